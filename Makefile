@@ -1,0 +1,43 @@
+# Short names for what the project does. Every target does its own set-up, so
+# each works on a fresh machine; what is there already is not done again.
+
+BUILD ?= build
+
+.PHONY: help demo test matrix bench tidy format clean setup
+
+help:
+	@echo 'make demo     find a real bug from nothing: two training runs and the explanation'
+	@echo 'make test     everything that must hold before a change lands (under 20 minutes)'
+	@echo 'make matrix   every topology and every bug of the zoo (resumable; an hour or more)'
+	@echo 'make bench    what capture and check cost on this machine'
+	@echo 'make format   rewrite C++ and Python in the project style'
+	@echo 'make tidy     clang-tidy on every file'
+	@echo 'make clean    remove what was built (not .venv)'
+
+setup:
+	@scripts/setup_system.sh
+	@scripts/setup_python.sh
+
+demo: setup
+	@scripts/demo.sh
+
+test:
+	@scripts/run_tests.sh
+
+matrix: setup
+	@scripts/matrix.sh
+
+bench: setup
+	@scripts/bench.sh
+
+tidy: setup
+	@scripts/configure.sh
+	@.venv/bin/python scripts/tidy.py --all
+
+format: setup
+	@git ls-files -co --exclude-standard '*.cc' '*.h' | xargs clang-format-14 -i
+	@.venv/bin/ruff format .
+	@.venv/bin/ruff check --fix .
+
+clean:
+	@rm -rf $(BUILD) demo-report

@@ -1,0 +1,42 @@
+# ttrace_stage(<name> [USES <stages>...] [LIBS <targets>...])
+#
+# One folder under src/ = one static library = one stage. Sources are globbed,
+# because a stage is by definition all that lies in its folder: *_test.cc goes
+# into <name>_test, *_bench.cc into <name>_bench, the rest into the library.
+function(ttrace_stage name)
+  cmake_parse_arguments(ARG "" "" "USES;LIBS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
+  set(tests ${sources})
+  set(benches ${sources})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cc$")
+
+  set(target ttrace_stage_${name})
+  list(TRANSFORM ARG_USES PREPEND ttrace_stage_)
+  if(NOT sources)
+    add_library(${target} INTERFACE)
+    target_link_libraries(${target} INTERFACE ${ARG_USES})
+    return()
+  endif()
+  add_library(${target} STATIC ${sources})
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+  target_include_directories(${target} PUBLIC
+    ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}
+    ${PROJECT_BINARY_DIR}/generated)
+  target_include_directories(${target} SYSTEM PUBLIC ${XXHASH_INCLUDE_DIR})
+  target_link_libraries(${target} PUBLIC ${ARG_USES} PRIVATE ${ARG_LIBS})
+
+  if(TTRACE_BUILD_TESTS AND tests)
+    add_executable(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE ${target} ${ARG_LIBS}
+      GTest::gmock GTest::gtest_main)
+    gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST
+      TEST_PREFIX "${name}." PROPERTIES LABELS unit)
+  endif()
+  if(TTRACE_BUILD_BENCHMARKS AND benches)
+    add_executable(${name}_bench ${benches})
+    target_link_libraries(${name}_bench PRIVATE ${target} ${ARG_LIBS}
+      benchmark::benchmark_main)
+  endif()
+endfunction()

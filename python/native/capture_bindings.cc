@@ -1,0 +1,186 @@
+// Writer, Spec and perturb: what a rank needs while it is being captured.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "python/native/bindings.h"
+#include "src/numeric/noise.h"
+
+namespace nb = nanobind;
+
+namespace ttrace {
+
+std::optional<BatchRows> Spec::RowsAt(int64_t row_begin) const {
+  if (record.batch_dim < 0) return std::nullopt;
+  const auto dim = static_cast<size_t>(record.batch_dim);
+  return BatchRows{record.batch_dim, row_begin, record.local_shape[dim],
+                   record.global_shape[dim]};
+}
+
+Result<Layout> Spec::LayoutAt(int64_t row_begin) const {
+  return ResolveLayout(meta->mesh, meta->coordinate, record.placements,
+                       record.global_shape, RowsAt(row_begin));
+}
+
+namespace {
+
+Error Invalid(const std::string& message) {
+  return Error(ErrorCode::kInvalidArgument, message);
+}
+
+Role RoleOf(const std::string& name) {
+  const auto role = ParseRole(name);
+  if (!role) throw PythonError{Invalid("unknown role '" + name + "'")};
+  return *role;
+}
+
+DType DTypeOf(const std::string& name) {
+  const auto dtype = ParseDType(name);
+  if (!dtype) {
+    throw PythonError{
+        Error(ErrorCode::kUnsupported, "no support for dtype " + name)};
+  }
+  return *dtype;
+}
+
+const std::byte* AsBytes(uintptr_t address) {
+  return reinterpret_cast<const std::byte*>(address);
+}
+
+// The Python class: a TraceWriter and the meta data that specs refer to.
+class Writer {
+ public:
+  Writer(const std::string& folder, int rank, int world_size,
+         const std::vector<std::pair<std::string, int>>& mesh,
+         Coordinate coordinate, std::string adapter_json) {
+    auto meta = std::make_shared<RankMeta>();
+    meta->rank = rank;
+    meta->world_size = world_size;
+    for (const auto& [name, size] : mesh) meta->mesh.dims.push_back({name, size});
+    meta->coordinate = std::move(coordinate);
+    meta->adapter_json = std::move(adapter_json);
+    writer_ = ValueOrThrow(TraceWriter::Open(folder, *meta));
+    meta_ = std::move(meta);
+  }
+
+  Spec MakeSpec(std::string fqn, const std::string& role, std::string arg,
+                const std::string& dtype, Shape local_shape,
+                const std::string& placements, int batch_dim,
+                int64_t batch_global, std::pair<int64_t, int64_t> scale,
+                std::vector<std::string> reduced_over) const {
+    Spec spec;
+    spec.meta = meta_;
+    RecordSpec& record = spec.record;
+    record.fqn = std::move(fqn);
+    record.role = RoleOf(role);
+    record.arg = std::move(arg);
+    record.dtype = DTypeOf(dtype);
+    record.local_shape = std::move(local_shape);
+    record.placements = ValueOrThrow(ParsePlacements(placements));
+    record.batch_dim = batch_dim;
+    record.scale = {scale.first, scale.second};
+    record.reduced_over = std::move(reduced_over);
+    std::optional<BatchRows> rows;
+    if (batch_dim >= 0) {
+      if (static_cast<size_t>(batch_dim) >= record.local_shape.size()) {
+        throw PythonError{Invalid(record.fqn + ": no dimension " +
+                                  std::to_string(batch_dim))};
+      }
+      rows = BatchRows{batch_dim, 0,
+                       record.local_shape[static_cast<size_t>(batch_dim)],
+                       batch_global};
+    }
+    auto shape = GlobalShape(meta_->mesh, meta_->coordinate, record.placements,
+                             record.local_shape, rows);
+    if (!shape.ok()) throw PythonError{shape.error().WithContext(record.fqn)};
+    record.global_shape = *std::move(shape);
+    return spec;
+  }
+
+  void Append(const Spec& spec, std::string leg, int iteration, int call,
+              const std::string& pass, int micro_batch, int64_t row_begin,
+              uintptr_t data, const std::vector<int64_t>& strides) {
+    const auto parsed = ParsePass(pass);
+    if (!parsed) throw PythonError{Invalid("unknown pass '" + pass + "'")};
+    Occurrence occurrence;
+    occurrence.leg = std::move(leg);
+    occurrence.iteration = iteration;
+    occurrence.call = call;
+    occurrence.pass = *parsed;
+    occurrence.micro_batch = micro_batch;
+    occurrence.row_begin = row_begin;
+    const nb::gil_scoped_release release;
+    ThrowIfError(
+        writer_->Append(spec.record, occurrence, {AsBytes(data), strides}));
+  }
+
+  void Note(const std::string& kind, const std::string& json) {
+    ThrowIfError(writer_->Note(kind, json));
+  }
+  void Seal(int iteration, const std::string& leg) {
+    const nb::gil_scoped_release release;
+    ThrowIfError(writer_->Seal(iteration, leg));
+  }
+  void Close(bool complete, const std::string& reason) {
+    const nb::gil_scoped_release release;
+    ThrowIfError(writer_->Close(complete, reason));
+  }
+
+ private:
+  std::shared_ptr<const RankMeta> meta_;
+  std::unique_ptr<TraceWriter> writer_;
+};
+
+void PerturbTensor(const Spec& spec, int64_t row_begin, uint64_t seed,
+                   const std::string& name, uintptr_t data,
+                   const std::vector<int64_t>& strides) {
+  const Layout layout = ValueOrThrow(spec.LayoutAt(row_begin));
+  const nb::gil_scoped_release release;
+  ThrowIfError(Perturb(MakeNoiseKey(seed, name), layout, spec.record.dtype,
+                       reinterpret_cast<std::byte*>(data), strides));
+}
+
+}  // namespace
+
+void BindCapture(nb::module_& module) {
+  nb::class_<Spec>(module, "Spec",
+                   "What is the same for every occurrence of a tensor.")
+      .def_prop_ro("global_shape",
+                   [](const Spec& s) { return s.record.global_shape; });
+  nb::class_<Writer>(module, "Writer", "One rank's append-only trace.")
+      .def(nb::init<const std::string&, int, int,
+                    const std::vector<std::pair<std::string, int>>&, Coordinate,
+                    std::string>(),
+           nb::arg("folder"), nb::arg("rank"), nb::arg("world_size"),
+           nb::arg("mesh"), nb::arg("coordinate"),
+           nb::arg("adapter_json") = "{}")
+      .def("spec", &Writer::MakeSpec, nb::arg("fqn"), nb::arg("role"),
+           nb::arg("arg"), nb::arg("dtype"), nb::arg("local_shape"),
+           nb::arg("placements") = "", nb::arg("batch_dim") = -1,
+           nb::arg("batch_global") = 0,
+           nb::arg("scale") = std::pair<int64_t, int64_t>(1, 1),
+           nb::arg("reduced_over") = std::vector<std::string>())
+      .def("append", &Writer::Append, nb::arg("spec"), nb::arg("leg"),
+           nb::arg("iteration"), nb::arg("call"), nb::arg("pass_"),
+           nb::arg("micro_batch"), nb::arg("row_begin"), nb::arg("data_ptr"),
+           nb::arg("strides"))
+      .def("note", &Writer::Note, nb::arg("kind"), nb::arg("json"))
+      .def("seal", &Writer::Seal, nb::arg("iteration"), nb::arg("leg"))
+      .def("close", &Writer::Close, nb::arg("complete"), nb::arg("reason"));
+  module.def("perturb", &PerturbTensor, nb::arg("spec"), nb::arg("row_begin"),
+             nb::arg("seed"), nb::arg("name"), nb::arg("data_ptr"),
+             nb::arg("strides"),
+             "Adds one unit of round-off of noise, in place.");
+}
+
+}  // namespace ttrace

@@ -1,0 +1,89 @@
+// Reference: tensors of a recorded run, read at this rank's place in them.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "python/native/bindings.h"
+#include "src/align/catalog.h"
+#include "src/align/read_local.h"
+#include "src/trace/reader.h"
+
+namespace nb = nanobind;
+
+namespace ttrace {
+namespace {
+
+TensorId MakeId(std::string fqn, const std::string& role, int iteration,
+                int call, std::string arg, const std::string& pass) {
+  const auto parsed_role = ParseRole(role);
+  const auto parsed_pass = ParsePass(pass);
+  if (!parsed_role || !parsed_pass) {
+    throw PythonError{Error(ErrorCode::kInvalidArgument,
+                            "unknown role '" + role + "' or pass '" + pass +
+                                "'")};
+  }
+  return {std::move(fqn), *parsed_role,   iteration,
+          call,           std::move(arg), *parsed_pass};
+}
+
+class Reference {
+ public:
+  explicit Reference(const std::string& folder)
+      : catalog_(ValueOrThrow(Trace::Open(folder))) {}
+
+  std::vector<std::string> Legs() const { return catalog_.legs(); }
+
+  bool Find(const std::string& leg, std::string fqn, const std::string& role,
+            int iteration, int call, std::string arg,
+            const std::string& pass) const {
+    return catalog_.Find(leg, MakeId(std::move(fqn), role, iteration, call,
+                                     std::move(arg), pass)) != nullptr;
+  }
+
+  void Read(const std::string& leg, std::string fqn, const std::string& role,
+            int iteration, int call, std::string arg, const std::string& pass,
+            const Spec& spec, int64_t row_begin, uintptr_t out) const {
+    const TensorId id = MakeId(std::move(fqn), role, iteration, call,
+                               std::move(arg), pass);
+    const nb::gil_scoped_release release;
+    const TensorPieces* pieces = catalog_.Find(leg, id);
+    if (pieces == nullptr) {
+      throw PythonError{Error(ErrorCode::kNotFound,
+                              "the reference has no " + ToString(id))};
+    }
+    const Layout layout = ValueOrThrow(spec.LayoutAt(row_begin));
+    const auto bytes = static_cast<size_t>(layout.local_count()) *
+                       static_cast<size_t>(Info(spec.record.dtype).itemsize);
+    ThrowIfError(ReadLocal(
+        *pieces, layout, spec.record.dtype,
+        std::span(reinterpret_cast<std::byte*>(out), bytes)));
+  }
+
+ private:
+  Catalog catalog_;
+};
+
+}  // namespace
+
+void BindReference(nb::module_& module) {
+  nb::class_<Reference>(module, "Reference", "A recorded run, to graft from.")
+      .def(nb::init<const std::string&>(), nb::arg("folder"))
+      .def_prop_ro("legs", &Reference::Legs)
+      .def("find", &Reference::Find, nb::arg("leg"), nb::arg("fqn"),
+           nb::arg("role"), nb::arg("iteration"), nb::arg("call"),
+           nb::arg("arg"), nb::arg("pass_"))
+      .def("read", &Reference::Read, nb::arg("leg"), nb::arg("fqn"),
+           nb::arg("role"), nb::arg("iteration"), nb::arg("call"),
+           nb::arg("arg"), nb::arg("pass_"), nb::arg("spec"),
+           nb::arg("row_begin"), nb::arg("out_ptr"));
+}
+
+}  // namespace ttrace

@@ -1,0 +1,29 @@
+"""Finds, places and explains silent numerical bugs of distributed training runs.
+
+Importing this package does not import torch: the command line and the import hook start fast, and
+a training script decides for itself when torch is loaded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ttrace._native import Error, IoError, NotFoundError, UnsupportedError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Error", "IoError", "NotFoundError", "UnsupportedError", "attach"]
+
+
+def attach(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, out: str | None = None
+) -> Any:
+    """Captures a plain torch training loop; to be called once, after the optimizer is built.
+
+    Does nothing unless the run was started by `ttrace record` or `ttrace diff`, or `out` names a
+    trace folder. Frameworks with an adapter of their own (Megatron-core) need no call at all.
+    """
+    from ttrace.adapters.torch_native import attach as attach_torch_native
+
+    return attach_torch_native(model, optimizer, out=out)

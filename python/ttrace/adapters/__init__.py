@@ -1,0 +1,1 @@
+"""One adapter a framework: it names tensors, states placements and drives the legs."""

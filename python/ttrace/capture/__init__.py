@@ -1,0 +1,1 @@
+"""The framework-neutral part of capture: session, hooks, legs, grafting."""

@@ -1,0 +1,89 @@
+"""Patches modules of a framework right after they are executed, before anyone can copy a name.
+
+`from m import f` binds whatever `m.f` is at that time. A finder in front of `sys.meta_path` lets
+the real finder locate the module and only adds a step after its execution.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from ttrace.capture.settings import Settings
+
+Patch = Callable[[ModuleType], None]
+
+
+class _PatchingLoader(importlib.abc.Loader):
+    """The real loader, and the patches after it."""
+
+    def __init__(self, loader: Any, patches: Sequence[Patch]) -> None:
+        self._loader = loader
+        self._patches = patches
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        for patch in self._patches:
+            _apply(patch, module)
+
+    def __getattr__(self, name: str) -> Any:
+        # Loaders have optional methods (get_source, get_data, ...) that tracebacks ask for.
+        return getattr(self._loader, name)
+
+
+class PatchingFinder(importlib.abc.MetaPathFinder):
+    """Knows which modules are to be patched."""
+
+    def __init__(self) -> None:
+        self._patches: dict[str, list[Patch]] = {}
+
+    def on_import(self, name: str, patch: Patch) -> None:
+        """Calls `patch` with the module once it is executed, or now if it is already there."""
+        self._patches.setdefault(name, []).append(patch)
+        if name in sys.modules:
+            _apply(patch, sys.modules[name])
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in self._patches:
+            return None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            if finder is self or find is None:
+                continue
+            spec = find(fullname, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _PatchingLoader(spec.loader, self._patches[fullname])
+                return spec
+        return None
+
+
+def _apply(patch: Patch, module: ModuleType) -> None:
+    """A framework of another version may lack what is patched: that must not break its import."""
+    try:
+        patch(module)
+    except Exception as error:
+        sys.stderr.write(
+            f"ttrace: cannot observe {module.__name__}: {type(error).__name__}: {error}\n"
+        )
+
+
+def install() -> None:
+    """Reads the settings and prepares every adapter. Imports no framework."""
+    settings = Settings.from_environment()
+    if settings is None:
+        return
+    from ttrace.adapters import megatron
+
+    finder = PatchingFinder()
+    sys.meta_path.insert(0, finder)
+    megatron.register(finder.on_import, settings)

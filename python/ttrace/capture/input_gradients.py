@@ -1,0 +1,108 @@
+"""The gradient that leaves a module through one of its inputs, without touching the graph.
+
+Putting a view between an input and the module, to hang a hook on, changes numbers: where a tensor
+has three uses or more, the view's own sum is added to the others' in another order. So nothing is
+inserted. After the module's forward, the nodes that it created are searched for edges into the
+input's node, and hooks on those nodes read what flows along the edges. This also sees the gradient
+of an input that the module modifies in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+Emit = Callable[[torch.Tensor], None]
+
+
+class InputTarget:
+    """An input as autograd knows it before the module runs."""
+
+    def __init__(self, tensor: torch.Tensor, emit: Emit | None) -> None:
+        """`emit` is None for an input whose gradient nobody wants: the search stops there."""
+        node = tensor.grad_fn
+        if node is None:  # a leaf: its gradient is accumulated by a node of its own
+            with torch.enable_grad():
+                node = tensor.view_as(tensor).grad_fn.next_functions[0][0]
+        self.node = node
+        self.index = tensor.output_nr
+        self.emit = emit
+
+
+class GradientSum:
+    """Adds what arrives along several edges, in order of arrival, and emits it once."""
+
+    def __init__(self, edges: int, emit: Emit) -> None:
+        self._waiting = edges
+        self._emit = emit
+        self._total: torch.Tensor | None = None
+        self._several = edges > 1
+
+    def arrived(self, gradient: torch.Tensor | None) -> None:
+        self._waiting -= 1
+        if gradient is not None:
+            if self._total is not None:
+                self._total = self._total + gradient
+            else:
+                # Autograd may add the next term into this tensor in place.
+                self._total = gradient.clone() if self._several else gradient
+        if self._waiting == 0:
+            self.flush()
+
+    def flush(self) -> None:
+        """Emits what there is: an edge that never fires carries no gradient."""
+        total, self._total = self._total, None
+        if total is not None:
+            self._emit(total)
+
+
+def watch_inputs(
+    outputs: Iterable[torch.Tensor],
+    targets: list[InputTarget],
+    guarded: Callable[[Any], Any],
+) -> list[GradientSum]:
+    """Hooks every edge from the graph of `outputs` into `targets`. To be called right after the
+    module's forward. Returns the sums that the backward will fill."""
+    start = [tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]
+    by_node: dict[Any, list[InputTarget]] = {}
+    for target in targets:
+        by_node.setdefault(target.node, []).append(target)
+    # Nodes older than every input belong to what ran before the module.
+    oldest = min((node._sequence_nr() for node in by_node), default=0)
+
+    edges: dict[InputTarget, list[tuple[Any, int]]] = {}
+    # A module may hand an input on as its output: then there is no edge inside it.
+    stack = [node for node in start if node not in by_node]
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        for position, (following, index) in enumerate(node.next_functions):
+            if following is None:
+                continue
+            hit = by_node.get(following)
+            if hit is not None:
+                for target in hit:
+                    if target.index == index:
+                        edges.setdefault(target, []).append((node, position))
+            elif following not in seen and following._sequence_nr() > oldest:
+                seen.add(following)
+                stack.append(following)
+
+    sums = []
+    for target, found in edges.items():
+        if target.emit is None:
+            continue
+        total = GradientSum(len(found), target.emit)
+        sums.append(total)
+        for node, position in found:
+            node.register_hook(guarded(_read_edge(total, position)))
+    return sums
+
+
+def _read_edge(total: GradientSum, position: int) -> Callable[[Any, Any], None]:
+    def hook(grad_inputs: tuple[torch.Tensor | None, ...], grad_outputs: Any) -> None:
+        total.arrived(grad_inputs[position])
+
+    return hook

@@ -1,0 +1,205 @@
+"""Hooks that record a module's inputs, outputs and their gradients, given a table of rules.
+
+Knows torch and nothing of any framework. In the real leg nothing that a hook does is visible to
+the program: no tensor is replaced, no node is added to the graph. In a noise leg outputs and
+gradients are replaced by themselves plus noise.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ttrace.capture.input_gradients import GradientSum, InputTarget, watch_inputs
+from ttrace.capture.noise import Noise
+from ttrace.capture.placed import ModuleRule, Moment, RuleOrChoice, TensorRule
+from ttrace.capture.session import Session
+
+
+@dataclass(eq=False)
+class _Frame:
+    """One running call of a module."""
+
+    module: nn.Module
+    moment: Moment
+    call: int
+    targets: list[InputTarget]
+
+
+class ModuleHooks:
+    """All hooks of one model (or chunk of one)."""
+
+    def __init__(self, session: Session) -> None:
+        self.noise: Noise | None = None
+        self._session = session
+        self._handles: list[Any] = []
+        self._frames: list[_Frame] = []
+        self._sums: list[GradientSum] = []
+        self._called: set[str] = set()
+
+    def install(self, module: nn.Module, fqn: str, rule: ModuleRule) -> None:
+        """Records `module` from now on, as `fqn`. Register after the framework's own hooks, so
+        that what is seen is what the module is really given."""
+        names = rule.arguments or _argument_names(module)
+        guarded = self._session.guarded
+
+        def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            self._before(module, fqn, rule, dict(_bind(names, args, kwargs)))
+
+        def after(
+            module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+        ) -> Any:
+            return self._after(module, fqn, rule, output)
+
+        self._handles.append(
+            module.register_forward_pre_hook(guarded(before), with_kwargs=True)
+        )
+        self._handles.append(module.register_forward_hook(guarded(after), with_kwargs=True))
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._frames.clear()
+
+    def flush(self) -> None:
+        """After the backward: gradients that came along fewer edges than there are."""
+        sums, self._sums = self._sums, []
+        for total in sums:
+            total.flush()
+
+    def begin_forward(self) -> None:
+        """A new forward of the root: forgets calls that an exception left unfinished."""
+        self._frames.clear()
+
+    def called(self, fqn: str) -> bool:
+        """Whether the module was called since capture began."""
+        return fqn in self._called
+
+    def _before(
+        self, module: nn.Module, fqn: str, rule: ModuleRule, arguments: Mapping[str, Any]
+    ) -> None:
+        session, moment = self._session, self._session.moment
+        if moment is None or not session.recording:
+            return
+        self._called.add(fqn)
+        pass_ = session.pass_
+        call = moment.next_call(fqn, pass_)
+        targets = []
+        for name, value in arguments.items():
+            if not torch.is_tensor(value) or isinstance(value, nn.Parameter):
+                continue
+            known = _choose(rule.inputs.get(name), value)
+            if known is not None:
+                session.record_at(moment, known, fqn, "input", name, value, pass_=pass_, call=call)
+            if value.requires_grad:
+                emit = None if known is None else self._grad_input(moment, known, fqn, name, call)
+                targets.append(InputTarget(value, emit))
+        self._frames.append(_Frame(module, moment, call, targets))
+
+    def _after(self, module: nn.Module, fqn: str, rule: ModuleRule, output: Any) -> Any:
+        while self._frames and self._frames[-1].module is not module:
+            self._frames.pop()
+        if not self._frames:
+            return None
+        frame = self._frames.pop()
+        outputs = list(output) if isinstance(output, tuple | list) else [output]
+        replaced = False
+        for index, value in enumerate(outputs):
+            known = _choose(rule.outputs.get(str(index)), value)
+            if known is None:
+                continue
+            recorded = self._output(frame, fqn, rule, known, str(index), value)
+            replaced = replaced or recorded is not value
+            outputs[index] = recorded
+        if frame.targets:
+            # What C++ calls the graph is only there if gradients are wanted.
+            tensors = [value for value in outputs if torch.is_tensor(value)]
+            self._sums += watch_inputs(tensors, frame.targets, self._session.guarded)
+        if not replaced:
+            return None
+        if isinstance(output, tuple | list):
+            # Named tuples take their fields one by one.
+            cls = type(output)
+            return cls(*outputs) if hasattr(cls, "_fields") else cls(outputs)
+        return outputs[0]
+
+    def _output(
+        self,
+        frame: _Frame,
+        fqn: str,
+        rule: ModuleRule,
+        known: TensorRule,
+        arg: str,
+        value: torch.Tensor,
+    ) -> torch.Tensor:
+        session, moment, call = self._session, frame.moment, frame.call
+        noise = self.noise if rule.computes else None
+        if noise is not None:
+            value = noise.on_value(moment, known, fqn, arg, call, value)
+        pass_ = session.pass_
+        session.record_at(moment, known, fqn, "output", arg, value, pass_=pass_, call=call)
+        if value.requires_grad:
+            value.register_hook(
+                session.guarded(self._grad_output(moment, known, fqn, arg, call, noise))
+            )
+        return value
+
+    def _grad_output(
+        self,
+        moment: Moment,
+        rule: TensorRule,
+        fqn: str,
+        arg: str,
+        call: int,
+        noise: Noise | None,
+    ) -> Callable[[torch.Tensor], torch.Tensor | None]:
+        def hook(gradient: torch.Tensor) -> torch.Tensor | None:
+            session = self._session
+            session.backward_moment = moment
+            changed = None
+            if noise is not None:
+                changed = noise.on_gradient(moment, rule, fqn, arg, call, gradient)
+                gradient = changed
+            session.record_at(
+                moment, rule, fqn, "grad_output", arg, gradient, pass_="backward", call=call
+            )
+            return changed
+
+        return hook
+
+    def _grad_input(
+        self, moment: Moment, rule: TensorRule, fqn: str, name: str, call: int
+    ) -> Callable[[torch.Tensor], None]:
+        def emit(gradient: torch.Tensor) -> None:
+            self._session.record_at(
+                moment, rule, fqn, "grad_input", name, gradient, pass_="backward", call=call
+            )
+
+        return emit
+
+
+def _choose(rule: RuleOrChoice | None, value: Any) -> TensorRule | None:
+    # Megatron returns biases as outputs: parameters, recorded as such.
+    if rule is None or not torch.is_tensor(value) or isinstance(value, nn.Parameter):
+        return None
+    return rule if isinstance(rule, TensorRule) else rule(value)
+
+
+def _argument_names(module: nn.Module) -> tuple[str, ...]:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(module.forward).parameters.values()
+    return tuple(parameter.name for parameter in parameters if parameter.kind in kinds)
+
+
+def _bind(
+    names: Iterable[str], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    """Positional and keyword calls of a module give the same names."""
+    yield from zip(names, args, strict=False)
+    yield from kwargs.items()

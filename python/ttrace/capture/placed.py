@@ -1,0 +1,106 @@
+"""How a rule says where a tensor lies, and the micro-batch that a hook is in.
+
+Plain values, shared by adapters and hooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+Scale = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class TensorRule:
+    """Where the local tensor of one input or output lies in the logical one.
+
+    `placements` is text as in the trace, one word a mesh dimension, for the dimensions in canonical
+    order; `order` gives the local tensor's dimensions in that order where they differ ([B, S, H]
+    recorded as [S, B, H] is (1, 0, 2)). The gradient has the same placements: in dense models a
+    value that is Partial inside a module is reduced before it leaves it.
+
+    `reduced_over` names mesh dimensions over which the value was summed just now by the code under
+    test, `grad_reduced_over` the same for the gradient: evidence, never used to merge.
+    """
+
+    placements: str = ""
+    batch_dim: int = -1
+    order: tuple[int, ...] | None = None
+    reduced_over: tuple[str, ...] = ()
+    grad_reduced_over: tuple[str, ...] = ()
+
+    def canonical(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor if self.order is None else tensor.permute(self.order)
+
+
+# A rule, or a function that picks one by looking at the tensor (None: not recorded).
+RuleOrChoice = TensorRule | Callable[["torch.Tensor"], TensorRule | None]
+
+
+@dataclass(frozen=True)
+class ModuleRule:
+    """What is recorded of a module, by the names of its forward's parameters and the indices of
+    its outputs.
+
+    `computes` is false for modules that hand on what a child computed, or change no value: noise
+    on them would be applied twice. `arguments` names forward's parameters where its signature
+    (*args) does not. `not_materialised` lists children that other implementations of the same
+    module have and this one fuses away.
+    """
+
+    inputs: Mapping[str, RuleOrChoice] = field(default_factory=dict)
+    outputs: Mapping[str, RuleOrChoice] = field(default_factory=dict)
+    computes: bool = True
+    arguments: tuple[str, ...] | None = None
+    not_materialised: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ParameterRule:
+    """Where a parameter and its gradients lie. All are expectations, none is read from the
+    parameter's attributes."""
+
+    placements: str = ""
+    local_placements: str = ""  # of the gradient before any reduction
+    local_scale: Scale = (1, 1)  # of the same
+    reduced_over: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is the same for all micro-batches of an iteration."""
+
+    global_rows: int
+    micro_batch_size: int
+    micro_batches: int  # forward calls on this rank
+    grad_scale: Scale  # from a recorded activation gradient to that of the global loss
+
+
+@dataclass(eq=False)
+class Moment:
+    """One forward of the model's root, and everything that follows from it in backward.
+
+    Backward hooks keep the Moment of their forward, so the order in which a schedule runs
+    micro-batches never matters.
+    """
+
+    iteration: int
+    leg: str
+    micro_batch: int
+    batch: Batch
+    calls: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    @property
+    def row_begin(self) -> int:
+        return self.micro_batch * self.batch.micro_batch_size
+
+    def next_call(self, fqn: str, pass_: str) -> int:
+        """0 for the first use of a module in this forward, then 1, ..."""
+        call = self.calls.get((fqn, pass_), 0)
+        self.calls[fqn, pass_] = call + 1
+        return call

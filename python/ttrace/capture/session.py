@@ -1,0 +1,281 @@
+"""The capture of one rank: its writer, where in the run it is, and how it gives up.
+
+Whatever goes wrong in capture is this tool's problem and not the training's: the first failure
+turns capture off with one line on stderr, and the trace says that it is incomplete.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+
+from ttrace import _native
+from ttrace.capture.placed import Moment, Scale, TensorRule
+from ttrace.capture.settings import Settings
+from ttrace.capture.specs import SpecCache
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Session:
+    """States: not started, recording, over (finished or failed). Never goes back."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.rank = 0
+        self.leg = settings.leg
+        self.moment: Moment | None = None  # None: outside the model's forward
+        self.pass_ = "forward"
+        # The micro-batch whose backward runs now: parameter gradients have no other way to know.
+        self.backward_moment: Moment | None = None
+        self.over = False
+        self.failed_hooks: str | None = None  # set instead of raising, while a leg runs
+        self._writer: Any = None
+        self._specs: SpecCache | None = None
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._refused: set[str] = set()
+        # A child of fork has the parent's files open and must not touch them.
+        os.register_at_fork(after_in_child=self._abandon)
+
+    # Life
+
+    def start(
+        self,
+        rank: int,
+        world_size: int,
+        mesh: list[tuple[str, int]],
+        coordinate: list[int],
+        adapter: dict[str, Any],
+    ) -> None:
+        """Opens the rank's trace. `adapter` is kept verbatim in meta.json."""
+        self.rank = rank
+        self._writer = _native.Writer(
+            self.settings.out, rank, world_size, mesh, coordinate, json.dumps(adapter)
+        )
+        self._specs = SpecCache(self._writer, self._refuse)
+        atexit.register(self._at_exit)
+
+    @property
+    def recording(self) -> bool:
+        return self._writer is not None and not self.over
+
+    @property
+    def started(self) -> bool:
+        return self._writer is not None
+
+    @property
+    def specs(self) -> SpecCache:
+        assert self._specs is not None
+        return self._specs
+
+    def finish(self) -> None:
+        """The last captured iteration is complete."""
+        self._close(True, "")
+
+    def stop(self, reason: str | BaseException) -> None:
+        """Gives up. Training goes on; called any number of times, from anywhere."""
+        if self.over or os.getpid() != self._process:
+            return
+        if isinstance(reason, BaseException):
+            reason = f"{type(reason).__name__}: {reason}"
+        reason = " ".join(str(reason).split())
+        if self._writer is not None:
+            try:
+                self._writer.note("stopped", json.dumps({"reason": reason}))
+            except Exception:
+                pass  # The writer is what failed, most likely: the message below says it.
+        self._close(False, reason)
+        sys.stderr.write(
+            f"ttrace: rank {self.rank}: capture stopped: {reason}; training continues\n"
+        )
+        sys.stderr.flush()
+
+    def _close(self, complete: bool, reason: str) -> None:
+        with self._lock:
+            writer, self.over = self._writer, True
+            if writer is None:
+                return
+            self._writer = None
+            try:
+                writer.close(complete, reason)
+            except Exception as error:
+                if complete:
+                    sys.stderr.write(
+                        f"ttrace: rank {self.rank}: capture stopped: {error}; training continues\n"
+                    )
+
+    def _at_exit(self) -> None:
+        if self.recording and os.getpid() == self._process:
+            last = self.settings.iterations[-1]
+            self._close(False, f"the process ended before iteration {last} was complete")
+
+    def _abandon(self) -> None:
+        self.over = True
+        self._leaked = self._writer  # Kept: closing it would write to the parent's files.
+        self._writer = None
+
+    # Errors
+
+    def guarded(self, function: _Function) -> _Function:
+        """Wraps a hook so that nothing it raises reaches the user's program. During a leg other
+        than the first, the leg fails, not the capture."""
+
+        @functools.wraps(function)
+        def guard(*args: Any, **kwargs: Any) -> Any:
+            if self.over:
+                return None
+            try:
+                with torch.no_grad():
+                    return function(*args, **kwargs)
+            except Exception as error:
+                self.hook_failed(error)
+                return None
+
+        return guard  # type: ignore[return-value]
+
+    def hook_failed(self, error: Exception) -> None:
+        if self.leg == self.settings.leg or isinstance(error, OSError):
+            self.stop(error)
+        elif self.failed_hooks is None:
+            self.failed_hooks = f"{type(error).__name__}: {error}"
+
+    # Writing
+
+    def note(self, kind: str, **values: Any) -> None:
+        if self.recording:
+            with self._lock:
+                self._writer.note(kind, json.dumps(values))
+
+    def _refuse(self, fqn: str, reason: str) -> None:
+        if fqn not in self._refused:
+            self._refused.add(fqn)
+            self.note("not_observed", **{"fqn": fqn, "class": "", "reason": reason})
+
+    def seal(self, iteration: int, leg: str) -> None:
+        if self.recording:
+            with self._lock:
+                self._writer.seal(iteration, leg)
+
+    def record(
+        self,
+        fqn: str,
+        role: str,
+        arg: str,
+        tensor: torch.Tensor,
+        placements: str = "",
+        *,
+        iteration: int,
+        pass_: str,
+        call: int = 0,
+        micro_batch: int = -1,
+        row_begin: int = 0,
+        batch_dim: int = -1,
+        batch_global: int = 0,
+        scale: Scale = (1, 1),
+        reduced_over: tuple[str, ...] = (),
+        always: bool = False,
+    ) -> None:
+        """Writes one tensor, whose dimensions are in canonical order, of the current leg.
+
+        `always`: not subject to the user's selection, because grafting needs it.
+        """
+        if not self.recording:
+            return
+        keeps = self.settings.selection.keeps
+        if not always and not keeps(fqn=fqn, role=role, rank=self.rank, micro_batch=micro_batch):
+            return
+        if tensor.layout is not torch.strided:
+            self._refuse(fqn, f"{role} {arg}: layout {tensor.layout}")
+            return
+        tensor = host_view(tensor)
+        spec = self.specs.get(
+            fqn,
+            role,
+            arg,
+            tensor,
+            placements,
+            batch_dim=batch_dim,
+            batch_global=batch_global,
+            scale=scale,
+            reduced_over=reduced_over,
+        )
+        if spec is None:
+            return
+        with self._lock:
+            if self._writer is None:
+                return
+            self._writer.append(
+                spec,
+                self.leg,
+                iteration,
+                call,
+                pass_,
+                micro_batch,
+                row_begin,
+                tensor.data_ptr(),
+                tensor.stride(),
+            )
+
+    def record_at(
+        self,
+        moment: Moment,
+        rule: TensorRule,
+        fqn: str,
+        role: str,
+        arg: str,
+        tensor: torch.Tensor,
+        *,
+        pass_: str,
+        call: int,
+    ) -> None:
+        """Writes an activation or its gradient, as its rule says."""
+        gradient = pass_ == "backward"
+        has_rows = rule.batch_dim >= 0
+        self.record(
+            fqn,
+            role,
+            arg,
+            rule.canonical(tensor),
+            rule.placements,
+            iteration=moment.iteration,
+            pass_=pass_,
+            call=call,
+            micro_batch=moment.micro_batch,
+            row_begin=moment.row_begin if has_rows else 0,
+            batch_dim=rule.batch_dim,
+            batch_global=moment.batch.global_rows if has_rows else 0,
+            scale=moment.batch.grad_scale if gradient else (1, 1),
+            reduced_over=rule.grad_reduced_over if gradient else rule.reduced_over,
+        )
+
+    # Where the run is
+
+    @contextmanager
+    def inside(self, moment: Moment | None, pass_: str) -> Iterator[None]:
+        """A forward that runs now belongs to `moment`."""
+        before = self.moment, self.pass_
+        self.moment, self.pass_ = moment, pass_
+        try:
+            yield
+        finally:
+            self.moment, self.pass_ = before
+
+
+def host_view(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values where C++ can read them, with torch's lazy bits resolved."""
+    tensor = tensor.detach()
+    if tensor.device.type != "cpu":
+        tensor = tensor.cpu()
+    if tensor.is_neg() or tensor.is_conj():
+        tensor = tensor.resolve_neg().resolve_conj()
+    return tensor

@@ -1,0 +1,102 @@
+"""What the launcher asks of this process, read from TTRACE_* once.
+
+Nothing else in the package reads these variables.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_LEG = re.compile(r"replay|fp32|(fp32\.)?noise\.[1-9][0-9]*")
+_SELECT_KEYS = ("fqn", "role", "rank", "micro_batch")
+
+
+def parse_legs(text: str) -> tuple[str, ...]:
+    """"replay,noise:2" -> ("replay", "noise.1", "noise.2"). "real" is implied and left out."""
+    names: list[str] = []
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        family, colon, count = word.partition(":")
+        if colon:
+            if not count.isdecimal():
+                raise ValueError(f"leg {word!r}: {count!r} is no number")
+            names += [f"{family}.{k}" for k in range(1, int(count) + 1)]
+        elif family != "real":
+            names.append(family)
+    for name in names:
+        if not _LEG.fullmatch(name):
+            raise ValueError(f"unknown leg {name!r}")
+    return tuple(dict.fromkeys(names))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which records are kept: every key that is given must match one of its patterns."""
+
+    patterns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @staticmethod
+    def parse(text: str) -> Selection:
+        """From "fqn=decoder.*;role=output": patterns of one key are alternatives."""
+        patterns: dict[str, tuple[str, ...]] = {}
+        for part in filter(None, (part.strip() for part in text.split(";"))):
+            key, equals, pattern = part.partition("=")
+            if not equals or key not in _SELECT_KEYS:
+                raise ValueError(f"selection {part!r} is not one of {', '.join(_SELECT_KEYS)}=...")
+            patterns[key] = (*patterns.get(key, ()), pattern)
+        return Selection(patterns)
+
+    def keeps(self, **values: object) -> bool:
+        return all(
+            any(fnmatch.fnmatchcase(str(values[key]), pattern) for pattern in patterns)
+            for key, patterns in self.patterns.items()
+        )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The contract between the launcher and capture."""
+
+    out: str
+    run_id: str = ""
+    iterations: range = range(2)
+    legs: tuple[str, ...] = ()
+    leg: str = "real"
+    graft: str | None = None
+    graft_what: frozenset[str] = frozenset()
+    seed: int = 0
+    selection: Selection = field(default_factory=Selection)
+
+    @staticmethod
+    def from_environment(environment: Mapping[str, str] = os.environ) -> Settings | None:
+        """None if no trace is asked for. Raises ValueError for words that mean nothing."""
+        get = environment.get
+        out = get("TTRACE_OUT")
+        if not out:
+            return None
+        first, _, end = get("TTRACE_ITERATIONS", "0:2").partition(":")
+        iterations = range(int(first or 0), int(end))
+        if not iterations:
+            raise ValueError("TTRACE_ITERATIONS names no iteration")
+        graft = get("TTRACE_GRAFT") or None
+        what = get("TTRACE_GRAFT_WHAT", "weights,data") if graft else ""
+        graft_what = frozenset(word for word in what.split(",") if word and word != "none")
+        if graft_what - {"weights", "data"}:
+            raise ValueError(f"TTRACE_GRAFT_WHAT {what!r} is not of weights, data")
+        leg = get("TTRACE_LEG") or "real"
+        if leg != "real" and not _LEG.fullmatch(leg):
+            raise ValueError(f"unknown leg {leg!r}")
+        return Settings(
+            out=out,
+            run_id=get("TTRACE_RUN_ID", ""),
+            iterations=iterations,
+            legs=parse_legs(get("TTRACE_LEGS", "")),
+            leg=leg,
+            graft=graft,
+            graft_what=graft_what,
+            seed=int(get("TTRACE_SEED") or 0),
+            selection=Selection.parse(get("TTRACE_SELECT", "")),
+        )

@@ -1,0 +1,61 @@
+"""Native Specs, made once per (tensor, shape, dtype) and reused by every record of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ttrace import _native
+from ttrace.capture.placed import Scale
+
+if TYPE_CHECKING:
+    import torch
+
+
+class SpecCache:
+    """Resolving placements costs more than writing a small tensor, hence the cache."""
+
+    def __init__(self, writer: Any, on_refused: Callable[[str, str], None]) -> None:
+        """`on_refused(fqn, reason)` is called once for a tensor that does not fit its rule."""
+        self._writer = writer
+        self._on_refused = on_refused
+        self._specs: dict[tuple[Any, ...], Any] = {}
+
+    def get(
+        self,
+        fqn: str,
+        role: str,
+        arg: str,
+        tensor: torch.Tensor,
+        placements: str,
+        *,
+        batch_dim: int = -1,
+        batch_global: int = 0,
+        scale: Scale = (1, 1),
+        reduced_over: tuple[str, ...] = (),
+    ) -> Any | None:
+        """The Spec of a tensor in canonical order; None if its shape contradicts `placements`."""
+        key = (fqn, role, arg, tensor.shape, tensor.dtype, placements, batch_dim, batch_global)
+        key = (*key, scale, reduced_over)
+        try:
+            return self._specs[key]
+        except KeyError:
+            pass
+        try:
+            spec = self._writer.spec(
+                fqn,
+                role,
+                arg,
+                str(tensor.dtype).removeprefix("torch."),
+                list(tensor.shape),
+                placements,
+                batch_dim,
+                batch_global,
+                scale,
+                list(reduced_over),
+            )
+        except _native.Error as error:
+            spec = None
+            self._on_refused(fqn, f"{role} {arg}: {error}")
+        self._specs[key] = spec
+        return spec

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Configures a build of the given preset (default: ci) unless it is configured.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+preset=${1:-ci}
+# The build file is written last, so that it stands only for a whole success.
+if [[ ! -f build/$preset/build.ninja ]]; then
+  cmake --preset "$preset" > /dev/null
+fi

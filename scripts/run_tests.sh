@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Everything that must hold before a change lands, from a fresh machine. One
+# pytest run reports all of it, the C++ tests and static checks included
+# (tests/test_build.py), so that the last line is its summary.
+#
+#   scripts/run_tests.sh [PYTEST-ARGUMENTS...]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+scripts/setup_system.sh
+scripts/setup_python.sh
+exec .venv/bin/python -m pytest -m "not matrix" "$@"

@@ -1,0 +1,48 @@
+// Catalog: a trace's records, grouped by what they are.
+//
+// A TensorPieces is one logical tensor of one leg: all its local pieces, sorted
+// by (rank, micro-batch, sequence), whatever the order of files.
+//
+// Thread safety: const after construction.
+
+#ifndef TTRACE_SRC_ALIGN_CATALOG_H_
+#define TTRACE_SRC_ALIGN_CATALOG_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/trace/reader.h"
+#include "ttrace/tensor_id.h"
+
+namespace ttrace {
+
+struct TensorPieces {
+  const Trace* trace = nullptr;
+  std::vector<const Record*> pieces;  // never empty
+  int64_t first_sequence = 0;         // smallest of its pieces
+  int first_rank = 0;                 // the rank of that piece
+};
+
+class Catalog {
+ public:
+  explicit Catalog(std::shared_ptr<const Trace> trace);
+
+  const Trace& trace() const { return *trace_; }
+  // Legs present, sorted.
+  const std::vector<std::string>& legs() const { return legs_; }
+  bool HasLeg(const std::string& leg) const;
+  // All tensors of a leg; empty for a leg that is not there.
+  const std::map<TensorId, TensorPieces>& tensors(const std::string& leg) const;
+  // One tensor, or nullptr.
+  const TensorPieces* Find(const std::string& leg, const TensorId& id) const;
+
+ private:
+  std::shared_ptr<const Trace> trace_;
+  std::vector<std::string> legs_;
+  std::map<std::string, std::map<TensorId, TensorPieces>> tensors_;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_ALIGN_CATALOG_H_

@@ -1,0 +1,339 @@
+#include "src/align/read_local.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "src/numeric/widen.h"
+
+namespace ttrace {
+namespace {
+
+constexpr std::string_view kMicroBatchDim = "mb";
+
+// The nearest number with `precision` significand bits whose exponent is not
+// below `min_exponent` (denormals). Through float the value would be rounded
+// twice.
+double RoundTo(double x, int precision, int min_exponent) {
+  if (x == 0 || !std::isfinite(x)) return x;
+  int exponent = 0;
+  std::frexp(x, &exponent);  // |x| = m * 2^exponent, m in [1/2, 1)
+  const int unit = std::max(exponent - precision, min_exponent - precision + 1);
+  return std::ldexp(std::nearbyint(std::ldexp(x, -unit)), unit);
+}
+
+uint16_t NarrowBF16(double x) {
+  if (std::isnan(x)) return 0x7FC0;
+  const auto f = static_cast<float>(RoundTo(x, 8, -126));
+  return static_cast<uint16_t>(std::bit_cast<uint32_t>(f) >> 16);
+}
+
+uint16_t NarrowF16(double x) {
+  const auto sign = static_cast<uint16_t>(std::signbit(x) ? 0x8000 : 0);
+  if (std::isnan(x)) return 0x7E00;
+  const double y = std::fabs(RoundTo(x, 11, -14));
+  if (y > 65504) return static_cast<uint16_t>(sign | 0x7C00);
+  if (y < 0x1p-14) {  // a denormal: a multiple of 2^-24
+    return static_cast<uint16_t>(sign | static_cast<uint16_t>(y * 0x1p24));
+  }
+  int exponent = 0;
+  const double fraction = std::frexp(y, &exponent);  // in [1/2, 1)
+  const auto bits = static_cast<uint16_t>((2 * fraction - 1) * 1024);
+  return static_cast<uint16_t>(sign | ((exponent + 14) << 10) | bits);
+}
+
+template <typename T>
+void Store(T value, std::byte* out) {
+  std::memcpy(out, &value, sizeof(T));
+}
+
+template <typename T>
+T NarrowInteger(double x) {
+  if (std::isnan(x)) return 0;
+  const double y = std::nearbyint(x);
+  // The largest int64 is no double: comparing with it would admit 2^63.
+  if (y >= std::ldexp(1.0, std::numeric_limits<T>::digits)) {
+    return std::numeric_limits<T>::max();
+  }
+  const auto least = static_cast<double>(std::numeric_limits<T>::min());
+  if (y <= least) return std::numeric_limits<T>::min();
+  return static_cast<T>(y);
+}
+
+void Narrow(DType dtype, double x, std::byte* out) {
+  switch (dtype) {
+    case DType::kBool:
+      return Store<uint8_t>(x != 0 ? 1 : 0, out);
+    case DType::kU8:
+      return Store(NarrowInteger<uint8_t>(x), out);
+    case DType::kI8:
+      return Store(NarrowInteger<int8_t>(x), out);
+    case DType::kI16:
+      return Store(NarrowInteger<int16_t>(x), out);
+    case DType::kI32:
+      return Store(NarrowInteger<int32_t>(x), out);
+    case DType::kI64:
+      return Store(NarrowInteger<int64_t>(x), out);
+    case DType::kF16:
+      return Store(NarrowF16(x), out);
+    case DType::kBF16:
+      return Store(NarrowBF16(x), out);
+    case DType::kF32:
+      return Store(static_cast<float>(x), out);
+    case DType::kF64:
+      return Store(x, out);
+  }
+}
+
+std::vector<int64_t> RowMajor(const Layout& layout) {
+  std::vector<int64_t> strides(layout.dims.size(), 1);
+  for (size_t d = strides.size(); d-- > 1;) {
+    strides[d - 1] = strides[d] * layout.dims[d].local_size();
+  }
+  return strides;
+}
+
+// Calls visit(offset in from, offset in to, length) for each run of elements
+// that are consecutive in both local tensors.
+template <typename Visit>
+void ForEachSharedRun(const Layout& from, const Layout& to, Visit visit) {
+  const size_t rank = from.dims.size();
+  if (rank == 0) return visit(int64_t{0}, int64_t{0}, int64_t{1});
+  const std::vector<int64_t> from_strides = RowMajor(from);
+  const std::vector<int64_t> to_strides = RowMajor(to);
+  // Offsets of each shared index of the outer dimensions.
+  std::vector<std::vector<std::pair<int64_t, int64_t>>> outer(rank - 1);
+  for (size_t d = 0; d + 1 < rank; ++d) {
+    for (const SharedRun& run : Intersect(from.dims[d], to.dims[d])) {
+      for (int64_t i = 0; i < run.size; ++i) {
+        outer[d].emplace_back((run.a_local + i) * from_strides[d],
+                              (run.b_local + i) * to_strides[d]);
+      }
+    }
+    if (outer[d].empty()) return;
+  }
+  const auto inner = Intersect(from.dims.back(), to.dims.back());
+  std::vector<size_t> index(outer.size(), 0);
+  while (true) {
+    int64_t a = 0;
+    int64_t b = 0;
+    for (size_t d = 0; d < outer.size(); ++d) {
+      a += outer[d][index[d]].first;
+      b += outer[d][index[d]].second;
+    }
+    for (const SharedRun& run : inner) {
+      visit(a + run.a_local, b + run.b_local, run.size);
+    }
+    size_t d = outer.size();
+    while (d > 0 && ++index[d - 1] == outer[d - 1].size()) index[--d] = 0;
+    if (d == 0) return;
+  }
+}
+
+bool Overlap(const Layout& a, const Layout& b) {
+  for (size_t d = 0; d < a.dims.size(); ++d) {
+    if (Intersect(a.dims[d], b.dims[d]).empty()) return false;
+  }
+  return true;
+}
+
+// Pieces whose sum are values: one piece, or one per term.
+struct Instance {
+  std::vector<const Record*> terms;
+};
+
+struct Reduction {
+  std::set<size_t> mesh_dims;  // sizes above one only
+  bool micro_batches = false;
+  int64_t terms = 1;  // 0: unknown, as many as there are
+};
+
+Reduction FindReduction(const DeviceMesh& mesh, const PlacementMap& map) {
+  Reduction reduction;
+  for (const auto& [name, placement] : map) {
+    if (!std::holds_alternative<Partial>(placement)) continue;
+    if (name == kMicroBatchDim) {
+      reduction.micro_batches = true;
+      continue;
+    }
+    const int m = mesh.Find(name);
+    if (m < 0) continue;
+    const MeshDim& dim = mesh.dims[static_cast<size_t>(m)];
+    if (dim.size == 1) continue;
+    reduction.mesh_dims.insert(static_cast<size_t>(m));
+    reduction.terms *= dim.size;
+  }
+  if (reduction.micro_batches) reduction.terms = 0;
+  return reduction;
+}
+
+// Groups pieces into instances, in the order of their first pieces. Incomplete
+// ones are left out: half a sum is no value.
+std::vector<Instance> FindInstances(const TensorPieces& pieces,
+                                    const Reduction& reduction) {
+  std::map<std::pair<Coordinate, int>, size_t> known;
+  std::vector<Instance> instances;
+  std::vector<std::set<std::pair<int, int>>> seen;  // (rank, micro-batch)
+  for (const Record* record : pieces.pieces) {
+    Coordinate key = pieces.trace->coordinate(record->rank);
+    for (const size_t m : reduction.mesh_dims) key[m] = 0;
+    const int micro_batch = reduction.micro_batches ? -1 : record->micro_batch;
+    const auto [it, is_new] =
+        known.try_emplace({std::move(key), micro_batch}, instances.size());
+    if (is_new) {
+      instances.emplace_back();
+      seen.emplace_back();
+    }
+    const size_t i = it->second;
+    if (!seen[i].emplace(record->rank, record->micro_batch).second) continue;
+    instances[i].terms.push_back(record);
+  }
+  std::erase_if(instances, [&](const Instance& instance) {
+    return reduction.terms != 0 &&
+           static_cast<int64_t>(instance.terms.size()) != reduction.terms;
+  });
+  return instances;
+}
+
+Error Incomparable(const Record& record, const std::string& message) {
+  return Error(ErrorCode::kIncomparable, ToString(record.id) + ": " + message);
+}
+
+class LocalReader {
+ public:
+  LocalReader(const TensorPieces& pieces, const Layout& want, DType dtype,
+              std::span<std::byte> out)
+      : trace_(*pieces.trace),
+        want_(want),
+        dtype_(dtype),
+        itemsize_(static_cast<size_t>(Info(dtype).itemsize)),
+        out_(out),
+        covered_(static_cast<size_t>(want.local_count()), false),
+        missing_(want.local_count()) {}
+
+  int64_t missing() const { return missing_; }
+
+  Status Add(const Instance& instance) {
+    const Record& first = *instance.terms.front();
+    if (!Overlap(first.layout, want_)) return Done{};
+    const bool exact = instance.terms.size() == 1 && first.dtype == dtype_ &&
+                       first.scale == Scale{};
+    return exact ? Copy(first) : Sum(instance);
+  }
+
+ private:
+  Status Copy(const Record& record) {
+    TTRACE_RETURN_IF_ERROR(Load(record));
+    ForEachSharedRun(
+        record.layout, want_, [&](int64_t from, int64_t to, int64_t size) {
+          for (int64_t i = 0; i < size; ++i) {
+            const auto target = static_cast<size_t>(to + i);
+            if (!Claim(target)) continue;
+            std::memcpy(
+                out_.data() + target * itemsize_,
+                bytes_.data() + static_cast<size_t>(from + i) * itemsize_,
+                itemsize_);
+          }
+        });
+    return Done{};
+  }
+
+  Status Sum(const Instance& instance) {
+    const Record& first = *instance.terms.front();
+    std::vector<double> sum(covered_.size(), 0.0);
+    for (const Record* term : instance.terms) {
+      if (term->layout != first.layout || term->scale != first.scale) {
+        return Incomparable(*term, "the terms of a sum lie differently");
+      }
+      TTRACE_RETURN_IF_ERROR(Load(*term));
+      const auto itemsize = static_cast<size_t>(Info(term->dtype).itemsize);
+      ForEachSharedRun(
+          term->layout, want_, [&](int64_t from, int64_t to, int64_t size) {
+            for (int64_t i = 0; i < size; ++i) {
+              sum[static_cast<size_t>(to + i)] += WidenElement(
+                  term->dtype,
+                  bytes_.data() + static_cast<size_t>(from + i) * itemsize);
+            }
+          });
+    }
+    const auto numerator = static_cast<double>(first.scale.numerator);
+    const auto denominator = static_cast<double>(first.scale.denominator);
+    ForEachSharedRun(
+        first.layout, want_, [&](int64_t, int64_t to, int64_t size) {
+          for (int64_t i = 0; i < size; ++i) {
+            const auto target = static_cast<size_t>(to + i);
+            if (!Claim(target)) continue;
+            Narrow(dtype_, sum[target] * numerator / denominator,
+                   out_.data() + target * itemsize_);
+          }
+        });
+    return Done{};
+  }
+
+  Status Load(const Record& record) {
+    bytes_.resize(static_cast<size_t>(record.extent.bytes));
+    return trace_.Read(record, 0, bytes_);
+  }
+
+  // The first replica wins. Whether replicas agree is the check's question.
+  bool Claim(size_t target) {
+    if (covered_[target]) return false;
+    covered_[target] = true;
+    --missing_;
+    return true;
+  }
+
+  const Trace& trace_;
+  const Layout& want_;
+  const DType dtype_;
+  const size_t itemsize_;
+  const std::span<std::byte> out_;
+  std::vector<bool> covered_;
+  int64_t missing_;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace
+
+Status ReadLocal(const TensorPieces& pieces, const Layout& want, DType dtype,
+                 std::span<std::byte> out) {
+  const Record& first = *pieces.pieces.front();
+  const int64_t itemsize = Info(dtype).itemsize;
+  if (static_cast<int64_t>(out.size()) != want.local_count() * itemsize) {
+    return Error(ErrorCode::kInvalidArgument,
+                 ToString(first.id) + ": the buffer does not fit the layout");
+  }
+  for (const Record* record : pieces.pieces) {
+    if (record->layout.global_shape() != want.global_shape()) {
+      return Incomparable(*record, "the whole tensors have other shapes");
+    }
+  }
+  const Reduction reduction =
+      FindReduction(pieces.trace->mesh(), first.placements);
+  const std::vector<Instance> instances = FindInstances(pieces, reduction);
+  if (instances.empty()) {
+    return Incomparable(first, "terms of a sum are missing");
+  }
+  LocalReader reader(pieces, want, dtype, out);
+  for (const Instance& instance : instances) {
+    if (reader.missing() == 0) break;
+    TTRACE_RETURN_IF_ERROR(reader.Add(instance));
+  }
+  if (reader.missing() != 0) {
+    return Incomparable(first, "no rank holds " +
+                                   std::to_string(reader.missing()) +
+                                   " of the wanted elements");
+  }
+  return Done{};
+}
+
+}  // namespace ttrace

@@ -1,0 +1,21 @@
+// The slow, general comparison of one block: any dtype and scale, any value.
+
+#ifndef TTRACE_SRC_COMPARE_COMPARE_EXACT_H_
+#define TTRACE_SRC_COMPARE_COMPARE_EXACT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/compare/compare_kernel.h"
+#include "src/compare/error_sums.h"
+
+namespace ttrace {
+
+// Compares `count` consecutive elements of both operands' first row.
+// REQUIRES: count <= kCompareBlock.
+void CompareBlockExact(const CompareOperand& ref, const CompareOperand& cand,
+                       size_t count, ErrorSums* sums);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_COMPARE_COMPARE_EXACT_H_

@@ -1,0 +1,401 @@
+#include "src/compare/compare_kernel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "src/compare/compare_exact.h"
+
+// Highway compiles the code between HWY_BEFORE_NAMESPACE and
+// HWY_AFTER_NAMESPACE once per instruction set by re-including this file.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/compare/compare_kernel.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// Must come after foreach_target.h.
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+#ifndef TTRACE_SRC_COMPARE_COMPARE_KERNEL_CC_ONCE_
+#define TTRACE_SRC_COMPARE_COMPARE_KERNEL_CC_ONCE_
+namespace ttrace {
+
+// Below this a block's sum of squares may have lost digits: squares of fp32
+// under 2^-63 are denormal and under 2^-75 zero. 512 of them are far below
+// 2^-24 of a sum of this size.
+inline constexpr double kSmallestSafeSum = 0x1p-80;
+
+// The logical line: lane j of 16 adds up elements j, j + 16, ... of a block on
+// every instruction set, so that all of them add in the same order.
+inline constexpr size_t kLine = 16;
+
+}  // namespace ttrace
+#endif  // TTRACE_SRC_COMPARE_COMPARE_KERNEL_CC_ONCE_
+
+HWY_BEFORE_NAMESPACE();
+namespace ttrace {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F32Tag = hn::ScalableTag<float>;
+using U32Tag = hn::ScalableTag<uint32_t>;
+using F32Vec = hn::Vec<F32Tag>;
+
+#if HWY_TARGET == HWY_SCALAR
+inline constexpr size_t kLanes = 1;
+#else
+// Register arrays below need a size that is known while compiling. On scalable
+// targets (SVE, RVV) this file would have to use fixed-size tags.
+static_assert(!HWY_HAVE_SCALABLE, "see above");
+inline constexpr size_t kLanes = HWY_MAX_BYTES / sizeof(float);
+#endif
+inline constexpr size_t kRegisters = kLine / kLanes;  // that make a line
+
+// How kLanes elements at `p` become fp32. All conversions are exact.
+struct LoadF32 {
+  static constexpr size_t kSize = 4;
+  static HWY_INLINE F32Vec Load(const uint8_t* p) {
+    const F32Tag df;
+    return hn::LoadU(df, reinterpret_cast<const float*>(p));
+  }
+};
+struct LoadBF16 {
+  static constexpr size_t kSize = 2;
+  static HWY_INLINE F32Vec Load(const uint8_t* p) {
+    const F32Tag df;
+    const U32Tag du;
+    const hn::Rebind<uint16_t, F32Tag> d16;
+    const auto bits = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p));
+    return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
+  }
+};
+struct LoadF16 {
+  static constexpr size_t kSize = 2;
+  static HWY_INLINE F32Vec Load(const uint8_t* p) {
+    const F32Tag df;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || \
+    HWY_TARGET == HWY_AVX3_DL
+    const hn::Rebind<hwy::float16_t, F32Tag> d16;
+    return hn::PromoteTo(
+        df, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
+#else
+    // Highway's own conversion without F16C takes Inf and NaN for numbers.
+    const U32Tag du;
+    const hn::Rebind<uint16_t, F32Tag> d16;
+    const auto bits = hn::PromoteTo(
+        du, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p)));
+    const auto sign =
+        hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, uint32_t{0x8000})));
+    const auto rest =
+        hn::ShiftLeft<13>(hn::And(bits, hn::Set(du, uint32_t{0x7FFF})));
+    // The exponent's bias grows by 112; for denormals the multiplication
+    // normalises.
+    const auto finite = hn::BitCast(
+        du, hn::Mul(hn::BitCast(df, rest), hn::Set(df, 0x1p112F)));
+    const auto inf = hn::Set(du, uint32_t{0x7F800000});
+    const auto is_finite =
+        hn::Lt(hn::BitCast(hn::RebindToSigned<U32Tag>(), rest),
+               hn::Set(hn::RebindToSigned<U32Tag>(), 0x0F800000));
+    const auto magnitude = hn::IfThenElse(hn::RebindMask(du, is_finite), finite,
+                                          hn::Or(rest, inf));
+    return hn::BitCast(df, hn::Or(sign, magnitude));
+#endif
+  }
+};
+
+// Adds the 16 lanes of a line to one double, by the same tree everywhere:
+// q[j] = lane[j] + lane[j + 8], and so on by halves.
+HWY_INLINE double SumOfLine(const F32Vec* sums) {
+  HWY_ALIGN double q[8];
+#if HWY_MAX_BYTES >= 32
+  const hn::Half<F32Tag> dh;
+  const hn::ScalableTag<double> dd;
+  const F32Vec first = sums[0];
+  if constexpr (kRegisters == 1) {
+    hn::Store(hn::Add(hn::PromoteTo(dd, hn::LowerHalf(dh, first)),
+                      hn::PromoteTo(dd, hn::UpperHalf(dh, first))),
+              dd, q);
+  } else {
+    const F32Vec last = sums[kRegisters - 1];
+    hn::Store(hn::Add(hn::PromoteTo(dd, hn::LowerHalf(dh, first)),
+                      hn::PromoteTo(dd, hn::LowerHalf(dh, last))),
+              dd, q);
+    hn::Store(hn::Add(hn::PromoteTo(dd, hn::UpperHalf(dh, first)),
+                      hn::PromoteTo(dd, hn::UpperHalf(dh, last))),
+              dd, q + 4);
+  }
+#else
+  const F32Tag df;
+  HWY_ALIGN float lane[kLine];
+  for (size_t r = 0; r < kRegisters; ++r) {
+    hn::Store(sums[r], df, lane + r * kLanes);
+  }
+  for (size_t j = 0; j < 8; ++j) {
+    q[j] = static_cast<double>(lane[j]) + static_cast<double>(lane[j + 8]);
+  }
+#endif
+  for (size_t j = 0; j < 4; ++j) q[j] += q[j + 4];
+  return (q[0] + q[2]) + (q[1] + q[3]);
+}
+
+// Running maxima of clean blocks, kept as vectors until the end.
+struct Maxima {
+  HWY_ALIGN float err[kLine] = {};
+  HWY_ALIGN float ref[kLine] = {};
+};
+
+template <class LoadRef, class LoadCand, bool kScaled>
+class Kernel {
+ public:
+  Kernel(const CompareOperand& ref, const CompareOperand& cand, ErrorSums* sums)
+      : ref_(ref),
+        cand_(cand),
+        ref_scale_(static_cast<float>(ref.scale)),
+        cand_scale_(static_cast<float>(cand.scale)),
+        sums_(sums) {}
+
+  void Run(const CompareExtent& extent) {
+    const auto cols = static_cast<size_t>(extent.cols);
+    for (int64_t row = 0; row < extent.rows; ++row) {
+      const uint8_t* ref = Row<LoadRef>(ref_, row);
+      const uint8_t* cand = Row<LoadCand>(cand_, row);
+      uint64_t logical = extent.logical_begin +
+                         static_cast<uint64_t>(row) * extent.logical_stride;
+      const bool prefetch = row + 1 < extent.rows && cols <= kPrefetchCols;
+      for (size_t i = 0; i < cols;) {
+        const size_t n =
+            std::min(cols - i, kBlock - static_cast<size_t>(logical % kBlock));
+        if (prefetch) {
+          // Rows of a column shard are too short for the hardware to guess
+          // where the next one starts.
+          Prefetch(Row<LoadRef>(ref_, row + 1) + i * LoadRef::kSize,
+                   n * LoadRef::kSize);
+          Prefetch(Row<LoadCand>(cand_, row + 1) + i * LoadCand::kSize,
+                   n * LoadCand::kSize);
+        }
+        Block(ref + i * LoadRef::kSize, cand + i * LoadCand::kSize, n);
+        i += n;
+        logical += n;
+      }
+    }
+    for (size_t l = 0; l < kLine; ++l) {
+      sums_->max_abs_err =
+          std::max(sums_->max_abs_err, static_cast<double>(maxima_.err[l]));
+      sums_->max_abs_ref =
+          std::max(sums_->max_abs_ref, static_cast<double>(maxima_.ref[l]));
+    }
+  }
+
+ private:
+  static constexpr size_t kBlock = static_cast<size_t>(kCompareBlock);
+  static constexpr size_t kPrefetchCols = 2048;
+
+  template <class Load>
+  static const uint8_t* Row(const CompareOperand& side, int64_t row) {
+    return reinterpret_cast<const uint8_t*>(side.data) +
+           row * side.row_stride * static_cast<int64_t>(Load::kSize);
+  }
+
+  static HWY_INLINE void Prefetch(const uint8_t* p, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += 64) hwy::Prefetch(p + i);
+  }
+
+  struct Registers {
+    F32Vec err_err[kRegisters];
+    F32Vec err_ref[kRegisters];
+    F32Vec ref_ref[kRegisters];
+    F32Vec max_err[kRegisters];
+    F32Vec max_ref[kRegisters];
+    size_t mismatched = 0;
+  };
+
+  HWY_INLINE void Line(const uint8_t* ref, const uint8_t* cand,
+                       Registers& s) const {
+    const F32Tag df;
+    const U32Tag du;
+    for (size_t r = 0; r < kRegisters; ++r) {
+      F32Vec x = LoadRef::Load(ref + r * kLanes * LoadRef::kSize);
+      F32Vec y = LoadCand::Load(cand + r * kLanes * LoadCand::kSize);
+      if constexpr (kScaled) {
+        x = hn::Mul(x, hn::Set(df, ref_scale_));
+        y = hn::Mul(y, hn::Set(df, cand_scale_));
+      }
+      s.mismatched += hn::CountTrue(
+          du, hn::Ne(hn::BitCast(du, x), hn::BitCast(du, y)));
+      const F32Vec err = hn::Sub(y, x);
+      s.err_err[r] = hn::MulAdd(err, err, s.err_err[r]);
+      s.err_ref[r] = hn::MulAdd(err, x, s.err_ref[r]);
+      s.ref_ref[r] = hn::MulAdd(x, x, s.ref_ref[r]);
+      s.max_err[r] = hn::Max(s.max_err[r], hn::Abs(err));
+      s.max_ref[r] = hn::Max(s.max_ref[r], hn::Abs(x));
+    }
+  }
+
+  // One block, or what there is of it: n <= kBlock.
+  HWY_INLINE void Block(const uint8_t* ref, const uint8_t* cand, size_t n) {
+    const F32Tag df;
+    Registers s;
+    for (size_t r = 0; r < kRegisters; ++r) {
+      s.err_err[r] = s.err_ref[r] = s.ref_ref[r] = hn::Zero(df);
+      s.max_err[r] = s.max_ref[r] = hn::Zero(df);
+    }
+    size_t i = 0;
+    for (; i + kLine <= n; i += kLine) {
+      Line(ref + i * LoadRef::kSize, cand + i * LoadCand::kSize, s);
+    }
+    if (i < n) {
+      // Reading past the end of the caller's memory is not ours to do. Zeros
+      // behind a tail change no statistic.
+      HWY_ALIGN uint8_t ref_tail[kLine * 4] = {};
+      HWY_ALIGN uint8_t cand_tail[kLine * 4] = {};
+      std::memcpy(ref_tail, ref + i * LoadRef::kSize,
+                  (n - i) * LoadRef::kSize);
+      std::memcpy(cand_tail, cand + i * LoadCand::kSize,
+                  (n - i) * LoadCand::kSize);
+      Line(ref_tail, cand_tail, s);
+    }
+    const double err_err = SumOfLine(s.err_err);
+    const double err_ref = SumOfLine(s.err_ref);
+    const double ref_ref = SumOfLine(s.ref_ref);
+    for (size_t r = 1; r < kRegisters; ++r) {
+      s.max_err[0] = hn::Max(s.max_err[0], s.max_err[r]);
+      s.max_ref[0] = hn::Max(s.max_ref[0], s.max_ref[r]);
+    }
+    if (HWY_UNLIKELY(!Trustworthy(err_err, s.max_err[0]) ||
+                     !Trustworthy(ref_ref, s.max_ref[0]))) {
+      CompareOperand r = ref_;
+      CompareOperand c = cand_;
+      r.data = reinterpret_cast<const std::byte*>(ref);
+      c.data = reinterpret_cast<const std::byte*>(cand);
+      CompareBlockExact(r, c, n, sums_);
+      return;
+    }
+    sums_->count += static_cast<int64_t>(n);
+    sums_->mismatched += static_cast<int64_t>(s.mismatched);
+    sums_->sum_sq_err.Add(err_err);
+    sums_->sum_err_ref.Add(err_ref);
+    sums_->sum_sq_ref.Add(ref_ref);
+    hn::Store(hn::Max(hn::Load(df, maxima_.err), s.max_err[0]), df,
+              maxima_.err);
+    hn::Store(hn::Max(hn::Load(df, maxima_.ref), s.max_ref[0]), df,
+              maxima_.ref);
+  }
+
+  // False if any value was NaN or Inf (a sum of squares then is, too), or if
+  // squares left the range of fp32. All zeros are common (padding, masked
+  // gradients) and fine.
+  static HWY_INLINE bool Trustworthy(double sum_of_squares, F32Vec maxima) {
+    if (HWY_LIKELY(sum_of_squares >= kSmallestSafeSum)) {
+      return std::isfinite(sum_of_squares);
+    }
+    if (sum_of_squares != 0) return false;  // NaN included
+    const F32Tag df;
+    return hn::AllTrue(df, hn::Eq(maxima, hn::Zero(df)));
+  }
+
+  const CompareOperand ref_;
+  const CompareOperand cand_;
+  const float ref_scale_;
+  const float cand_scale_;
+  ErrorSums* const sums_;
+  Maxima maxima_;
+};
+
+template <class LoadRef, class LoadCand>
+void RunPair(const CompareOperand& ref, const CompareOperand& cand,
+             const CompareExtent& extent, ErrorSums* sums) {
+  if (ref.scale == 1 && cand.scale == 1) {
+    Kernel<LoadRef, LoadCand, false>(ref, cand, sums).Run(extent);
+  } else {
+    Kernel<LoadRef, LoadCand, true>(ref, cand, sums).Run(extent);
+  }
+}
+
+template <class LoadRef>
+void RunRef(const CompareOperand& ref, const CompareOperand& cand,
+            const CompareExtent& extent, ErrorSums* sums) {
+  switch (cand.dtype) {
+    case DType::kF16:
+      return RunPair<LoadRef, LoadF16>(ref, cand, extent, sums);
+    case DType::kBF16:
+      return RunPair<LoadRef, LoadBF16>(ref, cand, extent, sums);
+    default:
+      return RunPair<LoadRef, LoadF32>(ref, cand, extent, sums);
+  }
+}
+
+void CompareFast(const CompareOperand& ref, const CompareOperand& cand,
+                 const CompareExtent& extent, ErrorSums* sums) {
+  switch (ref.dtype) {
+    case DType::kF16:
+      return RunRef<LoadF16>(ref, cand, extent, sums);
+    case DType::kBF16:
+      return RunRef<LoadBF16>(ref, cand, extent, sums);
+    default:
+      return RunRef<LoadF32>(ref, cand, extent, sums);
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace ttrace
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ttrace {
+namespace {
+
+bool IsFastDType(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
+}
+
+// Multiplying by a power of two is exact in fp32. From 2^-32 to 2^32 it is so
+// for all values but those within 2^32 of the ends of the range: overflow is
+// seen and done again in double; results below 2^-126 may lose bits.
+bool IsFastScale(double scale) {
+  int exponent = 0;
+  return std::frexp(scale, &exponent) == 0.5 && exponent >= -31 &&
+         exponent <= 33;
+}
+
+void CompareRowsExact(const CompareOperand& ref, const CompareOperand& cand,
+                      const CompareExtent& extent, ErrorSums* sums) {
+  constexpr auto kBlock = static_cast<uint64_t>(kCompareBlock);
+  CompareOperand r = ref;
+  CompareOperand c = cand;
+  for (int64_t row = 0; row < extent.rows; ++row) {
+    uint64_t logical = extent.logical_begin +
+                       static_cast<uint64_t>(row) * extent.logical_stride;
+    for (int64_t i = 0; i < extent.cols;) {
+      const auto n = std::min(extent.cols - i,
+                              static_cast<int64_t>(kBlock - logical % kBlock));
+      r.data =
+          ref.data + (row * ref.row_stride + i) * Info(ref.dtype).itemsize;
+      c.data =
+          cand.data + (row * cand.row_stride + i) * Info(cand.dtype).itemsize;
+      CompareBlockExact(r, c, static_cast<size_t>(n), sums);
+      i += n;
+      logical += static_cast<uint64_t>(n);
+    }
+  }
+}
+
+}  // namespace
+
+HWY_EXPORT(CompareFast);
+
+bool HasFastPath(const CompareOperand& ref, const CompareOperand& cand) {
+  return IsFastDType(ref.dtype) && IsFastDType(cand.dtype) &&
+         IsFastScale(ref.scale) && IsFastScale(cand.scale);
+}
+
+void CompareRows(const CompareOperand& ref, const CompareOperand& cand,
+                 const CompareExtent& extent, ErrorSums* sums) {
+  if (HasFastPath(ref, cand)) {
+    HWY_DYNAMIC_DISPATCH(CompareFast)(ref, cand, extent, sums);
+  } else {
+    CompareRowsExact(ref, cand, extent, sums);
+  }
+}
+
+}  // namespace ttrace
+#endif  // HWY_ONCE

@@ -1,0 +1,100 @@
+// Merging errors instead of tensors: a candidate's pieces are compared in
+// place with the intersecting pieces of the reference, tile by tile, and only
+// statistics are kept. Memory: a few tiles, whatever the tensor's size.
+//
+// Words: an *instance* is a set of pieces that together make values: one piece,
+// or for Partial placements all pieces along the partial mesh dimensions, which
+// are summed (in double, tile by tile) first. Instances with equal layouts are
+// *replicas*; they are never averaged.
+//
+// Thread safety: pure functions of const inputs; many threads may call them.
+
+#ifndef TTRACE_SRC_COMPARE_COMPARE_TENSOR_H_
+#define TTRACE_SRC_COMPARE_COMPARE_TENSOR_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/align/catalog.h"
+#include "src/compare/error_stats.h"
+#include "ttrace/status.h"
+
+namespace ttrace {
+
+// Permutation of the candidate's batch rows by content: candidate row i of the
+// global batch is reference row to_reference[i].
+struct RowMap {
+  std::vector<int64_t> to_reference;
+};
+
+struct CompareOptions {
+  // Treat these mesh dimensions of the candidate as Partial although they were
+  // declared Replicate: the question "is the reference their sum?". Pieces that
+  // differ only in these coordinates (and have equal layouts) are summed.
+  std::vector<std::string> sum_over;
+  double extra_scale = 1;           // applied to the candidate as well (mean)
+  const RowMap* rows = nullptr;     // not owned; identity if null
+  int64_t tile_elements = 1 << 16;  // upper bound of a tile
+};
+
+// One candidate instance against the reference.
+struct InstanceStats {
+  std::vector<int> ranks;  // of its pieces, sorted
+  int micro_batch = -1;
+  ErrorStats stats;
+};
+
+struct TensorComparison {
+  // Over the whole logical tensor. Where replicas differ, each region counts
+  // with its worst replica: a good copy must not hide a bad one.
+  ErrorStats total;
+  std::vector<InstanceStats> instances;  // sorted by (micro_batch, ranks)
+  // Elements of the logical tensor that one side holds and the other does not,
+  // or that distinct, partly overlapping instances of one side hold twice.
+  int64_t candidate_gap = 0;  // reference has them, candidate does not
+  int64_t reference_gap = 0;  // candidate has them, reference does not
+  int64_t candidate_overlap = 0;
+  int64_t reference_overlap = 0;
+  bool complete() const {
+    return candidate_gap == 0 && reference_gap == 0 && candidate_overlap == 0 &&
+           reference_overlap == 0;
+  }
+};
+
+// Fails with kIncomparable if the global shapes differ or a Partial instance
+// lacks a term (a rank is missing); with the Error of Trace::Read otherwise.
+// Both sides' declared scales are applied. The reference's instances cover the
+// tensor by their first replica; its other replicas are not read.
+Result<TensorComparison> CompareTensor(const TensorPieces& reference,
+                                       const TensorPieces& candidate,
+                                       const CompareOptions& options = {});
+
+// Copies of one thing on several ranks (or in a recomputed forward), compared
+// with the first of them, bit by bit where finite and by kind where not.
+struct ReplicaComparison {
+  int64_t groups = 0;     // regions that are held more than once
+  int64_t copies = 0;     // comparisons made
+  int64_t differing = 0;  // of these, not equal
+  double worst_rel_err = 0;
+  std::vector<int> differing_ranks;  // sorted, the first copy's rank included
+  // Mesh dimensions along which differing copies differ in coordinate.
+  std::vector<std::string> mesh_dims;
+};
+Result<ReplicaComparison> CompareReplicas(const TensorPieces& pieces,
+                                          const CompareOptions& options = {});
+
+// Sum of squares over the merged logical tensor (first replica of each region,
+// Partial summed, scale applied). Used to recompute the gradient norm.
+Result<double> SumOfSquares(const TensorPieces& pieces);
+
+// Copies the box [begin, begin + size) of the merged logical tensor as doubles,
+// row-major. Regions nobody holds are NaN. For small boxes: diagnoses that look
+// at values, and tests.
+Result<std::vector<double>> ReadBox(const TensorPieces& pieces,
+                                    const Shape& begin, const Shape& size);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_COMPARE_COMPARE_TENSOR_H_

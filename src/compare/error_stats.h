@@ -1,0 +1,78 @@
+// What one pass over a pair of tensors learns about their difference.
+//
+// With d = cand - ref, three sums carry everything: sum d^2, sum d*ref, sum
+// ref^2. The rest follows without cancellation: <cand,ref> = s1 + s2,
+// ||cand||^2 = s0 + 2 s1 + s2, and the projection on the reference minus one is
+// s1 / s2. All fields are additive (or maxima) over disjoint boxes.
+
+#ifndef TTRACE_SRC_COMPARE_ERROR_STATS_H_
+#define TTRACE_SRC_COMPARE_ERROR_STATS_H_
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace ttrace {
+
+struct ErrorStats {
+  int64_t count = 0;           // elements seen
+  int64_t mismatched = 0;      // elements whose values differ in any bit
+  int64_t nonfinite_ref = 0;   // NaN or Inf in the reference
+  int64_t nonfinite_cand = 0;  // NaN or Inf in the candidate
+  // Positions where one side is finite and the other is not, or where both are
+  // not but differ in kind. Equal counts above do not imply that this is zero.
+  int64_t nonfinite_differ = 0;
+  // Over positions where both are finite:
+  double sum_sq_err = 0;   // s0 = sum (cand - ref)^2
+  double sum_err_ref = 0;  // s1 = sum (cand - ref) * ref
+  double sum_sq_ref = 0;   // s2 = sum ref^2
+  double max_abs_err = 0;
+  double max_abs_ref = 0;
+
+  // Normwise relative error ||cand - ref|| / ||ref||. An all-zero reference has
+  // no scale of its own, so any difference there is infinite.
+  double rel_err() const {
+    if (sum_sq_err == 0) return 0;
+    if (sum_sq_ref == 0) return std::numeric_limits<double>::infinity();
+    return std::sqrt(sum_sq_err / sum_sq_ref);
+  }
+  double sum_sq_cand() const {
+    return std::fmax(0, sum_sq_err + 2 * sum_err_ref + sum_sq_ref);
+  }
+  // alpha = <cand,ref> / <ref,ref>: the factor by which the candidate holds
+  // the reference. NaN for an all-zero reference.
+  double projection() const { return 1 + sum_err_ref / sum_sq_ref; }
+  // What remains of the candidate after removing alpha * ref, relative to it.
+  double residual() const {
+    const double alpha = projection();
+    const double rest = sum_sq_cand() - alpha * alpha * sum_sq_ref;
+    return std::sqrt(std::fmax(0, rest)) /
+           std::fabs(alpha * std::sqrt(sum_sq_ref));
+  }
+  // beta = <cand,ref> / <cand,cand>: 1 when the reference is the candidate plus
+  // something uncorrelated with it, as when a term of a sum is missing.
+  double back_projection() const {
+    return (sum_err_ref + sum_sq_ref) / sum_sq_cand();
+  }
+  bool bitwise_equal() const { return mismatched == 0; }
+
+  // Folds in the statistics of a disjoint part of the same tensor. Sums are
+  // plain doubles: callers that need independence of the order merge in a fixed
+  // one.
+  void Merge(const ErrorStats& other) {
+    count += other.count;
+    mismatched += other.mismatched;
+    nonfinite_ref += other.nonfinite_ref;
+    nonfinite_cand += other.nonfinite_cand;
+    nonfinite_differ += other.nonfinite_differ;
+    sum_sq_err += other.sum_sq_err;
+    sum_err_ref += other.sum_err_ref;
+    sum_sq_ref += other.sum_sq_ref;
+    max_abs_err = std::fmax(max_abs_err, other.max_abs_err);
+    max_abs_ref = std::fmax(max_abs_ref, other.max_abs_ref);
+  }
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_COMPARE_ERROR_STATS_H_

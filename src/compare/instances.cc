@@ -1,0 +1,293 @@
+#include "src/compare/instances.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "src/compare/row_map.h"
+
+namespace ttrace {
+namespace {
+
+constexpr int kMicroBatchDim = -1;  // the "mb" pseudo-dimension
+
+// What a piece has to be summed over.
+struct Sum {
+  std::vector<int> dims;  // indices into the mesh, kMicroBatchDim for "mb"
+  int64_t terms = 1;      // product of the mesh dimensions' sizes
+  double mean = 1;        // 1 / (sizes of the averaged dimensions)
+  bool over_micro_batches = false;
+  bool average_micro_batches = false;
+
+  bool Has(int dim) const {
+    return std::find(dims.begin(), dims.end(), dim) != dims.end();
+  }
+};
+
+void AddMeshDim(const DeviceMesh& mesh, const std::string& name, ReduceOp op,
+                Sum* sum) {
+  const int dim = mesh.Find(name);
+  // A dimension of one rank, or none, has nothing to sum.
+  if (dim < 0 || sum->Has(dim)) return;
+  const int size = mesh.dims[static_cast<size_t>(dim)].size;
+  if (size <= 1) return;
+  sum->dims.push_back(dim);
+  sum->terms *= size;
+  if (op == ReduceOp::kAvg) sum->mean /= size;
+}
+
+Sum SumOf(const DeviceMesh& mesh, const Record& record,
+          const std::vector<std::string>& sum_over) {
+  Sum sum;
+  for (const auto& [name, placement] : record.placements) {
+    const auto* partial = std::get_if<Partial>(&placement);
+    if (partial == nullptr) continue;
+    if (name == "mb") {
+      sum.over_micro_batches = true;
+      sum.average_micro_batches = partial->op == ReduceOp::kAvg;
+      sum.dims.push_back(kMicroBatchDim);
+    } else {
+      AddMeshDim(mesh, name, partial->op, &sum);
+    }
+  }
+  for (const std::string& name : sum_over) {
+    AddMeshDim(mesh, name, ReduceOp::kSum, &sum);
+  }
+  std::sort(sum.dims.begin(), sum.dims.end());
+  return sum;
+}
+
+// What pieces of one sum have in common. Two recordings of the same term (the
+// same rank recorded twice) become two sums.
+struct SumKey {
+  std::vector<int> dims;
+  Coordinate elsewhere;  // with 0 along summed dimensions
+  int micro_batch = -1;
+  bool operator<(const SumKey& other) const {
+    return std::tie(dims, elsewhere, micro_batch) <
+           std::tie(other.dims, other.elsewhere, other.micro_batch);
+  }
+};
+
+struct PendingSum {
+  Sum sum;
+  std::vector<const Record*> records;
+  // (coordinate along the summed mesh dimensions, micro-batch) of the records.
+  std::set<std::pair<Coordinate, int>> places;
+};
+
+struct PendingGroup {
+  Layout layout;
+  std::map<SumKey, std::vector<PendingSum>> sums;
+};
+
+// "tp=1 dp=0", and the rank that sits there if the trace has it.
+std::string DescribePlace(const Trace& trace, const PendingSum& pending,
+                          const Coordinate& along, const Record& example) {
+  Coordinate full = trace.coordinate(example.rank);
+  std::string text;
+  size_t i = 0;
+  for (const int dim : pending.sum.dims) {
+    if (dim == kMicroBatchDim) continue;
+    const auto d = static_cast<size_t>(dim);
+    full[d] = along[i++];
+    if (!text.empty()) text += ' ';
+    text += trace.mesh().dims[d].name + '=' + std::to_string(full[d]);
+  }
+  for (const RankTrace& rank : trace.ranks()) {
+    if (trace.coordinate(rank.meta.rank) == full) {
+      return "rank " + std::to_string(rank.meta.rank) + " (" + text + ")";
+    }
+  }
+  return "the rank at " + text + " (absent from the trace)";
+}
+
+Status CheckTerms(const TensorPieces& pieces, const PendingSum& pending) {
+  if (pending.sum.terms == 1) return Done{};
+  std::map<int, std::set<Coordinate>> by_micro_batch;
+  for (const auto& [along, micro_batch] : pending.places) {
+    by_micro_batch[pending.sum.over_micro_batches ? micro_batch : 0].insert(
+        along);
+  }
+  // Data-parallel ranks see different micro-batches, so a micro-batch need not
+  // have a term at every coordinate; but over all micro-batches every
+  // coordinate has one, and every micro-batch is on equally many ranks.
+  std::set<Coordinate> all;
+  size_t most = 0;
+  for (const auto& [micro_batch, places] : by_micro_batch) {
+    all.insert(places.begin(), places.end());
+    most = std::max(most, places.size());
+  }
+  const Record& example = *pending.records.front();
+  if (static_cast<int64_t>(all.size()) != pending.sum.terms) {
+    Coordinate along;
+    for (const int dim : pending.sum.dims) {
+      if (dim != kMicroBatchDim) along.push_back(0);
+    }
+    // Counts through the grid, last dimension first, to the first hole.
+    while (all.count(along) != 0) {
+      size_t i = along.size();
+      for (const int dim : std::vector<int>(pending.sum.dims.rbegin(),
+                                            pending.sum.dims.rend())) {
+        if (dim == kMicroBatchDim) continue;
+        --i;
+        if (++along[i] < pieces.trace->mesh().dims[size_t(dim)].size) break;
+        along[i] = 0;
+      }
+    }
+    return Error(ErrorCode::kIncomparable,
+                 DescribeTensor(pieces) + ": a sum over " +
+                     std::to_string(pending.sum.terms) + " ranks has only " +
+                     std::to_string(all.size()) + " terms; none from " +
+                     DescribePlace(*pieces.trace, pending, along, example));
+  }
+  for (const auto& [micro_batch, places] : by_micro_batch) {
+    if (places.size() == most) continue;
+    return Error(ErrorCode::kIncomparable,
+                 DescribeTensor(pieces) + ": micro-batch " +
+                     std::to_string(micro_batch) + " has " +
+                     std::to_string(places.size()) + " terms of a sum, " +
+                     "others have " + std::to_string(most));
+  }
+  return Done{};
+}
+
+Instance MakeInstance(const Trace* trace, const PendingSum& pending,
+                      double extra_scale) {
+  Instance instance;
+  instance.trace = trace;
+  double mean = pending.sum.mean;
+  if (pending.sum.average_micro_batches) {
+    std::set<int> micro_batches;
+    for (const Record* record : pending.records) {
+      micro_batches.insert(record->micro_batch);
+    }
+    mean /= static_cast<double>(micro_batches.size());
+  }
+  for (const Record* record : pending.records) {
+    instance.terms.push_back(
+        {record, record->scale.value() * mean * extra_scale});
+    instance.ranks.push_back(record->rank);
+  }
+  std::sort(instance.ranks.begin(), instance.ranks.end());
+  instance.ranks.erase(
+      std::unique(instance.ranks.begin(), instance.ranks.end()),
+      instance.ranks.end());
+  if (!pending.sum.over_micro_batches) {
+    instance.micro_batch = pending.records.front()->micro_batch;
+  }
+  for (const int dim : pending.sum.dims) {
+    instance.summed.push_back(
+        dim == kMicroBatchDim
+            ? "mb"
+            : trace->mesh().dims[static_cast<size_t>(dim)].name);
+  }
+  return instance;
+}
+
+std::string ShapeText(const Shape& shape) {
+  std::string text = "[";
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (d != 0) text += ", ";
+    text += std::to_string(shape[d]);
+  }
+  return text + "]";
+}
+
+// A total order of layouts, for maps.
+struct LayoutLess {
+  bool operator()(const Layout& a, const Layout& b) const {
+    return Key(a) < Key(b);
+  }
+  static std::vector<int64_t> Key(const Layout& layout) {
+    std::vector<int64_t> key;
+    for (const DimLayout& dim : layout.dims) {
+      key.push_back(static_cast<int64_t>(dim.segments.size()));
+      for (const Segment& segment : dim.segments) {
+        key.push_back(segment.begin);
+        key.push_back(segment.size);
+      }
+    }
+    return key;
+  }
+};
+
+void AddPiece(const TensorPieces& pieces, const Record* record,
+              const std::vector<std::string>& sum_over, PendingGroup* group) {
+  const Trace& trace = *pieces.trace;
+  const Sum sum = SumOf(trace.mesh(), *record, sum_over);
+  SumKey key;
+  key.dims = sum.dims;
+  key.elsewhere = trace.coordinate(record->rank);
+  key.micro_batch = sum.over_micro_batches ? -1 : record->micro_batch;
+  Coordinate along;
+  for (const int dim : sum.dims) {
+    if (dim == kMicroBatchDim) continue;
+    int& coordinate = key.elsewhere[static_cast<size_t>(dim)];
+    along.push_back(std::exchange(coordinate, 0));
+  }
+  const std::pair<Coordinate, int> place{along, record->micro_batch};
+  std::vector<PendingSum>& sums = group->sums[key];
+  for (PendingSum& pending : sums) {
+    if (pending.places.insert(place).second) {
+      pending.records.push_back(record);
+      return;
+    }
+  }
+  sums.push_back({sum, {record}, {place}});
+}
+
+}  // namespace
+
+std::string DescribeTensor(const TensorPieces& pieces) {
+  return ToString(pieces.pieces.front()->id);
+}
+
+Result<std::vector<InstanceGroup>> GroupInstances(
+    const TensorPieces& pieces, const CompareOptions& options) {
+  std::vector<PendingGroup> pending;
+  std::map<Layout, size_t, LayoutLess> index;
+  const Shape shape = pieces.pieces.front()->layout.global_shape();
+  for (const Record* record : pieces.pieces) {
+    if (record->layout.global_shape() != shape) {
+      return Error(ErrorCode::kIncomparable,
+                   DescribeTensor(pieces) + ": rank " +
+                       std::to_string(record->rank) + " has global shape " +
+                       ShapeText(record->layout.global_shape()) + ", rank " +
+                       std::to_string(pieces.pieces.front()->rank) + " " +
+                       ShapeText(shape));
+    }
+    Layout layout = record->layout;
+    if (options.rows != nullptr && record->rows.has_value()) {
+      TTRACE_RETURN_IF_ERROR(
+          MapRows(*options.rows, record->rows->dim, &layout));
+    }
+    const auto [found, inserted] = index.emplace(layout, pending.size());
+    if (inserted) pending.push_back({std::move(layout), {}});
+    AddPiece(pieces, record, options.sum_over, &pending[found->second]);
+  }
+
+  std::vector<InstanceGroup> groups;
+  for (PendingGroup& group : pending) {
+    InstanceGroup out;
+    out.layout = std::move(group.layout);
+    for (const auto& [key, sums] : group.sums) {
+      for (const PendingSum& sum : sums) {
+        TTRACE_RETURN_IF_ERROR(CheckTerms(pieces, sum));
+        out.instances.push_back(
+            MakeInstance(pieces.trace, sum, options.extra_scale));
+      }
+    }
+    std::stable_sort(out.instances.begin(), out.instances.end(),
+                     [](const Instance& a, const Instance& b) {
+                       return std::tie(a.micro_batch, a.ranks) <
+                              std::tie(b.micro_batch, b.ranks);
+                     });
+    groups.push_back(std::move(out));
+  }
+  return groups;
+}
+
+}  // namespace ttrace

@@ -1,0 +1,19 @@
+// Moves a layout's batch rows to where a RowMap says their content is.
+
+#ifndef TTRACE_SRC_COMPARE_ROW_MAP_H_
+#define TTRACE_SRC_COMPARE_ROW_MAP_H_
+
+#include "src/compare/compare_tensor.h"
+#include "ttrace/layout.h"
+#include "ttrace/status.h"
+
+namespace ttrace {
+
+// Replaces the segments of dimension `dim` by those of the mapped rows, in the
+// same local order. Fails with kInvalidArgument if `map` is not a permutation
+// of that dimension's indices.
+Status MapRows(const RowMap& map, int dim, Layout* layout);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_COMPARE_ROW_MAP_H_

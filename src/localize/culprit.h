@@ -1,0 +1,49 @@
+// Culprit: a place where something went wrong, and what is known about why.
+
+#ifndef TTRACE_SRC_LOCALIZE_CULPRIT_H_
+#define TTRACE_SRC_LOCALIZE_CULPRIT_H_
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ttrace/tensor_id.h"
+
+namespace ttrace {
+
+enum class Direction : uint8_t { kForward, kBackward, kUpdate };
+enum class Stage : uint8_t { kInput, kCompute, kCommunication, kOptimizer };
+std::string_view ToString(Direction direction);
+std::string_view ToString(Stage stage);
+
+// One class of bug with its evidence. Letters: docs/result_schema.md.
+struct Diagnosis {
+  std::string letter;    // "K", "P", "R", ...
+  std::string evidence;  // one sentence with numbers
+  double value = std::numeric_limits<double>::quiet_NaN();  // its main number
+};
+
+struct Culprit {
+  std::string fqn;  // module or parameter
+  TensorId tensor;  // the tensor that shows it first
+  Direction direction = Direction::kForward;
+  Stage stage = Stage::kCompute;
+  std::vector<int> ranks;  // sorted
+  int iteration = 0;
+  double headroom = 0;
+  // How the place was found, in words: "its 3 inputs are within bounds".
+  std::string where;
+  // Tensors of the same role that show the same cause, this one included.
+  struct Affected {
+    int64_t count = 1;
+    int64_t of = 1;  // tensors of this role compared
+    std::vector<std::string> examples;  // fqns, at most 5
+  } affected;
+  std::vector<Diagnosis> classes;  // most certain first; may be empty
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_LOCALIZE_CULPRIT_H_

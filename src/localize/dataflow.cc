@@ -1,0 +1,336 @@
+#include "src/localize/dataflow.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "src/localize/module_tree.h"
+
+namespace ttrace {
+namespace {
+
+constexpr std::initializer_list<Role> kForwardRoles = {Role::kInput,
+                                                       Role::kOutput};
+constexpr std::initializer_list<Role> kGradientRoles = {Role::kGradOutput,
+                                                        Role::kGradInput};
+
+// Where one diverged tensor puts the blame, if on anything.
+struct Blame {
+  std::string fqn;
+  Direction direction;
+  Stage stage;
+  std::string where;
+};
+
+// What of an iteration has been seen to be out so far, in execution order.
+struct Seen {
+  bool state = false;     // parameters or data
+  bool forward = false;   // activations or loss
+  bool backward = false;  // activation gradients, recomputed activations
+};
+
+std::string Worst(const std::vector<const TensorJudgement*>& tensors,
+                  const char* what) {
+  double worst = 0;
+  for (const auto* t : tensors) worst = std::max(worst, t->headroom);
+  return fmt::format("its {} {}{} within bounds (worst headroom {:.2g})",
+                     tensors.size(), what, tensors.size() == 1 ? " is" : "s are",
+                     worst);
+}
+
+std::string NameOrRoot(const std::string& fqn) {
+  return fqn.empty() ? "the model" : fqn;
+}
+
+class Judge {
+ public:
+  Judge(const ModuleTree& tree, bool dirty_parameters)
+      : tree_(tree), dirty_parameters_(dirty_parameters) {}
+
+  std::optional<Blame> BlameFor(const TensorJudgement& t,
+                                const Seen& seen) const {
+    switch (t.id.role) {
+      case Role::kData:
+        return Blame{"data", Direction::kForward, Stage::kInput,
+                     "the item that the data iterator yields differs"};
+      case Role::kParam:
+      case Role::kBuffer:
+        return Blame{t.id.fqn, Direction::kForward, Stage::kInput,
+                     "it differs before the first step"};
+      case Role::kInput:
+        return ForInput(t, seen);
+      case Role::kOutput:
+        return ForOutput(t, seen);
+      case Role::kLoss:
+        if (seen.forward || seen.state) return std::nullopt;
+        return Blame{"loss", Direction::kForward, Stage::kCompute,
+                     "all activations are within bounds"};
+      case Role::kGradOutput:
+        return ForGradOutput(t, seen);
+      case Role::kGradInput:
+        return ForGradInput(t, seen);
+      case Role::kGradLocal:
+        return ForGradLocal(t, seen);
+      case Role::kGradReduced:
+        return ForGradReduced(t, seen);
+      case Role::kGradNorm:
+        return Blame{"grad_norm", Direction::kUpdate, Stage::kOptimizer,
+                     "it is not the norm of the gradients it is taken of"};
+      case Role::kParamUpdated:
+      case Role::kOptimState:
+        if (tree_.AnyDiverged(t.id.fqn, {Role::kGradReduced, Role::kParam},
+                              false)) {
+          return std::nullopt;
+        }
+        return Blame{t.id.fqn, Direction::kUpdate, Stage::kOptimizer,
+                     "its reduced gradient is within bounds"};
+    }
+    return std::nullopt;
+  }
+
+ private:
+  // Parameters that a module (or anything below it) uses are out.
+  bool ParametersOut(const std::string& fqn) const {
+    return dirty_parameters_ ||
+           tree_.AnyDivergedBelow(fqn, {Role::kParam, Role::kBuffer});
+  }
+
+  bool ForwardOut(const std::string& fqn) const {
+    return tree_.AnyDiverged(fqn, kForwardRoles, true) || ParametersOut(fqn);
+  }
+
+  std::optional<Blame> ForInput(const TensorJudgement& t,
+                                const Seen& seen) const {
+    if (t.id.fqn.empty()) {
+      if (seen.forward || t.id.pass == Pass::kRecompute) return std::nullopt;
+      return Blame{"", Direction::kForward, Stage::kInput,
+                   fmt::format("the model's own input {} differs", t.id.arg)};
+    }
+    if (seen.forward || seen.state || seen.backward) return std::nullopt;
+    const bool recompute = t.id.pass == Pass::kRecompute;
+    const std::string container = tree_.Container(t.id.fqn);
+    return Blame{
+        container, recompute ? Direction::kBackward : Direction::kForward,
+        Stage::kCompute,
+        fmt::format("{} of {}{} arrives wrong while everything before it is "
+                    "within bounds: the code between modules, in {}",
+                    t.id.arg, t.id.fqn, recompute ? " (recomputed)" : "",
+                    NameOrRoot(container))};
+  }
+
+  std::optional<Blame> ForOutput(const TensorJudgement& t,
+                                 const Seen& seen) const {
+    const auto& inputs = tree_.Of(t.id.fqn, Role::kInput);
+    if (tree_.AnyDiverged(t.id.fqn, {Role::kInput}, false)) return std::nullopt;
+    if (tree_.AnyDivergedBelow(t.id.fqn, kForwardRoles)) return std::nullopt;
+    if (ParametersOut(t.id.fqn)) return std::nullopt;
+    if (inputs.empty() && (seen.forward || seen.state)) return std::nullopt;
+    const bool recompute = t.id.pass == Pass::kRecompute;
+    if (recompute && seen.forward) return std::nullopt;
+    return Blame{t.id.fqn,
+                 recompute ? Direction::kBackward : Direction::kForward,
+                 Stage::kCompute,
+                 inputs.empty() ? "it has no recorded input, and nothing "
+                                  "before it is out of bound"
+                                : Worst(inputs, "input")};
+  }
+
+  std::optional<Blame> ForGradOutput(const TensorJudgement& t,
+                                     const Seen& seen) const {
+    if (seen.forward || seen.state || seen.backward) return std::nullopt;
+    if (t.id.fqn.empty()) {
+      return Blame{"loss", Direction::kBackward, Stage::kCompute,
+                   "the gradient that the loss sends into the model is out "
+                   "while the loss is within bounds"};
+    }
+    const std::string container = tree_.Container(t.id.fqn);
+    return Blame{container, Direction::kBackward, Stage::kCompute,
+                 fmt::format("the gradient arriving at {} is out while nothing "
+                             "before it is: the code between modules, in {}",
+                             t.id.fqn, NameOrRoot(container))};
+  }
+
+  std::optional<Blame> ForGradInput(const TensorJudgement& t,
+                                    const Seen& seen) const {
+    const auto& arriving = tree_.Of(t.id.fqn, Role::kGradOutput);
+    if (tree_.AnyDiverged(t.id.fqn, {Role::kGradOutput}, false) ||
+        tree_.AnyDivergedBelow(t.id.fqn, kGradientRoles) ||
+        ForwardOut(t.id.fqn)) {
+      return std::nullopt;
+    }
+    if (arriving.empty() && (seen.forward || seen.backward || seen.state)) {
+      return std::nullopt;
+    }
+    return Blame{t.id.fqn, Direction::kBackward, Stage::kCompute,
+                 arriving.empty()
+                     ? "nothing before it is out of bound"
+                     : "its forward values and " +
+                           Worst(arriving, "arriving gradient")};
+  }
+
+  std::optional<Blame> ForGradLocal(const TensorJudgement& t,
+                                    const Seen& seen) const {
+    const std::string owner = ParentName(t.id.fqn);
+    const auto& arriving = tree_.Of(owner, Role::kGradOutput);
+    if (tree_.AnyDiverged(owner, {Role::kGradOutput}, false) ||
+        ForwardOut(owner)) {
+      return std::nullopt;
+    }
+    if (arriving.empty() && (seen.forward || seen.backward || seen.state)) {
+      return std::nullopt;
+    }
+    return Blame{t.id.fqn, Direction::kBackward, Stage::kCompute,
+                 "the gradients and forward values of its module are within "
+                 "bounds, its own gradient before any reduction is not"};
+  }
+
+  std::optional<Blame> ForGradReduced(const TensorJudgement& t,
+                                      const Seen& seen) const {
+    const auto& local = tree_.Of(t.id.fqn, Role::kGradLocal);
+    const bool local_out =
+        tree_.AnyDiverged(t.id.fqn, {Role::kGradLocal}, false);
+    if (local_out) return std::nullopt;
+    if (local.empty()) {
+      if (seen.forward || seen.backward || seen.state) return std::nullopt;
+      return Blame{t.id.fqn, Direction::kBackward, Stage::kCommunication,
+                   "all activation gradients are within bounds, and no "
+                   "gradient was handed to a reduction"};
+    }
+    const auto* before = local.front();
+    return Blame{t.id.fqn, Direction::kBackward, Stage::kCommunication,
+                 fmt::format("the local gradients, merged, are within bounds "
+                             "(headroom {:.2g}); the reduced gradient is not",
+                             before->headroom)};
+  }
+
+  const ModuleTree& tree_;
+  bool dirty_parameters_;
+};
+
+void Remember(const TensorJudgement& t, Seen& seen) {
+  switch (t.id.role) {
+    case Role::kData:
+    case Role::kParam:
+    case Role::kBuffer:
+      seen.state = true;
+      break;
+    case Role::kInput:
+    case Role::kOutput:
+    case Role::kLoss:
+      (t.id.pass == Pass::kRecompute ? seen.backward : seen.forward) = true;
+      break;
+    case Role::kGradOutput:
+    case Role::kGradInput:
+      seen.backward = true;
+      break;
+    default:
+      break;
+  }
+}
+
+// "decoder.layers.7.mlp" -> "decoder.layers.#.mlp": the same place of the code
+// in every layer.
+std::string WithoutNumbers(const std::string& fqn) {
+  std::string out;
+  for (const char c : fqn) {
+    const bool digit = c >= '0' && c <= '9';
+    if (digit && !out.empty() && out.back() == '#') continue;
+    out += digit ? '#' : c;
+  }
+  return out;
+}
+
+bool IsParameterRole(Role role) {
+  return role == Role::kGradLocal || role == Role::kGradReduced ||
+         role == Role::kParam || role == Role::kParamUpdated ||
+         role == Role::kOptimState;
+}
+
+// Two blames with one key have one cause: the same code in another layer or
+// iteration, or the same step for another parameter.
+std::tuple<Role, Direction, Stage, std::string> CauseKey(
+    const TensorJudgement& t, const Blame& blame) {
+  return {t.id.role, blame.direction, blame.stage,
+          IsParameterRole(t.id.role) ? "" : WithoutNumbers(blame.fqn)};
+}
+
+void AddRanks(const TensorJudgement& t, std::vector<int>& ranks) {
+  std::set<int> all(ranks.begin(), ranks.end());
+  all.insert(t.ranks.begin(), t.ranks.end());
+  ranks.assign(all.begin(), all.end());
+}
+
+}  // namespace
+
+Localization Localize(const std::vector<TensorJudgement>& tensors,
+                      const LocalizeOptions& options) {
+  Localization out;
+  std::map<int, std::vector<const TensorJudgement*>> by_iteration;
+  for (const TensorJudgement& t : tensors) {
+    if (t.verdict != TensorVerdict::kUnmatched) {
+      by_iteration[t.id.iteration].push_back(&t);
+    }
+  }
+
+  std::map<std::tuple<Role, Direction, Stage, std::string>, size_t> known;
+  bool dirty_parameters = false;
+  for (const auto& [iteration, of_iteration] : by_iteration) {
+    const ModuleTree tree(of_iteration);
+    const Judge judge(tree, dirty_parameters);
+    std::map<Role, int64_t> of_role;
+    for (const auto* t : of_iteration) ++of_role[t->id.role];
+    Seen seen;
+    seen.state = dirty_parameters;
+    for (const TensorJudgement* t : of_iteration) {
+      if (!t->diverged()) continue;
+      const std::optional<Blame> blame = judge.BlameFor(*t, seen);
+      Remember(*t, seen);
+      if (!blame) {
+        ++out.downstream;
+        continue;
+      }
+      const auto [at, is_new] =
+          known.try_emplace(CauseKey(*t, *blame), out.culprits.size());
+      if (is_new) {
+        Culprit culprit;
+        culprit.fqn = blame->fqn;
+        culprit.tensor = t->id;
+        culprit.direction = blame->direction;
+        culprit.stage = blame->stage;
+        culprit.iteration = iteration;
+        culprit.headroom = t->headroom;
+        culprit.where = blame->where;
+        culprit.affected.count = 0;
+        culprit.affected.of = of_role[t->id.role];
+        out.culprits.push_back(std::move(culprit));
+      }
+      Culprit& culprit = out.culprits[at->second];
+      AddRanks(*t, culprit.ranks);
+      // Counted within the culprit's own iteration: a fault that repeats in the
+      // next one is not more faults.
+      if (iteration == culprit.iteration) {
+        ++culprit.affected.count;
+        auto& examples = culprit.affected.examples;
+        if (examples.size() < 5 &&
+            std::find(examples.begin(), examples.end(), t->id.fqn) ==
+                examples.end()) {
+          examples.push_back(t->id.fqn);
+        }
+      }
+    }
+    if (!options.weights_grafted) {
+      for (const auto* t : of_iteration) {
+        dirty_parameters |=
+            t->id.role == Role::kParamUpdated && t->diverged();
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace ttrace

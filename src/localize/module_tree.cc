@@ -1,0 +1,81 @@
+#include "src/localize/module_tree.h"
+
+#include <algorithm>
+
+namespace ttrace {
+
+std::string ParentName(std::string_view fqn) {
+  const size_t dot = fqn.rfind('.');
+  return dot == std::string_view::npos ? std::string()
+                                       : std::string(fqn.substr(0, dot));
+}
+
+bool IsBelow(std::string_view fqn, std::string_view ancestor) {
+  if (fqn.empty()) return false;
+  if (ancestor.empty()) return true;
+  return fqn.size() > ancestor.size() && fqn.starts_with(ancestor) &&
+         fqn[ancestor.size()] == '.';
+}
+
+ModuleTree::ModuleTree(const std::vector<const TensorJudgement*>& tensors) {
+  for (const TensorJudgement* t : tensors) {
+    by_name_[t->id.fqn][t->id.role].push_back(t);
+  }
+}
+
+const std::vector<const TensorJudgement*>& ModuleTree::Of(std::string_view fqn,
+                                                          Role role) const {
+  static const std::vector<const TensorJudgement*> kNone;
+  const auto name = by_name_.find(fqn);
+  if (name == by_name_.end()) return kNone;
+  const auto found = name->second.find(role);
+  return found == name->second.end() ? kNone : found->second;
+}
+
+bool ModuleTree::AnyDiverged(std::string_view fqn,
+                             std::initializer_list<Role> roles,
+                             bool below) const {
+  for (const Role role : roles) {
+    const auto& tensors = Of(fqn, role);
+    if (std::any_of(tensors.begin(), tensors.end(),
+                    [](const auto* t) { return t->diverged(); })) {
+      return true;
+    }
+  }
+  return below && AnyDivergedBelow(fqn, roles);
+}
+
+bool ModuleTree::AnyDivergedBelow(std::string_view fqn,
+                                  std::initializer_list<Role> roles) const {
+  // Names below "a.b" are those from "a.b." on, as long as they have that
+  // prefix: '.' sorts before letters and digits but not before everything, so
+  // the exact name is skipped rather than assumed to come first.
+  const std::string prefix = fqn.empty() ? "" : std::string(fqn) + ".";
+  for (auto it = by_name_.lower_bound(prefix);
+       it != by_name_.end() && it->first.starts_with(prefix); ++it) {
+    if (it->first.empty()) continue;
+    for (const Role role : roles) {
+      const auto found = it->second.find(role);
+      if (found == it->second.end()) continue;
+      for (const TensorJudgement* t : found->second) {
+        if (t->diverged()) return true;
+      }
+    }
+  }
+  return false;
+}
+
+std::string ModuleTree::Container(std::string_view fqn) const {
+  std::string name = ParentName(fqn);
+  while (!name.empty()) {
+    const auto found = by_name_.find(name);
+    if (found != by_name_.end() && (found->second.contains(Role::kInput) ||
+                                    found->second.contains(Role::kOutput))) {
+      return name;
+    }
+    name = ParentName(name);
+  }
+  return name;
+}
+
+}  // namespace ttrace

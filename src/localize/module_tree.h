@@ -1,0 +1,50 @@
+// The judged tensors of one iteration, by the module or parameter they belong
+// to. Built from names alone, so it needs no framework.
+//
+// Thread safety: const after construction.
+
+#ifndef TTRACE_SRC_LOCALIZE_MODULE_TREE_H_
+#define TTRACE_SRC_LOCALIZE_MODULE_TREE_H_
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/tolerance/judgement.h"
+
+namespace ttrace {
+
+// "a.b.c" -> "a.b"; a name without a dot belongs to the root "".
+std::string ParentName(std::string_view fqn);
+
+// True if `fqn` lies below `ancestor` (everything lies below the root "").
+bool IsBelow(std::string_view fqn, std::string_view ancestor);
+
+class ModuleTree {
+ public:
+  // `tensors`: the judgements of one iteration; must outlive the tree.
+  explicit ModuleTree(const std::vector<const TensorJudgement*>& tensors);
+
+  // Judgements of exactly this name and role.
+  const std::vector<const TensorJudgement*>& Of(std::string_view fqn,
+                                                Role role) const;
+  // Any diverged tensor with one of `roles` at `fqn`, below it, or both.
+  bool AnyDiverged(std::string_view fqn, std::initializer_list<Role> roles,
+                   bool below) const;
+  bool AnyDivergedBelow(std::string_view fqn,
+                        std::initializer_list<Role> roles) const;
+
+  // The nearest name above `fqn` that is a recorded module.
+  std::string Container(std::string_view fqn) const;
+
+ private:
+  std::map<std::string, std::map<Role, std::vector<const TensorJudgement*>>,
+           std::less<>>
+      by_name_;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_LOCALIZE_MODULE_TREE_H_

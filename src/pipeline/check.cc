@@ -1,0 +1,318 @@
+#include "src/pipeline/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+
+#include "src/diagnose/diagnose.h"
+#include "src/localize/dataflow.h"
+#include "src/pipeline/coverage.h"
+#include "src/pipeline/judge_tensors.h"
+#include "src/pipeline/leg_plan.h"
+#include "src/pipeline/rows.h"
+#include "src/pipeline/side.h"
+
+namespace ttrace {
+namespace {
+
+SideSummary Summarise(const Side& side) {
+  SideSummary out;
+  out.folder = side.trace().folder();
+  out.world_size = side.trace().world_size();
+  out.legs = side.Legs();
+  std::vector<std::string> dims;
+  for (const MeshDim& dim : side.trace().mesh().dims) {
+    if (dim.size > 1) dims.push_back(fmt::format("{}={}", dim.name, dim.size));
+  }
+  out.mesh = dims.empty() ? "1 process" : fmt::format("{}", fmt::join(dims, " "));
+  return out;
+}
+
+// Gathers what the rules may look at for one culprit, and asks them.
+class Diagnostician {
+ public:
+  Diagnostician(const Side* reference, const Side& candidate,
+                const RowAlignment& rows,
+                const std::vector<TensorJudgement>& tensors)
+      : reference_(reference), candidate_(candidate), rows_(rows) {
+    for (const TensorJudgement& t : tensors) by_id_[t.id] = &t;
+    micro_batches_ = candidate.MicroBatchesPerRank();
+    if (reference != nullptr) plans_ = PlanLegs(*reference, candidate).plans;
+  }
+
+  std::vector<Diagnosis> Explain(const Culprit& culprit) const {
+    const TensorJudgement* t = by_id_.at(culprit.tensor);
+    Evidence evidence;
+    evidence.culprit = &culprit;
+    evidence.judgement = t;
+    evidence.leg = t->deciding();
+    std::string ref_leg = "real";
+    std::string cand_leg = "real";
+    for (const LegPlan& plan : plans_) {
+      if (evidence.leg != nullptr && plan.name == evidence.leg->leg) {
+        ref_leg = plan.reference_leg;
+        cand_leg = plan.candidate_leg;
+      }
+    }
+    // State that only the real leg holds (parameters) is found there.
+    evidence.find_reference = [this, ref_leg](const TensorId& id) {
+      const TensorPieces* found =
+          reference_ == nullptr ? nullptr
+                                : reference_->FindSameValue(ref_leg, id);
+      return found != nullptr || reference_ == nullptr
+                 ? found
+                 : reference_->FindSameValue("real", id);
+    };
+    evidence.find_candidate = [this, cand_leg](const TensorId& id) {
+      const TensorPieces* found = candidate_.Find(cand_leg, id);
+      return found != nullptr ? found : candidate_.Find("real", id);
+    };
+    evidence.find_judgement = [this](const TensorId& id) {
+      const auto found = by_id_.find(id);
+      return found == by_id_.end() ? nullptr : found->second;
+    };
+    evidence.reference = evidence.find_reference(t->id);
+    evidence.candidate = evidence.find_candidate(t->id);
+    evidence.compare = rows_.OptionsFor(t->id.iteration);
+    evidence.candidate_mesh = &candidate_.trace().mesh();
+    evidence.micro_batches = micro_batches_;
+    return Diagnose(evidence);
+  }
+
+ private:
+  const Side* reference_;
+  const Side& candidate_;
+  const RowAlignment& rows_;
+  std::map<TensorId, const TensorJudgement*> by_id_;
+  std::vector<LegPlan> plans_;
+  int micro_batches_ = 1;
+};
+
+// Decision 17: copies that differ while their sum or mean is the reference are
+// a missing communication, wherever they are seen.
+void RefineStage(Culprit* culprit, const TensorJudgement& t) {
+  const bool missing_sum =
+      std::any_of(culprit->classes.begin(), culprit->classes.end(),
+                  [](const Diagnosis& d) { return d.letter == "P"; });
+  if (culprit->stage == Stage::kCompute && missing_sum && t.replicas_differ) {
+    culprit->stage = Stage::kCommunication;
+  }
+}
+
+void NameForeignRows(const RowAlignment& rows,
+                     std::vector<TensorJudgement>* tensors) {
+  for (TensorJudgement& t : *tensors) {
+    if (!t.diverged() || !t.id.fqn.empty() || t.id.role != Role::kInput) {
+      continue;
+    }
+    const auto found = rows.foreign.find(t.id.iteration);
+    if (found == rows.foreign.end()) continue;
+    const size_t shown = std::min<size_t>(16, found->second.size());
+    t.reason += fmt::format(
+        "{}rows {}{} of the global batch are not the reference's",
+        t.reason.empty() ? "" : "; ",
+        fmt::join(found->second.begin(),
+                  found->second.begin() + static_cast<std::ptrdiff_t>(shown),
+                  ", "),
+        shown < found->second.size() ? ", ..." : "");
+  }
+}
+
+struct Conclusion {
+  Verdict verdict;
+  std::string reason;
+};
+
+Conclusion Conclude(const CheckResult& result,
+                    const std::vector<std::string>& defects,
+                    int64_t replica_groups) {
+  int64_t diverged = 0;
+  int64_t checkable = 0;
+  bool all_equal = true;
+  for (const TensorJudgement& t : result.tensors) {
+    if (t.verdict == TensorVerdict::kUnmatched || t.explained) continue;
+    diverged += t.diverged();
+    checkable += t.verdict != TensorVerdict::kNotCheckable;
+    all_equal &= t.verdict == TensorVerdict::kBitwiseEqual;
+  }
+  if (diverged > 0) {
+    const Culprit& first = result.culprits.front();
+    const std::string name = first.fqn.empty() ? "the model" : first.fqn;
+    return {Verdict::kDiverged,
+            fmt::format("first at {} ({}, {}), iteration {}{}", name,
+                        ToString(first.direction), ToString(first.stage),
+                        first.iteration,
+                        first.classes.empty()
+                            ? ""
+                            : ", class " + first.classes.front().letter)};
+  }
+  if (!defects.empty()) return {Verdict::kInconclusive, defects.front()};
+  if (result.coverage.compared == 0) {
+    return {Verdict::kInconclusive, "nothing was compared"};
+  }
+  if (result.has_reference) {
+    const int64_t unexplained =
+        result.coverage.reference_only + result.coverage.candidate_only;
+    if (unexplained > 0) {
+      return {Verdict::kInconclusive,
+              fmt::format("{} tensors have no partner and no explanation",
+                          unexplained)};
+    }
+    if (checkable == 0) {
+      return {Verdict::kInconclusive, "no tensor is checkable"};
+    }
+  } else {
+    if (replica_groups == 0) {
+      return {Verdict::kInconclusive,
+              "no reference, and no value is held by more than one rank"};
+    }
+    return {Verdict::kWithin,
+            fmt::format("without a reference only copies ({} tensors), finite "
+                        "values and the gradient norm were checked",
+                        replica_groups)};
+  }
+  if (all_equal) return {Verdict::kBitwiseEqual, "every tensor is bit-equal"};
+  return {Verdict::kWithin, "every checkable tensor is within its bound"};
+}
+
+std::vector<std::string> NextSteps(const CheckResult& result) {
+  std::vector<std::string> out;
+  if (result.verdict == Verdict::kDiverged) {
+    const Culprit& first = result.culprits.front();
+    out.push_back(fmt::format("ttrace inspect {} '{}'", result.candidate.folder,
+                              first.tensor.fqn));
+    if (result.has_reference) {
+      out.push_back(fmt::format(
+          "after a fix: ttrace record -o NEW --graft {} -- CMD && ttrace check "
+          "{} NEW",
+          result.reference.folder, result.reference.folder));
+    } else {
+      out.push_back(
+          "compare with a trusted run: ttrace diff --reference CMD --candidate "
+          "CMD -o DIR");
+    }
+  } else if (result.verdict == Verdict::kInconclusive) {
+    out.push_back(
+        fmt::format("ttrace inspect {}", result.candidate.folder));
+    if (result.has_reference) {
+      out.push_back(fmt::format("ttrace inspect {}", result.reference.folder));
+    }
+  }
+  return out;
+}
+
+// Nothing diverged may stay without a place: if the dataflow names none, the
+// first diverged tensor stands for itself.
+void EnsureCulprit(CheckResult* result) {
+  if (!result->culprits.empty()) return;
+  for (const TensorJudgement& t : result->tensors) {
+    if (!t.diverged()) continue;
+    Culprit culprit;
+    culprit.fqn = t.id.fqn;
+    culprit.tensor = t.id;
+    culprit.ranks = t.ranks;
+    culprit.iteration = t.id.iteration;
+    culprit.headroom = t.headroom;
+    culprit.where =
+        "the first tensor out of bound in execution order; what it was made "
+        "from is not recorded";
+    culprit.affected.examples = {t.id.fqn};
+    result->culprits.push_back(std::move(culprit));
+    return;
+  }
+}
+
+}  // namespace
+
+Result<CheckResult> RunCheck(const CheckOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  CheckResult result;
+  std::optional<Side> reference;
+  if (!options.reference.empty()) {
+    TTRACE_ASSIGN_OR_RETURN(
+        reference, Side::Open(options.reference, options.reference_legs));
+  }
+  TTRACE_ASSIGN_OR_RETURN(
+      const Side candidate,
+      Side::Open(options.candidate, options.candidate_legs));
+
+  result.has_reference = reference.has_value();
+  result.candidate = Summarise(candidate);
+  const std::set<int> iterations = candidate.Iterations();
+  result.iterations.assign(iterations.begin(), iterations.end());
+  std::vector<std::string> defects = candidate.defects();
+  result.notes = candidate.notes();
+
+  JudgeContext context;
+  context.candidate = &candidate;
+  context.threads = options.threads;
+  context.progress = options.progress;
+  if (reference) {
+    context.reference = &*reference;
+    result.reference = Summarise(*reference);
+    defects.insert(defects.begin(), reference->defects().begin(),
+                   reference->defects().end());
+    result.notes.insert(result.notes.begin(), reference->notes().begin(),
+                        reference->notes().end());
+    const LegPlans plans = PlanLegs(*reference, candidate);
+    result.notes.insert(result.notes.end(), plans.notes.begin(),
+                        plans.notes.end());
+    TTRACE_ASSIGN_OR_RETURN(context.rows, FindRows(*reference, candidate));
+    for (const auto& [iteration, map] : context.rows.by_iteration) {
+      result.notes.push_back(fmt::format(
+          "iteration {}: the candidate sees the reference's rows in another "
+          "order; they were matched by content",
+          iteration));
+    }
+  }
+
+  TTRACE_ASSIGN_OR_RETURN(auto judged, JudgeTensors(context));
+  result.tensors = std::move(judged.tensors);
+  result.bytes_compared = judged.bytes_compared;
+  if (judged.not_repeatable > 0) {
+    result.notes.push_back(fmt::format(
+        "{} tensors of the candidate are not reproduced bit by bit by a replay; "
+        "their bounds include that difference",
+        judged.not_repeatable));
+  }
+  result.coverage = ExplainCoverage(reference ? &*reference : nullptr,
+                                    candidate, &result.tensors);
+  NameForeignRows(context.rows, &result.tensors);
+
+  Localization places =
+      Localize(result.tensors, {.weights_grafted = candidate.weights_grafted()});
+  result.culprits = std::move(places.culprits);
+  result.downstream = places.downstream;
+  EnsureCulprit(&result);
+  const Diagnostician diagnostician(reference ? &*reference : nullptr,
+                                    candidate, context.rows, result.tensors);
+  for (Culprit& culprit : result.culprits) {
+    culprit.classes = diagnostician.Explain(culprit);
+    const auto t = std::find_if(
+        result.tensors.begin(), result.tensors.end(),
+        [&](const TensorJudgement& j) { return j.id == culprit.tensor; });
+    RefineStage(&culprit, *t);
+  }
+
+  result.clean = CountClean(result.tensors);
+  for (const TensorJudgement& t : result.tensors) {
+    result.suspects += t.verdict == TensorVerdict::kSuspect;
+    result.not_checkable +=
+        t.verdict == TensorVerdict::kNotCheckable && !t.explained;
+  }
+  for (const std::string& defect : defects) result.notes.push_back(defect);
+  const Conclusion conclusion =
+      Conclude(result, defects, judged.replica_groups);
+  result.verdict = conclusion.verdict;
+  result.reason = conclusion.reason;
+  result.next_steps = NextSteps(result);
+  result.seconds = std::chrono::duration<double>(
+                       std::chrono::steady_clock::now() - start)
+                       .count();
+  return result;
+}
+
+}  // namespace ttrace

@@ -1,0 +1,507 @@
+#include "src/pipeline/judge_tensors.h"
+
+#include <fmt/format.h>
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/task_arena.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "src/localize/execution_order.h"
+#include "src/pipeline/leg_plan.h"
+#include "src/tolerance/constants.h"
+#include "src/tolerance/rule.h"
+
+namespace ttrace {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+bool IsExact(const TensorPieces& pieces) {
+  return !Info(pieces.pieces.front()->dtype).floating;
+}
+
+Shape GlobalShapeOf(const TensorPieces& pieces) {
+  return pieces.pieces.front()->layout.global_shape();
+}
+
+bool IsVectorGradient(const TensorId& id, const TensorPieces& pieces) {
+  return (id.role == Role::kGradLocal || id.role == Role::kGradReduced) &&
+         GlobalShapeOf(pieces).size() <= 1;
+}
+
+// Judges single tensors. Const and shared by all threads.
+class TensorJudge {
+ public:
+  TensorJudge(const JudgeContext& context, std::set<int> dirty_iterations)
+      : context_(context), dirty_iterations_(std::move(dirty_iterations)) {
+    if (context.reference != nullptr) {
+      plans_ = PlanLegs(*context.reference, *context.candidate).plans;
+    }
+  }
+
+  // Adds what it read to `bytes`. Fails only if a file cannot be read.
+  Status Judge(const TensorId& id, const TensorPieces& candidate,
+               TensorJudgement* out, std::atomic<int64_t>* bytes) const {
+    out->id = id;
+    TTRACE_RETURN_IF_ERROR(JudgeReplicas(id, candidate, out));
+    const TensorPieces* reference =
+        context_.reference == nullptr
+            ? nullptr
+            : context_.reference->FindSameValue("real", id);
+    if (context_.reference == nullptr) {
+      TTRACE_RETURN_IF_ERROR(JudgeAlone(id, candidate, out, bytes));
+    } else if (reference == nullptr) {
+      out->verdict = TensorVerdict::kUnmatched;
+      out->reason = "the reference has no such tensor";
+    } else if (GlobalShapeOf(*reference) != GlobalShapeOf(candidate)) {
+      out->verdict = TensorVerdict::kDiverged;
+      out->headroom = kInfinity;
+      out->reason = fmt::format("its shape is [{}], the reference's [{}]",
+                                fmt::join(GlobalShapeOf(candidate), ", "),
+                                fmt::join(GlobalShapeOf(*reference), ", "));
+    } else if (id.role == Role::kGradNorm) {
+      // Judged from the gradients it is the norm of: no leg repeats a step.
+      out->verdict = TensorVerdict::kWithin;
+    } else {
+      TTRACE_RETURN_IF_ERROR(JudgeLegs(id, out, bytes));
+      Conclude(id, candidate, *reference, out);
+    }
+    if (out->replicas_differ) {
+      out->verdict = TensorVerdict::kDiverged;
+      if (!(out->headroom > 1)) out->headroom = kInfinity;
+      if (out->ranks.empty()) out->ranks = out->replicas.differing_ranks;
+    }
+    return Done{};
+  }
+
+ private:
+  // rel_err of a replay of the candidate against its real leg; nothing if there
+  // is no replay of this tensor.
+  Result<std::optional<double>> RepeatError(const Side& side,
+                                            const TensorId& id) const {
+    const TensorPieces* real = side.Find("real", id);
+    const TensorPieces* replay = side.Find("replay", id);
+    if (real == nullptr || replay == nullptr) return std::optional<double>();
+    TTRACE_ASSIGN_OR_RETURN(const auto compared, CompareTensor(*real, *replay));
+    if (compared.total.bitwise_equal()) return std::optional<double>(0);
+    return std::optional<double>(compared.total.rel_err());
+  }
+
+  Status JudgeReplicas(const TensorId& id, const TensorPieces& candidate,
+                       TensorJudgement* out) const {
+    auto replicas = CompareReplicas(candidate);
+    if (!replicas.ok()) {
+      if (replicas.error().code() != ErrorCode::kIncomparable) {
+        return replicas.error();
+      }
+      return Done{};
+    }
+    out->replicas = *std::move(replicas);
+    if (out->replicas.differing > 0) {
+      // Copies must be equal bit for bit, unless the run does not even repeat
+      // itself: then they may differ by as much as it does.
+      TTRACE_ASSIGN_OR_RETURN(const auto repeat,
+                              RepeatError(*context_.candidate, id));
+      out->replicas_differ = !(repeat.value_or(0) > 0) ||
+                             out->replicas.worst_rel_err >
+                                 kNoiseFactor * repeat.value_or(0);
+    }
+    return Done{};
+  }
+
+  Status JudgeLegs(const TensorId& id, TensorJudgement* out,
+                   std::atomic<int64_t>* bytes) const {
+    const Side& ref = *context_.reference;
+    const Side& cand = *context_.candidate;
+    for (const LegPlan& plan : plans_) {
+      const TensorPieces* r = ref.FindSameValue(plan.reference_leg, id);
+      const TensorPieces* c = cand.Find(plan.candidate_leg, id);
+      if (r == nullptr || c == nullptr) continue;
+      const auto measure =
+          [&](const TensorPieces& a, const TensorPieces& b,
+              const CompareOptions& options) -> Result<TensorComparison> {
+        auto result = CompareTensor(a, b, options);
+        if (result.ok()) {
+          *bytes += result->total.count *
+                    (Info(a.pieces.front()->dtype).itemsize +
+                     Info(b.pieces.front()->dtype).itemsize);
+        }
+        return result;
+      };
+      const CompareOptions aligned = context_.rows.OptionsFor(id.iteration);
+      auto compared = measure(*r, *c, aligned);
+      if (!compared.ok()) {
+        if (compared.error().code() != ErrorCode::kIncomparable) {
+          return compared.error();
+        }
+        out->reason = compared.error().message();
+        continue;
+      }
+      LegErrors errors;
+      errors.leg = plan.name;
+      errors.stats = compared->total;
+      errors.unit_roundoff = plan.unit_roundoff;
+      errors.vector_gradient = IsVectorGradient(id, *r);
+      for (const std::string& leg : plan.noise_legs) {
+        const TensorPieces* noisy = ref.FindSameValue(leg, id);
+        if (noisy == nullptr) continue;
+        TTRACE_ASSIGN_OR_RETURN(const auto noise, measure(*r, *noisy, {}));
+        errors.noise.push_back(noise.total.rel_err());
+      }
+      if (!plan.fp32_leg.empty()) {
+        if (const auto* hp = ref.FindSameValue(plan.fp32_leg, id)) {
+          TTRACE_ASSIGN_OR_RETURN(const auto c_hp,
+                                  measure(*hp, *c, aligned));
+          TTRACE_ASSIGN_OR_RETURN(const auto r_hp, measure(*hp, *r, {}));
+          errors.candidate_hp = c_hp.total.rel_err();
+          errors.reference_hp = r_hp.total.rel_err();
+        }
+      }
+      if (plan.name == "real") {
+        TTRACE_ASSIGN_OR_RETURN(const auto repeat, RepeatError(cand, id));
+        errors.repeat_err = repeat.value_or(0);
+      }
+      LegJudgement leg = JudgeLeg(errors);
+      std::set<int> ranks;
+      for (const InstanceStats& instance : compared->instances) {
+        if (instance.stats.rel_err() > leg.bound ||
+            instance.stats.nonfinite_differ > 0) {
+          ranks.insert(instance.ranks.begin(), instance.ranks.end());
+        }
+      }
+      leg.ranks.assign(ranks.begin(), ranks.end());
+      if (!compared->complete()) {
+        out->reason = fmt::format(
+            "{} of its elements are missing in the candidate, {} in the "
+            "reference, {} lie in overlapping pieces",
+            compared->candidate_gap, compared->reference_gap,
+            compared->candidate_overlap + compared->reference_overlap);
+      }
+      out->legs.push_back(std::move(leg));
+    }
+    return Done{};
+  }
+
+  // Without a reference: is a loss or a gradient finite? Activations may hold
+  // infinities on purpose (masked scores), so they are not judged by that.
+  static Status JudgeAlone(const TensorId& id, const TensorPieces& candidate,
+                           TensorJudgement* out, std::atomic<int64_t>* bytes) {
+    out->verdict = TensorVerdict::kWithin;
+    switch (id.role) {
+      case Role::kLoss:
+      case Role::kGradOutput:
+      case Role::kGradInput:
+      case Role::kGradLocal:
+      case Role::kGradReduced:
+      case Role::kGradNorm:
+        break;
+      default:
+        return Done{};
+    }
+    const auto self = CompareTensor(candidate, candidate);
+    if (!self.ok()) {
+      if (self.error().code() != ErrorCode::kIncomparable) return self.error();
+      out->verdict = TensorVerdict::kNotCheckable;
+      out->reason = self.error().message();
+      return Done{};
+    }
+    *bytes += self->total.count *
+              Info(candidate.pieces.front()->dtype).itemsize;
+    if (self->total.nonfinite_cand == 0) return Done{};
+    LegJudgement leg;
+    leg.leg = "real";
+    leg.stats = self->total;
+    leg.provenance = "must be finite";
+    leg.headroom = kInfinity;
+    out->legs.push_back(std::move(leg));
+    out->deciding_leg = 0;
+    out->nonfinite = true;
+    out->headroom = kInfinity;
+    out->verdict = TensorVerdict::kDiverged;
+    for (const InstanceStats& instance : self->instances) {
+      if (instance.stats.nonfinite_cand == 0) continue;
+      out->ranks.insert(out->ranks.end(), instance.ranks.begin(),
+                        instance.ranks.end());
+    }
+    const std::set<int> ranks(out->ranks.begin(), out->ranks.end());
+    out->ranks.assign(ranks.begin(), ranks.end());
+    return Done{};
+  }
+
+  // From the legs to the verdict.
+  void Conclude(const TensorId& id, const TensorPieces& candidate,
+                const TensorPieces& reference, TensorJudgement* out) const {
+    const bool gaps = !out->reason.empty();
+    bool equal = !out->legs.empty();
+    for (size_t i = 0; i < out->legs.size(); ++i) {
+      const LegJudgement& leg = out->legs[i];
+      equal = equal && leg.stats.bitwise_equal();
+      if (leg.stats.nonfinite_differ > 0) out->nonfinite = true;
+      if (leg.checkable && (out->deciding_leg < 0 ||
+                            leg.headroom > out->headroom)) {
+        out->deciding_leg = static_cast<int>(i);
+        out->headroom = leg.headroom;
+      }
+    }
+    if (out->legs.empty()) {
+      out->verdict = TensorVerdict::kUnmatched;
+      if (out->reason.empty()) out->reason = "no leg of both sides has it";
+      return;
+    }
+    if (equal && !gaps) {
+      out->verdict = TensorVerdict::kBitwiseEqual;
+      return;
+    }
+    if (out->nonfinite) {
+      out->verdict = TensorVerdict::kDiverged;
+      out->headroom = kInfinity;
+      if (out->deciding_leg < 0) out->deciding_leg = 0;
+      out->ranks = out->deciding()->ranks;
+      return;
+    }
+    if (ReplacedByGraft(id)) {
+      Explain(TensorVerdict::kNotCheckable, "replaced by the reference's", out);
+      return;
+    }
+    if (id.role == Role::kParamUpdated || id.role == Role::kOptimState) {
+      Explain(TensorVerdict::kNotCheckable,
+              "after an optimizer step only copies are compared (the step is "
+              "not replayed)",
+              out);
+      return;
+    }
+    if (IsExact(candidate) || id.role == Role::kData ||
+        id.role == Role::kParam) {
+      JudgeExactly(reference, out);
+      return;
+    }
+    if (dirty_iterations_.contains(id.iteration)) {
+      Explain(TensorVerdict::kNotCheckable,
+              "its iteration starts from other weights (a step was taken and "
+              "weights were not grafted)",
+              out);
+      return;
+    }
+    if (out->deciding_leg < 0) {
+      out->verdict = TensorVerdict::kNotCheckable;
+      out->reason = out->legs.front().provenance;
+      return;
+    }
+    if (out->headroom > 1) {
+      out->verdict = TensorVerdict::kDiverged;
+      out->ranks = out->deciding()->ranks;
+    } else if (gaps) {
+      out->verdict = TensorVerdict::kUnmatched;
+    } else if (out->headroom > kSuspectHeadroom) {
+      out->verdict = TensorVerdict::kSuspect;
+    } else {
+      out->verdict = TensorVerdict::kWithin;
+    }
+  }
+
+  static void Explain(TensorVerdict verdict, const char* reason,
+                      TensorJudgement* out) {
+    out->verdict = verdict;
+    out->reason = reason;
+    out->explained = true;
+    out->deciding_leg = -1;
+    out->headroom = 0;
+  }
+
+  bool ReplacedByGraft(const TensorId& id) const {
+    return (id.role == Role::kParam && context_.candidate->weights_grafted()) ||
+           (id.role == Role::kData && context_.candidate->data_grafted());
+  }
+
+  // Tokens, labels, masks, initial weights: there is no tolerance for these.
+  static void JudgeExactly(const TensorPieces& reference,
+                           TensorJudgement* out) {
+    LegJudgement& leg = out->legs.front();
+    leg.bound = 0;
+    leg.checkable = true;
+    leg.headroom = leg.stats.bitwise_equal() ? 0 : kInfinity;
+    leg.provenance = "must be equal";
+    out->deciding_leg = 0;
+    out->headroom = leg.headroom;
+    if (leg.stats.bitwise_equal()) {
+      out->verdict = TensorVerdict::kBitwiseEqual;
+      return;
+    }
+    out->verdict = TensorVerdict::kDiverged;
+    out->ranks = leg.ranks;
+    out->reason = fmt::format("{} of {} elements of {} differ",
+                              leg.stats.mismatched, leg.stats.count,
+                              Info(reference.pieces.front()->dtype).torch_name);
+  }
+
+  const JudgeContext& context_;
+  std::set<int> dirty_iterations_;
+  std::vector<LegPlan> plans_;
+};
+
+// Iterations that an ungrafted candidate starts from other weights than the
+// reference, because an optimizer step amplified rounding.
+Result<std::set<int>> DirtyIterations(const JudgeContext& context) {
+  std::set<int> dirty;
+  if (context.reference == nullptr || context.candidate->weights_grafted()) {
+    return dirty;
+  }
+  for (const auto& [id, pieces] : context.candidate->real()) {
+    if (id.role != Role::kParamUpdated || dirty.contains(id.iteration + 1)) {
+      continue;
+    }
+    const TensorPieces* reference = context.reference->Find("real", id);
+    if (reference == nullptr ||
+        GlobalShapeOf(*reference) != GlobalShapeOf(pieces)) {
+      continue;
+    }
+    TTRACE_ASSIGN_OR_RETURN(const auto compared,
+                            CompareTensor(*reference, pieces));
+    if (!compared.total.bitwise_equal()) dirty.insert(id.iteration + 1);
+  }
+  // Later iterations inherit.
+  if (!dirty.empty()) {
+    for (const int i : context.candidate->Iterations()) {
+      if (i > *dirty.begin()) dirty.insert(i);
+    }
+  }
+  return dirty;
+}
+
+// The reported norm against the one recomputed from the candidate's own
+// reduced gradients, whatever the reference says.
+Status JudgeGradNorms(const Side& candidate,
+                      std::vector<TensorJudgement>* tensors) {
+  for (TensorJudgement& t : *tensors) {
+    if (t.id.role != Role::kGradNorm) continue;
+    const TensorPieces* reported = candidate.Find("real", t.id);
+    double sum = 0;
+    bool any = false;
+    for (const auto& [id, pieces] : candidate.real()) {
+      if (id.role != Role::kGradReduced || id.iteration != t.id.iteration) {
+        continue;
+      }
+      TTRACE_ASSIGN_OR_RETURN(const double squares, SumOfSquares(pieces));
+      sum += squares;
+      any = true;
+    }
+    const Shape shape = GlobalShapeOf(*reported);
+    TTRACE_ASSIGN_OR_RETURN(const auto values,
+                            ReadBox(*reported, Shape(shape.size(), 0), shape));
+    if (!any || values.size() != 1) {
+      t.verdict = TensorVerdict::kNotCheckable;
+      t.reason = "no reduced gradients to recompute it from";
+      continue;
+    }
+    const double expected = std::sqrt(sum);
+    LegJudgement leg;
+    leg.leg = "real";
+    leg.err = expected == values[0]
+                  ? 0
+                  : std::fabs(values[0] - expected) / std::fabs(expected);
+    leg.bound = kGradNormBound;
+    leg.headroom = leg.err / leg.bound;
+    leg.provenance = "recomputed from the candidate's reduced gradients";
+    t.headroom = leg.headroom;
+    t.legs = {leg};
+    t.deciding_leg = 0;
+    if (!(leg.headroom <= 1)) {
+      t.verdict = TensorVerdict::kDiverged;
+      t.reason = fmt::format(
+          "the optimizer reports {:.9g}; the norm of the reduced gradients is "
+          "{:.9g}",
+          values[0], expected);
+    } else if (!t.replicas_differ) {
+      t.verdict = leg.err == 0 ? TensorVerdict::kBitwiseEqual
+                               : TensorVerdict::kWithin;
+    }
+  }
+  return Done{};
+}
+
+Result<int64_t> CountNotRepeatable(const Side& candidate) {
+  int64_t count = 0;
+  for (const auto& [id, pieces] : candidate.real()) {
+    const TensorPieces* replay = candidate.Find("replay", id);
+    if (replay == nullptr) continue;
+    TTRACE_ASSIGN_OR_RETURN(const auto compared,
+                            CompareTensor(pieces, *replay));
+    if (!compared.total.bitwise_equal()) ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+Result<JudgeOutcome> JudgeTensors(const JudgeContext& context) {
+  JudgeOutcome out;
+  TTRACE_ASSIGN_OR_RETURN(auto dirty, DirtyIterations(context));
+  const TensorJudge judge(context, std::move(dirty));
+
+  std::vector<std::pair<ExecutionKey, const std::pair<const TensorId,
+                                                      TensorPieces>*>> order;
+  for (const auto& entry : context.candidate->real()) {
+    order.emplace_back(KeyOf(entry.first, entry.second), &entry);
+  }
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.first, a.second->first) <
+           std::tie(b.first, b.second->first);
+  });
+
+  out.tensors.resize(order.size());
+  std::vector<std::optional<Error>> errors(order.size());
+  std::atomic<int64_t> bytes = 0;
+  std::atomic<int64_t> done = 0;
+  const auto total = static_cast<int64_t>(order.size());
+  tbb::task_arena arena(context.threads > 0 ? context.threads
+                                            : tbb::task_arena::automatic);
+  arena.execute([&] {
+    tbb::parallel_for(size_t{0}, order.size(), [&](size_t i) {
+      const auto& [id, pieces] = *order[i].second;
+      out.tensors[i].order = static_cast<int64_t>(i);
+      const Status status = judge.Judge(id, pieces, &out.tensors[i], &bytes);
+      if (!status.ok()) errors[i] = status.error();
+      const int64_t n = ++done;
+      if (context.progress && (n % 64 == 0 || n == total)) {
+        context.progress(n, total);
+      }
+    });
+  });
+  for (const auto& error : errors) {
+    if (error) return *error;
+  }
+  TTRACE_RETURN_IF_ERROR(JudgeGradNorms(*context.candidate, &out.tensors));
+  for (const TensorJudgement& t : out.tensors) {
+    if (t.replicas.groups > 0) ++out.replica_groups;
+  }
+  TTRACE_ASSIGN_OR_RETURN(out.not_repeatable,
+                          CountNotRepeatable(*context.candidate));
+  out.bytes_compared = bytes;
+
+  // What only the reference has.
+  if (context.reference != nullptr) {
+    for (const auto& [id, pieces] : context.reference->real()) {
+      if (context.candidate->Find("real", id) != nullptr) continue;
+      if (id.pass == Pass::kRecompute) {
+        // Its values are compared through the forward, if there is one.
+        TensorId forward = id;
+        forward.pass = Pass::kForward;
+        if (context.candidate->Find("real", forward) != nullptr) continue;
+      }
+      TensorJudgement t;
+      t.id = id;
+      t.order = static_cast<int64_t>(out.tensors.size());
+      t.verdict = TensorVerdict::kUnmatched;
+      t.reason = "the candidate has no such tensor";
+      out.tensors.push_back(std::move(t));
+    }
+  }
+  return out;
+}
+
+}  // namespace ttrace

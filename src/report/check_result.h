@@ -1,0 +1,74 @@
+// CheckResult: all that a check found. Every rendering (terminal, JSON) is a
+// pure function of it.
+
+#ifndef TTRACE_SRC_REPORT_CHECK_RESULT_H_
+#define TTRACE_SRC_REPORT_CHECK_RESULT_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/localize/culprit.h"
+#include "src/tolerance/judgement.h"
+
+namespace ttrace {
+
+enum class Verdict : uint8_t {
+  kBitwiseEqual,
+  kWithin,
+  kDiverged,
+  kInconclusive,
+};
+std::string_view ToString(Verdict verdict);
+// 0 bitwise equal or within, 1 diverged, 2 inconclusive: as diff(1).
+int ExitCode(Verdict verdict);
+
+struct Coverage {
+  int64_t compared = 0;
+  int64_t reference_only = 0;  // unexplained ones
+  int64_t candidate_only = 0;  // unexplained ones
+  std::map<std::string, int64_t> explained;  // reason -> count
+};
+
+struct SideSummary {
+  std::string folder;
+  std::string mesh;  // "pp=1 dp=1 cp=1 tp=2", or "1 process"
+  int world_size = 0;
+  std::vector<std::string> legs;
+};
+
+// How many tensors of one kind are in bounds: "forward" 1820 of 1820.
+struct CleanCount {
+  std::string kind;  // forward, backward, gradient, update
+  int64_t clean = 0;
+  int64_t of = 0;
+};
+
+struct CheckResult {
+  Verdict verdict = Verdict::kInconclusive;
+  std::string reason;  // one line
+  bool has_reference = true;
+  SideSummary reference;
+  SideSummary candidate;
+  std::vector<int> iterations;
+  Coverage coverage;
+  std::vector<std::string> notes;
+  std::vector<Culprit> culprits;  // earliest first
+  // Diverged tensors that no culprit's own fault explains but that come after
+  // one: "downstream".
+  int64_t downstream = 0;
+  std::vector<CleanCount> clean;
+  int64_t suspects = 0;
+  int64_t not_checkable = 0;
+  std::vector<TensorJudgement> tensors;  // by order
+  std::vector<std::string> next_steps;   // commands or advice
+  double seconds = 0;
+  int64_t bytes_compared = 0;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_REPORT_CHECK_RESULT_H_

@@ -1,0 +1,211 @@
+// result.json. The head is indented for people; culprits and tensors are one
+// object a line, so that grep and diff work on files with many tensors, and so
+// that no document of the whole is built in memory.
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "src/report/bug_class.h"
+#include "src/report/format.h"
+#include "src/report/render.h"
+
+namespace ttrace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kSchema = 1;
+
+// JSON has no spelling for these; Python's float() and JavaScript's Number()
+// both read the strings.
+Json Number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  return value;
+}
+
+// For fields where NaN says that nothing was measured.
+Json NumberOrNull(double value) {
+  return std::isnan(value) ? Json(nullptr) : Number(value);
+}
+
+// ASCII only, which also escapes DEL and everything that acts on a terminal.
+// Bytes that are not UTF-8 become U+FFFD: the file must parse, whatever a name
+// holds.
+std::string Dump(const Json& json, int indent = -1) {
+  return json.dump(indent, ' ', true, Json::error_handler_t::replace);
+}
+
+Json IdJson(const TensorId& id) {
+  return {{"fqn", id.fqn},
+          {"role", ToString(id.role)},
+          {"iteration", id.iteration},
+          {"call", id.call},
+          {"arg", id.arg},
+          {"pass", ToString(id.pass)}};
+}
+
+Json LegJson(const LegJudgement& leg) {
+  const ErrorStats& stats = leg.stats;
+  Json json = {{"leg", leg.leg},
+               {"err", Number(leg.err)},
+               {"bound", Number(leg.bound)},
+               {"headroom", Number(leg.headroom)},
+               {"checkable", leg.checkable},
+               {"provenance", leg.provenance},
+               {"noise", Number(leg.noise)},
+               {"err_hp", NumberOrNull(leg.err_hp)},
+               {"ref_err_hp", NumberOrNull(leg.ref_err_hp)},
+               {"ranks", leg.ranks},
+               {"elements", stats.count},
+               {"mismatched", stats.mismatched},
+               {"max_abs_err", Number(stats.max_abs_err)},
+               {"max_abs_ref", Number(stats.max_abs_ref)},
+               {"projection", Number(stats.projection())},
+               {"residual", Number(stats.residual())}};
+  json["nonfinite"] = {{"reference", stats.nonfinite_ref},
+                       {"candidate", stats.nonfinite_cand},
+                       {"differ", stats.nonfinite_differ}};
+  return json;
+}
+
+Json ReplicasJson(const ReplicaComparison& replicas) {
+  return {{"groups", replicas.groups},
+          {"copies", replicas.copies},
+          {"differing", replicas.differing},
+          {"worst_rel_err", Number(replicas.worst_rel_err)},
+          {"ranks", replicas.differing_ranks},
+          {"mesh_dims", replicas.mesh_dims}};
+}
+
+Json TensorJson(const TensorJudgement& tensor) {
+  Json json = IdJson(tensor.id);
+  json["verdict"] = ToString(tensor.verdict);
+  json["headroom"] = Number(tensor.headroom);
+  const LegJudgement* deciding = tensor.deciding();
+  json["leg"] = deciding == nullptr ? Json(nullptr) : Json(deciding->leg);
+  json["legs"] = Json::array();
+  for (const LegJudgement& leg : tensor.legs) {
+    json["legs"].push_back(LegJson(leg));
+  }
+  json["reason"] = tensor.reason;
+  json["explained"] = tensor.explained;
+  json["ranks"] = tensor.ranks;
+  json["order"] = tensor.order;
+  json["nonfinite"] = tensor.nonfinite;
+  json["replicas_differ"] = tensor.replicas_differ;
+  if (tensor.replicas.copies > 0) {
+    json["replicas"] = ReplicasJson(tensor.replicas);
+  }
+  return json;
+}
+
+Json CulpritJson(const Culprit& culprit) {
+  Json classes = Json::array();
+  for (const Diagnosis& diagnosis : culprit.classes) {
+    classes.push_back({{"class", diagnosis.letter},
+                       {"name", BugClassName(diagnosis.letter)},
+                       {"evidence", diagnosis.evidence},
+                       {"value", NumberOrNull(diagnosis.value)}});
+  }
+  return {{"fqn", culprit.fqn},
+          {"role", ToString(culprit.tensor.role)},
+          {"direction", ToString(culprit.direction)},
+          {"stage", ToString(culprit.stage)},
+          {"ranks", culprit.ranks},
+          {"iteration", culprit.iteration},
+          {"headroom", Number(culprit.headroom)},
+          {"affected",
+           {{"count", culprit.affected.count},
+            {"of", culprit.affected.of},
+            {"examples", culprit.affected.examples}}},
+          {"classes", std::move(classes)},
+          {"tensor", IdJson(culprit.tensor)},
+          {"where", culprit.where}};
+}
+
+Json SideJson(const SideSummary& side) {
+  return {{"folder", side.folder},
+          {"mesh", side.mesh},
+          {"world_size", side.world_size},
+          {"legs", side.legs}};
+}
+
+// Legs in which a tensor was judged, in the order in which judgements list
+// them ("real" first).
+Json JudgedLegs(const CheckResult& result) {
+  Json legs = Json::array();
+  std::set<std::string> seen;
+  for (const TensorJudgement& tensor : result.tensors) {
+    for (const LegJudgement& leg : tensor.legs) {
+      if (seen.insert(leg.leg).second) legs.push_back(leg.leg);
+    }
+  }
+  return legs;
+}
+
+Json HeadJson(const CheckResult& result) {
+  Json head = {{"schema", kSchema},
+               {"verdict", ToString(result.verdict)},
+               {"exit_code", ExitCode(result.verdict)},
+               {"reason", result.reason}};
+  Json explained = Json::object();
+  for (const auto& [reason, count] : result.coverage.explained) {
+    // A key must be distinct, so its bytes are escaped rather than replaced.
+    explained[Printable(reason)] = count;
+  }
+  head["coverage"] = {{"compared", result.coverage.compared},
+                      {"reference_only", result.coverage.reference_only},
+                      {"candidate_only", result.coverage.candidate_only},
+                      {"explained", std::move(explained)}};
+  head["sides"] = {{"reference", result.has_reference
+                                     ? SideJson(result.reference)
+                                     : Json(nullptr)},
+                   {"candidate", SideJson(result.candidate)}};
+  head["legs"] = JudgedLegs(result);
+  head["iterations"] = result.iterations;
+  Json clean = Json::array();
+  for (const CleanCount& count : result.clean) {
+    clean.push_back(
+        {{"kind", count.kind}, {"clean", count.clean}, {"of", count.of}});
+  }
+  head["clean"] = std::move(clean);
+  head["suspects"] = result.suspects;
+  head["not_checkable"] = result.not_checkable;
+  head["downstream"] = result.downstream;
+  head["seconds"] = Number(result.seconds);
+  head["bytes_compared"] = result.bytes_compared;
+  head["notes"] = result.notes;
+  head["next_steps"] = result.next_steps;
+  return head;
+}
+
+template <typename Items, typename ToJson>
+void AppendLines(const char* key, const Items& items, ToJson to_json,
+                 std::string* out) {
+  *out += ",\n  \"";
+  *out += key;
+  *out += "\": [";
+  const char* separator = "\n    ";
+  for (const auto& item : items) {
+    *out += separator;
+    *out += Dump(to_json(item));
+    separator = ",\n    ";
+  }
+  *out += items.empty() ? "]" : "\n  ]";
+}
+
+}  // namespace
+
+std::string RenderJson(const CheckResult& result) {
+  std::string out = Dump(HeadJson(result), 2);
+  // Cut "\n}", the end of the head's object, and go on inside it.
+  out.resize(out.size() - 2);
+  AppendLines("culprits", result.culprits, CulpritJson, &out);
+  AppendLines("tensors", result.tensors, TensorJson, &out);
+  out += "\n}\n";
+  return out;
+}
+
+}  // namespace ttrace

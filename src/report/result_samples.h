@@ -1,0 +1,155 @@
+// CheckResults for the tests of this folder: one of each verdict, filled as the
+// judge fills them. The numbers are made up.
+
+#ifndef TTRACE_SRC_REPORT_RESULT_SAMPLES_H_
+#define TTRACE_SRC_REPORT_RESULT_SAMPLES_H_
+
+#include <string>
+#include <utility>
+
+#include "src/report/check_result.h"
+
+namespace ttrace {
+
+inline LegJudgement SampleLeg(std::string leg, double err, double bound,
+                              std::string provenance) {
+  LegJudgement out;
+  out.leg = std::move(leg);
+  out.err = err;
+  out.noise = bound / 2;
+  out.bound = bound;
+  out.headroom = err / bound;
+  out.provenance = std::move(provenance);
+  out.stats.count = 1000;
+  out.stats.mismatched = 990;
+  out.stats.sum_sq_ref = 1;
+  out.stats.sum_sq_err = err * err;
+  return out;
+}
+
+inline TensorJudgement SampleTensor(TensorId id, TensorVerdict verdict,
+                                    double err, double bound) {
+  TensorJudgement out;
+  out.id = std::move(id);
+  out.verdict = verdict;
+  out.legs.push_back(SampleLeg("real", err, bound,
+                               "noise 6.1e-03 x 2 (3 noise legs + fp32 leg)"));
+  out.deciding_leg = 0;
+  out.headroom = out.legs[0].headroom;
+  return out;
+}
+
+inline CheckResult SampleCommon() {
+  CheckResult result;
+  result.reference = {"report/reference", "1 process", 1,
+                      {"real", "replay", "noise.1", "fp32"}};
+  result.candidate = {
+      "report/candidate", "pp=1 dp=1 cp=1 tp=2", 2, {"real", "fp32"}};
+  result.iterations = {0, 1};
+  result.seconds = 1.24;
+  result.bytes_compared = 3'400'000'000;
+  return result;
+}
+
+inline CheckResult SampleClean() {
+  CheckResult result = SampleCommon();
+  result.verdict = Verdict::kWithin;
+  result.reason = "every tensor is within its bound";
+  result.coverage.compared = 5460;
+  result.clean = {{"forward", 1820, 1820}, {"backward", 1716, 1716}};
+  TensorId id;
+  id.fqn = "decoder.layers.3.mlp.linear_fc1";
+  id.arg = "0";
+  result.tensors = {
+      SampleTensor(id, TensorVerdict::kWithin, 5.0e-3, 1.2e-2)};
+  return result;
+}
+
+inline CheckResult SampleDiverged() {
+  CheckResult result = SampleCommon();
+  result.verdict = Verdict::kDiverged;
+  result.reason = "decoder.layers.3.mlp.linear_fc1 goes wrong in backward";
+  result.coverage.compared = 5460;
+  result.coverage.explained = {{"fused", 24}};
+  result.notes = {"initial weights of the candidate differed and were replaced"};
+  result.clean = {{"forward", 1820, 1820}, {"backward", 1616, 1716}};
+  result.next_steps = {
+      "ttrace inspect report/candidate decoder.layers.3.mlp.linear_fc1"};
+  result.downstream = 98;
+
+  TensorId id;
+  id.fqn = "decoder.layers.3.mlp.linear_fc1";
+  id.role = Role::kGradInput;
+  id.arg = "hidden_states";
+  id.pass = Pass::kBackward;
+  TensorJudgement tensor =
+      SampleTensor(id, TensorVerdict::kDiverged, 0.672, 1.2e-2);
+  tensor.legs.push_back(
+      SampleLeg("fp32", 0.671, 2.1e-7, "noise 1.0e-07 x 2 (3 noise legs)"));
+  tensor.deciding_leg = 1;
+  tensor.headroom = tensor.legs[1].headroom;
+  tensor.replicas_differ = true;
+  tensor.replicas.groups = 4;
+  tensor.replicas.copies = 4;
+  tensor.replicas.differing = 4;
+  tensor.replicas.worst_rel_err = 1.41;
+  tensor.replicas.differing_ranks = {0, 1};
+  tensor.replicas.mesh_dims = {"tp"};
+  result.tensors = {tensor};
+
+  Culprit culprit;
+  culprit.fqn = id.fqn;
+  culprit.tensor = id;
+  culprit.direction = Direction::kBackward;
+  culprit.stage = Stage::kCommunication;
+  culprit.ranks = {0, 1};
+  culprit.headroom = tensor.headroom;
+  culprit.where = "its grad_output is within bounds (headroom 0.41)";
+  culprit.affected.count = 8;
+  culprit.affected.of = 40;
+  culprit.affected.examples = {id.fqn, "decoder.layers.2.mlp.linear_fc1"};
+  Diagnosis missing_sum;
+  missing_sum.letter = "P";
+  missing_sum.evidence =
+      "copies on tp ranks 0 and 1 differ and their sum equals the reference "
+      "(error 2.4e-03)";
+  missing_sum.value = 2.4e-3;
+  culprit.classes = {missing_sum};
+  Culprit other = culprit;
+  other.fqn = "decoder.layers.0.self_attention.linear_qkv";
+  other.headroom = 56;
+  result.culprits = {culprit, other};
+  return result;
+}
+
+inline CheckResult SampleInconclusive() {
+  CheckResult result = SampleCommon();
+  result.verdict = Verdict::kInconclusive;
+  result.reason = "12 tensors have no partner";
+  result.coverage.compared = 400;
+  result.coverage.reference_only = 11;
+  result.coverage.candidate_only = 1;
+  result.not_checkable = 1;
+  result.clean = {{"forward", 399, 400}};
+  TensorId id;
+  id.fqn = "decoder.layers.4.mlp";
+  id.arg = "0";
+  TensorJudgement missing;
+  missing.id = id;
+  missing.reason = "only in the reference";
+  id.fqn = "loss";
+  id.role = Role::kLoss;
+  id.arg = "value";
+  TensorJudgement wide =
+      SampleTensor(id, TensorVerdict::kNotCheckable, 0.1, 0.4);
+  wide.legs[0].checkable = false;
+  wide.deciding_leg = -1;
+  wide.headroom = 0;
+  wide.reason = "its bound of 4.0e-01 is too wide to mean anything";
+  result.tensors = {missing, wide};
+  return result;
+}
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_REPORT_RESULT_SAMPLES_H_

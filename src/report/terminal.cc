@@ -1,0 +1,397 @@
+// What a person reads after a check: the verdict first, then what it rests on,
+// then where, why, what else, and what to type next. A clean result is short.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/report/bug_class.h"
+#include "src/report/format.h"
+#include "src/report/page.h"
+#include "src/report/render.h"
+
+namespace ttrace {
+namespace {
+
+// Lists longer than this are read in result.json.
+constexpr size_t kMaxListed = 8;
+constexpr size_t kMaxNotes = 12;
+
+std::string Name(const std::string& fqn) {
+  return fqn.empty() ? "(the model itself)" : fqn;
+}
+
+std::string Plural(int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", FormatCount(count), noun, count == 1 ? "" : "s");
+}
+
+std::string Joined(const std::vector<std::string>& words) {
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+// "grad_input hidden_states", with the call and the pass where they say more
+// than the role does.
+std::string TensorWords(const TensorId& id) {
+  std::string out(ToString(id.role));
+  if (!id.arg.empty()) out += " " + id.arg;
+  if (id.call > 0) out += fmt::format(", call {}", id.call);
+  if (id.pass == Pass::kRecompute) out += ", recomputed forward";
+  return out;
+}
+
+// The same behind its name, without saying "loss loss" or "data data".
+std::string FullWords(const TensorId& id) {
+  if (id.fqn == ToString(id.role)) return TensorWords(id);
+  return Name(id.fqn) + " " + TensorWords(id);
+}
+
+std::string PlaceWords(const Culprit& culprit) {
+  return fmt::format("{}, {}", ToString(culprit.direction),
+                     ToString(culprit.stage));
+}
+
+const TensorJudgement* FindTensor(const CheckResult& result,
+                                  const TensorId& id) {
+  for (const TensorJudgement& tensor : result.tensors) {
+    if (tensor.id == id) return &tensor;
+  }
+  return nullptr;
+}
+
+void AddVerdict(const CheckResult& result, Page* page) {
+  std::string_view word = "INCONCLUSIVE";
+  Tone tone = Tone::kDoubtful;
+  if (result.verdict == Verdict::kDiverged) {
+    word = "DIVERGED";
+    tone = Tone::kBad;
+  } else if (result.verdict == Verdict::kWithin) {
+    word = "WITHIN BOUNDS";
+    tone = Tone::kGood;
+  } else if (result.verdict == Verdict::kBitwiseEqual) {
+    word = "BITWISE EQUAL";
+    tone = Tone::kGood;
+  }
+  page->Section(word, tone);
+  page->Text(result.reason);
+}
+
+// What is incomplete stands right below the verdict: a reader who stops there
+// must not take a partial check for a whole one.
+void AddCoverage(const CheckResult& result, Page* page) {
+  const Coverage& coverage = result.coverage;
+  const int64_t without_partner =
+      coverage.reference_only + coverage.candidate_only;
+  std::string line = fmt::format(
+      "{} of {} compared", FormatCount(coverage.compared),
+      Plural(coverage.compared + without_partner, "tensor"));
+  if (!result.has_reference) {
+    page->Text(Plural(coverage.compared, "tensor") +
+               " checked without a reference");
+  } else if (without_partner == 0) {
+    page->Text(line + ", none without a partner");
+  } else {
+    line += fmt::format(
+        ": INCOMPLETE, {} only in the reference, {} only in the candidate",
+        FormatCount(coverage.reference_only),
+        FormatCount(coverage.candidate_only));
+    page->Text(line, Tone::kDoubtful);
+    size_t shown = 0;
+    for (const TensorJudgement& tensor : result.tensors) {
+      if (tensor.verdict != TensorVerdict::kUnmatched || tensor.explained) {
+        continue;
+      }
+      if (++shown > 3) break;
+      std::string example = "- " + FullWords(tensor.id);
+      if (!tensor.reason.empty()) example += ": " + tensor.reason;
+      page->Text(example, Tone::kPlain, 2);
+    }
+  }
+  if (result.not_checkable > 0) {
+    line = fmt::format("{} of them NOT CHECKABLE",
+                       FormatCount(result.not_checkable));
+    for (const TensorJudgement& tensor : result.tensors) {
+      if (tensor.verdict != TensorVerdict::kNotCheckable) continue;
+      line += ", first " + FullWords(tensor.id);
+      if (!tensor.reason.empty()) line += ": " + tensor.reason;
+      break;
+    }
+    page->Text(line, Tone::kDoubtful, 2);
+  }
+  if (!coverage.explained.empty()) {
+    int64_t total = 0;
+    std::vector<std::string> reasons;
+    for (const auto& [reason, count] : coverage.explained) {
+      total += count;
+      if (reasons.size() < kMaxListed) {
+        reasons.push_back(fmt::format("{} {}", FormatCount(count), reason));
+      }
+    }
+    if (coverage.explained.size() > reasons.size()) reasons.push_back("...");
+    page->Text(fmt::format("{} more not compared for a known reason: {}",
+                           FormatCount(total), Joined(reasons)),
+               Tone::kPlain, 2);
+  }
+}
+
+std::string SideWords(const SideSummary& side) {
+  std::string out = Plural(side.world_size, "rank");
+  if (!side.mesh.empty() && side.world_size != 1) out += " " + side.mesh;
+  if (!side.legs.empty()) out += ", legs " + Joined(side.legs);
+  return out;
+}
+
+void AddChecked(const CheckResult& result, Page* page) {
+  page->Section("CHECKED");
+  AddCoverage(result, page);
+  std::vector<std::vector<std::string>> sides;
+  sides.push_back({"candidate", SideWords(result.candidate)});
+  sides.push_back({"reference", result.has_reference
+                                    ? SideWords(result.reference)
+                                    : "none: only copies, shapes, non-finite "
+                                      "values, reductions and the norm"});
+  page->Table(sides);
+  std::string line = fmt::format(
+      "iteration{} {}", result.iterations.size() == 1 ? "" : "s",
+      result.iterations.empty() ? "none"
+                                : fmt::format("{}", fmt::join(
+                                                        result.iterations,
+                                                        ", ")));
+  line += "; " + FormatSeconds(result.seconds);
+  const auto bytes = static_cast<double>(result.bytes_compared);
+  if (bytes > 0 && result.seconds > 0) {
+    line += fmt::format(", {} at {}/s", FormatBytes(bytes),
+                        FormatBytes(bytes / result.seconds));
+  }
+  page->Text(line);
+}
+
+// One row a leg: how far out, against which bound, and whose word that is.
+void AddLegs(const TensorJudgement& tensor, Page* page) {
+  std::vector<std::vector<std::string>> rows;
+  rows.push_back({"leg", "error", "bound", "headroom", "where the bound is from"});
+  for (size_t i = 0; i < tensor.legs.size(); ++i) {
+    const LegJudgement& leg = tensor.legs[i];
+    std::string origin = leg.provenance;
+    if (!leg.checkable) {
+      origin = origin.empty() ? "not checkable" : "not checkable: " + origin;
+    }
+    rows.push_back({leg.leg, FormatError(leg.err), FormatError(leg.bound),
+                    leg.checkable ? FormatHeadroom(leg.headroom) : "-",
+                    origin});
+  }
+  if (rows.size() > 1) page->Table(rows);
+}
+
+void AddReplicas(const TensorJudgement& tensor, Page* page) {
+  if (!tensor.replicas_differ) return;
+  const ReplicaComparison& replicas = tensor.replicas;
+  std::string line = fmt::format(
+      "copies: {} of {} differ, by up to {}", FormatCount(replicas.differing),
+      FormatCount(replicas.copies), FormatError(replicas.worst_rel_err));
+  if (!replicas.mesh_dims.empty()) {
+    line += ", along " + Joined(replicas.mesh_dims);
+  }
+  if (!replicas.differing_ranks.empty()) {
+    line += " (" + FormatRanks(replicas.differing_ranks, 0) + ")";
+  }
+  page->Text(line, Tone::kPlain, 2);
+}
+
+void AddNonFinite(const TensorJudgement& tensor, Page* page) {
+  if (!tensor.nonfinite) return;
+  for (const LegJudgement& leg : tensor.legs) {
+    const ErrorStats& stats = leg.stats;
+    if (stats.nonfinite_cand == 0 && stats.nonfinite_differ == 0) continue;
+    page->Text(fmt::format("non-finite in leg {}: {} in the candidate, {} in "
+                           "the reference, {} positions disagree",
+                           leg.leg, FormatCount(stats.nonfinite_cand),
+                           FormatCount(stats.nonfinite_ref),
+                           FormatCount(stats.nonfinite_differ)),
+               Tone::kPlain, 2);
+  }
+}
+
+void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
+  page->Section("FIRST", Tone::kBad);
+  page->Text(Name(culprit.fqn), Tone::kStrong);
+  page->Text(
+      fmt::format("{}: {}", PlaceWords(culprit), TensorWords(culprit.tensor)));
+  page->Text(
+      fmt::format("iteration {}, {}", culprit.iteration,
+                  FormatRanks(culprit.ranks, result.candidate.world_size)));
+  if (culprit.tensor.fqn != culprit.fqn) {
+    page->Text("seen first in " + FullWords(culprit.tensor));
+  }
+  if (!culprit.where.empty()) page->Text(culprit.where);
+  const TensorJudgement* tensor = FindTensor(result, culprit.tensor);
+  if (tensor == nullptr) {
+    if (culprit.headroom > 0) {
+      page->Text("headroom " + FormatHeadroom(culprit.headroom));
+    }
+    return;
+  }
+  AddLegs(*tensor, page);
+  AddReplicas(*tensor, page);
+  AddNonFinite(*tensor, page);
+}
+
+void AddWhy(const Culprit& culprit, Page* page) {
+  page->Section("WHY", Tone::kBad);
+  if (culprit.classes.empty()) {
+    page->Text("no class named: the evidence is weak");
+    return;
+  }
+  for (const Diagnosis& diagnosis : culprit.classes) {
+    page->Text(fmt::format("{}: {}", diagnosis.letter,
+                           BugClassName(diagnosis.letter)),
+               Tone::kStrong);
+    page->Text(diagnosis.evidence);
+  }
+}
+
+void AddAlso(const CheckResult& result, const Culprit& culprit, Page* page) {
+  page->Section("ALSO");
+  const Culprit::Affected& affected = culprit.affected;
+  if (affected.count > 1) {
+    page->Text(fmt::format("{} of {} {} tensors share this cause:",
+                           FormatCount(affected.count),
+                           FormatCount(affected.of),
+                           ToString(culprit.tensor.role)));
+    std::vector<std::vector<std::string>> rows;
+    for (const std::string& example : affected.examples) {
+      if (example == culprit.fqn || rows.size() == kMaxListed) continue;
+      rows.push_back({"- " + ShortenMiddle(Printable(Name(example)),
+                                           page->columns() - 2)});
+    }
+    page->Table(rows);
+  }
+  if (result.culprits.size() > 1) {
+    page->Text(Plural(static_cast<int64_t>(result.culprits.size()) - 1,
+                      "further culprit") +
+               ":");
+    std::vector<std::vector<std::string>> rows;
+    for (size_t i = 1; i < result.culprits.size(); ++i) {
+      if (rows.size() == kMaxListed) break;
+      const Culprit& other = result.culprits[i];
+      std::vector<std::string> letters;
+      for (const Diagnosis& diagnosis : other.classes) {
+        letters.push_back(diagnosis.letter);
+      }
+      rows.push_back(
+          {"- " + Name(other.fqn),
+           fmt::format("{}: {}, headroom {}{}", ToString(other.tensor.role),
+                       PlaceWords(other), FormatHeadroom(other.headroom),
+                       letters.empty() ? "" : ", " + Joined(letters))});
+    }
+    page->Table(rows);
+    if (result.culprits.size() - 1 > rows.size()) {
+      page->Text(fmt::format(
+          "- and {} more in result.json",
+          FormatCount(static_cast<int64_t>(result.culprits.size() - 1 -
+                                           rows.size()))));
+    }
+  }
+  if (result.downstream > 0) {
+    page->Text(fmt::format("{} later {} out of bound too, downstream of {}",
+                           FormatCount(result.downstream),
+                           result.downstream == 1 ? "tensor is" : "tensors are",
+                           result.culprits.size() > 1 ? "these" : "this"));
+  }
+}
+
+// Only with --verbose: each diverged tensor in the order of execution.
+void AddDiverged(const CheckResult& result, Page* page) {
+  page->Section("TENSORS");
+  for (const TensorJudgement& tensor : result.tensors) {
+    if (!tensor.diverged()) continue;
+    page->Text(fmt::format("{}, iteration {}", FullWords(tensor.id),
+                           tensor.id.iteration));
+    AddLegs(tensor, page);
+    AddReplicas(tensor, page);
+    AddNonFinite(tensor, page);
+  }
+}
+
+void AddClean(const CheckResult& result, Page* page) {
+  page->Section("CLEAN");
+  std::vector<std::string> counts;
+  for (const CleanCount& count : result.clean) {
+    counts.push_back(fmt::format("{} {} of {}", count.kind,
+                                 FormatCount(count.clean),
+                                 FormatCount(count.of)));
+  }
+  if (!counts.empty()) page->Text(Joined(counts));
+
+  // How close a passing run came to failing says whether to trust the pass.
+  const TensorJudgement* closest = nullptr;
+  for (const TensorJudgement& tensor : result.tensors) {
+    const bool passed = tensor.verdict == TensorVerdict::kWithin ||
+                        tensor.verdict == TensorVerdict::kSuspect;
+    if (!passed || std::isnan(tensor.headroom)) continue;
+    if (closest == nullptr || tensor.headroom > closest->headroom) {
+      closest = &tensor;
+    }
+  }
+  if (closest != nullptr) {
+    page->Text(fmt::format("closest to its bound: headroom {}, {}",
+                           FormatHeadroom(closest->headroom),
+                           FullWords(closest->id)),
+               Tone::kPlain, 2);
+  }
+  if (result.suspects > 0) {
+    page->Text(
+        Plural(result.suspects, "suspect") + " (headroom 0.5 to 1), no fault",
+        Tone::kDoubtful);
+  }
+}
+
+void AddNotes(const CheckResult& result, Page* page) {
+  page->Section("NOTES");
+  size_t shown = 0;
+  for (const std::string& note : result.notes) {
+    if (shown == kMaxNotes) break;
+    page->Text("- " + note, Tone::kPlain, 2);
+    ++shown;
+  }
+  if (shown < result.notes.size()) {
+    page->Text(fmt::format(
+        "- and {} more in result.json",
+        FormatCount(static_cast<int64_t>(result.notes.size() - shown))));
+  }
+}
+
+void AddNext(const CheckResult& result, Page* page) {
+  page->Section("NEXT");
+  for (const std::string& step : result.next_steps) {
+    // A command is to be copied, so it is never broken.
+    if (step.rfind("ttrace ", 0) == 0) {
+      page->Verbatim(step);
+    } else {
+      page->Text(step);
+    }
+  }
+}
+
+}  // namespace
+
+std::string RenderTerminal(const CheckResult& result,
+                           const TerminalOptions& options) {
+  Page page(options.width, options.color);
+  page.SpaceSections(!result.culprits.empty());
+  AddVerdict(result, &page);
+  AddChecked(result, &page);
+  if (!result.culprits.empty()) {
+    const Culprit& first = result.culprits.front();
+    AddFirst(result, first, &page);
+    AddWhy(first, &page);
+    AddAlso(result, first, &page);
+  }
+  if (options.verbose) AddDiverged(result, &page);
+  AddClean(result, &page);
+  AddNotes(result, &page);
+  AddNext(result, &page);
+  return page.Take();
+}
+
+}  // namespace ttrace

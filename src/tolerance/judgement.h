@@ -1,0 +1,74 @@
+// What is known about one logical tensor after comparing it: per leg the error,
+// its bound and where the bound came from; its replicas; the verdict.
+//
+// headroom = error / bound: above 1 is diverged, 0.5 to 1 suspect.
+
+#ifndef TTRACE_SRC_TOLERANCE_JUDGEMENT_H_
+#define TTRACE_SRC_TOLERANCE_JUDGEMENT_H_
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/compare/compare_tensor.h"
+#include "src/compare/error_stats.h"
+#include "ttrace/tensor_id.h"
+
+namespace ttrace {
+
+enum class TensorVerdict : uint8_t {
+  kBitwiseEqual,
+  kWithin,
+  kSuspect,
+  kDiverged,
+  kNotCheckable,  // the bound is too wide to mean anything, or none exists
+  kUnmatched,     // one side does not have it
+};
+std::string_view ToString(TensorVerdict verdict);
+
+// One leg's comparison: "real" (the user's run against the reference's) or
+// "fp32" (both sides rerun in fp32).
+struct LegJudgement {
+  std::string leg;
+  double err = 0;    // ||cand - ref|| / ||ref||
+  double noise = 0;  // rms of the same over the noise legs of the reference
+  // Errors against the reference's fp32 leg; NaN where there is none.
+  double err_hp = std::numeric_limits<double>::quiet_NaN();
+  double ref_err_hp = std::numeric_limits<double>::quiet_NaN();
+  double bound = 0;     // what `err` may be
+  double headroom = 0;  // by the rule that decides, see `provenance`
+  bool checkable = true;
+  std::string provenance;  // "3 noise legs, rms 4.1e-3 x 2"
+  ErrorStats stats;        // candidate against the reference in this leg
+  // Ranks that hold an instance whose own error exceeds the bound, sorted.
+  std::vector<int> ranks;
+};
+
+struct TensorJudgement {
+  TensorId id;
+  // Place in the order of execution over all tensors; smaller is earlier.
+  int64_t order = 0;
+  TensorVerdict verdict = TensorVerdict::kUnmatched;
+  std::vector<LegJudgement> legs;  // "real" first
+  int deciding_leg = -1;           // index into legs with the largest headroom
+  double headroom = 0;             // of the deciding leg
+  bool replicas_differ = false;
+  ReplicaComparison replicas;  // of the candidate, in its real leg
+  bool nonfinite = false;      // NaN or Inf where the reference has none
+  std::string reason;          // why not checkable, unmatched, or explained
+  bool explained = false;      // unmatched, and `reason` says why that is right
+  std::vector<int> ranks;      // that hold a faulty instance; empty: all
+
+  bool diverged() const { return verdict == TensorVerdict::kDiverged; }
+  const LegJudgement* deciding() const {
+    return deciding_leg < 0 ? nullptr
+                            : &legs[static_cast<size_t>(deciding_leg)];
+  }
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_TOLERANCE_JUDGEMENT_H_

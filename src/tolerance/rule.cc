@@ -1,0 +1,70 @@
+#include "src/tolerance/rule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/tolerance/constants.h"
+#include "src/tolerance/small_sample.h"
+
+namespace ttrace {
+namespace {
+
+double RootMeanSquare(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double v : values) sum += v * v;
+  return std::sqrt(sum / static_cast<double>(values.size()));
+}
+
+}  // namespace
+
+LegJudgement JudgeLeg(const LegErrors& errors) {
+  LegJudgement out;
+  out.leg = errors.leg;
+  out.stats = errors.stats;
+  out.err = errors.stats.rel_err();
+  if (errors.candidate_hp) out.err_hp = *errors.candidate_hp;
+  if (errors.reference_hp) out.ref_err_hp = *errors.reference_hp;
+
+  if (errors.noise.empty()) {
+    // Bit equality needs no tolerance; anything else cannot be judged.
+    out.checkable = errors.stats.bitwise_equal();
+    out.provenance = "no noise leg in the reference";
+    return out;
+  }
+
+  const int legs = static_cast<int>(errors.noise.size());
+  out.noise = std::max(RootMeanSquare(errors.noise), errors.repeat_err);
+  const double floor = kFloorRoundoffs * errors.unit_roundoff;
+  const bool has_hp = errors.candidate_hp && errors.reference_hp;
+  double factor = NoiseFactor(errors.stats.count, legs);
+  const bool vector_rule =
+      errors.vector_gradient && !has_hp && errors.unit_roundoff > 0x1p-20;
+  if (vector_rule) factor = std::max(factor, kVectorGradientFactor);
+
+  const double scale_b = std::max(out.noise, floor);
+  double score = out.err / scale_b;
+  out.bound = factor * scale_b;
+  const char* origin = out.noise >= floor ? "noise" : "floor u/4";
+  if (has_hp) {
+    const double scale_d = std::max({*errors.reference_hp, out.noise, floor});
+    const double score_d = *errors.candidate_hp / scale_d;
+    if (score_d < score) {
+      score = score_d;
+      out.bound = factor * scale_d;
+      origin = *errors.reference_hp >= std::max(out.noise, floor)
+                   ? "reference against its fp32 leg"
+                   : origin;
+    }
+  }
+  out.headroom = score / factor;
+  out.checkable = out.bound <= kWidestBound;
+  out.provenance = fmt::format(
+      "{} {:.1e} x {:.3g} ({} noise leg{}{}{})", origin, out.bound / factor,
+      factor, legs, legs == 1 ? "" : "s", has_hp ? " + fp32 leg" : "",
+      vector_rule ? ", 1-D gradient" : "");
+  return out;
+}
+
+}  // namespace ttrace

@@ -1,0 +1,42 @@
+// The tolerance rule: from measured errors of one tensor to a LegJudgement.
+//
+// Two estimates must both convict (docs/tolerance.md, "Rule F"):
+//   B  err(C, R)  against the rms of err(P_s, R) over the noise legs P_s;
+//   D  err(C, H)  against max(err(R, H), that rms), H the fp32 leg.
+// D knows rounding that noise on values cannot stir up (sums over tokens), B
+// holds where two low-precision runs landed far apart by chance.
+//
+// Source: TTrace (arXiv 2506.09280), section on tolerance estimation, extended
+// from noise on the embedding to noise on every leaf and by the comparison with
+// a higher precision.
+//
+// Thread safety: pure functions.
+
+#ifndef TTRACE_SRC_TOLERANCE_RULE_H_
+#define TTRACE_SRC_TOLERANCE_RULE_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/tolerance/judgement.h"
+
+namespace ttrace {
+
+struct LegErrors {
+  std::string leg;
+  ErrorStats stats;           // candidate against the reference
+  std::vector<double> noise;  // rel_err of each noise leg
+  double repeat_err = 0;      // rel_err of a replayed leg: non-determinism
+  // Both or neither: against the reference's fp32 leg.
+  std::optional<double> candidate_hp;
+  std::optional<double> reference_hp;
+  double unit_roundoff = 0;  // of the precision this leg computes in
+  bool vector_gradient = false;  // one-dimensional parameter gradient
+};
+
+LegJudgement JudgeLeg(const LegErrors& errors);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_TOLERANCE_RULE_H_

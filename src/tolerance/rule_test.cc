@@ -1,0 +1,88 @@
+#include "src/tolerance/rule.h"
+
+#include <gtest/gtest.h>
+
+#include "src/tolerance/constants.h"
+
+namespace ttrace {
+namespace {
+
+constexpr double kBf16 = 0x1p-8;
+
+// Statistics of `count` elements with the given relative error.
+ErrorStats StatsWith(double rel_err, int64_t count = 4096) {
+  ErrorStats stats;
+  stats.count = count;
+  stats.mismatched = rel_err > 0 ? count : 0;
+  stats.sum_sq_ref = 1;
+  stats.sum_sq_err = rel_err * rel_err;
+  return stats;
+}
+
+LegErrors Errors(double err, std::vector<double> noise) {
+  LegErrors errors;
+  errors.leg = "real";
+  errors.stats = StatsWith(err);
+  errors.noise = std::move(noise);
+  errors.unit_roundoff = kBf16;
+  return errors;
+}
+
+TEST(JudgeLeg, HeadroomIsErrorOverTwiceTheNoise) {
+  const LegJudgement leg = JudgeLeg(Errors(3e-2, {1e-2, 1e-2, 1e-2}));
+  EXPECT_NEAR(leg.bound, 2e-2, 1e-12);
+  EXPECT_NEAR(leg.headroom, 1.5, 1e-9);
+  EXPECT_TRUE(leg.checkable);
+}
+
+TEST(JudgeLeg, BothEstimatesMustConvict) {
+  LegErrors errors = Errors(6e-2, {1e-2, 1e-2, 1e-2});
+  errors.candidate_hp = 3e-2;
+  errors.reference_hp = 3e-2;  // the reference is as far from the truth
+  EXPECT_NEAR(JudgeLeg(errors).headroom, 0.5, 1e-9);
+  errors.candidate_hp = 9e-2;
+  EXPECT_NEAR(JudgeLeg(errors).headroom, 1.5, 1e-9);
+}
+
+TEST(JudgeLeg, FloorAdmitsOneMoreRounding) {
+  const LegJudgement leg = JudgeLeg(Errors(kBf16 / 4, {0, 0, 0}));
+  EXPECT_NEAR(leg.headroom, 0.5, 1e-9);
+  EXPECT_GT(JudgeLeg(Errors(kBf16, {0, 0, 0})).headroom, 1);
+}
+
+TEST(JudgeLeg, WithoutNoiseLegsOnlyBitEqualityIsCheckable) {
+  EXPECT_FALSE(JudgeLeg(Errors(1e-3, {})).checkable);
+  EXPECT_TRUE(JudgeLeg(Errors(0, {})).checkable);
+}
+
+TEST(JudgeLeg, AWideBoundIsNotCheckable) {
+  EXPECT_FALSE(JudgeLeg(Errors(1e-3, {0.15, 0.15, 0.15})).checkable);
+  EXPECT_TRUE(JudgeLeg(Errors(1e-3, {0.05, 0.05, 0.05})).checkable);
+}
+
+TEST(JudgeLeg, NonDeterminismWidensTheBound) {
+  LegErrors errors = Errors(3e-2, {1e-2, 1e-2, 1e-2});
+  errors.repeat_err = 4e-2;
+  EXPECT_LT(JudgeLeg(errors).headroom, 0.5);
+}
+
+TEST(JudgeLeg, VectorGradientsAreWiderOnlyWithoutFp32Leg) {
+  LegErrors errors = Errors(6e-2, {1e-2, 1e-2, 1e-2});
+  errors.vector_gradient = true;
+  EXPECT_LT(JudgeLeg(errors).headroom, 1);
+  errors.candidate_hp = 6e-2;
+  errors.reference_hp = 1e-2;
+  EXPECT_GT(JudgeLeg(errors).headroom, 1);
+  errors.candidate_hp = errors.reference_hp = std::nullopt;
+  errors.unit_roundoff = 0x1p-24;
+  EXPECT_GT(JudgeLeg(errors).headroom, 1);
+}
+
+TEST(JudgeLeg, AScalarNeedsAMuchLargerErrorToConvict) {
+  LegErrors errors = Errors(0, {1e-3, 1e-3, 1e-3});
+  errors.stats = StatsWith(2e-2, 1);
+  EXPECT_LT(JudgeLeg(errors).headroom, 1);
+}
+
+}  // namespace
+}  // namespace ttrace

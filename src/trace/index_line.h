@@ -1,0 +1,67 @@
+// The lines of index.jsonl: one compact JSON object each.
+//
+// Thread safety: functions are pure; a decoder is for one thread.
+
+#ifndef TTRACE_SRC_TRACE_INDEX_LINE_H_
+#define TTRACE_SRC_TRACE_INDEX_LINE_H_
+
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "src/trace/json.h"
+#include "src/trace/record.h"
+#include "src/trace/writer.h"
+#include "ttrace/status.h"
+
+namespace ttrace {
+
+struct NoteLine {
+  std::string kind;
+  std::string json;  // an object, compact
+};
+struct SealLine {
+  int iteration = 0;
+  std::string leg;
+};
+struct EndLine {
+  bool complete = false;
+  std::string reason;
+};
+using IndexLine = std::variant<Record, NoteLine, SealLine, EndLine>;
+
+// A record's line is written in two steps, because whether its names can be
+// written has to be known before its bytes are, and where the bytes lie after.
+//
+// The line up to the extent. Fails with kInvalidArgument if a name is not
+// UTF-8 or the line would be too long for a reader.
+Result<std::string> EncodeRecordStart(const Record& record);
+// Completes it, '\n' included.
+void AppendExtent(const Extent& extent, std::string& line);
+
+// Whole lines, '\n' included. They fail as EncodeRecordStart does, and for a
+// note that is not an object.
+Result<std::string> EncodeNote(const NoteLine& note);
+Result<std::string> EncodeSeal(const SealLine& seal);
+Result<std::string> EncodeEnd(const EndLine& end);
+
+class IndexLineDecoder {
+ public:
+  // `meta` gives the mesh and coordinate in which placements are resolved.
+  explicit IndexLineDecoder(const RankMeta& meta) : meta_(meta) {}
+
+  // Decodes and validates a line without its '\n'. What remains for the caller
+  // to check is the order of sequence numbers and that the file is long enough.
+  // REQUIRES: simdjson::SIMDJSON_PADDING readable bytes after `line`.
+  Result<IndexLine> DecodePadded(std::string_view line);
+
+ private:
+  Result<IndexLine> DecodeRecord(const JsonFields& fields) const;
+
+  const RankMeta& meta_;
+  JsonParser parser_;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_TRACE_INDEX_LINE_H_

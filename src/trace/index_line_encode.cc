@@ -1,0 +1,149 @@
+// Lines are put together as text: building a JSON tree for each would cost more
+// than writing a small tensor.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "src/trace/format.h"
+#include "src/trace/index_line.h"
+
+namespace ttrace {
+namespace {
+
+// More than AppendExtent ever adds.
+constexpr size_t kExtentReserve = 256;
+
+Error Invalid(std::string message) {
+  return Error(ErrorCode::kInvalidArgument, std::move(message));
+}
+
+class LineBuilder {
+ public:
+  explicit LineBuilder(std::string_view type) {
+    text_ = "{\"type\":" + QuoteJson(type);
+  }
+
+  void Text(std::string_view key, std::string_view value) {
+    // A name too long for any line is not worth copying.
+    if (value.size() > kMaxIndexLineBytes) {
+      problem_ = "is too long";
+    } else if (!IsUtf8(value)) {
+      problem_ = "is not UTF-8";
+    } else {
+      return Raw(key, QuoteJson(value));
+    }
+    if (bad_key_.empty()) bad_key_ = key;
+  }
+  void Int(std::string_view key, int64_t value) {
+    Raw(key, std::to_string(value));
+  }
+  void Ints(std::string_view key, const Shape& values) {
+    std::string list = "[";
+    for (const int64_t value : values) {
+      if (list.size() > 1) list += ',';
+      list += std::to_string(value);
+    }
+    Raw(key, list + "]");
+  }
+  void Texts(std::string_view key, const std::vector<std::string>& values) {
+    std::string list = "[";
+    for (const std::string& value : values) {
+      if (list.size() > 1) list += ',';
+      list += QuoteJson(value);
+    }
+    Raw(key, list + "]");
+  }
+  void Raw(std::string_view key, std::string_view json) {
+    text_.append(",\"").append(key).append("\":").append(json);
+  }
+
+  // The line so far, if `reserve` further bytes still fit a reader's limit.
+  Result<std::string> Take(size_t reserve) && {
+    if (!bad_key_.empty()) return Invalid(bad_key_ + " " + problem_);
+    if (text_.size() + reserve > kMaxIndexLineBytes) {
+      return Invalid("an index line of " + std::to_string(text_.size()) +
+                     " bytes");
+    }
+    return std::move(text_);
+  }
+  Result<std::string> Finish() && {
+    text_ += "}";
+    TTRACE_ASSIGN_OR_RETURN(std::string text, std::move(*this).Take(1));
+    text += '\n';
+    return text;
+  }
+
+ private:
+  std::string text_;
+  std::string bad_key_;
+  std::string problem_;
+};
+
+}  // namespace
+
+Result<std::string> EncodeRecordStart(const Record& record) {
+  LineBuilder line("record");
+  line.Int("sequence", record.sequence);
+  line.Text("leg", record.leg);
+  line.Text("fqn", record.id.fqn);
+  line.Text("role", ToString(record.id.role));
+  line.Int("iteration", record.id.iteration);
+  line.Int("call", record.id.call);
+  line.Text("arg", record.id.arg);
+  line.Text("pass", ToString(record.id.pass));
+  line.Int("micro_batch", record.micro_batch);
+  line.Text("dtype", Info(record.dtype).torch_name);
+  line.Ints("shape", record.local_shape);
+  line.Ints("global_shape", record.layout.global_shape());
+  line.Text("placements", ToString(record.placements));
+  if (record.rows) {
+    line.Ints("rows", {record.rows->dim, record.rows->begin, record.rows->count,
+                       record.rows->global});
+  }
+  line.Ints("scale", {record.scale.numerator, record.scale.denominator});
+  line.Texts("reduced_over", record.reduced_over);
+  return std::move(line).Take(kExtentReserve);
+}
+
+void AppendExtent(const Extent& extent, std::string& line) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::array<char, 16> hash{};
+  for (size_t i = 0; i < hash.size(); ++i) {
+    hash[i] = kHex[(extent.xxh3 >> (60 - 4 * i)) & 15];
+  }
+  line.append(",\"segment\":").append(std::to_string(extent.segment));
+  line.append(",\"offset\":").append(std::to_string(extent.offset));
+  line.append(",\"bytes\":").append(std::to_string(extent.bytes));
+  line.append(",\"xxh3\":\"").append(hash.data(), hash.size());
+  line.append("\"}\n");
+}
+
+Result<std::string> EncodeNote(const NoteLine& note) {
+  if (note.kind.empty()) return Invalid("a note without a kind");
+  TTRACE_ASSIGN_OR_RETURN(const std::string json, CompactJsonObject(note.json));
+  LineBuilder line("note");
+  line.Text("kind", note.kind);
+  line.Raw("data", json);
+  return std::move(line).Finish();
+}
+
+Result<std::string> EncodeSeal(const SealLine& seal) {
+  if (seal.iteration < 0 || seal.leg.empty()) {
+    return Invalid("a seal needs an iteration and a leg");
+  }
+  LineBuilder line("seal");
+  line.Int("iteration", seal.iteration);
+  line.Text("leg", seal.leg);
+  return std::move(line).Finish();
+}
+
+Result<std::string> EncodeEnd(const EndLine& end) {
+  LineBuilder line("end");
+  line.Raw("complete", end.complete ? "true" : "false");
+  line.Text("reason", end.reason);
+  return std::move(line).Finish();
+}
+
+}  // namespace ttrace

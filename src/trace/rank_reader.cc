@@ -1,0 +1,161 @@
+#include "src/trace/rank_reader.h"
+
+#include <limits>
+#include <map>
+#include <utility>
+#include <variant>
+
+#include "src/trace/file.h"
+#include "src/trace/format.h"
+#include "src/trace/index_line.h"
+#include "src/trace/line_reader.h"
+#include "src/trace/rank_meta.h"
+
+namespace ttrace {
+namespace {
+
+Error Corrupt(std::string message) {
+  return Error(ErrorCode::kCorrupt, std::move(message));
+}
+
+class IndexReader {
+ public:
+  explicit IndexReader(const std::string& folder, RankContents& contents)
+      : folder_(folder), contents_(contents), decoder_(contents.trace.meta) {}
+
+  Status Read() {
+    const std::string path = folder_ + "/" + std::string(kIndexFile);
+    Result<File> file = File::Open(path);
+    if (!file.ok()) {
+      // meta.json was written after the index was created.
+      return Corrupt(file.error().message());
+    }
+    LineReader lines(*std::move(file));
+    while (true) {
+      const auto line = lines.Next();
+      const Status status =
+          !line.ok() ? Status(line.error())
+                     : (*line ? Take(**line, lines.line_number()) : Done{});
+      if (!status.ok()) {
+        return status.error().WithContext(path + ": line " +
+                                          std::to_string(lines.line_number()));
+      }
+      if (!*line) break;
+    }
+    if (lines.has_cut_line()) {
+      if (contents_.trace.closed) {
+        return Corrupt(path + ": bytes after the end line");
+      }
+      contents_.trace.dropped_lines = 1;
+    }
+    return CheckExtents(path);
+  }
+
+ private:
+  Status Take(std::string_view text, int64_t number) {
+    if (contents_.trace.closed) return Corrupt("a line after the end line");
+    TTRACE_ASSIGN_OR_RETURN(IndexLine line, decoder_.DecodePadded(text));
+    if (Record* record = std::get_if<Record>(&line)) {
+      const std::vector<Record>& records = contents_.records;
+      if (!records.empty() && record->sequence <= records.back().sequence) {
+        return Corrupt("sequence " + std::to_string(record->sequence) +
+                       " after " + std::to_string(records.back().sequence));
+      }
+      contents_.records.push_back(std::move(*record));
+      line_numbers_.push_back(number);
+    } else if (NoteLine* note = std::get_if<NoteLine>(&line)) {
+      contents_.trace.notes.push_back({contents_.trace.meta.rank,
+                                       std::move(note->kind),
+                                       std::move(note->json)});
+    } else if (SealLine* seal = std::get_if<SealLine>(&line)) {
+      contents_.trace.sealed.emplace_back(seal->iteration,
+                                          std::move(seal->leg));
+      sealed_records_ = contents_.records.size();
+    } else if (EndLine* end = std::get_if<EndLine>(&line)) {
+      contents_.trace.closed = true;
+      contents_.trace.complete = end->complete;
+      contents_.trace.incomplete_reason = std::move(end->reason);
+      sealed_records_ = contents_.records.size();
+    }
+    return Done{};
+  }
+
+  // Whether the record's bytes are all in its segment.
+  Result<bool> IsInside(const Record& record) {
+    const Extent& extent = record.extent;
+    if (extent.bytes == 0) return true;
+    auto it = sizes_.find(extent.segment);
+    if (it == sizes_.end()) {
+      int64_t size = 0;
+      const Result<File> file =
+          File::Open(folder_ + "/" + SegmentFileName(extent.segment));
+      if (file.ok()) {
+        TTRACE_ASSIGN_OR_RETURN(size, file->Size());
+      } else if (file.error().code() != ErrorCode::kNotFound) {
+        return file.error();
+      }
+      it = sizes_.emplace(extent.segment, size).first;
+    }
+    return extent.offset <= it->second &&
+           extent.bytes <= it->second - extent.offset;
+  }
+
+  // A crash may lose the end of a segment, and with it the last records that
+  // were not sealed: those are dropped. Anything else that is missing was
+  // removed by somebody.
+  Status CheckExtents(const std::string& index_path) {
+    std::vector<Record>& records = contents_.records;
+    size_t kept = records.size();
+    bool may_drop = true;
+    for (size_t i = records.size(); i-- > 0;) {
+      if (i < sealed_records_) may_drop = false;
+      TTRACE_ASSIGN_OR_RETURN(const bool inside, IsInside(records[i]));
+      if (inside) {
+        if (records[i].extent.bytes > 0) may_drop = false;
+        continue;
+      }
+      if (!may_drop) {
+        return Corrupt(index_path + ": line " +
+                       std::to_string(line_numbers_[i]) + ": tensor '" +
+                       Abridged(ToString(records[i].id)) + "' ends behind " +
+                       SegmentFileName(records[i].extent.segment));
+      }
+      kept = i;
+    }
+    contents_.trace.dropped_lines +=
+        static_cast<int64_t>(records.size() - kept);
+    records.erase(records.begin() + static_cast<std::ptrdiff_t>(kept),
+                  records.end());
+    return Done{};
+  }
+
+  const std::string& folder_;
+  RankContents& contents_;
+  IndexLineDecoder decoder_;
+  std::vector<int64_t> line_numbers_;  // parallel to the records
+  std::map<int, int64_t> sizes_;       // of segments
+  size_t sealed_records_ = 0;          // records before the last seal
+};
+
+}  // namespace
+
+Result<RankContents> ReadRank(const std::string& folder, int rank) {
+  const std::string meta_path = folder + "/" + std::string(kMetaFile);
+  TTRACE_ASSIGN_OR_RETURN(const std::string json,
+                          ReadWholeFile(meta_path, kMaxJsonFileBytes));
+  Result<RankMeta> meta = DecodeRankMeta(json);
+  if (!meta.ok()) return meta.error().WithContext(meta_path);
+  if (meta->rank != rank) {
+    return Corrupt(meta_path + ": is of rank " + std::to_string(meta->rank));
+  }
+
+  RankContents contents;
+  contents.trace.meta = *std::move(meta);
+  contents.trace.folder = folder;
+  contents.trace.incomplete_reason =
+      "the process ended before it closed its trace";
+  TTRACE_RETURN_IF_ERROR(IndexReader(folder, contents).Read());
+  return contents;
+}
+
+}  // namespace ttrace

@@ -1,0 +1,81 @@
+// Trace: everything that can be learnt from a trace folder, validated.
+//
+// Opening reads manifests and indices only; tensor bytes are read on demand by
+// pread, never mapped, so that a file that shrinks gives an Error and not a
+// signal. Whatever the files contain, the answer is a Trace or an Error.
+//
+// Thread safety: const methods may be called from many threads.
+
+#ifndef TTRACE_SRC_TRACE_READER_H_
+#define TTRACE_SRC_TRACE_READER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/trace/record.h"
+#include "src/trace/writer.h"
+#include "ttrace/status.h"
+
+namespace ttrace {
+
+struct Note {
+  int rank = 0;
+  std::string kind;
+  std::string json;  // the object as text
+};
+
+struct RankTrace {
+  RankMeta meta;
+  std::string folder;  // as found, for messages
+  std::vector<Note> notes;
+  std::vector<std::pair<int, std::string>> sealed;  // (iteration, leg)
+  bool closed = false;    // the end line was written
+  bool complete = false;  // ... and says that nothing was given up
+  std::string incomplete_reason;
+  int64_t dropped_lines = 0;  // cut lines at the end of the index: 0 or 1
+};
+
+class Trace {
+ public:
+  // Opens `folder`. Of several restarts of one rank the last is used.
+  //
+  // Fails with kNotFound if there is no trace, kUnsupported for a newer format,
+  // kCorrupt if any file contradicts the format (a line in the middle that does
+  // not parse, a record outside its file, a layout that does not fit its shape,
+  // two ranks that disagree about the mesh, duplicate ranks). A missing rank is
+  // not an error: see missing_ranks().
+  static Result<std::shared_ptr<const Trace>> Open(const std::string& folder);
+  virtual ~Trace() = default;
+
+  virtual const std::string& folder() const = 0;
+  virtual const std::string& manifest_json() const = 0;
+  virtual const DeviceMesh& mesh() const = 0;
+  virtual int world_size() const = 0;
+  virtual const std::vector<RankTrace>& ranks() const = 0;  // by rank
+  virtual const std::vector<int>& missing_ranks() const = 0;
+
+  // All records, sorted by (rank, sequence). Pointers stay valid.
+  virtual const std::vector<Record>& records() const = 0;
+
+  // The place in the mesh of `rank`, which is present in this trace.
+  virtual const Coordinate& coordinate(int rank) const = 0;
+
+  // Reads out.size() bytes of the record's tensor from byte `offset` of it.
+  // Fails with kInvalidArgument outside the tensor, kCorrupt if the file became
+  // shorter, kIo otherwise.
+  virtual Status Read(const Record& record, int64_t offset,
+                      std::span<std::byte> out) const = 0;
+
+  // Reads the whole tensor and checks its XXH3. Fails with kCorrupt if it
+  // differs.
+  virtual Status Verify(const Record& record) const = 0;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_TRACE_READER_H_

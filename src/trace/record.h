@@ -1,0 +1,91 @@
+// One line of a trace's index: a piece of a tensor, what it is and where it
+// lies, in the logical tensor and in the files.
+
+#ifndef TTRACE_SRC_TRACE_RECORD_H_
+#define TTRACE_SRC_TRACE_RECORD_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ttrace/dtype.h"
+#include "ttrace/layout.h"
+#include "ttrace/mesh.h"
+#include "ttrace/tensor_id.h"
+
+namespace ttrace {
+
+// The declared factor between what was recorded and the logical value:
+// logical = recorded * numerator / denominator. A formula of the topology,
+// never a number read from the code under test.
+struct Scale {
+  int64_t numerator = 1;
+  int64_t denominator = 1;
+  bool operator==(const Scale&) const = default;
+  double value() const {
+    return static_cast<double>(numerator) / static_cast<double>(denominator);
+  }
+};
+
+// What is the same for every occurrence of a recorded tensor in one rank.
+// Built once per (module, argument, shape) by the capture front end.
+struct RecordSpec {
+  std::string fqn;
+  Role role = Role::kOutput;
+  std::string arg;
+  DType dtype = DType::kF32;
+  Shape local_shape;
+  PlacementMap placements;
+  // The whole logical tensor. With batch_dim >= 0, its size along that
+  // dimension is the iteration's global batch.
+  Shape global_shape;
+  int batch_dim = -1;
+  Scale scale;
+  // Mesh dimensions over which this value should already have been summed by
+  // the code under test (a row-parallel output over tp, a reduced gradient over
+  // dp and cp). Evidence for a diagnosis; never used to align or to merge.
+  std::vector<std::string> reduced_over;
+};
+
+// What differs between occurrences.
+struct Occurrence {
+  std::string leg;  // "real", "replay", "noise.1", "fp32", "fp32.noise.1"
+  int iteration = 0;
+  int call = 0;
+  Pass pass = Pass::kForward;
+  // Index of the micro-batch in the iteration's global batch, the same number
+  // for the same rows in every topology with equal micro-batch size; -1: none.
+  int micro_batch = -1;
+  int64_t row_begin = 0;  // first row of the global batch, if batch_dim >= 0
+};
+
+// Where the bytes are: file `segment` of the rank's folder.
+struct Extent {
+  int segment = 0;
+  int64_t offset = 0;  // from the start of the file
+  int64_t bytes = 0;
+  uint64_t xxh3 = 0;
+};
+
+// A validated index line. `layout` agrees with `spec.local_shape`, and the
+// extent lies inside its file.
+struct Record {
+  int rank = 0;
+  int64_t sequence = 0;  // execution order in its rank, over all legs
+  TensorId id;
+  std::string leg;
+  int micro_batch = -1;
+  DType dtype = DType::kF32;
+  Shape local_shape;
+  PlacementMap placements;
+  Scale scale;
+  std::vector<std::string> reduced_over;
+  std::optional<BatchRows> rows;
+  Layout layout;
+  Extent extent;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_TRACE_RECORD_H_

@@ -1,0 +1,75 @@
+#include "src/trace/record_check.h"
+
+#include <limits>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "src/trace/format.h"
+
+namespace ttrace {
+namespace {
+
+Error Invalid(std::string message) {
+  return Error(ErrorCode::kInvalidArgument, std::move(message));
+}
+
+std::string ToText(const Shape& shape) {
+  std::string text = "[";
+  for (const int64_t size : shape) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(size);
+  }
+  return text + "]";
+}
+
+}  // namespace
+
+Status CompleteRecord(const RankMeta& meta, const Shape& global_shape,
+                      Record& record) {
+  const int itemsize = Info(record.dtype).itemsize;
+  if (itemsize == 0) return Invalid("an invalid dtype");
+  if (static_cast<int>(record.id.role) >= kRoleCount) {
+    return Invalid("an invalid role");
+  }
+  if (static_cast<int>(record.id.pass) >= kPassCount) {
+    return Invalid("an invalid pass");
+  }
+  if (record.leg.empty()) return Invalid("a record without a leg");
+  if (record.id.iteration < 0 || record.id.call < 0) {
+    return Invalid("a negative iteration or call");
+  }
+  if (record.micro_batch < -1) return Invalid("a negative micro-batch");
+  if (record.scale.numerator < 1 || record.scale.denominator < 1) {
+    return Invalid("a scale that is not a positive fraction");
+  }
+  std::set<std::string_view> seen;
+  for (const std::string& name : record.reduced_over) {
+    if ((meta.mesh.Find(name) < 0 && name != "mb") ||
+        !seen.insert(name).second) {
+      return Invalid("reduced over '" + Abridged(name) +
+                     "', which is no mesh dimension or was named before");
+    }
+  }
+
+  TTRACE_ASSIGN_OR_RETURN(
+      record.layout,
+      ResolveLayout(meta.mesh, meta.coordinate, record.placements, global_shape,
+                    record.rows));
+  const Shape expected = record.layout.local_shape();
+  if (expected != record.local_shape) {
+    return Invalid("placements '" + ToString(record.placements) +
+                   "' of global shape " + ToText(global_shape) + " give " +
+                   ToText(expected) + ", not the local shape " +
+                   ToText(record.local_shape));
+  }
+  const int64_t count = record.layout.local_count();
+  if (count > std::numeric_limits<int64_t>::max() / itemsize) {
+    return Invalid("the size in bytes overflows");
+  }
+  record.extent.bytes = count * itemsize;
+  return Done{};
+}
+
+}  // namespace ttrace

@@ -1,0 +1,249 @@
+#include "src/trace/writer.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "src/trace/file.h"
+#include "src/trace/format.h"
+#include "src/trace/index_line.h"
+#include "src/trace/rank_meta.h"
+#include "src/trace/record_check.h"
+#include "src/trace/segment_writer.h"
+#include "src/trace/strided_gather.h"
+
+namespace ttrace {
+namespace {
+
+// Lines are collected up to this many bytes, and written at the latest when
+// their iteration is sealed.
+constexpr size_t kLineBufferBytes = 64 * 1024;
+
+Error Invalid(std::string message) {
+  return Error(ErrorCode::kInvalidArgument, std::move(message));
+}
+
+Record MakeRecord(const RankMeta& meta, const RecordSpec& spec,
+                  const Occurrence& occurrence) {
+  Record record;
+  record.rank = meta.rank;
+  record.id = {spec.fqn,        spec.role, occurrence.iteration,
+               occurrence.call, spec.arg,  occurrence.pass};
+  record.leg = occurrence.leg;
+  record.micro_batch = occurrence.micro_batch;
+  record.dtype = spec.dtype;
+  record.local_shape = spec.local_shape;
+  record.placements = spec.placements;
+  record.scale = spec.scale;
+  record.reduced_over = spec.reduced_over;
+  return record;
+}
+
+class Writer final : public TraceWriter {
+ public:
+  Writer(RankMeta meta, const std::string& rank_folder, File index)
+      : meta_(std::move(meta)),
+        owner_(::getpid()),
+        index_(std::move(index)),
+        segments_(rank_folder) {}
+
+  ~Writer() override {
+    // What was appended is whole, closed or not. In a forked child the buffer
+    // is a copy, and its lines belong to the parent.
+    if (!failure_ && !closed_ && ::getpid() == owner_) {
+      static_cast<void>(Flush());
+    }
+  }
+
+  Status Append(const RecordSpec& spec, const Occurrence& occurrence,
+                const StridedView& view) override {
+    TTRACE_RETURN_IF_ERROR(Usable());
+    Record record = MakeRecord(meta_, spec, occurrence);
+    record.sequence = next_sequence_;
+    Result<std::string> line = Describe(spec, occurrence, view, record);
+    if (!line.ok()) {
+      return line.error().WithContext("rank " + std::to_string(meta_.rank) +
+                                      ": " + Abridged(ToString(record.id)));
+    }
+    const Status written = WriteTensor(view, record);
+    if (!written.ok()) return Fail(written.error());
+    AppendExtent(record.extent, *line);
+    ++next_sequence_;
+    lines_ += *line;
+    if (lines_.size() < kLineBufferBytes) return Done{};
+    return FailUnlessOk(Flush());
+  }
+
+  Status Note(const std::string& kind,
+              const std::string& json_object) override {
+    TTRACE_RETURN_IF_ERROR(Usable());
+    TTRACE_ASSIGN_OR_RETURN(const std::string line,
+                            EncodeNote({kind, json_object}));
+    lines_ += line;
+    return FailUnlessOk(Flush());
+  }
+
+  Status Seal(int iteration, const std::string& leg) override {
+    TTRACE_RETURN_IF_ERROR(Usable());
+    TTRACE_ASSIGN_OR_RETURN(const std::string line,
+                            EncodeSeal({iteration, leg}));
+    // The seal promises that the bytes are on the disk: they go there first.
+    TTRACE_RETURN_IF_ERROR(FailUnlessOk(segments_.Sync()));
+    lines_ += line;
+    TTRACE_RETURN_IF_ERROR(FailUnlessOk(Flush()));
+    return FailUnlessOk(index_.Sync());
+  }
+
+  Status Close(bool complete, const std::string& reason) override {
+    TTRACE_RETURN_IF_ERROR(Usable());
+    TTRACE_ASSIGN_OR_RETURN(const std::string line,
+                            EncodeEnd({complete, reason}));
+    TTRACE_RETURN_IF_ERROR(FailUnlessOk(segments_.Seal()));
+    lines_ += line;
+    TTRACE_RETURN_IF_ERROR(FailUnlessOk(Flush()));
+    TTRACE_RETURN_IF_ERROR(FailUnlessOk(index_.Sync()));
+    closed_ = true;
+    return Done{};
+  }
+
+ private:
+  Status Usable() const {
+    if (failure_) return *failure_;
+    if (closed_) return Invalid("this trace is closed");
+    if (::getpid() != owner_) return Invalid("this trace is another process's");
+    return Done{};
+  }
+
+  // Validates a tensor, completes its record and encodes all of its line that
+  // does not depend on where the bytes will lie.
+  Result<std::string> Describe(const RecordSpec& spec,
+                               const Occurrence& occurrence,
+                               const StridedView& view, Record& record) const {
+    if (spec.batch_dim >= 0) {
+      const auto dim = static_cast<size_t>(spec.batch_dim);
+      if (dim >= spec.local_shape.size() || dim >= spec.global_shape.size()) {
+        return Invalid("batch dimension " + std::to_string(spec.batch_dim) +
+                       " of a tensor of " +
+                       std::to_string(spec.local_shape.size()) + " dimensions");
+      }
+      record.rows = BatchRows{spec.batch_dim, occurrence.row_begin,
+                              spec.local_shape[dim], spec.global_shape[dim]};
+    }
+    TTRACE_RETURN_IF_ERROR(CompleteRecord(meta_, spec.global_shape, record));
+    if (view.strides.size() != spec.local_shape.size()) {
+      return Invalid(std::to_string(view.strides.size()) + " strides for " +
+                     std::to_string(spec.local_shape.size()) + " dimensions");
+    }
+    if (view.data == nullptr && record.extent.bytes > 0) {
+      return Invalid("no memory to read from");
+    }
+    return EncodeRecordStart(record);
+  }
+
+  Status WriteTensor(const StridedView& view, Record& record) {
+    TTRACE_ASSIGN_OR_RETURN(
+        record.extent,
+        segments_.Begin(record.sequence, record.dtype, record.local_shape,
+                        record.extent.bytes));
+    StridedGather gather(view.data, record.local_shape, view.strides,
+                         Info(record.dtype).itemsize);
+    XXH3_state_t hash;
+    XXH3_64bits_reset(&hash);
+    for (auto tile = gather.Next(); !tile.empty(); tile = gather.Next()) {
+      XXH3_64bits_update(&hash, tile.data(), tile.size());
+      TTRACE_RETURN_IF_ERROR(segments_.Write(tile));
+    }
+    record.extent.xxh3 = XXH3_64bits_digest(&hash);
+    return Done{};
+  }
+
+  // Writes the collected lines, whose bytes are all in their segments.
+  Status Flush() {
+    TTRACE_RETURN_IF_ERROR(
+        index_.WriteAt(std::as_bytes(std::span(lines_)), index_bytes_));
+    index_bytes_ += static_cast<int64_t>(lines_.size());
+    lines_.clear();
+    return Done{};
+  }
+
+  // Makes `error` the answer to every later call. Says so in the index if the
+  // system still lets it: a full disk often has room in the last block.
+  Error Fail(const Error& error) {
+    failure_ = error.WithContext("rank " + std::to_string(meta_.rank));
+    const Result<std::string> line = EncodeEnd({false, failure_->message()});
+    if (line.ok()) lines_ += *line;
+    static_cast<void>(Flush());
+    return *failure_;
+  }
+
+  Status FailUnlessOk(const Status& status) {
+    if (status.ok()) return Done{};
+    return Fail(status.error());
+  }
+
+  const RankMeta meta_;
+  const pid_t owner_;
+  File index_;
+  int64_t index_bytes_ = 0;
+  SegmentWriter segments_;
+  int64_t next_sequence_ = 0;
+  std::string lines_;
+  std::optional<Error> failure_;
+  bool closed_ = false;
+};
+
+// Creates the folder of the rank's next start. mkdir is atomic, so that two
+// processes never share one.
+Result<std::string> CreateRankFolder(const std::string& folder, int rank) {
+  for (int restart = 0; restart < kMaxRestarts; ++restart) {
+    std::string path = folder + "/" + RankFolderName({rank, restart});
+    if (::mkdir(path.c_str(), 0755) == 0) return path;
+    if (errno != EEXIST) {
+      return Error(ErrorCode::kIo, "cannot create '" + path + "': " +
+                                       std::generic_category().message(errno));
+    }
+  }
+  return Error(ErrorCode::kIo, "too many restarts in '" + folder + "'");
+}
+
+Result<std::unique_ptr<TraceWriter>> OpenWriter(const std::string& folder,
+                                                const RankMeta& meta) {
+  TTRACE_RETURN_IF_ERROR(CheckRankMeta(meta));
+  TTRACE_ASSIGN_OR_RETURN(const std::string json, EncodeRankMeta(meta));
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    return Error(ErrorCode::kIo, "'" + folder + "': " + error.message());
+  }
+  TTRACE_ASSIGN_OR_RETURN(const std::string path,
+                          CreateRankFolder(folder, meta.rank));
+  // meta.json comes last: a folder that has it has an index, too.
+  TTRACE_ASSIGN_OR_RETURN(File index,
+                          File::Create(path + "/" + std::string(kIndexFile)));
+  TTRACE_RETURN_IF_ERROR(
+      WriteFileAtomically(path + "/" + std::string(kMetaFile), json));
+  std::unique_ptr<TraceWriter> writer =
+      std::make_unique<Writer>(meta, path, std::move(index));
+  return writer;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TraceWriter>> TraceWriter::Open(
+    const std::string& folder, const RankMeta& meta) {
+  Result<std::unique_ptr<TraceWriter>> writer = OpenWriter(folder, meta);
+  if (!writer.ok()) {
+    return writer.error().WithContext("rank " + std::to_string(meta.rank));
+  }
+  return writer;
+}
+
+}  // namespace ttrace

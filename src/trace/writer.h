@@ -1,0 +1,84 @@
+// TraceWriter: one rank's append-only trace.
+//
+// Bytes are written before the index line that names them, lines are whole, and
+// an iteration is sealed with fdatasync; so whatever moment a process dies,
+// what the index names is readable. Writing is by pwrite into files that are
+// never read back. The first failure is sticky: later calls return it again
+// and write nothing, so that capture can turn itself off.
+//
+// Thread safety: one thread at a time.
+
+#ifndef TTRACE_SRC_TRACE_WRITER_H_
+#define TTRACE_SRC_TRACE_WRITER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "src/trace/record.h"
+#include "ttrace/status.h"
+
+namespace ttrace {
+
+// What a rank knows when its capture starts. Becomes meta.json.
+struct RankMeta {
+  int rank = 0;
+  int world_size = 1;
+  DeviceMesh mesh;
+  Coordinate coordinate;
+  // A JSON object with whatever the adapter wants to keep: framework, versions,
+  // topology, configuration, probes that answered. Kept, without white space.
+  std::string adapter_json = "{}";
+  // The same for all ranks of one run, so that a reader can tell when folders
+  // of two runs were mixed. May stay empty.
+  std::string run_id;
+};
+
+// A tensor in this process's memory. Strides are in elements and may be
+// anything (zero and negative included).
+struct StridedView {
+  const std::byte* data = nullptr;
+  std::span<const int64_t> strides;
+};
+
+class TraceWriter {
+ public:
+  // Creates `<folder>/rank-00003.r0` (or the next free ".rN": a restarted job
+  // writes beside, never over) with meta.json and an empty index.
+  static Result<std::unique_ptr<TraceWriter>> Open(const std::string& folder,
+                                                   const RankMeta& meta);
+  virtual ~TraceWriter() = default;
+
+  // Writes one tensor and its index line. `view` has spec.local_shape.
+  // Fails with kInvalidArgument if the layout does not resolve (global shape,
+  // placements and local shape contradict each other; the tensor is skipped and
+  // the failure is not sticky), with kIo if the operating system refuses.
+  virtual Status Append(const RecordSpec& spec, const Occurrence& occurrence,
+                        const StridedView& view) = 0;
+
+  // Adds a remark: `kind` is a short word ("leg_skipped", "not_materialised",
+  // "notice", ...), `json_object` any JSON object. Notes survive a crash too.
+  virtual Status Note(const std::string& kind,
+                      const std::string& json_object) = 0;
+
+  // All records of (iteration, leg) are written: flushes them to the disk and
+  // says so in the index.
+  virtual Status Seal(int iteration, const std::string& leg) = 0;
+
+  // Writes safetensors headers and the end line. `complete` is false when
+  // capture gave up; `reason` then says why. No call may follow.
+  virtual Status Close(bool complete, const std::string& reason) = 0;
+};
+
+// Writes `<folder>/manifest.json` atomically. `json_object`: run id, command,
+// time, versions, whether this is a reference. Adds "format" and its version.
+// Fails with kInvalidArgument if `folder` exists and is not empty and `force`
+// is false.
+Status CreateTraceFolder(const std::string& folder,
+                         const std::string& json_object, bool force);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_TRACE_WRITER_H_

@@ -1,0 +1,1 @@
+"""Real bugs of parallel training, one a file. `README.md` of the folder above is the table."""

@@ -1,0 +1,40 @@
+"""Real, unmodified megatron-core on a CPU with gloo.
+
+Megatron-core allocates on "the current CUDA device" and calls NCCL-shaped collectives in many
+places, but nothing in its dense GPT needs a GPU. `enable()` closes exactly those gaps, in three
+layers that each live in a file of their own:
+
+* `cuda_as_cpu`: `torch.cuda` and `device="cuda"` mean the CPU;
+* `gloo_gaps`: collectives that gloo refuses and NCCL accepts;
+* `megatron_patches`: the few functions of megatron-core that insist on CUDA or on
+  TransformerEngine.
+
+Call it once, before anything else imports `megatron.core`. `cp_attention` adds the one module
+that megatron-core leaves to TransformerEngine: attention under context parallelism.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+def enable() -> None:
+    """Makes this process able to import and train megatron-core on its CPU.
+
+    Environment variables that the user has set are respected.
+    """
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    # What Megatron-LM's launch scripts set, and megatron-core warns about where it is missing.
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
+
+    from megatron_cpu import cuda_as_cpu, gloo_gaps
+
+    cuda_as_cpu.install()
+    gloo_gaps.install()
+
+    # Imported only now: megatron.core looks at torch.cuda while its modules are being imported.
+    from megatron_cpu import megatron_patches
+
+    megatron_patches.install()
