@@ -40,3 +40,8 @@ function(ttrace_stage name)
       benchmark::benchmark_main)
   endif()
 endfunction()
+
+# Noise is the same on every machine only if x * (1 + u * n) is not contracted
+# to a fused multiply-add where there is one.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/numeric/noise.cc
+  PROPERTIES COMPILE_OPTIONS -ffp-contract=off)

@@ -76,16 +76,16 @@ TEST(Printable, ShowsWhatATerminalWouldActOn) {
   EXPECT_EQ(Printable("a\nb\rc\td"), "a\\nb\\rc\\td");
   EXPECT_EQ(Printable("\x7f"), "\\x7f");
   EXPECT_EQ(Printable(std::string_view("\0", 1)), "\\x00");
-  EXPECT_EQ(Printable("\xc2\x9b"), "\\u{9b}");            // C1 CSI
-  EXPECT_EQ(Printable("\xe2\x80\xae"), "\\u{202e}");      // right to left
-  EXPECT_EQ(Printable("\xe2\x80\x8b"), "\\u{200b}");      // zero width
-  EXPECT_EQ(Printable("\xef\xbb\xbf"), "\\u{feff}");      // byte order mark
+  EXPECT_EQ(Printable("\xc2\x9b"), "\\u{9b}");        // C1 CSI
+  EXPECT_EQ(Printable("\xe2\x80\xae"), "\\u{202e}");  // right to left
+  EXPECT_EQ(Printable("\xe2\x80\x8b"), "\\u{200b}");  // zero width
+  EXPECT_EQ(Printable("\xef\xbb\xbf"), "\\u{feff}");  // byte order mark
 }
 
 TEST(Printable, ShowsBytesThatAreNotUtf8) {
   EXPECT_EQ(Printable("\xff"), "\\xff");
-  EXPECT_EQ(Printable("\xe2\x82"), "\\xe2\\x82");          // cut short
-  EXPECT_EQ(Printable("\xc0\xaf"), "\\xc0\\xaf");          // overlong
+  EXPECT_EQ(Printable("\xe2\x82"), "\\xe2\\x82");  // cut short
+  EXPECT_EQ(Printable("\xc0\xaf"), "\\xc0\\xaf");  // overlong
   EXPECT_EQ(Printable("\xe0\x80\xaf"), "\\xe0\\x80\\xaf");
   EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // surrogate
   EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");
@@ -97,7 +97,8 @@ TEST(Printable, LeavesReadableTextAlone) {
 }
 
 TEST(ShortenMiddle, KeepsBothEnds) {
-  EXPECT_EQ(ShortenMiddle("decoder.layers.10.mlp", 21), "decoder.layers.10.mlp");
+  EXPECT_EQ(ShortenMiddle("decoder.layers.10.mlp", 21),
+            "decoder.layers.10.mlp");
   EXPECT_EQ(ShortenMiddle("decoder.layers.10.mlp", 11), "deco....mlp");
   EXPECT_EQ(ShortenMiddle("decoder", 2), "de");
 }

@@ -159,10 +159,10 @@ Json HeadJson(const CheckResult& result) {
                       {"reference_only", result.coverage.reference_only},
                       {"candidate_only", result.coverage.candidate_only},
                       {"explained", std::move(explained)}};
-  head["sides"] = {{"reference", result.has_reference
-                                     ? SideJson(result.reference)
-                                     : Json(nullptr)},
-                   {"candidate", SideJson(result.candidate)}};
+  head["sides"] = {
+      {"reference",
+       result.has_reference ? SideJson(result.reference) : Json(nullptr)},
+      {"candidate", SideJson(result.candidate)}};
   head["legs"] = JudgedLegs(result);
   head["iterations"] = result.iterations;
   Json clean = Json::array();

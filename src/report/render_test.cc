@@ -25,7 +25,8 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 // screen, line breaks, a bare C1 introducer, a direction override, a byte that
 // is no UTF-8, quotes.
 const std::string kHostile =
-    "evil\x1b[2J\nDIVERGED\r\x07\xc2\x9b" "1m\xe2\x80\xae\xff\"\\\x7f";
+    "evil\x1b[2J\nDIVERGED\r\x07\xc2\x9b"
+    "1m\xe2\x80\xae\xff\"\\\x7f";
 
 std::vector<std::string> Lines(const std::string& text) {
   std::vector<std::string> lines;
@@ -78,7 +79,8 @@ TEST(RenderTerminal, ShowsWhereAndWhyOfADivergence) {
             R"(DIVERGED  decoder.layers.3.mlp.linear_fc1 goes wrong in backward
 
 CHECKED  5,460 of 5,460 tensors compared, none without a partner
-         24 more not compared for a known reason: 24 fused
+         24 more not compared, for a known reason:
+         - 24: fused
          candidate  2 ranks pp=1 dp=1 cp=1 tp=2, legs real, fp32
          reference  1 rank, legs real, replay, noise.1, fp32
          iterations 0, 1; 1.2 s, 3.4 GB at 2.7 GB/s
@@ -132,13 +134,32 @@ TEST(RenderTerminal, SaysFirstWhatIsIncomplete) {
 CHECKED  400 of 412 tensors compared: INCOMPLETE, 11 only in the reference, 1
          only in the candidate
          - decoder.layers.4.mlp output 0: only in the reference
-         1 of them NOT CHECKABLE, first loss value: its bound of 4.0e-01 is too
-           wide to mean anything
+         1 of them NOT CHECKABLE, first loss value: its bound of 4.0e-01 is
+           too wide to mean anything
          candidate  2 ranks pp=1 dp=1 cp=1 tp=2, legs real, fp32
          reference  1 rank, legs real, replay, noise.1, fp32
          iterations 0, 1; 1.2 s, 3.4 GB at 2.7 GB/s
 CLEAN    forward 399 of 400
 )");
+}
+
+TEST(RenderTerminal, BlamesNoExplainedTensorForNotBeingCheckable) {
+  CheckResult result = SampleInconclusive();
+  TensorJudgement grafted = result.tensors[1];
+  grafted.id.fqn = "grafted";
+  grafted.explained = true;
+  result.tensors.insert(result.tensors.begin(), grafted);
+  EXPECT_THAT(RenderTerminal(result), Not(HasSubstr("grafted")));
+}
+
+TEST(RenderTerminal, NeverBreaksACommand) {
+  CheckResult result = SampleDiverged();
+  const std::string command = "after a fix: ttrace record -o NEW --graft " +
+                              std::string(90, 'f') + " -- CMD";
+  result.next_steps = {command, command};
+  const std::vector<std::string> lines = Lines(RenderTerminal(result));
+  EXPECT_EQ(lines[lines.size() - 2], "NEXT     " + command);
+  EXPECT_EQ(lines.back(), "         " + command);
 }
 
 TEST(RenderTerminal, AdmitsThatNoClassIsNamed) {
@@ -229,9 +250,9 @@ TEST(RenderTerminal, LetsNothingOfAHostileNameActOnTheTerminal) {
     ASSERT_TRUE(c == '\n' || (byte >= 0x20 && byte < 0x7F))
         << static_cast<int>(byte);
   }
-  for (const std::string& line : Lines(text).empty() ? Lines(text)
-                                                     : Lines(text.substr(1))) {
-    EXPECT_THAT(line, Not(StartsWith("DIVERGED"))) << "a forged verdict line";
+  const std::vector<std::string> lines = Lines(text);
+  for (size_t i = 1; i < lines.size(); ++i) {
+    EXPECT_THAT(lines[i], Not(StartsWith("DIVERGED"))) << "a forged verdict";
   }
   EXPECT_LT(text.size(), 60'000u) << "a long name buries the report";
 }
@@ -314,7 +335,8 @@ TEST(RenderJson, SurvivesHostileNamesAndKeepsThem) {
   const auto json = nlohmann::json::parse(text);
   // All of it but the byte that is no UTF-8.
   EXPECT_EQ(json["reason"],
-            "evil\x1b[2J\nDIVERGED\r\x07\xc2\x9b" "1m\xe2\x80\xae\xef\xbf\xbd"
+            "evil\x1b[2J\nDIVERGED\r\x07\xc2\x9b"
+            "1m\xe2\x80\xae\xef\xbf\xbd"
             "\"\\\x7f");
   EXPECT_EQ(json["notes"][1].get<std::string>().size(), 100'000u);
 }

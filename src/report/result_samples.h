@@ -41,7 +41,9 @@ inline TensorJudgement SampleTensor(TensorId id, TensorVerdict verdict,
 
 inline CheckResult SampleCommon() {
   CheckResult result;
-  result.reference = {"report/reference", "1 process", 1,
+  result.reference = {"report/reference",
+                      "1 process",
+                      1,
                       {"real", "replay", "noise.1", "fp32"}};
   result.candidate = {
       "report/candidate", "pp=1 dp=1 cp=1 tp=2", 2, {"real", "fp32"}};
@@ -60,8 +62,7 @@ inline CheckResult SampleClean() {
   TensorId id;
   id.fqn = "decoder.layers.3.mlp.linear_fc1";
   id.arg = "0";
-  result.tensors = {
-      SampleTensor(id, TensorVerdict::kWithin, 5.0e-3, 1.2e-2)};
+  result.tensors = {SampleTensor(id, TensorVerdict::kWithin, 5.0e-3, 1.2e-2)};
   return result;
 }
 
@@ -71,7 +72,8 @@ inline CheckResult SampleDiverged() {
   result.reason = "decoder.layers.3.mlp.linear_fc1 goes wrong in backward";
   result.coverage.compared = 5460;
   result.coverage.explained = {{"fused", 24}};
-  result.notes = {"initial weights of the candidate differed and were replaced"};
+  result.notes = {
+      "initial weights of the candidate differed and were replaced"};
   result.clean = {{"forward", 1820, 1820}, {"backward", 1616, 1716}};
   result.next_steps = {
       "ttrace inspect report/candidate decoder.layers.3.mlp.linear_fc1"};

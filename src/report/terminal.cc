@@ -23,7 +23,8 @@ std::string Name(const std::string& fqn) {
 }
 
 std::string Plural(int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", FormatCount(count), noun, count == 1 ? "" : "s");
+  return fmt::format("{} {}{}", FormatCount(count), noun,
+                     count == 1 ? "" : "s");
 }
 
 std::string Joined(const std::vector<std::string>& words) {
@@ -82,9 +83,9 @@ void AddCoverage(const CheckResult& result, Page* page) {
   const Coverage& coverage = result.coverage;
   const int64_t without_partner =
       coverage.reference_only + coverage.candidate_only;
-  std::string line = fmt::format(
-      "{} of {} compared", FormatCount(coverage.compared),
-      Plural(coverage.compared + without_partner, "tensor"));
+  std::string line =
+      fmt::format("{} of {} compared", FormatCount(coverage.compared),
+                  Plural(coverage.compared + without_partner, "tensor"));
   if (!result.has_reference) {
     page->Text(Plural(coverage.compared, "tensor") +
                " checked without a reference");
@@ -111,7 +112,9 @@ void AddCoverage(const CheckResult& result, Page* page) {
     line = fmt::format("{} of them NOT CHECKABLE",
                        FormatCount(result.not_checkable));
     for (const TensorJudgement& tensor : result.tensors) {
-      if (tensor.verdict != TensorVerdict::kNotCheckable) continue;
+      if (tensor.verdict != TensorVerdict::kNotCheckable || tensor.explained) {
+        continue;
+      }
       line += ", first " + FullWords(tensor.id);
       if (!tensor.reason.empty()) line += ": " + tensor.reason;
       break;
@@ -120,17 +123,14 @@ void AddCoverage(const CheckResult& result, Page* page) {
   }
   if (!coverage.explained.empty()) {
     int64_t total = 0;
-    std::vector<std::string> reasons;
+    for (const auto& [reason, count] : coverage.explained) total += count;
+    page->Text(FormatCount(total) + " more not compared, for a known reason:");
+    size_t shown = 0;
     for (const auto& [reason, count] : coverage.explained) {
-      total += count;
-      if (reasons.size() < kMaxListed) {
-        reasons.push_back(fmt::format("{} {}", FormatCount(count), reason));
-      }
+      if (++shown > kMaxListed) break;
+      page->Text(fmt::format("- {}: {}", FormatCount(count), reason),
+                 Tone::kPlain, 2);
     }
-    if (coverage.explained.size() > reasons.size()) reasons.push_back("...");
-    page->Text(fmt::format("{} more not compared for a known reason: {}",
-                           FormatCount(total), Joined(reasons)),
-               Tone::kPlain, 2);
   }
 }
 
@@ -151,12 +151,11 @@ void AddChecked(const CheckResult& result, Page* page) {
                                     : "none: only copies, shapes, non-finite "
                                       "values, reductions and the norm"});
   page->Table(sides);
-  std::string line = fmt::format(
-      "iteration{} {}", result.iterations.size() == 1 ? "" : "s",
-      result.iterations.empty() ? "none"
-                                : fmt::format("{}", fmt::join(
-                                                        result.iterations,
-                                                        ", ")));
+  std::string line =
+      fmt::format("iteration{} {}", result.iterations.size() == 1 ? "" : "s",
+                  result.iterations.empty()
+                      ? "none"
+                      : fmt::format("{}", fmt::join(result.iterations, ", ")));
   line += "; " + FormatSeconds(result.seconds);
   const auto bytes = static_cast<double>(result.bytes_compared);
   if (bytes > 0 && result.seconds > 0) {
@@ -169,7 +168,8 @@ void AddChecked(const CheckResult& result, Page* page) {
 // One row a leg: how far out, against which bound, and whose word that is.
 void AddLegs(const TensorJudgement& tensor, Page* page) {
   std::vector<std::vector<std::string>> rows;
-  rows.push_back({"leg", "error", "bound", "headroom", "where the bound is from"});
+  rows.push_back(
+      {"leg", "error", "bound", "headroom", "where the bound is from"});
   for (size_t i = 0; i < tensor.legs.size(); ++i) {
     const LegJudgement& leg = tensor.legs[i];
     std::string origin = leg.provenance;
@@ -231,6 +231,7 @@ void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
     }
     return;
   }
+  if (!tensor->reason.empty()) page->Text(tensor->reason);
   AddLegs(*tensor, page);
   AddReplicas(*tensor, page);
   AddNonFinite(*tensor, page);
@@ -243,9 +244,9 @@ void AddWhy(const Culprit& culprit, Page* page) {
     return;
   }
   for (const Diagnosis& diagnosis : culprit.classes) {
-    page->Text(fmt::format("{}: {}", diagnosis.letter,
-                           BugClassName(diagnosis.letter)),
-               Tone::kStrong);
+    page->Text(
+        fmt::format("{}: {}", diagnosis.letter, BugClassName(diagnosis.letter)),
+        Tone::kStrong);
     page->Text(diagnosis.evidence);
   }
 }
@@ -254,10 +255,9 @@ void AddAlso(const CheckResult& result, const Culprit& culprit, Page* page) {
   page->Section("ALSO");
   const Culprit::Affected& affected = culprit.affected;
   if (affected.count > 1) {
-    page->Text(fmt::format("{} of {} {} tensors share this cause:",
-                           FormatCount(affected.count),
-                           FormatCount(affected.of),
-                           ToString(culprit.tensor.role)));
+    page->Text(fmt::format(
+        "{} of {} {} tensors share this cause:", FormatCount(affected.count),
+        FormatCount(affected.of), ToString(culprit.tensor.role)));
     std::vector<std::vector<std::string>> rows;
     for (const std::string& example : affected.examples) {
       if (example == culprit.fqn || rows.size() == kMaxListed) continue;
@@ -286,10 +286,9 @@ void AddAlso(const CheckResult& result, const Culprit& culprit, Page* page) {
     }
     page->Table(rows);
     if (result.culprits.size() - 1 > rows.size()) {
-      page->Text(fmt::format(
-          "- and {} more in result.json",
-          FormatCount(static_cast<int64_t>(result.culprits.size() - 1 -
-                                           rows.size()))));
+      page->Text(fmt::format("- and {} more in result.json",
+                             FormatCount(static_cast<int64_t>(
+                                 result.culprits.size() - 1 - rows.size()))));
     }
   }
   if (result.downstream > 0) {
@@ -334,10 +333,10 @@ void AddClean(const CheckResult& result, Page* page) {
     }
   }
   if (closest != nullptr) {
-    page->Text(fmt::format("closest to its bound: headroom {}, {}",
-                           FormatHeadroom(closest->headroom),
-                           FullWords(closest->id)),
-               Tone::kPlain, 2);
+    page->Text(
+        fmt::format("closest to its bound: headroom {}, {}",
+                    FormatHeadroom(closest->headroom), FullWords(closest->id)),
+        Tone::kPlain, 2);
   }
   if (result.suspects > 0) {
     page->Text(
@@ -365,7 +364,7 @@ void AddNext(const CheckResult& result, Page* page) {
   page->Section("NEXT");
   for (const std::string& step : result.next_steps) {
     // A command is to be copied, so it is never broken.
-    if (step.rfind("ttrace ", 0) == 0) {
+    if (step.find("ttrace ") != std::string::npos) {
       page->Verbatim(step);
     } else {
       page->Text(step);

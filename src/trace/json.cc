@@ -1,11 +1,13 @@
 #include "src/trace/json.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include "src/trace/format.h"
 
 namespace ttrace {
+
+// Below it simdjson reallocates by itself, and forgets our depth limit.
+constexpr size_t kMinCapacity = 4096;
 
 Error BadField(std::string_view key, std::string_view problem) {
   std::string message = "field '";
@@ -16,7 +18,8 @@ Error BadField(std::string_view key, std::string_view problem) {
 Result<simdjson::dom::object> JsonParser::ParsePadded(std::string_view text) {
   if (text.size() > capacity_) {
     const size_t wanted =
-        std::max(text.size(), std::min(2 * capacity_, kMaxJsonFileBytes));
+        std::max({text.size(), std::min(2 * capacity_, kMaxJsonFileBytes),
+                  kMinCapacity});
     const simdjson::error_code error = parser_.allocate(wanted, kMaxJsonDepth);
     if (error != simdjson::SUCCESS) {
       return Error(ErrorCode::kCorrupt, simdjson::error_message(error));

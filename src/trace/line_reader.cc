@@ -10,13 +10,14 @@
 
 namespace ttrace {
 
-// Room for the longest line with its '\n' beside a chunk to read.
-constexpr size_t kChunkBytes = 1024 * 1024;
-constexpr size_t kBufferBytes = kMaxIndexLineBytes + 1 + kChunkBytes;
+// Most indices are small; the buffer grows to this for long lines and chunks.
+constexpr size_t kFirstBytes = 64 * 1024;
+constexpr size_t kLastBytes = 2 * kMaxIndexLineBytes;
 
 LineReader::LineReader(File file)
     : file_(std::move(file)),
-      buffer_(kBufferBytes + simdjson::SIMDJSON_PADDING, '\0') {}
+      buffer_(kFirstBytes + simdjson::SIMDJSON_PADDING, '\0'),
+      room_(kFirstBytes) {}
 
 Result<std::optional<std::string_view>> LineReader::Next() {
   size_t searched = begin_;
@@ -39,7 +40,11 @@ Result<std::optional<std::string_view>> LineReader::Next() {
     end_ -= begin_;
     begin_ = 0;
     searched = end_;
-    const std::span<char> room(buffer_.data() + end_, kBufferBytes - end_);
+    if (2 * end_ >= room_ && room_ < kLastBytes) {
+      room_ *= 2;
+      buffer_.resize(room_ + simdjson::SIMDJSON_PADDING);
+    }
+    const std::span<char> room(buffer_.data() + end_, room_ - end_);
     TTRACE_ASSIGN_OR_RETURN(
         const size_t got,
         file_.ReadAt(std::as_writable_bytes(room), position_));

@@ -32,6 +32,7 @@ class LineReader {
  private:
   File file_;
   std::string buffer_;
+  size_t room_;       // bytes of the buffer before its padding
   size_t begin_ = 0;  // unread bytes are [begin_, end_) of the buffer
   size_t end_ = 0;
   int64_t position_ = 0;  // in the file, of the byte at end_

@@ -1,6 +1,5 @@
 #include "src/trace/rank_reader.h"
 
-#include <limits>
 #include <map>
 #include <utility>
 #include <variant>
@@ -10,6 +9,7 @@
 #include "src/trace/index_line.h"
 #include "src/trace/line_reader.h"
 #include "src/trace/rank_meta.h"
+#include "src/trace/segment_check.h"
 
 namespace ttrace {
 namespace {
@@ -155,6 +155,10 @@ Result<RankContents> ReadRank(const std::string& folder, int rank) {
   contents.trace.incomplete_reason =
       "the process ended before it closed its trace";
   TTRACE_RETURN_IF_ERROR(IndexReader(folder, contents).Read());
+  // A rank that gave up may have left its last segment without a header.
+  if (contents.trace.complete) {
+    TTRACE_RETURN_IF_ERROR(CheckSegments(folder, contents.records));
+  }
   return contents;
 }
 

@@ -106,15 +106,16 @@ Status FolderTrace::LoadRanks() {
   TTRACE_ASSIGN_OR_RETURN(const auto restarts, FindRankFolders(folder_));
   for (const auto& [rank, restart] : restarts) {
     const std::string path = folder_ + "/" + RankFolderName({rank, restart});
-    Result<RankContents> contents = ReadRank(path, rank);
-    if (!contents.ok()) {
+    Result<RankContents> result = ReadRank(path, rank);
+    if (!result.ok()) {
       // It died before it had written anything. An earlier start is no
       // substitute: the other ranks have moved on from it.
-      if (contents.error().code() == ErrorCode::kNotFound) continue;
-      return contents.error().WithContext("rank " + std::to_string(rank));
+      if (result.error().code() == ErrorCode::kNotFound) continue;
+      return result.error().WithContext("rank " + std::to_string(rank));
     }
-    ranks_.push_back(std::move(contents->trace));
-    std::move(contents->records.begin(), contents->records.end(),
+    RankContents contents = *std::move(result);
+    ranks_.push_back(std::move(contents.trace));
+    std::move(contents.records.begin(), contents.records.end(),
               std::back_inserter(records_));
   }
   if (ranks_.empty()) {

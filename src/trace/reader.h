@@ -34,10 +34,12 @@ struct RankTrace {
   std::string folder;  // as found, for messages
   std::vector<Note> notes;
   std::vector<std::pair<int, std::string>> sealed;  // (iteration, leg)
-  bool closed = false;    // the end line was written
+  bool closed = false;                              // the end line was written
   bool complete = false;  // ... and says that nothing was given up
   std::string incomplete_reason;
-  int64_t dropped_lines = 0;  // cut lines at the end of the index: 0 or 1
+  // Lines at the end of an index that a crash made useless: one that was cut,
+  // and records whose bytes never reached their segment.
+  int64_t dropped_lines = 0;
 };
 
 class Trace {

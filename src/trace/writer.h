@@ -4,7 +4,9 @@
 // an iteration is sealed with fdatasync; so whatever moment a process dies,
 // what the index names is readable. Writing is by pwrite into files that are
 // never read back. The first failure is sticky: later calls return it again
-// and write nothing, so that capture can turn itself off.
+// and write nothing, so that capture can turn itself off. A file size limit
+// gives an Error like a full disk: SIGXFSZ is held back around every write.
+// After a fork the child's copy refuses every call.
 //
 // Thread safety: one thread at a time.
 
@@ -75,7 +77,8 @@ class TraceWriter {
 // Writes `<folder>/manifest.json` atomically. `json_object`: run id, command,
 // time, versions, whether this is a reference. Adds "format" and its version.
 // Fails with kInvalidArgument if `folder` exists and is not empty and `force`
-// is false.
+// is false. With `force`, an earlier trace in it is removed first, and nothing
+// else that lies there.
 Status CreateTraceFolder(const std::string& folder,
                          const std::string& json_object, bool force);
 

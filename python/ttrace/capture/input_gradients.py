@@ -70,7 +70,9 @@ def watch_inputs(
     for target in targets:
         by_node.setdefault(target.node, []).append(target)
     # Nodes older than every input belong to what ran before the module.
-    oldest = min((node._sequence_nr() for node in by_node), default=0)
+    # (Accumulators of leaves have no age.)
+    ages = [node._sequence_nr() for node in by_node if node.next_functions]
+    oldest = min(ages, default=-1)
 
     edges: dict[InputTarget, list[tuple[Any, int]]] = {}
     # A module may hand an input on as its output: then there is no edge inside it.

@@ -39,7 +39,7 @@ class Noise:
             return tensor
         # Exact in any binary format: both are within one unit in the last place.
         difference = noisy - tensor.detach()
-        with torch.enable_grad():
+        with torch.set_grad_enabled(tensor.requires_grad):
             return tensor + difference
 
     def on_gradient(

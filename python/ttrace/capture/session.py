@@ -22,6 +22,7 @@ from ttrace import _native
 from ttrace.capture.placed import Moment, Scale, TensorRule
 from ttrace.capture.settings import Settings
 from ttrace.capture.specs import SpecCache
+from ttrace.capture.tensor_bytes import host_view
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -33,6 +34,7 @@ class Session:
         self.settings = settings
         self.rank = 0
         self.leg = settings.leg
+        self.iteration = -1
         self.moment: Moment | None = None  # None: outside the model's forward
         self.pass_ = "forward"
         # The micro-batch whose backward runs now: parameter gradients have no other way to know.
@@ -269,13 +271,3 @@ class Session:
             yield
         finally:
             self.moment, self.pass_ = before
-
-
-def host_view(tensor: torch.Tensor) -> torch.Tensor:
-    """The same values where C++ can read them, with torch's lazy bits resolved."""
-    tensor = tensor.detach()
-    if tensor.device.type != "cpu":
-        tensor = tensor.cpu()
-    if tensor.is_neg() or tensor.is_conj():
-        tensor = tensor.resolve_neg().resolve_conj()
-    return tensor

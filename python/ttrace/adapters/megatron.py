@@ -1,0 +1,91 @@
+"""Megatron-core without a changed line: entry points that are wrapped, and the course of a step.
+
+`forward_backward_func` gives the iteration, its data and its loss; `start_grad_sync` the gradients
+before reduction; `CheckpointFunction` the identity of a recomputed forward; the optimizer's `step`
+the end. Megatron is imported by the user's script only.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from ttrace.capture.settings import Settings
+
+OnImport = Callable[[str, Callable[[ModuleType], None]], None]
+
+
+def register(on_import: OnImport, settings: Settings) -> None:
+    """Prepares the patches. Each is applied right after its module is executed."""
+    capture = _Lazily(settings)
+
+    def schedules(module: ModuleType) -> None:
+        original = module.get_forward_backward_func
+
+        @functools.wraps(original)
+        def get_forward_backward_func(*args: Any, **kwargs: Any) -> Any:
+            return capture().wrap_schedule(original(*args, **kwargs))
+
+        module.get_forward_backward_func = get_forward_backward_func
+
+    def buffers(module: ModuleType) -> None:
+        group = module._ParamAndGradBucketGroup
+        original = group.start_grad_sync
+
+        @functools.wraps(original)
+        def start_grad_sync(self: Any, *args: Any, **kwargs: Any) -> Any:
+            # With a reduction under way this call is a repetition.
+            if self.grad_reduce_handle is None:
+                capture().before_reduction(self)
+            return original(self, *args, **kwargs)
+
+        group.start_grad_sync = start_grad_sync
+
+    def checkpoint(module: ModuleType) -> None:
+        function = module.CheckpointFunction
+        forward, backward = function.forward, function.backward
+
+        @functools.wraps(forward)
+        def traced_forward(ctx: Any, *args: Any) -> Any:
+            ctx.ttrace_moment = capture().session.moment
+            return forward(ctx, *args)
+
+        @functools.wraps(backward)
+        def traced_backward(ctx: Any, *args: Any) -> Any:
+            with capture().session.inside(ctx.ttrace_moment, "recompute"):
+                return backward(ctx, *args)
+
+        function.forward = staticmethod(traced_forward)
+        function.backward = staticmethod(traced_backward)
+
+    def optimizer(module: ModuleType) -> None:
+        original = module.get_megatron_optimizer
+
+        @functools.wraps(original)
+        def get_megatron_optimizer(*args: Any, **kwargs: Any) -> Any:
+            return capture().wrap_optimizer(original(*args, **kwargs))
+
+        module.get_megatron_optimizer = get_megatron_optimizer
+
+    core = "megatron.core."
+    on_import(core + "pipeline_parallel.schedules", schedules)
+    on_import(core + "distributed.param_and_grad_buffer", buffers)
+    on_import(core + "tensor_parallel.random", checkpoint)
+    on_import(core + "optimizer", optimizer)
+
+
+class _Lazily:
+    """Makes the capture when Megatron first asks: torch is not imported before."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._capture: Any = None
+
+    def __call__(self) -> Any:
+        if self._capture is None:
+            from ttrace.adapters.megatron_iteration import MegatronCapture
+
+            self._capture = MegatronCapture(self._settings)
+        return self._capture

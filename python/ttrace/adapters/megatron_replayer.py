@@ -1,0 +1,140 @@
+"""Runs Megatron's forward_backward_func again on the same data. See capture/adapter.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from ttrace.adapters import megatron_fp32
+from ttrace.adapters.megatron_gradients import Gradients
+from ttrace.adapters.megatron_model import Model
+from ttrace.capture import replay_data
+from ttrace.capture.legs import needs_full_precision
+from ttrace.capture.placed import Batch, ParameterRule
+from ttrace.capture.state import GlobalState, Watched
+
+# Attributes that are structure or large buffers, restored by other means or not at all.
+_BUCKETS = frozenset(
+    {
+        "params",
+        "buckets",
+        "param_to_bucket",
+        "cached_param_buffer_shard_list",
+        "cached_grad_buffer_shard_list",
+    }
+)
+_BUFFERS = frozenset(
+    {"param_data", "grad_data", "buckets", "params", "param_to_bucket", "param_index_map"}
+)
+_CHUNK = frozenset(
+    {"param_to_bucket_group", "params_with_grad", "grad_accs", "remove_forward_pre_hook_handles"}
+)
+
+
+class MegatronReplayer:
+    """For one call of the schedule."""
+
+    def __init__(
+        self,
+        model: Model,
+        gradients: Gradients,
+        schedule: Callable[..., Any],
+        arguments: dict[str, Any],
+        batch: Batch,
+    ) -> None:
+        """`arguments` are those of the real call, with the data iterator wrapped."""
+        self._model = model
+        self._gradients = gradients
+        self._schedule = schedule
+        self._arguments = arguments
+        self._batch = batch
+        self.records_reduced = True
+
+    @property
+    def device(self) -> torch.device:
+        return self._model.device
+
+    def watched(self) -> Iterator[Watched]:
+        for index, chunk in enumerate(self._model.chunks):
+            wrapped = chunk.wrapped
+            for name, module in wrapped.named_modules():
+                yield Watched(name or f"chunk {index}", module, _CHUNK)
+            for i, group in enumerate(_groups(wrapped)):
+                yield Watched(f"chunk {index} bucket group {i}", group, _BUCKETS)
+            for i, buffer in enumerate(_buffers(wrapped)):
+                yield Watched(f"chunk {index} buffer {i}", buffer, _BUFFERS)
+            yield Watched(f"chunk {index} configuration", chunk.config)
+
+    def global_states(self) -> list[GlobalState]:
+        from megatron.core.tensor_parallel.random import get_cuda_rng_tracker
+
+        tracker = get_cuda_rng_tracker()
+        return [GlobalState("random states of Megatron", tracker.get_states, tracker.set_states)]
+
+    def refusal(self, leg: str) -> str | None:
+        if needs_full_precision(leg):
+            return megatron_fp32.refusal(self._model.wrapped)
+        return None
+
+    def memory(self, leg: str) -> int:
+        """Activations of the real call are free again and will be taken again; copies are new."""
+        return megatron_fp32.added_bytes(self._model.wrapped) if needs_full_precision(leg) else 0
+
+    def save_gradients(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        return [(tensor, tensor.clone()) for tensor in self._gradient_storage()]
+
+    def restore_gradients(self, saved: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        for tensor, copy in saved:
+            tensor.copy_(copy)
+        for parameter, flag in self._flags:
+            parameter.grad_added_to_main_grad = flag
+
+    def clear_gradients(self) -> None:
+        for wrapped in self._model.wrapped:
+            wrapped.zero_grad_buffer()
+
+    def full_precision(self) -> AbstractContextManager[None]:
+        return megatron_fp32.full_precision(self._model.wrapped)
+
+    def parameters(self) -> Iterable[tuple[str, torch.Tensor, ParameterRule, str]]:
+        for entry in self._model.parameters():
+            where = self._model.topology.coordinate_of(*entry.rule.reduced_over)
+            yield entry.fqn, entry.current, entry.rule, where
+
+    def run(self, leg: str) -> None:
+        self._model.begin_call(self._batch)
+        self._gradients.begin()
+        replay_data.rewind(self._arguments["data_iterator"])
+        self._schedule(**self._arguments)
+        self._model.hooks.flush()
+        self._gradients.after_backward()
+        if self.records_reduced:
+            self._gradients.reduced()
+
+    def _gradient_storage(self) -> Iterator[torch.Tensor]:
+        self._flags = [
+            (p, p.grad_added_to_main_grad)
+            for wrapped in self._model.wrapped
+            for p in wrapped.parameters()
+            if hasattr(p, "grad_added_to_main_grad")
+        ]
+        for wrapped in self._model.wrapped:
+            for buffer in _buffers(wrapped):
+                yield buffer.grad_data
+
+
+def _groups(wrapped: Any) -> list[Any]:
+    return [
+        *getattr(wrapped, "bucket_groups", ()),
+        *getattr(wrapped, "expert_parallel_bucket_groups", ()),
+    ]
+
+
+def _buffers(wrapped: Any) -> list[Any]:
+    # torch's Module.buffers is a method; Megatron's wrapper has a list of that name.
+    buffers = getattr(wrapped, "buffers", None)
+    dense = buffers if isinstance(buffers, list) else []
+    return [*dense, *getattr(wrapped, "expert_parallel_buffers", ())]

@@ -1,0 +1,86 @@
+"""What a framework's adapter is, and what the neutral part of capture expects of it.
+
+An adapter lives in one or a few files of ttrace/adapters and is the only code that knows its
+framework. It is event driven: the framework calls it (import hook, wrapped entry points, or the
+user's `ttrace.attach`), it calls the neutral part:
+
+1. *Once*, when model and optimizer exist: `session.start(rank, world size, mesh, coordinate,
+   adapter facts)`, then `hooks.install(module, fqn, ModuleRule)` for each module whose class it
+   knows. What it does not know becomes a note: `not_observed` (class without a rule, compiled
+   region), `not_materialised` (in the tree or expected there, but not called). Never guess a
+   placement.
+2. *At each captured iteration*: a `Batch`; then at each forward of the root a new `Moment`, set as
+   `session.moment` until the forward returns. `moment.micro_batch` is the number of the micro-batch
+   in the global batch, the same in every topology. A recomputed forward runs inside
+   `session.inside(moment of the first pass, "recompute")`.
+3. *Parameters* when they are readable, in the owning module's pre-hook of the first forward (after
+   any gather): `session.record(name, "param" or "param_updated", "", ...)`, then, if the run is
+   grafted, `graft.parameter`. Gradients before any reduction (`grad_local`), at the entry of the
+   optimizer's step (`grad_reduced`), the norm that the optimizer reports (`grad_norm`).
+4. *Data* through `replay_data.wrap` where there is an iterator; `loss` where the user's loss leaves
+   the loss function.
+5. *Reruns*: a `Replayer`, below, handed to `rerun.Reruns`, if an iteration can be run again in the
+   same process. Else the note `replayer` says "none", and the launcher starts one process per leg:
+   the adapter then runs the real call inside `legs.running(make_leg(settings.leg, ...))`.
+6. *At the end*: `session.seal(iteration, "real")` after the optimizer's step, `session.finish()`
+   after that of the last captured iteration.
+
+Names: fqn of a module is the framework's own, wrappers stripped, layers numbered globally from 0,
+the root "". A parameter's is its module's plus its own name. Roles, passes and args are those of
+the trace format. Placements, scales and reductions are expectations from (module class,
+configuration, topology); attributes that the code under test sets are recorded as notes
+(`attribute`) if they differ, and are never an input.
+
+Every callback that runs inside user code goes through `session.guarded`. Nothing here may use
+torch's random state, communicate outside `agreement`, or keep a user's tensor alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+    from ttrace.capture.placed import ParameterRule
+    from ttrace.capture.state import GlobalState, Watched
+
+
+class Replayer(Protocol):
+    """Runs the iteration that just ran again, in the same process."""
+
+    def watched(self) -> Iterable[Watched]:
+        """Objects whose attributes and buffers an iteration may change."""
+
+    def global_states(self) -> Iterable[GlobalState]:
+        """Random states and other globals, beyond those of torch, numpy and Python."""
+
+    def refusal(self, leg: str) -> str | None:
+        """Why this leg cannot run here, or None. Looks at this rank only."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+
+    def memory(self, leg: str) -> int:
+        """Bytes that the leg takes beyond the real call, as an estimate."""
+
+    def save_gradients(self) -> Any:
+        """What the real call left for the optimizer, as a copy."""
+
+    def restore_gradients(self, saved: Any) -> None:
+        """Puts it back."""
+
+    def clear_gradients(self) -> None:
+        """As the user's loop does before an iteration."""
+
+    def full_precision(self) -> AbstractContextManager[Any]:
+        """Inside, the model computes in fp32 with copies of its (rounded) parameters."""
+
+    def parameters(self) -> Iterable[tuple[str, torch.Tensor, ParameterRule, str]]:
+        """(name, parameter in use now, rule, coordinates of this rank's gradient term)."""
+
+    def run(self, leg: str) -> None:
+        """The iteration on the same data; records gradients as in the real call."""

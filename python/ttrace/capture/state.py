@@ -1,0 +1,178 @@
+"""What an iteration changes beside gradients, so that it can be run again and put back.
+
+(a) random states of torch, CUDA, numpy and Python, and what the adapter adds (Megatron's trackers);
+(b) gradient buffers, the adapter's; (c) buffers of modules, copied in place; (d) simple attributes
+of the objects that the adapter names (modules, gradient buckets, the configuration); (e) globals of
+the framework, through functions that the adapter gives. (f) Parameters are never written by a leg.
+
+The difference of two snapshots is the self-check: an attribute that a leg changed and the restore
+did not put back is reported as a leak.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ttrace.capture.tensor_bytes import bitwise_equal
+
+_SIMPLE = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device)
+# Structure, not state: parameters, children and hooks of a module, and the framework's tables.
+_STRUCTURE = ("_parameters", "_modules", "_buffers")
+_LARGEST_CONTAINER = 4096
+_DEPTH = 3
+
+
+@dataclass(frozen=True)
+class GlobalState:
+    """A piece of state outside any object: read it, put it back."""
+
+    name: str
+    get: Callable[[], Any]
+    set: Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """An object whose simple attributes a leg may change."""
+
+    name: str
+    target: Any
+    skip: frozenset[str] = frozenset()
+
+
+def random_states() -> list[GlobalState]:
+    """The generators that every program may use."""
+    states = [
+        GlobalState("torch", torch.get_rng_state, torch.set_rng_state),
+        GlobalState("python", random.getstate, random.setstate),
+    ]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states.append(
+            GlobalState("cuda", torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all)
+        )
+    try:
+        import numpy
+    except ImportError:
+        return states
+    states.append(GlobalState("numpy", numpy.random.get_state, numpy.random.set_state))
+    return states
+
+
+class Snapshot:
+    """The state of named objects and globals at one moment."""
+
+    def __init__(self, watched: Iterable[Watched], globals_: Iterable[GlobalState]) -> None:
+        self._watched = list(watched)
+        self._globals = [(state, _copy(state.get())) for state in globals_]
+        self._attributes = [_attributes(item) for item in self._watched]
+        self._buffers = [
+            {name: (tensor, _copy(tensor)) for name, tensor in _buffers(item.target).items()}
+            for item in self._watched
+        ]
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Puts everything back as it was, tensors and containers in place."""
+        for item, attributes, buffers in zip(
+            self._watched, self._attributes, self._buffers, strict=True
+        ):
+            target = item.target
+            for name, (tensor, saved) in buffers.items():
+                target._buffers[name] = tensor
+                if tensor is not None:
+                    tensor.copy_(saved)
+            now = vars(target)
+            for name in [name for name in now if _is_state(item, name, now[name])]:
+                if name not in attributes and isinstance(now[name], _SIMPLE):
+                    del now[name]
+            for name, (value, saved) in attributes.items():
+                now[name] = _put_back(value, saved)
+        for state, saved in self._globals:
+            state.set(_copy(saved))
+
+    def difference(self, other: Snapshot) -> list[str]:
+        """Names of what differs, "object.attribute", sorted."""
+        found = []
+        for index, item in enumerate(self._watched):
+            mine, theirs = self._attributes[index], other._attributes[index]
+            for name in mine.keys() | theirs.keys():
+                if name not in mine or name not in theirs:
+                    found.append(f"{item.name}.{name}")
+                elif not _same(mine[name][1], theirs[name][1]):
+                    found.append(f"{item.name}.{name}")
+            buffers, others = self._buffers[index], other._buffers[index]
+            for name, (_, saved) in buffers.items():
+                if name not in others or not _same(saved, others[name][1]):
+                    found.append(f"{item.name}.{name}")
+        for (state, mine), (_, theirs) in zip(self._globals, other._globals, strict=True):
+            if not _same(mine, theirs):
+                found.append(state.name)
+        return sorted(found)
+
+
+def _is_state(item: Watched, name: str, value: Any) -> bool:
+    return (
+        name not in _STRUCTURE
+        and name not in item.skip
+        and not name.endswith("_hooks")
+        and not isinstance(value, torch.nn.Module)
+        and not callable(value)
+    )
+
+
+def _attributes(item: Watched) -> dict[str, tuple[Any, Any]]:
+    """name -> (the object itself, a copy of its value)."""
+    return {
+        name: (value, _copy(value))
+        for name, value in vars(item.target).items()
+        if _is_state(item, name, value)
+    }
+
+
+def _buffers(target: Any) -> dict[str, torch.Tensor | None]:
+    return dict(target._buffers) if isinstance(target, torch.nn.Module) else {}
+
+
+def _copy(value: Any, depth: int = 0) -> Any:
+    """Copies tensors and plain containers; everything else is taken as it is."""
+    if torch.is_tensor(value):
+        return value.detach().clone()
+    if depth < _DEPTH and type(value) in (list, tuple) and len(value) <= _LARGEST_CONTAINER:
+        return type(value)(_copy(item, depth + 1) for item in value)
+    if depth < _DEPTH and type(value) is dict and len(value) <= _LARGEST_CONTAINER:
+        return {key: _copy(item, depth + 1) for key, item in value.items()}
+    return value
+
+
+def _put_back(value: Any, saved: Any) -> Any:
+    """The original object with its former content, as others may hold it too."""
+    if torch.is_tensor(value):
+        if value.shape == saved.shape:
+            value.data.copy_(saved)
+    elif type(value) is list and value is not saved:
+        value[:] = _copy(saved)
+    elif type(value) is dict and value is not saved:
+        value.clear()
+        value.update(_copy(saved))
+    return value
+
+
+def _same(a: Any, b: Any) -> bool:
+    if torch.is_tensor(a) or torch.is_tensor(b):
+        return torch.is_tensor(a) and torch.is_tensor(b) and bitwise_equal(a, b)
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, _SIMPLE):
+        return a == b or a != a
+    if type(a).__module__ == "numpy":
+        return bool((a == b).all())
+    return a is b

@@ -1,0 +1,23 @@
+"""Tensors as bytes that C++ can read."""
+
+from __future__ import annotations
+
+import torch
+
+
+def host_view(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values in this process's memory, with torch's lazy bits resolved."""
+    tensor = tensor.detach()
+    if tensor.device.type != "cpu":
+        tensor = tensor.cpu()
+    if tensor.is_neg() or tensor.is_conj():
+        tensor = tensor.resolve_neg().resolve_conj()
+    return tensor
+
+
+def bitwise_equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Bit by bit, so that NaNs count as themselves."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    a, b = host_view(a).contiguous(), host_view(b).contiguous()
+    return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))

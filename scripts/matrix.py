@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Runs every case of tests/cases.py and writes the table docs/matrix.md.
+
+Resumable: finished cases are kept in matrix/results.jsonl (delete it, or pass --fresh, to start
+over). A reference bundle is recorded once for all candidates that share it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from cases import Case, all_cases, bug_catalog  # noqa: E402
+from runs import Outcome, diff, record_reference  # noqa: E402
+
+OUT = ROOT / "matrix"
+RESULTS = OUT / "results.jsonl"
+TABLE = ROOT / "docs" / "matrix.md"
+
+
+def verdict_on(case: Case, outcome: Outcome) -> str:
+    """"ok", or what is wrong."""
+    result = outcome.result
+    if not result:
+        return f"no result (exit {outcome.code})"
+    if not case.bug:
+        coverage = result["coverage"]
+        unexplained = coverage["reference_only"] + coverage["candidate_only"]
+        clean = outcome.code == 0 and not result["culprits"] and unexplained == 0
+        return "ok" if clean else f"exit {outcome.code}, {unexplained} unexplained"
+    if outcome.code != 1:
+        return f"exit {outcome.code}"
+    expected, first = bug_catalog.load(case.bug).EXPECT, outcome.first
+    wrong = [
+        what
+        for what, right in (
+            ("place", any(re.fullmatch(p, first["fqn"]) for p in expected["fqn"])),
+            ("direction", first["direction"] == expected["direction"]),
+            ("stage", first["stage"] == expected["stage"]),
+            ("class", bool(outcome.letters) and outcome.letters[0] in expected["classes"]),
+        )
+        if not right
+    ]
+    return "ok" if not wrong else "wrong " + ", ".join(wrong)
+
+
+def worst(result: dict, leg: str) -> str:
+    values = [
+        float(entry["headroom"])
+        for tensor in result.get("tensors", [])
+        for entry in tensor.get("legs", [])
+        if entry["leg"] == leg and tensor["verdict"] not in ("not_checkable", "unmatched")
+    ]
+    return f"{max(values):.2g}" if values else "-"
+
+
+def row(case: Case, outcome: Outcome) -> dict:
+    result = outcome.result
+    first = result["culprits"][0] if result.get("culprits") else None
+    entry = {
+        "case": case.name,
+        "judged": verdict_on(case, outcome),
+        "verdict": result.get("verdict", "none"),
+        "compared": result.get("coverage", {}).get("compared", 0),
+        "real": worst(result, "real"),
+        "fp32": worst(result, "fp32"),
+        "seconds": round(outcome.seconds, 1),
+        "check_seconds": round(float(result.get("seconds", 0)), 2),
+        "first": "",
+        "evidence": "",
+    }
+    if first:
+        entry["first"] = f"{first['fqn']} ({first['direction']}, {first['stage']})"
+        if first["classes"]:
+            why = first["classes"][0]
+            entry["evidence"] = f"{why['class']}: {why['evidence']}"
+    return entry
+
+
+def write_table(rows: list[dict]) -> None:
+    lines = [
+        "# Matrix: every promised run, as judged",
+        "",
+        "Written by `make matrix`. Headroom is error / bound of the worst tensor: at most 1 in a",
+        "clean run, in the run itself (real) and in its fp32 leg; an fp32 run is its own fp32 leg.",
+        "Seconds are those of the candidate's launch, legs and check; references are shared.",
+        "",
+        f"{sum(r['judged'] == 'ok' for r in rows)} of {len(rows)} cases are judged as promised.",
+        "",
+        "| case | judged | verdict | compared | real | fp32 | s | first culprit | evidence |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for r in rows:
+        lines.append(
+            f"| {r['case']} | {r['judged']} | {r['verdict']} | {r['compared']} | {r['real']} "
+            f"| {r['fp32']} | {r['seconds']} | {r['first']} | {r['evidence']} |"
+        )
+    TABLE.write_text("\n".join(lines) + "\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fresh", action="store_true", help="forget earlier results")
+    parser.add_argument("--only", default="", help="regular expression of case names")
+    options = parser.parse_args()
+    if options.fresh:
+        shutil.rmtree(OUT, ignore_errors=True)
+    OUT.mkdir(exist_ok=True)
+    done = {}
+    if RESULTS.exists():
+        for line in RESULTS.read_text().splitlines():
+            entry = json.loads(line)
+            done[entry["case"]] = entry
+    cases = [c for c in all_cases() if re.search(options.only, c.name)]
+    references: dict[str, Path] = {}
+    for index, case in enumerate(cases):
+        if case.name in done:
+            continue
+        command = case.reference_command
+        if command not in references:
+            folder = OUT / f"reference-{len(references)}"
+            shutil.rmtree(folder, ignore_errors=True)
+            recorded = record_reference(folder, command)
+            if recorded.code != 0:
+                print(f"{case.name}: the reference failed\n{recorded.text}", file=sys.stderr)
+                return 2
+            references[command] = folder
+        report = OUT / case.name
+        shutil.rmtree(report, ignore_errors=True)
+        outcome = diff(report, references[command], case.candidate_command)
+        entry = row(case, outcome)
+        if entry["judged"] != "ok":
+            (OUT / f"{case.name}.txt").write_text(outcome.text)
+        shutil.rmtree(report / "candidate", ignore_errors=True)
+        done[case.name] = entry
+        with RESULTS.open("a") as out:
+            out.write(json.dumps(entry) + "\n")
+        print(
+            f"[{index + 1}/{len(cases)}] {case.name}: {entry['judged']} ({entry['verdict']}, real "
+            f"{entry['real']}, fp32 {entry['fp32']}, {entry['seconds']} s) {entry['first']}",
+            flush=True,
+        )
+    rows = [done[c.name] for c in all_cases() if c.name in done]
+    write_table(rows)
+    bad = [r["case"] for r in rows if r["judged"] != "ok"]
+    print(f"{len(rows) - len(bad)} passed, {len(bad)} failed" + (f": {bad}" if bad else ""))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

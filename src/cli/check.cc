@@ -1,0 +1,75 @@
+// `ttrace check [REF] CAND`: compare and judge traces that are there.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/cli/command.h"
+#include "src/cli/verdict_output.h"
+#include "src/pipeline/launch_folder.h"
+#include "src/pipeline/launch_legs.h"
+
+namespace ttrace {
+namespace {
+
+constexpr const char* kFooter = R"(
+Without a reference, what needs none is checked: copies that must be equal,
+non-finite values, the gradient norm.
+
+Examples:
+  ttrace check reference candidate
+  ttrace check reference candidate -o report
+  ttrace check candidate)";
+
+struct Options {
+  std::vector<std::string> traces;
+  std::string output;
+  bool force = false;
+  bool verbose = false;
+  int threads = 0;
+};
+
+int Check(const Options& options) {
+  CheckOptions check;
+  check.candidate = options.traces.back();
+  check.candidate_legs = FindLegFolders(check.candidate);
+  if (options.traces.size() == 2) {
+    check.reference = options.traces.front();
+    check.reference_legs = FindLegFolders(check.reference);
+  }
+  check.threads = options.threads;
+  if (!options.output.empty()) {
+    const Status prepared =
+        PrepareFolder(options.output, FolderKind::kReport, options.force);
+    if (!prepared.ok()) return Complain(prepared.error());
+  }
+  return CheckAndReport(check, options.output, options.verbose);
+}
+
+}  // namespace
+
+void AddCheck(CLI::App& app, Action* action) {
+  CLI::App* command = app.add_subcommand(
+      "check", "Compare a trace with a reference, judge it and explain.");
+  const auto options = std::make_shared<Options>();
+  command
+      ->add_option("TRACE", options->traces,
+                   "reference and candidate, or the candidate alone")
+      ->required()
+      ->expected(1, 2)
+      ->type_name("[REF] CAND");
+  command->add_option("-o,--output", options->output,
+                      "folder for result.json and report.txt");
+  command->add_flag("--force", options->force,
+                    "replace what ttrace wrote to the folder before");
+  command->add_flag("-v,--verbose", options->verbose,
+                    "list every tensor that is out of bounds");
+  command
+      ->add_option("--threads", options->threads, "as many as cores by default")
+      ->check(CLI::Range(0, 1024));
+  command->footer(kFooter);
+  command->callback(
+      [action, options] { *action = [options] { return Check(*options); }; });
+}
+
+}  // namespace ttrace

@@ -1,0 +1,44 @@
+#include "src/cli/verdict_output.h"
+
+#include <cstdio>
+#include <filesystem>
+
+#include "src/cli/command.h"
+#include "src/cli/terminal.h"
+#include "src/report/format.h"
+#include "src/report/render.h"
+#include "src/trace/file.h"
+
+namespace ttrace {
+
+int CheckAndReport(CheckOptions options, const std::string& folder,
+                   bool verbose) {
+  ProgressLine progress;
+  options.progress = [&](int64_t done, int64_t total) {
+    progress.Show("comparing " + FormatCount(done) + " of " +
+                  FormatCount(total) + " tensors");
+  };
+  const Result<CheckResult> result = RunCheck(options);
+  progress.Clear();
+  if (!result.ok()) return Complain(result.error());
+
+  TerminalOptions terminal = StandardOutputOptions();
+  terminal.verbose = verbose;
+  std::fputs(RenderTerminal(*result, terminal).c_str(), stdout);
+  std::fflush(stdout);
+  if (!folder.empty()) {
+    const std::filesystem::path at = folder;
+    TerminalOptions plain;
+    plain.verbose = true;
+    for (const Status& written :
+         {WriteFileAtomically((at / "result.json").string(),
+                              RenderJson(*result)),
+          WriteFileAtomically((at / "report.txt").string(),
+                              RenderTerminal(*result, plain))}) {
+      if (!written.ok()) return Complain(written.error());
+    }
+  }
+  return ExitCode(result->verdict);
+}
+
+}  // namespace ttrace

@@ -1,0 +1,40 @@
+// Compares what two instances share, tile by tile.
+
+#ifndef TTRACE_SRC_COMPARE_COMPARE_INSTANCES_H_
+#define TTRACE_SRC_COMPARE_COMPARE_INSTANCES_H_
+
+#include <cstdint>
+
+#include "src/compare/error_sums.h"
+#include "src/compare/instances.h"
+#include "src/compare/tile_reader.h"
+#include "ttrace/status.h"
+
+namespace ttrace {
+
+// An instance and where it lies.
+struct PlacedInstance {
+  const Instance& instance;
+  const Layout& layout;
+};
+
+// Not thread-safe: one per thread.
+class InstanceComparer {
+ public:
+  explicit InstanceComparer(int64_t tile_elements);
+
+  // Adds the statistics of the shared elements to `sums`. Given one instance
+  // twice, reads it once.
+  // REQUIRES: equal global shapes.
+  Status Compare(const PlacedInstance& ref, const PlacedInstance& cand,
+                 ErrorSums* sums);
+
+ private:
+  int64_t tile_elements_;
+  TileReader ref_reader_;
+  TileReader cand_reader_;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_COMPARE_COMPARE_INSTANCES_H_

@@ -1,0 +1,83 @@
+// CompareReplicas: what needs no reference to be wrong.
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/compare/compare_instances.h"
+#include "src/compare/compare_tensor.h"
+#include "src/compare/instances.h"
+
+namespace ttrace {
+namespace {
+
+// Mesh dimensions in which two copies sit at different coordinates. A dimension
+// that was summed over tells nothing: each copy has terms all along it.
+void AddDifferingDims(const Instance& a, const Instance& b,
+                      std::set<int>* dims) {
+  const DeviceMesh& mesh = a.trace->mesh();
+  const Coordinate& x = a.trace->coordinate(a.ranks.front());
+  const Coordinate& y = b.trace->coordinate(b.ranks.front());
+  for (size_t d = 0; d < mesh.dims.size(); ++d) {
+    const bool summed = std::find(a.summed.begin(), a.summed.end(),
+                                  mesh.dims[d].name) != a.summed.end();
+    if (!summed && x[d] != y[d]) dims->insert(static_cast<int>(d));
+  }
+}
+
+}  // namespace
+
+Result<ReplicaComparison> CompareReplicas(const TensorPieces& pieces,
+                                          const CompareOptions& options) {
+  TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> groups,
+                          GroupInstances(pieces, options));
+  InstanceComparer comparer(options.tile_elements);
+  ReplicaComparison result;
+  std::set<int> ranks;
+  std::set<int> dims;
+  for (const InstanceGroup& group : groups) {
+    if (group.layout.local_count() == 0) continue;
+    const auto& instances = group.instances;
+    // Sorted by micro-batch. Different micro-batches are not copies of one
+    // thing even if no batch dimension tells them apart.
+    for (size_t begin = 0; begin < instances.size();) {
+      size_t end = begin + 1;
+      while (end < instances.size() && instances[end].micro_batch ==
+                                           instances[begin].micro_batch) {
+        ++end;
+      }
+      if (end - begin > 1) ++result.groups;
+      const Instance& first = instances[begin];
+      for (size_t i = begin + 1; i < end; ++i) {
+        ErrorSums sums;
+        TTRACE_RETURN_IF_ERROR(comparer.Compare({first, group.layout},
+                                                {instances[i], group.layout},
+                                                &sums));
+        ++result.copies;
+        if (sums.mismatched == 0) continue;
+        ++result.differing;
+        const double rel_err =
+            sums.nonfinite_differ != 0
+                ? std::numeric_limits<double>::infinity()
+                : sums.Stats().rel_err();
+        result.worst_rel_err = std::max(result.worst_rel_err, rel_err);
+        ranks.insert(first.ranks.begin(), first.ranks.end());
+        ranks.insert(instances[i].ranks.begin(), instances[i].ranks.end());
+        AddDifferingDims(first, instances[i], &dims);
+      }
+      begin = end;
+    }
+  }
+  result.differing_ranks.assign(ranks.begin(), ranks.end());
+  if (!groups.empty()) {
+    const DeviceMesh& mesh = pieces.trace->mesh();
+    for (const int d : dims) {
+      result.mesh_dims.push_back(mesh.dims[static_cast<size_t>(d)].name);
+    }
+  }
+  return result;
+}
+
+}  // namespace ttrace

@@ -1,0 +1,125 @@
+#include "src/compare/compare_tensor.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "src/compare/compare_instances.h"
+#include "src/compare/coverage.h"
+#include "src/compare/instances.h"
+
+namespace ttrace {
+namespace {
+
+std::vector<const Layout*> Layouts(const std::vector<InstanceGroup>& groups) {
+  std::vector<const Layout*> layouts;
+  for (const InstanceGroup& group : groups) layouts.push_back(&group.layout);
+  return layouts;
+}
+
+// Values without a batch dimension may still belong to a micro-batch (a scalar
+// per micro-batch); where both sides number them alike, like meets like.
+const Instance& Counterpart(const InstanceGroup& group, int micro_batch) {
+  for (const Instance& instance : group.instances) {
+    if (instance.micro_batch == micro_batch) return instance;
+  }
+  return group.instances.front();
+}
+
+bool Worse(const ErrorStats& a, const ErrorStats& b) {
+  return std::make_tuple(a.nonfinite_differ, a.sum_sq_err, a.mismatched) >
+         std::make_tuple(b.nonfinite_differ, b.sum_sq_err, b.mismatched);
+}
+
+Error DifferentShapes(const TensorPieces& reference, const Shape& ref,
+                      const Shape& cand) {
+  const auto text = [](const Shape& shape) {
+    std::string s = "[";
+    for (size_t d = 0; d < shape.size(); ++d) {
+      s += (d == 0 ? "" : ", ") + std::to_string(shape[d]);
+    }
+    return s + "]";
+  };
+  return Error(ErrorCode::kIncomparable,
+               DescribeTensor(reference) + ": global shape is " + text(ref) +
+                   " in the reference and " + text(cand) +
+                   " in the candidate");
+}
+
+}  // namespace
+
+Result<TensorComparison> CompareTensor(const TensorPieces& reference,
+                                       const TensorPieces& candidate,
+                                       const CompareOptions& options) {
+  TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> refs,
+                          GroupInstances(reference, {}));
+  TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> cands,
+                          GroupInstances(candidate, options));
+  const Shape ref_shape = refs.front().layout.global_shape();
+  const Shape cand_shape = cands.front().layout.global_shape();
+  if (ref_shape != cand_shape) {
+    return DifferentShapes(reference, ref_shape, cand_shape);
+  }
+
+  TensorComparison comparison;
+  const Coverage coverage = MeasureCoverage(Layouts(refs), Layouts(cands));
+  comparison.candidate_gap = coverage.only_a;
+  comparison.reference_gap = coverage.only_b;
+  comparison.reference_overlap = coverage.twice_a;
+  comparison.candidate_overlap = coverage.twice_b;
+
+  InstanceComparer comparer(options.tile_elements);
+  ErrorSums total;
+  for (const InstanceGroup& group : cands) {
+    ErrorSums worst;
+    std::optional<ErrorStats> worst_stats;
+    for (const Instance& instance : group.instances) {
+      ErrorSums sums;
+      for (const InstanceGroup& ref : refs) {
+        TTRACE_RETURN_IF_ERROR(comparer.Compare(
+            {Counterpart(ref, instance.micro_batch), ref.layout},
+            {instance, group.layout}, &sums));
+      }
+      const ErrorStats stats = sums.Stats();
+      if (!worst_stats.has_value() || Worse(stats, *worst_stats)) {
+        worst = sums;
+        worst_stats = stats;
+      }
+      comparison.instances.push_back(
+          {instance.ranks, instance.micro_batch, stats});
+    }
+    total.Merge(worst);
+  }
+  comparison.total = total.Stats();
+  std::stable_sort(comparison.instances.begin(), comparison.instances.end(),
+                   [](const InstanceStats& a, const InstanceStats& b) {
+                     return std::tie(a.micro_batch, a.ranks) <
+                            std::tie(b.micro_batch, b.ranks);
+                   });
+  return comparison;
+}
+
+Result<double> SumOfSquares(const TensorPieces& pieces) {
+  TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> groups,
+                          GroupInstances(pieces, {}));
+  const Coverage coverage = MeasureCoverage(Layouts(groups), {});
+  if (coverage.twice_a != 0) {
+    return Error(ErrorCode::kIncomparable,
+                 DescribeTensor(pieces) + ": pieces overlap in " +
+                     std::to_string(coverage.twice_a) + " elements");
+  }
+  InstanceComparer comparer(CompareOptions{}.tile_elements);
+  ErrorSums sums;
+  for (const InstanceGroup& group : groups) {
+    const PlacedInstance first = {group.instances.front(), group.layout};
+    TTRACE_RETURN_IF_ERROR(comparer.Compare(first, first, &sums));
+  }
+  if (sums.nonfinite_ref != 0) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  return sums.Stats().sum_sq_ref;
+}
+
+}  // namespace ttrace

@@ -1,0 +1,134 @@
+#include "src/compare/tile_reader.h"
+
+#include <algorithm>
+#include <span>
+#include <string>
+
+#include "src/numeric/widen.h"
+
+namespace ttrace {
+namespace {
+
+// Reading across a gap of this many bytes costs no more than another pread.
+constexpr int64_t kGapWorthReading = 16 << 10;
+// ... but a block's buffer stays within a small multiple of the block.
+constexpr int64_t kMaxWaste = 4;
+constexpr int64_t kSmallBuffer = 256 << 10;
+
+std::vector<int64_t> PackedStrides(const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> strides(sizes.size(), 1);
+  for (size_t d = sizes.size(); d-- > 1;) {
+    strides[d - 1] = strides[d] * sizes[d];
+  }
+  return strides;
+}
+
+// How a block lies in memory after reading: axes from `whole` on keep the
+// file's strides, because one pread covers them, gaps included; the others are
+// packed.
+struct ReadPlan {
+  size_t whole = 0;
+  int64_t span = 1;   // elements of one pread
+  int64_t reads = 1;  // number of them
+};
+
+ReadPlan PlanRead(const LocalBlock& block, int64_t itemsize) {
+  int64_t used = 1;
+  int64_t total = 1;
+  for (const int64_t size : block.sizes) total *= size;
+  ReadPlan plan;
+  plan.whole = block.sizes.size();
+  for (size_t d = block.sizes.size(); d-- > 0;) {
+    const int64_t span = (block.sizes[d] - 1) * block.strides[d] + plan.span;
+    used *= block.sizes[d];
+    const int64_t buffer = span * (total / used) * itemsize;
+    const bool dense = span <= kMaxWaste * used;
+    const bool worth = span * itemsize <= kGapWorthReading * block.sizes[d] &&
+                       buffer <= std::max(kMaxWaste * total * itemsize,
+                                          kSmallBuffer);
+    if (!dense && !worth) break;
+    plan.whole = d;
+    plan.span = span;
+  }
+  for (size_t d = 0; d < plan.whole; ++d) plan.reads *= block.sizes[d];
+  return plan;
+}
+
+}  // namespace
+
+Status TileReader::ReadPiece(const Trace& trace, const Record& record,
+                             const LocalBlock& block, BlockView* view) {
+  const int64_t itemsize = Info(record.dtype).itemsize;
+  const ReadPlan plan = PlanRead(block, itemsize);
+  const int64_t bytes = plan.span * itemsize;
+  std::byte* out = bytes_.Reserve(static_cast<size_t>(plan.reads * bytes));
+  view->data = out;
+  view->dtype = record.dtype;
+  view->strides = block.strides;
+  int64_t packed = plan.span;
+  for (size_t d = plan.whole; d-- > 0;) {
+    view->strides[d] = packed;
+    packed *= block.sizes[d];
+  }
+
+  // One pseudo-row per pread: the axes before `whole`.
+  std::vector<int64_t> sizes(
+      block.sizes.begin(),
+      block.sizes.begin() + static_cast<std::ptrdiff_t>(plan.whole));
+  sizes.push_back(1);
+  Status status = Done{};
+  ForEachRow(sizes, block.strides, view->strides,
+             [&](int64_t from, int64_t to) {
+               if (!status.ok()) return;
+               status = trace.Read(
+                   record, (block.begin + from) * itemsize,
+                   std::span<std::byte>(out + to * itemsize,
+                                        static_cast<size_t>(bytes)));
+             });
+  if (status.ok()) return status;
+  return status.error().WithContext("rank " + std::to_string(record.rank) +
+                                    ": " + ToString(record.id));
+}
+
+Result<BlockView> TileReader::Read(const Instance& instance,
+                                   const LocalBlock& block) {
+  BlockView view;
+  const Term& first = instance.terms.front();
+  if (instance.terms.size() == 1) {
+    TTRACE_RETURN_IF_ERROR(
+        ReadPiece(*instance.trace, *first.record, block, &view));
+    view.scale = first.weight;
+    return view;
+  }
+  // With one weight for all, as it nearly always is, it is applied once, after
+  // the sum: a mean is then rounded like one.
+  const bool one_weight = std::all_of(
+      instance.terms.begin(), instance.terms.end(),
+      [&](const Term& term) { return term.weight == first.weight; });
+  const std::vector<int64_t> packed = PackedStrides(block.sizes);
+  const auto count = static_cast<size_t>(packed[0] * block.sizes[0]);
+  const auto cols = static_cast<size_t>(block.sizes.back());
+  // operator new aligns for double; Widen goes row by row behind the sums.
+  auto* sum = reinterpret_cast<double*>(
+      sum_.Reserve((count + cols) * sizeof(double)));
+  double* row = sum + count;
+  std::fill(sum, sum + count, 0.0);
+  for (const Term& term : instance.terms) {
+    TTRACE_RETURN_IF_ERROR(
+        ReadPiece(*instance.trace, *term.record, block, &view));
+    const double weight = one_weight ? 1 : term.weight;
+    const int64_t itemsize = Info(view.dtype).itemsize;
+    ForEachRow(block.sizes, view.strides, packed, [&](int64_t from, int64_t to) {
+      Widen(view.dtype, view.data + from * itemsize, cols, row);
+      double* at = sum + to;
+      for (size_t i = 0; i < cols; ++i) at[i] += weight * row[i];
+    });
+  }
+  view.data = reinterpret_cast<const std::byte*>(sum);
+  view.dtype = DType::kF64;
+  view.scale = one_weight ? first.weight : 1;
+  view.strides = packed;
+  return view;
+}
+
+}  // namespace ttrace

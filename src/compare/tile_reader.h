@@ -1,0 +1,91 @@
+// Reads one instance's values of a tile: its single piece's bytes as they are,
+// or the sum of its terms as doubles.
+
+#ifndef TTRACE_SRC_COMPARE_TILE_READER_H_
+#define TTRACE_SRC_COMPARE_TILE_READER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "src/compare/compare_kernel.h"
+#include "src/compare/instances.h"
+#include "ttrace/status.h"
+
+namespace ttrace {
+
+// Memory that only grows; its content is never kept.
+class ScratchBuffer {
+ public:
+  std::byte* Reserve(size_t bytes) {
+    if (bytes > capacity_) {
+      data_.reset(new std::byte[bytes]);
+      capacity_ = bytes;
+    }
+    return data_.get();
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> data_;
+  size_t capacity_ = 0;
+};
+
+// A strided block of an instance's local tensor.
+struct LocalBlock {
+  int64_t begin = 0;  // elements
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;  // elements, falling; the last is 1
+};
+
+// Values in memory, valid until the reader's next call. Element (i0, i1, ...)
+// is at data[i0 * strides[0] + i1 * strides[1] + ...] elements of `dtype`, and
+// counts as itself times `scale`.
+struct BlockView {
+  const std::byte* data = nullptr;
+  DType dtype = DType::kF32;
+  double scale = 1;
+  std::vector<int64_t> strides;
+};
+
+// Not thread-safe: one per thread and side.
+class TileReader {
+ public:
+  Result<BlockView> Read(const Instance& instance, const LocalBlock& block);
+
+ private:
+  Status ReadPiece(const Trace& trace, const Record& record,
+                   const LocalBlock& block, BlockView* view);
+
+  ScratchBuffer bytes_;
+  ScratchBuffer sum_;
+};
+
+// Walks the rows of a block: visit(offset of the row in each of two stride
+// sets). The last axis is the row itself and is not walked.
+template <class Visit>
+void ForEachRow(const std::vector<int64_t>& sizes,
+                const std::vector<int64_t>& a_strides,
+                const std::vector<int64_t>& b_strides, const Visit& visit) {
+  std::vector<int64_t> at(sizes.size(), 0);
+  int64_t a = 0;
+  int64_t b = 0;
+  for (;;) {
+    visit(a, b);
+    size_t d = sizes.size() - 1;
+    for (;;) {
+      if (d == 0) return;
+      --d;
+      a += a_strides[d];
+      b += b_strides[d];
+      if (++at[d] < sizes[d]) break;
+      a -= at[d] * a_strides[d];
+      b -= at[d] * b_strides[d];
+      at[d] = 0;
+    }
+  }
+}
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_COMPARE_TILE_READER_H_

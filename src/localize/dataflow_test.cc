@@ -1,0 +1,229 @@
+#include "src/localize/dataflow.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace ttrace {
+namespace {
+
+// A run of a tiny model, in execution order; Break() puts tensors out of bound.
+class TinyRun {
+ public:
+  TinyRun() {
+    for (const int iteration : {0, 1}) AddIteration(iteration);
+  }
+
+  void Break(const std::string& fqn, Role role, int iteration = 0,
+             const std::string& arg = "") {
+    bool found = false;
+    for (TensorJudgement& t : tensors_) {
+      if (t.id.fqn != fqn || t.id.role != role ||
+          t.id.iteration != iteration || (!arg.empty() && t.id.arg != arg)) {
+        continue;
+      }
+      found = true;
+      t.verdict = TensorVerdict::kDiverged;
+      t.headroom = 10;
+      t.ranks = {1};
+    }
+    EXPECT_TRUE(found) << fqn;
+  }
+
+  Localization Find(bool grafted = true) const {
+    return Localize(tensors_, {.weights_grafted = grafted});
+  }
+
+ private:
+  void Add(const std::string& fqn, Role role, int iteration,
+           const std::string& arg, Pass pass) {
+    TensorJudgement t;
+    t.id = TensorId{fqn, role, iteration, 0, arg, pass};
+    t.order = static_cast<int64_t>(tensors_.size());
+    t.verdict = TensorVerdict::kWithin;
+    t.headroom = 0.1;
+    tensors_.push_back(t);
+  }
+
+  void AddIteration(int i) {
+    const std::vector<std::string> layers = {"layers.0", "layers.1"};
+    for (const auto& l : layers) {
+      Add(l + ".fc1.weight", Role::kParam, i, "", Pass::kForward);
+    }
+    Add("", Role::kInput, i, "tokens", Pass::kForward);
+    Add("embedding", Role::kInput, i, "ids", Pass::kForward);
+    Add("embedding", Role::kOutput, i, "0", Pass::kForward);
+    for (const auto& l : layers) {
+      Add(l, Role::kInput, i, "x", Pass::kForward);
+      Add(l + ".fc1", Role::kInput, i, "x", Pass::kForward);
+      Add(l + ".fc1", Role::kOutput, i, "0", Pass::kForward);
+      Add(l, Role::kOutput, i, "0", Pass::kForward);
+    }
+    Add("", Role::kOutput, i, "0", Pass::kForward);
+    Add("loss", Role::kLoss, i, "value", Pass::kForward);
+    Add("", Role::kGradOutput, i, "0", Pass::kBackward);
+    for (const auto& l : {layers[1], layers[0]}) {
+      Add(l, Role::kGradOutput, i, "0", Pass::kBackward);
+      Add(l + ".fc1", Role::kGradOutput, i, "0", Pass::kBackward);
+      Add(l + ".fc1", Role::kGradInput, i, "x", Pass::kBackward);
+      Add(l, Role::kGradInput, i, "x", Pass::kBackward);
+    }
+    Add("embedding", Role::kGradOutput, i, "0", Pass::kBackward);
+    for (const Role role : {Role::kGradLocal, Role::kGradReduced}) {
+      for (const auto& l : {layers[1], layers[0]}) {
+        Add(l + ".fc1.weight", role, i, "", Pass::kBackward);
+      }
+    }
+    Add("grad_norm", Role::kGradNorm, i, "", Pass::kOptimizer);
+    for (const auto& l : layers) {
+      Add(l + ".fc1.weight", Role::kParamUpdated, i, "", Pass::kOptimizer);
+    }
+  }
+
+  std::vector<TensorJudgement> tensors_;
+};
+
+TEST(Localize, ACleanRunHasNoCulprit) {
+  const Localization found = TinyRun().Find();
+  EXPECT_TRUE(found.culprits.empty());
+  EXPECT_EQ(found.downstream, 0);
+}
+
+TEST(Localize, AnOutputIsBlamedWhileItsInputsAreWithin) {
+  TinyRun run;
+  run.Break("layers.0.fc1", Role::kOutput);
+  run.Break("layers.0", Role::kOutput);
+  run.Break("layers.1", Role::kInput);
+  run.Break("layers.1.fc1", Role::kInput);
+  run.Break("layers.1.fc1", Role::kOutput);
+  run.Break("layers.1", Role::kOutput);
+  const Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].fqn, "layers.0.fc1");
+  EXPECT_EQ(found.culprits[0].direction, Direction::kForward);
+  EXPECT_EQ(found.culprits[0].stage, Stage::kCompute);
+  EXPECT_EQ(found.culprits[0].ranks, std::vector<int>{1});
+  EXPECT_EQ(found.downstream, 5);
+}
+
+TEST(Localize, AContainerIsBlamedOnlyIfItsChildrenAreClean) {
+  TinyRun run;
+  run.Break("layers.0", Role::kOutput);
+  EXPECT_EQ(run.Find().culprits.at(0).fqn, "layers.0");
+}
+
+TEST(Localize, CodeBetweenModulesBelongsToTheirContainer) {
+  TinyRun run;
+  run.Break("layers.1.fc1", Role::kInput);
+  run.Break("layers.1.fc1", Role::kOutput);
+  const Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].fqn, "layers.1");
+}
+
+TEST(Localize, AnotherInputOfTheModelIsTheInputStage) {
+  TinyRun run;
+  run.Break("", Role::kInput);
+  run.Break("embedding", Role::kInput);
+  run.Break("embedding", Role::kOutput);
+  const Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].stage, Stage::kInput);
+}
+
+TEST(Localize, ABackwardFaultIsBlamedOnTheConsumer) {
+  TinyRun run;
+  run.Break("layers.1.fc1", Role::kGradInput);
+  run.Break("layers.1", Role::kGradInput);
+  run.Break("layers.0", Role::kGradOutput);
+  run.Break("layers.0.fc1", Role::kGradOutput);
+  run.Break("layers.0.fc1.weight", Role::kGradLocal);
+  run.Break("layers.0.fc1.weight", Role::kGradReduced);
+  const Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].fqn, "layers.1.fc1");
+  EXPECT_EQ(found.culprits[0].direction, Direction::kBackward);
+}
+
+TEST(Localize, GradientsBehindAForwardFaultAreDownstream) {
+  TinyRun run;
+  run.Break("layers.0.fc1", Role::kOutput);
+  run.Break("layers.0.fc1", Role::kGradInput);
+  run.Break("layers.0.fc1.weight", Role::kGradLocal);
+  run.Break("layers.0.fc1.weight", Role::kGradReduced);
+  const Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.downstream, 3);
+}
+
+TEST(Localize, AReducedGradientThatAloneIsOutIsCommunication) {
+  TinyRun run;
+  run.Break("layers.1.fc1.weight", Role::kGradReduced);
+  run.Break("layers.0.fc1.weight", Role::kGradReduced);
+  const Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].fqn, "layers.1.fc1.weight");
+  EXPECT_EQ(found.culprits[0].stage, Stage::kCommunication);
+  EXPECT_EQ(found.culprits[0].affected.count, 2);
+  EXPECT_EQ(found.culprits[0].affected.of, 2);
+}
+
+TEST(Localize, TheSameFaultInTheNextIterationIsNotASecondOne) {
+  TinyRun run;
+  for (const int i : {0, 1}) {
+    run.Break("layers.1.fc1.weight", Role::kGradReduced, i);
+  }
+  const Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].iteration, 0);
+  EXPECT_EQ(found.culprits[0].affected.count, 1);
+}
+
+TEST(Localize, AFaultOfTheSecondIterationAloneIsFound) {
+  TinyRun run;
+  run.Break("layers.0.fc1", Role::kOutput, 1);
+  const Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].iteration, 1);
+}
+
+TEST(Localize, IndependentForwardFaultsOfDifferentCodeAreBothFound) {
+  TinyRun run;
+  run.Break("embedding", Role::kOutput);
+  run.Break("layers.1.fc1", Role::kOutput);
+  EXPECT_EQ(run.Find().culprits.size(), 2u);
+}
+
+TEST(Localize, AnUpdateIsBlamedWhileItsGradientIsWithin) {
+  TinyRun run;
+  run.Break("layers.0.fc1.weight", Role::kParamUpdated);
+  Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].stage, Stage::kOptimizer);
+  run.Break("layers.0.fc1.weight", Role::kGradReduced);
+  found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].stage, Stage::kCommunication);
+}
+
+TEST(Localize, TheGradientNormIsTheOptimizers) {
+  TinyRun run;
+  run.Break("grad_norm", Role::kGradNorm);
+  const Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].direction, Direction::kUpdate);
+  EXPECT_EQ(found.culprits[0].stage, Stage::kOptimizer);
+}
+
+TEST(Localize, WithoutGraftingABadUpdateSpoilsTheNextIteration) {
+  TinyRun run;
+  run.Break("layers.0.fc1.weight", Role::kParamUpdated, 0);
+  run.Break("layers.1.fc1", Role::kOutput, 1);
+  EXPECT_EQ(run.Find(/*grafted=*/true).culprits.size(), 2u);
+  EXPECT_EQ(run.Find(/*grafted=*/false).culprits.size(), 1u);
+}
+
+}  // namespace
+}  // namespace ttrace

@@ -1,0 +1,66 @@
+// One run of a command with capture in each of its ranks: the trace folder, the
+// environment by which the ranks know what to do, the launch, and what it came
+// to. The contract with python/ttrace/capture/settings.py is in this pair of
+// files alone.
+
+#ifndef TTRACE_SRC_PIPELINE_LAUNCH_RECORD_H_
+#define TTRACE_SRC_PIPELINE_LAUNCH_RECORD_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/pipeline/launch.h"
+#include "src/pipeline/launch_capture.h"
+#include "ttrace/status.h"
+
+namespace ttrace {
+
+struct IterationRange {  // half open
+  int begin = 0;
+  int end = 2;
+  int count() const { return end - begin; }
+};
+
+// Parses "0:2". Fails with kInvalidArgument unless 0 <= begin < end.
+Result<IterationRange> ParseIterations(const std::string& text);
+
+// Fails with kInvalidArgument unless `text` is "key=glob" words, separated by
+// semicolons, of the keys fqn, role, rank and micro_batch.
+Status CheckSelection(const std::string& text);
+
+struct RecordOptions {
+  std::vector<std::string> argv;
+  std::string folder;  // exists and is empty
+  bool as_reference = false;
+  IterationRange iterations;
+  std::vector<std::string> legs;  // besides "real", expanded
+  std::string leg = "real";       // not "real": the launch is this leg
+  std::string graft;              // trace folder; empty: none
+  std::string graft_what = "weights,data";
+  std::string select;
+  int64_t seed = 0;
+  std::string log_file;
+  bool end_when_captured = false;
+  // Called a few times a second with how many of how many ranks are done; only
+  // with end_when_captured.
+  std::function<void(int closed, int world_size)> progress;
+
+  std::string hook_folder;               // put in front of PYTHONPATH
+  std::vector<std::string> environment;  // what the command would see without us
+  const InterruptFlag* interrupt = nullptr;
+};
+
+struct RecordOutcome {
+  LaunchOutcome launch;
+  CaptureSummary capture;
+};
+
+// Runs the command and summarises its trace. Fails as Launch does, or if the
+// folder cannot be written. A command that fails or captures nothing is no
+// Error: see the outcome.
+Result<RecordOutcome> Record(const RecordOptions& options);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_PIPELINE_LAUNCH_RECORD_H_

@@ -1,0 +1,256 @@
+#include "src/trace/index_line.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "src/trace/format.h"
+#include "src/trace/record_check.h"
+#include "src/trace/scratch_trace.h"
+
+namespace ttrace {
+namespace {
+
+RankMeta Meta() {
+  RankMeta meta;
+  meta.rank = 3;
+  meta.world_size = 4;
+  meta.mesh.dims = {{"cp", 2}, {"tp", 2}};
+  meta.coordinate = {1, 1};
+  return meta;
+}
+
+Record SomeRecord() {
+  Record record;
+  record.rank = 3;
+  record.sequence = 17;
+  record.id = {"decoder.layers.0.mlp", Role::kGradInput, 1, 2,
+               "hidden_states",        Pass::kBackward};
+  record.leg = "fp32.noise.1";
+  record.micro_batch = 5;
+  record.dtype = DType::kBF16;
+  record.local_shape = {2, 2, 8};
+  record.placements = {{"cp", ZigzagShard{0}}, {"tp", Shard{0}}};
+  record.scale = {1, 4};
+  record.reduced_over = {"tp", "mb"};
+  record.rows = BatchRows{1, 2, 2, 8};
+  OrDie(CompleteRecord(Meta(), {8, 8, 8}, record));
+  record.extent.segment = 2;
+  record.extent.offset = kSegmentHeaderBytes + 5;
+  record.extent.xxh3 = 0x0123456789abcdef;
+  return record;
+}
+
+std::string Encode(const Record& record) {
+  std::string line = OrDie(EncodeRecordStart(record));
+  AppendExtent(record.extent, line);
+  return line;
+}
+
+Result<IndexLine> Decode(std::string line) {
+  static const RankMeta meta = Meta();
+  if (line.ends_with('\n')) line.pop_back();
+  const size_t size = line.size();
+  line.append(simdjson::SIMDJSON_PADDING, ' ');
+  IndexLineDecoder decoder(meta);
+  return decoder.DecodePadded(std::string_view(line).substr(0, size));
+}
+
+std::string Replaced(std::string text, const std::string& from,
+                     const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  if (at != std::string::npos) text.replace(at, from.size(), to);
+  return text;
+}
+
+TEST(IndexLine, OfARecordIsWrittenExactlySo) {
+  EXPECT_EQ(
+      Encode(SomeRecord()),
+      R"({"type":"record","sequence":17,"leg":"fp32.noise.1",)"
+      R"("fqn":"decoder.layers.0.mlp","role":"grad_input","iteration":1,)"
+      R"("call":2,"arg":"hidden_states","pass":"backward","micro_batch":5,)"
+      R"("dtype":"bfloat16","shape":[2,2,8],"global_shape":[8,8,8],)"
+      R"x("placements":"cp:ZigzagShard(0) tp:Shard(0)","rows":[1,2,2,8],)x"
+      R"("scale":[1,4],"reduced_over":["tp","mb"],"segment":2,)"
+      R"("offset":262149,"bytes":64,"xxh3":"0123456789abcdef"})"
+      "\n");
+}
+
+TEST(IndexLine, OfARecordRoundTrips) {
+  const Record record = SomeRecord();
+  const Record back = std::get<Record>(OrDie(Decode(Encode(record))));
+  EXPECT_EQ(back.rank, 3);
+  EXPECT_EQ(back.sequence, record.sequence);
+  EXPECT_EQ(back.id, record.id);
+  EXPECT_EQ(back.leg, record.leg);
+  EXPECT_EQ(back.micro_batch, record.micro_batch);
+  EXPECT_EQ(back.dtype, record.dtype);
+  EXPECT_EQ(back.local_shape, record.local_shape);
+  EXPECT_EQ(back.placements, record.placements);
+  EXPECT_EQ(back.scale, record.scale);
+  EXPECT_EQ(back.reduced_over, record.reduced_over);
+  EXPECT_EQ(back.rows, record.rows);
+  EXPECT_EQ(back.layout, record.layout);
+  EXPECT_EQ(back.extent.segment, 2);
+  EXPECT_EQ(back.extent.offset, record.extent.offset);
+  EXPECT_EQ(back.extent.bytes, 64);
+  EXPECT_EQ(back.extent.xxh3, record.extent.xxh3);
+}
+
+TEST(IndexLine, OtherKindsRoundTrip) {
+  const NoteLine note = std::get<NoteLine>(
+      OrDie(Decode(OrDie(EncodeNote({"leg_skipped", "{ \"a\": [1, 2.5] }"})))));
+  EXPECT_EQ(note.kind, "leg_skipped");
+  EXPECT_EQ(note.json, R"({"a":[1,2.5]})");
+  const SealLine seal =
+      std::get<SealLine>(OrDie(Decode(OrDie(EncodeSeal({4, "noise.2"})))));
+  EXPECT_EQ(seal.iteration, 4);
+  EXPECT_EQ(seal.leg, "noise.2");
+  const EndLine end = std::get<EndLine>(
+      OrDie(Decode(OrDie(EncodeEnd({false, "disk \"full\"\n"})))));
+  EXPECT_FALSE(end.complete);
+  EXPECT_EQ(end.reason, "disk \"full\"\n");
+}
+
+TEST(IndexLine, AnyUtf8NameRoundTripsOnOneLine) {
+  for (const std::string& name :
+       {std::string("../../etc/passwd"), std::string("a\0b", 3),
+        std::string("line\nbreak\r\t\x01\x1f\x7f"), std::string("\"}],{\\"),
+        std::string("\xF0\x9F\x94\xA5 \xC3\xA9"), std::string(),
+        std::string(300'000, 'x')}) {
+    Record record = SomeRecord();
+    record.id.fqn = name;
+    record.id.arg = name;
+    const std::string line = Encode(record);
+    EXPECT_EQ(line.find('\n'), line.size() - 1);
+    const Record back = std::get<Record>(OrDie(Decode(line)));
+    EXPECT_EQ(back.id.fqn, name);
+    EXPECT_EQ(back.id.arg, name);
+  }
+}
+
+TEST(IndexLine, NamesThatNoReaderWouldTakeAreNotWritten) {
+  for (const std::string& name :
+       {std::string("\xFF"), std::string("\xC3"), std::string("\xED\xA0\x80"),
+        std::string(2 << 20, 'x'), std::string(300'000, '\x01')}) {
+    Record record = SomeRecord();
+    record.id.fqn = name;
+    const Result<std::string> line = EncodeRecordStart(record);
+    ASSERT_FALSE(line.ok());
+    EXPECT_EQ(line.error().code(), ErrorCode::kInvalidArgument);
+  }
+  EXPECT_FALSE(EncodeNote({"", "{}"}).ok());
+  EXPECT_FALSE(EncodeNote({"kind", "[]"}).ok());
+  EXPECT_FALSE(EncodeNote({"kind", "{"}).ok());
+  EXPECT_FALSE(EncodeNote({"\xFF", "{}"}).ok());
+  EXPECT_FALSE(EncodeNote({"kind", std::string(100, '[')}).ok());
+  EXPECT_FALSE(EncodeSeal({-1, "real"}).ok());
+}
+
+TEST(IndexLine, UnknownKeysAreIgnored) {
+  const std::string line = Replaced(Encode(SomeRecord()), "{\"type\"",
+                                    R"({"later":{"a":[1]},"type")");
+  EXPECT_TRUE(Decode(line).ok());
+}
+
+TEST(IndexLine, RowsAreOptional) {
+  Record record = SomeRecord();
+  record.rows.reset();
+  record.local_shape = {2, 8, 8};
+  OrDie(CompleteRecord(Meta(), {8, 8, 8}, record));
+  EXPECT_EQ(Encode(record).find("rows"), std::string::npos);
+  EXPECT_EQ(std::get<Record>(OrDie(Decode(Encode(record)))).rows, std::nullopt);
+}
+
+TEST(IndexLine, EveryKeyIsNeeded) {
+  const std::string line = Encode(SomeRecord());
+  for (const char* key : {"type",         "sequence",    "leg",    "fqn",
+                          "role",         "iteration",   "call",   "arg",
+                          "pass",         "micro_batch", "dtype",  "shape",
+                          "global_shape", "placements",  "rows",   "scale",
+                          "reduced_over", "segment",     "offset", "bytes",
+                          "xxh3"}) {
+    const std::string quoted = std::string("\"") + key + "\":";
+    const Result<IndexLine> decoded =
+        Decode(Replaced(line, quoted, "\"other\":"));
+    ASSERT_FALSE(decoded.ok()) << key;
+    EXPECT_EQ(decoded.error().code(), ErrorCode::kCorrupt) << key;
+  }
+}
+
+TEST(IndexLine, ValuesThatContradictTheFormatAreCorrupt) {
+  const std::string line = Encode(SomeRecord());
+  const std::vector<std::pair<std::string, std::string>> changes = {
+      {R"("type":"record")", R"("type":"picture")"},
+      {R"("type":"record")", R"("type":1)"},
+      {R"("sequence":17)", R"("sequence":-1)"},
+      {R"("sequence":17)", R"("sequence":1.5)"},
+      {R"("sequence":17)", R"("sequence":"17")"},
+      {R"("sequence":17)", R"("sequence":99999999999999999999)"},
+      {R"("leg":"fp32.noise.1")", R"("leg":"")"},
+      {R"("leg":"fp32.noise.1")", R"("leg":null)"},
+      {R"("role":"grad_input")", R"("role":"grad")"},
+      {R"("pass":"backward")", R"("pass":"sideways")"},
+      {R"("iteration":1)", R"("iteration":2147483648)"},
+      {R"("call":2)", R"("call":-2)"},
+      {R"("micro_batch":5)", R"("micro_batch":-2)"},
+      {R"("dtype":"bfloat16")", R"("dtype":"float7")"},
+      {R"("dtype":"bfloat16")", R"("dtype":"float32")"},
+      {R"("shape":[2,2,8])", R"("shape":[2,2,9])"},
+      {R"("shape":[2,2,8])", R"("shape":[2,-2,8])"},
+      {R"("shape":[2,2,8])", R"("shape":[2,2])"},
+      {R"("shape":[2,2,8])", R"("shape":[2,2,"8"])"},
+      {R"("shape":[2,2,8])", R"("shape":2)"},
+      {R"("global_shape":[8,8,8])", R"("global_shape":[8,8,9])"},
+      {R"("global_shape":[8,8,8])",
+       R"("global_shape":[8,8,9223372036854775807])"},
+      {R"(tp:Shard(0))", R"(tp:Shard(7))"},
+      {R"(tp:Shard(0))", R"(ep:Shard(0))"},
+      {R"(tp:Shard(0))", R"(tp:Shatter(0))"},
+      {R"(tp:Shard(0))", R"(tp:StridedShard(0,2147483647))"},
+      {R"("rows":[1,2,2,8])", R"("rows":[1,2,2])"},
+      {R"("rows":[1,2,2,8])", R"("rows":[9,2,2,8])"},
+      {R"("rows":[1,2,2,8])", R"("rows":[1,7,2,8])"},
+      {R"("rows":[1,2,2,8])", R"("rows":null)"},
+      {R"("scale":[1,4])", R"("scale":[1,0])"},
+      {R"("scale":[1,4])", R"("scale":[1,4,2])"},
+      {R"("reduced_over":["tp","mb"])", R"("reduced_over":["tp","tp"])"},
+      {R"("reduced_over":["tp","mb"])", R"("reduced_over":["xx"])"},
+      {R"("reduced_over":["tp","mb"])", R"("reduced_over":[1])"},
+      {R"("segment":2)", R"("segment":-1)"},
+      {R"("segment":2)", R"("segment":1000000)"},
+      {R"("offset":262149)", R"("offset":8)"},
+      {R"("bytes":64)", R"("bytes":63)"},
+      {R"("xxh3":"0123456789abcdef")", R"("xxh3":"0123456789abcde")"},
+      {R"("xxh3":"0123456789abcdef")", R"("xxh3":"0123456789abcdeg")"},
+      {R"("xxh3":"0123456789abcdef")", R"("xxh3":"-123456789abcdef")"},
+      {R"({"type")", R"(["type")"},
+  };
+  for (const auto& [from, to] : changes) {
+    const Result<IndexLine> decoded = Decode(Replaced(line, from, to));
+    ASSERT_FALSE(decoded.ok()) << to;
+    EXPECT_EQ(decoded.error().code(), ErrorCode::kCorrupt) << to;
+  }
+  for (const std::string& text :
+       {std::string(), std::string("{}"), std::string("null"),
+        std::string("[]"), std::string("{\"type\":\"end\",\"complete\":1}"),
+        std::string(100'000, '['), std::string(100'000, '{'),
+        std::string("\0\0\0\0", 4), std::string(2 << 20, ' ')}) {
+    EXPECT_FALSE(Decode(text).ok());
+  }
+}
+
+TEST(IndexLine, DepthIsBounded) {
+  const auto nested = [](size_t depth) {
+    return R"({"type":"note","kind":"k","data":{"a":)" +
+           std::string(depth, '[') + std::string(depth, ']') + "}}";
+  };
+  EXPECT_TRUE(Decode(nested(20)).ok());
+  EXPECT_FALSE(Decode(nested(100)).ok());
+}
+
+}  // namespace
+}  // namespace ttrace

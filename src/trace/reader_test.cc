@@ -1,0 +1,103 @@
+#include "src/trace/reader.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/trace/scratch_trace.h"
+#include "src/trace/segment_pool.h"
+
+namespace ttrace {
+namespace {
+
+TEST(TraceReader, ReadsAnyPartOfATensor) {
+  const ScratchFolder folder;
+  WriteSmallTrace(folder.path(), /*closed=*/true);
+  const auto trace = OrDie(Trace::Open(folder.path()));
+  const Record& record = trace->records()[0];
+  float value = 0;
+  OrDie(trace->Read(record, 4, std::as_writable_bytes(std::span(&value, 1))));
+  EXPECT_EQ(value, 2.0f);
+  OrDie(trace->Read(record, 12, {}));
+}
+
+TEST(TraceReader, RefusesToReadOutsideATensor) {
+  const ScratchFolder folder;
+  WriteSmallTrace(folder.path(), /*closed=*/true);
+  const auto trace = OrDie(Trace::Open(folder.path()));
+  Record record = trace->records()[0];
+  std::vector<std::byte> out(8);
+  for (const int64_t offset : {int64_t{-1}, int64_t{5}, int64_t{12},
+                               int64_t{13}, std::numeric_limits<int64_t>::max(),
+                               std::numeric_limits<int64_t>::min()}) {
+    const Status status = trace->Read(record, offset, out);
+    ASSERT_FALSE(status.ok()) << offset;
+    EXPECT_EQ(status.error().code(), ErrorCode::kInvalidArgument);
+  }
+  record.rank = 5;
+  EXPECT_EQ(trace->Read(record, 0, out).error().code(),
+            ErrorCode::kInvalidArgument)
+      << "a record of no rank of this trace";
+}
+
+TEST(TraceReader, ManyThreadsReadMoreFilesThanStayOpen) {
+  constexpr int kRanks = 100;
+  static_assert(kRanks > static_cast<int>(SegmentPool::kMaxOpen));
+  const ScratchFolder folder;
+  OrDie(CreateTraceFolder(folder.path(), "{}", false));
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const auto writer = OpenRank(folder.path(), rank, kRanks);
+    OrDie(AppendFloats(*writer, "x", {static_cast<float>(rank)}));
+    OrDie(writer->Close(true, ""));
+  }
+  const auto trace = OrDie(Trace::Open(folder.path()));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 3 * kRanks; ++i) {
+        const int rank = (i * (t + 1)) % kRanks;
+        const auto at = static_cast<size_t>(rank);
+        EXPECT_EQ(ReadFloats(*trace, trace->records()[at]),
+                  std::vector<float>{static_cast<float>(rank)});
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  size_t open = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    const auto target = std::filesystem::read_symlink(entry.path(), ignored);
+    if (target.string().starts_with(folder.path())) ++open;
+  }
+  EXPECT_LE(open, SegmentPool::kMaxOpen);
+}
+
+TEST(TraceReader, ReadsAHundredThousandLinesInLinearTime) {
+  const ScratchFolder folder;
+  OrDie(CreateTraceFolder(folder.path(), "{}", false));
+  constexpr int kCount = 100'000;
+  {
+    const auto writer = OpenRank(folder.path(), 0, 1);
+    for (int i = 0; i < kCount; ++i) {
+      OrDie(AppendFloats(*writer, "decoder.layers.0.mlp.linear_fc1", {}, i));
+    }
+    OrDie(writer->Close(true, ""));
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const auto trace = OrDie(Trace::Open(folder.path()));
+  const std::chrono::duration<double> wall =
+      std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(trace->records().size(), static_cast<size_t>(kCount));
+  RecordProperty("seconds", std::to_string(wall.count()));
+  // Generous: sanitizers, and other work on the machine. Quadratic time would
+  // take minutes.
+  EXPECT_LT(wall.count(), 20.0);
+}
+
+}  // namespace
+}  // namespace ttrace

@@ -1,0 +1,64 @@
+#include "src/trace/segment_check.h"
+
+#include <map>
+#include <span>
+#include <utility>
+
+#include "src/trace/file.h"
+#include "src/trace/format.h"
+#include "src/trace/safetensors_header.h"
+
+namespace ttrace {
+namespace {
+
+Error Corrupt(std::string message) {
+  return Error(ErrorCode::kCorrupt, std::move(message));
+}
+
+SafetensorsEntry ExpectedEntry(const Record& record) {
+  const int64_t begin = record.extent.offset - kSegmentHeaderBytes;
+  return {record.sequence, record.dtype, record.local_shape, begin,
+          begin + record.extent.bytes};
+}
+
+Status CheckSegment(const File& file,
+                    const std::vector<const Record*>& records) {
+  TTRACE_ASSIGN_OR_RETURN(const int64_t size, file.Size());
+  std::vector<std::byte> beginning(static_cast<size_t>(kSegmentHeaderBytes));
+  TTRACE_ASSIGN_OR_RETURN(const size_t got, file.ReadAt(beginning, 0));
+  if (got < beginning.size()) return Corrupt("shorter than its header");
+  TTRACE_ASSIGN_OR_RETURN(const std::vector<SafetensorsEntry> entries,
+                          DecodeSafetensorsHeader(beginning, size));
+  if (entries.size() != records.size()) {
+    return Corrupt("holds " + std::to_string(entries.size()) +
+                   " tensors, but the index names " +
+                   std::to_string(records.size()));
+  }
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i] != ExpectedEntry(*records[i])) {
+      return Corrupt("tensor '" + std::to_string(entries[i].sequence) +
+                     "' is not what the index says it is");
+    }
+  }
+  return Done{};
+}
+
+}  // namespace
+
+Status CheckSegments(const std::string& rank_folder,
+                     const std::vector<Record>& records) {
+  std::map<int, std::vector<const Record*>> by_segment;
+  for (const Record& record : records) {
+    by_segment[record.extent.segment].push_back(&record);
+  }
+  for (const auto& [segment, members] : by_segment) {
+    const std::string path = rank_folder + "/" + SegmentFileName(segment);
+    const Result<File> file = File::Open(path);
+    if (!file.ok()) return Corrupt(file.error().message());
+    const Status status = CheckSegment(*file, members);
+    if (!status.ok()) return status.error().WithContext(path);
+  }
+  return Done{};
+}
+
+}  // namespace ttrace

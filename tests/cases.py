@@ -1,0 +1,172 @@
+"""The runs that this project promises to judge rightly: clean topologies and zoo bugs.
+
+`make test` runs the cases marked `quick`, `make matrix` all of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from runs import ROOT, launch
+
+sys.path.insert(0, str(ROOT / "zoo"))
+import bug_catalog
+
+STEPS = ("--steps", "3")
+DTYPES = {"fp32": (), "bf16": ("--bf16",)}
+
+
+@dataclass(frozen=True)
+class Topology:
+    nproc: int
+    flags: tuple[str, ...]
+
+
+TOPOLOGIES = {
+    "single": Topology(1, ()),
+    "tp2": Topology(2, ("--tp", "2")),
+    "tp2sp": Topology(2, ("--tp", "2", "--sp")),
+    "cp2": Topology(2, ("--cp", "2")),
+    "tp2sp_cp2": Topology(4, ("--tp", "2", "--sp", "--cp", "2")),
+    "pp2": Topology(2, ("--pp", "2")),
+    "dp2": Topology(2, ()),
+    "tp2sp_pp2": Topology(4, ("--tp", "2", "--sp", "--pp", "2")),
+    "tp2sp_recompute": Topology(2, ("--tp", "2", "--sp", "--recompute")),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One candidate against one reference."""
+
+    name: str
+    script: str
+    reference: tuple[int, tuple[str, ...]]  # processes, flags
+    candidate: tuple[int, tuple[str, ...]]
+    bug: str = ""  # a name in zoo/bugs, or clean
+    quick: bool = False
+
+    @property
+    def reference_command(self) -> str:
+        return launch(self.reference[0], self.script, *self.reference[1])
+
+    @property
+    def candidate_command(self) -> str:
+        return launch(self.candidate[0], self.script, *self.candidate[1])
+
+
+def _gpt(
+    name: str, reference: str, candidate: Topology, dtype: str, bug: str, quick: bool
+) -> Case:
+    ref = TOPOLOGIES[reference]
+    extra = ("--bug", bug) if bug else ()
+    return Case(
+        name,
+        "train_gpt.py",
+        (ref.nproc, (*STEPS, *ref.flags, *DTYPES[dtype])),
+        (candidate.nproc, (*STEPS, *candidate.flags, *DTYPES[dtype], *extra)),
+        bug,
+        quick,
+    )
+
+
+# One of each mechanism in each precision, alternating, so that the quick half
+# still sees every axis and every bug.
+QUICK_CLEAN = {
+    ("tp2", "bf16"),
+    ("tp2sp", "fp32"),
+    ("cp2", "bf16"),
+    ("pp2", "fp32"),
+    ("dp2", "bf16"),
+    ("tp2sp_pp2", "bf16"),
+    ("tp2sp_recompute", "fp32"),
+}
+QUICK_BUGS = {
+    ("t1_embedding_mask", "bf16"),
+    ("t3_cp_gradient_scale", "bf16"),
+    ("t4_dp_gradient_scale", "fp32"),
+    ("t10_tp_dgrad_no_allreduce", "bf16"),
+    ("t11_sp_layernorm_not_reduced", "bf16"),
+    ("t12_cp_kv_gradient", "fp32"),
+}
+
+
+def clean_cases() -> list[Case]:
+    cases = []
+    for dtype in DTYPES:
+        for name, topology in TOPOLOGIES.items():
+            if name == "single":
+                continue
+            cases.append(
+                _gpt(
+                    f"clean-{name}-{dtype}",
+                    "single",
+                    topology,
+                    dtype,
+                    "",
+                    (name, dtype) in QUICK_CLEAN,
+                )
+            )
+        for name in ("tp2sp", "pp2"):
+            cases.append(
+                _gpt(
+                    f"clean-{name}-against-tp2-{dtype}",
+                    "tp2",
+                    TOPOLOGIES[name],
+                    dtype,
+                    "",
+                    (name, dtype) == ("pp2", "fp32"),
+                )
+            )
+    return cases
+
+
+def bug_cases() -> list[Case]:
+    cases = []
+    for name in bug_catalog.names():
+        bug = bug_catalog.load(name)
+        for dtype in DTYPES:
+            cases.append(
+                _gpt(
+                    f"bug-{bug.ID}-{dtype}",
+                    "single",
+                    Topology(bug.NPROC, tuple(bug.FLAGS)),
+                    dtype,
+                    name,
+                    (name, dtype) in QUICK_BUGS,
+                )
+            )
+    return cases
+
+
+def style_cases() -> list[Case]:
+    """Scripts of other authors, and plain torch."""
+    own = ("--steps", "3")
+    return [
+        Case(
+            "own-loop-tp2",
+            "own_loop.py",
+            (1, own),
+            (2, (*own, "--tp", "2")),
+            quick=True,
+        ),
+        Case(
+            "own-loop-pp2-evaluate",
+            "own_loop.py",
+            (1, (*own, "--evaluate")),
+            (2, (*own, "--pp", "2", "--evaluate")),
+        ),
+        Case("ddp-toy", "ddp_toy.py", (1, own), (2, own), quick=True),
+        Case(
+            "tensor-parallel-toy",
+            "tensor_parallel_toy.py",
+            (1, own),
+            (2, own),
+            quick=True,
+        ),
+    ]
+
+
+def all_cases() -> list[Case]:
+    return clean_cases() + bug_cases() + style_cases()

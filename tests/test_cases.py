@@ -1,0 +1,71 @@
+"""Real runs, judged end to end: clean topologies are "within", each zoo bug is found, placed and
+named. `make test` runs a representative half, `make matrix` everything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cases import Case, all_cases, bug_catalog
+from runs import Outcome, diff, record_reference
+
+References = Callable[[Case], Path]
+
+
+def _parameters() -> list:
+    return [
+        pytest.param(case, id=case.name, marks=() if case.quick else pytest.mark.matrix)
+        for case in all_cases()
+    ]
+
+
+@pytest.fixture(scope="session")
+def references(tmp_path_factory: pytest.TempPathFactory) -> References:
+    """Reference bundles, each recorded once in a session."""
+    known: dict[str, Path] = {}
+
+    def get(case: Case) -> Path:
+        command = case.reference_command
+        if command not in known:
+            folder = tmp_path_factory.mktemp("reference") / "trace"
+            outcome = record_reference(folder, command)
+            assert outcome.code == 0, outcome.explain()
+            known[command] = folder
+        return known[command]
+
+    return get
+
+
+def expect_clean(outcome: Outcome) -> None:
+    assert outcome.code == 0, outcome.explain()
+    result = outcome.result
+    assert result["verdict"] in ("within", "bitwise_equal")
+    assert result["culprits"] == []
+    coverage = result["coverage"]
+    assert coverage["reference_only"] == 0
+    assert coverage["candidate_only"] == 0
+    assert coverage["compared"] > 50
+
+
+def expect_bug(outcome: Outcome, bug) -> None:
+    assert outcome.code == 1, outcome.explain()
+    assert outcome.result["verdict"] == "diverged"
+    first, expected = outcome.first, bug.EXPECT
+    assert any(re.fullmatch(p, first["fqn"]) for p in expected["fqn"]), outcome.explain()
+    assert first["direction"] == expected["direction"], outcome.explain()
+    assert first["stage"] == expected["stage"], outcome.explain()
+    assert outcome.letters and outcome.letters[0] in expected["classes"], outcome.explain()
+    assert first["headroom"] == "inf" or first["headroom"] > 1
+    if "factor" in expected:
+        assert first["classes"][0]["value"] == pytest.approx(expected["factor"], rel=1e-2)
+
+
+@pytest.mark.parametrize("case", _parameters())
+def test_case(case: Case, references: References, tmp_path: Path) -> None:
+    outcome = diff(tmp_path / "report", references(case), case.candidate_command)
+    if case.bug:
+        expect_bug(outcome, bug_catalog.load(case.bug))
+    else:
+        expect_clean(outcome)
