@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Fails if a document names a file of this project that does not exist.
 
-Only what looks like a path is checked: `src/trace/reader.h`, `docs/tolerance.md`, [text](CHANGELOG.md).
-Paths with placeholders (`rank-00003.r0/...`, DIR, *) are left alone.
+Only what looks like a path is checked: `src/trace/reader.h`, [text](CHANGELOG.md). What has a
+placeholder in it (`rank-00003.r0/...`, DIR, *) is left alone.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ TABLE = ROOT / "docs" / "matrix.md"
 
 
 def verdict_on(case: Case, outcome: Outcome) -> str:
-    """"ok", or what is wrong."""
+    """ "ok", or what is wrong."""
     result = outcome.result
     if not result:
         return f"no result (exit {outcome.code})"

@@ -2,8 +2,8 @@
 """Runs clang-tidy on the project's C++ files, as many at a time as there are cores.
 
     scripts/tidy.py --all       every file of the compilation database
-    scripts/tidy.py             files that changed since the commit that is already published (or the
-                                one before, or since nothing: then every file that is not a test)
+    scripts/tidy.py             files that changed since the published commit, or in the last one;
+                                where git cannot tell, every file that is not a test
 
 A file whose text, headers and checks have not changed since it was last clean is skipped.
 """

@@ -48,6 +48,17 @@ class Reference {
                                      std::move(arg), pass)) != nullptr;
   }
 
+  // Empty if there is no such tensor.
+  Shape GlobalShape(const std::string& leg, std::string fqn,
+                    const std::string& role, int iteration, int call,
+                    std::string arg, const std::string& pass) const {
+    const TensorPieces* pieces =
+        catalog_.Find(leg, MakeId(std::move(fqn), role, iteration, call,
+                                  std::move(arg), pass));
+    return pieces == nullptr ? Shape()
+                             : pieces->pieces.front()->layout.global_shape();
+  }
+
   void Read(const std::string& leg, std::string fqn, const std::string& role,
             int iteration, int call, std::string arg, const std::string& pass,
             const Spec& spec, int64_t row_begin, uintptr_t out) const {
@@ -80,6 +91,9 @@ void BindReference(nb::module_& module) {
       .def("find", &Reference::Find, nb::arg("leg"), nb::arg("fqn"),
            nb::arg("role"), nb::arg("iteration"), nb::arg("call"),
            nb::arg("arg"), nb::arg("pass_"))
+      .def("global_shape", &Reference::GlobalShape, nb::arg("leg"),
+           nb::arg("fqn"), nb::arg("role"), nb::arg("iteration"),
+           nb::arg("call"), nb::arg("arg"), nb::arg("pass_"))
       .def("read", &Reference::Read, nb::arg("leg"), nb::arg("fqn"),
            nb::arg("role"), nb::arg("iteration"), nb::arg("call"),
            nb::arg("arg"), nb::arg("pass_"), nb::arg("spec"),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 
 from ttrace import _native
 
 
 def main() -> int:
-    """Everything happens in C++; Python only finds the way there."""
+    """Everything happens in C++; Python only says where its import hook lies."""
+    os.environ["TTRACE_HOOK_DIR"] = str(Path(__file__).resolve().parent / "hook")
     return _native.main(sys.argv)
 
 

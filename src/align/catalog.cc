@@ -24,12 +24,12 @@ Catalog::Catalog(std::shared_ptr<const Trace> trace)
       // Sequences of different ranks are not ordered in time; the smallest one
       // only says about where in the run the tensor belongs. Ties go to the
       // lowest rank.
-      const Record* first = *std::min_element(
-          pieces.pieces.begin(), pieces.pieces.end(),
-          [](const Record* a, const Record* b) {
-            return std::tie(a->sequence, a->rank) <
-                   std::tie(b->sequence, b->rank);
-          });
+      const Record* first =
+          *std::min_element(pieces.pieces.begin(), pieces.pieces.end(),
+                            [](const Record* a, const Record* b) {
+                              return std::tie(a->sequence, a->rank) <
+                                     std::tie(b->sequence, b->rank);
+                            });
       pieces.first_sequence = first->sequence;
       pieces.first_rank = first->rank;
     }

@@ -9,6 +9,7 @@
 #define TTRACE_SRC_ALIGN_CATALOG_H_
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,17 @@ Examples:
 
 Exit codes: 0 within tolerance, 1 diverged, 2 could not decide. `record` passes
 the command's own exit code on. `ttrace COMMAND --help` tells more.)";
+
+// CLI11's help, with what it cannot know: that record takes a command.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    std::string usage = CLI::Formatter::make_usage(app, name);
+    if (app->get_name() != "record") return usage;
+    usage.erase(usage.find_last_not_of('\n') + 1);
+    return usage + " -- COMMAND...\n\n";
+  }
+};
 
 // The subcommand that was being parsed, or the program.
 const CLI::App& Current(const CLI::App& app) {
@@ -112,6 +124,7 @@ int Run(int argc, char** argv) {
       "ttrace");
   app.set_version_flag("--version", "ttrace " + std::string(kVersion));
   app.footer(kFooter);
+  app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(0, 1);
   Action action;
   AddDiff(app, &action);

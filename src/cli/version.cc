@@ -1,10 +1,11 @@
 // `ttrace version`: what a bug report has to say.
 
+#include "ttrace/version.h"
+
 #include <cstdio>
 
 #include "src/cli/command.h"
 #include "src/trace/format.h"
-#include "ttrace/version.h"
 
 namespace ttrace {
 

@@ -36,10 +36,10 @@ bool CompareFinite(const double* ref, const double* cand, size_t count,
       ref_ref[l] += r * r;
       max_err[l] = std::max(max_err[l], std::fabs(err));
       max_ref[l] = std::max(max_ref[l], std::fabs(r));
-      mismatched[l] += std::bit_cast<uint64_t>(r) !=
-                               std::bit_cast<uint64_t>(cand[i + l])
-                           ? 1U
-                           : 0U;
+      mismatched[l] +=
+          std::bit_cast<uint64_t>(r) != std::bit_cast<uint64_t>(cand[i + l])
+              ? 1U
+              : 0U;
     }
   }
   double total[3] = {};

@@ -57,8 +57,7 @@ Status InstanceComparer::Compare(const PlacedInstance& ref,
   LocalBlock a;
   LocalBlock b;
   return ForEachTile(
-      ref.layout, cand.layout, tile_elements_,
-      [&](const Tile& tile) -> Status {
+      ref.layout, cand.layout, tile_elements_, [&](const Tile& tile) -> Status {
         a = {tile.a_begin, {}, {}};
         b = {tile.b_begin, {}, {}};
         for (const Axis& axis : tile.axes) {

@@ -1,5 +1,7 @@
 #include "src/compare/compare_kernel.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,10 +12,9 @@
 // HWY_AFTER_NAMESPACE once per instruction set by re-including this file.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/compare/compare_kernel.cc"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
 // Must come after foreach_target.h.
-#include "hwy/cache_control.h"
-#include "hwy/highway.h"
+#include <hwy/highway.h>
 
 #ifndef TTRACE_SRC_COMPARE_COMPARE_KERNEL_CC_ONCE_
 #define TTRACE_SRC_COMPARE_COMPARE_KERNEL_CC_ONCE_
@@ -81,16 +82,16 @@ struct LoadF16 {
     // Highway's own conversion without F16C takes Inf and NaN for numbers.
     const U32Tag du;
     const hn::Rebind<uint16_t, F32Tag> d16;
-    const auto bits = hn::PromoteTo(
-        du, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p)));
+    const auto bits =
+        hn::PromoteTo(du, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p)));
     const auto sign =
         hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, uint32_t{0x8000})));
     const auto rest =
         hn::ShiftLeft<13>(hn::And(bits, hn::Set(du, uint32_t{0x7FFF})));
     // The exponent's bias grows by 112; for denormals the multiplication
     // normalises.
-    const auto finite = hn::BitCast(
-        du, hn::Mul(hn::BitCast(df, rest), hn::Set(df, 0x1p112F)));
+    const auto finite =
+        hn::BitCast(du, hn::Mul(hn::BitCast(df, rest), hn::Set(df, 0x1p112F)));
     const auto inf = hn::Set(du, uint32_t{0x7F800000});
     const auto is_finite =
         hn::Lt(hn::BitCast(hn::RebindToSigned<U32Tag>(), rest),
@@ -219,8 +220,8 @@ class Kernel {
         x = hn::Mul(x, hn::Set(df, ref_scale_));
         y = hn::Mul(y, hn::Set(df, cand_scale_));
       }
-      s.mismatched += hn::CountTrue(
-          du, hn::Ne(hn::BitCast(du, x), hn::BitCast(du, y)));
+      s.mismatched +=
+          hn::CountTrue(du, hn::Ne(hn::BitCast(du, x), hn::BitCast(du, y)));
       const F32Vec err = hn::Sub(y, x);
       s.err_err[r] = hn::MulAdd(err, err, s.err_err[r]);
       s.err_ref[r] = hn::MulAdd(err, x, s.err_ref[r]);
@@ -247,8 +248,7 @@ class Kernel {
       // behind a tail change no statistic.
       HWY_ALIGN uint8_t ref_tail[kLine * 4] = {};
       HWY_ALIGN uint8_t cand_tail[kLine * 4] = {};
-      std::memcpy(ref_tail, ref + i * LoadRef::kSize,
-                  (n - i) * LoadRef::kSize);
+      std::memcpy(ref_tail, ref + i * LoadRef::kSize, (n - i) * LoadRef::kSize);
       std::memcpy(cand_tail, cand + i * LoadCand::kSize,
                   (n - i) * LoadCand::kSize);
       Line(ref_tail, cand_tail, s);
@@ -335,6 +335,8 @@ void CompareFast(const CompareOperand& ref, const CompareOperand& cand,
   }
 }
 
+const char* TargetName() { return hwy::TargetName(HWY_TARGET); }
+
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace ttrace
@@ -368,8 +370,7 @@ void CompareRowsExact(const CompareOperand& ref, const CompareOperand& cand,
     for (int64_t i = 0; i < extent.cols;) {
       const auto n = std::min(extent.cols - i,
                               static_cast<int64_t>(kBlock - logical % kBlock));
-      r.data =
-          ref.data + (row * ref.row_stride + i) * Info(ref.dtype).itemsize;
+      r.data = ref.data + (row * ref.row_stride + i) * Info(ref.dtype).itemsize;
       c.data =
           cand.data + (row * cand.row_stride + i) * Info(cand.dtype).itemsize;
       CompareBlockExact(r, c, static_cast<size_t>(n), sums);
@@ -382,6 +383,11 @@ void CompareRowsExact(const CompareOperand& ref, const CompareOperand& cand,
 }  // namespace
 
 HWY_EXPORT(CompareFast);
+HWY_EXPORT(TargetName);
+
+std::string_view CompareTargetName() {
+  return HWY_DYNAMIC_DISPATCH(TargetName)();
+}
 
 bool HasFastPath(const CompareOperand& ref, const CompareOperand& cand) {
   return IsFastDType(ref.dtype) && IsFastDType(cand.dtype) &&

@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "src/compare/error_sums.h"
 #include "ttrace/dtype.h"
@@ -37,9 +38,9 @@ struct CompareOperand {
 // What both sides have in common.
 struct CompareExtent {
   int64_t rows = 1;
-  int64_t cols = 0;               // consecutive elements of each row
-  uint64_t logical_begin = 0;     // row-major index of the first element
-  uint64_t logical_stride = 0;    // ... from one row to the next
+  int64_t cols = 0;             // consecutive elements of each row
+  uint64_t logical_begin = 0;   // row-major index of the first element
+  uint64_t logical_stride = 0;  // ... from one row to the next
 };
 
 // Adds the statistics of cand against ref to `sums`.
@@ -49,6 +50,9 @@ void CompareRows(const CompareOperand& ref, const CompareOperand& cand,
 // True if CompareRows has a SIMD path for the pair: then comparing from the
 // tensors' own bytes is much faster than converting them first.
 bool HasFastPath(const CompareOperand& ref, const CompareOperand& cand);
+
+// The instruction set that CompareRows uses, as Highway calls it ("AVX3").
+std::string_view CompareTargetName();
 
 }  // namespace ttrace
 

@@ -44,24 +44,22 @@ Result<ReplicaComparison> CompareReplicas(const TensorPieces& pieces,
     // thing even if no batch dimension tells them apart.
     for (size_t begin = 0; begin < instances.size();) {
       size_t end = begin + 1;
-      while (end < instances.size() && instances[end].micro_batch ==
-                                           instances[begin].micro_batch) {
+      while (end < instances.size() &&
+             instances[end].micro_batch == instances[begin].micro_batch) {
         ++end;
       }
       if (end - begin > 1) ++result.groups;
       const Instance& first = instances[begin];
       for (size_t i = begin + 1; i < end; ++i) {
         ErrorSums sums;
-        TTRACE_RETURN_IF_ERROR(comparer.Compare({first, group.layout},
-                                                {instances[i], group.layout},
-                                                &sums));
+        TTRACE_RETURN_IF_ERROR(comparer.Compare(
+            {first, group.layout}, {instances[i], group.layout}, &sums));
         ++result.copies;
         if (sums.mismatched == 0) continue;
         ++result.differing;
-        const double rel_err =
-            sums.nonfinite_differ != 0
-                ? std::numeric_limits<double>::infinity()
-                : sums.Stats().rel_err();
+        const double rel_err = sums.nonfinite_differ != 0
+                                   ? std::numeric_limits<double>::infinity()
+                                   : sums.Stats().rel_err();
         result.worst_rel_err = std::max(result.worst_rel_err, rel_err);
         ranks.insert(first.ranks.begin(), first.ranks.end());
         ranks.insert(instances[i].ranks.begin(), instances[i].ranks.end());

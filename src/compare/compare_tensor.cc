@@ -20,12 +20,17 @@ std::vector<const Layout*> Layouts(const std::vector<InstanceGroup>& groups) {
 }
 
 // Values without a batch dimension may still belong to a micro-batch (a scalar
-// per micro-batch); where both sides number them alike, like meets like.
-const Instance& Counterpart(const InstanceGroup& group, int micro_batch) {
+// per micro-batch); where both sides number them alike, like meets like. Of
+// copies, the one of the same ranks: between two legs of a run whose copies
+// differ, the difference of copies must not pass for a failure to repeat.
+const Instance& Counterpart(const InstanceGroup& group, const Instance& other) {
+  const Instance* found = nullptr;
   for (const Instance& instance : group.instances) {
-    if (instance.micro_batch == micro_batch) return instance;
+    if (instance.micro_batch != other.micro_batch) continue;
+    if (instance.ranks == other.ranks) return instance;
+    if (found == nullptr) found = &instance;
   }
-  return group.instances.front();
+  return found != nullptr ? *found : group.instances.front();
 }
 
 bool Worse(const ErrorStats& a, const ErrorStats& b) {
@@ -44,8 +49,7 @@ Error DifferentShapes(const TensorPieces& reference, const Shape& ref,
   };
   return Error(ErrorCode::kIncomparable,
                DescribeTensor(reference) + ": global shape is " + text(ref) +
-                   " in the reference and " + text(cand) +
-                   " in the candidate");
+                   " in the reference and " + text(cand) + " in the candidate");
 }
 
 }  // namespace
@@ -53,10 +57,12 @@ Error DifferentShapes(const TensorPieces& reference, const Shape& ref,
 Result<TensorComparison> CompareTensor(const TensorPieces& reference,
                                        const TensorPieces& candidate,
                                        const CompareOptions& options) {
-  TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> refs,
-                          GroupInstances(reference, {}));
-  TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> cands,
-                          GroupInstances(candidate, options));
+  const auto refs_or = GroupInstances(reference, {});
+  if (!refs_or.ok()) return refs_or.error().WithContext("reference");
+  const auto cands_or = GroupInstances(candidate, options);
+  if (!cands_or.ok()) return cands_or.error().WithContext("candidate");
+  const std::vector<InstanceGroup>& refs = *refs_or;
+  const std::vector<InstanceGroup>& cands = *cands_or;
   const Shape ref_shape = refs.front().layout.global_shape();
   const Shape cand_shape = cands.front().layout.global_shape();
   if (ref_shape != cand_shape) {
@@ -79,7 +85,7 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
       ErrorSums sums;
       for (const InstanceGroup& ref : refs) {
         TTRACE_RETURN_IF_ERROR(comparer.Compare(
-            {Counterpart(ref, instance.micro_batch), ref.layout},
+            {Counterpart(ref, instance), ref.layout},
             {instance, group.layout}, &sums));
       }
       const ErrorStats stats = sums.Stats();

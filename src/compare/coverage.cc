@@ -34,8 +34,8 @@ class Sweep {
   using Subset = std::vector<int>;  // sorted indices into layouts_
 
   Coverage Leaf(const Subset& subset) const {
-    const auto b = subset.end() - std::lower_bound(subset.begin(), subset.end(),
-                                                   first_b_);
+    const auto b =
+        subset.end() - std::lower_bound(subset.begin(), subset.end(), first_b_);
     const auto a = static_cast<std::ptrdiff_t>(subset.size()) - b;
     Coverage coverage;
     coverage.both = a > 0 && b > 0 ? 1 : 0;

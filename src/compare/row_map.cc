@@ -11,7 +11,8 @@ Status MapRows(const RowMap& map, int dim, Layout* layout) {
   const auto rows = static_cast<int64_t>(map.to_reference.size());
   if (rows != batch.global_size) {
     return Error(ErrorCode::kInvalidArgument,
-                 "row map of " + std::to_string(rows) + " rows for a batch of " +
+                 "row map of " + std::to_string(rows) +
+                     " rows for a batch of " +
                      std::to_string(batch.global_size));
   }
   std::vector<bool> seen(map.to_reference.size(), false);

@@ -43,9 +43,9 @@ ReadPlan PlanRead(const LocalBlock& block, int64_t itemsize) {
     used *= block.sizes[d];
     const int64_t buffer = span * (total / used) * itemsize;
     const bool dense = span <= kMaxWaste * used;
-    const bool worth = span * itemsize <= kGapWorthReading * block.sizes[d] &&
-                       buffer <= std::max(kMaxWaste * total * itemsize,
-                                          kSmallBuffer);
+    const bool worth =
+        span * itemsize <= kGapWorthReading * block.sizes[d] &&
+        buffer <= std::max(kMaxWaste * total * itemsize, kSmallBuffer);
     if (!dense && !worth) break;
     plan.whole = d;
     plan.span = span;
@@ -77,14 +77,13 @@ Status TileReader::ReadPiece(const Trace& trace, const Record& record,
       block.sizes.begin() + static_cast<std::ptrdiff_t>(plan.whole));
   sizes.push_back(1);
   Status status = Done{};
-  ForEachRow(sizes, block.strides, view->strides,
-             [&](int64_t from, int64_t to) {
-               if (!status.ok()) return;
-               status = trace.Read(
-                   record, (block.begin + from) * itemsize,
-                   std::span<std::byte>(out + to * itemsize,
-                                        static_cast<size_t>(bytes)));
-             });
+  ForEachRow(
+      sizes, block.strides, view->strides, [&](int64_t from, int64_t to) {
+        if (!status.ok()) return;
+        status = trace.Read(record, (block.begin + from) * itemsize,
+                            std::span<std::byte>(out + to * itemsize,
+                                                 static_cast<size_t>(bytes)));
+      });
   if (status.ok()) return status;
   return status.error().WithContext("rank " + std::to_string(record.rank) +
                                     ": " + ToString(record.id));
@@ -109,8 +108,8 @@ Result<BlockView> TileReader::Read(const Instance& instance,
   const auto count = static_cast<size_t>(packed[0] * block.sizes[0]);
   const auto cols = static_cast<size_t>(block.sizes.back());
   // operator new aligns for double; Widen goes row by row behind the sums.
-  auto* sum = reinterpret_cast<double*>(
-      sum_.Reserve((count + cols) * sizeof(double)));
+  auto* sum =
+      reinterpret_cast<double*>(sum_.Reserve((count + cols) * sizeof(double)));
   double* row = sum + count;
   std::fill(sum, sum + count, 0.0);
   for (const Term& term : instance.terms) {
@@ -118,11 +117,12 @@ Result<BlockView> TileReader::Read(const Instance& instance,
         ReadPiece(*instance.trace, *term.record, block, &view));
     const double weight = one_weight ? 1 : term.weight;
     const int64_t itemsize = Info(view.dtype).itemsize;
-    ForEachRow(block.sizes, view.strides, packed, [&](int64_t from, int64_t to) {
-      Widen(view.dtype, view.data + from * itemsize, cols, row);
-      double* at = sum + to;
-      for (size_t i = 0; i < cols; ++i) at[i] += weight * row[i];
-    });
+    ForEachRow(block.sizes, view.strides, packed,
+               [&](int64_t from, int64_t to) {
+                 Widen(view.dtype, view.data + from * itemsize, cols, row);
+                 double* at = sum + to;
+                 for (size_t i = 0; i < cols; ++i) at[i] += weight * row[i];
+               });
   }
   view.data = reinterpret_cast<const std::byte*>(sum);
   view.dtype = DType::kF64;

@@ -96,8 +96,8 @@ class ExactSum {
   }
 
  private:
-  // 64 * 32 bits reach 2^974, two more digits the largest double, and another
-  // one leaves room for 2^63 of them.
+  // The largest double ends in digit 65; two more leave room for more sums than
+  // anybody will add.
   static constexpr size_t kDigits = 68;
   static constexpr uint32_t kMaxPending = uint32_t{1} << 30;
 

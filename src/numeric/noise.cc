@@ -126,8 +126,7 @@ struct F32Codec {
 };
 
 template <class Codec>
-typename Codec::Bits PerturbElement(typename Codec::Bits bits,
-                                    double u_noise) {
+typename Codec::Bits PerturbElement(typename Codec::Bits bits, double u_noise) {
   const double x = Codec::Decode(bits);
   if (!std::isfinite(x) || x == 0) return bits;
   // At most 24 + 49 significant bits: the product is exact for 16-bit floats
@@ -219,8 +218,7 @@ float UniformAt(const NoiseKey& key, uint64_t logical_index) {
   const PhiloxCounter words = Philox4x32(
       {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32),
        static_cast<uint32_t>(key.name), static_cast<uint32_t>(key.name >> 32)},
-      {static_cast<uint32_t>(key.seed),
-       static_cast<uint32_t>(key.seed >> 32)});
+      {static_cast<uint32_t>(key.seed), static_cast<uint32_t>(key.seed >> 32)});
   return ToUniform(words[(logical_index % kTileElements) / kTileCounters]);
 }
 

@@ -165,7 +165,8 @@ int End(Child& child, int signal, const LaunchOptions& options) {
   const int before = options.interrupt ? options.interrupt->count.load() : 0;
   const auto deadline = Clock::now() + Seconds(options.grace_seconds);
   bool hurry = false;
-  while (!hurry && Clock::now() < deadline && !child.WaitFor(milliseconds(50))) {
+  while (!hurry && Clock::now() < deadline &&
+         !child.WaitFor(milliseconds(50))) {
     hurry = options.interrupt != nullptr &&
             options.interrupt->count.load() > std::max(before, 1);
   }
@@ -212,7 +213,8 @@ Result<LaunchOutcome> Launch(const LaunchOptions& options) {
   if (outcome.ending == Ending::kInterrupted) return outcome;
 
   // Ctrl-C in a shared terminal may end the command before we look.
-  const int interrupt = options.interrupt ? options.interrupt->signal.load() : 0;
+  const int interrupt =
+      options.interrupt ? options.interrupt->signal.load() : 0;
   const int status = child.Poll().value_or(0);
   if (interrupt != 0) {
     outcome.ending = Ending::kInterrupted;
@@ -224,8 +226,7 @@ Result<LaunchOutcome> Launch(const LaunchOptions& options) {
     outcome.exit_code = WEXITSTATUS(status);
   }
   if (options.end_leftovers || interrupt != 0) {
-    outcome.leftovers =
-        EndRunProcesses(options.run_id, options.grace_seconds);
+    outcome.leftovers = EndRunProcesses(options.run_id, options.grace_seconds);
   }
   return outcome;
 }
@@ -245,9 +246,9 @@ int ShellExitCode(const LaunchOutcome& outcome) {
 
 std::string Describe(const LaunchOutcome& outcome) {
   const char* abbreviation = sigabbrev_np(outcome.signal);
-  const std::string signal =
-      abbreviation ? "SIG" + std::string(abbreviation)
-                   : "signal " + std::to_string(outcome.signal);
+  const std::string signal = abbreviation
+                                 ? "SIG" + std::string(abbreviation)
+                                 : "signal " + std::to_string(outcome.signal);
   switch (outcome.ending) {
     case LaunchOutcome::Ending::kFinished:
       return "was ended after its capture was complete";

@@ -96,8 +96,8 @@ std::string NothingSealed(const Trace& trace, const std::string& leg) {
 void AddWarnings(const Trace& trace, int asked, CaptureSummary& summary) {
   if (!trace.missing_ranks().empty()) {
     summary.warnings.push_back(
-        FormatRanks(trace.missing_ranks(), trace.world_size()) +
-        " of " + std::to_string(trace.world_size()) + " left no trace");
+        FormatRanks(trace.missing_ranks(), trace.world_size()) + " of " +
+        std::to_string(trace.world_size()) + " left no trace");
   }
   if (summary.iterations < asked) {
     summary.warnings.push_back("only " + std::to_string(summary.iterations) +
@@ -107,10 +107,11 @@ void AddWarnings(const Trace& trace, int asked, CaptureSummary& summary) {
   for (const RankTrace& rank : trace.ranks()) {
     const std::string who = "rank " + std::to_string(rank.meta.rank);
     if (!rank.closed) {
-      summary.warnings.push_back(who + " ended before its capture was complete");
+      summary.warnings.push_back(who +
+                                 " ended before its capture was complete");
     } else if (!rank.complete) {
-      summary.warnings.push_back(who + " stopped capturing: " +
-                                 Printable(rank.incomplete_reason));
+      summary.warnings.push_back(
+          who + " stopped capturing: " + Printable(rank.incomplete_reason));
     }
   }
 }
@@ -148,10 +149,10 @@ CaptureSummary SummarizeCapture(const std::string& folder,
   if (!opened.ok()) {
     CaptureWatch watch(folder);
     watch.Update();
-    summary.problem = watch.world_size() == 0 &&
-                              opened.error().code() == ErrorCode::kNotFound
-                          ? std::string(kNothingCaptured)
-                          : opened.error().message();
+    summary.problem =
+        watch.world_size() == 0 && opened.error().code() == ErrorCode::kNotFound
+            ? std::string(kNothingCaptured)
+            : opened.error().message();
     return summary;
   }
   const Trace& trace = **opened;

@@ -77,9 +77,9 @@ Status CheckRankFolder(const fs::path& folder) {
   for (const fs::path& path : entries) {
     const std::string name = Name(path);
     // A file that is written beside and renamed has a longer name for a moment.
-    const bool ours = name.starts_with(kMetaFile) || name == kIndexFile ||
-                      (name.starts_with("segment-") &&
-                       path.extension() == ".safetensors");
+    const bool ours =
+        name.starts_with(kMetaFile) || name == kIndexFile ||
+        (name.starts_with("segment-") && path.extension() == ".safetensors");
     if (!ours || !IsPlainFile(path)) return Foreign(path);
   }
   return Done{};
@@ -147,10 +147,10 @@ Status PrepareFolder(const std::string& folder, FolderKind kind, bool force) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error || !fs::is_directory(folder, error)) {
-    return Error(ErrorCode::kIo, "cannot make the folder '" +
-                                     Printable(folder) + "': " +
-                                     (error ? error.message()
-                                            : "there is a file of that name"));
+    return Error(
+        ErrorCode::kIo,
+        "cannot make the folder '" + Printable(folder) +
+            "': " + (error ? error.message() : "there is a file of that name"));
   }
   TTRACE_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Entries(folder));
   if (entries.empty()) return Done{};

@@ -76,9 +76,9 @@ int EndRunProcesses(const std::string& run_id, double grace_seconds) {
     kill(pid, SIGTERM);
   }
   if (seen.empty()) return 0;
-  std::vector<pid_t> left = WaitUntilGone(
-      run_id, std::chrono::duration_cast<Clock::duration>(
-                  std::chrono::duration<double>(grace_seconds)));
+  std::vector<pid_t> left =
+      WaitUntilGone(run_id, std::chrono::duration_cast<Clock::duration>(
+                                std::chrono::duration<double>(grace_seconds)));
   constexpr int kRounds = 20;
   for (int round = 0; round < kRounds && !left.empty(); ++round) {
     for (const pid_t pid : left) {

@@ -27,8 +27,8 @@ int ParseCount(std::string_view text) {
   int count = 0;
   const auto parsed =
       std::from_chars(text.data(), text.data() + text.size(), count);
-  const bool whole = parsed.ec == std::errc() &&
-                     parsed.ptr == text.data() + text.size();
+  const bool whole =
+      parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
   return whole && count >= 1 && count <= kMostNoiseLegs ? count : 0;
 }
 

@@ -160,7 +160,7 @@ Status CheckSelection(const std::string& text) {
   return Done{};
 }
 
-Result<RecordOutcome> Record(const RecordOptions& options) {
+Result<RecordOutcome> RecordCommand(const RecordOptions& options) {
   const std::string run_id = NewRunId();
   TTRACE_RETURN_IF_ERROR(
       CreateTraceFolder(options.folder, Manifest(options, run_id), false));
@@ -171,7 +171,7 @@ Result<RecordOutcome> Record(const RecordOptions& options) {
   launch.environment = Environment(options, run_id);
   launch.run_id = run_id;
   launch.log_file = options.log_file;
-  launch.end_leftovers = options.end_when_captured;
+  launch.end_leftovers = options.end_leftovers;
   launch.interrupt = options.interrupt;
   if (options.end_when_captured) {
     launch.finished = [&] {
@@ -184,8 +184,8 @@ Result<RecordOutcome> Record(const RecordOptions& options) {
   }
   RecordOutcome outcome;
   TTRACE_ASSIGN_OR_RETURN(outcome.launch, Launch(launch));
-  outcome.capture = SummarizeCapture(options.folder, options.leg,
-                                     options.iterations.count());
+  outcome.capture =
+      SummarizeCapture(options.folder, options.leg, options.iterations.count());
   return outcome;
 }
 

@@ -6,6 +6,7 @@
 #ifndef TTRACE_SRC_PIPELINE_LAUNCH_RECORD_H_
 #define TTRACE_SRC_PIPELINE_LAUNCH_RECORD_H_
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -42,12 +43,14 @@ struct RecordOptions {
   int64_t seed = 0;
   std::string log_file;
   bool end_when_captured = false;
+  bool end_leftovers = false;  // see LaunchOptions
   // Called a few times a second with how many of how many ranks are done; only
   // with end_when_captured.
   std::function<void(int closed, int world_size)> progress;
 
-  std::string hook_folder;               // put in front of PYTHONPATH
-  std::vector<std::string> environment;  // what the command would see without us
+  std::string hook_folder;  // put in front of PYTHONPATH
+  std::vector<std::string>
+      environment;  // what the command would see without us
   const InterruptFlag* interrupt = nullptr;
 };
 
@@ -59,7 +62,7 @@ struct RecordOutcome {
 // Runs the command and summarises its trace. Fails as Launch does, or if the
 // folder cannot be written. A command that fails or captures nothing is no
 // Error: see the outcome.
-Result<RecordOutcome> Record(const RecordOptions& options);
+Result<RecordOutcome> RecordCommand(const RecordOptions& options);
 
 }  // namespace ttrace
 

@@ -6,15 +6,14 @@
 #define TTRACE_SRC_PIPELINE_SYNTHETIC_RUN_TEST_H_
 
 #include <gtest/gtest.h>
-#include <xxhash.h>
 
-#include <cmath>
+#include <algorithm>
 #include <cstddef>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "src/numeric/noise.h"
 #include "src/trace/writer.h"
 #include "ttrace/layout.h"
 
@@ -76,14 +75,11 @@ class SyntheticRun {
     };
   }
 
-  // In (-1, 1), never tiny, a pure function of the logical place.
+  // In (-1, 1), a pure function of the logical place.
   static float Value(const SyntheticTensor& t, int64_t index) {
-    const std::string key = t.fqn + "|" + std::string(ToString(t.role)) + "|" +
-                            t.arg + "|" + std::to_string(index);
-    const auto bits = XXH3_64bits(key.data(), key.size());
-    return static_cast<float>(static_cast<int64_t>(bits >> 40) - (1 << 23)) /
-               static_cast<float>(1 << 23) +
-           1e-3f;
+    const std::string name =
+        t.fqn + "|" + std::string(ToString(t.role)) + "|" + t.arg;
+    return UniformAt(MakeNoiseKey(1, name), static_cast<uint64_t>(index));
   }
 
   void Write(const std::string& folder) const {
@@ -160,13 +156,12 @@ class SyntheticRun {
     std::vector<float> values;
     ForEachIndex(*layout, [&](int64_t index) {
       float value = Value(t, index) / terms;
-      const std::string key = leg + std::to_string(index) + t.fqn + t.arg;
       const bool integer_like = t.role == Role::kInput && t.fqn.empty();
       const float size =
           leg.find("noise") != std::string::npos ? 0x1p-24f : noise;
       if (!integer_like && t.role != Role::kParam) {
-        const auto bits = XXH3_64bits(key.data(), key.size());
-        value *= 1 + size * (static_cast<float>(bits >> 40) / 0x1p23f - 1);
+        const NoiseKey key = MakeNoiseKey(2, leg + t.fqn + t.arg);
+        value *= 1 + size * UniformAt(key, static_cast<uint64_t>(index));
       }
       if (fault) fault(t, rank, leg, index, &value);
       values.push_back(value);
@@ -180,7 +175,9 @@ class SyntheticRun {
     spec.placements = placements;
     spec.global_shape = t.global;
     spec.batch_dim = t.batch_dim;
-    spec.reduced_over = t.reduced_over;
+    for (const std::string& name : t.reduced_over) {
+      if (meta.mesh.Find(name) >= 0) spec.reduced_over.push_back(name);
+    }
     Occurrence at;
     at.leg = leg;
     at.pass = t.pass;

@@ -65,9 +65,8 @@ TEST(BrokenIndex, AnyFlippedBitGivesATraceOrAnError) {
     size_t errors = 0;
     for (size_t i = 0; i < text.size(); ++i) {
       for (int bit = 0; bit < 8; ++bit) {
-        std::string flipped = text;
-        flipped[i] = static_cast<char>(flipped[i] ^ (1 << bit));
-        SetFileText(IndexPath(folder), flipped);
+        SetFileByte(IndexPath(folder), i,
+                    static_cast<char>(text[i] ^ (1 << bit)));
         const auto trace = Trace::Open(folder.path());
         if (trace.ok()) {
           UseEverything(**trace);
@@ -79,6 +78,7 @@ TEST(BrokenIndex, AnyFlippedBitGivesATraceOrAnError) {
                   std::string::npos)
             << trace.error().message();
       }
+      SetFileByte(IndexPath(folder), i, text[i]);
     }
     EXPECT_GT(errors, text.size() * 8 / 3);
   }
@@ -155,14 +155,12 @@ TEST(BrokenSegment, AnyFlippedBitOfTheHeaderGivesATraceOrAnError) {
   const size_t used = text.find("  ");
   for (size_t i = 0; i < used; ++i) {
     for (int bit = 0; bit < 8; ++bit) {
-      std::fstream file(SegmentPath(folder),
-                        std::ios::in | std::ios::out | std::ios::binary);
-      const char flipped = static_cast<char>(text[i] ^ (1 << bit));
-      file.seekp(static_cast<std::streamoff>(i)).write(&flipped, 1).flush();
+      SetFileByte(SegmentPath(folder), i,
+                  static_cast<char>(text[i] ^ (1 << bit)));
       const auto trace = Trace::Open(folder.path());
       if (trace.ok()) UseEverything(**trace);
-      file.seekp(static_cast<std::streamoff>(i)).write(&text[i], 1).flush();
     }
+    SetFileByte(SegmentPath(folder), i, text[i]);
   }
   EXPECT_TRUE(Trace::Open(folder.path()).ok());
 }
@@ -170,12 +168,10 @@ TEST(BrokenSegment, AnyFlippedBitOfTheHeaderGivesATraceOrAnError) {
 TEST(BrokenSegment, AnyFlippedBitOfATensorIsFoundByVerify) {
   const ScratchFolder folder;
   WriteSmallTrace(folder.path(), /*closed=*/true);
-  std::string text = FileText(SegmentPath(folder));
+  const std::string text = FileText(SegmentPath(folder));
   for (size_t i = static_cast<size_t>(kSegmentHeaderBytes); i < text.size();
        ++i) {
-    text[i] = static_cast<char>(text[i] ^ 4);
-    SetFileText(SegmentPath(folder), text);
-    text[i] = static_cast<char>(text[i] ^ 4);
+    SetFileByte(SegmentPath(folder), i, static_cast<char>(text[i] ^ 4));
     const auto trace = OrDie(Trace::Open(folder.path()));
     int bad = 0;
     for (const Record& record : trace->records()) {
@@ -185,6 +181,7 @@ TEST(BrokenSegment, AnyFlippedBitOfATensorIsFoundByVerify) {
       ++bad;
     }
     EXPECT_EQ(bad, 1) << i;
+    SetFileByte(SegmentPath(folder), i, text[i]);
   }
 }
 

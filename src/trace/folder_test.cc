@@ -200,11 +200,10 @@ TEST(TraceFolder, AnyFlippedBitOfMetaGivesATraceOrAnError) {
   const std::string text = FileText(path);
   for (size_t i = 0; i < text.size(); ++i) {
     for (int bit = 0; bit < 8; ++bit) {
-      std::string flipped = text;
-      flipped[i] = static_cast<char>(flipped[i] ^ (1 << bit));
-      SetFileText(path, flipped);
+      SetFileByte(path, i, static_cast<char>(text[i] ^ (1 << bit)));
       static_cast<void>(Trace::Open(folder.path()));
     }
+    SetFileByte(path, i, text[i]);
   }
 }
 

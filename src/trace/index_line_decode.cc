@@ -131,6 +131,7 @@ Result<IndexLine> IndexLineDecoder::DecodePadded(std::string_view line) {
   if (type == "note") {
     NoteLine note;
     TTRACE_ASSIGN_OR_RETURN(note.kind, fields.Text("kind"));
+    if (note.kind.empty()) return BadField("kind", "is empty");
     TTRACE_ASSIGN_OR_RETURN(const simdjson::dom::object data,
                             fields.Object("data"));
     note.json = simdjson::minify(data);
@@ -140,6 +141,7 @@ Result<IndexLine> IndexLineDecoder::DecodePadded(std::string_view line) {
     SealLine seal;
     TTRACE_ASSIGN_OR_RETURN(seal.iteration, fields.SmallInt("iteration", 0));
     TTRACE_ASSIGN_OR_RETURN(seal.leg, fields.Text("leg"));
+    if (seal.leg.empty()) return BadField("leg", "is empty");
     return IndexLine(std::move(seal));
   }
   if (type == "end") {

@@ -237,6 +237,9 @@ TEST(IndexLine, ValuesThatContradictTheFormatAreCorrupt) {
   for (const std::string& text :
        {std::string(), std::string("{}"), std::string("null"),
         std::string("[]"), std::string("{\"type\":\"end\",\"complete\":1}"),
+        std::string(R"({"type":"note","kind":"","data":{}})"),
+        std::string(R"({"type":"note","kind":"k","data":[]})"),
+        std::string(R"({"type":"seal","iteration":0,"leg":""})"),
         std::string(100'000, '['), std::string(100'000, '{'),
         std::string("\0\0\0\0", 4), std::string(2 << 20, ' ')}) {
     EXPECT_FALSE(Decode(text).ok());

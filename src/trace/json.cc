@@ -16,6 +16,8 @@ Error BadField(std::string_view key, std::string_view problem) {
 }
 
 Result<simdjson::dom::object> JsonParser::ParsePadded(std::string_view text) {
+  // A parser without capacity, which nothing gave it yet, cannot parse at all.
+  if (text.empty()) return Error(ErrorCode::kCorrupt, "not JSON: empty");
   if (text.size() > capacity_) {
     const size_t wanted =
         std::max({text.size(), std::min(2 * capacity_, kMaxJsonFileBytes),

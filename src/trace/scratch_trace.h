@@ -53,6 +53,14 @@ inline void SetFileText(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
+// Overwrites one byte in place. Rewriting the file, thousands of times over,
+// would wait for the disk each time: file systems flush a file that was
+// truncated and written anew.
+inline void SetFileByte(const std::string& path, size_t at, char value) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(at)).write(&value, 1);
+}
+
 // Rank `rank` of a mesh of one dimension.
 inline RankMeta TensorParallelMeta(int rank, int world_size) {
   RankMeta meta;

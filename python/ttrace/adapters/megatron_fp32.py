@@ -122,9 +122,7 @@ def _swap_tensors(
         if parameter is None or parameter.dtype not in _LOW:
             continue
         if parameter not in copies:
-            copy = nn.Parameter(
-                parameter.detach().float(), requires_grad=parameter.requires_grad
-            )
+            copy = nn.Parameter(parameter.detach().float(), requires_grad=parameter.requires_grad)
             copy.__dict__.update(parameter.__dict__)
             copy.grad_added_to_main_grad = False
             copies[parameter] = copy

@@ -46,9 +46,7 @@ class Gradients:
         self.reduction_order.append(entry.fqn)
         self._record("grad_local", entry.fqn, gradient, entry)
 
-    def _record(
-        self, role: str, fqn: str, gradient: torch.Tensor, entry: ParameterEntry
-    ) -> None:
+    def _record(self, role: str, fqn: str, gradient: torch.Tensor, entry: ParameterEntry) -> None:
         local = role == "grad_local"
         self._model.session.record(
             fqn,

@@ -82,7 +82,8 @@ class MegatronCapture:
     def _leave(self) -> None:
         """After the last captured iteration nothing of capture remains in the model."""
         if session_done(self.session, self.settings) and self._model is not None:
-            self.session.finish() if self.session.recording else None
+            if self.session.recording:
+                self.session.finish()
             self._model.remove_hooks()
             self._model = None
 
@@ -173,9 +174,7 @@ class MegatronCapture:
                 always=True,
             )
             if graft and self._graft is not None:
-                self._graft.parameter(
-                    entry.fqn, entry.original, entry.rule.placements, iteration
-                )
+                self._graft.parameter(entry.fqn, entry.original, entry.rule.placements, iteration)
 
     def read_what_was_not_used(self) -> None:
         """Parameters that no module's forward asked for."""
@@ -207,7 +206,8 @@ class MegatronCapture:
                 self._optimizer.reload_model_params()
 
     def legs(self) -> tuple[str, ...]:
-        """As rank 0 was asked. The first call communicates."""
+        """As rank 0 was asked. The first call communicates: after the real call only, so that a
+        rank whose capture failed at start meets the others at the same place."""
         if self._legs is None:
             self._legs = agreement.same_everywhere(self.settings.legs)
         return self._legs
@@ -216,7 +216,7 @@ class MegatronCapture:
         assert self._gradients is not None
         replayer.records_reduced = not self._changed_before_step
         self._fingerprint = self._gradients.fingerprint()
-        reruns.run()
+        reruns.run(self.legs())
 
     def end_schedule(self) -> None:
         self._in_schedule = False
@@ -346,7 +346,6 @@ class _Call:
             capture.session,
             self._model.hooks,
             self._replayer,
-            capture.legs(),
             capture.session.iteration,
         )
 

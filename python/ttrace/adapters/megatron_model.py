@@ -11,7 +11,7 @@ from torch import nn
 
 from ttrace.adapters import megatron_names as names
 from ttrace.adapters.megatron_names import Topology
-from ttrace.adapters.megatron_rules import TRANSPARENT, ModuleRules
+from ttrace.adapters.megatron_rules import ModuleRules, is_transparent
 from ttrace.capture.module_hooks import ModuleHooks
 from ttrace.capture.placed import Batch, ModuleRule, Moment, ParameterRule
 from ttrace.capture.session import Session
@@ -56,7 +56,7 @@ class Chunk:
             kind = type(module).__name__
             self.classes[fqn] = kind
             self._find_parameters(name, module)
-            if kind in TRANSPARENT:
+            if is_transparent(module):
                 continue
             if kind == "OptimizedModule" or getattr(module, "_compiled_call_impl", None):
                 self.unknown.append((fqn, kind, "compiled: its interior is not observed"))
@@ -97,9 +97,7 @@ class Model:
         self.config: Any = names.unwrap(wrapped[0]).config
         self.topology = Topology.of(self.config)
         roots = [names.unwrap(chunk) for chunk in wrapped]
-        first = names.first_layers(
-            roots, self.topology.coordinate["pp"], self.topology.size["pp"]
-        )
+        first = names.first_layers(roots, self.topology.coordinate["pp"], self.topology.size["pp"])
         self.chunks = [
             Chunk(chunk, offset, self.topology)
             for chunk, offset in zip(wrapped, first, strict=True)
@@ -224,14 +222,16 @@ class Model:
         parameter, topology = entry.original, self.topology
         if topology.sequence_parallel:
             expected = "tp" in entry.rule.reduced_over
-            yield "sequence_parallel", bool(getattr(parameter, "sequence_parallel", False)), expected
+            value = bool(getattr(parameter, "sequence_parallel", False))
+            yield "sequence_parallel", value, expected
         if topology.size["tp"] > 1:
             expected = "tp:" in entry.rule.placements
             value = bool(getattr(parameter, "tensor_model_parallel", False))
             yield "tensor_model_parallel", value, expected
         if topology.size["pp"] > 1:
             expected = "pp" in entry.rule.reduced_over
-            yield "shared_embedding", bool(getattr(parameter, "shared_embedding", False)), expected
+            value = bool(getattr(parameter, "shared_embedding", False))
+            yield "shared_embedding", value, expected
 
     def _note_scaling(self, chunk: Chunk, bucket: Any) -> None:
         size = self.topology.size

@@ -91,7 +91,7 @@ def _layers(chunk: nn.Module) -> Any:
 
 
 def module_name(name: str, first_layer: int) -> str:
-    """"decoder.layers.0.mlp" of a later stage -> "decoder.layers.2.mlp"."""
+    """What a later stage calls decoder.layers.0.mlp may be decoder.layers.2.mlp."""
     return re.sub(
         r"^decoder\.layers\.(\d+)",
         lambda match: f"decoder.layers.{int(match[1]) + first_layer}",

@@ -15,11 +15,17 @@ from torch import nn
 from ttrace.adapters.megatron_names import TIED_WEIGHT, Topology, is_tied
 from ttrace.capture.placed import ModuleRule, ParameterRule, RuleOrChoice, Scale, TensorRule
 
-# Hand their input on, or only hold children: nothing to record.
-TRANSPARENT = ("ModuleList", "IdentityOp", "IdentityFuncOp", "Float16Module")
+# Hand their input on, or only hold children.
+_TRANSPARENT = ("ModuleList", "IdentityOp", "IdentityFuncOp", "Float16Module")
 NORMS = ("LayerNorm", "RMSNorm", "FusedLayerNorm", "WrappedTorchNorm", "L2Norm")
 _QK_NORMS = ("q_layernorm", "k_layernorm")
 _FUSED_IN_ATTENTION = ("scale_mask_softmax", "attention_dropout")
+
+
+def is_transparent(module: nn.Module) -> bool:
+    """Whether there is nothing to record: the output, if any, is the input itself."""
+    kind = type(module).__name__
+    return kind in _TRANSPARENT or (kind == "Dropout" and module.p == 0)
 
 
 class ModuleRules:
@@ -163,9 +169,7 @@ class ModuleRules:
 
     def _core_attention(self, module: nn.Module) -> ModuleRule:
         # Keys and values of all ranks of cp are used by each, so their gradients are sums.
-        shared = TensorRule(
-            self._heads.placements, 1, grad_reduced_over=self._topology.over("cp")
-        )
+        shared = TensorRule(self._heads.placements, 1, grad_reduced_over=self._topology.over("cp"))
         fused = tuple(child for child in _FUSED_IN_ATTENTION if not hasattr(module, child))
         return ModuleRule(
             {"query": self._heads, "key": shared, "value": shared},

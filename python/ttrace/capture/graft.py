@@ -47,9 +47,7 @@ class Graft:
         self._tallies: dict[str, _Tally] = {}
 
     @torch.no_grad()
-    def parameter(
-        self, fqn: str, parameter: torch.Tensor, placements: str, iteration: int
-    ) -> None:
+    def parameter(self, fqn: str, parameter: torch.Tensor, placements: str, iteration: int) -> None:
         """Overwrites a parameter by what iteration `iteration` of the reference used."""
         if not self.weights:
             return
@@ -65,6 +63,11 @@ class Graft:
             return
         tally.count(fqn, not bitwise_equal(value, parameter))
         parameter.data.copy_(value)
+
+    def rows_of_data(self, arg: str, iteration: int) -> int | None:
+        """The size of the reference's global batch, or None if it has no such item."""
+        shape = self._reference.global_shape("real", "data", "data", iteration, 0, arg, "forward")
+        return shape[0] if shape else None
 
     @torch.no_grad()
     def item(

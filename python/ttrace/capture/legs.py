@@ -79,9 +79,7 @@ def needs_full_precision(name: str) -> bool:
     return name.split(".")[0] == "fp32"
 
 
-def make_leg(
-    name: str, make_noise: Callable[[int], Noise], full_precision: FullPrecision
-) -> Leg:
+def make_leg(name: str, make_noise: Callable[[int], Noise], full_precision: FullPrecision) -> Leg:
     """The leg called `name`, one of those that settings.parse_legs accepts."""
     words = name.split(".")
     number = int(words[-1]) if words[-1].isdecimal() else None

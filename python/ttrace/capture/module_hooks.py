@@ -56,9 +56,7 @@ class ModuleHooks:
         ) -> Any:
             return self._after(module, fqn, rule, output)
 
-        self._handles.append(
-            module.register_forward_pre_hook(guarded(before), with_kwargs=True)
-        )
+        self._handles.append(module.register_forward_pre_hook(guarded(before), with_kwargs=True))
         self._handles.append(module.register_forward_hook(guarded(after), with_kwargs=True))
 
     def remove(self) -> None:

@@ -27,13 +27,11 @@ class Reruns:
         session: Session,
         hooks: ModuleHooks,
         replayer: Replayer,
-        legs: tuple[str, ...],
         iteration: int,
     ) -> None:
         self._session = session
         self._hooks = hooks
         self._replayer = replayer
-        self._legs = legs
         self._iteration = iteration
         self._before = self._snapshot()
 
@@ -41,17 +39,17 @@ class Reruns:
         states = [*random_states(), *self._replayer.global_states()]
         return Snapshot(self._replayer.watched(), states)
 
-    def run(self) -> None:
-        """To be called by every rank after the real call."""
+    def run(self, legs: tuple[str, ...]) -> None:
+        """To be called by every rank after the real call, with the same legs."""
         if not agreement.all_agree(self._session.recording):
-            self._skipped(self._legs, "capture is off on some rank")
+            self._skipped(legs, "capture is off on some rank")
             return
         after = self._snapshot()
         gradients = self._replayer.save_gradients()
         try:
-            for position, name in enumerate(self._legs):
+            for position, name in enumerate(legs):
                 if not self._run_leg(name, after):
-                    self._skipped(self._legs[position + 1 :], "an earlier leg failed")
+                    self._skipped(legs[position + 1 :], "an earlier leg failed")
                     break
         finally:
             after.restore()
@@ -67,9 +65,7 @@ class Reruns:
         if not agreement.all_agree(reason is None and session.recording):
             self._skipped((name,), reason or "another rank cannot run it")
             return session.recording
-        leg = make_leg(
-            name, lambda number: Noise(session, number), self._replayer.full_precision
-        )
+        leg = make_leg(name, lambda number: Noise(session, number), self._replayer.full_precision)
         with Watchdog(f"{session.settings.run_id}/{self._iteration}/{name}", session.rank) as dog:
             failure = self._rerun(leg)
             if failure is not None:

@@ -16,7 +16,7 @@ _SELECT_KEYS = ("fqn", "role", "rank", "micro_batch")
 
 
 def parse_legs(text: str) -> tuple[str, ...]:
-    """"replay,noise:2" -> ("replay", "noise.1", "noise.2"). "real" is implied and left out."""
+    """From "replay,noise:2" to replay, noise.1, noise.2. "real" is implied and left out."""
     names: list[str] = []
     for word in filter(None, (part.strip() for part in text.split(","))):
         family, colon, count = word.partition(":")

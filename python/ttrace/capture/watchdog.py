@@ -1,7 +1,7 @@
 """Ends a run whose ranks would wait for each other forever because a rerun failed on one of them.
 
 A collective that some ranks entered and another never will cannot be left: only the process can
-end. By then the real iteration is sealed in the trace. A failure that all ranks share ends the legs
+end. By then the real call is in the trace. A failure that all ranks share ends the legs
 and nothing else.
 """
 
@@ -64,7 +64,7 @@ class Watchdog:
             sys.stderr.write(
                 f"ttrace: rank {self._rank}: a rerun failed on another rank ({reason}) and this"
                 " one waits for it in a collective; the run ends here, the iteration's own"
-                " results are saved\n"
+                " call is in the trace\n"
             )
             sys.stderr.flush()
             os._exit(70)

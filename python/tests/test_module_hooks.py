@@ -1,0 +1,205 @@
+"""The hooks on small modules with shapes of graph that break careless hooks."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+from ttrace.capture.module_hooks import ModuleHooks
+from ttrace.capture.placed import Batch, ModuleRule, Moment, TensorRule
+from ttrace.capture.session import Session
+from ttrace.capture.settings import Settings
+
+ROWS = TensorRule(batch_dim=0)
+
+
+class FanOut(nn.Module):
+    """Uses its input five times, through modules and without."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.a, self.b, self.c = (nn.Linear(width, width) for _ in range(3))
+
+    def forward(self, x):
+        return self.a(x) * 1e4 + self.b(x) * 1e-3 + torch.sin(self.c(x)) + x * x + x
+
+
+class InPlace(nn.Module):
+    """Modifies its input."""
+
+    def forward(self, x):
+        return x.mul_(1.5).relu_() + 0.1
+
+
+class Model(nn.Module):
+    def __init__(self, width=16):
+        super().__init__()
+        self.first = nn.Linear(width, width)
+        self.fan = FanOut(width)
+        self.place = InPlace()
+        self.last = nn.Linear(width, 1)
+
+    def forward(self, x):
+        hidden = self.first(x)
+        hidden = self.fan(hidden) + hidden
+        return self.last(self.place(hidden * 1e-4))
+
+
+NAMES = {
+    "first": "input",
+    "fan": "x",
+    "fan.a": "input",
+    "fan.b": "input",
+    "fan.c": "input",
+    "place": "x",
+    "last": "input",
+}
+
+
+def train(model, steps=3, around=None):
+    """Losses and final parameters. `around` sees the model's forward and its backward."""
+    generator = torch.Generator().manual_seed(3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    losses = []
+    for step in range(steps):
+        x = torch.randn(8, 16, generator=generator, requires_grad=True)
+        if around:
+            around.begin(step)
+        loss = model(x).square().mean()
+        if around:
+            around.end_forward()
+        loss.backward()
+        losses.append(loss.detach().clone())
+        optimizer.step()
+        optimizer.zero_grad()
+    return losses, [p.detach().clone() for p in model.parameters()]
+
+
+class Capture:
+    def __init__(self, model, folder):
+        (folder / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
+        self.folder = folder
+        self.session = Session(Settings(out=str(folder)))
+        self.session.start(0, 1, [("tp", 1)], [0], {})
+        self.hooks = ModuleHooks(self.session)
+        modules = dict(model.named_modules())
+        for name, argument in NAMES.items():
+            self.hooks.install(modules[name], name, ModuleRule({argument: ROWS}, {"0": ROWS}))
+
+    def begin(self, step):
+        self.hooks.flush()
+        self.session.moment = Moment(step, "real", 0, Batch(8, 8, 1, (1, 1)))
+
+    def end_forward(self):
+        self.session.moment = None
+
+    def records(self):
+        """(fqn, role) -> values, of iteration 0."""
+        self.hooks.flush()
+        self.session.finish()
+        rank = self.folder / "rank-00000.r0"
+        found = {}
+        for line in (rank / "index.jsonl").read_text().splitlines():
+            entry = json.loads(line)
+            if entry["type"] != "record" or entry["iteration"] != 0:
+                continue
+            segment = rank / f"segment-{entry['segment']:05d}.safetensors"
+            data = segment.read_bytes()[entry["offset"] : entry["offset"] + entry["bytes"]]
+            values = torch.frombuffer(bytearray(data), dtype=torch.float32)
+            found[entry["fqn"], entry["role"]] = values.reshape(entry["shape"])
+        return found
+
+
+def make_model():
+    torch.manual_seed(1)
+    return Model()
+
+
+def test_hooks_change_no_bit(tmp_path):
+    plain = train(make_model())
+    model = make_model()
+    captured = train(model, around=Capture(model, tmp_path))
+    for a, b in zip(plain[0] + plain[1], captured[0] + captured[1], strict=True):
+        assert torch.equal(a, b)
+
+
+def test_every_gradient_is_that_of_its_own_module(tmp_path):
+    model = make_model()
+    capture = Capture(model, tmp_path)
+    train(model, steps=1, around=capture)
+    records = capture.records()
+
+    # The same by torch.autograd.grad, on tensors cut at the module's border.
+    model = make_model()
+    x = torch.randn(8, 16, generator=torch.Generator().manual_seed(3), requires_grad=True)
+    hidden = model.first(x)
+    border = hidden.clone()
+    fan = model.fan(border)
+    scaled = ((fan + hidden) * 1e-4).clone()
+    placed = model.place(scaled * 1)
+    loss = model.last(placed).square().mean()
+    into_fan, out_of_fan, into_last = torch.autograd.grad(loss, [border, fan, placed])
+    for name, role, expected in (
+        ("fan", "grad_input", into_fan),
+        ("fan", "grad_output", out_of_fan),
+        ("last", "grad_input", into_last),
+        ("place", "grad_output", into_last),
+    ):
+        torch.testing.assert_close(records[name, role], expected, rtol=1e-6, atol=0, msg=name)
+    # Of an input that is modified in place too: 1.5 where the unit is on.
+    expected = into_last * 1.5 * (scaled > 0)
+    torch.testing.assert_close(records["place", "grad_input"], expected, rtol=1e-6, atol=0)
+
+
+def test_all_points_are_recorded(tmp_path):
+    model = make_model()
+    capture = Capture(model, tmp_path)
+    train(model, steps=1, around=capture)
+    roles = ("input", "output", "grad_input", "grad_output")
+    assert set(capture.records()) == {(name, role) for name in NAMES for role in roles}
+
+
+def test_a_failing_hook_ends_capture_and_not_training(tmp_path, capsys):
+    plain = train(make_model())
+    model = make_model()
+    capture = Capture(model, tmp_path)
+    calls = []
+
+    def broken(*args, **kwargs):
+        calls.append(1)
+        raise RuntimeError("no luck")
+
+    capture.session.record_at = broken
+    captured = train(model, around=capture)
+    assert all(torch.equal(a, b) for a, b in zip(plain[1], captured[1], strict=True))
+    assert len(calls) == 1
+    error = capsys.readouterr().err
+    assert error.count("capture stopped: RuntimeError: no luck; training continues") == 1
+    index = (tmp_path / "rank-00000.r0" / "index.jsonl").read_text().splitlines()
+    assert json.loads(index[-1])["complete"] is False
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_noise_moves_values_by_one_unit_and_gradients_pass(tmp_path, dtype):
+    from ttrace.capture.noise import Noise
+
+    model = nn.Linear(16, 4).to(dtype)
+    (tmp_path / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
+    session = Session(Settings(out=str(tmp_path)))
+    session.start(0, 1, [("tp", 1)], [0], {})
+    hooks = ModuleHooks(session)
+    hooks.install(model, "linear", ModuleRule({}, {"0": ROWS}))
+    x = torch.ones(8, 16, dtype=dtype, requires_grad=True)
+    exact = model(x)
+    hooks.noise = Noise(session, 1)
+    session.moment = Moment(0, "real", 0, Batch(8, 8, 1, (1, 1)))
+    noisy, again = model(x), model(x)
+    unit = torch.finfo(dtype).eps / 2
+    relative = ((noisy - exact) / exact).float().abs()
+    assert 0 < relative.max() <= 2 * unit * 1.01
+    # A second call is another point of the run, with other noise.
+    assert not torch.equal(noisy, again)
+    state = torch.get_rng_state()
+    noisy.sum().backward()
+    assert x.grad is not None and torch.equal(state, torch.get_rng_state())
+    session.finish()

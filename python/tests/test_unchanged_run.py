@@ -1,0 +1,134 @@
+"""Real megatron-core training, with and without capture: not a bit may differ."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import ttrace
+
+pytest.importorskip("megatron.core")
+
+ROOT = Path(__file__).resolve().parents[2]
+HOOK = Path(ttrace.__file__).resolve().parent / "hook"
+STEPS = ["--steps", "3", "--print-state"]
+
+
+def run(arguments, *, processes=1, script="zoo/train_gpt.py", **variables):
+    """Output lines of the script that say something about its numbers, and all of its output."""
+    command = [sys.executable]
+    if processes > 1:
+        command += ["-m", "torch.distributed.run", "--standalone"]
+        command += ["--nproc-per-node", str(processes)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if "TTRACE_OUT" in variables:
+        folder = Path(variables["TTRACE_OUT"])
+        folder.mkdir()
+        (folder / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
+        paths = [str(HOOK), *filter(None, [environment.get("PYTHONPATH")])]
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+    environment.update({name: str(value) for name, value in variables.items()})
+    done = subprocess.run(
+        [*command, str(ROOT / script), *arguments],
+        env=environment,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout
+    lines = sorted(re.findall(r"^(?:step|state|iteration) .*$", done.stdout, re.MULTILINE))
+    assert lines, done.stdout
+    return lines, done.stdout
+
+
+def index(folder, rank=0):
+    text = (Path(folder) / f"rank-{rank:05d}.r0" / "index.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+CASES = [
+    (1, ["--bf16", "--dropout", "0.1"], "replay,noise:1,fp32,fp32.noise:1"),
+    (2, ["--tp", "2", "--sp", "--recompute", "--dropout", "0.1"], "replay,noise:1"),
+    (2, ["--pp", "2", "--bf16"], "replay,fp32"),
+]
+
+
+@pytest.mark.parametrize(("processes", "arguments", "legs"), CASES)
+def test_losses_parameters_and_random_states_are_equal(tmp_path, processes, arguments, legs):
+    plain, _ = run([*STEPS, *arguments], processes=processes)
+    out = tmp_path / "trace"
+    captured, log = run([*STEPS, *arguments], processes=processes, TTRACE_OUT=out, TTRACE_LEGS=legs)
+    assert captured == plain
+    assert "ttrace:" not in log
+    for rank in range(processes):
+        entries = index(out, rank)
+        assert entries[-1] == {"type": "end", "complete": True, "reason": ""}
+        sealed = {(e["iteration"], e["leg"]) for e in entries if e["type"] == "seal"}
+        assert {iteration for iteration, _ in sealed} == {0, 1}
+        assert {leg for _, leg in sealed} >= {"real", "replay"}
+        notes = [e for e in entries if e["type"] == "note"]
+        assert not [n for n in notes if n["kind"] in ("replay", "stopped", "leg_skipped")]
+
+
+def test_reruns_repeat_the_real_call_bit_by_bit(tmp_path):
+    out = tmp_path / "trace"
+    run(["--steps", "1", "--dropout", "0.1"], TTRACE_OUT=out, TTRACE_LEGS="replay",
+        TTRACE_ITERATIONS="0:1")  # fmt: skip
+    legs = {"real": {}, "replay": {}}
+    for entry in index(out):
+        if entry["type"] == "record" and entry["role"] in ("output", "grad_input", "grad_reduced"):
+            key = tuple(entry[k] for k in ("fqn", "role", "arg", "micro_batch", "call", "pass"))
+            legs[entry["leg"]][key] = entry["xxh3"]
+    assert len(legs["real"]) > 100
+    assert legs["real"] == legs["replay"]
+
+
+def test_another_authors_loop_is_captured_with_its_evaluation_left_out(tmp_path):
+    arguments = ["--steps", "3", "--evaluate"]
+    plain, _ = run(arguments, script="zoo/own_loop.py")
+    out = tmp_path / "trace"
+    captured, _ = run(arguments, script="zoo/own_loop.py", TTRACE_OUT=out, TTRACE_LEGS="replay")
+    assert captured == plain
+    micro_batches = {e["micro_batch"] for e in index(out) if e["type"] == "record"}
+    assert micro_batches == {-1, 0, 1, 2, 3}
+
+
+def test_a_full_disk_ends_capture_with_one_line_and_not_the_run(tmp_path):
+    arguments = [*STEPS, "--tp", "2"]
+    plain, _ = run(arguments, processes=2)
+    limited = tmp_path / "limited.py"
+    limited.write_text(
+        "import resource, runpy, sys\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 21, 1 << 21))\n"
+        f"sys.path.insert(0, {str(ROOT / 'zoo')!r})\n"
+        f"runpy.run_path({str(ROOT / 'zoo/train_gpt.py')!r}, run_name='__main__')\n"
+    )
+    out = tmp_path / "trace"
+    captured, log = run(
+        arguments, processes=2, script=str(limited), TTRACE_OUT=out, TTRACE_LEGS="replay"
+    )
+    assert captured == plain
+    for rank in range(2):
+        assert log.count(f"ttrace: rank {rank}: capture stopped:") == 1
+        assert index(out, rank)[-1]["complete"] is False
+
+
+def test_a_grafted_run_computes_what_the_reference_computed(tmp_path):
+    reference, out = tmp_path / "reference", tmp_path / "candidate"
+    arguments = ["--steps", "2"]
+    expected, _ = run(arguments, TTRACE_OUT=reference)
+    # Other weights and other data, were it left alone.
+    alone, _ = run([*arguments, "--seed", "99"])
+    grafted, _ = run([*arguments, "--seed", "99"], TTRACE_OUT=out, TTRACE_GRAFT=reference)
+    assert alone != expected
+    assert grafted == expected
+    notes = [e["data"] for e in index(out) if e.get("kind") == "graft"]
+    assert {(n["what"], n["iteration"]) for n in notes} == {
+        (what, iteration) for what in ("weights", "data") for iteration in (0, 1)
+    }
+    assert all(0 < n["differs"] <= n["of"] for n in notes if n["iteration"] == 0)

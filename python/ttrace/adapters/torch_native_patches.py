@@ -1,0 +1,56 @@
+"""Functions of torch that are wrapped while a run is captured, and put back afterwards."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+
+class Patches:
+    """Wrappers added here do nothing any more once they are undone, even where somebody else has
+    wrapped them in the meantime and they have to stay."""
+
+    def __init__(self) -> None:
+        self._undo: list[tuple[Any, str, Any, Any]] = []
+        self._active = True
+
+    def wrap_call(self, owner: Any, name: str, before: Callable[..., None]) -> bool:
+        """Calls `before` with the arguments of every call. False if there is no such function."""
+        original = getattr(owner, name, None)
+        if original is None:
+            return False
+
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if self._active:
+                before(*args, **kwargs)
+            return original(*args, **kwargs)
+
+        self._replace(owner, name, original, wrapper)
+        return True
+
+    def wrap_result(self, owner: Any, name: str, change: Callable[[Any, Any], Any]) -> bool:
+        """`change(first argument, result)` is what callers get."""
+        original = getattr(owner, name, None)
+        if original is None:
+            return False
+
+        @functools.wraps(original)
+        def wrapper(first: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(first, *args, **kwargs)
+            return change(first, result) if self._active else result
+
+        self._replace(owner, name, original, wrapper)
+        return True
+
+    def undo(self) -> None:
+        self._active = False
+        while self._undo:
+            owner, name, original, wrapper = self._undo.pop()
+            if getattr(owner, name, None) is wrapper:
+                setattr(owner, name, original)
+
+    def _replace(self, owner: Any, name: str, original: Any, wrapper: Any) -> None:
+        setattr(owner, name, wrapper)
+        self._undo.append((owner, name, original, wrapper))

@@ -1,0 +1,287 @@
+// `ttrace diff`: two commands in, a verdict out.
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "src/cli/command.h"
+#include "src/cli/interrupt.h"
+#include "src/cli/recording.h"
+#include "src/cli/terminal.h"
+#include "src/cli/verdict_output.h"
+#include "src/pipeline/launch_folder.h"
+#include "src/pipeline/launch_legs.h"
+#include "src/pipeline/launch_record.h"
+#include "src/report/format.h"
+#include "src/trace/reader.h"
+
+namespace ttrace {
+namespace {
+
+constexpr const char* kFooter = R"(
+DIR gets reference/, candidate/, the commands' output in reference.log and
+candidate.log, result.json and report.txt.
+
+Examples:
+  ttrace diff -o report --reference "python train.py" --candidate "python train.py --tp 2"
+  ttrace diff -o again --reference-trace report/reference --candidate "python train.py --tp 2")";
+
+struct Options {
+  std::string folder;
+  std::string reference_command;
+  std::string reference_trace;
+  std::string candidate_command;
+  std::string iterations = "0:2";
+  std::string reference_legs{kReferenceLegs};
+  std::string candidate_legs{kCandidateLegs};
+  std::string graft = "weights,data";
+  std::string keep = "traces";
+  std::string select;
+  int64_t seed = 0;
+  bool run_to_end = false;
+  bool force = false;
+  bool verbose = false;
+};
+
+// What one side came to.
+enum class SideEnd { kGood, kFailed, kUnusable, kInterrupted };
+
+std::string Plural(int count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+// Says how the launch ended. What is wrong goes to stderr.
+SideEnd Report(const std::string& side, const RecordOptions& run,
+               const RecordOutcome& outcome) {
+  using Ending = LaunchOutcome::Ending;
+  const LaunchOutcome& launch = outcome.launch;
+  const CaptureSummary& capture = outcome.capture;
+  if (launch.ending == Ending::kInterrupted) return SideEnd::kInterrupted;
+  if (!capture.problem.empty()) {
+    Complain(side + ": the command " + Describe(launch) +
+             ", and nothing can be compared: " + capture.problem);
+    PrintLogTail(run.log_file);
+    return SideEnd::kUnusable;
+  }
+  for (const std::string& warning : capture.warnings) {
+    Complain(side + ": " + warning);
+  }
+  const std::string time = FormatSeconds(launch.seconds);
+  if (launch.ending == Ending::kFinished) {
+    std::printf(
+        "%s: all %s captured after %s; command ended (use --run-to-end "
+        "to let it finish)\n",
+        side.c_str(), Plural(capture.iterations, "iteration").c_str(),
+        time.c_str());
+  } else {
+    std::printf("%s: %s captured; the command %s after %s\n", side.c_str(),
+                Plural(capture.iterations, "iteration").c_str(),
+                Describe(launch).c_str(), time.c_str());
+  }
+  std::fflush(stdout);
+  if (ShellExitCode(launch) == 0) return SideEnd::kGood;
+  PrintLogTail(run.log_file);
+  // A command that fails after all was captured failed at something else.
+  return capture.warnings.empty() ? SideEnd::kGood : SideEnd::kFailed;
+}
+
+// Runs one side's command and, where needed, its legs.
+SideEnd RunSide(const std::string& side, RecordOptions run,
+                const InterruptGuard& guard) {
+  std::printf("%s: %s\n", side.c_str(), Printable(run.argv.back()).c_str());
+  std::fflush(stdout);
+  const Status prepared = PrepareFolder(run.folder, FolderKind::kTrace, false);
+  if (!prepared.ok()) {
+    Complain(prepared.error());
+    return SideEnd::kUnusable;
+  }
+  ProgressLine progress;
+  run.progress = [&](int closed, int world_size) {
+    progress.Show(world_size == 0 ? side + ": waiting for the first rank"
+                                  : side + ": capture complete in " +
+                                        std::to_string(closed) + " of " +
+                                        Plural(world_size, "rank"));
+  };
+  const Result<RecordOutcome> outcome = RecordCommand(run);
+  progress.Clear();
+  if (!outcome.ok()) {
+    Complain(outcome.error().WithContext(side));
+    return SideEnd::kUnusable;
+  }
+  const SideEnd end = Report(side, run, *outcome);
+  if (end != SideEnd::kGood && end != SideEnd::kFailed) return end;
+  RunLegLaunches(run, outcome->capture, *guard.flag());
+  return guard.interrupted() ? SideEnd::kInterrupted : end;
+}
+
+// What both sides' launches have in common.
+Result<RecordOptions> CommonOptions(const Options& options) {
+  RecordOptions run;
+  TTRACE_ASSIGN_OR_RETURN(run.iterations, ParseIterations(options.iterations));
+  TTRACE_RETURN_IF_ERROR(CheckGraft(options.graft));
+  TTRACE_RETURN_IF_ERROR(CheckSelection(options.select));
+  TTRACE_RETURN_IF_ERROR(UseOwnEnvironment(&run));
+  run.select = options.select;
+  run.seed = options.seed;
+  run.graft_what = options.graft;
+  run.end_when_captured = !options.run_to_end;
+  run.end_leftovers = true;
+  return run;
+}
+
+RecordOptions ForSide(const RecordOptions& common, const Options& options,
+                      const std::string& side, const std::string& command,
+                      std::vector<std::string> legs) {
+  RecordOptions run = common;
+  run.argv = {"/bin/sh", "-c", command};
+  run.folder = (std::filesystem::path(options.folder) / side).string();
+  run.log_file = run.folder + ".log";
+  run.legs = std::move(legs);
+  return run;
+}
+
+void PrintFirstLine(const Options& options) {
+  std::string what = "ttrace: diff ";
+  if (options.graft != "none") {
+    what += "gives the candidate the reference's " +
+            std::string(options.graft == "weights,data" ? "weights and data"
+                                                        : options.graft);
+    if (!options.run_to_end) what += ", and ";
+  }
+  if (!options.run_to_end) {
+    what += "ends each command once it is captured";
+  }
+  if (options.graft != "none" || !options.run_to_end) {
+    std::printf("%s\n", what.c_str());
+    std::fflush(stdout);
+  }
+}
+
+int DiscardTraces(const Options& options, int exit_code) {
+  if (options.keep == "traces") return exit_code;
+  for (const char* side : {"reference", "candidate"}) {
+    const auto trace = std::filesystem::path(options.folder) / side;
+    if (!std::filesystem::exists(trace)) continue;
+    const Status removed = RemoveTrace(trace.string());
+    if (!removed.ok()) Complain(removed.error());
+  }
+  return exit_code;
+}
+
+int Diff(const Options& options) {
+  if (options.reference_command.empty() == options.reference_trace.empty()) {
+    return Complain("give either --reference COMMAND or --reference-trace DIR");
+  }
+  const auto reference_legs = ExpandLegs(options.reference_legs);
+  if (!reference_legs.ok()) return Complain(reference_legs.error());
+  const auto candidate_legs = ExpandLegs(options.candidate_legs);
+  if (!candidate_legs.ok()) return Complain(candidate_legs.error());
+  const Result<RecordOptions> common = CommonOptions(options);
+  if (!common.ok()) return Complain(common.error());
+  if (!options.reference_trace.empty()) {
+    const auto saved = Trace::Open(options.reference_trace);
+    if (!saved.ok()) {
+      return Complain(saved.error().WithContext("--reference-trace"));
+    }
+  }
+  const Status prepared =
+      PrepareFolder(options.folder, FolderKind::kReport, options.force);
+  if (!prepared.ok()) return Complain(prepared.error());
+  PrintFirstLine(options);
+
+  CheckOptions check;
+  check.reference = options.reference_trace;
+  SideEnd end = SideEnd::kGood;
+  {
+    const InterruptGuard guard;
+    if (check.reference.empty()) {
+      RecordOptions run = ForSide(*common, options, "reference",
+                                  options.reference_command, *reference_legs);
+      run.as_reference = true;
+      run.interrupt = guard.flag();
+      check.reference = run.folder;
+      end = RunSide("reference", run, guard);
+      if (end == SideEnd::kFailed) {
+        return Complain("the reference has to be a run that works");
+      }
+    }
+    if (end == SideEnd::kGood) {
+      RecordOptions run = ForSide(*common, options, "candidate",
+                                  options.candidate_command, *candidate_legs);
+      run.interrupt = guard.flag();
+      if (options.graft != "none") run.graft = check.reference;
+      check.candidate = run.folder;
+      end = RunSide("candidate", run, guard);
+    }
+    if (end == SideEnd::kInterrupted) {
+      Complain("interrupted; all processes of the run are ended");
+      return guard.exit_code();
+    }
+  }
+  if (end == SideEnd::kUnusable) return kCouldNotDecide;
+
+  check.reference_legs = FindLegFolders(check.reference);
+  check.candidate_legs = FindLegFolders(check.candidate);
+  std::printf("\n");
+  const int verdict = CheckAndReport(check, options.folder, options.verbose);
+  // A run that broke down is not equal to one that did not.
+  const bool passed = verdict == 0 && end == SideEnd::kGood;
+  return DiscardTraces(options,
+                       verdict == 0 && !passed ? kCouldNotDecide : verdict);
+}
+
+}  // namespace
+
+void AddDiff(CLI::App& app, Action* action) {
+  CLI::App* command = app.add_subcommand(
+      "diff", "Run two commands and say whether, where and why they differ.");
+  const auto options = std::make_shared<Options>();
+  command->add_option("-o,--output", options->folder, "folder for all results")
+      ->required();
+  command->add_option("--reference", options->reference_command,
+                      "command of the trusted run, as one argument");
+  command->add_option("--reference-trace", options->reference_trace,
+                      "saved trace to use instead (record --as-reference)");
+  command
+      ->add_option("--candidate", options->candidate_command,
+                   "command of the run under test, as one argument")
+      ->required();
+  command
+      ->add_option("--iterations", options->iterations,
+                   "optimizer steps to compare, FIRST:END")
+      ->capture_default_str();
+  command
+      ->add_option("--graft", options->graft,
+                   "what the candidate takes from the reference: "
+                   "weights,data or weights or data or none")
+      ->capture_default_str();
+  command
+      ->add_option("--legs", options->candidate_legs, "reruns of the candidate")
+      ->capture_default_str();
+  command
+      ->add_option("--reference-legs", options->reference_legs,
+                   "reruns of the reference")
+      ->capture_default_str();
+  command->add_option("--select", options->select,
+                      "compare only these: KEY=PATTERN;... with fqn, role, "
+                      "rank, micro_batch");
+  command->add_option("--seed", options->seed, "of the noise")
+      ->capture_default_str();
+  command
+      ->add_option("--keep", options->keep,
+                   "traces: everything; report: delete the traces at the end")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"traces", "report"}));
+  command->add_flag("--run-to-end", options->run_to_end,
+                    "let the commands finish");
+  command->add_flag("--force", options->force,
+                    "replace what ttrace wrote to the folder before");
+  command->add_flag("-v,--verbose", options->verbose,
+                    "list every tensor that is out of bounds");
+  command->footer(kFooter);
+  command->callback(
+      [action, options] { *action = [options] { return Diff(*options); }; });
+}
+
+}  // namespace ttrace

@@ -1,0 +1,79 @@
+// `ttrace inspect`: what a trace, one of its tensors, or a result holds.
+
+#include "src/cli/inspect.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "src/cli/command.h"
+#include "src/cli/terminal.h"
+#include "src/report/format.h"
+
+namespace ttrace {
+namespace {
+
+constexpr const char* kFooter = R"(
+TENSOR is a name with * and ?, or a pattern on name and role together.
+
+Examples:
+  ttrace inspect candidate
+  ttrace inspect candidate "*layers.0*" --leg real --iteration 0
+  ttrace inspect report/result.json)";
+
+struct Options {
+  std::string path;
+  TensorQuery query;
+};
+
+Result<std::string> Describe(const Options& options) {
+  const TerminalOptions terminal = StandardOutputOptions();
+  const std::filesystem::path path = options.path;
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored)) {
+    return DescribeResult(options.path, terminal);
+  }
+  // The folder of a diff: its result is what was meant.
+  if (!std::filesystem::exists(path / "manifest.json", ignored) &&
+      std::filesystem::exists(path / "result.json", ignored)) {
+    return DescribeResult((path / "result.json").string(), terminal);
+  }
+  TTRACE_ASSIGN_OR_RETURN(auto trace, Trace::Open(options.path));
+  if (options.query.pattern.empty()) return DescribeTrace(trace, terminal);
+  return DescribeTensors(trace, options.query, terminal);
+}
+
+int Inspect(const Options& options) {
+  const Result<std::string> text = Describe(options);
+  if (!text.ok()) return Complain(text.error());
+  std::fputs(text->c_str(), stdout);
+  return 0;
+}
+
+}  // namespace
+
+void AddInspect(CLI::App& app, Action* action) {
+  CLI::App* command = app.add_subcommand(
+      "inspect", "Show what a trace, one of its tensors or a result holds.");
+  const auto options = std::make_shared<Options>();
+  TensorQuery& query = options->query;
+  command
+      ->add_option("PATH", options->path,
+                   "a trace folder, a result.json, or the folder of a diff")
+      ->required();
+  command->add_option("TENSOR", query.pattern, "which tensors to show");
+  command->add_option("--leg", query.leg, "which run of the iteration")
+      ->capture_default_str();
+  command->add_option("--iteration", query.iteration, "only this one");
+  command->add_option("--values", query.values, "first values of each piece")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000));
+  command->add_option("--limit", query.limit, "tensors to show")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000000));
+  command->footer(kFooter);
+  command->callback(
+      [action, options] { *action = [options] { return Inspect(*options); }; });
+}
+
+}  // namespace ttrace

@@ -1,0 +1,92 @@
+// A result.json, read as any other program would read it.
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "src/cli/inspect.h"
+#include "src/report/format.h"
+#include "src/report/page.h"
+#include "src/trace/file.h"
+
+namespace ttrace {
+namespace {
+
+using Json = nlohmann::json;
+
+const Json& At(const Json& json, const char* key) {
+  static const Json kNull;
+  if (!json.is_object()) return kNull;
+  const auto found = json.find(key);
+  return found == json.end() ? kNull : *found;
+}
+
+// Strings without quotes, everything else as JSON.
+std::string Text(const Json& json) {
+  if (json.is_string()) return json.get<std::string>();
+  return json.is_null() ? "-" : json.dump();
+}
+
+void AddCulprit(const Json& culprit, Page& page) {
+  page.Section("CULPRIT", Tone::kBad);
+  page.Text(Text(At(culprit, "fqn")), Tone::kStrong);
+  page.Text(Text(At(culprit, "role")) + ", " + Text(At(culprit, "direction")) +
+            ", " + Text(At(culprit, "stage")) + ", iteration " +
+            Text(At(culprit, "iteration")) + ", ranks " +
+            Text(At(culprit, "ranks")) + ", headroom " +
+            Text(At(culprit, "headroom")));
+  const Json& affected = At(culprit, "affected");
+  page.Text("affected: " + Text(At(affected, "count")) + " of " +
+            Text(At(affected, "of")));
+  for (const Json& found : At(culprit, "classes")) {
+    page.Text(Text(At(found, "class")) + ": " + Text(At(found, "evidence")),
+              Tone::kPlain, 3);
+  }
+}
+
+std::string TensorSummary(const Json& tensors) {
+  std::map<std::string, int64_t> verdicts;
+  for (const Json& tensor : tensors) ++verdicts[Text(At(tensor, "verdict"))];
+  std::string text;
+  for (const auto& [verdict, count] : verdicts) {
+    if (!text.empty()) text += ", ";
+    text += FormatCount(count) + " " + verdict;
+  }
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace
+
+Result<std::string> DescribeResult(const std::string& path,
+                                   const TerminalOptions& terminal) {
+  // As large as a result of a very large model.
+  constexpr size_t kLargest = size_t{1} << 30;
+  TTRACE_ASSIGN_OR_RETURN(const std::string text,
+                          ReadWholeFile(path, kLargest));
+  const Json json = Json::parse(text, nullptr, false);
+  if (!At(json, "schema").is_number_integer() ||
+      !At(json, "verdict").is_string()) {
+    return Error(ErrorCode::kCorrupt,
+                 "'" + Printable(path) +
+                     "' is neither a trace folder nor a result of ttrace");
+  }
+  Page page(terminal.width, terminal.color);
+  page.Section("VERDICT");
+  page.Text(Text(At(json, "verdict")), Tone::kStrong);
+  if (At(json, "reason").is_string()) page.Text(Text(At(json, "reason")));
+  const Json& coverage = At(json, "coverage");
+  page.Section("COVERAGE");
+  page.Text(Text(At(coverage, "compared")) + " compared, " +
+            Text(At(coverage, "reference_only")) + " only in the reference, " +
+            Text(At(coverage, "candidate_only")) + " only in the candidate");
+  for (const auto& [reason, count] : At(coverage, "explained").items()) {
+    page.Text("explained: " + Text(count) + " " + reason);
+  }
+  page.Section("TENSORS");
+  page.Text(TensorSummary(At(json, "tensors")));
+  for (const Json& culprit : At(json, "culprits")) AddCulprit(culprit, page);
+  page.Section("NOTES");
+  for (const Json& note : At(json, "notes")) page.Text(Text(note));
+  return page.Take();
+}
+
+}  // namespace ttrace

@@ -1,0 +1,156 @@
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "src/align/catalog.h"
+#include "src/cli/inspect.h"
+#include "src/report/format.h"
+#include "src/report/page.h"
+
+namespace ttrace {
+namespace {
+
+using Json = nlohmann::json;
+
+// A command line as one would type it; words with spaces are quoted.
+std::string CommandText(const Json& words) {
+  if (!words.is_array()) return "";
+  std::string text;
+  for (const Json& word : words) {
+    if (!word.is_string()) continue;
+    const auto& s = word.get_ref<const std::string&>();
+    if (!text.empty()) text += ' ';
+    const bool quote = s.empty() || s.find(' ') != std::string::npos;
+    text += quote ? "\"" + s + "\"" : s;
+  }
+  return text;
+}
+
+std::string Text(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>()
+                                                   : "";
+}
+
+std::string MeshText(const DeviceMesh& mesh) {
+  std::string text;
+  for (const MeshDim& dim : mesh.dims) {
+    if (!text.empty()) text += ' ';
+    text += dim.name + "=" + std::to_string(dim.size);
+  }
+  return text.empty() ? "none" : text;
+}
+
+void AddOrigin(const Trace& trace, Page& page) {
+  page.Section("TRACE");
+  page.Text(trace.folder());
+  const Json manifest = Json::parse(trace.manifest_json(), nullptr, false);
+  if (!manifest.is_object()) return;
+  const std::string command =
+      manifest.contains("command") ? CommandText(manifest["command"]) : "";
+  if (!command.empty()) page.Text(command);
+  const std::string made = Text(manifest, "created");
+  if (!made.empty()) {
+    page.Text("recorded " + made + " by ttrace " + Text(manifest, "ttrace") +
+              (manifest.contains("graft")
+                   ? ", with weights or data of a reference"
+                   : ""));
+  }
+}
+
+void AddRanks(const Trace& trace, Page& page) {
+  page.Section("RANKS");
+  page.Text(std::to_string(trace.ranks().size()) + " of " +
+            std::to_string(trace.world_size()) + ", mesh " +
+            MeshText(trace.mesh()));
+  if (!trace.missing_ranks().empty()) {
+    page.Text(
+        "missing: " + FormatRanks(trace.missing_ranks(), trace.world_size()),
+        Tone::kBad);
+  }
+  for (const RankTrace& rank : trace.ranks()) {
+    const std::string who = "rank " + std::to_string(rank.meta.rank) + ": ";
+    if (!rank.closed) {
+      page.Text(who + "not closed: its process ended or is still writing",
+                Tone::kBad);
+    } else if (!rank.complete) {
+      page.Text(who + "incomplete: " + rank.incomplete_reason, Tone::kBad);
+    }
+    if (rank.dropped_lines > 0) {
+      page.Text(who + "its last index line is cut short", Tone::kDoubtful);
+    }
+  }
+}
+
+struct Amount {
+  std::set<TensorId> tensors;
+  int64_t pieces = 0;
+  int64_t bytes = 0;
+};
+
+void AddAmounts(const std::string& label,
+                const std::map<std::string, Amount>& amounts, Page& page) {
+  page.Section(label);
+  std::vector<std::vector<std::string>> rows = {
+      {"", "tensors", "pieces", "bytes"}};
+  for (const auto& [name, amount] : amounts) {
+    rows.push_back({Printable(name),
+                    FormatCount(static_cast<int64_t>(amount.tensors.size())),
+                    FormatCount(amount.pieces),
+                    FormatBytes(static_cast<double>(amount.bytes))});
+  }
+  page.Table(rows);
+}
+
+void AddNotes(const Trace& trace, Page& page) {
+  std::map<std::string, std::pair<int64_t, std::string>> kinds;
+  for (const RankTrace& rank : trace.ranks()) {
+    for (const Note& note : rank.notes) {
+      auto& [count, example] = kinds[note.kind];
+      if (count++ == 0) example = note.json;
+    }
+  }
+  page.Section("NOTES");
+  constexpr size_t kLongest = 160;
+  for (const auto& [kind, note] : kinds) {
+    page.Text(kind + " x " + FormatCount(note.first) + ": " +
+                  ShortenMiddle(Printable(note.second), kLongest),
+              Tone::kPlain, 2);
+  }
+}
+
+}  // namespace
+
+std::string DescribeTrace(std::shared_ptr<const Trace> trace,
+                          const TerminalOptions& terminal) {
+  std::map<std::string, Amount> legs;
+  std::map<std::string, Amount> roles;
+  std::set<int> iterations;
+  for (const Record& record : trace->records()) {
+    iterations.insert(record.id.iteration);
+    const auto add = [&](Amount& amount) {
+      amount.tensors.insert(record.id);
+      ++amount.pieces;
+      amount.bytes += record.extent.bytes;
+    };
+    add(legs[record.leg]);
+    if (record.leg == "real") add(roles[std::string(ToString(record.id.role))]);
+  }
+
+  Page page(terminal.width, terminal.color);
+  AddOrigin(*trace, page);
+  AddRanks(*trace, page);
+  page.Section("ITERATIONS");
+  std::string list;
+  for (const int iteration : iterations) {
+    list += (list.empty() ? "" : ", ") + std::to_string(iteration);
+  }
+  page.Text(list.empty() ? "none: no tensor was captured" : list);
+  if (!legs.empty()) AddAmounts("LEGS", legs, page);
+  if (!roles.empty()) AddAmounts("REAL LEG", roles, page);
+  AddNotes(*trace, page);
+  return page.Take();
+}
+
+}  // namespace ttrace

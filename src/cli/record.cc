@@ -1,0 +1,141 @@
+// `ttrace record`: run a command with capture, change nothing about it.
+//
+// Standard output and the exit code belong to the command; what we say goes to
+// stderr.
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "src/cli/command.h"
+#include "src/cli/interrupt.h"
+#include "src/cli/recording.h"
+#include "src/pipeline/launch_folder.h"
+#include "src/pipeline/launch_legs.h"
+#include "src/pipeline/launch_record.h"
+#include "src/report/format.h"
+#include "src/trace/reader.h"
+
+namespace ttrace {
+namespace {
+
+constexpr const char* kFooter = R"(
+The numbers of the run stay what they are, except with --graft.
+
+Examples:
+  ttrace record -o reference --as-reference -- python train.py
+  ttrace record -o candidate --graft reference --legs replay,fp32 -- python train.py --tp 2
+  ttrace record -o piece --select "fqn=*layers.0*;role=output" --iterations 0:1 -- python train.py)";
+
+struct Options {
+  RecordOptions record;
+  std::string iterations = "0:2";
+  std::string legs;
+  bool legs_given = false;
+  bool force = false;
+};
+
+// Checks what the option parser cannot. Leaves `options` ready to record.
+Status Complete(const CommandLine& line, Options* options) {
+  RecordOptions& record = options->record;
+  if (line.after_dashes.empty()) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "no command to record; put it after --:\n"
+                 "  ttrace record -o DIR -- python train.py");
+  }
+  record.argv = line.after_dashes;
+  TTRACE_ASSIGN_OR_RETURN(record.iterations,
+                          ParseIterations(options->iterations));
+  if (!options->legs_given && record.as_reference) {
+    options->legs = kReferenceLegs;
+  }
+  TTRACE_ASSIGN_OR_RETURN(record.legs, ExpandLegs(options->legs));
+  TTRACE_RETURN_IF_ERROR(CheckSelection(record.select));
+  TTRACE_RETURN_IF_ERROR(CheckGraft(record.graft_what));
+  if (record.graft_what == "none") record.graft.clear();
+  if (!record.graft.empty()) {
+    const auto reference = Trace::Open(record.graft);
+    if (!reference.ok()) return reference.error().WithContext("--graft");
+  }
+  TTRACE_RETURN_IF_ERROR(UseOwnEnvironment(&record));
+  return PrepareFolder(record.folder, FolderKind::kTrace, options->force);
+}
+
+int RunRecord(const CommandLine& line, Options* options) {
+  const Status completed = Complete(line, options);
+  if (!completed.ok()) return Complain(completed.error());
+  RecordOptions& record = options->record;
+  if (!record.graft.empty()) {
+    std::fprintf(stderr,
+                 "ttrace: this run uses %s of %s: its numbers are not its "
+                 "own.\n",
+                 record.graft_what == "weights,data"
+                     ? "weights and data"
+                     : record.graft_what.c_str(),
+                 Printable(record.graft).c_str());
+  }
+
+  const InterruptGuard guard;
+  record.interrupt = guard.flag();
+  const Result<RecordOutcome> outcome = RecordCommand(record);
+  if (!outcome.ok()) return Complain(outcome.error());
+  const int exit_code = ShellExitCode(outcome->launch);
+  const CaptureSummary& capture = outcome->capture;
+  if (!capture.problem.empty()) {
+    Complain("the command " + Describe(outcome->launch) +
+             ", and nothing was captured: " + capture.problem);
+    return exit_code != 0 ? exit_code : kCouldNotDecide;
+  }
+  for (const std::string& warning : capture.warnings) {
+    std::fprintf(stderr, "ttrace: %s\n", warning.c_str());
+  }
+  if (!guard.interrupted()) {
+    RunLegLaunches(record, capture, *guard.flag());
+  }
+  std::fprintf(stderr, "ttrace: captured %d iteration%s of %d rank%s in %s\n",
+               capture.iterations, capture.iterations == 1 ? "" : "s",
+               capture.world_size, capture.world_size == 1 ? "" : "s",
+               Printable(record.folder).c_str());
+  return guard.interrupted() ? guard.exit_code() : exit_code;
+}
+
+}  // namespace
+
+void AddRecord(CLI::App& app, const CommandLine& line, Action* action) {
+  CLI::App* command = app.add_subcommand(
+      "record", "Run a command and capture its tensors into a trace.");
+  const auto options = std::make_shared<Options>();
+  RecordOptions& record = options->record;
+  command->add_option("-o,--output", record.folder, "trace folder to make")
+      ->required();
+  command->add_flag(
+      "--as-reference", record.as_reference,
+      "with the legs that a tolerance needs: " + std::string(kReferenceLegs));
+  command
+      ->add_option("--iterations", options->iterations,
+                   "optimizer steps to capture, FIRST:END")
+      ->capture_default_str();
+  const CLI::Option* legs = command->add_option(
+      "--legs", options->legs,
+      "reruns of each iteration: replay, noise:N, fp32, fp32.noise:N");
+  command->add_option("--graft", record.graft,
+                      "use this reference's weights and data");
+  command
+      ->add_option("--graft-what", record.graft_what,
+                   "weights,data or weights or data or none")
+      ->capture_default_str();
+  command->add_option("--select", record.select,
+                      "capture only these: KEY=PATTERN;... with fqn, role, "
+                      "rank, micro_batch");
+  command->add_option("--seed", record.seed, "of the noise")
+      ->capture_default_str();
+  command->add_flag("--force", options->force,
+                    "replace a trace that ttrace wrote there before");
+  command->footer(kFooter);
+  command->callback([action, options, legs, &line] {
+    options->legs_given = legs->count() > 0;
+    *action = [options, &line] { return RunRecord(line, options.get()); };
+  });
+}
+
+}  // namespace ttrace

@@ -1,0 +1,182 @@
+// How fast memory is compared with memory, beside how fast the same memory can
+// merely be read. Each case checks its result before it is timed.
+//
+//   compare_bench --benchmark_min_time=1
+//
+// "share" is compare bandwidth / read bandwidth of the same bytes in the same
+// run: 1 means that comparing costs no more than looking.
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "src/compare/compare_kernel.h"
+
+namespace ttrace {
+namespace {
+
+// Time of this thread: the machine may be shared.
+double CpuSeconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+std::vector<std::byte> Values(DType dtype, size_t count, unsigned seed) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  // A period suffices: nothing here depends on values.
+  std::vector<float> period(1 << 12);
+  for (float& x : period) x = normal(rng);
+  const auto size = static_cast<size_t>(Info(dtype).itemsize);
+  std::vector<std::byte> bytes(count * size);
+  for (size_t i = 0; i < count; ++i) {
+    const float x = period[i % period.size()];
+    if (dtype == DType::kF64) {
+      const auto wide = static_cast<double>(x);
+      std::memcpy(bytes.data() + i * size, &wide, size);
+    } else if (dtype == DType::kF16) {
+      const auto half =
+          static_cast<uint16_t>(0x3000 + (std::bit_cast<uint32_t>(x) & 0x7FF));
+      std::memcpy(bytes.data() + i * size, &half, size);
+    } else {
+      // bfloat16 is the upper half: the last bytes of a little-endian float.
+      std::memcpy(bytes.data() + i * size,
+                  reinterpret_cast<const std::byte*>(&x) + 4 - size, size);
+    }
+  }
+  return bytes;
+}
+
+// Best bandwidth of adding up 64-bit words, in bytes a second.
+double ReadBandwidth(const std::vector<std::byte>& a,
+                     const std::vector<std::byte>& b) {
+  const auto sum = [](const std::vector<std::byte>& bytes) {
+    uint64_t lanes[32] = {};
+    const size_t words = bytes.size() / 8 / 32 * 32;
+    const std::byte* p = bytes.data();
+    for (size_t i = 0; i < words; i += 32, p += 256) {
+      uint64_t w[32];
+      std::memcpy(w, p, sizeof(w));
+      for (size_t l = 0; l < 32; ++l) lanes[l] += w[l];
+    }
+    uint64_t total = 0;
+    for (const uint64_t lane : lanes) total += lane;
+    return total;
+  };
+  const size_t bytes = a.size() + b.size();
+  const int repeats =
+      static_cast<int>(std::max<size_t>(1, (size_t{64} << 20) / bytes));
+  double best = 0;
+  for (int round = 0; round < 8; ++round) {
+    const double start = CpuSeconds();
+    for (int i = 0; i < repeats; ++i) {
+      benchmark::DoNotOptimize(sum(a));
+      benchmark::DoNotOptimize(sum(b));
+      benchmark::ClobberMemory();
+    }
+    best = std::max(
+        best, static_cast<double>(bytes) * repeats / (CpuSeconds() - start));
+  }
+  return best;
+}
+
+bool ResultIsRight(const std::vector<std::byte>& ref, DType ref_dtype,
+                   const std::vector<std::byte>& cand, DType cand_dtype,
+                   size_t count, const ErrorStats& got) {
+  // The exact path of the kernel, forced by a scale that is 1 to 15 digits.
+  ErrorSums sums;
+  const double scale = 1 + 1e-15;
+  CompareRows({ref.data(), ref_dtype, 0, scale},
+              {cand.data(), cand_dtype, 0, scale},
+              {1, static_cast<int64_t>(count), 0, 0}, &sums);
+  const ErrorStats want = sums.Stats();
+  return got.count == want.count && got.mismatched == want.mismatched &&
+         std::fabs(got.rel_err() - want.rel_err()) <= 1e-6 * want.rel_err();
+}
+
+// One row, or rows of `cols` from a reference of rows four times as wide.
+void BM_Compare(benchmark::State& state, DType ref_dtype, DType cand_dtype,
+                size_t count, int64_t cols) {
+  const bool strided = cols != 0;
+  const size_t ref_count = strided ? 4 * count : count;
+  auto ref = Values(ref_dtype, ref_count, 1);
+  const auto cand = Values(cand_dtype, count, 2);
+  const int64_t rows = strided ? static_cast<int64_t>(count) / cols : 1;
+  const CompareExtent extent = {rows, strided ? cols : int64_t(count), 0,
+                                strided ? uint64_t(4 * cols) : 0};
+  const CompareOperand r = {ref.data(), ref_dtype, 4 * cols, 1};
+  const CompareOperand c = {cand.data(), cand_dtype, cols, 1};
+  if (!strided) {
+    ErrorSums sums;
+    CompareRows(r, c, extent, &sums);
+    if (!ResultIsRight(ref, ref_dtype, cand, cand_dtype, count, sums.Stats())) {
+      state.SkipWithError("wrong result");
+      return;
+    }
+  }
+  // Strided: what it compares, packed, is what reading is measured on.
+  const double read = ReadBandwidth(Values(ref_dtype, count, 1), cand);
+  const auto bytes = static_cast<double>(
+      count * static_cast<size_t>(Info(ref_dtype).itemsize +
+                                  Info(cand_dtype).itemsize));
+  double fastest = std::numeric_limits<double>::infinity();
+  const int repeats =
+      std::max(1, static_cast<int>(double(size_t{16} << 20) / bytes));
+  for (auto _ : state) {
+    const double start = CpuSeconds();
+    for (int i = 0; i < repeats; ++i) {
+      ErrorSums sums;
+      CompareRows(r, c, extent, &sums);
+      benchmark::DoNotOptimize(sums);
+    }
+    const double seconds = (CpuSeconds() - start) / repeats;
+    fastest = std::min(fastest, seconds);
+  }
+  state.counters["GB/s"] = bytes / fastest / 1e9;
+  state.counters["Gel/s"] = static_cast<double>(count) / fastest / 1e9;
+  state.counters["read_GB/s"] = read / 1e9;
+  state.counters["share"] = bytes / fastest / read;
+  state.SetLabel(std::string(CompareTargetName()));
+}
+
+constexpr size_t kL2 = size_t{1} << 15;    // 64 KiB to 512 KiB of input
+constexpr size_t kDram = size_t{1} << 25;  // 128 MiB to 512 MiB
+
+void Register() {
+  const std::pair<DType, DType> pairs[] = {
+      {DType::kF32, DType::kF32},  {DType::kBF16, DType::kBF16},
+      {DType::kBF16, DType::kF32}, {DType::kF16, DType::kF16},
+      {DType::kF64, DType::kF64},
+  };
+  for (const auto& [a, b] : pairs) {
+    const std::string name =
+        std::string(Info(a).torch_name) + "/" + std::string(Info(b).torch_name);
+    const auto add = [&, ref = a, cand = b](const std::string& where,
+                                            size_t count, int64_t cols) {
+      benchmark::RegisterBenchmark(
+          (name + "/" + where).c_str(),
+          [ref, cand, count, cols](benchmark::State& state) {
+            BM_Compare(state, ref, cand, count, cols);
+          });
+    };
+    add("L2", kL2, 0);
+    add("DRAM", kDram, 0);
+    if (a == b && a != DType::kF64) add("DRAM_rows_of_512", kDram / 4, 512);
+  }
+}
+
+const bool kRegistered = (Register(), true);
+
+}  // namespace
+}  // namespace ttrace

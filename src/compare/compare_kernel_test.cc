@@ -1,0 +1,392 @@
+#include "src/compare/compare_kernel.h"
+
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "src/numeric/widen.h"
+
+namespace ttrace {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+template <typename T>
+Bytes AsBytes(const std::vector<T>& values) {
+  Bytes bytes(values.size() * sizeof(T));
+  if (!values.empty()) {
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+  }
+  return bytes;
+}
+
+// Elements of one side, back to back, in the smallest allocation: reading past
+// the end is an error that the address sanitizer sees.
+struct Side {
+  Bytes bytes;
+  DType dtype = DType::kF32;
+  double scale = 1;
+
+  double At(size_t i) const {
+    const auto size = static_cast<size_t>(Info(dtype).itemsize);
+    return WidenElement(dtype, bytes.data() + i * size) * scale;
+  }
+  CompareOperand Operand() const { return {bytes.data(), dtype, 0, scale}; }
+};
+
+ErrorStats Compare(const Side& ref, const Side& cand, size_t count,
+                   uint64_t logical = 0) {
+  ErrorSums sums;
+  CompareRows(ref.Operand(), cand.Operand(),
+              {1, static_cast<int64_t>(count), logical, 0}, &sums);
+  return sums.Stats();
+}
+
+// The definition, written to be obviously right rather than fast.
+ErrorStats ByDefinition(const Side& ref, const Side& cand, size_t count) {
+  ErrorStats stats;
+  for (size_t i = 0; i < count; ++i) {
+    const double r = ref.At(i);
+    const double c = cand.At(i);
+    ++stats.count;
+    if (!std::isfinite(r)) ++stats.nonfinite_ref;
+    if (!std::isfinite(c)) ++stats.nonfinite_cand;
+    if (std::isnan(r) && std::isnan(c)) continue;
+    const bool equal = std::bit_cast<uint64_t>(r) == std::bit_cast<uint64_t>(c);
+    if (!equal) ++stats.mismatched;
+    if (!std::isfinite(r) || !std::isfinite(c)) {
+      if (!equal) ++stats.nonfinite_differ;
+      continue;
+    }
+    const double err = c - r;
+    stats.sum_sq_err += err * err;
+    stats.sum_err_ref += err * r;
+    stats.sum_sq_ref += r * r;
+    stats.max_abs_err = std::fmax(stats.max_abs_err, std::fabs(err));
+    stats.max_abs_ref = std::fmax(stats.max_abs_ref, std::fabs(r));
+  }
+  return stats;
+}
+
+void ExpectAgree(const ErrorStats& got, const ErrorStats& want,
+                 const std::string& what) {
+  SCOPED_TRACE(what);
+  EXPECT_EQ(got.count, want.count);
+  EXPECT_EQ(got.mismatched, want.mismatched);
+  EXPECT_EQ(got.nonfinite_ref, want.nonfinite_ref);
+  EXPECT_EQ(got.nonfinite_cand, want.nonfinite_cand);
+  EXPECT_EQ(got.nonfinite_differ, want.nonfinite_differ);
+  constexpr double kRel = 1e-6;
+  EXPECT_NEAR(got.sum_sq_err, want.sum_sq_err, kRel * want.sum_sq_err);
+  EXPECT_NEAR(got.sum_sq_ref, want.sum_sq_ref, kRel * want.sum_sq_ref);
+  // s1 cancels: its error is measured against what it is a product of.
+  EXPECT_NEAR(got.sum_err_ref, want.sum_err_ref,
+              kRel * std::sqrt(want.sum_sq_err) * std::sqrt(want.sum_sq_ref));
+  EXPECT_NEAR(got.max_abs_err, want.max_abs_err, 0x1p-23 * want.max_abs_err);
+  EXPECT_EQ(got.max_abs_ref, want.max_abs_ref);
+}
+
+// Random elements of moderate size in any dtype.
+Side RandomSide(DType dtype, size_t count, std::mt19937& rng) {
+  std::normal_distribution<double> normal(0, 3);
+  Side side;
+  side.dtype = dtype;
+  const auto size = static_cast<size_t>(Info(dtype).itemsize);
+  side.bytes.resize(count * size);
+  for (size_t i = 0; i < count; ++i) {
+    const double x = normal(rng);
+    std::byte* to = side.bytes.data() + i * size;
+    const auto store = [&](auto value) { std::memcpy(to, &value, size); };
+    switch (dtype) {
+      case DType::kBool:
+        store(static_cast<uint8_t>(x > 0));
+        break;
+      case DType::kU8:
+      case DType::kI8:
+        store(static_cast<uint8_t>(static_cast<int>(x)));
+        break;
+      case DType::kI16:
+        store(static_cast<int16_t>(1000 * x));
+        break;
+      case DType::kI32:
+        store(static_cast<int32_t>(1e6 * x));
+        break;
+      case DType::kI64:
+        store(static_cast<int64_t>(1e9 * x));
+        break;
+      case DType::kF16: {  // sign, exponent 2^-5..2^4, any fraction
+        const auto bits = static_cast<uint32_t>(rng());
+        store(static_cast<uint16_t>((bits & 0x83FF) |
+                                    ((10 + (bits >> 16) % 10) << 10)));
+        break;
+      }
+      case DType::kBF16:
+        store(static_cast<uint16_t>(
+            std::bit_cast<uint32_t>(static_cast<float>(x)) >> 16));
+        break;
+      case DType::kF32:
+        store(static_cast<float>(x));
+        break;
+      case DType::kF64:
+        store(x);
+        break;
+    }
+  }
+  return side;
+}
+
+// Most elements equal, as in practice.
+Side MostlySame(const Side& ref, std::mt19937& rng) {
+  Side cand = ref;
+  const auto size = static_cast<size_t>(Info(ref.dtype).itemsize);
+  for (size_t i = 0; i < ref.bytes.size(); i += size) {
+    if (rng() % 4 == 0 && ref.dtype != DType::kBool) {
+      cand.bytes[i] ^= std::byte{1};
+    }
+  }
+  return cand;
+}
+
+// Runs each test once per instruction set that this CPU can execute.
+class CompareKernel : public testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
+  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+};
+
+TEST_P(CompareKernel, RunsOnTheTargetUnderTest) {
+  EXPECT_EQ(CompareTargetName(), hwy::TargetName(GetParam()));
+}
+
+TEST_P(CompareKernel, AgreesWithDefinitionForEveryPairOfDTypesAndTail) {
+  std::mt19937 rng(1);
+  for (int a = 0; a < kDTypeCount; ++a) {
+    for (int b = 0; b < kDTypeCount; ++b) {
+      for (size_t count = 0; count <= 67; ++count) {
+        const Side ref = RandomSide(static_cast<DType>(a), count, rng);
+        const Side cand = a == b && count % 2 == 0
+                              ? MostlySame(ref, rng)
+                              : RandomSide(static_cast<DType>(b), count, rng);
+        ExpectAgree(Compare(ref, cand, count), ByDefinition(ref, cand, count),
+                    std::string(Info(ref.dtype).torch_name) + " " +
+                        std::string(Info(cand.dtype).torch_name) +
+                        " count=" + std::to_string(count));
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(CompareKernel, AgreesWithDefinitionOverManyBlocks) {
+  std::mt19937 rng(2);
+  for (const DType a : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
+    for (const DType b : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (const uint64_t logical : {0U, 1U, 500U}) {
+        const Side ref = RandomSide(a, 5003, rng);
+        const Side cand = RandomSide(b, 5003, rng);
+        ExpectAgree(Compare(ref, cand, 5003, logical),
+                    ByDefinition(ref, cand, 5003),
+                    "logical=" + std::to_string(logical));
+      }
+    }
+  }
+}
+
+TEST_P(CompareKernel, ScalesAreApplied) {
+  std::mt19937 rng(3);
+  for (const double scale : {0.5, 8.0, -1.0, 1.0 / 3, 0x1p-40}) {
+    Side ref = RandomSide(DType::kF32, 700, rng);
+    Side cand = RandomSide(DType::kBF16, 700, rng);
+    cand.scale = scale;
+    ExpectAgree(Compare(ref, cand, 700), ByDefinition(ref, cand, 700),
+                "cand scale " + std::to_string(scale));
+    std::swap(ref.scale, cand.scale);
+    ExpectAgree(Compare(ref, cand, 700), ByDefinition(ref, cand, 700),
+                "ref scale " + std::to_string(scale));
+  }
+}
+
+TEST_P(CompareKernel, EveryHalfIsRead) {
+  Side half;
+  half.dtype = DType::kF16;
+  std::vector<uint16_t> bits(65536);
+  std::vector<float> values(65536);
+  for (size_t i = 0; i < bits.size(); ++i) {
+    bits[i] = static_cast<uint16_t>(i);
+    values[i] = WidenF16(bits[i]);
+  }
+  half.bytes = AsBytes(bits);
+  const Side floats = {AsBytes(values), DType::kF32, 1};
+  const ErrorStats got = Compare(floats, half, bits.size());
+  EXPECT_EQ(got.mismatched, 0);
+  EXPECT_EQ(got.nonfinite_differ, 0);
+  EXPECT_EQ(got.nonfinite_cand, 2048);
+  EXPECT_EQ(got.sum_sq_err, 0);
+  EXPECT_EQ(got.max_abs_ref, 65504);
+  // Both sides by the conversion under test: Inf must stop being a number.
+  const ErrorStats self = Compare(half, half, bits.size());
+  EXPECT_EQ(self.nonfinite_ref, 2048);
+  EXPECT_EQ(self.mismatched, 0);
+  EXPECT_EQ(self.max_abs_ref, 65504);
+}
+
+TEST_P(CompareKernel, NonFiniteElementsAreMatchedByPositionAndKind) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  const auto odd_nan = std::bit_cast<float>(0xFFC12345U);
+  for (const size_t at : {0U, 15U, 16U, 500U, 1000U}) {
+    std::vector<float> r(1024, 1), c(1024, 1);
+    const float ref[] = {1, kNaN, 3, kInf, -kInf, kNaN};
+    const float cand[] = {1, 2, kNaN, kInf, kInf, odd_nan};
+    std::copy(ref, ref + 6, r.begin() + std::ptrdiff_t(at));
+    std::copy(cand, cand + 6, c.begin() + std::ptrdiff_t(at));
+    const ErrorStats got = Compare({AsBytes(r), DType::kF32, 1},
+                                   {AsBytes(c), DType::kF32, 1}, 1024);
+    EXPECT_EQ(got.nonfinite_ref, 4);
+    EXPECT_EQ(got.nonfinite_cand, 4);
+    EXPECT_EQ(got.nonfinite_differ, 3);
+    EXPECT_EQ(got.mismatched, 3);
+    EXPECT_EQ(got.rel_err(), 0);  // all finite pairs agree
+    EXPECT_EQ(got.sum_sq_ref, 1024 - 5);
+    EXPECT_EQ(got.max_abs_ref, 1);
+  }
+}
+
+TEST_P(CompareKernel, TinyAndHugeValuesLeaveTheRangeOfFloatSquares) {
+  // 1e-45 is a denormal of float, and of bfloat16's range too.
+  for (const float x : {1e-45F, 1e-40F, 1e-30F, 1e-22F, 1e19F, 3e38F}) {
+    for (const size_t count : {3U, 100U, 5000U}) {
+      const Side ref = {AsBytes(std::vector<float>(count, x)), DType::kF32, 1};
+      std::vector<float> values(count, x);
+      values[count / 2] = 0;
+      const Side cand = {AsBytes(values), DType::kF32, 1};
+      ExpectAgree(Compare(ref, cand, count), ByDefinition(ref, cand, count),
+                  "x=" + std::to_string(x));
+      EXPECT_NEAR(Compare(ref, cand, count).rel_err(),
+                  std::sqrt(1.0 / static_cast<double>(count)), 1e-6);
+    }
+  }
+}
+
+TEST_P(CompareKernel, ASmallErrorBesideLargeValuesIsNotLost) {
+  std::vector<float> r(512, 0), c(512, 0);
+  r[0] = c[0] = 1e10F;
+  r[7] = 1e-30F;  // its square vanishes in float, and is the whole error
+  const ErrorStats got =
+      Compare({AsBytes(r), DType::kF32, 1}, {AsBytes(c), DType::kF32, 1}, 512);
+  EXPECT_NEAR(got.sum_sq_err, 1e-60, 1e-66);
+  EXPECT_EQ(got.mismatched, 1);
+}
+
+TEST_P(CompareKernel, OneUnitInTheLastPlaceIsSeenExactly) {
+  const Side one = {AsBytes(std::vector<uint16_t>{0x3F80}), DType::kBF16, 1};
+  const Side next = {AsBytes(std::vector<uint16_t>{0x3F81}), DType::kBF16, 1};
+  EXPECT_EQ(Compare(one, next, 1).max_abs_err, 0x1p-7);
+  EXPECT_EQ(Compare(one, next, 1).mismatched, 1);
+  for (size_t at = 0; at < 600; at += 13) {
+    std::vector<float> r(600, 1.5F);
+    const Side ref = {AsBytes(r), DType::kF32, 1};
+    r[at] = std::nextafter(1.5F, 2.0F);
+    const ErrorStats got = Compare(ref, {AsBytes(r), DType::kF32, 1}, 600);
+    EXPECT_EQ(got.mismatched, 1);
+    EXPECT_EQ(got.max_abs_err, 0x1p-23);
+    EXPECT_EQ(got.sum_sq_err, 0x1p-46);
+    EXPECT_EQ(got.sum_err_ref, 1.5 * 0x1p-23);
+  }
+}
+
+TEST_P(CompareKernel, NegativeZeroDiffersInABitButNotInValue) {
+  std::vector<float> zeros(1000, 0.0F);
+  const Side ref = {AsBytes(zeros), DType::kF32, 1};
+  zeros[999] = -0.0F;
+  const ErrorStats got = Compare(ref, {AsBytes(zeros), DType::kF32, 1}, 1000);
+  EXPECT_EQ(got.mismatched, 1);
+  EXPECT_EQ(got.rel_err(), 0);
+}
+
+TEST_P(CompareKernel, Int64BeyondDoublePrecisionIsToldApart) {
+  const int64_t big = (int64_t{1} << 62) + 1;
+  const Side ref = {AsBytes(std::vector<int64_t>{big, INT64_MIN}), DType::kI64,
+                    1};
+  const Side cand = {AsBytes(std::vector<int64_t>{big + 1, INT64_MAX}),
+                     DType::kI64, 1};
+  const ErrorStats got = Compare(ref, cand, 2);
+  EXPECT_EQ(got.mismatched, 2);
+  EXPECT_EQ(got.max_abs_err, 0x1p64);
+  EXPECT_EQ(Compare(ref, cand, 1).sum_sq_err, 1);
+}
+
+// Rows of a column shard against the whole, at odd addresses and strides.
+TEST_P(CompareKernel, StridedRowsAgreeWithDefinition) {
+  std::mt19937 rng(4);
+  constexpr int64_t kRows = 7, kWide = 900, kBegin = 100;
+  for (const DType a : {DType::kF32, DType::kBF16}) {
+    for (const int64_t cols : {1, 15, 64, 513, 700}) {
+      const Side ref = RandomSide(a, kRows * kWide, rng);
+      const Side cand =
+          RandomSide(DType::kBF16, static_cast<size_t>(kRows * cols), rng);
+      CompareOperand r = ref.Operand();
+      r.data += kBegin * Info(a).itemsize;
+      r.row_stride = kWide;
+      CompareOperand c = cand.Operand();
+      c.row_stride = cols;
+      ErrorSums sums;
+      CompareRows(r, c, {kRows, cols, kBegin, kWide}, &sums);
+      Side picked = ref;
+      picked.bytes.clear();
+      for (int64_t row = 0; row < kRows; ++row) {
+        const auto from =
+            ref.bytes.begin() + (row * kWide + kBegin) * Info(a).itemsize;
+        picked.bytes.insert(picked.bytes.end(), from,
+                            from + cols * Info(a).itemsize);
+      }
+      ExpectAgree(sums.Stats(),
+                  ByDefinition(picked, cand, static_cast<size_t>(kRows * cols)),
+                  "cols=" + std::to_string(cols));
+    }
+  }
+}
+
+TEST_P(CompareKernel, CutsAtBlockMultiplesChangeNothing) {
+  std::mt19937 rng(5);
+  constexpr size_t kCount = 16 * kCompareBlock;
+  const Side ref = RandomSide(DType::kF32, kCount, rng);
+  const Side cand = RandomSide(DType::kF32, kCount, rng);
+  const ErrorStats want = Compare(ref, cand, kCount);
+  std::vector<int64_t> blocks(16);
+  for (int64_t i = 0; i < 16; ++i) blocks[static_cast<size_t>(i)] = i;
+  std::shuffle(blocks.begin(), blocks.end(), rng);
+  ErrorSums parts[2];
+  for (const int64_t block : blocks) {
+    const int64_t begin = block * kCompareBlock;
+    CompareOperand r = ref.Operand();
+    CompareOperand c = cand.Operand();
+    r.data += begin * 4;
+    c.data += begin * 4;
+    CompareRows(r, c, {1, kCompareBlock, static_cast<uint64_t>(begin), 0},
+                &parts[block % 2]);
+  }
+  parts[1].Merge(parts[0]);
+  const ErrorStats got = parts[1].Stats();
+  EXPECT_EQ(got.sum_sq_err, want.sum_sq_err);
+  EXPECT_EQ(got.sum_err_ref, want.sum_err_ref);
+  EXPECT_EQ(got.sum_sq_ref, want.sum_sq_ref);
+  EXPECT_EQ(got.max_abs_err, want.max_abs_err);
+}
+
+INSTANTIATE_TEST_SUITE_P(AllTargets, CompareKernel,
+                         testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+                         [](const auto& target) {
+                           return hwy::TargetName(target.param);
+                         });
+
+}  // namespace
+}  // namespace ttrace
