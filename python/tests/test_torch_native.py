@@ -232,6 +232,47 @@ def test_parallel_runs_align_with_one_process(tmp_path, script, arguments):
         assert total.sqrt().item() == pytest.approx(norm, rel=1e-5), "recorded before clipping"
 
 
+def diff(folder, candidate):
+    """The exit code and the result of comparing a DDP candidate with the toy in one process."""
+    command = [sys.executable, "-m", "ttrace._cli", "diff", "-o", str(folder)]
+    two = f"{sys.executable} -m torch.distributed.run --standalone --nproc-per-node 2 {candidate}"
+    done = subprocess.run(
+        [*command, "--reference", f"{sys.executable} {DDP}", "--candidate", two],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=400,
+    )
+    results = list(folder.rglob("result.json"))
+    assert results, done.stdout
+    return done.returncode, json.loads(results[0].read_text())
+
+
+def test_diff_finds_nothing_in_a_clean_run_and_the_bug_in_a_broken_one(tmp_path):
+    code, clean = diff(tmp_path / "clean", DDP)
+    assert (code, clean["verdict"], clean["culprits"]) == (0, "within", [])
+    assert clean["coverage"]["reference_only"] == clean["coverage"]["candidate_only"] == 0
+
+    broken = tmp_path / "broken.py"
+    text = DDP.read_text()
+    assert "last = micro == accumulate - 1" in text
+    # Every backward runs under no_sync: gradients are never averaged.
+    broken.write_text(text.replace("last = micro == accumulate - 1", "last = False"))
+    code, result = diff(tmp_path / "broken", broken)
+    assert (code, result["verdict"]) == (1, "diverged")
+    first = result["culprits"][0]
+    place = {name: first[name] for name in ("fqn", "role", "direction", "stage", "iteration")}
+    assert place == {
+        "fqn": "head.bias",
+        "role": "grad_reduced",
+        "direction": "backward",
+        "stage": "communication",
+        "iteration": 0,
+    }
+    assert "P" in [found["class"] for found in first["classes"]]
+
+
 def test_noise_is_of_the_size_of_round_off_and_repeats(tmp_path):
     real, first, again, other, cut = (tmp_path / n for n in ("r", "a", "b", "c", "tp"))
     run(DDP, out=real)

@@ -88,13 +88,13 @@ std::string BoxText(const Layout& layout) {
 std::string StatsText(const PieceStats& stats) {
   std::string text = "no finite value";
   if (stats.finite > 0) {
-    text = fmt::format("min {:.6g}  max {:.6g}  mean {:.6g}  norm {:.6g}",
+    text = fmt::format("min {:.6g}, max {:.6g}, mean {:.6g}, norm {:.6g}",
                        stats.min, stats.max,
                        stats.sum / static_cast<double>(stats.finite),
                        std::sqrt(stats.sum_of_squares));
   }
-  if (stats.nan > 0) text += "  NaN: " + FormatCount(stats.nan);
-  if (stats.inf > 0) text += "  Inf: " + FormatCount(stats.inf);
+  if (stats.nan > 0) text += ", NaN: " + FormatCount(stats.nan);
+  if (stats.inf > 0) text += ", Inf: " + FormatCount(stats.inf);
   return text;
 }
 
@@ -128,9 +128,9 @@ Status AddTensor(const TensorId& id, const TensorPieces& pieces, int values,
               Tone::kPlain, 2);
     TTRACE_ASSIGN_OR_RETURN(const PieceStats stats,
                             ReadPiece(*pieces.trace, *record, values));
-    page.Text("  " + StatsText(stats), Tone::kPlain, 4);
+    page.Text(StatsText(stats), Tone::kPlain, 4);
     if (!stats.first.empty()) {
-      page.Text(fmt::format("  {:.6g}{}", fmt::join(stats.first, " "),
+      page.Text(fmt::format("{:.6g}{}", fmt::join(stats.first, " "),
                             static_cast<size_t>(record->layout.local_count()) >
                                     stats.first.size()
                                 ? " ..."

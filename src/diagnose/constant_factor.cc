@@ -61,23 +61,32 @@ std::vector<Factor> TopologyFactors(const Evidence& evidence) {
 std::optional<Diagnosis> ConstantFactor(const Evidence& evidence) {
   if (evidence.leg == nullptr) return std::nullopt;
   const ErrorStats& stats = evidence.leg->stats;
-  // A multiple of the reference has a residual of noise size. Few elements are
-  // always close to a multiple: one element is exactly one.
-  if (stats.count < 8 || stats.sum_sq_ref == 0) return std::nullopt;
+  // Few elements are always close to a multiple: one element is exactly one.
+  if (stats.count < 8 || !(stats.sum_sq_ref > 0) || !(stats.sum_sq_err > 0)) {
+    return std::nullopt;
+  }
   const double alpha = stats.projection();
-  const double residual = stats.residual();
   const double noise = evidence.leg->bound;
-  if (!(std::fabs(alpha - 1) > noise) || !(residual <= noise)) {
+  // cos^2 of the angle between the error and the reference: the share of the
+  // error that a factor explains. Unlike the residual it does not cancel, so
+  // the fp32 lane sums it comes from (relative error 1e-7) are good enough.
+  const double explained =
+      stats.sum_err_ref * stats.sum_err_ref /
+      (stats.sum_sq_err * stats.sum_sq_ref);
+  constexpr double kAllOfIt = 0.995;
+  if (!(std::fabs(alpha - 1) > noise) || !(explained >= kAllOfIt)) {
     return std::nullopt;
   }
   Diagnosis out{"K", "", alpha};
   out.evidence = fmt::format(
-      "it is {:.4g} x the reference (what remains after removing the factor is "
-      "{:.1e} of it, noise {:.1e})",
-      alpha, residual, noise);
+      "it is {:.4g} x the reference: the factor explains {:.4g} % of the error",
+      alpha, 100 * std::fmin(1, explained));
   std::string equals;
   for (const Factor& factor : TopologyFactors(evidence)) {
-    if (std::fabs(alpha / factor.value - 1) > noise) continue;
+    // A factor is a ratio of small integers: 1 % tells them apart.
+    if (std::fabs(alpha / factor.value - 1) > std::fmax(1e-4, std::fmin(0.01, 10 * noise))) {
+      continue;
+    }
     equals = factor.name;
     break;
   }

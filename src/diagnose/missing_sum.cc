@@ -29,7 +29,9 @@ std::string JoinRanks(const std::vector<int>& ranks) {
 std::optional<Diagnosis> SumOfCopies(const Evidence& evidence) {
   const ReplicaComparison& replicas = evidence.judgement->replicas;
   if (evidence.leg == nullptr || !evidence.judgement->replicas_differ ||
-      replicas.mesh_dims.empty()) {
+      replicas.mesh_dims.empty() ||
+      // Copies that differ by less than noise are no terms of a sum.
+      !(replicas.worst_rel_err > evidence.leg->bound)) {
     return std::nullopt;
   }
   int copies = 1;

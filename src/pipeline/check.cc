@@ -126,6 +126,20 @@ struct Conclusion {
   std::string reason;
 };
 
+// Equal tokens and weights say nothing about the computation.
+bool IsComputed(Role role) {
+  switch (role) {
+    case Role::kOutput:
+    case Role::kGradOutput:
+    case Role::kGradInput:
+    case Role::kGradLocal:
+    case Role::kGradReduced:
+      return true;
+    default:
+      return false;
+  }
+}
+
 Conclusion Conclude(const CheckResult& result,
                     const std::vector<std::string>& defects,
                     int64_t replica_groups) {
@@ -135,7 +149,8 @@ Conclusion Conclude(const CheckResult& result,
   for (const TensorJudgement& t : result.tensors) {
     if (t.verdict == TensorVerdict::kUnmatched || t.explained) continue;
     diverged += t.diverged();
-    checkable += t.verdict != TensorVerdict::kNotCheckable;
+    checkable += IsComputed(t.id.role) &&
+                 t.verdict != TensorVerdict::kNotCheckable;
     all_equal &= t.verdict == TensorVerdict::kBitwiseEqual;
   }
   if (diverged > 0) {
@@ -162,7 +177,7 @@ Conclusion Conclude(const CheckResult& result,
                           unexplained)};
     }
     if (checkable == 0) {
-      return {Verdict::kInconclusive, "no tensor is checkable"};
+      return {Verdict::kInconclusive, "nothing that the runs computed is checkable"};
     }
   } else {
     if (replica_groups == 0) {

@@ -34,6 +34,36 @@ bool IsVectorGradient(const TensorId& id, const TensorPieces& pieces) {
          GlobalShapeOf(pieces).size() <= 1;
 }
 
+// Terms of the longest sums of a run: an activation is a sum over a parameter's
+// dimension or over the sequence, a parameter's gradient also over all tokens
+// of the iteration.
+struct LongestSums {
+  int64_t activation = 1;
+  int64_t gradient = 1;
+};
+
+LongestSums FindLongestSums(const Side& reference) {
+  LongestSums out;
+  for (const auto& [id, pieces] : reference.real()) {
+    const Shape shape = GlobalShapeOf(pieces);
+    if (id.role == Role::kParam || id.role == Role::kGradReduced) {
+      for (const int64_t n : shape) out.activation = std::max(out.activation, n);
+    } else if (id.fqn.empty() && id.role == Role::kInput) {
+      // Token ids are [batch, sequence]; floating inputs carry features last.
+      const size_t dims =
+          IsExact(pieces) || shape.size() < 2 ? shape.size() : shape.size() - 1;
+      int64_t tokens = 1;
+      for (size_t d = 0; d < dims; ++d) {
+        tokens *= shape[d];
+        out.activation = std::max(out.activation, shape[d]);
+      }
+      out.gradient = std::max(out.gradient, tokens);
+    }
+  }
+  out.gradient = std::max(out.gradient, out.activation);
+  return out;
+}
+
 // Judges single tensors. Const and shared by all threads.
 class TensorJudge {
  public:
@@ -41,6 +71,7 @@ class TensorJudge {
       : context_(context), dirty_iterations_(std::move(dirty_iterations)) {
     if (context.reference != nullptr) {
       plans_ = PlanLegs(*context.reference, *context.candidate).plans;
+      sums_ = FindLongestSums(*context.reference);
     }
   }
 
@@ -147,6 +178,10 @@ class TensorJudge {
       errors.stats = compared->total;
       errors.unit_roundoff = plan.unit_roundoff;
       errors.vector_gradient = IsVectorGradient(id, *r);
+      errors.longest_sum =
+          id.role == Role::kGradLocal || id.role == Role::kGradReduced
+              ? sums_.gradient
+              : sums_.activation;
       for (const std::string& leg : plan.noise_legs) {
         const TensorPieces* noisy = ref.FindSameValue(leg, id);
         if (noisy == nullptr) continue;
@@ -342,6 +377,7 @@ class TensorJudge {
   const JudgeContext& context_;
   std::set<int> dirty_iterations_;
   std::vector<LegPlan> plans_;
+  LongestSums sums_;
 };
 
 // Iterations that an ungrafted candidate starts from other weights than the

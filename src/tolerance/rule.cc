@@ -17,6 +17,19 @@ double RootMeanSquare(const std::vector<double>& values) {
   return std::sqrt(sum / static_cast<double>(values.size()));
 }
 
+// Low-precision kernels sum in fp32, so a result is rounded once, which is what
+// a noise leg does. In an fp32 leg the sum itself rounds at each of its K
+// terms: the rounding errors of a random walk of partial sums add up to
+// sqrt(K / 2) times that of one rounding, if the terms are added one after the
+// other. Any other order is better, and both runs may use any.
+// Source: N. Higham, T. Mary, A new approach to probabilistic rounding error
+// analysis, 2019 (errors of sums grow with sqrt(K)).
+double SummationGrowth(const LegErrors& errors) {
+  if (errors.unit_roundoff > 0x1p-24) return 1;
+  return std::max(
+      1.0, std::sqrt(static_cast<double>(errors.longest_sum) / 2));
+}
+
 }  // namespace
 
 LegJudgement JudgeLeg(const LegErrors& errors) {
@@ -36,24 +49,26 @@ LegJudgement JudgeLeg(const LegErrors& errors) {
 
   const int legs = static_cast<int>(errors.noise.size());
   out.noise = std::max(RootMeanSquare(errors.noise), errors.repeat_err);
-  const double floor = kFloorRoundoffs * errors.unit_roundoff;
+  const double growth = SummationGrowth(errors);
+  const double floor = growth * kFloorRoundoffs * errors.unit_roundoff;
+  const double noise = growth * out.noise;
   const bool has_hp = errors.candidate_hp && errors.reference_hp;
   double factor = NoiseFactor(errors.stats.count, legs);
   const bool vector_rule =
       errors.vector_gradient && !has_hp && errors.unit_roundoff > 0x1p-20;
   if (vector_rule) factor = std::max(factor, kVectorGradientFactor);
 
-  const double scale_b = std::max(out.noise, floor);
+  const double scale_b = std::max(noise, floor);
   double score = out.err / scale_b;
   out.bound = factor * scale_b;
-  const char* origin = out.noise >= floor ? "noise" : "floor u/4";
+  const char* origin = noise >= floor ? "noise" : "floor u/4";
   if (has_hp) {
-    const double scale_d = std::max({*errors.reference_hp, out.noise, floor});
+    const double scale_d = std::max({*errors.reference_hp, noise, floor});
     const double score_d = *errors.candidate_hp / scale_d;
     if (score_d < score) {
       score = score_d;
       out.bound = factor * scale_d;
-      origin = *errors.reference_hp >= std::max(out.noise, floor)
+      origin = *errors.reference_hp >= std::max(noise, floor)
                    ? "reference against its fp32 leg"
                    : origin;
     }
@@ -61,9 +76,10 @@ LegJudgement JudgeLeg(const LegErrors& errors) {
   out.headroom = score / factor;
   out.checkable = out.bound <= kWidestBound;
   out.provenance = fmt::format(
-      "{} {:.1e} x {:.3g} ({} noise leg{}{}{})", origin, out.bound / factor,
+      "{} {:.1e} x {:.3g} ({} noise leg{}{}{}{})", origin, out.bound / factor,
       factor, legs, legs == 1 ? "" : "s", has_hp ? " + fp32 leg" : "",
-      vector_rule ? ", 1-D gradient" : "");
+      vector_rule ? ", 1-D gradient" : "",
+      growth > 1 ? fmt::format(", sums of {} terms", errors.longest_sum) : "");
   return out;
 }
 

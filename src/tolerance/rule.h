@@ -33,6 +33,9 @@ struct LegErrors {
   std::optional<double> reference_hp;
   double unit_roundoff = 0;  // of the precision this leg computes in
   bool vector_gradient = false;  // one-dimensional parameter gradient
+  // Terms of the longest sum that the value can hang on (an inner dimension, a
+  // number of tokens). Matters where sums are made in the leg's own precision.
+  int64_t longest_sum = 1;
 };
 
 LegJudgement JudgeLeg(const LegErrors& errors);

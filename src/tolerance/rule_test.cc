@@ -78,6 +78,16 @@ TEST(JudgeLeg, VectorGradientsAreWiderOnlyWithoutFp32Leg) {
   EXPECT_GT(JudgeLeg(errors).headroom, 1);
 }
 
+TEST(JudgeLeg, Fp32SumsRoundOncePerTermAndBf16SumsDoNot) {
+  LegErrors errors = Errors(3e-6, {1e-6, 1e-6, 1e-6});
+  errors.longest_sum = 128;  // sqrt(128 / 2) = 8
+  EXPECT_NEAR(JudgeLeg(errors).headroom, 3e-6 / (2 * kBf16 / 4), 1e-9);
+  errors.unit_roundoff = 0x1p-24;
+  EXPECT_NEAR(JudgeLeg(errors).headroom, 3.0 / (2 * 8), 1e-9);
+  errors.longest_sum = 1;
+  EXPECT_NEAR(JudgeLeg(errors).headroom, 1.5, 1e-9);
+}
+
 TEST(JudgeLeg, AScalarNeedsAMuchLargerErrorToConvict) {
   LegErrors errors = Errors(0, {1e-3, 1e-3, 1e-3});
   errors.stats = StatsWith(2e-2, 1);

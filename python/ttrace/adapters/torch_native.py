@@ -112,9 +112,8 @@ class TorchNativeCapture:
 
     def _start(self) -> None:
         session, settings = self.session, self._settings
-        session.rank = (
-            dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
-        )  # for messages
+        if dist.is_available() and dist.is_initialized():
+            session.rank = dist.get_rank()  # before anything can fail: messages name it
         topology = Topology.of(self._root, self._ddp)
         session.topology = topology
         session.start(

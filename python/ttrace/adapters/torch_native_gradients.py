@@ -110,7 +110,9 @@ class Parameters:
             terms = topology.dp_placement("Partial(sum)")
             self._record(fqn, "grad_local", total, terms, scale=(1, topology.dp_size))
         over = (topology.dp_name,) if topology.dp_name else ()
-        for fqn, parameter in self._named.items():
+        # In the order of arrival too: the first wrong one is where a fault began.
+        for fqn in dict.fromkeys((*self._sums, *self._named)):
+            parameter = self._named[fqn]
             if parameter.grad is not None:
                 self._record(fqn, "grad_reduced", parameter.grad, "", reduced_over=over)
         if session.iteration == session.settings.iterations[0]:

@@ -1,0 +1,360 @@
+"""The command `ttrace` as a person meets it: help, mistakes, failing commands, interrupts."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TTRACE = Path(sys.executable).with_name("ttrace")
+RANK = f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).with_name('tiny_rank.py')))}"
+COMMANDS = ("diff", "record", "check", "inspect", "version")
+
+
+def ttrace(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(TTRACE), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        **options,
+    )
+
+
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    return f"exit {done.returncode}\n--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}"
+
+
+def record(folder: Path, *flags: str, options: tuple[str, ...] = ()) -> None:
+    done = ttrace("record", "-o", folder, *options, "--", *shlex.split(RANK), *flags)
+    assert done.returncode == 0, said(done)
+
+
+def processes_with(marker: str) -> list[int]:
+    """Live processes that have `marker` on their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if marker in (entry / "cmdline").read_text(errors="replace"):
+                    found.append(int(entry.name))
+            except OSError:
+                pass  # it ended while we looked
+    return found
+
+
+# Help
+
+
+def test_help_is_there_for_every_command() -> None:
+    top = ttrace("--help")
+    assert top.returncode == 0
+    for command in COMMANDS:
+        assert command in top.stdout
+        done = ttrace(command, "--help")
+        assert done.returncode == 0, said(done)
+        assert "Examples:" in done.stdout
+
+
+def test_help_examples_run(tmp_path: Path) -> None:
+    """Each line under "Examples:" is run as it stands, in the order in which one would use them."""
+    # What the examples call train.py trains on real megatron-core; the topology flags of the
+    # examples would need torchrun, and the same training is as good a candidate.
+    (tmp_path / "train.py").write_text(
+        "import runpy, sys\n"
+        f"sys.path.insert(0, {str(ROOT / 'zoo')!r})\n"
+        "sys.argv = ['train_gpt.py', '--layers', '1']\n"
+        f"runpy.run_path({str(ROOT / 'zoo' / 'train_gpt.py')!r}, run_name='__main__')\n"
+    )
+    examples: list[str] = []
+    for command in COMMANDS:
+        text = ttrace(command, "--help").stdout.split("Examples:")[1]
+        examples += [line.strip() for line in text.splitlines() if line.startswith("  ttrace")]
+    assert len(examples) >= 12
+    order = {"version": 0, "record": 1, "diff": 2, "check": 3, "inspect": 4}
+    path = f"{TTRACE.parent}:{os.environ['PATH']}"
+    for example in sorted(examples, key=lambda line: order[line.split()[1]]):
+        done = subprocess.run(
+            ["/bin/sh", "-c", example],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        # Checked alone, a candidate may be beyond a verdict.
+        alone = example == "ttrace check candidate"
+        assert done.returncode in ((0, 2) if alone else (0,)), f"{example}\n{said(done)}"
+        assert "internal error" not in done.stderr
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["dif"], "did you mean diff?"),
+        (["diff", "-o", "x", "--candidate", "a", "--itreations", "0:2"], "did you mean --iter"),
+        (["record", "-o", "x", "python", "train.py"], "put -- before the command"),
+        (["record", "-o", "x", "--"], "no command to record"),
+        (["record", "--", "true"], "--output is required"),
+        (["diff", "-o", "x", "--candidate", "true"], "--reference-trace DIR"),
+        (["diff", "-o", "x", "--reference", "a", "--candidate", "b", "c"], "quote each command"),
+        (["record", "-o", "x", "--legs", "noice", "--", "true"], "unknown leg 'noice'"),
+        (["record", "-o", "x", "--legs", "isolated", "--", "true"], "not there yet"),
+        (["record", "-o", "x", "--iterations", "2:2", "--", "true"], "FIRST:END"),
+        (["record", "-o", "x", "--select", "layer=1", "--", "true"], "KEY=PATTERN"),
+        (["record", "-o", "x", "--graft", "nowhere", "--", "true"], "nowhere"),
+        (["record", "-o", "x", "--graft-what", "all", "--", "true"], "cannot graft 'all'"),
+        (["check", "nowhere"], "nowhere"),
+        (["check", "a", "--", "b"], "only `ttrace record` takes a command"),
+        (["inspect", "nowhere"], "nowhere"),
+        ([], "Usage"),
+    ],
+)
+def test_mistakes_exit_with_2_and_a_hint(arguments: list[str], hint: str, tmp_path: Path) -> None:
+    done = ttrace(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, said(done)
+    assert hint in done.stderr, said(done)
+    assert list(tmp_path.iterdir()) == [], "a mistake leaves nothing behind"
+
+
+# Recording
+
+
+def test_record_passes_exit_code_and_output_through(tmp_path: Path) -> None:
+    command = ["/bin/sh", "-c", "echo to stdout; echo to stderr >&2; cat; exit 5"]
+    done = ttrace("record", "-o", tmp_path / "t", "--", *command, input="typed\n")
+    assert done.returncode == 5
+    assert done.stdout == "to stdout\ntyped\n"
+    assert done.stderr.startswith("to stderr\n")
+
+
+def test_record_reports_a_signal_as_a_shell_does(tmp_path: Path) -> None:
+    done = ttrace("record", "-o", tmp_path / "t", "--", "/bin/sh", "-c", "kill -ABRT $$")
+    assert done.returncode == 128 + signal.SIGABRT
+    assert "SIGABRT" in done.stderr
+
+
+def test_record_of_nothing_is_explained_and_not_a_success(tmp_path: Path) -> None:
+    done = ttrace("record", "-o", tmp_path / "t", "--", sys.executable, "-I", "-c", "pass")
+    assert done.returncode == 2, said(done)
+    assert "PYTHONPATH" in done.stderr
+    assert "python -I" in done.stderr
+
+
+def test_record_refuses_a_folder_with_content(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    done = ttrace("record", "-o", tmp_path, "--", "true")
+    assert done.returncode == 2
+    assert "--force" in done.stderr
+    done = ttrace("record", "--force", "-o", tmp_path, "--", "true")
+    assert done.returncode == 2
+    assert "not something that ttrace wrote" in done.stderr
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_record_with_force_replaces_a_trace(tmp_path: Path) -> None:
+    record(tmp_path / "t")
+    record(tmp_path / "t", options=("--force",))
+    assert (tmp_path / "t" / "rank-00000.r0").is_dir()
+    assert not (tmp_path / "t" / "rank-00000.r1").exists()
+
+
+def test_a_relative_folder_reaches_ranks_in_another_folder(tmp_path: Path) -> None:
+    inner = f"cd / && exec {RANK}"
+    done = ttrace("record", "-o", "t", "--", "/bin/sh", "-c", inner, cwd=tmp_path)
+    assert done.returncode == 0, said(done)
+    assert (tmp_path / "t" / "rank-00000.r0" / "index.jsonl").exists()
+
+
+# Diffing
+
+
+def diff(folder: Path, reference: str, candidate: str, *options: str):
+    return ttrace(
+        "diff", "-o", folder, "--reference", reference, "--candidate", candidate, *options
+    )
+
+
+def test_diff_says_what_it_does_first_and_fills_its_folder(tmp_path: Path) -> None:
+    done = diff(tmp_path / "d", RANK, f"{RANK} --sleep")
+    assert done.returncode == 0, said(done)
+    first = done.stdout.splitlines()[0]
+    assert "weights and data" in first
+    assert "ends each command" in first
+    assert re.search(r"candidate: all 2 iterations captured after .*--run-to-end", done.stdout)
+    assert {path.name for path in (tmp_path / "d").iterdir()} == {
+        "reference",
+        "candidate",
+        "reference.log",
+        "candidate.log",
+        "result.json",
+        "report.txt",
+    }
+    assert "ran to its end" not in (tmp_path / "d" / "candidate.log").read_text()
+    result = json.loads((tmp_path / "d" / "result.json").read_text())
+    assert result["verdict"] in ("within", "bitwise_equal")
+
+
+def test_diff_finds_a_difference(tmp_path: Path) -> None:
+    done = diff(tmp_path / "d", RANK, f"{RANK} --scale 2")
+    assert done.returncode == 1, said(done)
+    assert "DIVERGED" in done.stdout
+    again = ttrace("check", tmp_path / "d" / "reference", tmp_path / "d" / "candidate")
+    assert again.returncode == 1, said(again)
+
+
+def test_diff_from_a_saved_reference(tmp_path: Path) -> None:
+    record(tmp_path / "ref", options=("--as-reference",))
+    done = ttrace(
+        "diff", "-o", tmp_path / "d", "--reference-trace", tmp_path / "ref", "--candidate", RANK
+    )
+    assert done.returncode == 0, said(done)
+    assert not (tmp_path / "d" / "reference").exists()
+
+
+def test_diff_keeps_only_the_report_if_asked(tmp_path: Path) -> None:
+    done = diff(tmp_path / "d", RANK, RANK, "--keep", "report")
+    assert done.returncode == 0, said(done)
+    assert not (tmp_path / "d" / "candidate").exists()
+    assert (tmp_path / "d" / "result.json").exists()
+
+
+def test_diff_launches_once_per_leg_where_nothing_can_be_replayed(tmp_path: Path) -> None:
+    command = f"{RANK} --replayer none"
+    done = diff(tmp_path / "d", command, command)
+    assert done.returncode == 0, said(done)
+    legs = {path.name for path in (tmp_path / "d" / "reference" / "legs").iterdir()}
+    assert {"replay", "noise.1", "noise.3", "fp32"} <= legs
+    shown = ttrace("inspect", tmp_path / "d" / "reference" / "legs" / "noise.1")
+    assert "noise.1" in shown.stdout
+
+
+def test_a_failing_command_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    lines = "for i in $(seq 1 50); do echo line $i; done; printf 'Boom \\033[31m\\n' >&2; exit 3"
+    done = diff(tmp_path / "d", lines, RANK)
+    assert done.returncode == 2
+    assert "reference: the command exited with code 3" in done.stderr
+    assert "| line 50" in done.stderr
+    assert "| line 20\n" not in done.stderr
+    assert "Boom" in done.stderr
+    assert "\033" not in done.stderr, "a log may not act on the terminal"
+    assert not (tmp_path / "d" / "candidate.log").exists(), "nothing to compare with"
+
+
+def test_a_command_that_does_not_exist_is_called_so(tmp_path: Path) -> None:
+    done = diff(tmp_path / "d", "no-such-program", RANK)
+    assert done.returncode == 2
+    assert "command not found" in done.stderr
+
+
+def test_a_candidate_that_breaks_down_is_never_a_pass(tmp_path: Path) -> None:
+    done = diff(tmp_path / "d", RANK, f"{RANK} --iterations 1 --fail-after")
+    assert done.returncode == 2, said(done)
+    assert "only 1 of the 2 iterations" in done.stderr
+
+
+# Interrupts
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
+    marker = f"ttrace-test-{os.getpid()}-{number}"
+    ready = tmp_path / "ready"
+    # One process in a session of its own, as torchrun's workers are.
+    command = f"setsid python3 -c 'import time; time.sleep(99)' {marker} & touch {ready}; sleep 99"
+    running = subprocess.Popen(
+        [str(TTRACE), "diff", "-o", str(tmp_path / "d"), "--reference", command]
+        + ["--candidate", RANK],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 30
+    # The launcher's shell has the marker in its command line too.
+    while not (ready.exists() and len(processes_with(marker)) >= 2):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.3)
+    running.send_signal(number)
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 128 + number, errors
+    assert "interrupted" in errors
+    assert processes_with(marker) == []
+
+
+# Looking
+
+
+def test_inspect_shows_a_trace_a_tensor_and_a_result(tmp_path: Path) -> None:
+    done = diff(tmp_path / "d", RANK, f"{RANK} --scale 2")
+    shown = ttrace("inspect", tmp_path / "d" / "candidate")
+    assert shown.returncode == 0, said(shown)
+    for word in ("1 of 1", "tp=1", "replay", "output", "tiny_rank.py", "replayer"):
+        assert word in shown.stdout
+    shown = ttrace("inspect", tmp_path / "d" / "candidate", "layers.0*", "--iteration", "0")
+    assert "layers.0.mlp output" in shown.stdout
+    assert "layers.1.mlp" not in shown.stdout
+    assert "min 4, max 18" in shown.stdout, said(shown)
+    assert "4 6 8 10 12 14 ..." in shown.stdout
+    shown = ttrace("inspect", tmp_path / "d" / "result.json")
+    assert "diverged" in shown.stdout, said(done)
+    assert ttrace("inspect", tmp_path / "d").stdout == shown.stdout
+    missing = ttrace("inspect", tmp_path / "d" / "candidate", "layers.7")
+    assert missing.returncode == 2
+    assert "no tensor matches" in missing.stderr
+    leg = ttrace("inspect", tmp_path / "d" / "candidate", "*", "--leg", "noise.9")
+    assert "it has" in leg.stderr
+
+
+def test_inspect_of_a_foreign_file_is_an_error(tmp_path: Path) -> None:
+    for text in ("", "{}", "[1]", '{"schema": "x"}', "\x00\xff"):
+        (tmp_path / "result.json").write_text(text)
+        done = ttrace("inspect", tmp_path / "result.json")
+        assert done.returncode == 2, said(done)
+        assert "neither" in done.stderr
+
+
+def on_a_terminal(*arguments: object, **environment: str) -> str:
+    """What a command prints to a terminal."""
+    master, slave = pty.openpty()
+    env = {**os.environ, "TERM": "xterm", **environment}
+    done = subprocess.Popen(
+        [str(TTRACE), *map(str, arguments)], stdout=slave, stderr=slave, env=env
+    )
+    os.close(slave)
+    text = b""
+    while True:
+        try:
+            piece = os.read(master, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        text += piece
+    os.close(master)
+    done.wait(timeout=60)
+    return text.decode()
+
+
+def test_colour_is_for_terminals_only(tmp_path: Path) -> None:
+    record(tmp_path / "ref", options=("--as-reference",))
+    record(tmp_path / "cand", "--scale", "2")
+    check = ("check", tmp_path / "ref", tmp_path / "cand")
+    environment = {"NO_COLOR": ""}
+    assert "\033[" not in ttrace(*check).stdout
+    assert "\033[" in on_a_terminal(*check, **environment)
+    colourless = on_a_terminal(*check, NO_COLOR="1")
+    assert "\033[" not in colourless.replace("\r\033[K", "")

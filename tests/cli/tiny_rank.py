@@ -1,0 +1,48 @@
+"""A "training run" of milliseconds: writes a real trace through the real writer, without torch.
+
+What the command line does with commands, logs, signals and folders needs no model. Arguments:
+`--scale X` multiplies what it computes, `--sleep` goes on for a minute after the last iteration,
+`--fail-after` exits with 3 then, `--iterations N` stops early, `--replayer none` asks for one
+launch per leg.
+"""
+
+import argparse
+import array
+import json
+import os
+import sys
+import time
+import zlib
+
+from ttrace import _native
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--scale", type=float, default=1.0)
+parser.add_argument("--sleep", action="store_true")
+parser.add_argument("--fail-after", action="store_true")
+parser.add_argument("--iterations", type=int, default=2)
+parser.add_argument("--replayer", default="megatron")
+arguments = parser.parse_args()
+
+leg = os.environ["TTRACE_LEG"]
+legs = [leg]
+if leg == "real" and arguments.replayer != "none":
+    legs += os.environ["TTRACE_LEGS"].split(",")
+writer = _native.Writer(os.environ["TTRACE_OUT"], 0, 1, [("tp", 1)], [0])
+writer.note("replayer", json.dumps({"name": arguments.replayer}))
+for iteration in range(arguments.iterations):
+    for name in filter(None, legs):
+        noise = 1e-7 * zlib.crc32(name.encode()) / 2**32 if "noise" in name else 0.0
+        for k, fqn in enumerate(("embedding", "layers.0.mlp", "layers.1.mlp")):
+            values = array.array(
+                "f", ((i + k + iteration + 1) * arguments.scale * (1 + noise) for i in range(8))
+            )
+            spec = writer.spec(fqn, "output", "0", "float32", [8])
+            writer.append(spec, name, iteration, 0, "forward", -1, 0, values.buffer_info()[0], [1])
+        writer.seal(iteration, name)
+    print(f"iteration {iteration} done", flush=True)
+writer.close(True, "")
+if arguments.sleep:
+    time.sleep(60)
+    print("ran to its end", flush=True)
+sys.exit(3 if arguments.fail_after else 0)
