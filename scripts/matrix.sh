@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Every topology and every bug. What has passed with exactly this project is not
-# run again, so that an interrupted run goes on where it was. Writes
-# docs/matrix.md when all is done.
+# Every topology, every bug, and the tests too slow for `make test`. The table
+# docs/matrix.md is resumable: finished cases are kept in matrix/.
 #
-#   scripts/matrix.sh [PYTEST-ARGUMENTS...]
+#   scripts/matrix.sh [ARGUMENTS OF scripts/matrix.py...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-PYTHONPATH=scripts exec .venv/bin/python -m pytest -p resume_matrix -m "not build" \
-  tests zoo "$@"
+.venv/bin/python scripts/matrix.py "$@"
+exec .venv/bin/python -m pytest -m matrix python/tests zoo

@@ -56,9 +56,7 @@ class Case:
         return launch(self.candidate[0], self.script, *self.candidate[1])
 
 
-def _gpt(
-    name: str, reference: str, candidate: Topology, dtype: str, bug: str, quick: bool
-) -> Case:
+def _gpt(name: str, reference: str, candidate: Topology, dtype: str, bug: str, quick: bool) -> Case:
     ref = TOPOLOGIES[reference]
     extra = ("--bug", bug) if bug else ()
     return Case(

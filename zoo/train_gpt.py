@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import time
 from collections.abc import Iterator
 from functools import partial
 
@@ -81,6 +82,7 @@ def parse_arguments() -> argparse.Namespace:
     run.add_argument("--per-token-loss", action="store_true", help="mean over all tokens at once")
 
     run.add_argument("--bug", default=os.environ.get("ZOO_BUG"), help="a name of zoo/bugs")
+    run.add_argument("--print-seconds", action="store_true", help="wall time of each step")
     run.add_argument("--print-state", action="store_true", help="hashes of every rank at the end")
     return parser.parse_args()
 
@@ -227,6 +229,7 @@ def train(args: argparse.Namespace) -> DistributedDataParallel:
         raise SystemExit(f"--global-batch {args.global_batch} is no multiple of {rows_a_call}")
 
     for step in range(args.steps):
+        start = time.perf_counter()
         model.zero_grad_buffer()
         optimizer.zero_grad()
         reports = get_forward_backward_func()(
@@ -243,6 +246,8 @@ def train(args: argparse.Namespace) -> DistributedDataParallel:
             loss = mean_loss(reports)
             if dist.get_rank() == dist.get_world_size() - 1:
                 print_line(f"step {step} loss {loss:.9g} grad_norm {float(grad_norm):.9g}")
+        if args.print_seconds and dist.get_rank() == 0:
+            print_line(f"seconds {step} {time.perf_counter() - start:.6f}")
     return model
 
 

@@ -84,15 +84,15 @@ using Status = Result<Done>;
 #define TTRACE_ASSIGN_OR_RETURN(lhs, expr) \
   TTRACE_ASSIGN_OR_RETURN_(TTRACE_CONCAT(result_, __LINE__), lhs, expr)
 #define TTRACE_ASSIGN_OR_RETURN_(result, lhs, expr) \
-  auto result = (expr);                               \
-  if (!result.ok()) return result.error();            \
+  auto result = (expr);                             \
+  if (!result.ok()) return result.error();          \
   lhs = *std::move(result)
 
 // Returns the Error of a Result whose value is of no interest, if it has one.
-#define TTRACE_RETURN_IF_ERROR(expr)                                      \
-  do {                                                                    \
-    auto ttrace_status = (expr);                                          \
-    if (!ttrace_status.ok()) return std::move(ttrace_status).error();     \
+#define TTRACE_RETURN_IF_ERROR(expr)                                  \
+  do {                                                                \
+    auto ttrace_status = (expr);                                      \
+    if (!ttrace_status.ok()) return std::move(ttrace_status).error(); \
   } while (false)
 
 #endif  // TTRACE_STATUS_H_

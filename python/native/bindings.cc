@@ -44,8 +44,7 @@ PyObject* ExceptionFor(ErrorCode code) {
 
 // A subclass of ttrace.Error that code which knows only `also` catches too.
 PyObject* NewError(nb::module_& module, const char* name, PyObject* also) {
-  const nb::tuple bases =
-      nb::make_tuple(nb::borrow(g_error), nb::borrow(also));
+  const nb::tuple bases = nb::make_tuple(nb::borrow(g_error), nb::borrow(also));
   const std::string full = std::string("ttrace.") + name;
   PyObject* made = PyErr_NewException(full.c_str(), bases.ptr(), nullptr);
   if (made == nullptr) throw nb::python_error();
@@ -64,15 +63,14 @@ void BindErrors(nb::module_& module) {
       NewError(module, "NotFoundError", PyExc_FileNotFoundError);
   g_unsupported_error =
       NewError(module, "UnsupportedError", PyExc_NotImplementedError);
-  nb::register_exception_translator(
-      [](const std::exception_ptr& thrown, void*) {
-        try {
-          std::rethrow_exception(thrown);
-        } catch (const PythonError& e) {
-          PyErr_SetString(ExceptionFor(e.error.code()),
-                          e.error.message().c_str());
-        }
-      });
+  nb::register_exception_translator([](const std::exception_ptr& thrown,
+                                       void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const PythonError& e) {
+      PyErr_SetString(ExceptionFor(e.error.code()), e.error.message().c_str());
+    }
+  });
 }
 
 int Main([[maybe_unused]] std::vector<std::string> arguments) {
@@ -84,8 +82,8 @@ int Main([[maybe_unused]] std::vector<std::string> arguments) {
   const nb::gil_scoped_release release;
   return RunCli(static_cast<int>(arguments.size()), argv.data());
 #else
-  throw PythonError{Error(ErrorCode::kUnsupported,
-                          "this build has no command line")};
+  throw PythonError{
+      Error(ErrorCode::kUnsupported, "this build has no command line")};
 #endif
 }
 

@@ -66,7 +66,8 @@ class Writer {
     auto meta = std::make_shared<RankMeta>();
     meta->rank = rank;
     meta->world_size = world_size;
-    for (const auto& [name, size] : mesh) meta->mesh.dims.push_back({name, size});
+    for (const auto& [name, size] : mesh)
+      meta->mesh.dims.push_back({name, size});
     meta->coordinate = std::move(coordinate);
     meta->adapter_json = std::move(adapter_json);
     writer_ = ValueOrThrow(TraceWriter::Open(folder, *meta));

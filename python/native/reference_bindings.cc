@@ -26,9 +26,9 @@ TensorId MakeId(std::string fqn, const std::string& role, int iteration,
   const auto parsed_role = ParseRole(role);
   const auto parsed_pass = ParsePass(pass);
   if (!parsed_role || !parsed_pass) {
-    throw PythonError{Error(ErrorCode::kInvalidArgument,
-                            "unknown role '" + role + "' or pass '" + pass +
-                                "'")};
+    throw PythonError{
+        Error(ErrorCode::kInvalidArgument,
+              "unknown role '" + role + "' or pass '" + pass + "'")};
   }
   return {std::move(fqn), *parsed_role,   iteration,
           call,           std::move(arg), *parsed_pass};
@@ -52,9 +52,9 @@ class Reference {
   Shape GlobalShape(const std::string& leg, std::string fqn,
                     const std::string& role, int iteration, int call,
                     std::string arg, const std::string& pass) const {
-    const TensorPieces* pieces =
-        catalog_.Find(leg, MakeId(std::move(fqn), role, iteration, call,
-                                  std::move(arg), pass));
+    const TensorPieces* pieces = catalog_.Find(
+        leg,
+        MakeId(std::move(fqn), role, iteration, call, std::move(arg), pass));
     return pieces == nullptr ? Shape()
                              : pieces->pieces.front()->layout.global_shape();
   }
@@ -62,20 +62,20 @@ class Reference {
   void Read(const std::string& leg, std::string fqn, const std::string& role,
             int iteration, int call, std::string arg, const std::string& pass,
             const Spec& spec, int64_t row_begin, uintptr_t out) const {
-    const TensorId id = MakeId(std::move(fqn), role, iteration, call,
-                               std::move(arg), pass);
+    const TensorId id =
+        MakeId(std::move(fqn), role, iteration, call, std::move(arg), pass);
     const nb::gil_scoped_release release;
     const TensorPieces* pieces = catalog_.Find(leg, id);
     if (pieces == nullptr) {
-      throw PythonError{Error(ErrorCode::kNotFound,
-                              "the reference has no " + ToString(id))};
+      throw PythonError{
+          Error(ErrorCode::kNotFound, "the reference has no " + ToString(id))};
     }
     const Layout layout = ValueOrThrow(spec.LayoutAt(row_begin));
     const auto bytes = static_cast<size_t>(layout.local_count()) *
                        static_cast<size_t>(Info(spec.record.dtype).itemsize);
-    ThrowIfError(ReadLocal(
-        *pieces, layout, spec.record.dtype,
-        std::span(reinterpret_cast<std::byte*>(out), bytes)));
+    ThrowIfError(
+        ReadLocal(*pieces, layout, spec.record.dtype,
+                  std::span(reinterpret_cast<std::byte*>(out), bytes)));
   }
 
  private:

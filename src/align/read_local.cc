@@ -267,15 +267,15 @@ class LocalReader {
     }
     const auto numerator = static_cast<double>(first.scale.numerator);
     const auto denominator = static_cast<double>(first.scale.denominator);
-    ForEachSharedRun(
-        first.layout, want_, [&](int64_t, int64_t to, int64_t size) {
-          for (int64_t i = 0; i < size; ++i) {
-            const auto target = static_cast<size_t>(to + i);
-            if (!Claim(target)) continue;
-            Narrow(dtype_, sum[target] * numerator / denominator,
-                   out_.data() + target * itemsize_);
-          }
-        });
+    ForEachSharedRun(first.layout, want_,
+                     [&](int64_t, int64_t to, int64_t size) {
+                       for (int64_t i = 0; i < size; ++i) {
+                         const auto target = static_cast<size_t>(to + i);
+                         if (!Claim(target)) continue;
+                         Narrow(dtype_, sum[target] * numerator / denominator,
+                                out_.data() + target * itemsize_);
+                       }
+                     });
     return Done{};
   }
 
@@ -315,6 +315,14 @@ Status ReadLocal(const TensorPieces& pieces, const Layout& want, DType dtype,
   for (const Record* record : pieces.pieces) {
     if (record->layout.global_shape() != want.global_shape()) {
       return Incomparable(*record, "the whole tensors have other shapes");
+    }
+    for (const auto& [name, placement] : record->placements) {
+      const auto* partial = std::get_if<Partial>(&placement);
+      // Nothing that is grafted is an average; a wrong sum would be worse.
+      if (partial != nullptr && partial->op != ReduceOp::kSum) {
+        return Error(ErrorCode::kUnsupported,
+                     ToString(record->id) + ": averages are not read back");
+      }
     }
   }
   const Reduction reduction =

@@ -28,7 +28,8 @@ namespace ttrace {
 //
 // Fails with kIncomparable if the global shapes differ, a Partial tensor lacks
 // terms or no rank holds some of the wanted elements; kInvalidArgument if `out`
-// has another size than `want`; with the Error of Trace::Read otherwise.
+// has another size than `want`; kUnsupported for Partial(avg); with the Error
+// of Trace::Read otherwise.
 Status ReadLocal(const TensorPieces& pieces, const Layout& want, DType dtype,
                  std::span<std::byte> out);
 

@@ -20,11 +20,11 @@ namespace fs = std::filesystem;
 class ReadLocalTest : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() /
-              ("read_local_" +
-               std::string(testing::UnitTest::GetInstance()
-                               ->current_test_info()
-                               ->name()));
+    folder_ =
+        fs::temp_directory_path() /
+        ("read_local_" +
+         std::string(
+             testing::UnitTest::GetInstance()->current_test_info()->name()));
     fs::remove_all(folder_);
     ASSERT_TRUE(CreateTraceFolder(folder_.string(), "{}", false).ok());
   }
@@ -176,8 +176,7 @@ TEST_F(ReadLocalTest, RoundingToBFloat16IsOnceAndToEven) {
 }
 
 TEST_F(ReadLocalTest, RoundingToHalfHandlesDenormalsAndOverflow) {
-  Write<double>(0, DType::kF64, "", {4}, {4},
-                {65504, 65520, 0x1p-24, -1.5});
+  Write<double>(0, DType::kF64, "", {4}, {4}, {65504, 65520, 0x1p-24, -1.5});
   std::vector<uint16_t> out;
   ASSERT_TRUE(Read(Whole({4}), DType::kF16, out).ok());
   EXPECT_EQ(out, (std::vector<uint16_t>{0x7BFF, 0x7C00, 0x0001, 0xBE00}));

@@ -18,7 +18,7 @@ non-finite values, the gradient norm.
 
 Examples:
   ttrace check reference candidate
-  ttrace check reference candidate -o report
+  ttrace check reference candidate -o verdict
   ttrace check candidate)";
 
 struct Options {

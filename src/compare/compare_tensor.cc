@@ -84,9 +84,9 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
     for (const Instance& instance : group.instances) {
       ErrorSums sums;
       for (const InstanceGroup& ref : refs) {
-        TTRACE_RETURN_IF_ERROR(comparer.Compare(
-            {Counterpart(ref, instance), ref.layout},
-            {instance, group.layout}, &sums));
+        TTRACE_RETURN_IF_ERROR(
+            comparer.Compare({Counterpart(ref, instance), ref.layout},
+                             {instance, group.layout}, &sums));
       }
       const ErrorStats stats = sums.Stats();
       if (!worst_stats.has_value() || Worse(stats, *worst_stats)) {

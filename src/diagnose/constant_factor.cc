@@ -15,8 +15,8 @@ namespace {
 struct Factor {
   double value;
   std::string name;
-  int terms;         // how many sizes it is made of: fewer is simpler
-  bool expected;     // made of dimensions over which the value is reduced
+  int terms;      // how many sizes it is made of: fewer is simpler
+  bool expected;  // made of dimensions over which the value is reduced
 };
 
 // All products of powers -1, 0, 1 of the mesh sizes and the micro-batch count.
@@ -40,11 +40,10 @@ std::vector<Factor> TopologyFactors(const Evidence& evidence) {
       factors.push_back({base.value * size,
                          base.name.empty() ? word : base.name + " x " + word,
                          base.terms + 1, base.expected && expected});
-      factors.push_back(
-          {base.value / size,
-           base.name.empty() ? "1 / (" + word + ")"
-                             : base.name + " / (" + word + ")",
-           base.terms + 1, base.expected && expected});
+      factors.push_back({base.value / size,
+                         base.name.empty() ? "1 / (" + word + ")"
+                                           : base.name + " / (" + word + ")",
+                         base.terms + 1, base.expected && expected});
     }
   }
   factors.erase(factors.begin());
@@ -70,9 +69,8 @@ std::optional<Diagnosis> ConstantFactor(const Evidence& evidence) {
   // cos^2 of the angle between the error and the reference: the share of the
   // error that a factor explains. Unlike the residual it does not cancel, so
   // the fp32 lane sums it comes from (relative error 1e-7) are good enough.
-  const double explained =
-      stats.sum_err_ref * stats.sum_err_ref /
-      (stats.sum_sq_err * stats.sum_sq_ref);
+  const double explained = stats.sum_err_ref * stats.sum_err_ref /
+                           (stats.sum_sq_err * stats.sum_sq_ref);
   constexpr double kAllOfIt = 0.995;
   if (!(std::fabs(alpha - 1) > noise) || !(explained >= kAllOfIt)) {
     return std::nullopt;
@@ -84,7 +82,8 @@ std::optional<Diagnosis> ConstantFactor(const Evidence& evidence) {
   std::string equals;
   for (const Factor& factor : TopologyFactors(evidence)) {
     // A factor is a ratio of small integers: 1 % tells them apart.
-    if (std::fabs(alpha / factor.value - 1) > std::fmax(1e-4, std::fmin(0.01, 10 * noise))) {
+    if (std::fabs(alpha / factor.value - 1) >
+        std::fmax(1e-4, std::fmin(0.01, 10 * noise))) {
       continue;
     }
     equals = factor.name;

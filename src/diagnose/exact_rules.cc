@@ -35,8 +35,9 @@ std::optional<Diagnosis> MissingValue(const Evidence& evidence) {
   }
   return Diagnosis{
       "M",
-      fmt::format("all {} elements are zero; the reference has a norm of {:.2e}",
-                  stats.count, std::sqrt(stats.sum_sq_ref)),
+      fmt::format(
+          "all {} elements are zero; the reference has a norm of {:.2e}",
+          stats.count, std::sqrt(stats.sum_sq_ref)),
       0};
 }
 

@@ -112,8 +112,7 @@ std::optional<Diagnosis> WrongTableRow(const Evidence& evidence) {
       std::max<int64_t>(1, kChunk / static_cast<int64_t>(width));
   for (int64_t begin = 0; begin < table_shape[0]; begin += step) {
     const int64_t count = std::min(step, table_shape[0] - begin);
-    const auto chunk =
-        ReadBox(*table, {begin, 0}, {count, table_shape[1]});
+    const auto chunk = ReadBox(*table, {begin, 0}, {count, table_shape[1]});
     if (!chunk.ok()) return std::nullopt;
     for (int64_t r = 0; r < count; ++r) {
       const double* row = chunk->data() + static_cast<size_t>(r) * width;
@@ -127,7 +126,7 @@ std::optional<Diagnosis> WrongTableRow(const Evidence& evidence) {
       }
     }
   }
-  const auto explained = [&](int64_t WrongRow::* which) {
+  const auto explained = [&](int64_t WrongRow::*which) {
     return std::count_if(rows.begin(), rows.end(),
                          [&](const WrongRow& w) { return w.*which >= 0; });
   };
@@ -142,8 +141,8 @@ std::optional<Diagnosis> WrongTableRow(const Evidence& evidence) {
       "{} output rows are wrong, and in all {} looked at {} equals a row of "
       "{}.weight that does not belong there (output row {}: table row {}): "
       "another rank's or position's row is {}",
-      wrong, n, is_added ? "candidate minus reference" : "the candidate", id.fqn,
-      first.position, is_added ? first.added : first.replaced,
+      wrong, n, is_added ? "candidate minus reference" : "the candidate",
+      id.fqn, first.position, is_added ? first.added : first.replaced,
       is_added ? "added instead of masked out" : "taken instead");
   return out;
 }

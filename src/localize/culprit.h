@@ -38,7 +38,7 @@ struct Culprit {
   // Tensors of the same role that show the same cause, this one included.
   struct Affected {
     int64_t count = 1;
-    int64_t of = 1;  // tensors of this role compared
+    int64_t of = 1;                     // tensors of this role compared
     std::vector<std::string> examples;  // fqns, at most 5
   } affected;
   std::vector<Diagnosis> classes;  // most certain first; may be empty

@@ -39,8 +39,8 @@ std::string Worst(const std::vector<const TensorJudgement*>& tensors,
   double worst = 0;
   for (const auto* t : tensors) worst = std::max(worst, t->headroom);
   return fmt::format("its {} {}{} within bounds (worst headroom {:.2g})",
-                     tensors.size(), what, tensors.size() == 1 ? " is" : "s are",
-                     worst);
+                     tensors.size(), what,
+                     tensors.size() == 1 ? " is" : "s are", worst);
 }
 
 std::string NameOrRoot(const std::string& fqn) {
@@ -167,10 +167,9 @@ class Judge {
       return std::nullopt;
     }
     return Blame{t.id.fqn, Direction::kBackward, Stage::kCompute,
-                 arriving.empty()
-                     ? "nothing before it is out of bound"
-                     : "its forward values and " +
-                           Worst(arriving, "arriving gradient")};
+                 arriving.empty() ? "nothing before it is out of bound"
+                                  : "its forward values and " +
+                                        Worst(arriving, "arriving gradient")};
   }
 
   std::optional<Blame> ForGradLocal(const TensorJudgement& t,
@@ -316,17 +315,15 @@ Localization Localize(const std::vector<TensorJudgement>& tensors,
       if (iteration == culprit.iteration) {
         ++culprit.affected.count;
         auto& examples = culprit.affected.examples;
-        if (examples.size() < 5 &&
-            std::find(examples.begin(), examples.end(), t->id.fqn) ==
-                examples.end()) {
+        if (examples.size() < 5 && std::find(examples.begin(), examples.end(),
+                                             t->id.fqn) == examples.end()) {
           examples.push_back(t->id.fqn);
         }
       }
     }
     if (!options.weights_grafted) {
       for (const auto* t : of_iteration) {
-        dirty_parameters |=
-            t->id.role == Role::kParamUpdated && t->diverged();
+        dirty_parameters |= t->id.role == Role::kParamUpdated && t->diverged();
       }
     }
   }

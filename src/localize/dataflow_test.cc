@@ -20,8 +20,8 @@ class TinyRun {
              const std::string& arg = "") {
     bool found = false;
     for (TensorJudgement& t : tensors_) {
-      if (t.id.fqn != fqn || t.id.role != role ||
-          t.id.iteration != iteration || (!arg.empty() && t.id.arg != arg)) {
+      if (t.id.fqn != fqn || t.id.role != role || t.id.iteration != iteration ||
+          (!arg.empty() && t.id.arg != arg)) {
         continue;
       }
       found = true;

@@ -27,7 +27,8 @@ SideSummary Summarise(const Side& side) {
   for (const MeshDim& dim : side.trace().mesh().dims) {
     if (dim.size > 1) dims.push_back(fmt::format("{}={}", dim.name, dim.size));
   }
-  out.mesh = dims.empty() ? "1 process" : fmt::format("{}", fmt::join(dims, " "));
+  out.mesh =
+      dims.empty() ? "1 process" : fmt::format("{}", fmt::join(dims, " "));
   return out;
 }
 
@@ -59,9 +60,9 @@ class Diagnostician {
     }
     // State that only the real leg holds (parameters) is found there.
     evidence.find_reference = [this, ref_leg](const TensorId& id) {
-      const TensorPieces* found =
-          reference_ == nullptr ? nullptr
-                                : reference_->FindSameValue(ref_leg, id);
+      const TensorPieces* found = reference_ == nullptr
+                                      ? nullptr
+                                      : reference_->FindSameValue(ref_leg, id);
       return found != nullptr || reference_ == nullptr
                  ? found
                  : reference_->FindSameValue("real", id);
@@ -149,8 +150,8 @@ Conclusion Conclude(const CheckResult& result,
   for (const TensorJudgement& t : result.tensors) {
     if (t.verdict == TensorVerdict::kUnmatched || t.explained) continue;
     diverged += t.diverged();
-    checkable += IsComputed(t.id.role) &&
-                 t.verdict != TensorVerdict::kNotCheckable;
+    checkable +=
+        IsComputed(t.id.role) && t.verdict != TensorVerdict::kNotCheckable;
     all_equal &= t.verdict == TensorVerdict::kBitwiseEqual;
   }
   if (diverged > 0) {
@@ -177,7 +178,8 @@ Conclusion Conclude(const CheckResult& result,
                           unexplained)};
     }
     if (checkable == 0) {
-      return {Verdict::kInconclusive, "nothing that the runs computed is checkable"};
+      return {Verdict::kInconclusive,
+              "nothing that the runs computed is checkable"};
     }
   } else {
     if (replica_groups == 0) {
@@ -210,8 +212,7 @@ std::vector<std::string> NextSteps(const CheckResult& result) {
           "CMD -o DIR");
     }
   } else if (result.verdict == Verdict::kInconclusive) {
-    out.push_back(
-        fmt::format("ttrace inspect {}", result.candidate.folder));
+    out.push_back(fmt::format("ttrace inspect {}", result.candidate.folder));
     if (result.has_reference) {
       out.push_back(fmt::format("ttrace inspect {}", result.reference.folder));
     }
@@ -288,17 +289,18 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   result.tensors = std::move(judged.tensors);
   result.bytes_compared = judged.bytes_compared;
   if (judged.not_repeatable > 0) {
-    result.notes.push_back(fmt::format(
-        "{} tensors of the candidate are not reproduced bit by bit by a replay; "
-        "their bounds include that difference",
-        judged.not_repeatable));
+    result.notes.push_back(
+        fmt::format("{} tensors of the candidate are not reproduced bit by bit "
+                    "by a replay; "
+                    "their bounds include that difference",
+                    judged.not_repeatable));
   }
   result.coverage = ExplainCoverage(reference ? &*reference : nullptr,
                                     candidate, &result.tensors);
   NameForeignRows(context.rows, &result.tensors);
 
-  Localization places =
-      Localize(result.tensors, {.weights_grafted = candidate.weights_grafted()});
+  Localization places = Localize(
+      result.tensors, {.weights_grafted = candidate.weights_grafted()});
   result.culprits = std::move(places.culprits);
   result.downstream = places.downstream;
   EnsureCulprit(&result);
@@ -324,9 +326,9 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   result.verdict = conclusion.verdict;
   result.reason = conclusion.reason;
   result.next_steps = NextSteps(result);
-  result.seconds = std::chrono::duration<double>(
-                       std::chrono::steady_clock::now() - start)
-                       .count();
+  result.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count();
   return result;
 }
 

@@ -149,7 +149,8 @@ TEST_F(CheckTest, OtherInputsAreTheFirstFindingWithTheirRows) {
                         int64_t index, float* value) {
     // Rows 2 and 3 of the global batch, and all that follows from them.
     const auto width = t.global[1];
-    const bool row = t.batch_dim >= 0 && index / width >= 2 && index / width < 4;
+    const bool row =
+        t.batch_dim >= 0 && index / width >= 2 && index / width < 4;
     if (row) *value = -*value + 0.25f;
   };
   const CheckResult result = Check();

@@ -91,9 +91,8 @@ Coverage ExplainCoverage(const Side* reference, const Side& candidate,
       t.explained ? ++out.explained[t.reason] : ++out.compared;
       continue;
     }
-    const bool in_reference =
-        reference != nullptr &&
-        reference->FindSameValue("real", t.id) != nullptr;
+    const bool in_reference = reference != nullptr &&
+                              reference->FindSameValue("real", t.id) != nullptr;
     const bool in_candidate = candidate.Find("real", t.id) != nullptr;
     if (in_reference != in_candidate) {
       std::string why =
@@ -105,17 +104,19 @@ Coverage ExplainCoverage(const Side* reference, const Side& candidate,
           InsideOfOnePiece(in_reference ? candidate_names : reference_names,
                            in_reference ? reference_names : candidate_names,
                            compared_modules, t.id.fqn)) {
-        why = fmt::format("not materialised: inside a module that the {} "
-                          "computes in one piece",
-                          in_reference ? "candidate" : "reference");
+        why = fmt::format(
+            "not materialised: inside a module that the {} "
+            "computes in one piece",
+            in_reference ? "candidate" : "reference");
       }
       if (t.id.role == Role::kParamUpdated && !iterations.empty() &&
           t.id.iteration >= *iterations.rbegin()) {
         why = "seen only by a run that took one more step";
       }
       if (t.id.role == Role::kData && compared_modules.contains("")) {
-        why = "the other run's iterator yields other items; the model's inputs "
-              "were compared";
+        why =
+            "the other run's iterator yields other items; the model's inputs "
+            "were compared";
       }
       if (!why.empty()) {
         t.explained = true;

@@ -47,7 +47,8 @@ LongestSums FindLongestSums(const Side& reference) {
   for (const auto& [id, pieces] : reference.real()) {
     const Shape shape = GlobalShapeOf(pieces);
     if (id.role == Role::kParam || id.role == Role::kGradReduced) {
-      for (const int64_t n : shape) out.activation = std::max(out.activation, n);
+      for (const int64_t n : shape)
+        out.activation = std::max(out.activation, n);
     } else if (id.fqn.empty() && id.role == Role::kInput) {
       // Token ids are [batch, sequence]; floating inputs carry features last.
       const size_t dims =
@@ -138,9 +139,9 @@ class TensorJudge {
       // itself: then they may differ by as much as it does.
       TTRACE_ASSIGN_OR_RETURN(const auto repeat,
                               RepeatError(*context_.candidate, id));
-      out->replicas_differ = !(repeat.value_or(0) > 0) ||
-                             out->replicas.worst_rel_err >
-                                 kNoiseFactor * repeat.value_or(0);
+      out->replicas_differ =
+          !(repeat.value_or(0) > 0) ||
+          out->replicas.worst_rel_err > kNoiseFactor * repeat.value_or(0);
     }
     return Done{};
   }
@@ -158,9 +159,9 @@ class TensorJudge {
               const CompareOptions& options) -> Result<TensorComparison> {
         auto result = CompareTensor(a, b, options);
         if (result.ok()) {
-          *bytes += result->total.count *
-                    (Info(a.pieces.front()->dtype).itemsize +
-                     Info(b.pieces.front()->dtype).itemsize);
+          *bytes +=
+              result->total.count * (Info(a.pieces.front()->dtype).itemsize +
+                                     Info(b.pieces.front()->dtype).itemsize);
         }
         return result;
       };
@@ -190,8 +191,7 @@ class TensorJudge {
       }
       if (!plan.fp32_leg.empty()) {
         if (const auto* hp = ref.FindSameValue(plan.fp32_leg, id)) {
-          TTRACE_ASSIGN_OR_RETURN(const auto c_hp,
-                                  measure(*hp, *c, aligned));
+          TTRACE_ASSIGN_OR_RETURN(const auto c_hp, measure(*hp, *c, aligned));
           TTRACE_ASSIGN_OR_RETURN(const auto r_hp, measure(*hp, *r, {}));
           errors.candidate_hp = c_hp.total.rel_err();
           errors.reference_hp = r_hp.total.rel_err();
@@ -245,8 +245,8 @@ class TensorJudge {
       out->reason = self.error().message();
       return Done{};
     }
-    *bytes += self->total.count *
-              Info(candidate.pieces.front()->dtype).itemsize;
+    *bytes +=
+        self->total.count * Info(candidate.pieces.front()->dtype).itemsize;
     if (self->total.nonfinite_cand == 0) return Done{};
     LegJudgement leg;
     leg.leg = "real";
@@ -277,8 +277,8 @@ class TensorJudge {
       const LegJudgement& leg = out->legs[i];
       equal = equal && leg.stats.bitwise_equal();
       if (leg.stats.nonfinite_differ > 0) out->nonfinite = true;
-      if (leg.checkable && (out->deciding_leg < 0 ||
-                            leg.headroom > out->headroom)) {
+      if (leg.checkable &&
+          (out->deciding_leg < 0 || leg.headroom > out->headroom)) {
         out->deciding_leg = static_cast<int>(i);
         out->headroom = leg.headroom;
       }
@@ -453,8 +453,8 @@ Status JudgeGradNorms(const Side& candidate,
           "{:.9g}",
           values[0], expected);
     } else if (!t.replicas_differ) {
-      t.verdict = leg.err == 0 ? TensorVerdict::kBitwiseEqual
-                               : TensorVerdict::kWithin;
+      t.verdict =
+          leg.err == 0 ? TensorVerdict::kBitwiseEqual : TensorVerdict::kWithin;
     }
   }
   return Done{};
@@ -479,8 +479,9 @@ Result<JudgeOutcome> JudgeTensors(const JudgeContext& context) {
   TTRACE_ASSIGN_OR_RETURN(auto dirty, DirtyIterations(context));
   const TensorJudge judge(context, std::move(dirty));
 
-  std::vector<std::pair<ExecutionKey, const std::pair<const TensorId,
-                                                      TensorPieces>*>> order;
+  std::vector<
+      std::pair<ExecutionKey, const std::pair<const TensorId, TensorPieces>*>>
+      order;
   for (const auto& entry : context.candidate->real()) {
     order.emplace_back(KeyOf(entry.first, entry.second), &entry);
   }

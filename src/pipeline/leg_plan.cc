@@ -34,15 +34,15 @@ LegPlans PlanLegs(const Side& reference, const Side& candidate) {
         Info(ref_dtype).torch_name, Info(cand_dtype).torch_name));
   }
 
-  const bool same_as_real = ref_fp32 == "real" && cand_fp32 == "real" &&
-                            ref_dtype == cand_dtype;
+  const bool same_as_real =
+      ref_fp32 == "real" && cand_fp32 == "real" && ref_dtype == cand_dtype;
   if (!ref_fp32.empty() && !cand_fp32.empty() && !same_as_real) {
     LegPlan fp32;
     fp32.name = "fp32";
     fp32.reference_leg = ref_fp32;
     fp32.candidate_leg = cand_fp32;
-    fp32.noise_legs = reference.NoiseLegs(
-        ref_fp32 == "fp32" ? "fp32.noise" : "noise");
+    fp32.noise_legs =
+        reference.NoiseLegs(ref_fp32 == "fp32" ? "fp32.noise" : "noise");
     fp32.unit_roundoff = UnitRoundoff(DType::kF32);
     out.plans.push_back(std::move(fp32));
   } else if (!same_as_real) {

@@ -44,7 +44,7 @@ Result<Side> Side::Open(const std::string& folder,
   for (const std::string& path : folders) {
     TTRACE_ASSIGN_OR_RETURN(auto trace, Trace::Open(path));
     side.FindDefects(*trace);
-    if (side.catalogs_.empty()) side.ReadNotes(*trace, path.c_str());
+    if (side.catalogs_.empty()) side.ReadNotes(*trace);
     side.catalogs_.push_back(std::make_shared<Catalog>(std::move(trace)));
   }
   return side;
@@ -83,8 +83,9 @@ std::vector<std::string> Side::NoiseLegs(const std::string& prefix) const {
   std::vector<std::string> out;
   for (const std::string& leg : Legs()) {
     if (leg.size() > prefix.size() + 1 && leg.starts_with(prefix + ".") &&
-        std::all_of(leg.begin() + static_cast<std::ptrdiff_t>(prefix.size()) + 1,
-                    leg.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+        std::all_of(
+            leg.begin() + static_cast<std::ptrdiff_t>(prefix.size()) + 1,
+            leg.end(), [](char c) { return c >= '0' && c <= '9'; })) {
       out.push_back(leg);
     }
   }
@@ -129,10 +130,10 @@ int Side::MicroBatchesPerRank() const {
 
 void Side::FindDefects(const Trace& trace) {
   if (!trace.missing_ranks().empty()) {
-    defects_.push_back(fmt::format(
-        "{}: {} of {} ranks left no trace (rank {})", trace.folder(),
-        trace.missing_ranks().size(), trace.world_size(),
-        fmt::join(trace.missing_ranks(), ", ")));
+    defects_.push_back(fmt::format("{}: {} of {} ranks left no trace (rank {})",
+                                   trace.folder(), trace.missing_ranks().size(),
+                                   trace.world_size(),
+                                   fmt::join(trace.missing_ranks(), ", ")));
   }
   for (const RankTrace& rank : trace.ranks()) {
     if (rank.closed && rank.complete) continue;
@@ -145,53 +146,123 @@ void Side::FindDefects(const Trace& trace) {
   }
 }
 
-void Side::ReadNotes(const Trace& trace, const char* side) {
-  std::set<std::string> once;
-  const auto say = [&](std::string text) {
-    if (once.insert(text).second) notes_.push_back(std::move(text));
+namespace {
+
+// What many ranks, legs or iterations say alike is said once.
+class NoteGatherer {
+ public:
+  explicit NoteGatherer(const Trace& trace) : trace_(trace) {}
+
+  void Add(int rank, const std::string& kind, const Json& json) {
+    if (kind == "not_observed") {
+      ++unknown_[fmt::format("class {}: {}", Text(json, "class"),
+                             Text(json, "reason"))];
+    } else if (kind == "leg_skipped") {
+      skipped_[Text(json, "reason")].insert(Text(json, "leg"));
+    } else if (kind == "graft") {
+      AddGraft(rank, json);
+    } else if (kind == "replay") {
+      const auto leaks = json.find("leaks");
+      if (leaks != json.end() && leaks->is_array() && !leaks->empty()) {
+        Say(fmt::format("leg {} left state behind: {}", Text(json, "leg"),
+                        leaks->dump()));
+      }
+    } else if (kind == "attribute") {
+      ++attributes_[fmt::format("{} is {} where the topology expects {}",
+                                Text(json, "name"), Text(json, "value"),
+                                Text(json, "expected"))];
+    } else if (kind == "notice" || kind == "stopped") {
+      Say(fmt::format("rank {}: {}", rank,
+                      Text(json, kind == "notice" ? "text" : "reason")));
+    }
+  }
+
+  std::vector<std::string> Finish() {
+    for (const auto& [reason, legs] : skipped_) {
+      // An fp32 run is its own fp32 leg: nothing is missing.
+      if (reason.find("already") != std::string::npos) continue;
+      Say(fmt::format("legs {} were skipped: {}", fmt::join(legs, ", "),
+                      reason));
+    }
+    for (const auto& [text, count] : unknown_) {
+      Say(fmt::format("{} modules not observed, {}", count, text));
+    }
+    for (const auto& [text, count] : attributes_) {
+      Say(fmt::format("{} times: {}", count, text));
+    }
+    for (const auto& [what, graft] : grafts_) {
+      Say(
+          fmt::format("iteration {}: its own {} differed from the reference's "
+                      "in up to {} of {} tensors of a rank (ranks {}) and were "
+                      "replaced ({})",
+                      graft.iteration, what, graft.differs, graft.of,
+                      fmt::join(graft.ranks, ", "), graft.examples));
+    }
+    return std::move(notes_);
+  }
+
+ private:
+  struct Graft {
+    int64_t iteration = 0;
+    int64_t differs = 0;
+    int64_t of = 0;
+    std::set<int> ranks;
+    std::string examples;
   };
-  std::map<std::string, int64_t> unknown;
+
+  void Say(const std::string& text) {
+    std::string note = fmt::format("{}: {}", trace_.folder(), text);
+    if (once_.insert(note).second) notes_.push_back(std::move(note));
+  }
+
+  void AddGraft(int rank, const Json& json) {
+    if (Count(json, "differs") == 0) return;
+    const std::string what = Text(json, "what");
+    const int64_t iteration = Count(json, "iteration");
+    // After a step of its own a run's weights always differ a little: an
+    // optimizer amplifies rounding. Only where it starts is news.
+    const auto [it, is_new] = grafts_.try_emplace(what);
+    Graft& graft = it->second;
+    if (is_new || iteration < graft.iteration) {
+      graft = Graft{};
+      graft.iteration = iteration;
+    }
+    if (iteration != graft.iteration) return;
+    graft.ranks.insert(rank);
+    graft.of = std::max(graft.of, Count(json, "of"));
+    if (Count(json, "differs") > graft.differs) {
+      graft.differs = Count(json, "differs");
+      graft.examples = Examples(json);
+    }
+  }
+
+  const Trace& trace_;
+  std::vector<std::string> notes_;
+  std::set<std::string> once_;
+  std::map<std::string, int64_t> unknown_;
+  std::map<std::string, int64_t> attributes_;
+  std::map<std::string, std::set<std::string>> skipped_;
+  std::map<std::string, Graft> grafts_;
+};
+
+}  // namespace
+
+void Side::ReadNotes(const Trace& trace) {
+  NoteGatherer gatherer(trace);
   for (const RankTrace& rank : trace.ranks()) {
     for (const Note& note : rank.notes) {
       const Json json = Json::parse(note.json, nullptr, false);
       if (!json.is_object()) continue;
+      gatherer.Add(rank.meta.rank, note.kind, json);
       if (note.kind == "not_materialised") {
         not_materialised_.emplace(Text(json, "fqn"), Text(json, "reason"));
-      } else if (note.kind == "not_observed") {
-        ++unknown[fmt::format("class {}: {}", Text(json, "class"),
-                              Text(json, "reason"))];
-      } else if (note.kind == "leg_skipped") {
-        say(fmt::format("{}: leg {} was skipped: {}", side, Text(json, "leg"),
-                        Text(json, "reason")));
       } else if (note.kind == "graft") {
-        const std::string what = Text(json, "what");
-        (what == "weights" ? weights_grafted_ : data_grafted_) = true;
-        if (Count(json, "differs") > 0) {
-          say(fmt::format(
-              "rank {} iteration {}: its own {} differed from the reference "
-              "in {} of {} tensors and were replaced ({})",
-              rank.meta.rank, Text(json, "iteration"), what,
-              Count(json, "differs"), Count(json, "of"), Examples(json)));
-        }
-      } else if (note.kind == "replay") {
-        const auto leaks = json.find("leaks");
-        if (leaks != json.end() && leaks->is_array() && !leaks->empty()) {
-          say(fmt::format("{}: leg {} left state behind: {}", side,
-                          Text(json, "leg"), leaks->dump()));
-        }
-      } else if (note.kind == "attribute") {
-        say(fmt::format("{}: {}.{} is {} where the topology expects {}", side,
-                        Text(json, "fqn"), Text(json, "name"),
-                        Text(json, "value"), Text(json, "expected")));
-      } else if (note.kind == "notice" || note.kind == "stopped") {
-        say(fmt::format("{}: rank {}: {}", side, rank.meta.rank,
-                        Text(json, note.kind == "notice" ? "text" : "reason")));
+        (Text(json, "what") == "weights" ? weights_grafted_ : data_grafted_) =
+            true;
       }
     }
   }
-  for (const auto& [text, count] : unknown) {
-    say(fmt::format("{}: {} modules not observed, {}", side, count, text));
-  }
+  notes_ = gatherer.Finish();
 }
 
 }  // namespace ttrace

@@ -10,6 +10,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -57,7 +58,7 @@ class Side {
   const std::vector<std::string>& defects() const { return defects_; }
 
  private:
-  void ReadNotes(const Trace& trace, const char* side);
+  void ReadNotes(const Trace& trace);
   void FindDefects(const Trace& trace);
 
   std::vector<std::shared_ptr<const Catalog>> catalogs_;  // the main one first

@@ -34,9 +34,9 @@ struct SyntheticTensor {
 class SyntheticRun {
  public:
   // What a rank really holds: may change the value at a logical index.
-  using Fault = std::function<void(const SyntheticTensor&, int rank,
-                                   const std::string& leg, int64_t index,
-                                   float* value)>;
+  using Fault =
+      std::function<void(const SyntheticTensor&, int rank,
+                         const std::string& leg, int64_t index, float* value)>;
 
   std::vector<MeshDim> mesh;
   std::vector<std::string> legs = {"real"};
@@ -56,22 +56,58 @@ class SyntheticRun {
     const Placement shard1 = Shard{1};
     const Placement partial = Partial{};
     return {
-        {"fc.weight", Role::kParam, "", Pass::kForward, {16, 32},
-         {{"tp", shard0}}, -1, {}},
+        {"fc.weight",
+         Role::kParam,
+         "",
+         Pass::kForward,
+         {16, 32},
+         {{"tp", shard0}},
+         -1,
+         {}},
         {"", Role::kInput, "tokens", Pass::kForward, {kRows, 32}, {}, 0, {}},
         {"fc", Role::kInput, "x", Pass::kForward, {kRows, 32}, {}, 0, {}},
-        {"fc", Role::kOutput, "0", Pass::kForward, {kRows, 16},
-         {{"tp", shard1}}, 0, {}},
+        {"fc",
+         Role::kOutput,
+         "0",
+         Pass::kForward,
+         {kRows, 16},
+         {{"tp", shard1}},
+         0,
+         {}},
         {"", Role::kOutput, "0", Pass::kForward, {kRows, 16}, {}, 0, {}},
         {"", Role::kGradOutput, "0", Pass::kBackward, {kRows, 16}, {}, 0, {}},
-        {"fc", Role::kGradOutput, "0", Pass::kBackward, {kRows, 16},
-         {{"tp", shard1}}, 0, {}},
-        {"fc", Role::kGradInput, "x", Pass::kBackward, {kRows, 32}, {}, 0,
+        {"fc",
+         Role::kGradOutput,
+         "0",
+         Pass::kBackward,
+         {kRows, 16},
+         {{"tp", shard1}},
+         0,
+         {}},
+        {"fc",
+         Role::kGradInput,
+         "x",
+         Pass::kBackward,
+         {kRows, 32},
+         {},
+         0,
          {"tp"}},
-        {"fc.weight", Role::kGradLocal, "", Pass::kBackward, {16, 32},
-         {{"dp", partial}, {"tp", shard0}}, -1, {}},
-        {"fc.weight", Role::kGradReduced, "", Pass::kBackward, {16, 32},
-         {{"tp", shard0}}, -1, {"dp"}},
+        {"fc.weight",
+         Role::kGradLocal,
+         "",
+         Pass::kBackward,
+         {16, 32},
+         {{"dp", partial}, {"tp", shard0}},
+         -1,
+         {}},
+        {"fc.weight",
+         Role::kGradReduced,
+         "",
+         Pass::kBackward,
+         {16, 32},
+         {{"tp", shard0}},
+         -1,
+         {"dp"}},
     };
   }
 
@@ -147,12 +183,11 @@ class SyntheticRun {
     if (t.batch_dim >= 0) {
       rows = BatchRows{t.batch_dim, 2 * micro_batch, 2, kRows};
     }
-    const auto layout = ResolveLayout(meta.mesh, meta.coordinate, placements,
-                                      t.global, rows);
+    const auto layout =
+        ResolveLayout(meta.mesh, meta.coordinate, placements, t.global, rows);
     ASSERT_TRUE(layout.ok()) << layout.error().message();
-    const float terms = t.role == Role::kGradLocal
-                            ? static_cast<float>(SizeOf("dp"))
-                            : 1.0f;
+    const float terms =
+        t.role == Role::kGradLocal ? static_cast<float>(SizeOf("dp")) : 1.0f;
     std::vector<float> values;
     ForEachIndex(*layout, [&](int64_t index) {
       float value = Value(t, index) / terms;
@@ -188,8 +223,7 @@ class SyntheticRun {
       strides[d - 1] = strides[d] * spec.local_shape[d];
     }
     const Status done = writer.Append(
-        spec, at,
-        {reinterpret_cast<const std::byte*>(values.data()), strides});
+        spec, at, {reinterpret_cast<const std::byte*>(values.data()), strides});
     ASSERT_TRUE(done.ok()) << done.error().message();
   }
 

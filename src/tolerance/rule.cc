@@ -26,8 +26,7 @@ double RootMeanSquare(const std::vector<double>& values) {
 // analysis, 2019 (errors of sums grow with sqrt(K)).
 double SummationGrowth(const LegErrors& errors) {
   if (errors.unit_roundoff > 0x1p-24) return 1;
-  return std::max(
-      1.0, std::sqrt(static_cast<double>(errors.longest_sum) / 2));
+  return std::max(1.0, std::sqrt(static_cast<double>(errors.longest_sum) / 2));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ struct LegErrors {
   // Both or neither: against the reference's fp32 leg.
   std::optional<double> candidate_hp;
   std::optional<double> reference_hp;
-  double unit_roundoff = 0;  // of the precision this leg computes in
+  double unit_roundoff = 0;      // of the precision this leg computes in
   bool vector_gradient = false;  // one-dimensional parameter gradient
   // Terms of the longest sum that the value can hang on (an inner dimension, a
   // number of tokens). Matters where sums are made in the leg's own precision.

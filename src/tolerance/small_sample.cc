@@ -19,8 +19,7 @@ double BetaFraction(double a, double b, double x) {
   double d = 1 / away_from_zero(1 - (a + b) * x / (a + 1));
   double fraction = d;
   for (int m = 1; m <= 10000; ++m) {
-    const double even =
-        m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
+    const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
     d = 1 / away_from_zero(1 + even * d);
     c = away_from_zero(1 + even / c);
     fraction *= d * c;

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""What TTrace costs, in one table of one run: an untraced step, a captured one, each leg, the check
+beside the machine's read bandwidth, and the wall time of the demo. Writes docs/performance.md.
+
+Steps are those of a small GPT on CPU, where capture is at its most expensive: on an accelerator a
+step computes far more per byte. Results are checked before times are believed: a captured run must
+print the losses of the untraced one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+MODEL = "--layers 4 --hidden 256 --heads 8 --kv-groups 4 --ffn 1024 --seq 128 --vocab 1024 --bf16"
+STEPS = 6
+LEGS = ("replay", "noise:1", "fp32", "fp32.noise:1")
+TABLE = ROOT / "docs" / "performance.md"
+
+
+def train_command(processes: int, flags: str) -> list[str]:
+    launcher = [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", str(processes)]
+    script = [str(ROOT / "zoo" / "train_gpt.py"), "--steps", str(STEPS), "--print-seconds"]
+    return [*launcher, *script, *MODEL.split(), *flags.split()]
+
+
+def run(command: list[str]) -> tuple[list[str], list[float], float]:
+    """Losses, seconds of the steps, wall time."""
+    start = time.perf_counter()
+    done = subprocess.run(
+        [str(c) for c in command], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    wall = time.perf_counter() - start
+    losses = re.findall(r"^step .*$", done.stdout, re.MULTILINE)
+    seconds = [float(s) for s in re.findall(r"^seconds \d+ ([0-9.]+)$", done.stdout, re.MULTILINE)]
+    return losses, seconds, wall
+
+
+def record(folder: Path, command: list[str], *options: str) -> list[str]:
+    return [str(BIN / "ttrace"), "record", "--force", "-o", str(folder), *options, "--", *command]
+
+
+def size_of(folder: Path) -> int:
+    return sum(p.stat().st_size for p in folder.rglob("*.safetensors"))
+
+
+def read_bandwidth(threads: int) -> float:
+    """GB/s of reading memory with this many threads: the best of several passes."""
+    data = np.ones(1 << 27, dtype=np.float32)
+    parts = np.array_split(data, threads)
+    best = 0.0
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(6):
+            start = time.perf_counter()
+            total = sum(pool.map(lambda part: float(part.max()), parts))
+            best = max(best, data.nbytes / (time.perf_counter() - start) / 1e9)
+            assert total == threads
+    return best
+
+
+def main() -> None:
+    rows: list[tuple[str, str, str]] = []
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        plain = train_command(1, "")
+        losses, seconds, _ = run(plain)
+        # Steps 0 and 1 are captured; later ones show the run without capture.
+        base = min(seconds[1:])
+        rows.append(("untraced step", f"{base:.3f} s", "1.0"))
+        captured, with_capture, _ = run(record(scratch / "real", plain))
+        assert captured == losses, "capture changed the run"
+        step = min(with_capture[0:2])
+        rows.append(("captured step", f"{step:.3f} s", f"{step / base:.1f}"))
+        after = min(with_capture[2:])
+        rows.append(("step after capture", f"{after:.3f} s", f"{after / base:.2f}"))
+        volume = size_of(scratch / "real") / 2
+        rows.append(("trace of one iteration", f"{volume / 1e6:.0f} MB", ""))
+        for leg in LEGS:
+            replayed, with_leg, _ = run(record(scratch / "leg", plain, "--legs", leg))
+            assert replayed == losses, f"leg {leg} changed the run"
+            cost = min(with_leg[0:2]) - step
+            rows.append((f"leg {leg}", f"{cost:.3f} s", f"{cost / base:.1f}"))
+
+        reference, candidate = scratch / "reference", scratch / "candidate"
+        run(record(reference, plain, "--as-reference"))
+        parallel = train_command(2, "--tp 2 --sp")
+        run(record(candidate, parallel, "--graft", str(reference), "--legs", "replay,fp32"))
+        best = 0.0
+        for _ in range(3):
+            out = scratch / "report"
+            shutil.rmtree(out, ignore_errors=True)
+            done = subprocess.run(
+                [str(BIN / "ttrace"), "check", str(reference), str(candidate), "-o", str(out)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            result = json.loads((out / "result.json").read_text())
+            best = max(best, result["bytes_compared"] / result["seconds"] / 1e9)
+        cores = os.cpu_count() or 1
+        bandwidth = read_bandwidth(cores)
+        rows.append(("check, from the page cache", f"{best:.2f} GB/s", ""))
+        share = f"{best / bandwidth:.2f} of it"
+        rows.append((f"memory read, {cores} threads", f"{bandwidth:.1f} GB/s", share))
+    demo = time.perf_counter()
+    done = subprocess.run(["scripts/demo.sh"], cwd=ROOT, capture_output=True, text=True, check=True)
+    rows.append(("`make demo` after set-up", f"{time.perf_counter() - demo:.1f} s", ""))
+
+    lines = [
+        "# What it costs",
+        "",
+        f"Written by `bench/capture_cost.py` (`make bench`): one run on {platform.machine()},",
+        f"{cores} cores, shared and noisy: read the ratios. Model: `{MODEL}`, one process, 4",
+        "micro-batches. A leg costs what the captured step costs again, plus its own work.",
+        "",
+        "| what | figure | x untraced step |",
+        "|---|---|---|",
+        *(f"| {what} | {figure} | {ratio} |" for what, figure, ratio in rows),
+        "",
+    ]
+    TABLE.write_text("\n".join(lines))
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
