@@ -77,6 +77,7 @@ def assert_equal_but_for_round_off(run: list[Step], reference: list[Step]) -> No
         assert step.norm == pytest.approx(expected.norm, rel=tolerance), f"step {number}"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("topology", SEED_EQUAL)
 def test_topology_trains_like_one_process(topology: str) -> None:
     processes, flags = SEED_EQUAL[topology]
@@ -99,10 +100,12 @@ def test_untied_model_without_gate_trains_like_one_process() -> None:
     assert_equal_but_for_round_off(train(2, *SEQUENCE_PARALLEL, *flags), train(0, *flags))
 
 
+@pytest.mark.matrix
 def test_torchrun_with_one_process_equals_plain_python_bitwise() -> None:
     assert output_of(1, "train_gpt.py") == output_of(0, "train_gpt.py")
 
 
+@pytest.mark.matrix
 def test_pipeline_has_weights_of_its_own_and_a_like_loss() -> None:
     pipeline, single = train(2, "--pp", "2"), train(0)
     assert pipeline[0].loss != single[0].loss
@@ -116,6 +119,7 @@ def test_pipeline_trains_the_same_with_and_without_tensor_parallelism() -> None:
     assert_equal_but_for_round_off(both, train(2, "--pp", "2"))
 
 
+@pytest.mark.matrix
 def test_bf16_stays_near_fp32_but_is_another_computation() -> None:
     low, full = train(0, "--bf16"), train(0)
     assert low[0].loss != full[0].loss
@@ -168,12 +172,14 @@ def buggy_and_clean(name: str) -> tuple[list[Step], list[Step]]:
     return train(bug.NPROC, *bug.FLAGS, "--bug", name), train(bug.NPROC, *bug.FLAGS)
 
 
+@pytest.mark.matrix
 def test_t1_changes_the_loss_of_the_first_step_a_little() -> None:
     buggy, clean = buggy_and_clean("T1")
     assert buggy[0].loss != pytest.approx(clean[0].loss, rel=1e-4)
     assert buggy[0].loss == pytest.approx(clean[0].loss, rel=1e-2)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["T3", "T4"])
 def test_wrong_gradient_scale_doubles_the_norm_and_hides_from_the_loss(name: str) -> None:
     buggy, clean = buggy_and_clean(name)
@@ -183,6 +189,7 @@ def test_wrong_gradient_scale_doubles_the_norm_and_hides_from_the_loss(name: str
     assert buggy[-1].loss == pytest.approx(clean[-1].loss, rel=LATER_STEPS)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["T10", "T11", "T12"])
 def test_backward_bug_leaves_the_first_loss_and_changes_what_follows(name: str) -> None:
     buggy, clean = buggy_and_clean(name)
@@ -218,6 +225,7 @@ def test_unknown_bug_is_refused_with_the_list_of_known_ones() -> None:
         bug_catalog.load("t999")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("processes", "flags"),
     [(2, ("--tp", "2")), (2, SEQUENCE_PARALLEL), (2, ())],
@@ -229,6 +237,7 @@ def test_own_loop_trains_like_one_process(processes: int, flags: tuple[str, ...]
     )
 
 
+@pytest.mark.matrix
 def test_own_loop_runs_unequal_stages_and_evaluates() -> None:
     output = output_of(2, "own_loop.py", "--pp", "2", "--evaluate")
     assert len(re.findall(r"^iteration \d: loss \S+, norm \S+, evaluation \S+$", output, re.M)) == 3
@@ -239,17 +248,20 @@ needs_ttrace = pytest.mark.skipif(
 )
 
 
+@pytest.mark.matrix
 @needs_ttrace
 def test_ddp_toy_with_one_rank_equals_the_plain_process() -> None:
     assert steps_of(1, "ddp_toy.py") == steps_of(0, "ddp_toy.py")
 
 
+@pytest.mark.matrix
 @needs_ttrace
 def test_ddp_toy_ranks_draw_their_own_data() -> None:
     two, one = steps_of(2, "ddp_toy.py"), steps_of(0, "ddp_toy.py")
     assert two[0].loss != pytest.approx(one[0].loss, rel=1e-3)
 
 
+@pytest.mark.matrix
 @needs_ttrace
 @pytest.mark.parametrize("flags", [(), ("--sp",)], ids=["TP2", "TP2+SP"])
 def test_tensor_parallel_toy_trains_like_one_process(flags: tuple[str, ...]) -> None:

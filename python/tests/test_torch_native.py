@@ -192,6 +192,7 @@ def test_a_captured_run_is_the_same_run(tmp_path, processes):
     assert tensors.shapes["data", "data", 0, 0, "0", "forward"][1] == (8 * processes, 6)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("script", "arguments"),
     [(DDP, []), (TENSOR_PARALLEL, []), (TENSOR_PARALLEL, ["--sp"])],

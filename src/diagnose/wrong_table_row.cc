@@ -79,7 +79,7 @@ std::optional<Diagnosis> WrongTableRow(const Evidence& evidence) {
   const TensorPieces* table = nullptr;
   for (int iteration = id.iteration; iteration >= 0 && !table; --iteration) {
     table = evidence.find_reference(
-        TensorId{id.fqn + ".weight", Role::kParam, iteration, 0, "0"});
+        TensorId{id.fqn + ".weight", Role::kParam, iteration, 0, ""});
   }
   if (table == nullptr) return std::nullopt;
   const Shape table_shape = table->pieces.front()->layout.global_shape();

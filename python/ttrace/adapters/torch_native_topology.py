@@ -153,9 +153,10 @@ def local_tensor(tensor: Any) -> torch.Tensor:
     local = tensor._local_tensor.detach()
     if hasattr(local, "wait"):  # the result of a collective that still runs
         local = local.wait()
-    for placement in tensor.placements:
+    for dim, placement in enumerate(tensor.placements):
         mask = getattr(placement, "mask_buffer", None)
-        if mask is not None:
+        # A mesh dimension of one rank masks nothing, and torch then keeps no mask.
+        if mask is not None and tensor.device_mesh.size(dim) > 1:
             if mask.data is None:
                 raise Unplaceable("masked rows of a partial embedding are not known any more")
             local = local.clone()
