@@ -12,8 +12,8 @@ bin=.venv/bin
 export PATH="$PWD/$bin:$PATH"
 
 launch="torchrun --standalone --nproc-per-node"
-reference="$launch 1 zoo/train_gpt.py"
-candidate="$launch 2 zoo/train_gpt.py --tp 2 --sp --bug $bug"
+reference="$launch 1 zoo/train_gpt.py --bf16"
+candidate="$launch 2 zoo/train_gpt.py --bf16 --tp 2 --sp --bug $bug"
 echo "\$ ttrace diff -o $output \\"
 echo "    --reference \"$reference\" \\"
 echo "    --candidate \"$candidate\""

@@ -15,6 +15,7 @@ namespace {
 
 std::vector<const Layout*> Layouts(const std::vector<InstanceGroup>& groups) {
   std::vector<const Layout*> layouts;
+  layouts.reserve(groups.size());
   for (const InstanceGroup& group : groups) layouts.push_back(&group.layout);
   return layouts;
 }

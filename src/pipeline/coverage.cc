@@ -94,7 +94,7 @@ Coverage ExplainCoverage(const Side* reference, const Side& candidate,
     const bool in_reference = reference != nullptr &&
                               reference->FindSameValue("real", t.id) != nullptr;
     const bool in_candidate = candidate.Find("real", t.id) != nullptr;
-    if (in_reference != in_candidate) {
+    if (reference != nullptr && in_reference != in_candidate) {
       std::string why =
           WhyAbsent(in_reference ? candidate : *reference, t.id.fqn);
       if (!why.empty() && !ContainerCompared(compared_modules, t.id.fqn)) {

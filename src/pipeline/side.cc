@@ -191,6 +191,7 @@ class NoteGatherer {
       Say(fmt::format("{} times: {}", count, text));
     }
     for (const auto& [what, graft] : grafts_) {
+      if (graft.differs == 0) continue;
       Say(
           fmt::format("iteration {}: its own {} differed from the reference's "
                       "in up to {} of {} tensors of a rank (ranks {}) and were "
@@ -216,18 +217,17 @@ class NoteGatherer {
   }
 
   void AddGraft(int rank, const Json& json) {
-    if (Count(json, "differs") == 0) return;
-    const std::string what = Text(json, "what");
     const int64_t iteration = Count(json, "iteration");
     // After a step of its own a run's weights always differ a little: an
     // optimizer amplifies rounding. Only where it starts is news.
-    const auto [it, is_new] = grafts_.try_emplace(what);
+    const auto [it, is_new] = grafts_.try_emplace(Text(json, "what"));
     Graft& graft = it->second;
     if (is_new || iteration < graft.iteration) {
       graft = Graft{};
       graft.iteration = iteration;
     }
     if (iteration != graft.iteration) return;
+    if (Count(json, "differs") == 0) return;
     graft.ranks.insert(rank);
     graft.of = std::max(graft.of, Count(json, "of"));
     if (Count(json, "differs") > graft.differs) {
