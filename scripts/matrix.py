@@ -41,6 +41,7 @@ def verdict_on(case: Case, outcome: Outcome) -> str:
         what
         for what, right in (
             ("place", any(re.fullmatch(p, first["fqn"]) for p in expected["fqn"])),
+            ("first", first["fqn"] == expected.get("first", first["fqn"])),
             ("direction", first["direction"] == expected["direction"]),
             ("stage", first["stage"] == expected["stage"]),
             ("class", bool(outcome.letters) and outcome.letters[0] in expected["classes"]),

@@ -58,6 +58,8 @@ def expect_bug(outcome: Outcome, bug) -> None:
     assert first["stage"] == expected["stage"], outcome.explain()
     assert outcome.letters and outcome.letters[0] in expected["classes"], outcome.explain()
     assert first["headroom"] == "inf" or first["headroom"] > 1
+    if "first" in expected:
+        assert first["fqn"] == expected["first"], outcome.explain()
     if "factor" in expected:
         assert first["classes"][0]["value"] == pytest.approx(expected["factor"], rel=1e-2)
 

@@ -118,8 +118,9 @@ TEST_F(ReadLocalTest, ReplicasAreNotAveraged) {
 
 TEST_F(ReadLocalTest, TermsAreSummedOncePerReplicaAndScaled) {
   for (int rank = 0; rank < 4; ++rank) {
+    const int pair = rank / 2;
     Write<float>(rank, DType::kF32, "dp:Partial(sum)", {2}, {2},
-                 {static_cast<float>(1 + rank / 2), 0.5F}, Scale{1, 2});
+                 {static_cast<float>(1 + pair), 0.5F}, Scale{1, 2});
   }
   std::vector<float> out;
   ASSERT_TRUE(Read(Whole({2}), DType::kF32, out).ok());

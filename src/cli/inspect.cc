@@ -39,7 +39,7 @@ Result<std::string> Describe(const Options& options) {
     return DescribeResult((path / "result.json").string(), terminal);
   }
   TTRACE_ASSIGN_OR_RETURN(auto trace, Trace::Open(options.path));
-  if (options.query.pattern.empty()) return DescribeTrace(trace, terminal);
+  if (options.query.pattern.empty()) return DescribeTrace(*trace, terminal);
   return DescribeTensors(trace, options.query, terminal);
 }
 

@@ -14,8 +14,7 @@ namespace ttrace {
 
 // A trace: who wrote it, which ranks, legs and iterations it holds, how many
 // tensors of which role, and what its ranks remarked.
-std::string DescribeTrace(std::shared_ptr<const Trace> trace,
-                          const TerminalOptions& terminal);
+std::string DescribeTrace(const Trace& trace, const TerminalOptions& terminal);
 
 struct TensorQuery {
   std::string pattern;  // glob on the name, or on all of the tensor's id

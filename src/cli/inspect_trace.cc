@@ -122,12 +122,11 @@ void AddNotes(const Trace& trace, Page& page) {
 
 }  // namespace
 
-std::string DescribeTrace(std::shared_ptr<const Trace> trace,
-                          const TerminalOptions& terminal) {
+std::string DescribeTrace(const Trace& trace, const TerminalOptions& terminal) {
   std::map<std::string, Amount> legs;
   std::map<std::string, Amount> roles;
   std::set<int> iterations;
-  for (const Record& record : trace->records()) {
+  for (const Record& record : trace.records()) {
     iterations.insert(record.id.iteration);
     const auto add = [&](Amount& amount) {
       amount.tensors.insert(record.id);
@@ -139,8 +138,8 @@ std::string DescribeTrace(std::shared_ptr<const Trace> trace,
   }
 
   Page page(terminal.width, terminal.color);
-  AddOrigin(*trace, page);
-  AddRanks(*trace, page);
+  AddOrigin(trace, page);
+  AddRanks(trace, page);
   page.Section("ITERATIONS");
   std::string list;
   for (const int iteration : iterations) {
@@ -149,7 +148,7 @@ std::string DescribeTrace(std::shared_ptr<const Trace> trace,
   page.Text(list.empty() ? "none: no tensor was captured" : list);
   if (!legs.empty()) AddAmounts("LEGS", legs, page);
   if (!roles.empty()) AddAmounts("REAL LEG", roles, page);
-  AddNotes(*trace, page);
+  AddNotes(trace, page);
   return page.Take();
 }
 

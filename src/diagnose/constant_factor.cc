@@ -77,7 +77,8 @@ std::optional<Diagnosis> ConstantFactor(const Evidence& evidence) {
   }
   Diagnosis out{"K", "", alpha};
   out.evidence = fmt::format(
-      "it is {:.4g} x the reference: the factor explains {:.4g} % of the error",
+      "it is {:.4g} x the reference (the factor explains {:.4g} % of the "
+      "error)",
       alpha, 100 * std::fmin(1, explained));
   std::string equals;
   for (const Factor& factor : TopologyFactors(evidence)) {
@@ -89,7 +90,7 @@ std::optional<Diagnosis> ConstantFactor(const Evidence& evidence) {
     equals = factor.name;
     break;
   }
-  if (!equals.empty()) out.evidence += ": the factor equals " + equals;
+  if (!equals.empty()) out.evidence += ", and the factor equals " + equals;
   return out;
 }
 

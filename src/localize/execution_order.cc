@@ -41,7 +41,8 @@ ExecutionKey KeyOf(const TensorId& id, const TensorPieces& pieces) {
     if (pp >= 0) {
       const int stage =
           pieces.trace->coordinate(record->rank)[static_cast<size_t>(pp)];
-      key.stage = phase == 3 ? -stage : stage;
+      // Gradients appear, and are reduced, from the last stage on.
+      key.stage = phase >= 3 && phase <= 5 ? -stage : stage;
     }
     // The lowest rank of the stage speaks for it: sequences of different ranks
     // count different records and must not be mixed.

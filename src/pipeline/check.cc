@@ -106,9 +106,9 @@ void RefineStage(Culprit* culprit, const TensorJudgement& t) {
 void NameForeignRows(const RowAlignment& rows,
                      std::vector<TensorJudgement>* tensors) {
   for (TensorJudgement& t : *tensors) {
-    if (!t.diverged() || !t.id.fqn.empty() || t.id.role != Role::kInput) {
-      continue;
-    }
+    const bool fed = t.id.role == Role::kData ||
+                     (t.id.role == Role::kInput && t.id.fqn.empty());
+    if (!t.diverged() || !fed) continue;
     const auto found = rows.foreign.find(t.id.iteration);
     if (found == rows.foreign.end()) continue;
     const size_t shown = std::min<size_t>(16, found->second.size());

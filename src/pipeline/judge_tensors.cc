@@ -483,7 +483,15 @@ Result<JudgeOutcome> JudgeTensors(const JudgeContext& context) {
       std::pair<ExecutionKey, const std::pair<const TensorId, TensorPieces>*>>
       order;
   for (const auto& entry : context.candidate->real()) {
-    order.emplace_back(KeyOf(entry.first, entry.second), &entry);
+    ExecutionKey key = KeyOf(entry.first, entry.second);
+    // Gradients are recorded together; what tells their order is the order in
+    // which they are reduced.
+    const int64_t index = context.candidate->ReductionIndex(entry.first.fqn);
+    if (index >= 0 && (entry.first.role == Role::kGradLocal ||
+                       entry.first.role == Role::kGradReduced)) {
+      key.sequence = index;
+    }
+    order.emplace_back(key, &entry);
   }
   std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
     return std::tie(a.first, a.second->first) <

@@ -128,6 +128,11 @@ int Side::MicroBatchesPerRank() const {
   return static_cast<int>(most);
 }
 
+int64_t Side::ReductionIndex(const std::string& fqn) const {
+  const auto found = reduction_index_.find(fqn);
+  return found == reduction_index_.end() ? -1 : found->second;
+}
+
 void Side::FindDefects(const Trace& trace) {
   if (!trace.missing_ranks().empty()) {
     defects_.push_back(fmt::format("{}: {} of {} ranks left no trace (rank {})",
@@ -256,6 +261,15 @@ void Side::ReadNotes(const Trace& trace) {
       gatherer.Add(rank.meta.rank, note.kind, json);
       if (note.kind == "not_materialised") {
         not_materialised_.emplace(Text(json, "fqn"), Text(json, "reason"));
+      } else if (note.kind == "reduction_order" && json.contains("names") &&
+                 json["names"].is_array()) {
+        int64_t index = 0;
+        for (const Json& name : json["names"]) {
+          if (name.is_string()) {
+            reduction_index_.emplace(name.get<std::string>(), index);
+          }
+          ++index;
+        }
       } else if (note.kind == "graft") {
         (Text(json, "what") == "weights" ? weights_grafted_ : data_grafted_) =
             true;

@@ -53,6 +53,9 @@ class Side {
   const std::map<std::string, std::string>& not_materialised() const {
     return not_materialised_;
   }
+  // Parameter fqn -> its place in the order in which gradients are reduced, on
+  // the first rank that says so; -1: unknown.
+  int64_t ReductionIndex(const std::string& fqn) const;
   const std::vector<std::string>& notes() const { return notes_; }
   // Why the trace cannot be complete; empty if it is.
   const std::vector<std::string>& defects() const { return defects_; }
@@ -63,6 +66,7 @@ class Side {
 
   std::vector<std::shared_ptr<const Catalog>> catalogs_;  // the main one first
   std::map<std::string, std::string> not_materialised_;
+  std::map<std::string, int64_t> reduction_index_;
   std::vector<std::string> notes_;
   std::vector<std::string> defects_;
   bool weights_grafted_ = false;

@@ -24,7 +24,7 @@ Status AppendOne(TraceWriter& writer, const RecordSpec& spec,
 
 TEST(TraceWriter, RefusesARankThatContradictsItsMesh) {
   const ScratchFolder folder;
-  const auto refused = [&](RankMeta meta) {
+  const auto refused = [&](const RankMeta& meta) {
     const auto writer = TraceWriter::Open(folder / "trace", meta);
     return !writer.ok() && writer.error().code() == ErrorCode::kInvalidArgument;
   };

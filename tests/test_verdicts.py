@@ -1,0 +1,89 @@
+"""What a user gets in the situations between clean and buggy: other data, no reference, a killed
+run. Real runs of the zoo."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from runs import TTRACE, diff, launch, record_reference, ttrace
+
+SCRIPT = "train_gpt.py"
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("verdicts") / "reference"
+    outcome = record_reference(folder, launch(1, SCRIPT, "--steps", "2"), "0:1")
+    assert outcome.code == 0, outcome.explain()
+    return folder
+
+
+def test_other_data_without_grafting_is_the_first_finding(reference: Path, tmp_path: Path) -> None:
+    candidate = launch(1, SCRIPT, "--steps", "2", "--seed", "4321")
+    outcome = diff(
+        tmp_path / "report", reference, candidate, "--graft", "weights", "--iterations", "0:1"
+    )
+    assert outcome.code == 1, outcome.explain()
+    assert outcome.first["stage"] == "input", outcome.explain()
+    assert outcome.letters == ["Z"], outcome.explain()
+    assert re.search(r"rows [0-9, .]+ of the global batch", outcome.first["classes"][0]["evidence"])
+
+
+def test_other_data_and_weights_are_grafted_away_and_noted(reference: Path, tmp_path: Path) -> None:
+    candidate = launch(1, SCRIPT, "--steps", "2", "--seed", "4321")
+    outcome = diff(tmp_path / "report", reference, candidate, "--iterations", "0:1")
+    assert outcome.code == 0, outcome.explain()
+    notes = " ".join(outcome.result["notes"])
+    assert "its own weights differed" in notes, notes
+    assert "its own data differed" in notes, notes
+
+
+def test_a_run_alone_shows_copies_that_differ(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    bug = ("--tp", "2", "--sp", "--bug", "T11")
+    command = launch(2, SCRIPT, "--steps", "2", *bug)
+    recorded = ttrace("record", "-o", trace, "--", "/bin/sh", "-c", f"exec {command}")
+    assert recorded.code == 0, recorded.explain()
+    outcome = ttrace("check", trace, "-o", tmp_path / "report", folder=tmp_path / "report")
+    assert outcome.code == 1, outcome.explain()
+    assert outcome.letters == ["R"], outcome.explain()
+    assert re.fullmatch(r".*layernorm\..*|.*bias", outcome.first["fqn"]), outcome.explain()
+
+
+def test_a_killed_run_is_inconclusive_and_readable(reference: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    command = launch(2, SCRIPT, "--steps", "100000", "--tp", "2")
+    process = subprocess.Popen(
+        [str(TTRACE), "record", "-o", str(trace), "--iterations", "0:100000", "--"]
+        + ["/bin/sh", "-c", f"exec {command}"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    indices: list[Path] = []
+    while len(indices) < 2 or min(i.stat().st_size for i in indices) < 1 << 20:
+        assert time.monotonic() < deadline, "the run has not written anything"
+        time.sleep(0.2)
+        indices = sorted(trace.glob("rank-*/index.jsonl"))
+    run_id = re.search(r'"run_id":\s*"([0-9a-f]+)"', (trace / "manifest.json").read_text())
+    assert run_id
+    # The rank processes themselves, not their launcher, with no chance to clean up.
+    for pid in (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()):
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            continue
+        if run_id[1].encode() in environment and b"\0LOCAL_RANK=" in environment:
+            os.kill(pid, signal.SIGKILL)
+    process.wait(timeout=120)
+    outcome = ttrace("check", reference, trace, "-o", tmp_path / "report")
+    assert outcome.code in (1, 2), outcome.explain()
+    assert "incomplete" in outcome.text, outcome.explain()
+    inspected = ttrace("inspect", trace)
+    assert inspected.code == 0, inspected.explain()
