@@ -274,6 +274,7 @@ def test_diff_finds_nothing_in_a_clean_run_and_the_bug_in_a_broken_one(tmp_path)
     assert "P" in [found["class"] for found in first["classes"]]
 
 
+@pytest.mark.matrix
 def test_noise_is_of_the_size_of_round_off_and_repeats(tmp_path):
     real, first, again, other, cut = (tmp_path / n for n in ("r", "a", "b", "c", "tp"))
     run(DDP, out=real)
