@@ -36,19 +36,8 @@ def verdict_on(case: Case, outcome: Outcome) -> str:
         return "ok" if clean else f"exit {outcome.code}, {unexplained} unexplained"
     if outcome.code != 1:
         return f"exit {outcome.code}"
-    expected, first = bug_catalog.load(case.bug).EXPECT, outcome.first
-    wrong = [
-        what
-        for what, right in (
-            ("place", any(re.fullmatch(p, first["fqn"]) for p in expected["fqn"])),
-            ("first", first["fqn"] == expected.get("first", first["fqn"])),
-            ("direction", first["direction"] == expected["direction"]),
-            ("stage", first["stage"] == expected["stage"]),
-            ("class", bool(outcome.letters) and outcome.letters[0] in expected["classes"]),
-        )
-        if not right
-    ]
-    return "ok" if not wrong else "wrong " + ", ".join(wrong)
+    wrong = bug_catalog.disagreements(result, bug_catalog.load(case.bug).EXPECT)
+    return "; ".join(wrong) or "ok"
 
 
 def worst(result: dict, leg: str) -> str:

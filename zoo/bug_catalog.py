@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 _FOLDER = Path(__file__).resolve().parent / "bugs"
 
@@ -27,3 +29,20 @@ def load(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def disagreements(result: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+    """What in the first culprit of a result.json is not as a bug's EXPECT says."""
+    if not result["culprits"]:
+        return ["no culprit was found"]
+    first = result["culprits"][0]
+    wrong = []
+    if not any(re.fullmatch(pattern, first["fqn"]) for pattern in expected["fqn"]):
+        wrong.append(f"it names {first['fqn']}")
+    for key, name in (("first", "fqn"), ("direction", "direction"), ("stage", "stage")):
+        if key in expected and first[name] != expected[key]:
+            wrong.append(f"{name} is {first[name]}, not {expected[key]}")
+    letters = [found["class"] for found in first["classes"]]
+    if not letters or letters[0] not in expected["classes"]:
+        wrong.append(f"classes are {letters}, not of {expected['classes']}")
+    return wrong

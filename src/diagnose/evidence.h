@@ -17,7 +17,7 @@
 
 namespace ttrace {
 
-// One side's tensors in the leg that convicted.
+// The reference's tensors in the leg that convicted, or else in its real leg.
 using TensorLookup = std::function<const TensorPieces*(const TensorId&)>;
 
 struct Evidence {
@@ -28,12 +28,10 @@ struct Evidence {
   const TensorPieces* reference = nullptr;  // may be null: no reference
   const TensorPieces* candidate = nullptr;
   TensorLookup find_reference;
-  TensorLookup find_candidate;
+
   CompareOptions compare;
   const DeviceMesh* candidate_mesh = nullptr;
   int micro_batches = 1;  // of one data-parallel rank of the candidate
-  // All judgements, for the verdicts of neighbours.
-  std::function<const TensorJudgement*(const TensorId&)> find_judgement;
 };
 
 }  // namespace ttrace

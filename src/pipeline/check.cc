@@ -36,12 +36,14 @@ SideSummary Summarise(const Side& side) {
 class Diagnostician {
  public:
   Diagnostician(const Side* reference, const Side& candidate,
-                const RowAlignment& rows,
+                const std::vector<LegPlan>& plans, const RowAlignment& rows,
                 const std::vector<TensorJudgement>& tensors)
-      : reference_(reference), candidate_(candidate), rows_(rows) {
+      : reference_(reference),
+        candidate_(candidate),
+        plans_(plans),
+        rows_(rows) {
     for (const TensorJudgement& t : tensors) by_id_[t.id] = &t;
     micro_batches_ = candidate.MicroBatchesPerRank();
-    if (reference != nullptr) plans_ = PlanLegs(*reference, candidate).plans;
   }
 
   std::vector<Diagnosis> Explain(const Culprit& culprit) const {
@@ -67,16 +69,11 @@ class Diagnostician {
                  ? found
                  : reference_->FindSameValue("real", id);
     };
-    evidence.find_candidate = [this, cand_leg](const TensorId& id) {
-      const TensorPieces* found = candidate_.Find(cand_leg, id);
-      return found != nullptr ? found : candidate_.Find("real", id);
-    };
-    evidence.find_judgement = [this](const TensorId& id) {
-      const auto found = by_id_.find(id);
-      return found == by_id_.end() ? nullptr : found->second;
-    };
     evidence.reference = evidence.find_reference(t->id);
-    evidence.candidate = evidence.find_candidate(t->id);
+    evidence.candidate = candidate_.Find(cand_leg, t->id);
+    if (evidence.candidate == nullptr) {
+      evidence.candidate = candidate_.Find("real", t->id);
+    }
     evidence.compare = rows_.OptionsFor(t->id.iteration);
     evidence.candidate_mesh = &candidate_.trace().mesh();
     evidence.micro_batches = micro_batches_;
@@ -86,9 +83,9 @@ class Diagnostician {
  private:
   const Side* reference_;
   const Side& candidate_;
+  const std::vector<LegPlan>& plans_;
   const RowAlignment& rows_;
   std::map<TensorId, const TensorJudgement*> by_id_;
-  std::vector<LegPlan> plans_;
   int micro_batches_ = 1;
 };
 
@@ -273,7 +270,8 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
                    reference->defects().end());
     result.notes.insert(result.notes.begin(), reference->notes().begin(),
                         reference->notes().end());
-    const LegPlans plans = PlanLegs(*reference, candidate);
+    LegPlans plans = PlanLegs(*reference, candidate);
+    context.plans = std::move(plans.plans);
     result.notes.insert(result.notes.end(), plans.notes.begin(),
                         plans.notes.end());
     TTRACE_ASSIGN_OR_RETURN(context.rows, FindRows(*reference, candidate));
@@ -305,7 +303,8 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   result.downstream = places.downstream;
   EnsureCulprit(&result);
   const Diagnostician diagnostician(reference ? &*reference : nullptr,
-                                    candidate, context.rows, result.tensors);
+                                    candidate, context.plans, context.rows,
+                                    result.tensors);
   for (Culprit& culprit : result.culprits) {
     culprit.classes = diagnostician.Explain(culprit);
     const auto t = std::find_if(

@@ -12,7 +12,6 @@
 #include <set>
 
 #include "src/localize/execution_order.h"
-#include "src/pipeline/leg_plan.h"
 #include "src/tolerance/constants.h"
 #include "src/tolerance/rule.h"
 
@@ -71,7 +70,6 @@ class TensorJudge {
   TensorJudge(const JudgeContext& context, std::set<int> dirty_iterations)
       : context_(context), dirty_iterations_(std::move(dirty_iterations)) {
     if (context.reference != nullptr) {
-      plans_ = PlanLegs(*context.reference, *context.candidate).plans;
       sums_ = FindLongestSums(*context.reference);
     }
   }
@@ -80,7 +78,8 @@ class TensorJudge {
   Status Judge(const TensorId& id, const TensorPieces& candidate,
                TensorJudgement* out, std::atomic<int64_t>* bytes) const {
     out->id = id;
-    TTRACE_RETURN_IF_ERROR(JudgeReplicas(id, candidate, out));
+    TTRACE_ASSIGN_OR_RETURN(out->repeat, Repeat(id, candidate));
+    TTRACE_RETURN_IF_ERROR(JudgeReplicas(candidate, out));
     const TensorPieces* reference =
         context_.reference == nullptr
             ? nullptr
@@ -112,20 +111,23 @@ class TensorJudge {
   }
 
  private:
-  // rel_err of a replay of the candidate against its real leg; nothing if there
-  // is no replay of this tensor.
-  Result<std::optional<double>> RepeatError(const Side& side,
-                                            const TensorId& id) const {
-    const TensorPieces* real = side.Find("real", id);
-    const TensorPieces* replay = side.Find("replay", id);
-    if (real == nullptr || replay == nullptr) return std::optional<double>();
-    TTRACE_ASSIGN_OR_RETURN(const auto compared, CompareTensor(*real, *replay));
-    if (compared.total.bitwise_equal()) return std::optional<double>(0);
-    return std::optional<double>(compared.total.rel_err());
+  Result<std::optional<TensorJudgement::Repeat>> Repeat(
+      const TensorId& id, const TensorPieces& real) const {
+    std::optional<TensorJudgement::Repeat> repeat;
+    const TensorPieces* replay = context_.candidate->Find("replay", id);
+    if (replay == nullptr) return repeat;
+    TTRACE_ASSIGN_OR_RETURN(const auto compared, CompareTensor(real, *replay));
+    const bool bitwise = compared.total.bitwise_equal();
+    repeat = {bitwise, bitwise ? 0 : compared.total.rel_err()};
+    return repeat;
   }
 
-  Status JudgeReplicas(const TensorId& id, const TensorPieces& candidate,
-                       TensorJudgement* out) const {
+  static double RepeatError(const TensorJudgement& t) {
+    return t.repeat ? t.repeat->err : 0;
+  }
+
+  static Status JudgeReplicas(const TensorPieces& candidate,
+                              TensorJudgement* out) {
     auto replicas = CompareReplicas(candidate);
     if (!replicas.ok()) {
       if (replicas.error().code() != ErrorCode::kIncomparable) {
@@ -137,11 +139,9 @@ class TensorJudge {
     if (out->replicas.differing > 0) {
       // Copies must be equal bit for bit, unless the run does not even repeat
       // itself: then they may differ by as much as it does.
-      TTRACE_ASSIGN_OR_RETURN(const auto repeat,
-                              RepeatError(*context_.candidate, id));
+      const double repeat = RepeatError(*out);
       out->replicas_differ =
-          !(repeat.value_or(0) > 0) ||
-          out->replicas.worst_rel_err > kNoiseFactor * repeat.value_or(0);
+          !(repeat > 0) || out->replicas.worst_rel_err > kNoiseFactor * repeat;
     }
     return Done{};
   }
@@ -150,7 +150,7 @@ class TensorJudge {
                    std::atomic<int64_t>* bytes) const {
     const Side& ref = *context_.reference;
     const Side& cand = *context_.candidate;
-    for (const LegPlan& plan : plans_) {
+    for (const LegPlan& plan : context_.plans) {
       const TensorPieces* r = ref.FindSameValue(plan.reference_leg, id);
       const TensorPieces* c = cand.Find(plan.candidate_leg, id);
       if (r == nullptr || c == nullptr) continue;
@@ -197,10 +197,7 @@ class TensorJudge {
           errors.reference_hp = r_hp.total.rel_err();
         }
       }
-      if (plan.name == "real") {
-        TTRACE_ASSIGN_OR_RETURN(const auto repeat, RepeatError(cand, id));
-        errors.repeat_err = repeat.value_or(0);
-      }
+      if (plan.name == "real") errors.repeat_err = RepeatError(*out);
       LegJudgement leg = JudgeLeg(errors);
       std::set<int> ranks;
       for (const InstanceStats& instance : compared->instances) {
@@ -376,7 +373,7 @@ class TensorJudge {
 
   const JudgeContext& context_;
   std::set<int> dirty_iterations_;
-  std::vector<LegPlan> plans_;
+
   LongestSums sums_;
 };
 
@@ -460,18 +457,6 @@ Status JudgeGradNorms(const Side& candidate,
   return Done{};
 }
 
-Result<int64_t> CountNotRepeatable(const Side& candidate) {
-  int64_t count = 0;
-  for (const auto& [id, pieces] : candidate.real()) {
-    const TensorPieces* replay = candidate.Find("replay", id);
-    if (replay == nullptr) continue;
-    TTRACE_ASSIGN_OR_RETURN(const auto compared,
-                            CompareTensor(pieces, *replay));
-    if (!compared.total.bitwise_equal()) ++count;
-  }
-  return count;
-}
-
 }  // namespace
 
 Result<JudgeOutcome> JudgeTensors(const JudgeContext& context) {
@@ -523,9 +508,9 @@ Result<JudgeOutcome> JudgeTensors(const JudgeContext& context) {
   TTRACE_RETURN_IF_ERROR(JudgeGradNorms(*context.candidate, &out.tensors));
   for (const TensorJudgement& t : out.tensors) {
     if (t.replicas.groups > 0) ++out.replica_groups;
+    if (t.repeat && !t.repeat->bitwise) ++out.not_repeatable;
   }
-  TTRACE_ASSIGN_OR_RETURN(out.not_repeatable,
-                          CountNotRepeatable(*context.candidate));
+
   out.bytes_compared = bytes;
 
   // What only the reference has.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/compare/compare_tensor.h"
+#include "src/pipeline/leg_plan.h"
 #include "src/pipeline/rows.h"
 #include "src/pipeline/side.h"
 #include "src/tolerance/judgement.h"
@@ -21,6 +22,7 @@ namespace ttrace {
 struct JudgeContext {
   const Side* reference = nullptr;  // null: no reference
   const Side* candidate = nullptr;
+  std::vector<LegPlan> plans;  // of the two sides; empty without a reference
   RowAlignment rows;
   int threads = 0;
   std::function<void(int64_t, int64_t)> progress;

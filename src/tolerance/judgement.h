@@ -57,10 +57,16 @@ struct TensorJudgement {
   double headroom = 0;             // of the deciding leg
   bool replicas_differ = false;
   ReplicaComparison replicas;  // of the candidate, in its real leg
-  bool nonfinite = false;      // NaN or Inf where the reference has none
-  std::string reason;          // why not checkable, unmatched, or explained
-  bool explained = false;      // unmatched, and `reason` says why that is right
-  std::vector<int> ranks;      // that hold a faulty instance; empty: all
+  // A replay of the candidate against its real leg; nothing if not replayed.
+  struct Repeat {
+    bool bitwise = true;
+    double err = 0;  // rel_err
+  };
+  std::optional<Repeat> repeat;
+  bool nonfinite = false;  // NaN or Inf where the reference has none
+  std::string reason;      // why not checkable, unmatched, or explained
+  bool explained = false;  // unmatched, and `reason` says why that is right
+  std::vector<int> ranks;  // that hold a faulty instance; empty: all
 
   bool diverged() const { return verdict == TensorVerdict::kDiverged; }
   const LegJudgement* deciding() const {

@@ -60,12 +60,9 @@ class DeferredSession(Session):
     ) -> None:
         if not self.recording:
             return
-        if not rest.get("always"):
-            micro_batch = rest.get("micro_batch", -1)
-            if not self.settings.selection.keeps(
-                fqn=fqn, role=role, rank=self.rank, micro_batch=micro_batch
-            ):
-                return
+        always = rest.get("always", False)
+        if not always and not self.selected(fqn, role, rest.get("micro_batch", -1)):
+            return
         try:
             tensor, placements = self.local(tensor, placements)
         except Unplaceable as reason:

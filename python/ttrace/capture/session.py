@@ -153,6 +153,11 @@ class Session:
 
     # Writing
 
+    def selected(self, fqn: str, role: str, micro_batch: int) -> bool:
+        """Whether the user's selection keeps such a tensor."""
+        keeps = self.settings.selection.keeps
+        return keeps(fqn=fqn, role=role, rank=self.rank, micro_batch=micro_batch)
+
     def note(self, kind: str, **values: Any) -> None:
         if self.recording:
             with self._lock:
@@ -193,8 +198,7 @@ class Session:
         """
         if not self.recording:
             return
-        keeps = self.settings.selection.keeps
-        if not always and not keeps(fqn=fqn, role=role, rank=self.rank, micro_batch=micro_batch):
+        if not always and not self.selected(fqn, role, micro_batch):
             return
         if tensor.layout is not torch.strided:
             self._refuse(fqn, f"{role} {arg}: layout {tensor.layout}")
