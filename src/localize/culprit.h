@@ -41,7 +41,13 @@ struct Culprit {
     int64_t of = 1;                     // tensors of this role compared
     std::vector<std::string> examples;  // fqns, at most 5
   } affected;
+  // Which of the two ways named it: "dataflow", "isolation", or both in this
+  // order; and, where they disagree, how.
+  std::vector<std::string> found_by = {"dataflow"};
+  std::string disagreement;
   std::vector<Diagnosis> classes;  // most certain first; may be empty
+  // Where to look, each with what was observed there; may be empty.
+  std::vector<std::string> hints;
 };
 
 }  // namespace ttrace
