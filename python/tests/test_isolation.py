@@ -47,5 +47,11 @@ def test_isolated_from_its_own_values_a_run_repeats_itself(tmp_path, processes, 
             alone = bytes_by_place(out, rank, isolated)
             roles = {place[1] for place in alone}
             assert roles >= {"input", "output", "grad_output", "grad_input", "grad_local"}
-            differing = [place for place in alone if alone[place] != before[place]]
+            # An input that the module overwrites has a gradient of its own only here, where it is
+            # no view of something else.
+            extra = {place[:2] for place in alone.keys() - before.keys()}
+            assert all(fqn.endswith("softmax") and r == "grad_input" for fqn, r in extra), extra
+            differing = [
+                place for place in alone if alone[place] != before.get(place, alone[place])
+            ]
             assert not differing, differing[:10]
