@@ -382,3 +382,28 @@ def test_placements_are_derived_or_refused(two_ranks):
     ):
         with pytest.raises(Unplaceable):
             known.placements(lost)
+
+
+def checksums(folder, leg):
+    """Of every record of rank 0, by what it is."""
+    text = (folder / "rank-00000.r0" / "index.jsonl").read_text()
+    return {
+        (e["fqn"], e["role"], e["arg"], e["call"], e["pass"], e["micro_batch"]): e["xxh3"]
+        for e in map(json.loads, text.splitlines())
+        if e["type"] == "record" and e["leg"] == leg
+    }
+
+
+@pytest.mark.parametrize("script", [DDP, TENSOR_PARALLEL])
+def test_isolated_from_its_own_values_a_loop_repeats_itself(tmp_path, script):
+    trace, leg = tmp_path / "trace", tmp_path / "trace" / "legs" / "isolated"
+    run(script, "--steps", "1", out=trace, TTRACE_ITERATIONS="0:1")
+    leg.parent.mkdir()
+    run(script, "--steps", "1", out=leg, TTRACE_ITERATIONS="0:1", TTRACE_LEG="isolated")
+    alone = checksums(leg, "isolated")
+    assert {place[1] for place in alone} >= {"input", "output", "grad_output", "grad_input"}
+    assert alone == checksums(trace, "real")
+    noise = tmp_path / "trace" / "legs" / "isolated.noise.1"
+    run(script, "--steps", "1", out=noise, TTRACE_ITERATIONS="0:1", TTRACE_LEG="isolated.noise.1")
+    assert checksums(noise, "isolated.noise.1") != alone
+    assert checksums(noise, "isolated.noise.1").keys() == alone.keys()

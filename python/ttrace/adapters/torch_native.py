@@ -7,6 +7,7 @@ do is be run again by somebody else, so every leg is a launch of its own.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import platform
@@ -20,13 +21,20 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ttrace.adapters.torch_native_data import DataItems
 from ttrace.adapters.torch_native_gradients import Clipping, Losses, Parameters
-from ttrace.adapters.torch_native_hooks import DTensorNoise, TorchNativeHooks
+from ttrace.adapters.torch_native_hooks import (
+    DTensorIsolation,
+    DTensorNoise,
+    TorchNativeHooks,
+)
 from ttrace.adapters.torch_native_patches import Patches
 from ttrace.adapters.torch_native_placement import Provenance
 from ttrace.adapters.torch_native_session import DeferredSession
 from ttrace.adapters.torch_native_topology import Topology, unwrap
 from ttrace.capture.graft import Graft
+from ttrace.capture.isolation_source import IsolationSources
 from ttrace.capture.placed import Batch, Moment
+from ttrace.capture.recorded_values import RecordedValues
+from ttrace.capture.rewrite import Rewrite
 from ttrace.capture.settings import LegName, Settings
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
@@ -79,6 +87,7 @@ class TorchNativeCapture:
         self._hooks: TorchNativeHooks | None = None
         self._parameters: Parameters | None = None
         self._provenance: Provenance | None = None
+        self._source: RecordedValues | None = None  # of an isolated leg
         self._calls = 0  # forwards of this iteration
         self._calls_before = 0  # of the iteration before
         self._rows: int | None = None
@@ -153,22 +162,36 @@ class TorchNativeCapture:
             if low or torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
             else "the run is fp32 already"
         )
-        isolated = "a plain torch loop is not isolated: its iterations cannot be run again"
-        skipped = set()
-        for leg in dict.fromkeys((*settings.legs, settings.leg)):
-            name = LegName.parse(leg)
-            if not name.isolated and not name.fp32:
-                continue
-            skipped.add(leg)
-            for iteration in settings.iterations:
-                why = isolated if name.isolated else reason
-                session.note("leg_skipped", leg=leg, iteration=iteration, reason=why)
         own = LegName.parse(settings.leg)
-        if settings.leg in skipped:
+        for leg in dict.fromkeys((*settings.legs, settings.leg)):
+            if LegName.parse(leg).fp32:
+                self._skip(leg, reason)
+        if own.fp32:
             self._end()
+        elif own.isolated:
+            self._isolate(own)
         elif own.noise:
-            noise = DTensorNoise(session, own.noise)
-            self._hooks.rewrite = self._parameters.rewrite = noise
+            self._rewrite(DTensorNoise(session, own.noise))
+
+    def _isolate(self, leg: LegName) -> None:
+        session = self.session
+        sources = IsolationSources(session)
+        reason = sources.refusal(leg.text)
+        if reason is not None:
+            self._skip(leg.text, reason)
+            self._end()
+            return
+        noise = DTensorNoise(session, leg.noise) if leg.noise else None
+        self._source = sources.of(leg.text)
+        self._rewrite(DTensorIsolation(session, self._source, leg.source, noise))
+
+    def _rewrite(self, rewrite: Rewrite) -> None:
+        assert self._hooks is not None and self._parameters is not None
+        self._hooks.rewrite = self._parameters.rewrite = rewrite
+
+    def _skip(self, leg: str, reason: str) -> None:
+        for iteration in self._settings.iterations:
+            self.session.note("leg_skipped", leg=leg, iteration=iteration, reason=reason)
 
     # Forward
 
@@ -211,8 +234,21 @@ class TorchNativeCapture:
         self._calls += 1
         # A lower bound, which noise needs now. Records wait for the truth.
         calls = max(self._calls, self._calls_before)
-        batch = Batch(calls * topology.dp_size * rows, rows, calls, (1, topology.dp_size))
+        total = calls * topology.dp_size * rows
+        if self._source is not None:
+            total = max(total, self._rows_of_source())
+        batch = Batch(total, rows, calls, (1, topology.dp_size))
         return Moment(session.iteration, session.leg, micro_batch, batch)
+
+    def _rows_of_source(self) -> int:
+        """The global batch of the run that values are taken from, by the model's own inputs."""
+        assert self._source is not None
+        for name in inspect.signature(self._root.forward).parameters:
+            where = ("real", "", "input", self.session.iteration, 0, name, "forward")
+            shape = self._source.global_shape(where)
+            if shape:
+                return shape[0]
+        return 0
 
     def _leave_root(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         self.session.moment = None

@@ -18,9 +18,11 @@ from torch.nn.modules import module as torch_module
 from ttrace.adapters.torch_native_placement import Provenance, batch_dim
 from ttrace.adapters.torch_native_session import DeferredSession
 from ttrace.adapters.torch_native_topology import Unplaceable, dtensor_placements, is_dtensor
+from ttrace.capture.isolation import Isolation
 from ttrace.capture.module_hooks import ModuleHooks, _argument_names, _bind
 from ttrace.capture.noise import Noise
 from ttrace.capture.placed import ModuleRule, ParameterRule, RuleOrChoice, TensorRule
+from ttrace.capture.recorded_values import RecordedValues
 from ttrace.capture.rewrite import Place
 
 # Hand their input on: noise on them would be applied twice.
@@ -163,6 +165,33 @@ class DTensorNoise(Noise):
     def _coordinate(self) -> str:
         place = self._deferred.topology.coordinate
         return ",".join(f"{name}={index}" for name, index in place.items())
+
+
+class DTensorIsolation(Isolation):
+    """Isolation of modules that take and return DTensors: the local tensor is replaced."""
+
+    def __init__(
+        self,
+        session: DeferredSession,
+        source: RecordedValues,
+        source_leg: str,
+        noise: DTensorNoise | None,
+    ) -> None:
+        super().__init__(session, source, source_leg, noise)
+        self._deferred = session
+
+    def value(self, place: Place, tensor: torch.Tensor) -> torch.Tensor | None:
+        if not is_dtensor(tensor):
+            return super().value(place, tensor)
+        try:
+            local, placements = self._deferred.local(tensor, place.rule.placements)
+        except Unplaceable as reason:
+            return self.keeps(place, str(reason))
+        if "Partial" in placements:
+            return self.keeps(place, "a sum that is pending has no terms in another run")
+        placed = replace(place, rule=TensorRule(placements, place.rule.batch_dim))
+        value = super().value(placed, local)
+        return None if value is None else _like(tensor, value)
 
 
 def _like(tensor: Any, local: torch.Tensor) -> torch.Tensor:

@@ -40,9 +40,10 @@ class Isolation(Rewrite):
         self._kept: set[tuple[str, str, str]] = set()
 
     def given(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
-        if not tensor.is_floating_point():
-            return tensor  # token ids, positions, masks: the same data in both runs
-        value = self._value(place, tensor)
+        if not tensor.is_floating_point() or not place.fqn:
+            # Token ids, positions, masks, what the model itself is given: data, and grafted.
+            return tensor
+        value = self.value(place, tensor)
         if value is None:
             return tensor
         if not tensor.requires_grad:
@@ -54,7 +55,7 @@ class Isolation(Rewrite):
         return tensor if self._noise is None else self._noise.made(place, tensor)
 
     def passed_on(self, place: Place, gradient: torch.Tensor) -> torch.Tensor:
-        value = self._value(place, gradient)
+        value = self.value(place, gradient)
         return gradient if value is None else value
 
     def parameter_gradient(
@@ -64,16 +65,16 @@ class Isolation(Rewrite):
             return None
         return self._noise.parameter_gradient(fqn, rule, coordinate, gradient)
 
-    def _value(self, place: Place, tensor: torch.Tensor) -> torch.Tensor | None:
+    def value(self, place: Place, tensor: torch.Tensor) -> torch.Tensor | None:
         """The source's value, laid out like `tensor`."""
         canonical = place.rule.canonical(tensor.detach())
         spec = self._session.spec_at(place, canonical)
         try:
             value = self._read(place, spec, canonical)
         except Unreadable as error:
-            return self._keeps(place, str(error))
+            return self.keeps(place, str(error))
         if value is None:
-            return self._keeps(place, "the reference has no such tensor")
+            return self.keeps(place, "the reference has no such tensor")
         if place.rule.order is not None:
             back = sorted(range(len(place.rule.order)), key=place.rule.order.__getitem__)
             value = value.permute(back).contiguous()
@@ -104,7 +105,7 @@ class Isolation(Rewrite):
                 return value
         return None
 
-    def _keeps(self, place: Place, reason: str) -> None:
+    def keeps(self, place: Place, reason: str) -> None:
         """Says once for a tensor that its own value stays: what it goes into is not isolated."""
         key = (place.fqn, place.role, place.arg)
         if key in self._kept:

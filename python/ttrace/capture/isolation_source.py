@@ -1,10 +1,12 @@
 """The trace that isolated legs are given their values from.
 
 A grafted run takes them from its reference. Any other run takes its own: it is a reference, or will
-be one.
+be one. Where a leg is a launch of its own, the run's own trace is that of the real launch.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from ttrace import _native
 from ttrace.capture.recorded_values import RecordedValues
@@ -41,5 +43,10 @@ class IsolationSources:
         name = LegName.parse(leg).source
         key = name if self._settings.graft is None else "graft"
         if key not in self._known:
-            self._known[key] = RecordedValues(self._settings.graft or self._settings.out)
+            self._known[key] = RecordedValues(self._settings.graft or self._own())
         return self._known[key]
+
+    def _own(self) -> str:
+        settings = self._settings
+        # <trace>/legs/<leg> is where the launcher puts a leg of its own launch.
+        return settings.out if settings.leg == "real" else str(Path(settings.out).parents[1])
