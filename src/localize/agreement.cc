@@ -94,9 +94,9 @@ class Joiner {
                             ? alone.affected
                             : whole.affected;
       AddRanks(alone.ranks, &joined);
-      joined.where += fmt::format("; {} is out alone, too (headroom {:.3g})",
-                                  NameOrModel(alone.tensor.fqn),
-                                  alone.headroom);
+      joined.where +=
+          fmt::format("; {} is out alone, too (headroom {:.3g})",
+                      NameOrModel(alone.tensor.fqn), alone.headroom);
       alone = std::move(joined);
     } else if (first) {
       if (same) {

@@ -55,8 +55,8 @@ size_t CulpritList::Add(const TensorJudgement& t, const Blame& blame,
   if (t.id.iteration != culprit.iteration) return at->second;
   ++culprit.affected.count;
   auto& examples = culprit.affected.examples;
-  if (examples.size() < 5 && std::find(examples.begin(), examples.end(),
-                                       t.id.fqn) == examples.end()) {
+  if (examples.size() < 5 &&
+      std::find(examples.begin(), examples.end(), t.id.fqn) == examples.end()) {
     examples.push_back(t.id.fqn);
   }
   return at->second;

@@ -60,7 +60,7 @@ class CulpritList {
   // Returns the index of the culprit that `t` belongs to.
   // REQUIRES: called in execution order.
   size_t Add(const TensorJudgement& t, const Blame& blame, double headroom,
-           const std::vector<int>& ranks, int64_t of);
+             const std::vector<int>& ranks, int64_t of);
 
   std::vector<Culprit> Take() { return std::move(culprits_); }
 

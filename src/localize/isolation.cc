@@ -118,11 +118,10 @@ class IsolationJudge {
     if (tree_.AnyDiverged(container, {Role::kOutput}, false)) return true;
     const auto found = children_.find(container);
     if (found == children_.end()) return false;
-    return std::any_of(found->second.begin(), found->second.end(),
-                       [](const auto* child) {
-                         return child->id.role != Role::kGradInput &&
-                                child->out_alone();
-                       });
+    return std::any_of(
+        found->second.begin(), found->second.end(), [](const auto* child) {
+          return child->id.role != Role::kGradInput && child->out_alone();
+        });
   }
 
   // The two ends of the code that hands `t` over. What was last computed
@@ -147,13 +146,11 @@ class IsolationJudge {
     }
     const bool forward = before == Role::kOutput;
     std::string from =
-        last == nullptr ? fmt::format("the {} {}",
-                                      forward ? "input of" : "gradient at",
-                                      NameOrModel(container))
-                        : fmt::format("{} {} {}",
-                                      Within(last->id.fqn, container),
-                                      forward ? "output" : "grad_input",
-                                      last->id.arg);
+        last == nullptr
+            ? fmt::format("the {} {}", forward ? "input of" : "gradient at",
+                          NameOrModel(container))
+            : fmt::format("{} {} {}", Within(last->id.fqn, container),
+                          forward ? "output" : "grad_input", last->id.arg);
     std::string text = fmt::format(
         "between {} and {} {} {}, in {}{}: what the modules before it in there "
         "compute from the reference's values is within bounds, what arrives "
@@ -224,8 +221,7 @@ class IsolationJudge {
     }
     // The gradient at the model's outputs is an edge too: what comes out of the
     // loss reaches the last modules through the model's own code.
-    if (container.empty() &&
-        tree_.Of("", Role::kGradOutput).empty() &&
+    if (container.empty() && tree_.Of("", Role::kGradOutput).empty() &&
         tree_.AnyDiverged("loss", {Role::kLoss}, false)) {
       return std::nullopt;
     }
@@ -256,9 +252,9 @@ class IsolationJudge {
 
   std::optional<Blame> ForGradReduced(const TensorJudgement& t) const {
     const auto& local = tree_.Of(t.id.fqn, Role::kGradLocal);
-    if (local.empty() ? OwnerOut(t)
-                      : tree_.AnyDiverged(t.id.fqn, {Role::kGradLocal},
-                                          false)) {
+    if (local.empty()
+            ? OwnerOut(t)
+            : tree_.AnyDiverged(t.id.fqn, {Role::kGradLocal}, false)) {
       return std::nullopt;
     }
     return Blame{t.id.fqn, Direction::kBackward, Stage::kCommunication,

@@ -149,9 +149,9 @@ Conclusion Conclude(const CheckResult& result,
   for (const TensorJudgement& t : result.tensors) {
     if (t.verdict == TensorVerdict::kUnmatched || t.explained) continue;
     diverged += t.diverged();
-    checkable += IsComputed(t.id.role) &&
-                 (t.verdict != TensorVerdict::kNotCheckable ||
-                  t.judged_alone());
+    checkable +=
+        IsComputed(t.id.role) &&
+        (t.verdict != TensorVerdict::kNotCheckable || t.judged_alone());
     all_equal &= t.verdict == TensorVerdict::kBitwiseEqual;
   }
   if (diverged > 0 || result.isolation.faulty > 0) {
@@ -232,8 +232,7 @@ void JoinIsolation(Localization places, CheckResult* result) {
   }
   summary.judged = isolation.judged;
   summary.of = isolation.of;
-  Agreement agreement =
-      Agree(result->tensors, std::move(places), isolation);
+  Agreement agreement = Agree(result->tensors, std::move(places), isolation);
   summary.faulty = agreement.by_both + agreement.by_isolation;
   summary.hidden = agreement.by_isolation;
   summary.disputed = agreement.by_dataflow;

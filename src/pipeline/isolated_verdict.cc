@@ -121,9 +121,8 @@ void ConcludeIsolated(const std::vector<std::string>& isolated_legs,
   alone.replaced = any_replaced;
   if (!any_replaced) alone.reason = why_not;
   if (alone.deciding_leg >= 0) {
-    alone.verdict = equal                  ? TensorVerdict::kBitwiseEqual
-                    : alone.headroom > 1 || nonfinite
-                        ? TensorVerdict::kDiverged
+    alone.verdict = equal ? TensorVerdict::kBitwiseEqual
+                    : alone.headroom > 1 || nonfinite ? TensorVerdict::kDiverged
                     : alone.headroom > kSuspectHeadroom
                         ? TensorVerdict::kSuspect
                         : TensorVerdict::kWithin;

@@ -159,8 +159,8 @@ class TensorJudge {
     const Side& cand = *context_.candidate;
     for (const LegPlan& plan : context_.plans) {
       // From other weights a module computes something else.
-      if (plan.isolated && (!InIsolation(id.role) ||
-                            dirty_iterations_.contains(id.iteration))) {
+      if (plan.isolated &&
+          (!InIsolation(id.role) || dirty_iterations_.contains(id.iteration))) {
         continue;
       }
       const TensorPieces* r = ref.FindSameValue(plan.reference_leg, id);

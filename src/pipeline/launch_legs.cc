@@ -40,8 +40,8 @@ Status ExpandWord(std::string_view word, std::vector<std::string>& legs) {
     legs.emplace_back(word);
     return Done{};
   }
-  for (const std::string_view family : {"fp32.isolated.noise", "isolated.noise",
-                                        "fp32.noise", "noise"}) {
+  for (const std::string_view family :
+       {"fp32.isolated.noise", "isolated.noise", "fp32.noise", "noise"}) {
     if (!word.starts_with(family)) continue;
     const std::string_view rest = word.substr(family.size());
     const bool one = rest.starts_with('.');

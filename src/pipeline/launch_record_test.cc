@@ -155,8 +155,8 @@ TEST(Legs, AreExpandedInOrderAndOnce) {
 
 TEST(Legs, UnknownWordsAreErrors) {
   for (const char* text : {"noise:", "noise:0", "noise:x", "noise:1000", "nose",
-                           "fp32.noise.0", "noise:2:3", "noisex",
-                           "isolated:2", "isolated.noise.0", "isolatednoise"}) {
+                           "fp32.noise.0", "noise:2:3", "noisex", "isolated:2",
+                           "isolated.noise.0", "isolatednoise"}) {
     const auto legs = ExpandLegs(text);
     ASSERT_FALSE(legs.ok()) << text;
     EXPECT_THAT(legs.error().message(), HasSubstr("unknown leg"));

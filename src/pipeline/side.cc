@@ -299,10 +299,9 @@ void Side::ReadNotIsolated(const Trace& trace) {
       if (!json.is_object()) continue;
       const auto role = ParseRole(Text(json, "role"));
       if (!role || !TensorJudgement::IsEdge(*role)) continue;
-      not_isolated_.push_back({Text(json, "leg"),
-                               static_cast<int>(Count(json, "iteration")),
-                               Text(json, "fqn"), *role, Text(json, "arg"),
-                               Text(json, "reason")});
+      not_isolated_.push_back(
+          {Text(json, "leg"), static_cast<int>(Count(json, "iteration")),
+           Text(json, "fqn"), *role, Text(json, "arg"), Text(json, "reason")});
     }
   }
 }

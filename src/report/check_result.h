@@ -77,7 +77,7 @@ struct CheckResult {
   IsolationSummary isolation;
   std::vector<CleanCount> clean;
   int64_t suspects = 0;
-  int64_t not_checkable = 0;  // neither end to end nor alone
+  int64_t not_checkable = 0;             // neither end to end nor alone
   std::vector<TensorJudgement> tensors;  // by order
   std::vector<std::string> next_steps;   // commands or advice
   double seconds = 0;

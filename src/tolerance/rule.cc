@@ -77,8 +77,8 @@ LegJudgement JudgeLeg(const LegErrors& errors) {
   out.provenance = fmt::format(
       "{} {:.1e} x {:.3g} ({} noise leg{}{}{}{}{})", origin, out.bound / factor,
       factor, legs, legs == 1 ? "" : "s",
-      errors.noise_words.empty() ? "" : " " + errors.noise_words, has_hp ? " + fp32 leg" : "",
-      vector_rule ? ", 1-D gradient" : "",
+      errors.noise_words.empty() ? "" : " " + errors.noise_words,
+      has_hp ? " + fp32 leg" : "", vector_rule ? ", 1-D gradient" : "",
       growth > 1 ? fmt::format(", sums of {} terms", errors.longest_sum) : "");
   return out;
 }
