@@ -17,8 +17,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +29,9 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 MODEL = "--layers 4 --hidden 256 --heads 8 --kv-groups 4 --ffn 1024 --seq 128 --vocab 1024 --bf16"
 STEPS = 6
-LEGS = ("replay", "noise:1", "fp32", "fp32.noise:1")
+CANDIDATE_LEGS = "replay,fp32,isolated,fp32.isolated"
+LEGS = ("replay", "noise:1", "isolated", "isolated.noise:1", "fp32", "fp32.noise:1")
+ISOLATED_FP32 = "fp32,fp32.isolated"  # needs the values of the fp32 leg
 TABLE = ROOT / "docs" / "performance.md"
 
 
@@ -37,16 +41,64 @@ def train_command(processes: int, flags: str) -> list[str]:
     return [*launcher, *script, *MODEL.split(), *flags.split()]
 
 
-def run(command: list[str]) -> tuple[list[str], list[float], float]:
-    """Losses, seconds of the steps, wall time."""
-    start = time.perf_counter()
-    done = subprocess.run(
-        [str(c) for c in command], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    wall = time.perf_counter() - start
-    losses = re.findall(r"^step .*$", done.stdout, re.MULTILINE)
-    seconds = [float(s) for s in re.findall(r"^seconds \d+ ([0-9.]+)$", done.stdout, re.MULTILINE)]
-    return losses, seconds, wall
+@dataclass
+class Run:
+    losses: list[str]
+    seconds: list[float]  # of each step
+    peak: int  # bytes: anonymous memory of the largest rank process
+
+
+def run(command: list[str]) -> Run:
+    with subprocess.Popen(
+        [str(c) for c in command], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        peak = PeakMemory(process.pid)
+        with peak:
+            output = process.stdout.read() if process.stdout else ""
+    assert process.returncode == 0, output
+    losses = re.findall(r"^step .*$", output, re.MULTILINE)
+    seconds = [float(s) for s in re.findall(r"^seconds \d+ ([0-9.]+)$", output, re.MULTILINE)]
+    return Run(losses, seconds, peak.bytes)
+
+
+class PeakMemory:
+    """Looks every 10 ms at the anonymous memory of a process's descendants."""
+
+    def __init__(self, root: int) -> None:
+        self.bytes = 0
+        self._root = root
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *unused: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.01):
+            for pid in self._descendants():
+                try:
+                    status = Path(f"/proc/{pid}/status").read_text()
+                except OSError:
+                    continue
+                found = re.search(r"^RssAnon:\s+(\d+) kB", status, re.MULTILINE)
+                if found:
+                    self.bytes = max(self.bytes, int(found[1]) * 1024)
+
+    def _descendants(self) -> list[int]:
+        found, waiting = [], [self._root]
+        while waiting:
+            pid = waiting.pop()
+            try:
+                children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            except OSError:
+                continue
+            found += map(int, children)
+            waiting += map(int, children)
+        return found
 
 
 def record(folder: Path, command: list[str], *options: str) -> list[str]:
@@ -72,32 +124,39 @@ def read_bandwidth(threads: int) -> float:
 
 
 def main() -> None:
-    rows: list[tuple[str, str, str]] = []
+    rows: list[tuple[str, str, str, str]] = []
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
-        plain = train_command(1, "")
-        losses, seconds, _ = run(plain)
+        command = train_command(1, "")
+        plain = run(command)
         # Steps 0 and 1 are captured; later ones show the run without capture.
-        base = min(seconds[1:])
-        rows.append(("untraced step", f"{base:.3f} s", "1.0"))
-        captured, with_capture, _ = run(record(scratch / "real", plain))
-        assert captured == losses, "capture changed the run"
-        step = min(with_capture[0:2])
-        rows.append(("captured step", f"{step:.3f} s", f"{step / base:.1f}"))
-        after = min(with_capture[2:])
-        rows.append(("step after capture", f"{after:.3f} s", f"{after / base:.2f}"))
+        base = min(plain.seconds[1:])
+        rows.append(("untraced step", f"{base:.3f} s", "1.0", "1.00"))
+        captured = run(record(scratch / "real", command))
+        assert captured.losses == plain.losses, "capture changed the run"
+        step = min(captured.seconds[0:2])
+
+        def peak(of: Run) -> str:
+            return f"{of.peak / plain.peak:.2f}"
+
+        rows.append(("captured step", f"{step:.3f} s", f"{step / base:.1f}", peak(captured)))
+        after = min(captured.seconds[2:])
+        rows.append(("step after capture", f"{after:.3f} s", f"{after / base:.2f}", ""))
         volume = size_of(scratch / "real") / 2
-        rows.append(("trace of one iteration", f"{volume / 1e6:.0f} MB", ""))
-        for leg in LEGS:
-            replayed, with_leg, _ = run(record(scratch / "leg", plain, "--legs", leg))
-            assert replayed == losses, f"leg {leg} changed the run"
-            cost = min(with_leg[0:2]) - step
-            rows.append((f"leg {leg}", f"{cost:.3f} s", f"{cost / base:.1f}"))
+        rows.append(("trace of one iteration", f"{volume / 1e6:.0f} MB", "", ""))
+        costs = {"": step}
+        for legs in (*LEGS, ISOLATED_FP32):
+            replayed = run(record(scratch / "leg", command, "--legs", legs))
+            assert replayed.losses == plain.losses, f"legs {legs} changed the run"
+            costs[legs] = min(replayed.seconds[0:2])
+            before, _, leg = legs.rpartition(",")
+            cost = costs[legs] - costs[before]
+            rows.append((f"leg {leg}", f"{cost:.3f} s", f"{cost / base:.1f}", peak(replayed)))
 
         reference, candidate = scratch / "reference", scratch / "candidate"
-        run(record(reference, plain, "--as-reference"))
+        run(record(reference, command, "--as-reference"))
         parallel = train_command(2, "--tp 2 --sp")
-        run(record(candidate, parallel, "--graft", str(reference), "--legs", "replay,fp32"))
+        run(record(candidate, parallel, "--graft", str(reference), "--legs", CANDIDATE_LEGS))
         best = 0.0
         for _ in range(3):
             out = scratch / "report"
@@ -113,23 +172,25 @@ def main() -> None:
             best = max(best, result["bytes_compared"] / result["seconds"] / 1e9)
         cores = os.cpu_count() or 1
         bandwidth = read_bandwidth(cores)
-        rows.append(("check, from the page cache", f"{best:.2f} GB/s", ""))
+        rows.append(("check, from the page cache", f"{best:.2f} GB/s", "", ""))
         share = f"{best / bandwidth:.2f} of it"
-        rows.append((f"memory read, {cores} threads", f"{bandwidth:.1f} GB/s", share))
+        rows.append((f"memory read, {cores} threads", f"{bandwidth:.1f} GB/s", share, ""))
     demo = time.perf_counter()
     done = subprocess.run(["scripts/demo.sh"], cwd=ROOT, capture_output=True, text=True, check=True)
-    rows.append(("`make demo` after set-up", f"{time.perf_counter() - demo:.1f} s", ""))
+    rows.append(("`make demo` after set-up", f"{time.perf_counter() - demo:.1f} s", "", ""))
 
     lines = [
         "# What it costs",
         "",
         f"Written by `bench/capture_cost.py` (`make bench`): one run on {platform.machine()},",
         f"{cores} cores, shared and noisy: read the ratios. Model: `{MODEL}`, one process, 4",
-        "micro-batches. A leg costs what the captured step costs again, plus its own work.",
+        "micro-batches. A leg costs what the captured step costs again, plus its own work: it takes",
+        "no launch of its own. Peak memory is the anonymous memory of the rank process beside that",
+        "of the untraced run.",
         "",
-        "| what | figure | x untraced step |",
-        "|---|---|---|",
-        *(f"| {what} | {figure} | {ratio} |" for what, figure, ratio in rows),
+        "| what | figure | x untraced step | x untraced peak memory |",
+        "|---|---|---|---|",
+        *(f"| {what} | {figure} | {ratio} | {memory} |" for what, figure, ratio, memory in rows),
         "",
     ]
     TABLE.write_text("\n".join(lines))

@@ -74,7 +74,7 @@ class Reference {
     const auto bytes = static_cast<size_t>(layout.local_count()) *
                        static_cast<size_t>(Info(spec.record.dtype).itemsize);
     ThrowIfError(
-        ReadLocal(*pieces, layout, spec.record.dtype,
+        ReadLocal(*pieces, layout, spec.record.dtype, spec.record.scale,
                   std::span(reinterpret_cast<std::byte*>(out), bytes)));
   }
 

@@ -191,7 +191,7 @@ def test_noise_moves_values_by_one_unit_and_gradients_pass(tmp_path, dtype):
     hooks.install(model, "linear", ModuleRule({}, {"0": ROWS}))
     x = torch.ones(8, 16, dtype=dtype, requires_grad=True)
     exact = model(x)
-    hooks.noise = Noise(session, 1)
+    hooks.rewrite = Noise(session, 1)
     session.moment = Moment(0, "real", 0, Batch(8, 8, 1, (1, 1)))
     noisy, again = model(x), model(x)
     unit = torch.finfo(dtype).eps / 2

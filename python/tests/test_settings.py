@@ -16,10 +16,14 @@ def test_defaults():
 def test_legs_are_expanded_in_order_and_real_is_implied():
     names = ("replay", "noise.1", "noise.2", "fp32", "fp32.noise.1")
     assert parse_legs("real, replay,noise:2,fp32,fp32.noise:1") == names
+    names = ("isolated", "isolated.noise.1", "fp32.isolated", "fp32.isolated.noise.1")
+    assert parse_legs("isolated,isolated.noise:1,fp32.isolated,fp32.isolated.noise:1") == names
     assert parse_legs("") == ()
 
 
-@pytest.mark.parametrize("text", ["noise", "noise:x", "fp64", "replay:2", "noise.0"])
+@pytest.mark.parametrize(
+    "text", ["noise", "noise:x", "fp64", "replay:2", "noise.0", "isolated:2", "isolated.fp32"]
+)
 def test_unknown_legs_are_refused(text):
     with pytest.raises(ValueError):
         parse_legs(text)

@@ -211,13 +211,14 @@ Error Incomparable(const Record& record, const std::string& message) {
 class LocalReader {
  public:
   LocalReader(const TensorPieces& pieces, const Layout& want, DType dtype,
-              std::span<std::byte> out)
+              Scale scale, std::span<std::byte> out)
       : trace_(*pieces.trace),
         want_(want),
         dtype_(dtype),
+        scale_(scale),
         itemsize_(static_cast<size_t>(Info(dtype).itemsize)),
         out_(out),
-        covered_(static_cast<size_t>(want.local_count()), false),
+        covered_(static_cast<size_t>(want.local_count()), 0),
         missing_(want.local_count()) {}
 
   int64_t missing() const { return missing_; }
@@ -226,7 +227,7 @@ class LocalReader {
     const Record& first = *instance.terms.front();
     if (!Overlap(first.layout, want_)) return Done{};
     const bool exact = instance.terms.size() == 1 && first.dtype == dtype_ &&
-                       first.scale == Scale{};
+                       first.scale == scale_;
     return exact ? Copy(first) : Sum(instance);
   }
 
@@ -235,6 +236,12 @@ class LocalReader {
     TTRACE_RETURN_IF_ERROR(Load(record));
     ForEachSharedRun(
         record.layout, want_, [&](int64_t from, int64_t to, int64_t size) {
+          if (ClaimRun(to, size)) {
+            std::memcpy(out_.data() + static_cast<size_t>(to) * itemsize_,
+                        bytes_.data() + static_cast<size_t>(from) * itemsize_,
+                        static_cast<size_t>(size) * itemsize_);
+            return;
+          }
           for (int64_t i = 0; i < size; ++i) {
             const auto target = static_cast<size_t>(to + i);
             if (!Claim(target)) continue;
@@ -265,8 +272,10 @@ class LocalReader {
             }
           });
     }
-    const auto numerator = static_cast<double>(first.scale.numerator);
-    const auto denominator = static_cast<double>(first.scale.denominator);
+    const double numerator = static_cast<double>(first.scale.numerator) *
+                             static_cast<double>(scale_.denominator);
+    const double denominator = static_cast<double>(first.scale.denominator) *
+                               static_cast<double>(scale_.numerator);
     ForEachSharedRun(first.layout, want_,
                      [&](int64_t, int64_t to, int64_t size) {
                        for (int64_t i = 0; i < size; ++i) {
@@ -286,18 +295,28 @@ class LocalReader {
 
   // The first replica wins. Whether replicas agree is the check's question.
   bool Claim(size_t target) {
-    if (covered_[target]) return false;
-    covered_[target] = true;
+    if (covered_[target] != 0) return false;
+    covered_[target] = 1;
     --missing_;
+    return true;
+  }
+
+  // All of a run at once, if nothing of it has been claimed.
+  bool ClaimRun(int64_t begin, int64_t size) {
+    uint8_t* const run = covered_.data() + begin;
+    if (std::memchr(run, 1, static_cast<size_t>(size)) != nullptr) return false;
+    std::memset(run, 1, static_cast<size_t>(size));
+    missing_ -= size;
     return true;
   }
 
   const Trace& trace_;
   const Layout& want_;
   const DType dtype_;
+  const Scale scale_;
   const size_t itemsize_;
   const std::span<std::byte> out_;
-  std::vector<bool> covered_;
+  std::vector<uint8_t> covered_;  // one byte an element, 0 or 1
   int64_t missing_;
   std::vector<std::byte> bytes_;
 };
@@ -305,7 +324,7 @@ class LocalReader {
 }  // namespace
 
 Status ReadLocal(const TensorPieces& pieces, const Layout& want, DType dtype,
-                 std::span<std::byte> out) {
+                 Scale scale, std::span<std::byte> out) {
   const Record& first = *pieces.pieces.front();
   const int64_t itemsize = Info(dtype).itemsize;
   if (static_cast<int64_t>(out.size()) != want.local_count() * itemsize) {
@@ -331,7 +350,7 @@ Status ReadLocal(const TensorPieces& pieces, const Layout& want, DType dtype,
   if (instances.empty()) {
     return Incomparable(first, "terms of a sum are missing");
   }
-  LocalReader reader(pieces, want, dtype, out);
+  LocalReader reader(pieces, want, dtype, scale, out);
   for (const Instance& instance : instances) {
     if (reader.missing() == 0) break;
     TTRACE_RETURN_IF_ERROR(reader.Add(instance));

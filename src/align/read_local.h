@@ -20,9 +20,10 @@ namespace ttrace {
 
 // Fills `out`, row-major and contiguous, with the elements of the merged
 // logical tensor that `want` selects: the first replica of each region, Partial
-// terms summed in double, the declared scale applied. Bit-exact, NaN payloads
-// included, when the dtypes agree, the scale is one and nothing is summed;
-// otherwise each element is rounded once, to nearest even, to `dtype`.
+// terms summed in double, in units of `scale`: the logical value is what is
+// written times `scale`. Bit-exact, NaN payloads included, when the dtypes and
+// the scales agree and nothing is summed; otherwise each element is rounded
+// once, to nearest even, to `dtype`.
 //
 // Reads one piece into memory at a time.
 //
@@ -31,7 +32,7 @@ namespace ttrace {
 // has another size than `want`; kUnsupported for Partial(avg); with the Error
 // of Trace::Read otherwise.
 Status ReadLocal(const TensorPieces& pieces, const Layout& want, DType dtype,
-                 std::span<std::byte> out);
+                 Scale scale, std::span<std::byte> out);
 
 }  // namespace ttrace
 

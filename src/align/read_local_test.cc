@@ -65,7 +65,8 @@ class ReadLocalTest : public testing::Test {
   }
 
   template <typename T>
-  Status Read(const Layout& want, DType dtype, std::vector<T>& out) {
+  Status Read(const Layout& want, DType dtype, std::vector<T>& out,
+              Scale scale = {}) {
     auto trace = Trace::Open(folder_.string());
     if (!trace.ok()) return trace.error();
     const Catalog catalog(*trace);
@@ -75,7 +76,7 @@ class ReadLocalTest : public testing::Test {
     const TensorPieces* pieces = catalog.Find("real", id);
     if (pieces == nullptr) return Error(ErrorCode::kNotFound, "no tensor");
     out.assign(static_cast<size_t>(want.local_count()), T{});
-    return ReadLocal(*pieces, want, dtype,
+    return ReadLocal(*pieces, want, dtype, scale,
                      std::as_writable_bytes(std::span(out)));
   }
 
@@ -127,6 +128,18 @@ TEST_F(ReadLocalTest, TermsAreSummedOncePerReplicaAndScaled) {
   EXPECT_EQ(out, (std::vector<float>{1.5F, 0.5F}));
 }
 
+TEST_F(ReadLocalTest, ValuesAreInUnitsOfTheScaleThatIsAskedFor) {
+  for (int rank = 0; rank < 4; ++rank) {
+    Write<float>(rank, DType::kF32, "", {2}, {2}, {6, 0.3F}, Scale{1, 2});
+  }
+  std::vector<float> out;
+  ASSERT_TRUE(Read(Whole({2}), DType::kF32, out, Scale{1, 4}).ok());
+  EXPECT_EQ(out, (std::vector<float>{12, 0.6F}));
+  // Equal scales: the very bits.
+  ASSERT_TRUE(Read(Whole({2}), DType::kF32, out, Scale{1, 2}).ok());
+  EXPECT_EQ(out, (std::vector<float>{6, 0.3F}));
+}
+
 TEST_F(ReadLocalTest, AMissingTermIsNoValue) {
   Write<float>(0, DType::kF32, "dp:Partial(sum)", {2}, {2}, {1, 2});
   Write<float>(1, DType::kF32, "dp:Partial(sum)", {2}, {2}, {1, 2});
@@ -160,7 +173,7 @@ TEST_F(ReadLocalTest, ABufferOfAnotherSizeIsRefused) {
   const Catalog catalog(*trace);
   const TensorPieces& pieces = catalog.tensors("real").begin()->second;
   std::array<std::byte, 4> out;
-  const Status status = ReadLocal(pieces, Whole({2}), DType::kF32, out);
+  const Status status = ReadLocal(pieces, Whole({2}), DType::kF32, {}, out);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code(), ErrorCode::kInvalidArgument);
 }

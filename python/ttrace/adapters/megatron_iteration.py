@@ -21,12 +21,12 @@ from ttrace.adapters.megatron_model import Model
 from ttrace.adapters.megatron_replayer import MegatronReplayer
 from ttrace.capture import agreement, replay_data
 from ttrace.capture.graft import Graft
-from ttrace.capture.legs import Leg, make_leg, needs_full_precision, running
+from ttrace.capture.legs import Leg, make_leg, running
 from ttrace.capture.noise import Noise
 from ttrace.capture.placed import Batch
 from ttrace.capture.rerun import Reruns
 from ttrace.capture.session import Session
-from ttrace.capture.settings import Settings
+from ttrace.capture.settings import LegName, Settings
 
 _FACTS = (str, int, float, bool, type(None))
 
@@ -93,6 +93,7 @@ class MegatronCapture:
             self._model = self._start(wrapped)
         assert self._gradients is not None
         self._gradients.begin()
+        self.session.input_bytes = 0
         self._unread = {id(entry.owner) for entry in self._model.parameters()}
         self._in_schedule = True
         return self._model
@@ -279,18 +280,17 @@ class MegatronCapture:
         name = self.settings.leg
         if name == "real":
             return None
-        if needs_full_precision(name):
-            reason = megatron_fp32.refusal(model.wrapped)
-            if reason is not None:
-                self.session.note(
-                    "leg_skipped", leg=name, iteration=self.session.iteration, reason=reason
-                )
-                return None
-        return make_leg(
-            name,
-            lambda number: Noise(self.session, number),
-            lambda: megatron_fp32.full_precision(model.wrapped),
-        )
+        parsed = LegName.parse(name)
+        reason = megatron_fp32.refusal(model.wrapped) if parsed.fp32 else None
+        if parsed.isolated:
+            reason = "an isolated leg needs the real call before it in the same launch"
+        if reason is not None:
+            self.session.note(
+                "leg_skipped", leg=name, iteration=self.session.iteration, reason=reason
+            )
+            return None
+        noise = Noise(self.session, parsed.noise) if parsed.noise else None
+        return make_leg(name, noise, lambda: megatron_fp32.full_precision(model.wrapped))
 
 
 class _Call:
@@ -331,7 +331,7 @@ class _Call:
             if legs:
                 session.guarded(self._prepare_reruns)()
             with running(self._own_leg) if self._own_leg else nullcontext():
-                self._model.hooks.noise = self._own_leg.hooks if self._own_leg else None
+                self._model.hooks.rewrite = self._own_leg.rewrite if self._own_leg else None
                 result = self._schedule(**self._arguments)
             session.guarded(capture.after_real_call)()
             if legs:

@@ -12,8 +12,8 @@ from ttrace.adapters import megatron_fp32
 from ttrace.adapters.megatron_gradients import Gradients
 from ttrace.adapters.megatron_model import Model
 from ttrace.capture import replay_data
-from ttrace.capture.legs import needs_full_precision
 from ttrace.capture.placed import Batch, ParameterRule
+from ttrace.capture.settings import LegName
 from ttrace.capture.state import GlobalState, Watched
 
 # Attributes that are structure or large buffers, restored by other means or not at all.
@@ -75,13 +75,13 @@ class MegatronReplayer:
         return [GlobalState("random states of Megatron", tracker.get_states, tracker.set_states)]
 
     def refusal(self, leg: str) -> str | None:
-        if needs_full_precision(leg):
+        if LegName.parse(leg).fp32:
             return megatron_fp32.refusal(self._model.wrapped)
         return None
 
     def memory(self, leg: str) -> int:
         """Activations of the real call are free again and will be taken again; copies are new."""
-        return megatron_fp32.added_bytes(self._model.wrapped) if needs_full_precision(leg) else 0
+        return megatron_fp32.added_bytes(self._model.wrapped) if LegName.parse(leg).fp32 else 0
 
     def save_gradients(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         return [(tensor, tensor.clone()) for tensor in self._gradient_storage()]

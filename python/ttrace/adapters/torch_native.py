@@ -26,9 +26,8 @@ from ttrace.adapters.torch_native_placement import Provenance
 from ttrace.adapters.torch_native_session import DeferredSession
 from ttrace.adapters.torch_native_topology import Topology, unwrap
 from ttrace.capture.graft import Graft
-from ttrace.capture.legs import needs_full_precision
 from ttrace.capture.placed import Batch, Moment
-from ttrace.capture.settings import Settings
+from ttrace.capture.settings import LegName, Settings
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 _attached: TorchNativeCapture | None = None
@@ -154,15 +153,22 @@ class TorchNativeCapture:
             if low or torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
             else "the run is fp32 already"
         )
+        isolated = "a plain torch loop is not isolated: its iterations cannot be run again"
+        skipped = set()
         for leg in dict.fromkeys((*settings.legs, settings.leg)):
-            if needs_full_precision(leg):
-                for iteration in settings.iterations:
-                    session.note("leg_skipped", leg=leg, iteration=iteration, reason=reason)
-        if needs_full_precision(settings.leg):
+            name = LegName.parse(leg)
+            if not name.isolated and not name.fp32:
+                continue
+            skipped.add(leg)
+            for iteration in settings.iterations:
+                why = isolated if name.isolated else reason
+                session.note("leg_skipped", leg=leg, iteration=iteration, reason=why)
+        own = LegName.parse(settings.leg)
+        if settings.leg in skipped:
             self._end()
-        elif settings.leg.startswith("noise."):
-            noise = DTensorNoise(session, int(settings.leg.removeprefix("noise.")))
-            self._hooks.noise = self._parameters.noise = noise
+        elif own.noise:
+            noise = DTensorNoise(session, own.noise)
+            self._hooks.rewrite = self._parameters.rewrite = noise
 
     # Forward
 

@@ -26,15 +26,15 @@ from ttrace.adapters.torch_native_placement import Provenance
 from ttrace.adapters.torch_native_session import DeferredSession
 from ttrace.adapters.torch_native_topology import Unplaceable, is_dtensor, local_tensor
 from ttrace.capture.graft import Graft
-from ttrace.capture.noise import Noise
 from ttrace.capture.placed import Moment, ParameterRule
+from ttrace.capture.rewrite import Rewrite
 
 
 class Parameters:
     """All parameters of the model, under their own names, tied ones once."""
 
     def __init__(self, session: DeferredSession, root: nn.Module) -> None:
-        self.noise: Noise | None = None
+        self.rewrite: Rewrite | None = None
         self._session = session
         self._named = dict(root.named_parameters())
         self._sums: dict[str, torch.Tensor] = {}
@@ -82,10 +82,10 @@ class Parameters:
             if not session.recording or session.backward_moment is None:
                 return None
             replaced = None
-            if self.noise is not None:
+            if self.rewrite is not None:
                 topology = session.topology
                 coordinate = f"dp={topology.dp_rank}" if topology.dp_size > 1 else ""
-                replaced = self.noise.on_parameter_gradient(
+                replaced = self.rewrite.parameter_gradient(
                     fqn, ParameterRule(), coordinate, gradient
                 )
                 gradient = gradient if replaced is None else replaced

@@ -8,6 +8,7 @@ plain tensor that no longer says where it lies. Inputs are seen last, after ever
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,7 +20,8 @@ from ttrace.adapters.torch_native_session import DeferredSession
 from ttrace.adapters.torch_native_topology import Unplaceable, dtensor_placements, is_dtensor
 from ttrace.capture.module_hooks import ModuleHooks, _argument_names, _bind
 from ttrace.capture.noise import Noise
-from ttrace.capture.placed import ModuleRule, Moment, ParameterRule, RuleOrChoice, TensorRule
+from ttrace.capture.placed import ModuleRule, ParameterRule, RuleOrChoice, TensorRule
+from ttrace.capture.rewrite import Place
 
 # Hand their input on: noise on them would be applied twice.
 _TRANSPARENT = (nn.Identity, nn.Flatten, nn.Unflatten)
@@ -129,35 +131,25 @@ class DTensorNoise(Noise):
         super().__init__(session, number)
         self._deferred = session
 
-    def _perturbed(
-        self,
-        moment: Moment,
-        rule: TensorRule,
-        fqn: str,
-        role: str,
-        arg: str,
-        call: int,
-        tensor: torch.Tensor,
-    ) -> torch.Tensor | None:
+    def perturbed(self, place: Place, tensor: torch.Tensor) -> torch.Tensor | None:
         if not is_dtensor(tensor):
-            return super()._perturbed(moment, rule, fqn, role, arg, call, tensor)
+            return super().perturbed(place, tensor)
         if any(hasattr(placement, "mask_buffer") for placement in tensor.placements):
             return None  # a look-up, which rounds nothing
         try:
-            local, placements = self._deferred.local(tensor, rule.placements)
+            local, placements = self._deferred.local(tensor, place.rule.placements)
         except Unplaceable:
             return None
-        if "Partial" in placements:
-            arg = f"{arg}@{self._coordinate()}"
-        placed = TensorRule(placements, rule.batch_dim)
-        noisy = super()._perturbed(moment, placed, fqn, role, arg, call, local)
+        arg = f"{place.arg}@{self._coordinate()}" if "Partial" in placements else place.arg
+        rule = TensorRule(placements, place.rule.batch_dim)
+        noisy = super().perturbed(replace(place, rule=rule, arg=arg), local)
         return None if noisy is None else _like(tensor, noisy)
 
-    def on_parameter_gradient(
+    def parameter_gradient(
         self, fqn: str, rule: ParameterRule, coordinate: str, gradient: torch.Tensor
     ) -> torch.Tensor | None:
         if not is_dtensor(gradient):
-            return super().on_parameter_gradient(fqn, rule, coordinate, gradient)
+            return super().parameter_gradient(fqn, rule, coordinate, gradient)
         try:
             local, placements = self._deferred.local(gradient, rule.placements)
         except Unplaceable:
@@ -165,7 +157,7 @@ class DTensorNoise(Noise):
         if "Partial" in placements:
             coordinate = self._coordinate()
         placed = ParameterRule(placements)
-        noisy = super().on_parameter_gradient(fqn, placed, coordinate, local)
+        noisy = super().parameter_gradient(fqn, placed, coordinate, local)
         return None if noisy is None else _like(gradient, noisy)
 
     def _coordinate(self) -> str:

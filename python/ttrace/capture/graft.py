@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ttrace import _native
+from ttrace.capture.recorded_values import RecordedValues, Unreadable, Where
 from ttrace.capture.session import Session
 from ttrace.capture.tensor_bytes import bitwise_equal
 
@@ -41,7 +41,7 @@ class Graft:
         settings = session.settings
         assert settings.graft is not None
         self._session = session
-        self._reference: Any = _native.Reference(settings.graft)
+        self._reference = RecordedValues(settings.graft)
         self.weights = "weights" in settings.graft_what
         self.data = "data" in settings.graft_what
         self._tallies: dict[str, _Tally] = {}
@@ -52,11 +52,11 @@ class Graft:
         if not self.weights:
             return
         first = self._session.settings.iterations[0]
-        source = ("param", first, "forward")
+        role, since, pass_ = "param", first, "forward"
         if iteration > first:
-            source = ("param_updated", iteration - 1, "optimizer")
-        spec = self._session.specs.get(fqn, source[0], "", parameter, placements)
-        value = self._read(source, fqn, "", spec, 0, parameter)
+            role, since, pass_ = "param_updated", iteration - 1, "optimizer"
+        spec = self._session.specs.get(fqn, role, "", parameter, placements)
+        value = self._read(("real", fqn, role, since, 0, "", pass_), spec, 0, parameter)
         tally = self._tally("weights")
         if value is None:
             tally.missing.append(fqn)
@@ -66,7 +66,7 @@ class Graft:
 
     def rows_of_data(self, arg: str, iteration: int) -> int | None:
         """The size of the reference's global batch, or None if it has no such item."""
-        shape = self._reference.global_shape("real", "data", "data", iteration, 0, arg, "forward")
+        shape = self._reference.global_shape(("real", "data", "data", iteration, 0, arg, "forward"))
         return shape[0] if shape else None
 
     @torch.no_grad()
@@ -81,7 +81,8 @@ class Graft:
         row_begin: int,
     ) -> torch.Tensor:
         """The reference's values of one tensor of a data item, or the item's own."""
-        value = self._read(("data", iteration, "forward"), "data", arg, spec, row_begin, tensor)
+        where = ("real", "data", "data", iteration, 0, arg, "forward")
+        value = self._read(where, spec, row_begin, tensor)
         tally = self._tally("data")
         name = f"{arg} of micro-batch {micro_batch}"
         if value is None:
@@ -114,24 +115,13 @@ class Graft:
         return self._tallies.setdefault(what, _Tally())
 
     def _read(
-        self,
-        source: tuple[str, int, str],
-        fqn: str,
-        arg: str,
-        spec: Any,
-        row_begin: int,
-        like: torch.Tensor,
+        self, where: Where, spec: Any, row_begin: int, like: torch.Tensor
     ) -> torch.Tensor | None:
-        role, iteration, pass_ = source
-        where = ("real", fqn, role, iteration, 0, arg, pass_)
-        if spec is None or not self._reference.find(*where):
-            return None
-        value = torch.empty(like.shape, dtype=like.dtype, device="cpu")
+        """None if the reference has no such tensor, or none that fits."""
         try:
-            self._reference.read(*where, spec, row_begin, value.data_ptr())
-        except _native.Error as error:
-            if isinstance(error, OSError):
-                raise
-            self._session.note("notice", text=f"{fqn} {arg} keeps its own values: {error}")
+            return self._reference.read(where, spec, row_begin, like)
+        except Unreadable as error:
+            self._session.note(
+                "notice", text=f"{where[1]} {where[5]} keeps its own values: {error}"
+            )
             return None
-        return value.to(like.device)

@@ -4,10 +4,13 @@
 `noise.k`   how far does round-off alone move each tensor?
 `fp32`      what would the result be without low precision?
 `fp32.noise.k`  and how far does round-off move that?
+`isolated`  what does each module compute if it is given what the reference gave it?
+`isolated.noise.k`  and how far does round-off move a value within one module?
+`fp32.isolated`, `fp32.isolated.noise.k`  both without low precision
 
-A Leg changes the process in `enter` and puts everything back in `exit`; its `hooks` are the noise
-that the module hooks apply while it runs. Legs know no framework: what an fp32 rerun has to swap
-comes from the adapter, as a context manager.
+A Leg changes the process in `enter` and puts everything back in `exit`; its `rewrite` is what the
+module hooks put in place of values while it runs. Legs know no framework: what an fp32 rerun has to
+swap comes from the adapter, as a context manager.
 """
 
 from __future__ import annotations
@@ -18,20 +21,18 @@ from typing import Any
 
 import torch
 
-from ttrace.capture.noise import Noise
+from ttrace.capture.rewrite import Rewrite
+from ttrace.capture.settings import LegName
 
 FullPrecision = Callable[[], AbstractContextManager[Any]]
 
 
 class Leg:
-    """The base, and the legs `real` and `replay`: nothing is changed."""
+    """Changes nothing but the values that its rewrite replaces."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, rewrite: Rewrite | None) -> None:
         self.name = name
-
-    @property
-    def hooks(self) -> Noise | None:
-        return None
+        self.rewrite = rewrite
 
     def enter(self) -> None:
         pass
@@ -40,30 +41,13 @@ class Leg:
         pass
 
 
-class NoiseLeg(Leg):
-    """Noise of one unit of round-off on every computed value and gradient."""
-
-    def __init__(self, name: str, noise: Noise) -> None:
-        super().__init__(name)
-        self._noise = noise
-
-    @property
-    def hooks(self) -> Noise | None:
-        return self._noise
-
-
 class Fp32Leg(Leg):
     """Everything in fp32, with weights as the low precision rounds them."""
 
-    def __init__(self, name: str, full_precision: FullPrecision, noise: Noise | None) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, rewrite: Rewrite | None, full_precision: FullPrecision) -> None:
+        super().__init__(name, rewrite)
         self._full_precision = full_precision
-        self._noise = noise
         self._stack = ExitStack()
-
-    @property
-    def hooks(self) -> Noise | None:
-        return self._noise
 
     def enter(self) -> None:
         with ExitStack() as stack:
@@ -75,20 +59,11 @@ class Fp32Leg(Leg):
         self._stack.close()
 
 
-def needs_full_precision(name: str) -> bool:
-    return name.split(".")[0] == "fp32"
-
-
-def make_leg(name: str, make_noise: Callable[[int], Noise], full_precision: FullPrecision) -> Leg:
+def make_leg(name: str, rewrite: Rewrite | None, full_precision: FullPrecision) -> Leg:
     """The leg called `name`, one of those that settings.parse_legs accepts."""
-    words = name.split(".")
-    number = int(words[-1]) if words[-1].isdecimal() else None
-    noise = None if number is None else make_noise(number)
-    if words[0] == "fp32":
-        return Fp32Leg(name, full_precision, noise)
-    if noise is not None:
-        return NoiseLeg(name, noise)
-    return Leg(name)
+    if LegName.parse(name).fp32:
+        return Fp32Leg(name, rewrite, full_precision)
+    return Leg(name, rewrite)
 
 
 @contextmanager

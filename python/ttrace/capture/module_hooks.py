@@ -1,23 +1,23 @@
 """Hooks that record a module's inputs, outputs and their gradients, given a table of rules.
 
 Knows torch and nothing of any framework. In the real leg nothing that a hook does is visible to
-the program: no tensor is replaced, no node is added to the graph. In a noise leg outputs and
-gradients are replaced by themselves plus noise.
+the program: no tensor is replaced, no node is added to the graph. In other legs a Rewrite may put
+other values in place of what passes.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from ttrace.capture.input_gradients import GradientSum, InputTarget, watch_inputs
-from ttrace.capture.noise import Noise
 from ttrace.capture.placed import ModuleRule, Moment, RuleOrChoice, TensorRule
+from ttrace.capture.rewrite import Place, Rewrite
 from ttrace.capture.session import Session
 
 
@@ -35,7 +35,7 @@ class ModuleHooks:
     """All hooks of one model (or chunk of one)."""
 
     def __init__(self, session: Session) -> None:
-        self.noise: Noise | None = None
+        self.rewrite: Rewrite | None = None
         self._session = session
         self._handles: list[Any] = []
         self._frames: list[_Frame] = []
@@ -48,8 +48,9 @@ class ModuleHooks:
         names = rule.arguments or _argument_names(module)
         guarded = self._session.guarded
 
-        def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self._before(module, fqn, rule, dict(_bind(names, args, kwargs)))
+        def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            replaced = self._before(module, fqn, rule, dict(_bind(names, args, kwargs)))
+            return _rebind(names, args, kwargs, replaced) if replaced else None
 
         def after(
             module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
@@ -81,10 +82,12 @@ class ModuleHooks:
 
     def _before(
         self, module: nn.Module, fqn: str, rule: ModuleRule, arguments: Mapping[str, Any]
-    ) -> None:
+    ) -> dict[str, torch.Tensor]:
+        """Records the inputs. Returns those that the module must get in place of its own."""
         session, moment = self._session, self._session.moment
+        replaced: dict[str, torch.Tensor] = {}
         if moment is None or not session.recording:
-            return
+            return replaced
         self._called.add(fqn)
         pass_ = session.pass_
         call = moment.next_call(fqn, pass_)
@@ -94,11 +97,17 @@ class ModuleHooks:
                 continue
             known = _choose(rule.inputs.get(name), value)
             if known is not None:
-                session.record_at(moment, known, fqn, "input", name, value, pass_=pass_, call=call)
+                place = Place(moment, known, fqn, "input", name, call, pass_)
+                session.record_at(place, value)
+                if self.rewrite is not None:
+                    other = self.rewrite.given(place, value)
+                    if other is not value:
+                        replaced[name] = value = other
             if value.requires_grad:
                 emit = None if known is None else self._grad_input(moment, known, fqn, name, call)
                 targets.append(InputTarget(value, emit))
         self._frames.append(_Frame(module, moment, call, targets))
+        return replaced
 
     def _after(self, module: nn.Module, fqn: str, rule: ModuleRule, output: Any) -> Any:
         while self._frames and self._frames[-1].module is not module:
@@ -136,48 +145,41 @@ class ModuleHooks:
         arg: str,
         value: torch.Tensor,
     ) -> torch.Tensor:
-        session, moment, call = self._session, frame.moment, frame.call
-        noise = self.noise if rule.computes else None
-        if noise is not None:
-            value = noise.on_value(moment, known, fqn, arg, call, value)
-        pass_ = session.pass_
-        session.record_at(moment, known, fqn, "output", arg, value, pass_=pass_, call=call)
+        session, rewrite = self._session, self.rewrite
+        place = Place(frame.moment, known, fqn, "output", arg, frame.call, session.pass_)
+        if rewrite is not None and rule.computes:
+            value = rewrite.made(place, value)
+        session.record_at(place, value)
         if value.requires_grad:
-            value.register_hook(
-                session.guarded(self._grad_output(moment, known, fqn, arg, call, noise))
-            )
+            value.register_hook(session.guarded(self._grad_output(place, rule.computes)))
         return value
 
     def _grad_output(
-        self,
-        moment: Moment,
-        rule: TensorRule,
-        fqn: str,
-        arg: str,
-        call: int,
-        noise: Noise | None,
+        self, output: Place, computes: bool
     ) -> Callable[[torch.Tensor], torch.Tensor | None]:
+        place = replace(output, role="grad_output", pass_="backward")
+        rewrite = self.rewrite
+
         def hook(gradient: torch.Tensor) -> torch.Tensor | None:
             session = self._session
-            session.backward_moment = moment
-            changed = None
-            if noise is not None:
-                changed = noise.on_gradient(moment, rule, fqn, arg, call, gradient)
-                gradient = changed
-            session.record_at(
-                moment, rule, fqn, "grad_output", arg, gradient, pass_="backward", call=call
-            )
-            return changed
+            session.backward_moment = place.moment
+            if rewrite is None:
+                session.record_at(place, gradient)
+                return None
+            recorded = rewrite.arriving(place, gradient) if computes else gradient
+            session.record_at(place, recorded)
+            passed_on = rewrite.passed_on(place, recorded)
+            return None if passed_on is gradient else passed_on
 
         return hook
 
     def _grad_input(
         self, moment: Moment, rule: TensorRule, fqn: str, name: str, call: int
     ) -> Callable[[torch.Tensor], None]:
+        place = Place(moment, rule, fqn, "grad_input", name, call, "backward")
+
         def emit(gradient: torch.Tensor) -> None:
-            self._session.record_at(
-                moment, rule, fqn, "grad_input", name, gradient, pass_="backward", call=call
-            )
+            self._session.record_at(place, gradient)
 
         return emit
 
@@ -201,3 +203,15 @@ def _bind(
     """Positional and keyword calls of a module give the same names."""
     yield from zip(names, args, strict=False)
     yield from kwargs.items()
+
+
+def _rebind(
+    names: tuple[str, ...],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    replaced: Mapping[str, torch.Tensor],
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The call with other values for some of its arguments."""
+    positional = [replaced.get(name, value) for name, value in zip(names, args, strict=False)]
+    rest = args[len(positional) :]
+    return (*positional, *rest), {name: replaced.get(name, v) for name, v in kwargs.items()}

@@ -11,30 +11,23 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ttrace import _native
-from ttrace.capture.placed import Moment, ParameterRule, TensorRule
+from ttrace.capture.placed import ParameterRule
+from ttrace.capture.rewrite import Place, Rewrite
 
 if TYPE_CHECKING:
     from ttrace.capture.session import Session
 
 
-class Noise:
+class Noise(Rewrite):
     """The noise of one leg. `number` makes legs differ."""
 
     def __init__(self, session: Session, number: int) -> None:
         self._session = session
         self._seed = session.settings.seed * 1_000_003 + number
 
-    def on_value(
-        self,
-        moment: Moment,
-        rule: TensorRule,
-        fqn: str,
-        arg: str,
-        call: int,
-        tensor: torch.Tensor,
-    ) -> torch.Tensor:
-        """`tensor` plus its noise. The noise is a constant to autograd, so gradients pass."""
-        noisy = self._perturbed(moment, rule, fqn, "output", arg, call, tensor)
+    def made(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
+        """The noise is a constant to autograd, so gradients pass."""
+        noisy = self.perturbed(place, tensor)
         if noisy is None:
             return tensor
         # Exact in any binary format: both are within one unit in the last place.
@@ -42,24 +35,14 @@ class Noise:
         with torch.set_grad_enabled(tensor.requires_grad):
             return tensor + difference
 
-    def on_gradient(
-        self,
-        moment: Moment,
-        rule: TensorRule,
-        fqn: str,
-        arg: str,
-        call: int,
-        gradient: torch.Tensor,
-    ) -> torch.Tensor:
-        """What replaces the gradient that arrives at an output."""
-        noisy = self._perturbed(moment, rule, fqn, "grad_output", arg, call, gradient)
+    def arriving(self, place: Place, gradient: torch.Tensor) -> torch.Tensor:
+        noisy = self.perturbed(place, gradient)
         return gradient if noisy is None else noisy
 
-    def on_parameter_gradient(
+    def parameter_gradient(
         self, fqn: str, rule: ParameterRule, coordinate: str, gradient: torch.Tensor
     ) -> torch.Tensor | None:
-        """What replaces one micro-batch's gradient of a parameter. `coordinate` names this rank's
-        term where terms of a sum lie on several ranks: they are different values."""
+        """Terms of a sum on several ranks are different values, and get different noise."""
         moment = self._session.backward_moment
         if moment is None or not _can_carry_noise(gradient):
             return None
@@ -71,33 +54,18 @@ class Noise:
         _perturb(spec, 0, self._seed, name, noisy)
         return noisy
 
-    def _perturbed(
-        self,
-        moment: Moment,
-        rule: TensorRule,
-        fqn: str,
-        role: str,
-        arg: str,
-        call: int,
-        tensor: torch.Tensor,
-    ) -> torch.Tensor | None:
+    def perturbed(self, place: Place, tensor: torch.Tensor) -> torch.Tensor | None:
+        """A noisy copy, or None of what cannot carry noise. The pass is no part of the noise's
+        name: a recomputed value gets that of the first."""
         if not _can_carry_noise(tensor):
             return None
         noisy = tensor.detach().clone()
-        canonical = rule.canonical(noisy)
-        spec = self._session.specs.get(
-            fqn,
-            role,
-            arg,
-            canonical,
-            rule.placements,
-            batch_dim=rule.batch_dim,
-            batch_global=moment.batch.global_rows if rule.batch_dim >= 0 else 0,
-        )
+        canonical = place.rule.canonical(noisy)
+        spec = self._session.spec_at(place, canonical)
         if spec is None:
             return None
-        row = moment.row_begin if rule.batch_dim >= 0 else 0
-        _perturb(spec, row, self._seed, f"{fqn}|{role}|{arg}|{call}", canonical)
+        name = f"{place.fqn}|{place.role}|{place.arg}|{place.call}"
+        _perturb(spec, place.row_begin, self._seed, name, canonical)
         return noisy
 
 

@@ -11,10 +11,14 @@ from typing import Any
 
 from ttrace.capture import agreement
 from ttrace.capture.adapter import Replayer
+from ttrace.capture.isolation import Isolation
+from ttrace.capture.isolation_source import IsolationSources
 from ttrace.capture.legs import Leg, make_leg, running
 from ttrace.capture.module_hooks import ModuleHooks
 from ttrace.capture.noise import Noise
+from ttrace.capture.rewrite import Rewrite
 from ttrace.capture.session import Session
+from ttrace.capture.settings import LegName
 from ttrace.capture.state import Snapshot, random_states
 from ttrace.capture.watchdog import Watchdog
 
@@ -33,6 +37,7 @@ class Reruns:
         self._hooks = hooks
         self._replayer = replayer
         self._iteration = iteration
+        self._sources = IsolationSources(session)
         self._before = self._snapshot()
 
     def _snapshot(self) -> Snapshot:
@@ -41,6 +46,8 @@ class Reruns:
 
     def run(self, legs: tuple[str, ...]) -> None:
         """To be called by every rank after the real call, with the same legs."""
+        # What other ranks may read must be in the files before the vote.
+        self._session.note("legs", iteration=self._iteration, names=list(legs))
         if not agreement.all_agree(self._session.recording):
             self._skipped(legs, "capture is off on some rank")
             return
@@ -65,7 +72,7 @@ class Reruns:
         if not agreement.all_agree(reason is None and session.recording):
             self._skipped((name,), reason or "another rank cannot run it")
             return session.recording
-        leg = make_leg(name, lambda number: Noise(session, number), self._replayer.full_precision)
+        leg = make_leg(name, self._rewrite(name), self._replayer.full_precision)
         with Watchdog(f"{session.settings.run_id}/{self._iteration}/{name}", session.rank) as dog:
             failure = self._rerun(leg)
             if failure is not None:
@@ -82,14 +89,24 @@ class Reruns:
         return True
 
     def _reason_against(self, name: str) -> str | None:
-        reason = self._replayer.refusal(name)
+        reason = self._replayer.refusal(name) or self._sources.refusal(name)
         if reason is not None:
             return reason
         needed = self._replayer.memory(name)
+        if LegName.parse(name).isolated:
+            needed += self._session.input_bytes  # what is put in place of inputs
         free = agreement.free_memory(self._replayer.device)
         if needed > free:
             return f"it needs about {needed >> 20} MiB more memory, {free >> 20} MiB are free"
         return None
+
+    def _rewrite(self, name: str) -> Rewrite | None:
+        parsed = LegName.parse(name)
+        noise = Noise(self._session, parsed.noise) if parsed.noise else None
+        if parsed.isolated:
+            source = self._sources.of(name)
+            return Isolation(self._session, source, parsed.source, noise)
+        return noise
 
     def _rerun(self, leg: Leg) -> str | None:
         """What went wrong, or None."""
@@ -101,8 +118,8 @@ class Reruns:
             self._before.restore()
             self._replayer.clear_gradients()
             with running(leg):
-                hooks.noise = leg.hooks
-                handles = self._noise_on_parameter_gradients(leg.hooks)
+                hooks.rewrite = leg.rewrite
+                handles = self._rewrite_parameter_gradients(leg.rewrite)
                 self._replayer.run(leg.name)
                 hooks.flush()
         except Exception as error:
@@ -110,18 +127,18 @@ class Reruns:
         finally:
             for handle in handles:
                 handle.remove()
-            hooks.noise = None
+            hooks.rewrite = None
             session.leg = session.settings.leg
             session.moment = session.backward_moment = None
         return session.failed_hooks
 
-    def _noise_on_parameter_gradients(self, noise: Noise | None) -> list[Any]:
-        if noise is None:
+    def _rewrite_parameter_gradients(self, rewrite: Rewrite | None) -> list[Any]:
+        if rewrite is None:
             return []
 
         def hook(fqn: str, rule: Any, coordinate: str) -> Any:
             return self._session.guarded(
-                lambda gradient: noise.on_parameter_gradient(fqn, rule, coordinate, gradient)
+                lambda gradient: rewrite.parameter_gradient(fqn, rule, coordinate, gradient)
             )
 
         return [

@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 import torch
 
 from ttrace import _native
-from ttrace.capture.placed import Moment, Scale, TensorRule
+from ttrace.capture.placed import Moment, Scale
+from ttrace.capture.rewrite import Place
 from ttrace.capture.settings import Settings
 from ttrace.capture.specs import SpecCache
 from ttrace.capture.tensor_bytes import host_view
@@ -41,6 +42,8 @@ class Session:
         self.backward_moment: Moment | None = None
         self.over = False
         self.failed_hooks: str | None = None  # set instead of raising, while a leg runs
+        # Of the current iteration's real call: what an isolated leg will hold copies of.
+        self.input_bytes = 0
         self._writer: Any = None
         self._specs: SpecCache | None = None
         self._process = os.getpid()
@@ -217,6 +220,8 @@ class Session:
         )
         if spec is None:
             return
+        if role == "input" and self.leg == self.settings.leg:
+            self.input_bytes += tensor.numel() * tensor.element_size()
         with self._lock:
             if self._writer is None:
                 return
@@ -232,36 +237,39 @@ class Session:
                 tensor.stride(),
             )
 
-    def record_at(
-        self,
-        moment: Moment,
-        rule: TensorRule,
-        fqn: str,
-        role: str,
-        arg: str,
-        tensor: torch.Tensor,
-        *,
-        pass_: str,
-        call: int,
-    ) -> None:
+    def record_at(self, place: Place, tensor: torch.Tensor) -> None:
         """Writes an activation or its gradient, as its rule says."""
-        gradient = pass_ == "backward"
-        has_rows = rule.batch_dim >= 0
+        rule = place.rule
         self.record(
-            fqn,
-            role,
-            arg,
+            place.fqn,
+            place.role,
+            place.arg,
             rule.canonical(tensor),
             rule.placements,
-            iteration=moment.iteration,
-            pass_=pass_,
-            call=call,
-            micro_batch=moment.micro_batch,
-            row_begin=moment.row_begin if has_rows else 0,
+            iteration=place.moment.iteration,
+            pass_=place.pass_,
+            call=place.call,
+            micro_batch=place.moment.micro_batch,
+            row_begin=place.row_begin,
             batch_dim=rule.batch_dim,
-            batch_global=moment.batch.global_rows if has_rows else 0,
-            scale=moment.batch.grad_scale if gradient else (1, 1),
-            reduced_over=rule.grad_reduced_over if gradient else rule.reduced_over,
+            batch_global=place.global_rows,
+            scale=_scale_at(place),
+            reduced_over=_reduced_over(place),
+        )
+
+    def spec_at(self, place: Place, canonical: torch.Tensor) -> Any | None:
+        """The Spec of a tensor whose dimensions are in canonical order; None if its shape does not
+        fit its rule."""
+        return self.specs.get(
+            place.fqn,
+            place.role,
+            place.arg,
+            canonical,
+            place.rule.placements,
+            batch_dim=place.rule.batch_dim,
+            batch_global=place.global_rows,
+            scale=_scale_at(place),
+            reduced_over=_reduced_over(place),
         )
 
     # Where the run is
@@ -275,3 +283,12 @@ class Session:
             yield
         finally:
             self.moment, self.pass_ = before
+
+
+def _scale_at(place: Place) -> Scale:
+    return place.moment.batch.grad_scale if place.pass_ == "backward" else (1, 1)
+
+
+def _reduced_over(place: Place) -> tuple[str, ...]:
+    rule = place.rule
+    return rule.grad_reduced_over if place.pass_ == "backward" else rule.reduced_over

@@ -11,8 +11,35 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-_LEG = re.compile(r"replay|fp32|(fp32\.)?noise\.[1-9][0-9]*")
+_LEG = re.compile(r"(?P<fp32>fp32\.)?(?P<isolated>isolated\.)?noise\.(?P<number>[1-9][0-9]*)")
+_PLAIN_LEGS = ("real", "replay", "fp32", "isolated", "fp32.isolated")
 _SELECT_KEYS = ("fqn", "role", "rank", "micro_batch")
+
+
+@dataclass(frozen=True)
+class LegName:
+    """What the name of a leg says. `noise` is the noise's number, or 0."""
+
+    text: str
+    fp32: bool = False
+    isolated: bool = False
+    noise: int = 0
+
+    @staticmethod
+    def parse(text: str) -> LegName:
+        """Raises ValueError for anything that is no leg."""
+        if text in _PLAIN_LEGS:
+            words = text.split(".")
+            return LegName(text, "fp32" in words, "isolated" in words)
+        match = _LEG.fullmatch(text)
+        if match is None:
+            raise ValueError(f"unknown leg {text!r}")
+        return LegName(text, bool(match["fp32"]), bool(match["isolated"]), int(match["number"]))
+
+    @property
+    def source(self) -> str:
+        """The leg whose values an isolated leg is given."""
+        return "fp32" if self.fp32 else "real"
 
 
 def parse_legs(text: str) -> tuple[str, ...]:
@@ -27,8 +54,7 @@ def parse_legs(text: str) -> tuple[str, ...]:
         elif family != "real":
             names.append(family)
     for name in names:
-        if not _LEG.fullmatch(name):
-            raise ValueError(f"unknown leg {name!r}")
+        LegName.parse(name)
     return tuple(dict.fromkeys(names))
 
 
@@ -87,8 +113,7 @@ class Settings:
         if graft_what - {"weights", "data"}:
             raise ValueError(f"TTRACE_GRAFT_WHAT {what!r} is not of weights, data")
         leg = get("TTRACE_LEG") or "real"
-        if leg != "real" and not _LEG.fullmatch(leg):
-            raise ValueError(f"unknown leg {leg!r}")
+        LegName.parse(leg)
         return Settings(
             out=out,
             run_id=get("TTRACE_RUN_ID", ""),

@@ -1,0 +1,134 @@
+"""Every module alone: inputs and arriving gradients are replaced by the reference's values.
+
+Then no error crosses from one module into the next, and each module that computes something wrong
+shows by itself, in forward and in backward. What arrives is recorded before it is replaced, so that
+the code between two modules can be told from the modules.
+
+A reference that is isolated from its own values computes what it computed before, bit for bit. With
+noise on what is put in place, it measures how far round-off moves a value within one module.
+
+Source: input rewriting of TTrace (arXiv 2506.09280), extended to gradients and to all modules at
+once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ttrace.capture.noise import Noise
+from ttrace.capture.placed import ParameterRule
+from ttrace.capture.recorded_values import RecordedValues, Unreadable
+from ttrace.capture.rewrite import Place, Rewrite
+
+if TYPE_CHECKING:
+    from ttrace.capture.session import Session
+
+
+class Isolation(Rewrite):
+    """One isolated leg."""
+
+    def __init__(
+        self, session: Session, source: RecordedValues, source_leg: str, noise: Noise | None
+    ) -> None:
+        """`source_leg` is the leg of `source` whose values are given."""
+        self._session = session
+        self._source = source
+        self._source_leg = source_leg
+        self._noise = noise
+        self._kept: set[tuple[str, str, str]] = set()
+
+    def given(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point():
+            return tensor  # token ids, positions, masks: the same data in both runs
+        value = self._value(place, tensor)
+        if value is None:
+            return tensor
+        if not tensor.requires_grad:
+            return value
+        with torch.enable_grad():
+            return _Substitute.apply(tensor, [value])
+
+    def made(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor if self._noise is None else self._noise.made(place, tensor)
+
+    def passed_on(self, place: Place, gradient: torch.Tensor) -> torch.Tensor:
+        value = self._value(place, gradient)
+        return gradient if value is None else value
+
+    def parameter_gradient(
+        self, fqn: str, rule: ParameterRule, coordinate: str, gradient: torch.Tensor
+    ) -> torch.Tensor | None:
+        if self._noise is None:
+            return None
+        return self._noise.parameter_gradient(fqn, rule, coordinate, gradient)
+
+    def _value(self, place: Place, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The source's value, laid out like `tensor`."""
+        canonical = place.rule.canonical(tensor.detach())
+        spec = self._session.spec_at(place, canonical)
+        try:
+            value = self._read(place, spec, canonical)
+        except Unreadable as error:
+            return self._keeps(place, str(error))
+        if value is None:
+            return self._keeps(place, "the reference has no such tensor")
+        if place.rule.order is not None:
+            back = sorted(range(len(place.rule.order)), key=place.rule.order.__getitem__)
+            value = value.permute(back).contiguous()
+        if self._noise is None:
+            return value
+        noisy = self._noise.perturbed(place, value)
+        return value if noisy is None else noisy
+
+    def _read(self, place: Place, spec: Any, like: torch.Tensor) -> torch.Tensor | None:
+        # A recomputed forward is given what the first one was.
+        passes = dict.fromkeys((place.pass_, "forward" if place.role == "input" else "backward"))
+        for pass_ in passes:
+            value = self._source.read(
+                (
+                    self._source_leg,
+                    place.fqn,
+                    place.role,
+                    place.moment.iteration,
+                    place.call,
+                    place.arg,
+                    pass_,
+                ),
+                spec,
+                place.row_begin,
+                like,
+            )
+            if value is not None:
+                return value
+        return None
+
+    def _keeps(self, place: Place, reason: str) -> None:
+        """Says once for a tensor that its own value stays: what it goes into is not isolated."""
+        key = (place.fqn, place.role, place.arg)
+        if key in self._kept:
+            return
+        self._kept.add(key)
+        self._session.note(
+            "not_isolated",
+            leg=self._session.leg,
+            iteration=place.moment.iteration,
+            fqn=place.fqn,
+            role=place.role,
+            arg=place.arg,
+            reason=reason,
+        )
+
+
+class _Substitute(torch.autograd.Function):
+    """The value of another tensor, the gradient to this one. The result is a tensor of its own and
+    no view, so that the module may change it in place."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, value: list[torch.Tensor]) -> torch.Tensor:
+        return value[0]  # in a list: autograd would take a tensor argument for an input
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradient, None

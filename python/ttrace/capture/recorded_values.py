@@ -1,0 +1,52 @@
+"""Tensors of a trace, read at this rank's place in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ttrace import _native
+
+# Leg, fqn, role, iteration, call, arg, pass.
+Where = tuple[str, str, str, int, int, str, str]
+
+
+class Unreadable(Exception):
+    """A tensor that is in the trace and cannot be had at this place; the message says why."""
+
+
+class RecordedValues:
+    """A trace as it was when this was made."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._trace: Any = _native.Reference(folder)
+
+    @property
+    def legs(self) -> list[str]:
+        return self._trace.legs
+
+    def has(self, where: Where) -> bool:
+        return self._trace.find(*where)
+
+    def global_shape(self, where: Where) -> list[int]:
+        """Of the whole tensor; empty if there is none."""
+        return self._trace.global_shape(*where)
+
+    def read(
+        self, where: Where, spec: Any, row_begin: int, like: torch.Tensor
+    ) -> torch.Tensor | None:
+        """A new tensor of the shape, dtype and device of `like`: the part of the whole that `spec`
+        says, from batch row `row_begin` on, in units of `spec`'s declared scale. None if the trace
+        has no such tensor. Raises Unreadable, or OSError if a file cannot be read."""
+        if spec is None or not self.has(where):
+            return None
+        value = torch.empty(like.shape, dtype=like.dtype, device="cpu")
+        try:
+            self._trace.read(*where, spec, row_begin, value.data_ptr())
+        except _native.Error as error:
+            if isinstance(error, OSError):
+                raise
+            raise Unreadable(str(error)) from None
+        return value.to(like.device)
