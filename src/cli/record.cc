@@ -117,7 +117,8 @@ void AddRecord(CLI::App& app, const CommandLine& line, Action* action) {
       ->capture_default_str();
   const CLI::Option* legs = command->add_option(
       "--legs", options->legs,
-      "reruns of each iteration: replay, noise:N, fp32, fp32.noise:N");
+      "reruns of each iteration: replay, noise:N, fp32, fp32.noise:N, "
+      "isolated, isolated.noise:N, fp32.isolated, fp32.isolated.noise:N");
   command->add_option("--graft", record.graft,
                       "use this reference's weights and data");
   command

@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
-#include <tuple>
 
+#include "src/localize/blame.h"
 #include "src/localize/module_tree.h"
 
 namespace ttrace {
@@ -18,14 +17,6 @@ constexpr std::initializer_list<Role> kForwardRoles = {Role::kInput,
                                                        Role::kOutput};
 constexpr std::initializer_list<Role> kGradientRoles = {Role::kGradOutput,
                                                         Role::kGradInput};
-
-// Where one diverged tensor puts the blame, if on anything.
-struct Blame {
-  std::string fqn;
-  Direction direction;
-  Stage stage;
-  std::string where;
-};
 
 // What of an iteration has been seen to be out so far, in execution order.
 struct Seen {
@@ -232,38 +223,6 @@ void Remember(const TensorJudgement& t, Seen& seen) {
   }
 }
 
-// "decoder.layers.7.mlp" -> "decoder.layers.#.mlp": the same place of the code
-// in every layer.
-std::string WithoutNumbers(const std::string& fqn) {
-  std::string out;
-  for (const char c : fqn) {
-    const bool digit = c >= '0' && c <= '9';
-    if (digit && !out.empty() && out.back() == '#') continue;
-    out += digit ? '#' : c;
-  }
-  return out;
-}
-
-bool IsParameterRole(Role role) {
-  return role == Role::kGradLocal || role == Role::kGradReduced ||
-         role == Role::kParam || role == Role::kParamUpdated ||
-         role == Role::kOptimState;
-}
-
-// Two blames with one key have one cause: the same code in another layer or
-// iteration, or the same step for another parameter.
-std::tuple<Role, Direction, Stage, std::string> CauseKey(
-    const TensorJudgement& t, const Blame& blame) {
-  return {t.id.role, blame.direction, blame.stage,
-          IsParameterRole(t.id.role) ? "" : WithoutNumbers(blame.fqn)};
-}
-
-void AddRanks(const TensorJudgement& t, std::vector<int>& ranks) {
-  std::set<int> all(ranks.begin(), ranks.end());
-  all.insert(t.ranks.begin(), t.ranks.end());
-  ranks.assign(all.begin(), all.end());
-}
-
 }  // namespace
 
 Localization Localize(const std::vector<TensorJudgement>& tensors,
@@ -276,7 +235,7 @@ Localization Localize(const std::vector<TensorJudgement>& tensors,
     }
   }
 
-  std::map<std::tuple<Role, Direction, Stage, std::string>, size_t> known;
+  CulpritList culprits("dataflow");
   bool dirty_parameters = false;
   for (const auto& [iteration, of_iteration] : by_iteration) {
     const ModuleTree tree(of_iteration);
@@ -293,33 +252,7 @@ Localization Localize(const std::vector<TensorJudgement>& tensors,
         ++out.downstream;
         continue;
       }
-      const auto [at, is_new] =
-          known.try_emplace(CauseKey(*t, *blame), out.culprits.size());
-      if (is_new) {
-        Culprit culprit;
-        culprit.fqn = blame->fqn;
-        culprit.tensor = t->id;
-        culprit.direction = blame->direction;
-        culprit.stage = blame->stage;
-        culprit.iteration = iteration;
-        culprit.headroom = t->headroom;
-        culprit.where = blame->where;
-        culprit.affected.count = 0;
-        culprit.affected.of = of_role[t->id.role];
-        out.culprits.push_back(std::move(culprit));
-      }
-      Culprit& culprit = out.culprits[at->second];
-      AddRanks(*t, culprit.ranks);
-      // Counted within the culprit's own iteration: a fault that repeats in the
-      // next one is not more faults.
-      if (iteration == culprit.iteration) {
-        ++culprit.affected.count;
-        auto& examples = culprit.affected.examples;
-        if (examples.size() < 5 && std::find(examples.begin(), examples.end(),
-                                             t->id.fqn) == examples.end()) {
-          examples.push_back(t->id.fqn);
-        }
-      }
+      culprits.Add(*t, *blame, t->headroom, t->ranks, of_role[t->id.role]);
     }
     if (!options.weights_grafted) {
       for (const auto* t : of_iteration) {
@@ -327,6 +260,7 @@ Localization Localize(const std::vector<TensorJudgement>& tensors,
       }
     }
   }
+  out.culprits = culprits.Take();
   return out;
 }
 

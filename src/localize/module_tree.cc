@@ -17,7 +17,9 @@ bool IsBelow(std::string_view fqn, std::string_view ancestor) {
          fqn[ancestor.size()] == '.';
 }
 
-ModuleTree::ModuleTree(const std::vector<const TensorJudgement*>& tensors) {
+ModuleTree::ModuleTree(const std::vector<const TensorJudgement*>& tensors,
+                       Predicate out)
+    : out_(out) {
   for (const TensorJudgement* t : tensors) {
     by_name_[t->id.fqn][t->id.role].push_back(t);
   }
@@ -38,7 +40,7 @@ bool ModuleTree::AnyDiverged(std::string_view fqn,
   for (const Role role : roles) {
     const auto& tensors = Of(fqn, role);
     if (std::any_of(tensors.begin(), tensors.end(),
-                    [](const auto* t) { return t->diverged(); })) {
+                    [this](const auto* t) { return out_(*t); })) {
       return true;
     }
   }
@@ -58,7 +60,7 @@ bool ModuleTree::AnyDivergedBelow(std::string_view fqn,
       const auto found = it->second.find(role);
       if (found == it->second.end()) continue;
       for (const TensorJudgement* t : found->second) {
-        if (t->diverged()) return true;
+        if (out_(*t)) return true;
       }
     }
   }

@@ -24,13 +24,18 @@ bool IsBelow(std::string_view fqn, std::string_view ancestor);
 
 class ModuleTree {
  public:
+  // Says whether a tensor counts as out of bound.
+  using Predicate = bool (*)(const TensorJudgement&);
+
   // `tensors`: the judgements of one iteration; must outlive the tree.
-  explicit ModuleTree(const std::vector<const TensorJudgement*>& tensors);
+  explicit ModuleTree(
+      const std::vector<const TensorJudgement*>& tensors,
+      Predicate out = [](const TensorJudgement& t) { return t.diverged(); });
 
   // Judgements of exactly this name and role.
   const std::vector<const TensorJudgement*>& Of(std::string_view fqn,
                                                 Role role) const;
-  // Any diverged tensor with one of `roles` at `fqn`, below it, or both.
+  // Any tensor out of bound with one of `roles` at `fqn`, below it, or both.
   bool AnyDiverged(std::string_view fqn, std::initializer_list<Role> roles,
                    bool below) const;
   bool AnyDivergedBelow(std::string_view fqn,
@@ -40,6 +45,7 @@ class ModuleTree {
   std::string Container(std::string_view fqn) const;
 
  private:
+  Predicate out_;
   std::map<std::string, std::map<Role, std::vector<const TensorJudgement*>>,
            std::less<>>
       by_name_;

@@ -8,7 +8,9 @@
 #include <optional>
 
 #include "src/diagnose/diagnose.h"
+#include "src/localize/agreement.h"
 #include "src/localize/dataflow.h"
+#include "src/localize/isolation.h"
 #include "src/pipeline/coverage.h"
 #include "src/pipeline/judge_tensors.h"
 #include "src/pipeline/leg_plan.h"
@@ -51,7 +53,7 @@ class Diagnostician {
     Evidence evidence;
     evidence.culprit = &culprit;
     evidence.judgement = t;
-    evidence.leg = t->deciding();
+    evidence.leg = t->convicting();
     std::string ref_leg = "real";
     std::string cand_leg = "real";
     for (const LegPlan& plan : plans_) {
@@ -148,10 +150,11 @@ Conclusion Conclude(const CheckResult& result,
     if (t.verdict == TensorVerdict::kUnmatched || t.explained) continue;
     diverged += t.diverged();
     checkable +=
-        IsComputed(t.id.role) && t.verdict != TensorVerdict::kNotCheckable;
+        IsComputed(t.id.role) &&
+        (t.verdict != TensorVerdict::kNotCheckable || t.judged_alone());
     all_equal &= t.verdict == TensorVerdict::kBitwiseEqual;
   }
-  if (diverged > 0) {
+  if (diverged > 0 || result.isolation.faulty > 0) {
     const Culprit& first = result.culprits.front();
     const std::string name = first.fqn.empty() ? "the model" : first.fqn;
     return {Verdict::kDiverged,
@@ -215,6 +218,27 @@ std::vector<std::string> NextSteps(const CheckResult& result) {
     }
   }
   return out;
+}
+
+// The second way to a place, where the candidate has an isolated leg.
+void JoinIsolation(Localization places, CheckResult* result) {
+  IsolationOutcome isolation = LocalizeIsolated(result->tensors);
+  IsolationSummary& summary = result->isolation;
+  summary.ran = isolation.of > 0;
+  if (!summary.ran) {
+    result->culprits = std::move(places.culprits);
+    result->downstream = places.downstream;
+    return;
+  }
+  summary.judged = isolation.judged;
+  summary.of = isolation.of;
+  Agreement agreement = Agree(result->tensors, std::move(places), isolation);
+  summary.faulty = agreement.by_both + agreement.by_isolation;
+  summary.hidden = agreement.by_isolation;
+  summary.disputed = agreement.by_dataflow;
+  result->notes.push_back(AgreementWords(isolation, agreement));
+  result->culprits = std::move(agreement.culprits);
+  result->downstream = agreement.downstream;
 }
 
 // Nothing diverged may stay without a place: if the dataflow names none, the
@@ -299,8 +323,7 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
 
   Localization places = Localize(
       result.tensors, {.weights_grafted = candidate.weights_grafted()});
-  result.culprits = std::move(places.culprits);
-  result.downstream = places.downstream;
+  JoinIsolation(std::move(places), &result);
   EnsureCulprit(&result);
   const Diagnostician diagnostician(reference ? &*reference : nullptr,
                                     candidate, context.plans, context.rows,
@@ -315,9 +338,13 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
 
   result.clean = CountClean(result.tensors);
   for (const TensorJudgement& t : result.tensors) {
-    result.suspects += t.verdict == TensorVerdict::kSuspect;
-    result.not_checkable +=
+    result.suspects +=
+        t.verdict == TensorVerdict::kSuspect ||
+        (t.judged_alone() && t.isolated->verdict == TensorVerdict::kSuspect);
+    const bool too_wide =
         t.verdict == TensorVerdict::kNotCheckable && !t.explained;
+    result.not_checkable += too_wide && !t.judged_alone();
+    result.isolation.rescued += too_wide && t.judged_alone();
   }
   for (const std::string& defect : defects) result.notes.push_back(defect);
   const Conclusion conclusion =

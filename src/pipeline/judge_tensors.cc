@@ -12,6 +12,7 @@
 #include <set>
 
 #include "src/localize/execution_order.h"
+#include "src/pipeline/isolated_verdict.h"
 #include "src/tolerance/constants.h"
 #include "src/tolerance/rule.h"
 
@@ -68,7 +69,12 @@ LongestSums FindLongestSums(const Side& reference) {
 class TensorJudge {
  public:
   TensorJudge(const JudgeContext& context, std::set<int> dirty_iterations)
-      : context_(context), dirty_iterations_(std::move(dirty_iterations)) {
+      : context_(context),
+        dirty_iterations_(std::move(dirty_iterations)),
+        not_isolated_(context.candidate->not_isolated()) {
+    for (const LegPlan& plan : context.plans) {
+      if (plan.isolated) isolated_legs_.push_back(plan.name);
+    }
     if (context.reference != nullptr) {
       sums_ = FindLongestSums(*context.reference);
     }
@@ -101,6 +107,7 @@ class TensorJudge {
     } else {
       TTRACE_RETURN_IF_ERROR(JudgeLegs(id, out, bytes));
       Conclude(id, candidate, *reference, out);
+      ConcludeIsolated(isolated_legs_, not_isolated_, out);
     }
     if (out->replicas_differ) {
       out->verdict = TensorVerdict::kDiverged;
@@ -151,6 +158,11 @@ class TensorJudge {
     const Side& ref = *context_.reference;
     const Side& cand = *context_.candidate;
     for (const LegPlan& plan : context_.plans) {
+      // From other weights a module computes something else.
+      if (plan.isolated &&
+          (!InIsolation(id.role) || dirty_iterations_.contains(id.iteration))) {
+        continue;
+      }
       const TensorPieces* r = ref.FindSameValue(plan.reference_leg, id);
       const TensorPieces* c = cand.Find(plan.candidate_leg, id);
       if (r == nullptr || c == nullptr) continue;
@@ -171,13 +183,16 @@ class TensorJudge {
         if (compared.error().code() != ErrorCode::kIncomparable) {
           return compared.error();
         }
-        out->reason = compared.error().message();
+        if (!plan.isolated) out->reason = compared.error().message();
         continue;
       }
+      // What a replay of parts did not reach says nothing about the run.
+      if (plan.isolated && !compared->complete()) continue;
       LegErrors errors;
       errors.leg = plan.name;
       errors.stats = compared->total;
       errors.unit_roundoff = plan.unit_roundoff;
+      errors.noise_words = plan.noise_words;
       errors.vector_gradient = IsVectorGradient(id, *r);
       errors.longest_sum =
           id.role == Role::kGradLocal || id.role == Role::kGradReduced
@@ -199,6 +214,7 @@ class TensorJudge {
       }
       if (plan.name == "real") errors.repeat_err = RepeatError(*out);
       LegJudgement leg = JudgeLeg(errors);
+      if (plan.isolated && IsExact(*c)) RequireEqual(&leg);
       std::set<int> ranks;
       for (const InstanceStats& instance : compared->instances) {
         if (instance.stats.rel_err() > leg.bound ||
@@ -215,7 +231,21 @@ class TensorJudge {
             compared->candidate_overlap + compared->reference_overlap);
       }
       out->legs.push_back(std::move(leg));
+      if (plan.isolated && out->replicas_differ) {
+        TTRACE_RETURN_IF_ERROR(JudgeReplicasAlone(*c, out));
+      }
     }
+    return Done{};
+  }
+
+  // Copies that differ in the run as it was: do they on equal inputs?
+  static Status JudgeReplicasAlone(const TensorPieces& alone,
+                                   TensorJudgement* out) {
+    TensorJudgement copies;
+    copies.repeat = out->repeat;
+    TTRACE_RETURN_IF_ERROR(JudgeReplicas(alone, &copies));
+    if (!out->isolated) out->isolated.emplace();
+    out->isolated->replicas_differ |= copies.replicas_differ;
     return Done{};
   }
 
@@ -269,8 +299,10 @@ class TensorJudge {
   void Conclude(const TensorId& id, const TensorPieces& candidate,
                 const TensorPieces& reference, TensorJudgement* out) const {
     const bool gaps = !out->reason.empty();
-    bool equal = !out->legs.empty();
-    for (size_t i = 0; i < out->legs.size(); ++i) {
+    // Isolated legs stand last and have a verdict of their own.
+    const size_t legs = out->legs.size() - IsolatedLegs(*out);
+    bool equal = legs > 0;
+    for (size_t i = 0; i < legs; ++i) {
       const LegJudgement& leg = out->legs[i];
       equal = equal && leg.stats.bitwise_equal();
       if (leg.stats.nonfinite_differ > 0) out->nonfinite = true;
@@ -280,7 +312,7 @@ class TensorJudge {
         out->headroom = leg.headroom;
       }
     }
-    if (out->legs.empty()) {
+    if (legs == 0) {
       out->verdict = TensorVerdict::kUnmatched;
       if (out->reason.empty()) out->reason = "no leg of both sides has it";
       return;
@@ -350,14 +382,26 @@ class TensorJudge {
            (id.role == Role::kData && context_.candidate->data_grafted());
   }
 
+  static void RequireEqual(LegJudgement* leg) {
+    leg->bound = 0;
+    leg->checkable = true;
+    leg->headroom = leg->stats.bitwise_equal() ? 0 : kInfinity;
+    leg->provenance = "must be equal";
+  }
+
+  size_t IsolatedLegs(const TensorJudgement& t) const {
+    return static_cast<size_t>(
+        std::count_if(t.legs.begin(), t.legs.end(), [&](const auto& leg) {
+          return std::find(isolated_legs_.begin(), isolated_legs_.end(),
+                           leg.leg) != isolated_legs_.end();
+        }));
+  }
+
   // Tokens, labels, masks, initial weights: there is no tolerance for these.
   static void JudgeExactly(const TensorPieces& reference,
                            TensorJudgement* out) {
     LegJudgement& leg = out->legs.front();
-    leg.bound = 0;
-    leg.checkable = true;
-    leg.headroom = leg.stats.bitwise_equal() ? 0 : kInfinity;
-    leg.provenance = "must be equal";
+    RequireEqual(&leg);
     out->deciding_leg = 0;
     out->headroom = leg.headroom;
     if (leg.stats.bitwise_equal()) {
@@ -373,7 +417,8 @@ class TensorJudge {
 
   const JudgeContext& context_;
   std::set<int> dirty_iterations_;
-
+  NotIsolatedIndex not_isolated_;
+  std::vector<std::string> isolated_legs_;
   LongestSums sums_;
 };
 

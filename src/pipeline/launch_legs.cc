@@ -18,8 +18,9 @@ constexpr int kMostNoiseLegs = 99;
 Error BadLeg(std::string_view word) {
   return Error(ErrorCode::kInvalidArgument,
                "unknown leg '" + Printable(word) +
-                   "'; there are replay, noise[:N], noise.K, fp32, "
-                   "fp32.noise[:N] and fp32.noise.K");
+                   "'; there are replay, fp32, isolated, noise[:N] or noise.K, "
+                   "isolated.noise[:N] or isolated.noise.K, and the last three "
+                   "in fp32: fp32.isolated, fp32.noise:2");
 }
 
 // A number from 1 to kMostNoiseLegs without anything around it, or 0.
@@ -34,15 +35,13 @@ int ParseCount(std::string_view text) {
 
 // Appends the legs that one word of the list stands for.
 Status ExpandWord(std::string_view word, std::vector<std::string>& legs) {
-  if (word == "isolated") {
-    return Error(ErrorCode::kUnsupported,
-                 "leg 'isolated' is not there yet; leave it out");
-  }
-  if (word == "replay" || word == "fp32") {
+  if (word == "replay" || word == "fp32" || word == "isolated" ||
+      word == "fp32.isolated") {
     legs.emplace_back(word);
     return Done{};
   }
-  for (const std::string_view family : {"fp32.noise", "noise"}) {
+  for (const std::string_view family :
+       {"fp32.isolated.noise", "isolated.noise", "fp32.noise", "noise"}) {
     if (!word.starts_with(family)) continue;
     const std::string_view rest = word.substr(family.size());
     const bool one = rest.starts_with('.');

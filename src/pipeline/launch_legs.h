@@ -13,17 +13,19 @@
 
 namespace ttrace {
 
-// What a reference is recorded with: enough for every tolerance.
+// What a reference is recorded with: enough for every tolerance. Noise one
+// module deep does not compound, so two legs of it are enough.
 inline constexpr std::string_view kReferenceLegs =
-    "replay,noise:3,fp32,fp32.noise:3";
-// What `diff` records of a candidate.
-inline constexpr std::string_view kCandidateLegs = "replay,fp32";
+    "replay,noise:3,fp32,fp32.noise:3,isolated.noise:2,fp32.isolated.noise:2";
+// What `diff` records of a candidate. Isolated legs need a reference to take
+// values from (--graft); a run without one isolates itself from itself.
+inline constexpr std::string_view kCandidateLegs =
+    "replay,fp32,isolated,fp32.isolated";
 
 // "replay,noise:2" -> {"replay", "noise.1", "noise.2"}, without repetitions.
 // "real" is implied and may be named; "none" and "" are no legs.
 //
-// Fails with kInvalidArgument for an unknown word or count, kUnsupported for a
-// leg that is planned but not there yet.
+// Fails with kInvalidArgument for an unknown word or count.
 Result<std::vector<std::string>> ExpandLegs(std::string_view text);
 
 // Where the trace of `leg` lies if it took a launch of its own:

@@ -145,18 +145,24 @@ TEST(Legs, AreExpandedInOrderAndOnce) {
   ASSERT_TRUE(legs.ok());
   EXPECT_THAT(*legs, ElementsAre("replay", "noise.1", "noise.2", "fp32",
                                  "fp32.noise.1", "fp32.noise.2"));
+  EXPECT_THAT(*ExpandLegs("isolated,isolated.noise:2,fp32.isolated,"
+                          "fp32.isolated.noise.3"),
+              ElementsAre("isolated", "isolated.noise.1", "isolated.noise.2",
+                          "fp32.isolated", "fp32.isolated.noise.3"));
   EXPECT_THAT(*ExpandLegs(""), IsEmpty());
   EXPECT_THAT(*ExpandLegs("none"), IsEmpty());
 }
 
 TEST(Legs, UnknownWordsAreErrors) {
   for (const char* text : {"noise:", "noise:0", "noise:x", "noise:1000", "nose",
-                           "fp32.noise.0", "noise:2:3", "noisex"}) {
+                           "fp32.noise.0", "noise:2:3", "noisex", "isolated:2",
+                           "isolated.noise.0", "isolatednoise"}) {
     const auto legs = ExpandLegs(text);
     ASSERT_FALSE(legs.ok()) << text;
     EXPECT_THAT(legs.error().message(), HasSubstr("unknown leg"));
   }
-  EXPECT_EQ(ExpandLegs("isolated").error().code(), ErrorCode::kUnsupported);
+  EXPECT_TRUE(ExpandLegs(kReferenceLegs).ok());
+  EXPECT_TRUE(ExpandLegs(kCandidateLegs).ok());
 }
 
 TEST(Iterations, AreHalfOpenAndNeverEmpty) {

@@ -11,6 +11,27 @@ std::string Fp32Leg(const Side& side, DType compute) {
   return UnitRoundoff(compute) <= UnitRoundoff(DType::kF32) ? "real" : "";
 }
 
+// Adds the plan of the candidate's leg `name`, if it has one, against the
+// reference's `plain` leg with the noise legs that belong to it.
+void PlanIsolated(const std::string& name, const std::string& plain,
+                  const Side& reference, const Side& candidate,
+                  double unit_roundoff, LegPlans* out) {
+  if (!candidate.HasLeg(name)) return;
+  LegPlan plan;
+  plan.name = plan.candidate_leg = name;
+  plan.reference_leg = plain;
+  plan.unit_roundoff = unit_roundoff;
+  plan.isolated = true;
+  const std::string prefix = plain == "fp32" ? "fp32." : "";
+  plan.noise_legs = reference.NoiseLegs(prefix + "isolated.noise");
+  plan.noise_words = "one module deep";
+  if (plan.noise_legs.empty()) {
+    plan.noise_legs = reference.NoiseLegs(prefix + "noise");
+    plan.noise_words = "end to end, for want of noise one module deep";
+  }
+  out->plans.push_back(std::move(plan));
+}
+
 }  // namespace
 
 LegPlans PlanLegs(const Side& reference, const Side& candidate) {
@@ -49,6 +70,16 @@ LegPlans PlanLegs(const Side& reference, const Side& candidate) {
     out.notes.push_back(fmt::format(
         "no fp32 leg of the {}: bugs that hide in rounding noise are not seen",
         ref_fp32.empty() ? "reference" : "candidate"));
+  }
+  // The candidate was given values of the reference's leg of the same
+  // precision; other values than those it was given are no yardstick.
+  if (ref_dtype == cand_dtype) {
+    PlanIsolated("isolated", "real", reference, candidate,
+                 UnitRoundoff(ref_dtype), &out);
+  }
+  if (!ref_fp32.empty()) {
+    PlanIsolated("fp32.isolated", ref_fp32, reference, candidate,
+                 UnitRoundoff(DType::kF32), &out);
   }
   return out;
 }

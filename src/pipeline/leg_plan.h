@@ -13,12 +13,17 @@
 namespace ttrace {
 
 struct LegPlan {
-  std::string name;  // "real" or "fp32", as reported
+  // "real", "fp32", "isolated" or "fp32.isolated", as reported.
+  std::string name;
   std::string reference_leg;
   std::string candidate_leg;
   std::vector<std::string> noise_legs;  // of the reference
   std::string fp32_leg;                 // of the reference; empty: none
   double unit_roundoff = 0;
+  // Judges what each module adds, not the run: TensorJudgement::isolated.
+  bool isolated = false;
+  // Said of the bound: how deep the noise is.
+  std::string noise_words;
 };
 
 struct LegPlans {
@@ -29,6 +34,11 @@ struct LegPlans {
 // An fp32 run is its own fp32 leg: a bf16 candidate's fp32 leg is compared with
 // an fp32 reference's real leg. Runs that compute in different precisions have
 // no common real leg.
+//
+// A module that is given the reference's values computes what the reference
+// computed, so a candidate's isolated leg is compared with the reference's
+// plain one. Its noise is one module deep; without noise legs of that kind the
+// end-to-end ones serve, which are wider.
 LegPlans PlanLegs(const Side& reference, const Side& candidate);
 
 }  // namespace ttrace

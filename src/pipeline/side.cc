@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "src/tolerance/judgement.h"
+
 namespace ttrace {
 namespace {
 
@@ -45,6 +47,7 @@ Result<Side> Side::Open(const std::string& folder,
     TTRACE_ASSIGN_OR_RETURN(auto trace, Trace::Open(path));
     side.FindDefects(*trace);
     if (side.catalogs_.empty()) side.ReadNotes(*trace);
+    side.ReadNotIsolated(*trace);
     side.catalogs_.push_back(std::make_shared<Catalog>(std::move(trace)));
   }
   return side;
@@ -172,6 +175,8 @@ class NoteGatherer {
         Say(fmt::format("leg {} left state behind: {}", Text(json, "leg"),
                         leaks->dump()));
       }
+    } else if (kind == "not_isolated") {
+      not_isolated_[Text(json, "reason")].insert(Text(json, "fqn"));
     } else if (kind == "attribute") {
       ++attributes_[fmt::format("{} is {} where the topology expects {}",
                                 Text(json, "name"), Text(json, "value"),
@@ -191,6 +196,11 @@ class NoteGatherer {
     }
     for (const auto& [text, count] : unknown_) {
       Say(fmt::format("{} modules not observed, {}", count, text));
+    }
+    for (const auto& [reason, modules] : not_isolated_) {
+      Say(fmt::format("{} modules could not be isolated ({}{}): {}",
+                      modules.size(), *modules.begin(),
+                      modules.size() > 1 ? ", ..." : "", reason));
     }
     for (const auto& [text, count] : attributes_) {
       Say(fmt::format("{} times: {}", count, text));
@@ -246,6 +256,7 @@ class NoteGatherer {
   std::set<std::string> once_;
   std::map<std::string, int64_t> unknown_;
   std::map<std::string, int64_t> attributes_;
+  std::map<std::string, std::set<std::string>> not_isolated_;
   std::map<std::string, std::set<std::string>> skipped_;
   std::map<std::string, Graft> grafts_;
 };
@@ -277,6 +288,22 @@ void Side::ReadNotes(const Trace& trace) {
     }
   }
   notes_ = gatherer.Finish();
+}
+
+// A leg may be a launch and a folder of its own, so these are read from all.
+void Side::ReadNotIsolated(const Trace& trace) {
+  for (const RankTrace& rank : trace.ranks()) {
+    for (const Note& note : rank.notes) {
+      if (note.kind != "not_isolated") continue;
+      const Json json = Json::parse(note.json, nullptr, false);
+      if (!json.is_object()) continue;
+      const auto role = ParseRole(Text(json, "role"));
+      if (!role || !TensorJudgement::IsEdge(*role)) continue;
+      not_isolated_.push_back(
+          {Text(json, "leg"), static_cast<int>(Count(json, "iteration")),
+           Text(json, "fqn"), *role, Text(json, "arg"), Text(json, "reason")});
+    }
+  }
 }
 
 }  // namespace ttrace

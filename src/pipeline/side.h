@@ -21,6 +21,17 @@
 
 namespace ttrace {
 
+// Something that could not be replaced in an isolated leg, because the
+// reference has no such value. From a note of the candidate.
+struct NotIsolated {
+  std::string leg;
+  int iteration = 0;
+  std::string fqn;  // of the module
+  Role role;        // kInput or kGradOutput
+  std::string arg;
+  std::string reason;
+};
+
 class Side {
  public:
   static Result<Side> Open(const std::string& folder,
@@ -53,6 +64,7 @@ class Side {
   const std::map<std::string, std::string>& not_materialised() const {
     return not_materialised_;
   }
+  const std::vector<NotIsolated>& not_isolated() const { return not_isolated_; }
   // Parameter fqn -> its place in the order in which gradients are reduced, on
   // the first rank that says so; -1: unknown.
   int64_t ReductionIndex(const std::string& fqn) const;
@@ -62,10 +74,12 @@ class Side {
 
  private:
   void ReadNotes(const Trace& trace);
+  void ReadNotIsolated(const Trace& trace);
   void FindDefects(const Trace& trace);
 
   std::vector<std::shared_ptr<const Catalog>> catalogs_;  // the main one first
   std::map<std::string, std::string> not_materialised_;
+  std::vector<NotIsolated> not_isolated_;
   std::map<std::string, int64_t> reduction_index_;
   std::vector<std::string> notes_;
   std::vector<std::string> defects_;

@@ -47,6 +47,20 @@ struct CleanCount {
   int64_t of = 0;
 };
 
+// What the isolated legs of the candidate said.
+struct IsolationSummary {
+  bool ran = false;    // the candidate has an isolated leg
+  int64_t judged = 0;  // tensors judged alone
+  int64_t of = 0;      // tensors that an isolated leg has
+  int64_t faulty = 0;  // culprits that isolation names
+  // Culprits that only isolation or, though isolation looked there, only
+  // dataflow names.
+  int64_t hidden = 0;
+  int64_t disputed = 0;
+  // Not checkable end to end, but judged alone.
+  int64_t rescued = 0;
+};
+
 struct CheckResult {
   Verdict verdict = Verdict::kInconclusive;
   std::string reason;  // one line
@@ -60,9 +74,10 @@ struct CheckResult {
   // Diverged tensors that no culprit's own fault explains but that come after
   // one: "downstream".
   int64_t downstream = 0;
+  IsolationSummary isolation;
   std::vector<CleanCount> clean;
   int64_t suspects = 0;
-  int64_t not_checkable = 0;
+  int64_t not_checkable = 0;             // neither end to end nor alone
   std::vector<TensorJudgement> tensors;  // by order
   std::vector<std::string> next_steps;   // commands or advice
   double seconds = 0;

@@ -79,6 +79,22 @@ Json ReplicasJson(const ReplicaComparison& replicas) {
           {"mesh_dims", replicas.mesh_dims}};
 }
 
+Json IsolatedJson(const TensorJudgement& tensor) {
+  if (!tensor.isolated) return nullptr;
+  const TensorJudgement::Isolated& alone = *tensor.isolated;
+  Json json = {{"verdict", ToString(alone.verdict)},
+               {"headroom", Number(alone.headroom)},
+               {"leg", nullptr},
+               {"replaced", alone.replaced},
+               {"replicas_differ", alone.replicas_differ},
+               {"ranks", alone.ranks},
+               {"reason", alone.reason}};
+  if (alone.deciding_leg >= 0) {
+    json["leg"] = tensor.legs[static_cast<size_t>(alone.deciding_leg)].leg;
+  }
+  return json;
+}
+
 Json TensorJson(const TensorJudgement& tensor) {
   Json json = IdJson(tensor.id);
   json["verdict"] = ToString(tensor.verdict);
@@ -89,6 +105,7 @@ Json TensorJson(const TensorJudgement& tensor) {
   for (const LegJudgement& leg : tensor.legs) {
     json["legs"].push_back(LegJson(leg));
   }
+  json["isolated"] = IsolatedJson(tensor);
   json["reason"] = tensor.reason;
   json["explained"] = tensor.explained;
   json["ranks"] = tensor.ranks;
@@ -174,6 +191,14 @@ Json HeadJson(const CheckResult& result) {
   head["suspects"] = result.suspects;
   head["not_checkable"] = result.not_checkable;
   head["downstream"] = result.downstream;
+  const IsolationSummary& isolation = result.isolation;
+  head["isolation"] = isolation.ran ? Json{{"judged", isolation.judged},
+                                           {"of", isolation.of},
+                                           {"faulty", isolation.faulty},
+                                           {"hidden", isolation.hidden},
+                                           {"disputed", isolation.disputed},
+                                           {"rescued", isolation.rescued}}
+                                    : Json(nullptr);
   head["seconds"] = Number(result.seconds);
   head["bytes_compared"] = result.bytes_compared;
   head["notes"] = result.notes;

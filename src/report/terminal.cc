@@ -303,7 +303,7 @@ void AddAlso(const CheckResult& result, const Culprit& culprit, Page* page) {
 void AddDiverged(const CheckResult& result, Page* page) {
   page->Section("TENSORS");
   for (const TensorJudgement& tensor : result.tensors) {
-    if (!tensor.diverged()) continue;
+    if (!tensor.diverged() && !tensor.out_alone()) continue;
     page->Text(fmt::format("{}, iteration {}", FullWords(tensor.id),
                            tensor.id.iteration));
     AddLegs(tensor, page);

@@ -29,8 +29,10 @@ enum class TensorVerdict : uint8_t {
 };
 std::string_view ToString(TensorVerdict verdict);
 
-// One leg's comparison: "real" (the user's run against the reference's) or
-// "fp32" (both sides rerun in fp32).
+// One leg's comparison: "real" (the user's run against the reference's), "fp32"
+// (both sides rerun in fp32), "isolated" and "fp32.isolated" (the candidate
+// rerun with every module's inputs and arriving gradients replaced by the
+// reference's).
 struct LegJudgement {
   std::string leg;
   double err = 0;    // ||cand - ref|| / ||ref||
@@ -52,9 +54,10 @@ struct TensorJudgement {
   // Place in the order of execution over all tensors; smaller is earlier.
   int64_t order = 0;
   TensorVerdict verdict = TensorVerdict::kUnmatched;
-  std::vector<LegJudgement> legs;  // "real" first
-  int deciding_leg = -1;           // index into legs with the largest headroom
-  double headroom = 0;             // of the deciding leg
+  std::vector<LegJudgement> legs;  // "real" first, isolated ones last
+  // Index into legs of the end-to-end leg with the largest headroom.
+  int deciding_leg = -1;
+  double headroom = 0;  // of the deciding leg
   bool replicas_differ = false;
   ReplicaComparison replicas;  // of the candidate, in its real leg
   // A replay of the candidate against its real leg; nothing if not replayed.
@@ -63,15 +66,56 @@ struct TensorJudgement {
     double err = 0;  // rel_err
   };
   std::optional<Repeat> repeat;
+  // The verdict of the isolated legs alone; nothing if the candidate has none
+  // of this tensor. `verdict` above never depends on it.
+  struct Isolated {
+    TensorVerdict verdict = TensorVerdict::kNotCheckable;
+    int deciding_leg = -1;  // index into legs; -1: no leg is checkable
+    double headroom = 0;    // of the deciding leg
+    // An edge (input, grad_output): it was replaced after it was recorded.
+    // Anything else: all that its module works on was replaced. If not, an
+    // error may have come from outside, and `verdict` convicts nobody.
+    bool replaced = true;
+    bool replicas_differ = false;  // copies differ in an isolated leg as well
+    std::vector<int> ranks;        // that hold a faulty instance; empty: all
+    std::string reason;            // why not checkable or not replaced
+  };
+  std::optional<Isolated> isolated;
   bool nonfinite = false;  // NaN or Inf where the reference has none
   std::string reason;      // why not checkable, unmatched, or explained
   bool explained = false;  // unmatched, and `reason` says why that is right
   std::vector<int> ranks;  // that hold a faulty instance; empty: all
 
   bool diverged() const { return verdict == TensorVerdict::kDiverged; }
-  const LegJudgement* deciding() const {
-    return deciding_leg < 0 ? nullptr
-                            : &legs[static_cast<size_t>(deciding_leg)];
+  // Out of bound in an isolated leg, by its own fault or not.
+  bool out_alone() const {
+    return isolated && isolated->verdict == TensorVerdict::kDiverged;
+  }
+  // An isolated leg has a bound for it, and nothing from outside came in.
+  bool judged_alone() const {
+    return isolated && isolated->verdict != TensorVerdict::kNotCheckable &&
+           isolated->verdict != TensorVerdict::kUnmatched &&
+           (isolated->replaced || IsEdge(id.role));
+  }
+  const LegJudgement* deciding() const { return Leg(deciding_leg); }
+  // The leg whose evidence is the cleanest: an isolated one if it convicts,
+  // because no error of another module is in it.
+  const LegJudgement* convicting() const {
+    if (out_alone() && judged_alone() && isolated->deciding_leg >= 0) {
+      return Leg(isolated->deciding_leg);
+    }
+    return deciding();
+  }
+
+  // What the code between modules delivers to one, recorded before it is
+  // replaced in an isolated leg.
+  static bool IsEdge(Role role) {
+    return role == Role::kInput || role == Role::kGradOutput;
+  }
+
+ private:
+  const LegJudgement* Leg(int index) const {
+    return index < 0 ? nullptr : &legs[static_cast<size_t>(index)];
   }
 };
 

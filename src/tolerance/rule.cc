@@ -75,9 +75,10 @@ LegJudgement JudgeLeg(const LegErrors& errors) {
   out.headroom = score / factor;
   out.checkable = out.bound <= kWidestBound;
   out.provenance = fmt::format(
-      "{} {:.1e} x {:.3g} ({} noise leg{}{}{}{})", origin, out.bound / factor,
-      factor, legs, legs == 1 ? "" : "s", has_hp ? " + fp32 leg" : "",
-      vector_rule ? ", 1-D gradient" : "",
+      "{} {:.1e} x {:.3g} ({} noise leg{}{}{}{}{})", origin, out.bound / factor,
+      factor, legs, legs == 1 ? "" : "s",
+      errors.noise_words.empty() ? "" : " " + errors.noise_words,
+      has_hp ? " + fp32 leg" : "", vector_rule ? ", 1-D gradient" : "",
       growth > 1 ? fmt::format(", sums of {} terms", errors.longest_sum) : "");
   return out;
 }

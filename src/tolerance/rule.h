@@ -36,6 +36,8 @@ struct LegErrors {
   // Terms of the longest sum that the value can hang on (an inner dimension, a
   // number of tokens). Matters where sums are made in the leg's own precision.
   int64_t longest_sum = 1;
+  // Said of the noise legs in the provenance; empty: the usual ones.
+  std::string noise_words;
 };
 
 LegJudgement JudgeLeg(const LegErrors& errors);

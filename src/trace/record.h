@@ -50,7 +50,7 @@ struct RecordSpec {
 
 // What differs between occurrences.
 struct Occurrence {
-  std::string leg;  // "real", "replay", "noise.1", "fp32", "fp32.noise.1"
+  std::string leg;  // "real", "noise.1", "fp32", "fp32.isolated", ...
   int iteration = 0;
   int call = 0;
   Pass pass = Pass::kForward;

@@ -112,7 +112,7 @@ def test_help_examples_run(tmp_path: Path) -> None:
         (["diff", "-o", "x", "--candidate", "true"], "--reference-trace DIR"),
         (["diff", "-o", "x", "--reference", "a", "--candidate", "b", "c"], "quote each command"),
         (["record", "-o", "x", "--legs", "noice", "--", "true"], "unknown leg 'noice'"),
-        (["record", "-o", "x", "--legs", "isolated", "--", "true"], "not there yet"),
+        (["record", "-o", "x", "--legs", "isolatd", "--", "true"], "unknown leg"),
         (["record", "-o", "x", "--iterations", "2:2", "--", "true"], "FIRST:END"),
         (["record", "-o", "x", "--select", "layer=1", "--", "true"], "KEY=PATTERN"),
         (["record", "-o", "x", "--graft", "nowhere", "--", "true"], "nowhere"),

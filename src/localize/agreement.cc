@@ -1,0 +1,248 @@
+#include "src/localize/agreement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "src/localize/blame.h"
+
+namespace ttrace {
+namespace {
+
+std::string NameOrModel(const std::string& fqn) {
+  return fqn.empty() ? "the model" : fqn;
+}
+
+// What the two ways have to agree on: the place in the code, not the layer in
+// which it shows first, and not the tensor that shows it.
+Cause PlaceOf(const Culprit& culprit) {
+  // Any role of a module, or of a parameter, stands for all of them.
+  const bool parameter = IsParameterRole(culprit.tensor.role);
+  return CauseOf(parameter ? Role::kParam : Role::kOutput,
+                 {culprit.fqn, culprit.direction, culprit.stage, ""});
+}
+
+class Joiner {
+ public:
+  Joiner(const std::vector<TensorJudgement>& tensors, Localization dataflow,
+         IsolationOutcome isolation)
+      : dataflow_(std::move(dataflow)), isolation_(std::move(isolation)) {
+    for (const TensorJudgement& t : tensors) by_id_.emplace(t.id, &t);
+    out_.downstream = dataflow_.downstream;
+  }
+
+  Agreement Join() {
+    std::set<size_t> used;
+    for (size_t i = 0; i < isolation_.culprits.size(); ++i) {
+      Culprit& alone = isolation_.culprits[i];
+      const std::vector<size_t> same = SameAs(i);
+      if (same.empty()) {
+        AddHidden(std::move(alone));
+        continue;
+      }
+      AddAgreed(dataflow_.culprits[same.front()],
+                used.insert(same.front()).second, std::move(alone));
+      used.insert(same.begin(), same.end());
+    }
+    const size_t isolated = out_.culprits.size();
+    for (size_t i = 0; i < dataflow_.culprits.size(); ++i) {
+      if (!used.contains(i)) {
+        AddUnconfirmed(std::move(dataflow_.culprits[i]), isolated);
+      }
+    }
+    std::stable_sort(out_.culprits.begin(), out_.culprits.end(),
+                     [this](const Culprit& a, const Culprit& b) {
+                       return Order(a.tensor) < Order(b.tensor);
+                     });
+    return std::move(out_);
+  }
+
+ private:
+  const TensorJudgement& Of(const TensorId& id) const { return *by_id_.at(id); }
+  int64_t Order(const TensorId& id) const { return Of(id).order; }
+
+  // Dataflow's culprits that are the same as isolation's `i`: the same place,
+  // or shown by a tensor that isolation lays to the same cause.
+  std::vector<size_t> SameAs(size_t i) const {
+    std::vector<size_t> same;
+    const Cause place = PlaceOf(isolation_.culprits[i]);
+    for (size_t d = 0; d < dataflow_.culprits.size(); ++d) {
+      const Culprit& whole = dataflow_.culprits[d];
+      const auto blamed = isolation_.blamed.find(whole.tensor);
+      if (PlaceOf(whole) == place ||
+          (blamed != isolation_.blamed.end() && blamed->second == i)) {
+        same.push_back(d);
+      }
+    }
+    return same;
+  }
+
+  // `first`: no other culprit of isolation was joined with this one.
+  void AddAgreed(const Culprit& whole, bool first, Culprit alone) {
+    const std::string confirmed = fmt::format(
+        "alone, on the reference's values, it is out as well (headroom {:.3g})",
+        alone.headroom);
+    // The other way's word is kept where it is about the same tensor.
+    const bool same = whole.tensor == alone.tensor;
+    if (first && Order(whole.tensor) < Order(alone.tensor)) {
+      // End to end it shows earlier, where isolation has no verdict.
+      Culprit joined = whole;
+      joined.affected = alone.affected.count > whole.affected.count
+                            ? alone.affected
+                            : whole.affected;
+      AddRanks(alone.ranks, &joined);
+      joined.where +=
+          fmt::format("; {} is out alone, too (headroom {:.3g})",
+                      NameOrModel(alone.tensor.fqn), alone.headroom);
+      alone = std::move(joined);
+    } else if (first) {
+      if (same) {
+        alone.headroom = std::max(alone.headroom, whole.headroom);
+        if (!whole.where.empty()) {
+          // A place between two points is named better by isolation.
+          alone.where = TensorJudgement::IsEdge(alone.tensor.role)
+                            ? alone.where
+                            : whole.where + "; " + confirmed;
+        }
+      }
+      if (whole.affected.count > alone.affected.count) {
+        alone.affected = whole.affected;
+      }
+      AddRanks(whole.ranks, &alone);
+    }
+    alone.found_by = {"dataflow", "isolation"};
+    ++out_.by_both;
+    out_.culprits.push_back(std::move(alone));
+  }
+
+  static void AddRanks(const std::vector<int>& ranks, Culprit* culprit) {
+    std::set<int> all(culprit->ranks.begin(), culprit->ranks.end());
+    all.insert(ranks.begin(), ranks.end());
+    culprit->ranks.assign(all.begin(), all.end());
+  }
+
+  // Only isolation names it: say what hid it.
+  void AddHidden(Culprit culprit) {
+    const TensorJudgement& t = Of(culprit.tensor);
+    const Culprit* before = nullptr;
+    for (const Culprit& other : dataflow_.culprits) {
+      if (Order(other.tensor) < t.order) {
+        before = &other;
+        break;
+      }
+    }
+    switch (t.verdict) {
+      case TensorVerdict::kDiverged:
+        culprit.disagreement =
+            before == nullptr
+                ? "end to end it is out as well, but what it was made from is "
+                  "too"
+                : fmt::format(
+                      "end to end it is out as well, but downstream of {}: "
+                      "only isolation tells that it is faulty itself",
+                      NameOrModel(before->fqn));
+        break;
+      case TensorVerdict::kNotCheckable:
+        culprit.disagreement = fmt::format(
+            "end to end it cannot be judged ({}): only isolation sees it",
+            t.reason);
+        break;
+      case TensorVerdict::kUnmatched:
+        culprit.disagreement = fmt::format(
+            "end to end it has no partner ({}): only isolation sees it",
+            t.reason);
+        break;
+      default:
+        culprit.disagreement = fmt::format(
+            "end to end it is within its bound (headroom {:.2g}): the noise of "
+            "the whole run hides it",
+            t.headroom);
+        break;
+    }
+    ++out_.by_isolation;
+    out_.culprits.push_back(std::move(culprit));
+  }
+
+  // Only dataflow names it. `isolated`: how many of the culprits so far are
+  // isolation's.
+  void AddUnconfirmed(Culprit culprit, size_t isolated) {
+    const TensorJudgement& t = Of(culprit.tensor);
+    const bool explained = isolation_.explained.contains(t.id);
+    if (!t.judged_alone()) {
+      out_.culprits.push_back(std::move(culprit));
+      return;
+    }
+    const Culprit* cause = nullptr;
+    for (size_t i = 0; i < isolated; ++i) {
+      const Culprit& other = out_.culprits[i];
+      if (Order(other.tensor) < t.order || explained) {
+        cause = &other;
+        break;
+      }
+    }
+    if (cause != nullptr) {
+      if (out_.dropped.size() < 5) {
+        out_.dropped.push_back(fmt::format(
+            "{} ({}, headroom {:.3g} end to end, {}) follows from {}",
+            NameOrModel(culprit.fqn), ToString(culprit.direction),
+            culprit.headroom,
+            explained ? "explained alone"
+                      : fmt::format("{:.2g} alone", t.isolated->headroom),
+            NameOrModel(cause->fqn)));
+      }
+      out_.downstream += culprit.affected.count;
+      return;
+    }
+    if (!explained) {
+      culprit.disagreement = fmt::format(
+          "isolation finds it clean: on the reference's values its headroom is "
+          "{:.2g}, end to end {:.3g}",
+          t.isolated->headroom, culprit.headroom);
+      ++out_.by_dataflow;
+    }
+    out_.culprits.push_back(std::move(culprit));
+  }
+
+  std::map<TensorId, const TensorJudgement*> by_id_;
+  Localization dataflow_;
+  IsolationOutcome isolation_;
+  Agreement out_;
+};
+
+}  // namespace
+
+Agreement Agree(const std::vector<TensorJudgement>& tensors,
+                Localization dataflow, IsolationOutcome isolation) {
+  return Joiner(tensors, std::move(dataflow), std::move(isolation)).Join();
+}
+
+std::string AgreementWords(const IsolationOutcome& isolation,
+                           const Agreement& agreement) {
+  const int64_t faulty = agreement.by_both + agreement.by_isolation;
+  std::string text = fmt::format(
+      "isolation: {} of {} module tensors judged alone (closest clean headroom "
+      "{:.2g}), {} faulty place{}",
+      isolation.judged, isolation.of, isolation.worst_clean,
+      faulty == 0 ? "no" : std::to_string(faulty), faulty == 1 ? "" : "s");
+  std::vector<std::string> differences;
+  if (agreement.by_isolation > 0) {
+    differences.push_back(
+        fmt::format("{} hidden end to end", agreement.by_isolation));
+  }
+  if (agreement.by_dataflow > 0) {
+    differences.push_back(
+        fmt::format("{} named by dataflow only", agreement.by_dataflow));
+  }
+  if (!agreement.dropped.empty()) {
+    differences.push_back(fmt::format("not faults of their own: {}",
+                                      fmt::join(agreement.dropped, ", ")));
+  }
+  return differences.empty()
+             ? text + "; dataflow agrees"
+             : fmt::format("{}; {}", text, fmt::join(differences, "; "));
+}
+
+}  // namespace ttrace

@@ -1,0 +1,65 @@
+#include "src/localize/blame.h"
+
+#include <algorithm>
+#include <set>
+
+namespace ttrace {
+
+std::string WithoutNumbers(std::string_view fqn) {
+  std::string out;
+  for (const char c : fqn) {
+    const bool digit = c >= '0' && c <= '9';
+    if (digit && !out.empty() && out.back() == '#') continue;
+    out += digit ? '#' : c;
+  }
+  return out;
+}
+
+bool IsParameterRole(Role role) {
+  return role == Role::kGradLocal || role == Role::kGradReduced ||
+         role == Role::kParam || role == Role::kParamUpdated ||
+         role == Role::kOptimState;
+}
+
+Cause CauseOf(Role role, const Blame& blame) {
+  std::string place = IsParameterRole(role) ? "" : WithoutNumbers(blame.fqn);
+  if (!blame.point.empty()) place += "|" + WithoutNumbers(blame.point);
+  return {role, blame.direction, blame.stage, std::move(place)};
+}
+
+size_t CulpritList::Add(const TensorJudgement& t, const Blame& blame,
+                        double headroom, const std::vector<int>& ranks,
+                        int64_t of) {
+  const auto [at, is_new] =
+      known_.try_emplace(CauseOf(t.id.role, blame), culprits_.size());
+  if (is_new) {
+    Culprit culprit;
+    culprit.fqn = blame.fqn;
+    culprit.tensor = t.id;
+    culprit.direction = blame.direction;
+    culprit.stage = blame.stage;
+    culprit.iteration = t.id.iteration;
+    culprit.headroom = headroom;
+    culprit.where = blame.where;
+    culprit.affected.count = 0;
+    culprit.affected.of = of;
+    culprit.found_by = {found_by_};
+    culprits_.push_back(std::move(culprit));
+  }
+  Culprit& culprit = culprits_[at->second];
+  std::set<int> all(culprit.ranks.begin(), culprit.ranks.end());
+  all.insert(ranks.begin(), ranks.end());
+  culprit.ranks.assign(all.begin(), all.end());
+  // Counted within the culprit's own iteration: a fault that repeats in the
+  // next one is not more faults.
+  if (t.id.iteration != culprit.iteration) return at->second;
+  ++culprit.affected.count;
+  auto& examples = culprit.affected.examples;
+  if (examples.size() < 5 &&
+      std::find(examples.begin(), examples.end(), t.id.fqn) == examples.end()) {
+    examples.push_back(t.id.fqn);
+  }
+  return at->second;
+}
+
+}  // namespace ttrace

@@ -1,0 +1,75 @@
+// From single blames to culprits: what two ways of finding places share.
+//
+// A blame says where one tensor that is out of bound puts the fault. Many
+// tensors have one cause: the same code in another layer or iteration, or the
+// same step for another parameter. They become one culprit, named by the
+// earliest.
+//
+// Thread safety: plain values; CulpritList is for one thread.
+
+#ifndef TTRACE_SRC_LOCALIZE_BLAME_H_
+#define TTRACE_SRC_LOCALIZE_BLAME_H_
+
+#include <compare>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/localize/culprit.h"
+#include "src/tolerance/judgement.h"
+
+namespace ttrace {
+
+struct Blame {
+  std::string fqn;
+  Direction direction;
+  Stage stage;
+  std::string where;  // how the place was found, in words
+  // Tells places inside `fqn` apart; empty if the way to it cannot.
+  std::string point = "";
+};
+
+// "decoder.layers.7.mlp" -> "decoder.layers.#.mlp": the same place of the code
+// in every layer.
+std::string WithoutNumbers(std::string_view fqn);
+
+// True for roles that belong to a parameter and not to a module.
+bool IsParameterRole(Role role);
+
+// Two blames of equal cause are one culprit.
+struct Cause {
+  Role role;
+  Direction direction;
+  Stage stage;
+  std::string place;
+
+  auto operator<=>(const Cause&) const = default;
+};
+
+// Without a point, all parameters of a role are one place: a fault in a
+// reduction or an update hits many at once.
+Cause CauseOf(Role role, const Blame& blame);
+
+class CulpritList {
+ public:
+  explicit CulpritList(std::string found_by) : found_by_(std::move(found_by)) {}
+
+  // `of`: tensors of the same role in the same iteration. `headroom` and
+  // `ranks`: of the verdict that convicts.
+  // Returns the index of the culprit that `t` belongs to.
+  // REQUIRES: called in execution order.
+  size_t Add(const TensorJudgement& t, const Blame& blame, double headroom,
+             const std::vector<int>& ranks, int64_t of);
+
+  std::vector<Culprit> Take() { return std::move(culprits_); }
+
+ private:
+  std::string found_by_;
+  std::vector<Culprit> culprits_;
+  std::map<Cause, size_t> known_;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_LOCALIZE_BLAME_H_

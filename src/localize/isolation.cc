@@ -1,0 +1,334 @@
+#include "src/localize/isolation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "src/localize/blame.h"
+#include "src/localize/module_tree.h"
+
+namespace ttrace {
+namespace {
+
+constexpr std::initializer_list<Role> kForwardRoles = {Role::kInput,
+                                                       Role::kOutput};
+constexpr std::initializer_list<Role> kModuleRoles = {
+    Role::kInput, Role::kOutput, Role::kGradOutput, Role::kGradInput};
+
+// Parameters are state and in no isolated leg: their end-to-end verdict counts.
+bool OutAlone(const TensorJudgement& t) {
+  return t.id.role == Role::kParam || t.id.role == Role::kBuffer
+             ? t.diverged()
+             : t.out_alone();
+}
+
+bool IsRecompute(const TensorJudgement& t) {
+  return t.id.pass == Pass::kRecompute;
+}
+
+std::string NameOrModel(const std::string& fqn) {
+  return fqn.empty() ? "the model" : fqn;
+}
+
+// The name of a module seen from one that contains it.
+std::string Within(const std::string& fqn, const std::string& container) {
+  return container.empty() ? fqn : fqn.substr(container.size() + 1);
+}
+
+class IsolationJudge {
+ public:
+  explicit IsolationJudge(const std::vector<const TensorJudgement*>& tensors)
+      : tree_(tensors, OutAlone) {
+    for (const TensorJudgement* t : tensors) {
+      if (t->id.fqn.empty()) continue;
+      if (t->id.role == Role::kOutput || t->id.role == Role::kGradInput ||
+          t->id.role == Role::kInput) {
+        children_[tree_.Container(t->id.fqn)].push_back(t);
+      }
+    }
+  }
+
+  // Nothing if something else explains that `t` is out of bound.
+  std::optional<Blame> BlameFor(const TensorJudgement& t) const {
+    // What could not be isolated may be out because of others.
+    if (!t.judged_alone() || RecomputedWrongFromTheStart(t)) {
+      return std::nullopt;
+    }
+    switch (t.id.role) {
+      case Role::kInput:
+        return ForInput(t);
+      case Role::kOutput:
+        return ForOutput(t);
+      case Role::kLoss:
+        return ForLoss();
+      case Role::kGradOutput:
+        return ForGradOutput(t);
+      case Role::kGradInput:
+        return ForGradInput(t);
+      case Role::kGradLocal:
+        return ForGradLocal(t);
+      case Role::kGradReduced:
+        return ForGradReduced(t);
+      default:
+        return std::nullopt;
+    }
+  }
+
+ private:
+  // The forward pass had the same value wrong: one cause.
+  bool RecomputedWrongFromTheStart(const TensorJudgement& t) const {
+    if (!IsRecompute(t)) return false;
+    const auto& same = tree_.Of(t.id.fqn, t.id.role);
+    return std::any_of(same.begin(), same.end(), [&](const auto* other) {
+      return other->out_alone() && !IsRecompute(*other) &&
+             other->id.call == t.id.call && other->id.arg == t.id.arg;
+    });
+  }
+
+  bool ParametersOut(const std::string& fqn) const {
+    return tree_.AnyDivergedBelow(fqn, {Role::kParam, Role::kBuffer});
+  }
+
+  // The module itself works on something that was not replaced and is out.
+  bool ReceivesErrors(const std::string& fqn, Role edge) const {
+    const auto& edges = tree_.Of(fqn, edge);
+    return std::any_of(edges.begin(), edges.end(), [](const auto* t) {
+      return t->out_alone() && !t->isolated->replaced;
+    });
+  }
+
+  // A tensor of `role` of a module directly in `container`, out of bound, in
+  // the same pass and earlier than `t`.
+  bool OutBefore(const TensorJudgement& t, const std::string& container,
+                 Role role) const {
+    const auto found = children_.find(container);
+    if (found == children_.end()) return false;
+    return std::any_of(
+        found->second.begin(), found->second.end(), [&](const auto* child) {
+          return child->id.role == role && child->out_alone() &&
+                 child->id.pass == t.id.pass && child->order < t.order;
+        });
+  }
+
+  // Anything that `container` computes forward by its own code or by a module
+  // directly in it.
+  bool ForwardOutIn(const std::string& container) const {
+    if (tree_.AnyDiverged(container, {Role::kOutput}, false)) return true;
+    const auto found = children_.find(container);
+    if (found == children_.end()) return false;
+    return std::any_of(
+        found->second.begin(), found->second.end(), [](const auto* child) {
+          return child->id.role != Role::kGradInput && child->out_alone();
+        });
+  }
+
+  // The two ends of the code that hands `t` over. What was last computed
+  // before it in `container` is one; if nothing was, the container's own
+  // input (or arriving gradient) is.
+  std::string Between(const TensorJudgement& t, const std::string& container,
+                      Role before) const {
+    const TensorJudgement* last = nullptr;
+    std::set<std::string> unjudged;
+    const auto found = children_.find(container);
+    if (found != children_.end()) {
+      for (const TensorJudgement* child : found->second) {
+        if (child->id.role != before || child->id.pass != t.id.pass ||
+            child->order >= t.order || child->id.fqn == t.id.fqn) {
+          continue;
+        }
+        if (last == nullptr || child->order > last->order) last = child;
+        if (!child->judged_alone()) {
+          unjudged.insert(Within(child->id.fqn, container));
+        }
+      }
+    }
+    const bool forward = before == Role::kOutput;
+    std::string from =
+        last == nullptr
+            ? fmt::format("the {} {}", forward ? "input of" : "gradient at",
+                          NameOrModel(container))
+            : fmt::format("{} {} {}", Within(last->id.fqn, container),
+                          forward ? "output" : "grad_input", last->id.arg);
+    std::string text = fmt::format(
+        "between {} and {} {} {}, in {}{}: what the modules before it in there "
+        "compute from the reference's values is within bounds, what arrives "
+        "is not",
+        from, Within(t.id.fqn, container), forward ? "input" : "grad_output",
+        t.id.arg, NameOrModel(container), IsRecompute(t) ? ", recomputed" : "");
+    if (!unjudged.empty()) {
+      text += fmt::format("; not judged alone: {}", fmt::join(unjudged, ", "));
+    }
+    return text;
+  }
+
+  static Direction DirectionOf(const TensorJudgement& t) {
+    return IsRecompute(t) ? Direction::kBackward : Direction::kForward;
+  }
+
+  std::optional<Blame> ForInput(const TensorJudgement& t) const {
+    if (t.id.fqn.empty()) {
+      return Blame{"", DirectionOf(t), Stage::kInput,
+                   fmt::format("the model's own input {} differs", t.id.arg)};
+    }
+    const std::string container = tree_.Container(t.id.fqn);
+    if (OutBefore(t, container, Role::kOutput) ||
+        ReceivesErrors(container, Role::kInput)) {
+      return std::nullopt;
+    }
+    return Blame{container, DirectionOf(t), Stage::kCompute,
+                 Between(t, container, Role::kOutput),
+                 Within(t.id.fqn, container)};
+  }
+
+  std::optional<Blame> ForOutput(const TensorJudgement& t) const {
+    if (tree_.AnyDivergedBelow(t.id.fqn, kForwardRoles) ||
+        ParametersOut(t.id.fqn)) {
+      return std::nullopt;
+    }
+    return Blame{t.id.fqn, DirectionOf(t), Stage::kCompute,
+                 "its output is out of bound when it is given the reference's "
+                 "inputs" +
+                     Inside(t.id.fqn)};
+  }
+
+  std::optional<Blame> ForLoss() const {
+    const bool recorded = !tree_.Of("", Role::kOutput).empty();
+    if (recorded ? tree_.AnyDiverged("", {Role::kOutput}, false)
+                 : tree_.AnyDivergedBelow("", kForwardRoles)) {
+      return std::nullopt;
+    }
+    return Blame{"loss", Direction::kForward, Stage::kCompute,
+                 "the model's outputs are within bounds"};
+  }
+
+  std::optional<Blame> ForGradOutput(const TensorJudgement& t) const {
+    if (t.id.fqn.empty()) {
+      if (tree_.AnyDiverged("", {Role::kOutput}, false) ||
+          tree_.AnyDiverged("loss", {Role::kLoss}, false)) {
+        return std::nullopt;
+      }
+      return Blame{"loss", Direction::kBackward, Stage::kCompute,
+                   "the gradient that the loss sends into the model is out "
+                   "while the loss is within bounds"};
+    }
+    const std::string container = tree_.Container(t.id.fqn);
+    if (OutBefore(t, container, Role::kGradInput) ||
+        ReceivesErrors(container, Role::kGradOutput) ||
+        ReceivesErrors(container, Role::kInput) || ForwardOutIn(container)) {
+      return std::nullopt;
+    }
+    // The gradient at the model's outputs is an edge too: what comes out of the
+    // loss reaches the last modules through the model's own code.
+    if (container.empty() && tree_.Of("", Role::kGradOutput).empty() &&
+        tree_.AnyDiverged("loss", {Role::kLoss}, false)) {
+      return std::nullopt;
+    }
+    return Blame{container, Direction::kBackward, Stage::kCompute,
+                 Between(t, container, Role::kGradInput),
+                 Within(t.id.fqn, container)};
+  }
+
+  std::optional<Blame> ForGradInput(const TensorJudgement& t) const {
+    if (ModuleForwardOut(t.id.fqn) ||
+        tree_.AnyDivergedBelow(t.id.fqn, kModuleRoles)) {
+      return std::nullopt;
+    }
+    return Blame{t.id.fqn, Direction::kBackward, Stage::kCompute,
+                 "the gradient leaving through its input is out of bound when "
+                 "it is given the reference's inputs and arriving gradients" +
+                     Inside(t.id.fqn)};
+  }
+
+  std::optional<Blame> ForGradLocal(const TensorJudgement& t) const {
+    if (OwnerOut(t)) return std::nullopt;
+    return Blame{t.id.fqn, Direction::kBackward, Stage::kCompute,
+                 "its gradient before any reduction is out of bound when its "
+                 "module is given the reference's inputs and arriving "
+                 "gradients",
+                 t.id.fqn};
+  }
+
+  std::optional<Blame> ForGradReduced(const TensorJudgement& t) const {
+    const auto& local = tree_.Of(t.id.fqn, Role::kGradLocal);
+    if (local.empty()
+            ? OwnerOut(t)
+            : tree_.AnyDiverged(t.id.fqn, {Role::kGradLocal}, false)) {
+      return std::nullopt;
+    }
+    return Blame{t.id.fqn, Direction::kBackward, Stage::kCommunication,
+                 local.empty()
+                     ? "its module is within bounds on the reference's values, "
+                       "and no gradient was handed to a reduction"
+                     : "made from the reference's values, the local gradients, "
+                       "merged, are within bounds; the reduced gradient is "
+                       "not"};
+  }
+
+  bool ModuleForwardOut(const std::string& fqn) const {
+    return tree_.AnyDiverged(fqn, {Role::kOutput}, false) || ParametersOut(fqn);
+  }
+
+  // The module that a parameter belongs to is out by itself or below. One that
+  // is not recorded computes inside the module that contains it.
+  bool OwnerOut(const TensorJudgement& t) const {
+    std::string owner = ParentName(t.id.fqn);
+    if (tree_.Of(owner, Role::kOutput).empty() &&
+        tree_.Of(owner, Role::kGradOutput).empty()) {
+      owner = tree_.Container(t.id.fqn);
+    }
+    return ModuleForwardOut(owner) ||
+           tree_.AnyDiverged(owner, {Role::kGradInput}, false) ||
+           tree_.AnyDivergedBelow(owner, kModuleRoles);
+  }
+
+  // Said of containers only.
+  std::string Inside(const std::string& fqn) const {
+    return children_.contains(fqn)
+               ? ", and nothing inside it is: its own code after its children"
+               : "";
+  }
+
+  ModuleTree tree_;
+  // Tensors of the modules directly in a module, by its name.
+  std::map<std::string, std::vector<const TensorJudgement*>> children_;
+};
+
+}  // namespace
+
+IsolationOutcome LocalizeIsolated(const std::vector<TensorJudgement>& tensors) {
+  IsolationOutcome out;
+  std::map<int, std::vector<const TensorJudgement*>> by_iteration;
+  for (const TensorJudgement& t : tensors) {
+    if (t.isolated || t.id.role == Role::kParam || t.id.role == Role::kBuffer) {
+      by_iteration[t.id.iteration].push_back(&t);
+    }
+    if (!t.isolated) continue;
+    ++out.of;
+    out.judged += t.judged_alone();
+    if (t.judged_alone() && !t.out_alone()) {
+      out.worst_clean = std::max(out.worst_clean, t.isolated->headroom);
+    }
+  }
+  CulpritList culprits("isolation");
+  for (const auto& [iteration, of_iteration] : by_iteration) {
+    const IsolationJudge judge(of_iteration);
+    std::map<Role, int64_t> of_role;
+    for (const auto* t : of_iteration) ++of_role[t->id.role];
+    for (const TensorJudgement* t : of_iteration) {
+      if (!t->out_alone()) continue;
+      if (const auto blame = judge.BlameFor(*t)) {
+        out.blamed[t->id] =
+            culprits.Add(*t, *blame, t->isolated->headroom, t->isolated->ranks,
+                         of_role[t->id.role]);
+      } else {
+        out.explained.insert(t->id);
+      }
+    }
+  }
+  out.culprits = culprits.Take();
+  return out;
+}
+
+}  // namespace ttrace
