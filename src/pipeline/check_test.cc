@@ -15,8 +15,10 @@
 namespace ttrace {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 class CheckTest : public testing::Test {
  protected:
@@ -230,6 +232,180 @@ TEST_F(CheckTest, WithoutAReferenceNothingComparedIsInconclusive) {
   const auto result = RunCheck(options);
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->verdict, Verdict::kInconclusive);
+}
+
+class IsolatedCheckTest : public CheckTest {
+ protected:
+  void SetUp() override {
+    CheckTest::SetUp();
+    reference_.legs.push_back("isolated.noise.1");
+    reference_.legs.push_back("isolated.noise.2");
+    candidate_.legs = {"real", "isolated"};
+  }
+
+  // Scales one tensor of the candidate in the legs that `which` accepts.
+  void Break(const std::string& fqn, Role role,
+             std::function<bool(const std::string&)> which) {
+    candidate_.fault = [=](const SyntheticTensor& t, int,
+                           const std::string& leg, int64_t index,
+                           float* value) {
+      if (t.fqn == fqn && t.role == role && which(leg) && index % 3 == 0) {
+        *value *= 1.25f;
+      }
+    };
+  }
+  static bool Everywhere(const std::string&) { return true; }
+  static bool OnlyAlone(const std::string& leg) { return leg == "isolated"; }
+  static bool OnlyEndToEnd(const std::string& leg) { return leg == "real"; }
+
+  static const TensorJudgement& Find(const CheckResult& result,
+                                     const std::string& fqn, Role role) {
+    for (const TensorJudgement& t : result.tensors) {
+      if (t.id.fqn == fqn && t.id.role == role) return t;
+    }
+    ADD_FAILURE() << fqn;
+    return result.tensors.front();
+  }
+};
+
+TEST_F(IsolatedCheckTest, ACleanRunIsJudgedAloneAsWell) {
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  EXPECT_TRUE(result.isolation.ran);
+  EXPECT_EQ(result.isolation.judged, 9);
+  EXPECT_EQ(result.isolation.of, 9);
+  EXPECT_THAT(result.notes,
+              Contains(HasSubstr("9 of 9 module tensors judged alone")));
+  const TensorJudgement& t = Find(result, "fc", Role::kOutput);
+  ASSERT_EQ(t.legs.size(), 2u);
+  EXPECT_EQ(t.legs[1].leg, "isolated");
+  EXPECT_THAT(t.legs[1].provenance, HasSubstr("one module deep"));
+  EXPECT_THAT(RenderJson(result), HasSubstr("\"isolated\":{\"verdict\""));
+}
+
+TEST_F(IsolatedCheckTest, WithoutAnIsolatedLegNothingIsSaidOfIt) {
+  candidate_.legs = {"real"};
+  const CheckResult result = Check();
+  EXPECT_FALSE(result.isolation.ran);
+  EXPECT_THAT(result.notes, Not(Contains(HasSubstr("isolation"))));
+}
+
+TEST_F(IsolatedCheckTest, BothWaysNameTheSamePlace) {
+  Break("fc", Role::kGradInput, Everywhere);
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  ASSERT_EQ(result.culprits.size(), 1u);
+  EXPECT_THAT(result.culprits[0].found_by,
+              ElementsAre("dataflow", "isolation"));
+  EXPECT_EQ(result.isolation.faulty, 1);
+}
+
+TEST_F(IsolatedCheckTest, AFaultThatOnlyIsolationSeesDivergesTheRun) {
+  Break("fc", Role::kOutput, OnlyAlone);
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  EXPECT_EQ(result.culprits.front().fqn, "fc");
+  EXPECT_THAT(result.culprits.front().found_by, ElementsAre("isolation"));
+  EXPECT_EQ(result.isolation.hidden, 1);
+  // What happened end to end is not touched by it.
+  EXPECT_EQ(Find(result, "fc", Role::kOutput).verdict, TensorVerdict::kWithin);
+}
+
+TEST_F(IsolatedCheckTest, WhatHappensOnlyEndToEndIsADisagreement) {
+  Break("fc", Role::kOutput, OnlyEndToEnd);
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  EXPECT_THAT(result.culprits.front().found_by, ElementsAre("dataflow"));
+  EXPECT_THAT(result.culprits.front().disagreement,
+              HasSubstr("finds it clean"));
+  EXPECT_EQ(result.isolation.disputed, 1);
+}
+
+TEST_F(IsolatedCheckTest, AModuleThatWasNotIsolatedIsNotConvicted) {
+  Break("fc", Role::kOutput, OnlyAlone);
+  candidate_.notes = {
+      {"not_isolated",
+       R"({"leg":"isolated","iteration":0,"fqn":"fc","role":"input",)"
+       R"("arg":"x","reason":"the reference has no such tensor"})"}};
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  // Neither its output nor what it computes backward.
+  EXPECT_EQ(result.isolation.judged, 5);
+  EXPECT_THAT(Find(result, "fc", Role::kOutput).isolated->reason,
+              HasSubstr("input x of fc was not replaced"));
+  EXPECT_THAT(result.notes, Contains(HasSubstr("could not be isolated")));
+}
+
+TEST_F(IsolatedCheckTest, OnlyTheNamedIterationAndLegAreNotIsolated) {
+  Break("fc", Role::kOutput, OnlyAlone);
+  candidate_.notes = {
+      {"not_isolated", R"({"leg":"isolated","iteration":1,"fqn":"fc",)"
+                       R"("role":"input","arg":"x","reason":"none"})"},
+      {"not_isolated", R"({"leg":"fp32.isolated","iteration":0,"fqn":"fc",)"
+                       R"("role":"input","arg":"x","reason":"none"})"},
+      {"not_isolated", R"({"leg":"isolated","iteration":0,"fqn":"fc",)"
+                       R"("role":"nonsense","arg":"x","reason":"none"})"}};
+  EXPECT_EQ(Check().verdict, Verdict::kDiverged);
+}
+
+TEST_F(IsolatedCheckTest, IsolationChecksWhatNoiseMakesUncheckableEndToEnd) {
+  reference_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
+                        int64_t index, float* value) {
+    if (t.fqn == "fc" && t.role == Role::kOutput && leg.starts_with("noise")) {
+      *value *= index % 2 == 0 ? 1.5f : 0.5f;
+    }
+  };
+  CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  EXPECT_EQ(Find(result, "fc", Role::kOutput).verdict,
+            TensorVerdict::kNotCheckable);
+  EXPECT_EQ(result.isolation.rescued, 1);
+  EXPECT_EQ(result.not_checkable, 0);
+  std::filesystem::remove_all(Path("cand"));
+  Break("fc", Role::kOutput, Everywhere);
+  result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  EXPECT_EQ(result.culprits.front().fqn, "fc");
+  EXPECT_THAT(result.culprits.front().disagreement,
+              HasSubstr("cannot be judged"));
+}
+
+TEST_F(IsolatedCheckTest, WithoutNoiseOneModuleDeepTheWiderOneServes) {
+  reference_.legs = {"real", "noise.1", "noise.2", "noise.3"};
+  const CheckResult result = Check();
+  EXPECT_EQ(result.isolation.judged, 9);
+  EXPECT_THAT(Find(result, "fc", Role::kOutput).legs.at(1).provenance,
+              HasSubstr("end to end"));
+}
+
+TEST_F(IsolatedCheckTest, CopiesThatDifferOnEqualInputsAreTheModulesFault) {
+  for (const bool alone : {true, false}) {
+    candidate_.noise = 0;
+    candidate_.fault = [=](const SyntheticTensor& t, int rank,
+                           const std::string& leg, int64_t index,
+                           float* value) {
+      if (t.fqn == "fc" && t.role == Role::kGradInput && rank == 1 &&
+          index == 5 && (alone || leg == "real")) {
+        *value = std::nextafter(*value, 2.0f);
+      }
+    };
+    const CheckResult result = Check();
+    ASSERT_EQ(result.verdict, Verdict::kDiverged);
+    EXPECT_EQ(Find(result, "fc", Role::kGradInput).out_alone(), alone);
+    EXPECT_EQ(result.isolation.faulty, alone ? 1 : 0);
+    std::filesystem::remove_all(Path("cand"));
+  }
+}
+
+TEST_F(IsolatedCheckTest, OtherPrecisionsAreNoYardstickForIsolation) {
+  // A reference of its own leg in fp32 gives the candidate's fp32 leg values.
+  candidate_.legs = {"real", "fp32", "isolated", "fp32.isolated"};
+  const CheckResult result = Check();
+  const TensorJudgement& t = Find(result, "fc", Role::kOutput);
+  std::vector<std::string> legs;
+  for (const LegJudgement& leg : t.legs) legs.push_back(leg.leg);
+  EXPECT_THAT(legs, ElementsAre("real", "fp32", "isolated", "fp32.isolated"));
+  EXPECT_THAT(t.legs[3].provenance, HasSubstr("one module deep"));
 }
 
 // The report is a function of what the traces say and of nothing else.

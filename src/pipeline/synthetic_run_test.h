@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/numeric/noise.h"
@@ -43,6 +44,8 @@ class SyntheticRun {
   float noise = 0;  // relative rounding of this run's own
   Fault fault;
   std::vector<int> omit_ranks;
+  // Kind and JSON of notes that every rank leaves.
+  std::vector<std::pair<std::string, std::string>> notes;
   bool omit_tensor(const SyntheticTensor& t) const {
     return t.fqn == omitted_fqn;
   }
@@ -156,6 +159,9 @@ class SyntheticRun {
     int dp_rank = 0;
     for (size_t d = 0; d < mesh.size(); ++d) {
       if (mesh[d].name == "dp") dp_rank = meta.coordinate[d];
+    }
+    for (const auto& [kind, json] : notes) {
+      ASSERT_TRUE((*writer)->Note(kind, json).ok());
     }
     for (const std::string& leg : legs) {
       for (const SyntheticTensor& t : Model()) {

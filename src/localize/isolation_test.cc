@@ -1,0 +1,242 @@
+#include "src/localize/isolation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/localize/isolated_run_test.h"
+
+namespace ttrace {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+std::vector<std::string> Names(const IsolationOutcome& found) {
+  std::vector<std::string> out;
+  for (const Culprit& culprit : found.culprits) out.push_back(culprit.fqn);
+  return out;
+}
+
+TEST(Isolation, ACleanRunIsJudgedAndHasNoCulprit) {
+  const IsolationOutcome found = IsolatedRun().Isolate();
+  EXPECT_TRUE(found.culprits.empty());
+  EXPECT_EQ(found.judged, found.of);
+  EXPECT_GT(found.of, 100);
+  EXPECT_EQ(found.worst_clean, 0.2);
+}
+
+TEST(Isolation, AnOutputConvictsItsModuleAndExplainsWhatItReaches) {
+  const IsolationOutcome found =
+      IsolatedRun()
+          .Alone("layers.0.attn.core", Role::kOutput)
+          .Alone("layers.0.attn.proj", Role::kInput)  // an edge behind it
+          .Alone("layers.0.attn.core", Role::kGradInput)
+          .Isolate();
+  ASSERT_THAT(Names(found), ElementsAre("layers.0.attn.core"));
+  EXPECT_EQ(found.culprits[0].direction, Direction::kForward);
+  EXPECT_EQ(found.culprits[0].headroom, 20);
+  EXPECT_THAT(found.culprits[0].found_by, ElementsAre("isolation"));
+  EXPECT_THAT(found.culprits[0].ranks, ElementsAre(1));
+  EXPECT_EQ(found.explained.size(), 3u);
+}
+
+TEST(Isolation, AContainerIsNamedOnlyIfNothingBelowItIsOut) {
+  IsolatedRun run;
+  run.Alone("layers.0", Role::kOutput);
+  EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0"));
+  run.Alone("layers.0.attn.proj", Role::kOutput);
+  run.Alone("layers.0.attn", Role::kOutput);
+  EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0.attn.proj"));
+}
+
+TEST(Isolation, CodeBetweenModulesIsNamedByItsTwoEnds) {
+  const IsolationOutcome found =
+      IsolatedRun()
+          .Alone("layers.0.attn.core", Role::kInput, "q")
+          .Alone("layers.0.attn.core", Role::kInput, "k")
+          .Isolate();
+  ASSERT_THAT(Names(found), ElementsAre("layers.0.attn"));
+  EXPECT_EQ(found.culprits[0].affected.count, 2);
+  EXPECT_THAT(found.culprits[0].where,
+              HasSubstr("between qkv output 0 and core input q, in "
+                        "layers.0.attn"));
+}
+
+TEST(Isolation, CodeBeforeTheFirstModuleStartsAtTheContainersInput) {
+  const IsolationOutcome found =
+      IsolatedRun().Alone("layers.1.norm", Role::kInput).Isolate();
+  ASSERT_THAT(Names(found), ElementsAre("layers.1"));
+  EXPECT_THAT(found.culprits[0].where,
+              HasSubstr("between the input of layers.1 and norm input x"));
+}
+
+TEST(Isolation, AWrongResidualSumDoesNotConvictItsContainerTwice) {
+  // The sum before the mlp reaches the mlp and the layer's own output.
+  const IsolationOutcome found = IsolatedRun()
+                                     .Alone("layers.0.mlp", Role::kInput)
+                                     .Alone("layers.0", Role::kOutput)
+                                     .Alone("layers.1", Role::kInput)
+                                     .Alone("layers.0.norm", Role::kGradOutput)
+                                     .Alone("layers.0", Role::kGradInput)
+                                     .Isolate();
+  ASSERT_THAT(Names(found), ElementsAre("layers.0"));
+  EXPECT_EQ(found.culprits[0].tensor.fqn, "layers.0.mlp");
+}
+
+TEST(Isolation, TheConsumerIsBlamedBackward) {
+  const IsolationOutcome found =
+      IsolatedRun()
+          .Alone("layers.0.attn.qkv", Role::kGradInput)
+          .Alone("layers.0.attn", Role::kGradInput)
+          .Alone("layers.0.norm", Role::kGradOutput)  // an edge
+          .Isolate();
+  ASSERT_THAT(Names(found), ElementsAre("layers.0.attn.qkv"));
+  EXPECT_EQ(found.culprits[0].direction, Direction::kBackward);
+  EXPECT_EQ(found.culprits[0].stage, Stage::kCompute);
+}
+
+TEST(Isolation, CodeBetweenModulesIsNamedBackwardToo) {
+  const IsolationOutcome found =
+      IsolatedRun().Alone("layers.0.attn.qkv", Role::kGradOutput).Isolate();
+  ASSERT_THAT(Names(found), ElementsAre("layers.0.attn"));
+  EXPECT_EQ(found.culprits[0].direction, Direction::kBackward);
+  EXPECT_THAT(found.culprits[0].where,
+              HasSubstr("between core grad_input k and qkv grad_output 0"));
+}
+
+TEST(Isolation, TheLossIsJudgedByItsOwnInputs) {
+  EXPECT_THAT(Names(IsolatedRun().Alone("loss", Role::kLoss).Isolate()),
+              ElementsAre("loss"));
+  EXPECT_THAT(Names(IsolatedRun()
+                        .Alone("head", Role::kOutput)
+                        .Alone("", Role::kOutput)
+                        .Alone("loss", Role::kLoss)
+                        .Alone("", Role::kGradOutput)
+                        .Isolate()),
+              ElementsAre("head"));
+  const IsolationOutcome backward =
+      IsolatedRun().Alone("", Role::kGradOutput).Isolate();
+  ASSERT_THAT(Names(backward), ElementsAre("loss"));
+  EXPECT_EQ(backward.culprits[0].direction, Direction::kBackward);
+}
+
+TEST(Isolation, TheModelsOwnInputIsTheInputStage) {
+  const IsolationOutcome found =
+      IsolatedRun().Alone("", Role::kInput).Isolate();
+  ASSERT_THAT(Names(found), ElementsAre(""));
+  EXPECT_EQ(found.culprits[0].stage, Stage::kInput);
+}
+
+TEST(Isolation, AParametersGradientIsItsOwnUnlessItsModuleIsOut) {
+  IsolatedRun run;
+  run.Alone("layers.0.mlp.weight", Role::kGradLocal);
+  run.Alone("layers.0.mlp.weight", Role::kGradReduced);
+  const IsolationOutcome found = run.Isolate();
+  ASSERT_THAT(Names(found), ElementsAre("layers.0.mlp.weight"));
+  EXPECT_EQ(found.culprits[0].stage, Stage::kCompute);
+  run.Alone("layers.0.mlp", Role::kOutput);
+  EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0.mlp"));
+}
+
+TEST(Isolation, AReducedGradientThatAloneIsOutIsCommunication) {
+  const IsolationOutcome found =
+      IsolatedRun()
+          .Alone("layers.1.norm.weight", Role::kGradReduced)
+          .Alone("layers.0.norm.weight", Role::kGradReduced)
+          .Isolate();
+  ASSERT_THAT(Names(found), ElementsAre("layers.0.norm.weight"));
+  EXPECT_EQ(found.culprits[0].stage, Stage::kCommunication);
+  EXPECT_EQ(found.culprits[0].affected.count, 2);
+  EXPECT_EQ(found.culprits[0].affected.of, 10);
+}
+
+TEST(Isolation, TheSameCodeInOtherLayersIsOneCulprit) {
+  const IsolationOutcome found =
+      IsolatedRun()
+          .Alone("layers.0.attn.core", Role::kGradInput)
+          .Alone("layers.1.attn.core", Role::kGradInput)
+          .Isolate();
+  ASSERT_THAT(Names(found), ElementsAre("layers.1.attn.core"));
+  EXPECT_EQ(found.culprits[0].affected.count, 4);
+  EXPECT_THAT(found.culprits[0].affected.examples,
+              ElementsAre("layers.1.attn.core", "layers.0.attn.core"));
+}
+
+TEST(Isolation, IndependentFaultsAreAllFound) {
+  const IsolationOutcome found =
+      IsolatedRun()
+          .Alone("embedding", Role::kOutput)
+          .Alone("layers.0.attn.core", Role::kInput, "q")
+          .Alone("layers.0.mlp", Role::kOutput)
+          .Alone("head", Role::kGradInput)
+          .Alone("layers.1.mlp.weight", Role::kGradLocal)
+          .Alone("layers.0.attn.qkv.weight", Role::kGradLocal)
+          .Alone("layers.0.norm.weight", Role::kGradReduced)
+          .Isolate();
+  EXPECT_THAT(Names(found),
+              ElementsAre("embedding", "layers.0.attn", "layers.0.mlp", "head",
+                          "layers.0.attn.qkv.weight", "layers.1.mlp.weight",
+                          "layers.0.norm.weight"));
+}
+
+TEST(Isolation, TwoPlacesBetweenModulesOfOneContainerAreTwoCulprits) {
+  const IsolationOutcome found =
+      IsolatedRun()
+          .Alone("layers.0.attn.core", Role::kInput, "q")
+          .Alone("layers.0.attn.proj", Role::kInput)
+          .Isolate();
+  ASSERT_EQ(found.culprits.size(), 2u);
+  EXPECT_THAT(found.culprits[1].where,
+              HasSubstr("between core output 0 and proj input x"));
+}
+
+TEST(Isolation, WhatWasNotIsolatedConvictsNobodyButExplainsWhatItReaches) {
+  IsolatedRun run;
+  run.Alone("layers.0.attn.core", Role::kOutput);
+  run.Alone("layers.0.attn.proj", Role::kInput);
+  run.NotReplaced("layers.0.attn.core", Role::kOutput);
+  const IsolationOutcome found = run.Isolate();
+  EXPECT_TRUE(found.culprits.empty());
+  EXPECT_EQ(found.judged, found.of - 1);
+  EXPECT_EQ(found.explained.size(), 2u);
+}
+
+TEST(Isolation, AnErrorComesInThroughAnInputThatWasNotReplaced) {
+  IsolatedRun run;
+  run.Alone("layers.0", Role::kInput).NotReplaced("layers.0", Role::kInput);
+  run.Alone("layers.0.mlp", Role::kInput);
+  EXPECT_THAT(Names(run.Isolate()), ElementsAre(""));  // who delivered it
+}
+
+TEST(Isolation, AnUnjudgedNeighbourIsNamedBesideTheCodeBetween) {
+  IsolatedRun run;
+  run.Alone("layers.0.attn.proj", Role::kInput);
+  EXPECT_THAT(run.Isolate().culprits.at(0).where, Not(HasSubstr("not judged")));
+  run.NotReplaced("layers.0.attn.core", Role::kOutput);
+  EXPECT_THAT(run.Isolate().culprits.at(0).where,
+              HasSubstr("not judged alone: core"));
+}
+
+TEST(Isolation, WrongParametersAreNoFaultOfTheModule) {
+  IsolatedRun run;
+  run.Verdict("layers.0.mlp.weight", Role::kParam, TensorVerdict::kDiverged);
+  run.Alone("layers.0.mlp", Role::kOutput);
+  run.Alone("layers.0.mlp", Role::kGradInput);
+  EXPECT_TRUE(run.Isolate().culprits.empty());
+}
+
+TEST(Isolation, ARecomputedForwardIsAFaultOfItsOwnOnlyIfItWasRightAtFirst) {
+  IsolatedRun run;
+  run.Recompute("layers.0.mlp", Role::kOutput, true);
+  const IsolationOutcome found = run.Isolate();
+  ASSERT_THAT(Names(found), ElementsAre("layers.0.mlp"));
+  EXPECT_EQ(found.culprits[0].direction, Direction::kBackward);
+  run.Alone("layers.0.mlp", Role::kOutput);
+  const IsolationOutcome both = run.Isolate();
+  ASSERT_THAT(Names(both), ElementsAre("layers.0.mlp"));
+  EXPECT_EQ(both.culprits[0].direction, Direction::kForward);
+}
+
+}  // namespace
+}  // namespace ttrace
