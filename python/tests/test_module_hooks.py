@@ -203,3 +203,30 @@ def test_noise_moves_values_by_one_unit_and_gradients_pass(tmp_path, dtype):
     noisy.sum().backward()
     assert x.grad is not None and torch.equal(state, torch.get_rng_state())
     session.finish()
+
+
+def test_a_rewritten_gradient_reaches_the_outermost_module_first(tmp_path):
+    """Two modules hand the same tensor on: the inner one must not see what arrived at the outer."""
+    from ttrace.capture.rewrite import Rewrite
+
+    seen = {}
+
+    class Ones(Rewrite):
+        def passed_on(self, place, gradient):
+            seen[place.fqn] = gradient.clone()
+            return torch.ones_like(gradient)
+
+    model = nn.Sequential(nn.Linear(4, 4))
+    (tmp_path / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
+    session = Session(Settings(out=str(tmp_path)))
+    session.start(0, 1, [("tp", 1)], [0], {})
+    hooks = ModuleHooks(session)
+    hooks.install(model[0], "outer.inner", ModuleRule({}, {"0": ROWS}))
+    hooks.install(model, "outer", ModuleRule({}, {"0": ROWS}))
+    hooks.rewrite = Ones()
+    session.moment = Moment(0, "real", 0, Batch(8, 8, 1, (1, 1)))
+    (model(torch.ones(8, 4)) * 5).sum().backward()
+    assert torch.equal(seen["outer"], torch.full((8, 4), 5.0))
+    assert torch.equal(seen["outer.inner"], torch.ones(8, 4))
+    assert torch.equal(model[0].weight.grad, torch.full((4, 4), 8.0))
+    session.finish()

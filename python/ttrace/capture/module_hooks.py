@@ -151,27 +151,43 @@ class ModuleHooks:
             value = rewrite.made(place, value)
         session.record_at(place, value)
         if value.requires_grad:
-            value.register_hook(session.guarded(self._grad_output(place, rule.computes)))
+            arrival = replace(place, role="grad_output", pass_="backward")
+            if rewrite is None:
+                value.register_hook(session.guarded(self._grad_output(arrival)))
+            else:
+                self._rewrite_gradient(value, rewrite, arrival, rule.computes)
         return value
 
-    def _grad_output(
-        self, output: Place, computes: bool
-    ) -> Callable[[torch.Tensor], torch.Tensor | None]:
-        place = replace(output, role="grad_output", pass_="backward")
-        rewrite = self.rewrite
-
-        def hook(gradient: torch.Tensor) -> torch.Tensor | None:
-            session = self._session
-            session.backward_moment = place.moment
-            if rewrite is None:
-                session.record_at(place, gradient)
-                return None
-            recorded = rewrite.arriving(place, gradient) if computes else gradient
-            session.record_at(place, recorded)
-            passed_on = rewrite.passed_on(place, recorded)
-            return None if passed_on is gradient else passed_on
+    def _grad_output(self, place: Place) -> Callable[[torch.Tensor], None]:
+        def hook(gradient: torch.Tensor) -> None:
+            self._session.backward_moment = place.moment
+            self._session.record_at(place, gradient)
 
         return hook
+
+    def _rewrite_gradient(
+        self, value: torch.Tensor, rewrite: Rewrite, place: Place, computes: bool
+    ) -> None:
+        """A tensor may be handed on by several modules, the inner one first. Its gradient reaches
+        the outermost first: it is that module that must show what arrived, while those inside get
+        what was put in its place. torch would call hooks in the order of the forward."""
+        modules: list[tuple[Place, bool]] | None = getattr(value, "_ttrace_modules", None)
+        if modules is not None:
+            modules.insert(0, (place, computes))
+            return
+        value._ttrace_modules = modules = [(place, computes)]  # type: ignore[attr-defined]
+        session = self._session
+
+        def hook(gradient: torch.Tensor) -> torch.Tensor | None:
+            session.backward_moment = place.moment
+            passed_on = gradient
+            for at, computes in modules:
+                recorded = rewrite.arriving(at, passed_on) if computes else passed_on
+                session.record_at(at, recorded)
+                passed_on = rewrite.passed_on(at, recorded)
+            return None if passed_on is gradient else passed_on
+
+        value.register_hook(session.guarded(hook))
 
     def _grad_input(
         self, moment: Moment, rule: TensorRule, fqn: str, name: str, call: int
