@@ -63,6 +63,11 @@ def reference_flags(bug: ModuleType) -> tuple[str, ...]:
     return tuple(getattr(bug, "SHARED_FLAGS", ()))
 
 
+def own_flags(bug: ModuleType) -> tuple[str, ...]:
+    """The rest of `FLAGS`: the topology, which only the candidate has."""
+    return tuple(bug.FLAGS[: len(bug.FLAGS) - len(reference_flags(bug))])
+
+
 def is_control(bug: ModuleType) -> bool:
     """Nothing must be said of it."""
     return bool(bug.EXPECT.get("clean"))
@@ -83,9 +88,10 @@ def disagreements(result: dict[str, Any], expected: dict[str, Any]) -> list[str]
     wrong = []
     if not any(re.fullmatch(pattern, first["fqn"]) for pattern in expected["fqn"]):
         wrong.append(f"it names {first['fqn']}")
-    for key, name in (("first", "fqn"), ("direction", "direction"), ("stage", "stage")):
-        if key in expected and first[name] != expected[key]:
-            wrong.append(f"{name} is {first[name]}, not {expected[key]}")
+    exact = {"first": "fqn", "direction": "direction", "stage": "stage", "iteration": "iteration"}
+    for key, name in exact.items():
+        if key in expected and first.get(name) != expected[key]:
+            wrong.append(f"{name} is {first.get(name)}, not {expected[key]}")
     letters = [found["class"] for found in first["classes"]]
     if not letters or letters[0] not in expected["classes"]:
         wrong.append(f"classes are {letters}, not of {expected['classes']}")

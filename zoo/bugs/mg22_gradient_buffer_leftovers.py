@@ -55,4 +55,4 @@ def inject() -> None:
 
     ddp.zero_grad_buffer = zero_then_gather
     for kind in (optimizer.FP32Optimizer, optimizer.MixedPrecisionOptimizer):
-        kind.step = counting(kind.step)
+        kind.step_with_ready_grads = counting(kind.step_with_ready_grads)
