@@ -29,14 +29,15 @@ def verdict_on(case: Case, outcome: Outcome) -> str:
     result = outcome.result
     if not result:
         return f"no result (exit {outcome.code})"
-    if not case.bug:
+    bug = bug_catalog.load(case.bug) if case.bug else None
+    if bug is None or bug_catalog.is_control(bug):
         coverage = result["coverage"]
         unexplained = coverage["reference_only"] + coverage["candidate_only"]
         clean = outcome.code == 0 and not result["culprits"] and unexplained == 0
         return "ok" if clean else f"exit {outcome.code}, {unexplained} unexplained"
     if outcome.code != 1:
         return f"exit {outcome.code}"
-    wrong = bug_catalog.disagreements(result, bug_catalog.load(case.bug).EXPECT)
+    wrong = bug_catalog.disagreements(result, bug.EXPECT)
     return "; ".join(wrong) or "ok"
 
 

@@ -33,7 +33,36 @@ TOPOLOGIES = {
     "dp2": Topology(2, ()),
     "tp2sp_pp2": Topology(4, ("--tp", "2", "--sp", "--pp", "2")),
     "tp2sp_recompute": Topology(2, ("--tp", "2", "--sp", "--recompute")),
+    "tp2_cp2": Topology(4, ("--tp", "2", "--cp", "2")),
 }
+
+# Features of the model and the data, which both runs have.
+FEATURES = {
+    "": (),
+    "window": ("--window", "8", "--window-skip", "3"),
+    "recompute2": ("--recompute", "--recompute-layers", "2"),
+    "qknorm": ("--qk-layernorm",),
+    "frozen": ("--freeze", "linear_fc1"),
+    "learned": ("--positions", "learned"),
+    "uneven": ("--loss-mask", "uneven", "--per-token-loss"),
+    "uniform": ("--init-std", "0.002"),
+}
+# Where each feature meets the topology that makes it hard.
+FEATURE_TOPOLOGIES = (
+    ("window", "pp2"),
+    ("window", "cp2"),
+    ("recompute2", "tp2sp"),
+    ("recompute2", "pp2"),
+    ("qknorm", "tp2"),
+    ("qknorm", "tp2sp"),
+    ("frozen", "tp2"),
+    ("frozen", "pp2"),
+    ("learned", "tp2sp"),
+    ("learned", "cp2"),
+    ("uneven", "dp2"),
+    ("uneven", "cp2"),
+    ("uniform", "cp2"),
+)
 
 
 @dataclass(frozen=True)
@@ -56,23 +85,33 @@ class Case:
         return launch(self.candidate[0], self.script, *self.candidate[1])
 
 
-def _gpt(name: str, reference: str, candidate: Topology, dtype: str, bug: str, quick: bool) -> Case:
-    ref = TOPOLOGIES[reference]
-    extra = ("--bug", bug) if bug else ()
+def _gpt(
+    name: str,
+    reference: Topology,
+    candidate: Topology,
+    dtype: str,
+    *,
+    shared: tuple[str, ...] = (),
+    bug: str = "",
+    quick: bool = False,
+) -> Case:
+    """`shared` are flags of both runs."""
+    both = (*STEPS, *shared, *DTYPES[dtype])
+    injected = ("--bug", bug) if bug else ()
     return Case(
         name,
         "train_gpt.py",
-        (ref.nproc, (*STEPS, *ref.flags, *DTYPES[dtype])),
-        (candidate.nproc, (*STEPS, *candidate.flags, *DTYPES[dtype], *extra)),
+        (reference.nproc, (*both, *reference.flags)),
+        (candidate.nproc, (*both, *candidate.flags, *injected)),
         bug,
         quick,
     )
 
 
-# One of each mechanism in each precision, alternating, so that the quick half
-# still sees every axis and every bug.
+# One of each mechanism in one precision, alternating, so that the quick part sees
+# every axis and every class of bug. Features that need a reference of their own
+# cost one more launch: one of them is here. The control MG1 is TP2's clean run.
 QUICK_CLEAN = {
-    ("tp2", "bf16"),
     ("tp2sp", "fp32"),
     ("cp2", "bf16"),
     ("pp2", "fp32"),
@@ -83,56 +122,66 @@ QUICK_CLEAN = {
 QUICK_BUGS = {
     ("t1_embedding_mask", "bf16"),
     ("t3_cp_gradient_scale", "bf16"),
-    ("t4_dp_gradient_scale", "fp32"),
+    ("t9_pp_layer_offset", "fp32"),
     ("t10_tp_dgrad_no_allreduce", "bf16"),
     ("t11_sp_layernorm_not_reduced", "bf16"),
     ("t12_cp_kv_gradient", "fp32"),
+    ("mg1_reduce_noncontiguous", "bf16"),
+    ("mg21_rope_positions", "fp32"),
+    ("mg22_gradient_buffer_leftovers", "fp32"),
+    ("ot8_last_micro_batch_only", "fp32"),
 }
 
 
 def clean_cases() -> list[Case]:
     cases = []
+    single = TOPOLOGIES["single"]
     for dtype in DTYPES:
         for name, topology in TOPOLOGIES.items():
             if name == "single":
                 continue
+            quick = (name, dtype) in QUICK_CLEAN
+            cases.append(_gpt(f"clean-{name}-{dtype}", single, topology, dtype, quick=quick))
+        for feature, name in FEATURE_TOPOLOGIES:
             cases.append(
                 _gpt(
-                    f"clean-{name}-{dtype}",
-                    "single",
-                    topology,
+                    f"clean-{feature}-{name}-{dtype}",
+                    single,
+                    TOPOLOGIES[name],
                     dtype,
-                    "",
-                    (name, dtype) in QUICK_CLEAN,
+                    shared=FEATURES[feature],
+                    quick=(f"{feature}-{name}", dtype) in QUICK_CLEAN,
                 )
             )
         for name in ("tp2sp", "pp2"):
             cases.append(
                 _gpt(
                     f"clean-{name}-against-tp2-{dtype}",
-                    "tp2",
+                    TOPOLOGIES["tp2"],
                     TOPOLOGIES[name],
                     dtype,
-                    "",
-                    (name, dtype) == ("pp2", "fp32"),
+                    quick=(name, dtype) == ("pp2", "fp32"),
                 )
             )
     return cases
 
 
 def bug_cases() -> list[Case]:
+    """Controls too, of which nothing may be said."""
     cases = []
     for name in bug_catalog.names():
         bug = bug_catalog.load(name)
+        shared = bug_catalog.reference_flags(bug)
         for dtype in DTYPES:
             cases.append(
                 _gpt(
                     f"bug-{bug.ID}-{dtype}",
-                    "single",
-                    Topology(bug.NPROC, tuple(bug.FLAGS)),
+                    TOPOLOGIES["single"],
+                    Topology(bug.NPROC, bug_catalog.own_flags(bug)),
                     dtype,
-                    name,
-                    (name, dtype) in QUICK_BUGS,
+                    shared=shared,
+                    bug=name,
+                    quick=(name, dtype) in QUICK_BUGS,
                 )
             )
     return cases

@@ -1,4 +1,8 @@
-"""Finds the bugs of `zoo/bugs` by file name or by ID. Importing one injects nothing."""
+"""Finds the bugs of `zoo/bugs` by file name or by ID. Importing one injects nothing.
+
+A file's name begins with its ID in lower case, `_` for `-`: `t3_cp_gradient_scale.py` is T3,
+`m7452_6_sequence_slice.py` is M7452-6.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,40 @@ from types import ModuleType
 from typing import Any
 
 _FOLDER = Path(__file__).resolve().parent / "bugs"
+# Letters and numbers of the ID. What comes after them begins with a letter.
+_STEM = re.compile(r"([a-z]+)(\d+)(?:_(\d+))?_[a-z]\w*")
+# The table of the paper comes first, then the others by origin.
+_FAMILIES = ("t", "mg", "m", "ot", "hf")
 
 
 def names() -> list[str]:
-    """File names without their ending, sorted by number."""
-    stems = (path.stem for path in _FOLDER.glob("t*_*.py"))
-    return sorted(stems, key=lambda stem: int(stem[1 : stem.index("_")]))
+    """File names without their ending: the paper's table first, then by family and number."""
+    return sorted(
+        (path.stem for path in _FOLDER.glob("*.py") if _STEM.fullmatch(path.stem)), key=_order
+    )
+
+
+def _order(stem: str) -> tuple[int, str, int, int]:
+    family, number, part = _parts(stem)
+    known = _FAMILIES.index(family) if family in _FAMILIES else len(_FAMILIES)
+    return known, family, int(number), int(part or 0)
+
+
+def _parts(stem: str) -> tuple[str, str, str | None]:
+    match = _STEM.fullmatch(stem)
+    assert match is not None, stem
+    return match[1], match[2], match[3]
+
+
+def bug_id(stem: str) -> str:
+    """`m7452_6_sequence_slice` -> "M7452-6"."""
+    family, number, part = _parts(stem)
+    return f"{family}{number}".upper() + (f"-{part}" if part else "")
 
 
 def load(name: str) -> ModuleType:
     """The module of a bug. `name` is its file name (`t3_cp_gradient_scale`) or ID (`T3`)."""
-    matching = [stem for stem in names() if name == stem or name.lower() == stem.split("_")[0]]
+    matching = [stem for stem in names() if name == stem or name.upper() == bug_id(stem)]
     if not matching:
         raise SystemExit(f"no bug is called {name!r}; there are: {', '.join(names())}")
     spec = importlib.util.spec_from_file_location(
@@ -31,17 +58,40 @@ def load(name: str) -> ModuleType:
     return module
 
 
+def reference_flags(bug: ModuleType) -> tuple[str, ...]:
+    """What of `FLAGS` a reference needs too: the model and the data, not the topology."""
+    return tuple(getattr(bug, "SHARED_FLAGS", ()))
+
+
+def own_flags(bug: ModuleType) -> tuple[str, ...]:
+    """The rest of `FLAGS`: the topology, which only the candidate has."""
+    return tuple(bug.FLAGS[: len(bug.FLAGS) - len(reference_flags(bug))])
+
+
+def is_control(bug: ModuleType) -> bool:
+    """Nothing must be said of it."""
+    return bool(bug.EXPECT.get("clean"))
+
+
 def disagreements(result: dict[str, Any], expected: dict[str, Any]) -> list[str]:
-    """What in the first culprit of a result.json is not as a bug's EXPECT says."""
+    """What in a result.json is not as a bug's EXPECT says: of its first culprit, or, of a
+    control, of its verdict."""
+    if expected.get("clean"):
+        named = [culprit["fqn"] for culprit in result["culprits"]]
+        wrong = [f"it names {', '.join(named)}"] if named else []
+        if result["verdict"] not in ("within", "bitwise_equal"):
+            wrong.append(f"the verdict is {result['verdict']}")
+        return wrong
     if not result["culprits"]:
         return ["no culprit was found"]
     first = result["culprits"][0]
     wrong = []
     if not any(re.fullmatch(pattern, first["fqn"]) for pattern in expected["fqn"]):
         wrong.append(f"it names {first['fqn']}")
-    for key, name in (("first", "fqn"), ("direction", "direction"), ("stage", "stage")):
-        if key in expected and first[name] != expected[key]:
-            wrong.append(f"{name} is {first[name]}, not {expected[key]}")
+    exact = {"first": "fqn", "direction": "direction", "stage": "stage", "iteration": "iteration"}
+    for key, name in exact.items():
+        if key in expected and first.get(name) != expected[key]:
+            wrong.append(f"{name} is {first.get(name)}, not {expected[key]}")
     letters = [found["class"] for found in first["classes"]]
     if not letters or letters[0] not in expected["classes"]:
         wrong.append(f"classes are {letters}, not of {expected['classes']}")

@@ -68,6 +68,20 @@ def parse_arguments() -> argparse.Namespace:
     model.add_argument("--gated", action=flag, default=True, help="SwiGLU instead of GELU")
     model.add_argument("--tied", action=flag, default=True, help="embedding is the LM head")
     model.add_argument("--dropout", type=float, default=0.0)
+    model.add_argument("--positions", choices=("rope", "learned"), default="rope")
+    model.add_argument("--qk-layernorm", action="store_true", help="normalise queries and keys")
+    model.add_argument(
+        "--window", type=int, default=0, metavar="N", help="attend to N tokens back (0: to all)"
+    )
+    model.add_argument(
+        "--window-skip", type=int, metavar="K", help="every K-th layer attends to all tokens"
+    )
+    model.add_argument(
+        "--init-std", type=float, default=0.02, help="small: attention is near uniform at first"
+    )
+    model.add_argument(
+        "--freeze", metavar="NAME", help="do not train modules of this name, as linear_fc1"
+    )
 
     run = parser.add_argument_group("training")
     run.add_argument("--steps", type=int, default=3)
@@ -78,6 +92,9 @@ def parse_arguments() -> argparse.Namespace:
     run.add_argument("--seed", type=int, default=1234)
     run.add_argument("--bf16", action="store_true")
     run.add_argument("--recompute", action="store_true", help="every layer, in backward")
+    run.add_argument(
+        "--recompute-layers", type=int, default=1, metavar="N", help="layers recomputed at once"
+    )
     run.add_argument("--loss-mask", choices=("full", "uneven"), default="full")
     run.add_argument("--per-token-loss", action="store_true", help="mean over all tokens at once")
 
@@ -128,7 +145,11 @@ def build_config(args: argparse.Namespace) -> TransformerConfig:
         pipeline_dtype=dtype,
         recompute_granularity="full" if args.recompute else None,
         recompute_method="uniform" if args.recompute else None,
-        recompute_num_layers=1 if args.recompute else None,
+        recompute_num_layers=args.recompute_layers if args.recompute else None,
+        qk_layernorm=args.qk_layernorm,
+        window_size=(args.window, 0) if args.window else None,
+        window_attn_skip_freq=args.window_skip,
+        init_method_std=args.init_std,
         calculate_per_token_loss=args.per_token_loss,
         deallocate_pipeline_outputs=True,
         # The CPU has none of the fused kernels, and gloo no batched point-to-point calls.
@@ -144,7 +165,7 @@ def build_config(args: argparse.Namespace) -> TransformerConfig:
 
 
 def build_model(args: argparse.Namespace, config: TransformerConfig) -> DistributedDataParallel:
-    layer_spec = get_gpt_layer_local_spec()
+    layer_spec = get_gpt_layer_local_spec(qk_layernorm=args.qk_layernorm)
     if args.cp > 1:
         attention = layer_spec.submodules.self_attention.submodules
         attention.core_attention = ContextParallelDotProductAttention
@@ -156,13 +177,24 @@ def build_model(args: argparse.Namespace, config: TransformerConfig) -> Distribu
         pre_process=parallel_state.is_pipeline_first_stage(),
         post_process=parallel_state.is_pipeline_last_stage(),
         share_embeddings_and_output_weights=args.tied,
-        position_embedding_type="rope",
+        position_embedding_type="rope" if args.positions == "rope" else "learned_absolute",
     )
     if args.bf16:
         model = Float16Module(config, model)
+    if args.freeze:
+        freeze(model, args.freeze)
     return DistributedDataParallel(
         config, DistributedDataParallelConfig(grad_reduce_in_fp32=True), model
     )
+
+
+def freeze(model: torch.nn.Module, name: str) -> None:
+    """Takes the parameters of all modules that are called `name` out of training."""
+    frozen = [module for path, module in model.named_modules() if path.split(".")[-1] == name]
+    if not frozen and parallel_state.get_pipeline_model_parallel_world_size() == 1:
+        raise SystemExit(f"--freeze: no module is called {name!r}")
+    for module in frozen:
+        module.requires_grad_(False)
 
 
 def build_data_iterator(args: argparse.Namespace) -> Iterator[dict[str, torch.Tensor]]:

@@ -16,6 +16,7 @@ import torch
 from megatron.core import parallel_state
 from megatron.core.tensor_parallel.mappings import gather_from_sequence_parallel_region
 from megatron.core.transformer.module import MegatronModule
+from megatron.core.transformer.utils import is_layer_window_attention
 
 # Large enough to vanish after the softmax, small enough for a half-precision score.
 _MASKED = -10000.0
@@ -55,6 +56,13 @@ class ContextParallelDotProductAttention(MegatronModule):
         self.softmax_scale = softmax_scale or 1.0 / math.sqrt(head_size)
         self.dropout = config.attention_dropout if attention_dropout is None else attention_dropout
         self.cp_group = parallel_state.get_context_parallel_group()
+        self.window = None
+        if is_layer_window_attention(
+            config.window_size, config.window_attn_skip_freq, layer_number
+        ):
+            self.window, ahead = config.window_size
+            if ahead:
+                raise NotImplementedError("a window of attention that reaches ahead, under CP")
 
     def forward(
         self,
@@ -84,7 +92,8 @@ class ContextParallelDotProductAttention(MegatronModule):
         # The softmax is in fp32, as in the local specification's.
         scores = torch.einsum("sbhd,tbhd->bhst", query, key).float() * self.softmax_scale
         here = zigzag_positions(rank, size, rows)
-        future = torch.arange(rows * size)[None, :] > here[:, None]
-        weights = scores.masked_fill(future, _MASKED).softmax(dim=-1).to(value.dtype)
+        back = here[:, None] - torch.arange(rows * size)[None, :]
+        hidden = back < 0 if self.window is None else (back < 0) | (back > self.window)
+        weights = scores.masked_fill(hidden, _MASKED).softmax(dim=-1).to(value.dtype)
         context = torch.einsum("bhst,tbhd->sbhd", weights, value)
         return context.reshape(rows, context.size(1), -1)

@@ -2,7 +2,8 @@
 
 Changing `p.data` to another dtype would replace the parameter's gradient accumulator, on which
 Megatron's gradient hooks hang. So each module gets an fp32 Parameter of its own, with the same
-attributes (main_grad among them), and a hook that does what Megatron's does.
+attributes (main_grad among them), the same hooks on its gradient, and a hook that does what
+Megatron's does.
 """
 
 from __future__ import annotations
@@ -124,6 +125,8 @@ def _swap_tensors(
         if parameter not in copies:
             copy = nn.Parameter(parameter.detach().float(), requires_grad=parameter.requires_grad)
             copy.__dict__.update(parameter.__dict__)
+            # What somebody does to this gradient on its way is part of the computation.
+            copy._backward_hooks = parameter._backward_hooks and parameter._backward_hooks.copy()
             copy.grad_added_to_main_grad = False
             copies[parameter] = copy
             if copy.requires_grad:

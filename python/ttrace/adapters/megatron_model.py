@@ -11,6 +11,7 @@ from torch import nn
 
 from ttrace.adapters import megatron_names as names
 from ttrace.adapters.megatron_names import Topology
+from ttrace.adapters.megatron_numbering import numbering_mismatches
 from ttrace.adapters.megatron_rules import ModuleRules, is_transparent
 from ttrace.capture.module_hooks import ModuleHooks
 from ttrace.capture.placed import Batch, ModuleRule, Moment, ParameterRule
@@ -78,15 +79,6 @@ class Chunk:
                 self.unknown_parameters.append((fqn, type(module).__name__))
             else:
                 self.parameters.append(ParameterEntry(fqn, module, slot, parameter, rule))
-
-    def layer_number_mismatches(self) -> Iterator[tuple[str, int, int]]:
-        """Layers that Megatron numbers otherwise than by counting: (fqn, its number, expected)."""
-        decoder = getattr(self.root, "decoder", None)
-        for index, layer in enumerate(getattr(decoder, "layers", ())):
-            expected = self.first_layer + index + 1
-            number = getattr(layer, "layer_number", expected)
-            if number != expected:
-                yield f"decoder.layers.{expected - 1}", number, expected
 
 
 class Model:
@@ -188,8 +180,10 @@ class Model:
                 for child in rule.not_materialised:
                     reason = f"fused into {type(module).__name__}"
                     note("not_materialised", fqn=f"{fqn}.{child}", reason=reason)
-            for fqn, number, expected in chunk.layer_number_mismatches():
-                note("attribute", fqn=fqn, name="layer_number", value=number, expected=expected)
+            for fqn, name, value, expected in numbering_mismatches(
+                chunk.root, chunk.config, chunk.first_layer
+            ):
+                note("attribute", fqn=fqn, name=name, value=value, expected=expected)
         note("modules", classes=classes)
         self._note_attributes()
 
