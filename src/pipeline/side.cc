@@ -254,6 +254,8 @@ class NoteGatherer {
 
 void Side::ReadNotes(const Trace& trace) {
   NoteGatherer gatherer(trace);
+  collectives_ = ReadCollectives(trace);
+  attributes_ = ReadAttributes(trace);
   for (const RankTrace& rank : trace.ranks()) {
     for (const Note& note : rank.notes) {
       const Json json = Json::parse(note.json, nullptr, false);
@@ -277,6 +279,10 @@ void Side::ReadNotes(const Trace& trace) {
     }
   }
   notes_ = gatherer.Finish();
+  if (collectives_.malformed > 0) {
+    notes_.push_back(fmt::format("{}: {} notes of collectives are unreadable",
+                                 trace.folder(), collectives_.malformed));
+  }
 }
 
 }  // namespace ttrace
