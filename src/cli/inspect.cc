@@ -19,11 +19,13 @@ TENSOR is a name with * and ?, or a pattern on name and role together.
 Examples:
   ttrace inspect candidate
   ttrace inspect candidate "*layers.0*" --leg real --iteration 0
+  ttrace inspect candidate --collectives
   ttrace inspect report/result.json)";
 
 struct Options {
   std::string path;
   TensorQuery query;
+  bool collectives = false;
 };
 
 Result<std::string> Describe(const Options& options) {
@@ -39,6 +41,7 @@ Result<std::string> Describe(const Options& options) {
     return DescribeResult((path / "result.json").string(), terminal);
   }
   TTRACE_ASSIGN_OR_RETURN(auto trace, Trace::Open(options.path));
+  if (options.collectives) return DescribeCollectives(*trace, terminal);
   if (options.query.pattern.empty()) return DescribeTrace(*trace, terminal);
   return DescribeTensors(trace, options.query, terminal);
 }
@@ -71,6 +74,8 @@ void AddInspect(CLI::App& app, Action* action) {
   command->add_option("--limit", query.limit, "tensors to show")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000));
+  command->add_flag("--collectives", options->collectives,
+                    "show what the ranks of a trace communicated");
   command->footer(kFooter);
   command->callback(
       [action, options] { *action = [options] { return Inspect(*options); }; });

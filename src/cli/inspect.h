@@ -16,6 +16,11 @@ namespace ttrace {
 // tensors of which role, and what its ranks remarked.
 std::string DescribeTrace(const Trace& trace, const TerminalOptions& terminal);
 
+// Its collectives, those that are alike in one line: phase, kind, how many of a
+// rank, elements, groups, module.
+std::string DescribeCollectives(const Trace& trace,
+                                const TerminalOptions& terminal);
+
 struct TensorQuery {
   std::string pattern;  // glob on the name, or on all of the tensor's id
   std::string leg = "real";

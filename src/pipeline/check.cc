@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "src/diagnose/diagnose.h"
+#include "src/diagnose/reduction_hint.h"
 #include "src/localize/agreement.h"
 #include "src/localize/dataflow.h"
 #include "src/localize/isolation.h"
@@ -90,6 +91,19 @@ class Diagnostician {
   std::map<TensorId, const TensorJudgement*> by_id_;
   int micro_batches_ = 1;
 };
+
+ReductionEvidence EvidenceOfReductions(const Side& candidate) {
+  ReductionEvidence out;
+  out.mesh = &candidate.trace().mesh();
+  for (const RankTrace& rank : candidate.trace().ranks()) {
+    out.coordinates[rank.meta.rank] =
+        candidate.trace().coordinate(rank.meta.rank);
+  }
+  out.tensors = &candidate.real();
+  out.collectives = &candidate.collectives();
+  out.attributes = &candidate.attributes();
+  return out;
+}
 
 // Decision 17: copies that differ while their sum or mean is the reference are
 // a missing communication, wherever they are seen.
@@ -328,7 +342,9 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   const Diagnostician diagnostician(reference ? &*reference : nullptr,
                                     candidate, context.plans, context.rows,
                                     result.tensors);
+  const ReductionHints reductions(EvidenceOfReductions(candidate));
   for (Culprit& culprit : result.culprits) {
+    culprit.hints = reductions.For(culprit);
     culprit.classes = diagnostician.Explain(culprit);
     const auto t = std::find_if(
         result.tensors.begin(), result.tensors.end(),

@@ -265,6 +265,8 @@ class NoteGatherer {
 
 void Side::ReadNotes(const Trace& trace) {
   NoteGatherer gatherer(trace);
+  collectives_ = ReadCollectives(trace);
+  attributes_ = ReadAttributes(trace);
   for (const RankTrace& rank : trace.ranks()) {
     for (const Note& note : rank.notes) {
       const Json json = Json::parse(note.json, nullptr, false);
@@ -288,6 +290,10 @@ void Side::ReadNotes(const Trace& trace) {
     }
   }
   notes_ = gatherer.Finish();
+  if (collectives_.malformed > 0) {
+    notes_.push_back(fmt::format("{}: {} notes of collectives are unreadable",
+                                 trace.folder(), collectives_.malformed));
+  }
 }
 
 // A leg may be a launch and a folder of its own, so these are read from all.

@@ -15,7 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "src/align/attribute.h"
 #include "src/align/catalog.h"
+#include "src/align/collective.h"
 #include "ttrace/dtype.h"
 #include "ttrace/status.h"
 
@@ -68,6 +70,10 @@ class Side {
   // Parameter fqn -> its place in the order in which gradients are reduced, on
   // the first rank that says so; -1: unknown.
   int64_t ReductionIndex(const std::string& fqn) const;
+  // What its ranks were seen to communicate, and what the code under test acts
+  // by that is not as expected: of the main folder.
+  const CollectiveLog& collectives() const { return collectives_; }
+  const std::vector<Attribute>& attributes() const { return attributes_; }
   const std::vector<std::string>& notes() const { return notes_; }
   // Why the trace cannot be complete; empty if it is.
   const std::vector<std::string>& defects() const { return defects_; }
@@ -81,6 +87,8 @@ class Side {
   std::map<std::string, std::string> not_materialised_;
   std::vector<NotIsolated> not_isolated_;
   std::map<std::string, int64_t> reduction_index_;
+  CollectiveLog collectives_;
+  std::vector<Attribute> attributes_;
   std::vector<std::string> notes_;
   std::vector<std::string> defects_;
   bool weights_grafted_ = false;

@@ -1,8 +1,8 @@
 """Megatron-core without a changed line: entry points that are wrapped, and the course of a step.
 
 `forward_backward_func` gives the iteration, its data and its loss; `start_grad_sync` the gradients
-before reduction; `CheckpointFunction` the identity of a recomputed forward; the optimizer's `step`
-the end. Megatron is imported by the user's script only.
+before reduction; `finalize_model_grads` the last reductions; `CheckpointFunction` the identity of a
+recomputed forward; the optimizer's `step` the end. Megatron is imported by the user's script only.
 """
 
 from __future__ import annotations
@@ -39,9 +39,27 @@ def register(on_import: OnImport, settings: Settings) -> None:
             # With a reduction under way this call is a repetition.
             if self.grad_reduce_handle is None:
                 capture().before_reduction(self)
-            return original(self, *args, **kwargs)
+            with capture().reducing(self):
+                return original(self, *args, **kwargs)
 
         group.start_grad_sync = start_grad_sync
+
+    def finalize(module: ModuleType) -> None:
+        original, flatten = module.finalize_model_grads, module._flatten_dense_tensors
+
+        @functools.wraps(original)
+        def finalize_model_grads(*args: Any, **kwargs: Any) -> Any:
+            with capture().reducing():
+                return original(*args, **kwargs)
+
+        @functools.wraps(flatten)
+        def flatten_dense_tensors(tensors: Any) -> Any:
+            flat = flatten(tensors)
+            capture().flattened(tensors, flat)
+            return flat
+
+        module.finalize_model_grads = finalize_model_grads
+        module._flatten_dense_tensors = flatten_dense_tensors
 
     def checkpoint(module: ModuleType) -> None:
         function = module.CheckpointFunction
@@ -72,6 +90,7 @@ def register(on_import: OnImport, settings: Settings) -> None:
     core = "megatron.core."
     on_import(core + "pipeline_parallel.schedules", schedules)
     on_import(core + "distributed.param_and_grad_buffer", buffers)
+    on_import(core + "distributed.finalize_model_grads", finalize)
     on_import(core + "tensor_parallel.random", checkpoint)
     on_import(core + "optimizer", optimizer)
 

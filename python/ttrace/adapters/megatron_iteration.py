@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import platform
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -16,10 +16,11 @@ import torch.distributed as dist
 
 from ttrace.adapters import megatron_fp32
 from ttrace.adapters.megatron_batch import DataItems, trace_losses
-from ttrace.adapters.megatron_gradients import Gradients
+from ttrace.adapters.megatron_gradients import Gradients, gradient_of
 from ttrace.adapters.megatron_model import Model
 from ttrace.adapters.megatron_replayer import MegatronReplayer
-from ttrace.capture import agreement, replay_data
+from ttrace.capture import agreement, collective_calls, replay_data
+from ttrace.capture.collectives import CollectiveLog
 from ttrace.capture.graft import Graft
 from ttrace.capture.legs import Leg, make_leg, running
 from ttrace.capture.noise import Noise
@@ -39,6 +40,7 @@ class MegatronCapture:
         self.session = Session(settings)
         self._model: Model | None = None
         self._gradients: Gradients | None = None
+        self._collectives: CollectiveLog | None = None
         self._graft: Graft | None = None
         self._optimizer: Any = None
         self._legs: tuple[str, ...] | None = None
@@ -53,7 +55,8 @@ class MegatronCapture:
         @functools.wraps(schedule)
         def traced(*args: Any, **kwargs: Any) -> Any:
             if args or kwargs.get("forward_only"):
-                return schedule(*args, **kwargs)
+                with collective_calls.unheard():
+                    return schedule(*args, **kwargs)
             return self._training_call(schedule, kwargs)
 
         return traced
@@ -84,6 +87,8 @@ class MegatronCapture:
         if session_done(self.session, self.settings) and self._model is not None:
             if self.session.recording:
                 self.session.finish()
+            if self._collectives is not None:
+                self._collectives.stop()
             self._model.remove_hooks()
             self._model = None
 
@@ -91,9 +96,10 @@ class MegatronCapture:
         """At each captured iteration; does everything at the first."""
         if self._model is None:
             self._model = self._start(wrapped)
-        assert self._gradients is not None
+        assert self._gradients is not None and self._collectives is not None
         self._gradients.begin()
         self.session.input_bytes = 0
+        self._collectives.begin()
         self._unread = {id(entry.owner) for entry in self._model.parameters()}
         self._in_schedule = True
         return self._model
@@ -112,6 +118,12 @@ class MegatronCapture:
             self._facts(model),
         )
         self._gradients = Gradients(model)
+        self._collectives = CollectiveLog(
+            session,
+            model.hooks,
+            lambda: ((entry.fqn, gradient_of(entry)) for entry in model.parameters()),
+            stable=True,
+        )
         if settings.graft is not None:
             self._graft = Graft(session)
         session.note("replayer", name="megatron")
@@ -189,6 +201,43 @@ class MegatronCapture:
         if self._in_schedule and self._gradients is not None:
             self.session.guarded(self._gradients.before_reduction)(group)
 
+    # Where collectives come from
+
+    def reducing(self, group: Any = None) -> AbstractContextManager[None]:
+        """Inside, gradients are reduced: those of a bucket group, or of whom is not known yet."""
+        log, model = self._collectives, self._model
+        if log is None or model is None or self.session.over:
+            return nullcontext()
+        buckets = getattr(group, "buckets", ())
+        entries = (model.entry_of(p) for bucket in buckets for p in bucket.params_list)
+        return log.inside("reduction", [entry.fqn for entry in entries if entry is not None])
+
+    def flattened(self, tensors: Sequence[torch.Tensor], flat: torch.Tensor) -> None:
+        if self._collectives is not None and self._model is not None:
+            self.session.guarded(self._collectives.copied)(tensors, flat)
+
+    @contextmanager
+    def finalizing(self, model: Model) -> Iterator[None]:
+        """What the schedule calls to finish gradients may be the user's own function."""
+        from megatron.core.utils import get_model_config
+
+        config = get_model_config(model.wrapped[0])
+        original = getattr(config, "finalize_model_grads_func", None)
+        if original is None:
+            yield
+            return
+
+        @functools.wraps(original)
+        def finalize(*args: Any, **kwargs: Any) -> Any:
+            with self.reducing():
+                return original(*args, **kwargs)
+
+        config.finalize_model_grads_func = finalize
+        try:
+            yield
+        finally:
+            config.finalize_model_grads_func = original
+
     # After the real call
 
     def after_real_call(self) -> None:
@@ -234,12 +283,17 @@ class MegatronCapture:
         @functools.wraps(original)
         def step(*args: Any, **kwargs: Any) -> Any:
             self.session.guarded(self._before_step)()
-            result = original(*args, **kwargs)
+            with self._stepping():
+                result = original(*args, **kwargs)
             self.session.guarded(self._after_step)(result)
             return result
 
         optimizer.step = step
         return optimizer
+
+    def _stepping(self) -> AbstractContextManager[None]:
+        log = self._collectives
+        return nullcontext() if log is None else log.inside("optimizer")
 
     def _captured(self) -> bool:
         return self._model is not None and self.session.iteration in self.settings.iterations
@@ -269,6 +323,8 @@ class MegatronCapture:
             session.record(
                 "grad_norm", "grad_norm", "", norm, iteration=session.iteration, pass_="optimizer"
             )
+        if self._collectives is not None:
+            self._collectives.end()
         session.seal(session.iteration, session.leg)
         if session.iteration == self.settings.iterations[-1]:
             session.finish()
@@ -332,7 +388,8 @@ class _Call:
                 session.guarded(self._prepare_reruns)()
             with running(self._own_leg) if self._own_leg else nullcontext():
                 self._model.hooks.rewrite = self._own_leg.rewrite if self._own_leg else None
-                result = self._schedule(**self._arguments)
+                with capture.finalizing(self._model):
+                    result = self._schedule(**self._arguments)
             session.guarded(capture.after_real_call)()
             if legs:
                 self._rerun()

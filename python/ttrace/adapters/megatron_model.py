@@ -240,4 +240,5 @@ class Model:
                 name="gradient_scaling_factor",
                 value=bucket.gradient_scaling_factor,
                 expected=expected,
+                of="bucket",
             )

@@ -30,6 +30,8 @@ from ttrace.adapters.torch_native_patches import Patches
 from ttrace.adapters.torch_native_placement import Provenance
 from ttrace.adapters.torch_native_session import DeferredSession
 from ttrace.adapters.torch_native_topology import Topology, unwrap
+from ttrace.capture import collective_calls
+from ttrace.capture.collectives import CollectiveLog
 from ttrace.capture.graft import Graft
 from ttrace.capture.isolation_source import IsolationSources
 from ttrace.capture.placed import Batch, Moment
@@ -88,6 +90,7 @@ class TorchNativeCapture:
         self._parameters: Parameters | None = None
         self._provenance: Provenance | None = None
         self._source: RecordedValues | None = None  # of an isolated leg
+        self._collectives: CollectiveLog | None = None
         self._calls = 0  # forwards of this iteration
         self._calls_before = 0  # of the iteration before
         self._rows: int | None = None
@@ -150,7 +153,17 @@ class TorchNativeCapture:
         self._hooks = TorchNativeHooks(session, self._provenance)
         self._hooks.install_all(self._root)
         self._parameters = Parameters(session, self._root)
+        self._listen()
         self._choose_leg()
+
+    def _listen(self) -> None:
+        assert self._hooks is not None and self._parameters is not None
+        collective_calls.patch_late()  # nothing to do where the launcher has been
+        gradients = self._parameters.gradients
+        self._collectives = CollectiveLog(self.session, self._hooks, gradients, stable=False)
+        if self._ddp is not None:
+            reason = "DistributedDataParallel reduces gradients outside of Python"
+            self.session.note("collectives_not_seen", phase="reduction", reason=reason)
 
     def _choose_leg(self) -> None:
         """Skips what asks for another precision, runs noise if this launch is a noise leg."""
@@ -215,6 +228,8 @@ class TorchNativeCapture:
             raise RuntimeError("the model was wrapped after the loop had read its first data")
         if self._calls == 0:
             parameters.begin_iteration(self._graft)
+            if self._collectives is not None:
+                self._collectives.begin()
         tensors = [value for value in (*args, *kwargs.values()) if torch.is_tensor(value)]
         provenance.begin(tensors)
         session.moment = self._last_moment = self._next_moment(tensors)
@@ -265,6 +280,8 @@ class TorchNativeCapture:
 
     def _before_step(self, *_: Any) -> None:
         self._backward_done()
+        if self._collectives is not None:
+            self._collectives.enter("optimizer")
 
     def _after_step(self, *_: Any) -> None:
         session, settings = self.session, self._settings
@@ -298,6 +315,8 @@ class TorchNativeCapture:
         )
         if self._graft is not None:
             self._graft.report(iteration)
+        if self._collectives is not None:
+            self._collectives.end()
         session.seal(iteration, session.leg)
 
     def _end(self) -> None:
@@ -310,4 +329,6 @@ class TorchNativeCapture:
         for part in (self._hooks, self._parameters):
             if part is not None:
                 part.remove()
-        self._hooks = self._parameters = self._provenance = None
+        if self._collectives is not None:
+            self._collectives.stop()
+        self._hooks = self._parameters = self._provenance = self._collectives = None

@@ -14,7 +14,7 @@ own micro-batches thus gives the same logical values for every dp.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -99,6 +99,13 @@ class Parameters:
             return replaced
 
         return self._session.guarded(arrived)
+
+    def gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Those that the loop has now, without DTensors' wrapping."""
+        for fqn, parameter in self._named.items():
+            if parameter.grad is not None:
+                gradient: Any = parameter.grad
+                yield fqn, gradient._local_tensor if is_dtensor(gradient) else gradient
 
     def after_backward(self) -> None:
         """Local and reduced gradients, once an iteration."""

@@ -11,13 +11,16 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from ttrace.capture import collective_calls
+
 
 def all_agree(mine: bool) -> bool:
     """Whether every rank says yes. Waits for all of them."""
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return mine
     vote = torch.tensor([int(mine)], dtype=torch.int32, device=_device())
-    dist.all_reduce(vote, op=dist.ReduceOp.MIN)
+    with collective_calls.unheard():
+        dist.all_reduce(vote, op=dist.ReduceOp.MIN)
     return bool(vote.item())
 
 
@@ -26,7 +29,8 @@ def same_everywhere(legs: tuple[str, ...]) -> tuple[str, ...]:
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return legs
     box = [legs]
-    dist.broadcast_object_list(box, src=0, device=_device())
+    with collective_calls.unheard():
+        dist.broadcast_object_list(box, src=0, device=_device())
     return tuple(box[0])
 
 

@@ -83,7 +83,10 @@ def install() -> None:
     if settings is None:
         return
     from ttrace.adapters import megatron
+    from ttrace.capture import collective_calls
 
     finder = PatchingFinder()
     sys.meta_path.insert(0, finder)
+    finder.on_import(collective_calls.C10D, collective_calls.patch_c10d)
+    finder.on_import(collective_calls.FUNCTIONAL, collective_calls.patch_functional)
     megatron.register(finder.on_import, settings)

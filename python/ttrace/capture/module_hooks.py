@@ -26,6 +26,7 @@ class _Frame:
     """One running call of a module."""
 
     module: nn.Module
+    fqn: str
     moment: Moment
     call: int
     targets: list[InputTarget]
@@ -36,6 +37,9 @@ class ModuleHooks:
 
     def __init__(self, session: Session) -> None:
         self.rewrite: Rewrite | None = None
+        # In a backward, the innermost module whose output's gradient arrived last.
+        self.last_backward = ""
+        self._last_arrived = 0  # where that gradient lies
         self._session = session
         self._handles: list[Any] = []
         self._frames: list[_Frame] = []
@@ -76,6 +80,11 @@ class ModuleHooks:
         """A new forward of the root: forgets calls that an exception left unfinished."""
         self._frames.clear()
 
+    @property
+    def innermost(self) -> str | None:
+        """The innermost module whose forward runs now, or None."""
+        return self._frames[-1].fqn if self._frames else None
+
     def called(self, fqn: str) -> bool:
         """Whether the module was called since capture began."""
         return fqn in self._called
@@ -106,7 +115,7 @@ class ModuleHooks:
             if value.requires_grad:
                 emit = None if known is None else self._grad_input(moment, known, fqn, name, call)
                 targets.append(InputTarget(value, emit))
-        self._frames.append(_Frame(module, moment, call, targets))
+        self._frames.append(_Frame(module, fqn, moment, call, targets))
         return replaced
 
     def _after(self, module: nn.Module, fqn: str, rule: ModuleRule, output: Any) -> Any:
@@ -161,6 +170,7 @@ class ModuleHooks:
     def _grad_output(self, place: Place) -> Callable[[torch.Tensor], None]:
         def hook(gradient: torch.Tensor) -> None:
             self._session.backward_moment = place.moment
+            self._gradient_arrived(place.fqn, gradient)
             self._session.record_at(place, gradient)
 
         return hook
@@ -188,6 +198,15 @@ class ModuleHooks:
             return None if passed_on is gradient else passed_on
 
         value.register_hook(session.guarded(hook))
+
+    def _gradient_arrived(self, fqn: str, gradient: torch.Tensor) -> None:
+        """A container hands on what its last child made, so the gradient of that one tensor arrives
+        at both, the child's hook first: the backward that comes next is the child's."""
+        place = gradient.data_ptr()
+        inside = self.last_backward.startswith(f"{fqn}." if fqn else "")
+        if not inside or place != self._last_arrived:
+            self.last_backward = fqn
+        self._last_arrived = place
 
     def _grad_input(
         self, moment: Moment, rule: TensorRule, fqn: str, name: str, call: int

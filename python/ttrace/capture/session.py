@@ -161,7 +161,7 @@ class Session:
         keeps = self.settings.selection.keeps
         return keeps(fqn=fqn, role=role, rank=self.rank, micro_batch=micro_batch)
 
-    def note(self, kind: str, **values: Any) -> None:
+    def note(self, kind: str, /, **values: Any) -> None:
         if self.recording:
             with self._lock:
                 self._writer.note(kind, json.dumps(values))
