@@ -39,7 +39,10 @@ class Joiner {
     for (size_t i = 0; i < isolation_.culprits.size(); ++i) {
       Culprit& alone = isolation_.culprits[i];
       const std::vector<size_t> same = SameAs(i);
-      if (same.empty()) {
+      // Dataflow names a place once; a second one inside it is seen by both
+      // only if it stands out end to end as well.
+      const bool told = !same.empty() && !used.contains(same.front());
+      if (same.empty() || (!told && !Of(alone.tensor).diverged())) {
         AddHidden(std::move(alone));
         continue;
       }

@@ -69,6 +69,18 @@ TEST(Agree, WhatNoiseHidesEndToEndIsAddedAndSaysSo) {
   EXPECT_THAT(Words(run), HasSubstr("1 hidden end to end"));
 }
 
+TEST(Agree, ASecondPlaceInTheSameContainerIsNotDataflowsToo) {
+  IsolatedRun run;
+  run.Alone("layers.0.attn.core", Role::kInput, "q");
+  run.EndToEnd("layers.0.attn.core", Role::kInput, "q");
+  run.Alone("layers.0.attn.proj", Role::kInput);
+  const Agreement found = run.Join();
+  ASSERT_THAT(Names(found), ElementsAre("layers.0.attn", "layers.0.attn"));
+  EXPECT_THAT(found.culprits[0].found_by, ElementsAre("dataflow", "isolation"));
+  EXPECT_THAT(found.culprits[0].where, HasSubstr("between qkv output 0"));
+  EXPECT_THAT(found.culprits[1].found_by, ElementsAre("isolation"));
+}
+
 TEST(Agree, WhatLiesDownstreamEndToEndIsAddedAndSaysOfWhat) {
   IsolatedRun run;
   for (const char* fqn : {"embedding", "layers.0.norm"}) {
