@@ -233,7 +233,7 @@ std::string AgreementWords(const IsolationOutcome& isolation,
   std::vector<std::string> differences;
   if (agreement.by_isolation > 0) {
     differences.push_back(
-        fmt::format("{} hidden end to end", agreement.by_isolation));
+        fmt::format("{} named by isolation only", agreement.by_isolation));
   }
   if (agreement.by_dataflow > 0) {
     differences.push_back(

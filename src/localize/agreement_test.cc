@@ -66,7 +66,7 @@ TEST(Agree, WhatNoiseHidesEndToEndIsAddedAndSaysSo) {
   EXPECT_THAT(found.culprits[0].found_by, ElementsAre("isolation"));
   EXPECT_THAT(found.culprits[0].disagreement,
               HasSubstr("within its bound (headroom 0.1)"));
-  EXPECT_THAT(Words(run), HasSubstr("1 hidden end to end"));
+  EXPECT_THAT(Words(run), HasSubstr("1 named by isolation only"));
 }
 
 TEST(Agree, ASecondPlaceInTheSameContainerIsNotDataflowsToo) {
