@@ -39,7 +39,10 @@ class Joiner {
     for (size_t i = 0; i < isolation_.culprits.size(); ++i) {
       Culprit& alone = isolation_.culprits[i];
       const std::vector<size_t> same = SameAs(i);
-      if (same.empty()) {
+      // Dataflow names a place once; a second one inside it is seen by both
+      // only if it stands out end to end as well.
+      const bool told = !same.empty() && !used.contains(same.front());
+      if (same.empty() || (!told && !Of(alone.tensor).diverged())) {
         AddHidden(std::move(alone));
         continue;
       }
@@ -230,7 +233,7 @@ std::string AgreementWords(const IsolationOutcome& isolation,
   std::vector<std::string> differences;
   if (agreement.by_isolation > 0) {
     differences.push_back(
-        fmt::format("{} hidden end to end", agreement.by_isolation));
+        fmt::format("{} named by isolation only", agreement.by_isolation));
   }
   if (agreement.by_dataflow > 0) {
     differences.push_back(

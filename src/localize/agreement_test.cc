@@ -66,7 +66,19 @@ TEST(Agree, WhatNoiseHidesEndToEndIsAddedAndSaysSo) {
   EXPECT_THAT(found.culprits[0].found_by, ElementsAre("isolation"));
   EXPECT_THAT(found.culprits[0].disagreement,
               HasSubstr("within its bound (headroom 0.1)"));
-  EXPECT_THAT(Words(run), HasSubstr("1 hidden end to end"));
+  EXPECT_THAT(Words(run), HasSubstr("1 named by isolation only"));
+}
+
+TEST(Agree, ASecondPlaceInTheSameContainerIsNotDataflowsToo) {
+  IsolatedRun run;
+  run.Alone("layers.0.attn.core", Role::kInput, "q");
+  run.EndToEnd("layers.0.attn.core", Role::kInput, "q");
+  run.Alone("layers.0.attn.proj", Role::kInput);
+  const Agreement found = run.Join();
+  ASSERT_THAT(Names(found), ElementsAre("layers.0.attn", "layers.0.attn"));
+  EXPECT_THAT(found.culprits[0].found_by, ElementsAre("dataflow", "isolation"));
+  EXPECT_THAT(found.culprits[0].where, HasSubstr("between qkv output 0"));
+  EXPECT_THAT(found.culprits[1].found_by, ElementsAre("isolation"));
 }
 
 TEST(Agree, WhatLiesDownstreamEndToEndIsAddedAndSaysOfWhat) {

@@ -112,6 +112,21 @@ class IsolationJudge {
         });
   }
 
+  // `t` is the gradient at an output of `container` itself, as it arrived
+  // there: what a container returns may be the very tensor that its last module
+  // made, and then both see the gradient before either replaces it.
+  bool ArrivesFromOutside(const TensorJudgement& t,
+                          const std::string& container) const {
+    if (!tree_.AnyDiverged(container, {Role::kGradOutput}, false)) return false;
+    const auto found = children_.find(container);
+    return found == children_.end() ||
+           std::none_of(found->second.begin(), found->second.end(),
+                        [&](const auto* child) {
+                          return child->id.role == Role::kGradInput &&
+                                 child->order < t.order;
+                        });
+  }
+
   // Anything that `container` computes forward by its own code or by a module
   // directly in it.
   bool ForwardOutIn(const std::string& container) const {
@@ -215,6 +230,7 @@ class IsolationJudge {
     }
     const std::string container = tree_.Container(t.id.fqn);
     if (OutBefore(t, container, Role::kGradInput) ||
+        ArrivesFromOutside(t, container) ||
         ReceivesErrors(container, Role::kGradOutput) ||
         ReceivesErrors(container, Role::kInput) || ForwardOutIn(container)) {
       return std::nullopt;

@@ -105,6 +105,25 @@ TEST(Isolation, CodeBetweenModulesIsNamedBackwardToo) {
               HasSubstr("between core grad_input k and qkv grad_output 0"));
 }
 
+TEST(Isolation, AModulesOutputMayBeItsContainersToo) {
+  // One tensor, one gradient, seen by both before it is replaced.
+  IsolatedRun run;
+  run.Alone("layers.0.attn", Role::kGradOutput);
+  run.Alone("layers.0.attn.proj", Role::kGradOutput);
+  EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0"));
+  // Behind the first module of the backward pass it was replaced.
+  run.Alone("layers.0.attn.qkv", Role::kGradOutput);
+  EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0", "layers.0.attn"));
+}
+
+TEST(Isolation, AnErrorComesInThroughAGradientThatWasNotReplaced) {
+  IsolatedRun run;
+  run.Alone("layers.0.attn", Role::kGradOutput);
+  run.NotReplaced("layers.0.attn", Role::kGradOutput);
+  run.Alone("layers.0.attn.qkv", Role::kGradOutput);
+  EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0"));
+}
+
 TEST(Isolation, TheLossIsJudgedByItsOwnInputs) {
   EXPECT_THAT(Names(IsolatedRun().Alone("loss", Role::kLoss).Isolate()),
               ElementsAre("loss"));
