@@ -261,6 +261,10 @@ void Side::ReadNotes(const Trace& trace) {
       gatherer.Add(rank.meta.rank, note.kind, json);
       if (note.kind == "not_materialised") {
         not_materialised_.emplace(Text(json, "fqn"), Text(json, "reason"));
+      } else if (note.kind == "attribute") {
+        attributes_.push_back({Text(json, "fqn"), Text(json, "name"),
+                               Text(json, "value"), Text(json, "expected"),
+                               rank.meta.rank});
       } else if (note.kind == "reduction_order" && json.contains("names") &&
                  json["names"].is_array()) {
         int64_t index = 0;

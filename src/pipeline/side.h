@@ -21,6 +21,12 @@
 
 namespace ttrace {
 
+// An attribute that capture found otherwise than the topology says.
+struct AttributeNote {
+  std::string fqn, name, value, expected;
+  int rank;
+};
+
 class Side {
  public:
   static Result<Side> Open(const std::string& folder,
@@ -56,6 +62,7 @@ class Side {
   // Parameter fqn -> its place in the order in which gradients are reduced, on
   // the first rank that says so; -1: unknown.
   int64_t ReductionIndex(const std::string& fqn) const;
+  const std::vector<AttributeNote>& attributes() const { return attributes_; }
   const std::vector<std::string>& notes() const { return notes_; }
   // Why the trace cannot be complete; empty if it is.
   const std::vector<std::string>& defects() const { return defects_; }
@@ -67,6 +74,7 @@ class Side {
   std::vector<std::shared_ptr<const Catalog>> catalogs_;  // the main one first
   std::map<std::string, std::string> not_materialised_;
   std::map<std::string, int64_t> reduction_index_;
+  std::vector<AttributeNote> attributes_;
   std::vector<std::string> notes_;
   std::vector<std::string> defects_;
   bool weights_grafted_ = false;
