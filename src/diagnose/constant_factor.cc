@@ -26,8 +26,8 @@ std::vector<RunSize> SizesOf(const Evidence& evidence) {
                                     dim.name) != reduced_over.end();
     sizes.push_back({dim.name, static_cast<double>(dim.size), expected});
   }
-  sizes.push_back({"micro-batches",
-                   static_cast<double>(evidence.micro_batches), false});
+  sizes.push_back(
+      {"micro-batches", static_cast<double>(evidence.micro_batches), false});
   sizes.push_back({"rows of the global batch",
                    static_cast<double>(evidence.global_batch), false});
   sizes.push_back({"sequence length",
@@ -47,14 +47,15 @@ std::optional<Diagnosis> ConstantFactor(const Evidence& evidence) {
   const double alpha = parts->alpha;
   Diagnosis out{"K", "", alpha};
   out.evidence = fmt::format(
-      "it is {:.5g} x the reference (what the factor does not explain is {:.1e} "
+      "it is {:.5g} x the reference (what the factor does not explain is "
+      "{:.1e} "
       "of it, the bound {:.1e})",
       alpha, parts->worst_residual, bound);
   if (parts->right > 0) {
-    out.evidence += fmt::format(
-        " on {}, and right elsewhere",
-        parts->ranks_differ ? RankWords(parts->ranks)
-                            : MicroBatchWords(parts->micro_batches));
+    out.evidence += fmt::format(" on {}, and right elsewhere",
+                                parts->ranks_differ
+                                    ? RankWords(parts->ranks)
+                                    : MicroBatchWords(parts->micro_batches));
   }
   // By Cauchy-Schwarz an error within the bound moves alpha by no more than the
   // bound. The statistics come from fp32 lanes: 1e-6 is what they resolve.

@@ -13,12 +13,15 @@ std::vector<Diagnosis> Diagnose(const Evidence& evidence) {
   // micro-batches wrongly explains a factor (L before K only where the factors
   // differ, and there K says nothing).
   constexpr std::optional<Diagnosis> (*kRules[])(const Evidence&) = {
-      NonFinite,         OtherInputs,      WrongGradNorm,
-      MissingValue,      ConstantFactor,   UnchangedParameter,
-      MissingPartialSum, OtherIteration,   Leftover,
-      MicroBatchTerms,   OtherPlace,       MovedSlices,
-      WrongTableRow,     LostPrecision,    LossNormalisation,
-      WrongLayerNumber,  ReplicasDiffer,   OtherStructure,
+      NonFinite,         OtherInputs,
+      WrongGradNorm,     MissingValue,
+      ConstantFactor,    UnchangedParameter,
+      MissingPartialSum, OtherIteration,
+      Leftover,          MicroBatchTerms,
+      OtherPlace,        MovedSlices,
+      WrongTableRow,     LostPrecision,
+      LossNormalisation, WrongModuleAttribute,
+      ReplicasDiffer,    OtherStructure,
   };
   constexpr size_t kMost = 3;
   std::vector<Diagnosis> out;

@@ -38,8 +38,9 @@ std::optional<Diagnosis> MovedSlices(const Evidence& evidence);
 std::optional<Diagnosis> OtherPlace(const Evidence& evidence);
 // W: rows of a lookup come from rows of the table that do not belong there.
 std::optional<Diagnosis> WrongTableRow(const Evidence& evidence);
-// W: its layer has another number than its place says.
-std::optional<Diagnosis> WrongLayerNumber(const Evidence& evidence);
+// W: a layer it is in has another number, or another attribute that depends on
+// its place, than that place says.
+std::optional<Diagnosis> WrongModuleAttribute(const Evidence& evidence);
 // D: its values lie on a coarser grid than the reference's.
 std::optional<Diagnosis> LostPrecision(const Evidence& evidence);
 // L: the loss, or the gradient it sends into the model, is scaled by a constant

@@ -119,8 +119,7 @@ class Lab {
       leg.headroom = leg.err / bound_;
       for (const InstanceStats& part : compared.instances) {
         if (part.stats.rel_err() <= bound_) continue;
-        leg.ranks.insert(leg.ranks.end(), part.ranks.begin(),
-                         part.ranks.end());
+        leg.ranks.insert(leg.ranks.end(), part.ranks.begin(), part.ranks.end());
       }
       judgement_.nonfinite = leg.stats.nonfinite_differ > 0;
       judgement_.legs = {leg};

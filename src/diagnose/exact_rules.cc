@@ -23,12 +23,12 @@ std::optional<Diagnosis> NonFinite(const Evidence& evidence) {
   if (worst == nullptr) return std::nullopt;
   return Diagnosis{
       "N",
-      fmt::format("{} of {} elements are NaN or Inf (reference: {}) in leg {}; "
-                  "{} is the first to make any",
-                  worst->stats.nonfinite_cand, worst->stats.count,
-                  worst->stats.nonfinite_ref, worst->leg,
-                  evidence.culprit->fqn.empty() ? "the model"
-                                                : evidence.culprit->fqn),
+      fmt::format(
+          "{} of {} elements are NaN or Inf (reference: {}) in leg {}; "
+          "{} is the first to make any",
+          worst->stats.nonfinite_cand, worst->stats.count,
+          worst->stats.nonfinite_ref, worst->leg,
+          evidence.culprit->fqn.empty() ? "the model" : evidence.culprit->fqn),
       static_cast<double>(worst->stats.nonfinite_cand)};
 }
 
@@ -52,10 +52,11 @@ std::optional<Diagnosis> ReplicasDiffer(const Evidence& evidence) {
   }
   for (const int rank : wrong) right.erase(rank);
   if (!right.empty() && !wrong.empty()) {
-    out.evidence += fmt::format("; those of {} are the reference's, those of "
-                                "{} are not",
-                                RankWords({right.begin(), right.end()}),
-                                RankWords({wrong.begin(), wrong.end()}));
+    out.evidence += fmt::format(
+        "; those of {} are the reference's, those of "
+        "{} are not",
+        RankWords({right.begin(), right.end()}),
+        RankWords({wrong.begin(), wrong.end()}));
   }
   out.evidence += AttributeWords(evidence, "sequence_parallel");
   return out;

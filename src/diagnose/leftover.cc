@@ -42,8 +42,7 @@ std::vector<Suspect> Suspects(const Evidence& evidence) {
   if (own.iteration > 0) {
     for (const Role role : {Role::kGradReduced, Role::kGradLocal}) {
       id.role = role;
-      const std::string words =
-          fmt::format("{} {}", ToString(role), before);
+      const std::string words = fmt::format("{} {}", ToString(role), before);
       Add("its own " + words, evidence.find_candidate(id), &out);
       Add("the reference's " + words, evidence.find_reference(id), &out);
     }

@@ -4,12 +4,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <set>
+#include <map>
 #include <string>
-#include <vector>
 
 #include "src/diagnose/diagnose.h"
-#include "src/diagnose/sample.h"
 #include "src/diagnose/scaled_parts.h"
 #include "src/diagnose/token_counts.h"
 
@@ -27,29 +25,13 @@ std::string FactorWords(const std::map<int, double>& alpha) {
   return out;
 }
 
-// The loss of each micro-batch of one side.
-std::map<int, double> LossOf(const TensorPieces& all) {
-  std::set<int> micro_batches;
-  for (const Record* record : all.pieces) {
-    micro_batches.insert(record->micro_batch);
-  }
-  std::map<int, double> out;
-  for (const int micro_batch : micro_batches) {
-    const TensorPieces part = OfMicroBatch(all, micro_batch);
-    const Shape shape = part.pieces.front()->layout.global_shape();
-    const auto value = ReadBox(part, Shape(shape.size(), 0), shape);
-    if (value.ok() && value->size() == 1) out[micro_batch] = (*value)[0];
-  }
-  return out;
-}
-
 std::optional<Diagnosis> OfTheLoss(const Evidence& evidence) {
   const ErrorStats& stats = evidence.leg->stats;
   if (!(stats.sum_sq_ref > 0)) return std::nullopt;
   std::map<int, double> alpha;
   if (evidence.reference != nullptr && evidence.candidate != nullptr) {
-    const std::map<int, double> cand = LossOf(*evidence.candidate);
-    for (const auto& [micro_batch, value] : LossOf(*evidence.reference)) {
+    const std::map<int, double> cand = ByMicroBatch(*evidence.candidate);
+    for (const auto& [micro_batch, value] : ByMicroBatch(*evidence.reference)) {
       const auto found = cand.find(micro_batch);
       if (found != cand.end() && value != 0) {
         alpha[micro_batch] = found->second / value;
@@ -57,9 +39,8 @@ std::optional<Diagnosis> OfTheLoss(const Evidence& evidence) {
     }
   }
   std::string words;
-  const std::string tokens =
-      ExplainByTokens(alpha, TokenCounts(evidence),
-                      2 * std::fmax(evidence.leg->bound, 1e-6));
+  const std::string tokens = ExplainByTokens(
+      alpha, TokenCounts(evidence), 2 * std::fmax(evidence.leg->bound, 1e-6));
   if (alpha.size() > 1) words = " (" + FactorWords(alpha) + ")";
   if (!tokens.empty()) words += "; " + tokens;
   return Diagnosis{

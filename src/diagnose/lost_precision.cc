@@ -83,11 +83,11 @@ std::optional<Diagnosis> LostPrecision(const Evidence& evidence) {
     if (!(evidence.leg->err <= std::ldexp(2.0, -grid.bits))) continue;
     return Diagnosis{
         "D",
-        fmt::format("all {} values looked at are representable in {}, of the "
-                    "reference's {} of {}; the error of {:.1e} is what rounding "
-                    "to it makes",
-                    cand.values, grid.name, ref.on_grid, ref.values,
-                    evidence.leg->err),
+        fmt::format(
+            "all {} values looked at are representable in {}, of the "
+            "reference's {} of {}; the error of {:.1e} is what rounding "
+            "to it makes",
+            cand.values, grid.name, ref.on_grid, ref.values, evidence.leg->err),
         static_cast<double>(grid.bits)};
   }
   // Scaled 8-bit formats: few distinct values, whatever the scale.
@@ -96,8 +96,8 @@ std::optional<Diagnosis> LostPrecision(const Evidence& evidence) {
   const int64_t distinct = Distinct(pair->candidate);
   const int64_t distinct_ref = Distinct(pair->reference);
   // Sixteen times as many values in the reference: it is no table of few.
-  if (n >= 32 * kCodes && distinct <= kCodes &&
-      distinct_ref >= 16 * kCodes && evidence.leg->err <= 0.125) {
+  if (n >= 32 * kCodes && distinct <= kCodes && distinct_ref >= 16 * kCodes &&
+      evidence.leg->err <= 0.125) {
     return Diagnosis{
         "D",
         fmt::format("its {} values looked at have {} distinct magnitudes, the "

@@ -62,21 +62,22 @@ std::optional<Linear> FindLinear(const Evidence& evidence, const TensorId& id,
   Linear out;
   TensorId arriving_id;
   int calls = 0;
-  evidence.visit_reference([&](const TensorId& other,
-                               const TensorPieces& pieces) {
-    if (other.fqn != module || other.iteration != id.iteration) return;
-    const Shape found = ShapeOf(pieces);
-    if (found.empty() || !Info(pieces.pieces.front()->dtype).floating) return;
-    if (other.role == Role::kGradOutput && found.back() == shape.front()) {
-      ++calls;
-      out.arriving = &pieces;
-      arriving_id = other;
-    } else if (other.role == Role::kInput && other.pass == Pass::kForward &&
-               shape.size() == 2 && found.back() == shape.back() &&
-               out.input == nullptr) {
-      out.input = &pieces;
-    }
-  });
+  evidence.visit_reference(
+      [&](const TensorId& other, const TensorPieces& pieces) {
+        if (other.fqn != module || other.iteration != id.iteration) return;
+        const Shape found = ShapeOf(pieces);
+        if (found.empty() || !Info(pieces.pieces.front()->dtype).floating)
+          return;
+        if (other.role == Role::kGradOutput && found.back() == shape.front()) {
+          ++calls;
+          out.arriving = &pieces;
+          arriving_id = other;
+        } else if (other.role == Role::kInput && other.pass == Pass::kForward &&
+                   shape.size() == 2 && found.back() == shape.back() &&
+                   out.input == nullptr) {
+          out.input = &pieces;
+        }
+      });
   // A module that is called twice has two sums in one gradient.
   if (calls != 1 || (shape.size() == 2) != (out.input != nullptr)) {
     return std::nullopt;
@@ -207,11 +208,14 @@ std::optional<Diagnosis> Conclude(const Evidence& evidence,
     factors[terms.micro_batches[i]] = weight;
     whole = whole && std::fabs(weight - std::round(weight)) <= uncertain;
     const double near = std::round(weight);
-    (near == 0 ? out : near == 1 ? in : often).push_back(
-        terms.micro_batches[i]);
+    (near == 0   ? out
+     : near == 1 ? in
+                 : often)
+        .push_back(terms.micro_batches[i]);
   }
   const std::string start = fmt::format(
-      "the gradient of {}, fitted by the terms of its {} micro-batches (arriving "
+      "the gradient of {}, fitted by the terms of its {} micro-batches "
+      "(arriving "
       "gradient x input), holds them {} times (residual {:.1e})",
       parameter, fit.weights.size(), WeightWords(terms, fit, unit),
       fit.residual);

@@ -26,7 +26,8 @@
 namespace ttrace {
 namespace {
 
-constexpr int64_t kSampled = 1 << 16;  // elements; any fault covers terms evenly
+constexpr int64_t kSampled = 1
+                             << 16;  // elements; any fault covers terms evenly
 constexpr size_t kMostTerms = 64;
 
 std::string Join(const std::vector<std::string>& words) {
@@ -61,14 +62,16 @@ std::vector<std::vector<std::string>> Subsets(
 std::string SumWords(int copies, int divisor,
                      const std::vector<std::string>& over) {
   if (divisor == 1) {
-    return fmt::format("their sum equals the reference: a sum over {} is "
-                       "missing",
-                       Join(over));
+    return fmt::format(
+        "their sum equals the reference: a sum over {} is "
+        "missing",
+        Join(over));
   }
   if (divisor == copies) {
-    return fmt::format("their mean equals the reference: a mean over {} is "
-                       "missing",
-                       Join(over));
+    return fmt::format(
+        "their mean equals the reference: a mean over {} is "
+        "missing",
+        Join(over));
   }
   return fmt::format(
       "their sum over {} divided by {} equals the reference: each was summed "
@@ -134,9 +137,8 @@ std::vector<int> TermRanks(const TensorPieces& local, int rank,
     const Coordinate& theirs = local.trace->coordinate(record->rank);
     bool same = true;
     for (size_t d = 0; d < mesh.dims.size(); ++d) {
-      const bool summed =
-          std::find(partial.begin(), partial.end(), mesh.dims[d].name) !=
-          partial.end();
+      const bool summed = std::find(partial.begin(), partial.end(),
+                                    mesh.dims[d].name) != partial.end();
       same = same && (summed || mine[d] == theirs[d]);
     }
     if (same) out.push_back(record->rank);
@@ -227,8 +229,7 @@ std::optional<Diagnosis> LostTerms(const Evidence& evidence) {
   // real gradients are more alike than that. 0.25 separates a missing term
   // (beta 1) from half a value (beta 2) and from a foreign one (beta 0).
   if (!(alpha > 0.02) || !(alpha < 0.98) ||
-      !(1 - alpha > 2 * evidence.leg->bound) ||
-      !(std::fabs(beta - 1) < 0.25)) {
+      !(1 - alpha > 2 * evidence.leg->bound) || !(std::fabs(beta - 1) < 0.25)) {
     return std::nullopt;
   }
   Diagnosis out{"P", "", alpha};

@@ -75,15 +75,15 @@ std::optional<Diagnosis> AbsentGradient(const Evidence& evidence) {
     }
   }
   if (absent.empty()) return std::nullopt;
-  return Diagnosis{"M",
-                   fmt::format("the candidate has no gradient of {}{}, which "
-                               "the reference has",
-                               *absent.begin(),
-                               absent.size() == 1
-                                   ? ""
-                                   : fmt::format(" and {} more below it",
-                                                 absent.size() - 1)),
-                   static_cast<double>(absent.size())};
+  return Diagnosis{
+      "M",
+      fmt::format("the candidate has no gradient of {}{}, which "
+                  "the reference has",
+                  *absent.begin(),
+                  absent.size() == 1 ? ""
+                                     : fmt::format(" and {} more below it",
+                                                   absent.size() - 1)),
+      static_cast<double>(absent.size())};
 }
 
 }  // namespace

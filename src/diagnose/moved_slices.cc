@@ -21,7 +21,7 @@
 namespace ttrace {
 namespace {
 
-constexpr int64_t kSampled = 1 << 18;  // elements searched for a wrong place
+constexpr int64_t kSampled = 1 << 18;   // elements searched for a wrong place
 constexpr int64_t kInMemory = 1 << 20;  // elements of one matching
 constexpr int64_t kWidest = 1024;       // elements that tell slices apart
 // Slices that are explained, of those that are wrong. The rest may be marginal
@@ -121,9 +121,9 @@ std::string RunWords(const MovedRun& run, const Cut& cut,
     return length == 1 ? fmt::format("{}", begin)
                        : fmt::format("{}-{}", begin, begin + length - 1);
   };
-  std::string out = fmt::format("{} {} {} the reference's {}",
-                                batch ? "row" : "index", range(to),
-                                length == 1 ? "holds" : "hold", range(from));
+  std::string out =
+      fmt::format("{} {} {} the reference's {}", batch ? "row" : "index",
+                  range(to), length == 1 ? "holds" : "hold", range(from));
   const int there = OwnerOf(candidate, cut.dim, to, length);
   const int origin = OwnerOf(candidate, cut.dim, from, length);
   if (there >= 0 && origin >= 0 && there != origin && !batch) {
@@ -149,10 +149,13 @@ std::optional<Diagnosis> Explain(const Cut& cut, const SliceMatch& match,
     moved += RunWords(runs[i], cut, *evidence.candidate, batch);
   }
   if (runs.size() > 2) moved += ", ...";
-  Diagnosis out{match.bijection ? "X" : batch ? "S" : "W", "",
-                static_cast<double>(match.matched)};
+  Diagnosis out{match.bijection ? "X"
+                : batch         ? "S"
+                                : "W",
+                "", static_cast<double>(match.matched)};
   out.evidence = fmt::format(
-      "along {} (dimension {}), {} of {} slices are wrong and {} of these equal "
+      "along {} (dimension {}), {} of {} slices are wrong and {} of these "
+      "equal "
       "other slices of the reference within the bound: {}",
       batch ? "the batch" : "one axis", cut.dim, match.wrong.size(),
       match.slices, match.matched, moved);
@@ -201,13 +204,12 @@ std::optional<Diagnosis> MovedSlices(const Evidence& evidence) {
     const auto candidate = ReadBox(*evidence.candidate, cut.box.begin,
                                    cut.box.size, evidence.compare);
     if (!reference.ok() || !candidate.ok()) return std::nullopt;
-    const SliceMatch match =
-        MatchSlices(BySlice(*reference, cut), BySlice(*candidate, cut),
-                    cut.slices / cut.block, cut.width * cut.block,
-                    evidence.leg->bound);
-    const double share = static_cast<double>(match.matched) /
-                         static_cast<double>(std::max<size_t>(
-                             1, match.wrong.size()));
+    const SliceMatch match = MatchSlices(
+        BySlice(*reference, cut), BySlice(*candidate, cut),
+        cut.slices / cut.block, cut.width * cut.block, evidence.leg->bound);
+    const double share =
+        static_cast<double>(match.matched) /
+        static_cast<double>(std::max<size_t>(1, match.wrong.size()));
     if (share <= best_matched) continue;
     if (auto found = Explain(cut, match, evidence)) {
       best = std::move(found);

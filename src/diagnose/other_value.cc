@@ -16,7 +16,8 @@
 namespace ttrace {
 namespace {
 
-constexpr int64_t kGlance = 256;  // elements that rule out all but the right one
+constexpr int64_t kGlance =
+    256;  // elements that rule out all but the right one
 // Tensors of the same shape that are looked at.
 constexpr int64_t kMostTensors = 20'000;
 
@@ -71,7 +72,8 @@ std::optional<Diagnosis> OtherIteration(const Evidence& evidence) {
     --id.iteration;
     const TensorPieces* earlier = evidence.find_reference(id);
     double error = 0;
-    if (earlier == nullptr || ShapeOf(*earlier) != ShapeOf(*evidence.candidate) ||
+    if (earlier == nullptr ||
+        ShapeOf(*earlier) != ShapeOf(*evidence.candidate) ||
         !Equals(evidence, *earlier, &error)) {
       continue;
     }
@@ -109,9 +111,9 @@ std::optional<Diagnosis> OtherPlace(const Evidence& evidence) {
   const auto rank_of = [&](const TensorId& id) {
     const bool through =
         id.fqn == own.fqn &&
-        (own.role == Role::kOutput ? id.role == Role::kInput
-                                   : own.role == Role::kGradInput &&
-                                         id.role == Role::kGradOutput);
+        (own.role == Role::kOutput
+             ? id.role == Role::kInput
+             : own.role == Role::kGradInput && id.role == Role::kGradOutput);
     return through ? 0 : id.role == own.role && id.arg == own.arg ? 1 : 2;
   };
   std::optional<TensorId> found;
@@ -139,11 +141,12 @@ std::optional<Diagnosis> OtherPlace(const Evidence& evidence) {
   const bool did_nothing = found_rank == 0;
   return Diagnosis{
       did_nothing ? "Z" : "W",
-      fmt::format("it equals the reference's {} {} of {} (rel_err {:.1e}, bound "
-                  "{:.1e}; from its own it is {:.2g} away){}",
-                  ToString(found->role), found->arg, found->fqn, found_error,
-                  evidence.leg->bound, evidence.leg->err,
-                  did_nothing ? ": the module did nothing" : ""),
+      fmt::format(
+          "it equals the reference's {} {} of {} (rel_err {:.1e}, bound "
+          "{:.1e}; from its own it is {:.2g} away){}",
+          ToString(found->role), found->arg, found->fqn, found_error,
+          evidence.leg->bound, evidence.leg->err,
+          did_nothing ? ": the module did nothing" : ""),
       found_error};
 }
 

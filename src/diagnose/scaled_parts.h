@@ -18,11 +18,11 @@ struct ScaledParts {
   double alpha = 1;   // of the scaled parts together
   bool agree = true;  // all scaled parts have it, within the bound
   double worst_residual = 0;
-  int64_t right = 0;                // parts within their bound
-  std::vector<int> ranks;           // of scaled parts, sorted
-  bool ranks_differ = false;        // some rank has right parts only
-  std::vector<int> micro_batches;   // of scaled parts, sorted
-  std::map<int, double> of_micro_batch;  // alpha by micro-batch
+  int64_t right = 0;                     // parts within their bound
+  std::vector<int> ranks;                // of scaled parts, sorted
+  bool ranks_differ = false;             // some rank has right parts only
+  std::vector<int> micro_batches;        // of scaled parts, sorted
+  std::map<int, double> of_micro_batch;  // alpha of each, also of right ones
 };
 
 // Nothing unless every part is either right or scaled, and one is scaled.

@@ -143,14 +143,14 @@ SliceMatch MatchSlices(const std::vector<double>& reference,
     // By Cauchy-Schwarz, signatures differ by no more than the slices do; the
     // reference slice's norm is within the tolerance of the candidate's.
     const double window =
-        tolerance * std::sqrt(std::max(cand.square(s) /
-                                           ((1 - tolerance) * (1 - tolerance)),
-                                       mean_sq));
+        tolerance *
+        std::sqrt(std::max(cand.square(s) / ((1 - tolerance) * (1 - tolerance)),
+                           mean_sq));
     const auto begin = std::lower_bound(
         order.begin(), order.end(), cand.signature(s) - window,
         [&](int64_t a, double value) { return ref.signature(a) < value; });
-    for (auto at = begin; at != order.end() &&
-                          ref.signature(*at) <= cand.signature(s) + window;
+    for (auto at = begin;
+         at != order.end() && ref.signature(*at) <= cand.signature(s) + window;
          ++at) {
       if (*at == s) continue;
       const double limit = std::min(limit_of(*at), best);
@@ -166,9 +166,8 @@ SliceMatch MatchSlices(const std::vector<double>& reference,
     destinations.push_back(s);
     sources.push_back(source);
   }
-  out.bijection =
-      out.matched > 0 &&
-      SameMultiset(ref, destinations, sources, tolerance_sq, mean_sq);
+  out.bijection = out.matched > 0 && SameMultiset(ref, destinations, sources,
+                                                  tolerance_sq, mean_sq);
   return out;
 }
 

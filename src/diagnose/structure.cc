@@ -1,10 +1,14 @@
 // Z and W from structure: modules that only one side has, and layers that the
-// code under test numbers otherwise than their place says.
+// code under test numbers or configures otherwise than their place says.
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/diagnose/diagnose.h"
@@ -12,25 +16,36 @@
 
 namespace ttrace {
 
-std::optional<Diagnosis> WrongLayerNumber(const Evidence& evidence) {
+std::optional<Diagnosis> WrongModuleAttribute(const Evidence& evidence) {
+  // Those of parameters say how gradients are reduced, and are quoted in K, P
+  // and R.
+  static constexpr std::string_view kOfParameters[] = {
+      "gradient_scaling_factor", "sequence_parallel", "tensor_model_parallel",
+      "shared_embedding"};
   const std::string& fqn = evidence.culprit->fqn;
   const ObservedAttribute* found = nullptr;
-  std::set<int> ranks;
   for (const ObservedAttribute& note : evidence.attributes) {
-    if (note.name != "layer_number" || note.fqn.empty() ||
-        !(fqn == note.fqn || fqn.starts_with(note.fqn + ".") ||
-          note.fqn.starts_with(fqn + "."))) {
+    const bool own = fqn == note.fqn || fqn.starts_with(note.fqn + ".");
+    if (note.fqn.empty() || !own ||
+        std::find(std::begin(kOfParameters), std::end(kOfParameters),
+                  note.name) != std::end(kOfParameters)) {
       continue;
     }
-    if (found == nullptr) found = &note;
-    ranks.insert(note.rank);
+    // The innermost module that has one.
+    if (found == nullptr || note.fqn.size() > found->fqn.size()) found = &note;
   }
-  if (found == nullptr || fqn.empty()) return std::nullopt;
+  if (found == nullptr) return std::nullopt;
+  std::set<int> ranks;
+  for (const ObservedAttribute& note : evidence.attributes) {
+    if (note.fqn == found->fqn && note.name == found->name) {
+      ranks.insert(note.rank);
+    }
+  }
   return Diagnosis{
       "W",
-      fmt::format("{} has layer_number {} where its place in the model says {} "
-                  "({}): it computes as another layer does",
-                  found->fqn, found->value, found->expected,
+      fmt::format("{} of {} is {} where its place in the model says {} ({}): "
+                  "it computes as another layer does",
+                  found->name, found->fqn, found->value, found->expected,
                   RankWords({ranks.begin(), ranks.end()})),
       static_cast<double>(ranks.size())};
 }
@@ -53,11 +68,10 @@ std::optional<Diagnosis> OtherStructure(const Evidence& evidence) {
        {std::pair{&reference_only, "the reference"},
         std::pair{&candidate_only, "the candidate"}}) {
     if (names->empty()) continue;
-    words.push_back(fmt::format("{} module{} or parameter{} only in {} ({}{})",
-                                names->size(), names->size() == 1 ? "" : "s",
-                                names->size() == 1 ? "" : "s", side,
-                                *names->begin(),
-                                names->size() == 1 ? "" : ", ..."));
+    words.push_back(fmt::format(
+        "{} module{} or parameter{} only in {} ({}{})", names->size(),
+        names->size() == 1 ? "" : "s", names->size() == 1 ? "" : "s", side,
+        *names->begin(), names->size() == 1 ? "" : ", ..."));
   }
   return Diagnosis{
       "Z", fmt::format("the models differ: {}", fmt::join(words, ", ")),

@@ -2,12 +2,43 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
-#include <vector>
+#include <utility>
+#include <variant>
 
 #include "src/diagnose/sample.h"
 
 namespace ttrace {
+
+std::map<int, double> ByMicroBatch(const TensorPieces& scalar) {
+  // The ranks of one micro-batch hold copies or terms of it. A data-parallel
+  // rank has micro-batches of its own, so that the sum over all ranks of the
+  // trace is never complete here: terms are added by hand, and copies
+  // (dimensions that are no Partial) count once.
+  std::map<int, std::map<Coordinate, double>> terms;
+  for (const Record* record : scalar.pieces) {
+    const TensorPieces all = OfMicroBatch(scalar, record->micro_batch);
+    const RankPieces own(all, record->rank);
+    const Shape shape = record->layout.global_shape();
+    const auto value = ReadBox(own.pieces(), Shape(shape.size(), 0), shape);
+    if (!value.ok() || value->size() != 1) return {};
+    Coordinate place = scalar.trace->coordinate(record->rank);
+    for (size_t d = 0; d < place.size(); ++d) {
+      const std::string& name = scalar.trace->mesh().dims[d].name;
+      const bool partial = std::any_of(
+          record->placements.begin(), record->placements.end(),
+          [&](const auto& p) {
+            return p.first == name && std::holds_alternative<Partial>(p.second);
+          });
+      if (!partial) place[d] = 0;
+    }
+    terms[record->micro_batch].emplace(std::move(place), (*value)[0]);
+  }
+  std::map<int, double> out;
+  for (const auto& [micro_batch, places] : terms) {
+    for (const auto& [place, value] : places) out[micro_batch] += value;
+  }
+  return out;
+}
 
 std::map<int, double> TokenCounts(const Evidence& evidence) {
   TensorId id;
@@ -15,47 +46,11 @@ std::map<int, double> TokenCounts(const Evidence& evidence) {
   id.role = Role::kLoss;
   id.arg = "tokens";
   id.iteration = evidence.judgement->id.iteration;
-  std::map<int, double> out;
   for (const TensorLookup* find :
-       {&evidence.find_candidate, &evidence.find_reference}) {
-    const TensorPieces* all = (*find)(id);
-    if (all == nullptr) continue;
-    std::set<int> micro_batches;
-    for (const Record* record : all->pieces) {
-      micro_batches.insert(record->micro_batch);
-    }
-    for (const int micro_batch : micro_batches) {
-      const TensorPieces part = OfMicroBatch(*all, micro_batch);
-      // The ranks of one micro-batch hold copies or terms of its count. A data-
-      // parallel rank has micro-batches of its own, so that the sum over all
-      // ranks of the trace is never complete here: terms are added by hand.
-      std::map<std::vector<int>, double> by_place;
-      double sum = 0;
-      for (const Record* record : part.pieces) {
-        const RankPieces own(part, record->rank);
-        const Shape shape = record->layout.global_shape();
-        const auto value =
-            ReadBox(own.pieces(), Shape(shape.size(), 0), shape);
-        if (!value.ok() || value->size() != 1) return {};
-        Coordinate place = all->trace->coordinate(record->rank);
-        // Copies (dimensions that are no Partial) count once.
-        for (size_t d = 0; d < place.size(); ++d) {
-          const std::string& name = all->trace->mesh().dims[d].name;
-          const bool partial = std::any_of(
-              record->placements.begin(), record->placements.end(),
-              [&](const auto& p) {
-                return p.first == name &&
-                       std::holds_alternative<Partial>(p.second);
-              });
-          if (!partial) place[d] = 0;
-        }
-        if (by_place.emplace(place, (*value)[0]).second) sum += (*value)[0];
-      }
-      out[micro_batch] = sum;
-    }
-    if (!out.empty()) return out;
+       {&evidence.find_reference, &evidence.find_candidate}) {
+    if (const TensorPieces* scalar = (*find)(id)) return ByMicroBatch(*scalar);
   }
-  return out;
+  return {};
 }
 
 std::string ExplainByTokens(const std::map<int, double>& alpha,

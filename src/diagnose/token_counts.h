@@ -12,7 +12,11 @@
 
 namespace ttrace {
 
-// Micro-batch -> tokens, of the candidate (or else the reference): the `tokens`
+// Micro-batch -> the value of a scalar that is a sum over micro-batches and
+// ranks (a loss, a token count). Empty if one of them cannot be read.
+std::map<int, double> ByMicroBatch(const TensorPieces& scalar);
+
+// Micro-batch -> tokens, of the reference (or else the candidate): the `tokens`
 // of the loss function, summed over ranks that hold parts. Empty if they were
 // not recorded.
 std::map<int, double> TokenCounts(const Evidence& evidence);

@@ -72,7 +72,8 @@ TEST(Sample, ARanksTermOfASumIsAValue) {
 TEST(Decompose, FindsTheWeightsAndHowSureTheyAre) {
   const auto a = RandomValues(1, 500);
   auto b = RandomValues(2, 500);
-  for (size_t i = 0; i < b.size(); ++i) b[i] += a[i];  // alike, as gradients are
+  for (size_t i = 0; i < b.size(); ++i)
+    b[i] += a[i];  // alike, as gradients are
   std::vector<double> target;
   for (size_t i = 0; i < a.size(); ++i) target.push_back(2 * a[i]);
   const auto fit = Decompose({a, b}, Noisy(target, 1e-3), 1e-3);
@@ -108,8 +109,7 @@ TEST(NamesOfFactor, NamesTheSimplestAndTheExpectedFirst) {
       {"dp", 2, true}, {"tp", 2, false}, {"cp", 4, false}, {"one", 1, true}};
   EXPECT_THAT(NamesOfFactor(2, sizes, 1e-3), ElementsAre("dp = 2"));
   EXPECT_THAT(NamesOfFactor(0.5, sizes, 1e-3), ElementsAre("1 / (dp = 2)"));
-  EXPECT_THAT(NamesOfFactor(0.25, sizes, 1e-3),
-              ElementsAre("1 / (dp = 2)^2"));
+  EXPECT_THAT(NamesOfFactor(0.25, sizes, 1e-3), ElementsAre("1 / (dp = 2)^2"));
   EXPECT_THAT(NamesOfFactor(16, sizes, 1e-3), ElementsAre("(cp = 4)^2"));
   EXPECT_THAT(NamesOfFactor(8, sizes, 1e-3),
               ElementsAre("dp = 2 x cp = 4", "tp = 2 x cp = 4"));
@@ -132,8 +132,7 @@ std::vector<double> Moved(const std::vector<double>& from,
 
 TEST(MatchSlices, ASwapIsABijectionAndACopyIsNot) {
   const auto ref = RandomValues(3, kSlices * kWidth);
-  const auto swapped =
-      Moved(ref, {6, 7, 8, 9, 10, 11, 0, 1, 2, 3, 4, 5});
+  const auto swapped = Moved(ref, {6, 7, 8, 9, 10, 11, 0, 1, 2, 3, 4, 5});
   auto match = MatchSlices(ref, Noisy(swapped, 1e-3), kSlices, kWidth, 2e-3);
   EXPECT_EQ(match.wrong.size(), 12u);
   EXPECT_EQ(match.matched, 12);

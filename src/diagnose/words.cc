@@ -48,8 +48,7 @@ std::string AttributeWords(const Evidence& evidence, const std::string& name) {
       "; attribute {} of {}{} is {} where the topology says {} ({})", name,
       first->fqn,
       names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : "",
-      first->value, first->expected,
-      RankWords({ranks.begin(), ranks.end()}));
+      first->value, first->expected, RankWords({ranks.begin(), ranks.end()}));
 }
 
 }  // namespace ttrace

@@ -292,6 +292,9 @@ TEST(RenderJson, HasTheFieldsOfTheSchema) {
   EXPECT_EQ(json["clean"][1]["clean"], 1616);
 
   const auto& culprit = json["culprits"][0];
+  EXPECT_EQ(culprit["found_by"][1], "isolation");
+  EXPECT_EQ(culprit["disagreement"], "");
+  EXPECT_THAT(culprit["hints"][0].get<std::string>(), HasSubstr("all-reduce"));
   EXPECT_EQ(culprit["fqn"], "decoder.layers.3.mlp.linear_fc1");
   EXPECT_EQ(culprit["role"], "grad_input");
   EXPECT_EQ(culprit["direction"], "backward");

@@ -215,8 +215,8 @@ void AddNonFinite(const TensorJudgement& tensor, Page* page) {
 // Dataflow alone is the rule, and said by `where`.
 void AddFoundBy(const Culprit& culprit, Page* page) {
   if (culprit.found_by != std::vector<std::string>{"dataflow"}) {
-    page->Text(fmt::format("found by {}",
-                           fmt::join(culprit.found_by, " and ")));
+    page->Text(
+        fmt::format("found by {}", fmt::join(culprit.found_by, " and ")));
   }
   if (!culprit.disagreement.empty()) {
     page->Text("but: " + culprit.disagreement, Tone::kDoubtful);
