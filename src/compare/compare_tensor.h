@@ -90,10 +90,12 @@ Result<ReplicaComparison> CompareReplicas(const TensorPieces& pieces,
 Result<double> SumOfSquares(const TensorPieces& pieces);
 
 // Copies the box [begin, begin + size) of the merged logical tensor as doubles,
-// row-major. Regions nobody holds are NaN. For small boxes: diagnoses that look
-// at values, and tests.
+// row-major. Regions nobody holds are NaN. Of `options`, sum_over, extra_scale
+// and rows apply: a candidate is read in the reference's order of rows. For
+// small boxes: diagnoses that look at values, and tests.
 Result<std::vector<double>> ReadBox(const TensorPieces& pieces,
-                                    const Shape& begin, const Shape& size);
+                                    const Shape& begin, const Shape& size,
+                                    const CompareOptions& options = {});
 
 }  // namespace ttrace
 

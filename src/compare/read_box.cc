@@ -43,10 +43,11 @@ Result<Layout> BoxLayout(const TensorPieces& pieces, const Shape& begin,
 }  // namespace
 
 Result<std::vector<double>> ReadBox(const TensorPieces& pieces,
-                                    const Shape& begin, const Shape& size) {
+                                    const Shape& begin, const Shape& size,
+                                    const CompareOptions& options) {
   TTRACE_ASSIGN_OR_RETURN(const Layout box, BoxLayout(pieces, begin, size));
   TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> groups,
-                          GroupInstances(pieces, {}));
+                          GroupInstances(pieces, options));
   std::vector<double> out(static_cast<size_t>(box.local_count()),
                           std::numeric_limits<double>::quiet_NaN());
   TileReader reader;

@@ -30,6 +30,7 @@ struct Sharding {
   // Without a batch dimension: how many micro-batches each of them has.
   std::vector<std::vector<int64_t>> micro_batches;
   std::string batch_mesh_dim = "dp";
+  std::vector<std::string> reduced_over;
   int64_t row_overlap = 0;  // a fault: rows shared with the micro-batch before
 };
 
@@ -200,6 +201,7 @@ class ShardedTrace {
     spec.global_shape = global_;
     spec.batch_dim = sharding_.batch_dim;
     spec.scale = sharding_.scale;
+    spec.reduced_over = sharding_.reduced_over;
     Occurrence occurrence = RealOccurrence();
     occurrence.micro_batch = micro_batch;
     occurrence.row_begin = row;

@@ -1,20 +1,39 @@
 #include "src/diagnose/diagnose.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace ttrace {
 
 std::vector<Diagnosis> Diagnose(const Evidence& evidence) {
-  // The order is the certainty: what is exact first. A missing partial sum
-  // explains why copies differ, so P stands before R (both hold).
+  // The order is the certainty: what is exact or counted stands before what is
+  // fitted, what is fitted before what is inferred; and what explains before
+  // what it explains. A missing partial sum explains why copies differ (P
+  // before R), and so does a copy that is stale or scaled. A loss that weights
+  // micro-batches wrongly explains a factor (L before K only where the factors
+  // differ, and there K says nothing).
   constexpr std::optional<Diagnosis> (*kRules[])(const Evidence&) = {
-      NonFinite,     OtherInputs,    WrongGradNorm,
-      MissingValue,  ConstantFactor, MissingPartialSum,
-      WrongTableRow, ReplicasDiffer, LossNormalisation,
+      NonFinite,         OtherInputs,
+      WrongGradNorm,     MissingValue,
+      ConstantFactor,    UnchangedParameter,
+      MissingPartialSum, OtherIteration,
+      Leftover,          MicroBatchTerms,
+      OtherPlace,        MovedSlices,
+      WrongTableRow,     LostPrecision,
+      LossNormalisation, WrongModuleAttribute,
+      ReplicasDiffer,    OtherStructure,
   };
+  constexpr size_t kMost = 3;
   std::vector<Diagnosis> out;
   for (const auto rule : kRules) {
-    if (std::optional<Diagnosis> diagnosis = rule(evidence)) {
-      out.push_back(*std::move(diagnosis));
-    }
+    std::optional<Diagnosis> diagnosis = rule(evidence);
+    if (!diagnosis) continue;
+    const bool known = std::any_of(
+        out.begin(), out.end(),
+        [&](const Diagnosis& d) { return d.letter == diagnosis->letter; });
+    if (known) continue;
+    out.push_back(*std::move(diagnosis));
+    if (out.size() == kMost) break;
   }
   return out;
 }

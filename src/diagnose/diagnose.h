@@ -1,5 +1,6 @@
 // From evidence to classes of bugs. Each rule is a unit of its own that returns
-// one Diagnosis or nothing: a rule whose evidence is weak says nothing.
+// one Diagnosis or nothing: a rule whose evidence is weak says nothing. What
+// each asks, and where its thresholds come from: docs/diagnosis.md.
 //
 // Thread safety: pure functions of what they point to.
 
@@ -15,25 +16,45 @@ namespace ttrace {
 
 // N: non-finite values where the reference has none.
 std::optional<Diagnosis> NonFinite(const Evidence& evidence);
-// M: all zero where the reference is not.
+// M: zero where the reference is not, everywhere or in a part; no gradient.
 std::optional<Diagnosis> MissingValue(const Evidence& evidence);
-// K: a constant factor, and which product of mesh sizes and micro-batch counts
-// it equals.
+// K: a constant factor, and which product of sizes of the run it equals.
 std::optional<Diagnosis> ConstantFactor(const Evidence& evidence);
-// P: a missing partial sum.
+// P: a missing partial sum, and whose terms are missing.
 std::optional<Diagnosis> MissingPartialSum(const Evidence& evidence);
 // R: copies of one value differ.
 std::optional<Diagnosis> ReplicasDiffer(const Evidence& evidence);
+// S: it equals an earlier iteration's value.
+std::optional<Diagnosis> OtherIteration(const Evidence& evidence);
+// S: a parameter that some ranks did not update.
+std::optional<Diagnosis> UnchangedParameter(const Evidence& evidence);
+// S: a gradient is the reference's plus something that was there before.
+std::optional<Diagnosis> Leftover(const Evidence& evidence);
+// S, L: a gradient lacks micro-batches, or weights them otherwise.
+std::optional<Diagnosis> MicroBatchTerms(const Evidence& evidence);
+// X, W, S: slices along a dimension equal other slices of the reference.
+std::optional<Diagnosis> MovedSlices(const Evidence& evidence);
+// W, Z: it equals another tensor of the reference.
+std::optional<Diagnosis> OtherPlace(const Evidence& evidence);
 // W: rows of a lookup come from rows of the table that do not belong there.
 std::optional<Diagnosis> WrongTableRow(const Evidence& evidence);
-// Z: other inputs or other initial weights.
-std::optional<Diagnosis> OtherInputs(const Evidence& evidence);
+// W: a layer it is in has another number, or another attribute that depends on
+// its place, than that place says.
+std::optional<Diagnosis> WrongModuleAttribute(const Evidence& evidence);
+// D: its values lie on a coarser grid than the reference's.
+std::optional<Diagnosis> LostPrecision(const Evidence& evidence);
+// L: the loss, or the gradient it sends into the model, is scaled by a constant
+// for each micro-batch.
+std::optional<Diagnosis> LossNormalisation(const Evidence& evidence);
 // G: the gradient norm is not the norm of the gradients.
 std::optional<Diagnosis> WrongGradNorm(const Evidence& evidence);
-// L: only the loss differs, every activation is right.
-std::optional<Diagnosis> LossNormalisation(const Evidence& evidence);
+// Z: other inputs or other initial weights.
+std::optional<Diagnosis> OtherInputs(const Evidence& evidence);
+// Z: modules or parameters that one side lacks.
+std::optional<Diagnosis> OtherStructure(const Evidence& evidence);
 
-// All that hold, most certain first.
+// The classes that hold, most certain first, each letter once, at most three.
+// A class that an earlier one explains stands after it.
 std::vector<Diagnosis> Diagnose(const Evidence& evidence);
 
 }  // namespace ttrace

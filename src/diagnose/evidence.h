@@ -6,10 +6,12 @@
 #ifndef TTRACE_SRC_DIAGNOSE_EVIDENCE_H_
 #define TTRACE_SRC_DIAGNOSE_EVIDENCE_H_
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "src/align/attribute.h"
 #include "src/align/catalog.h"
 #include "src/compare/compare_tensor.h"
 #include "src/localize/culprit.h"
@@ -17,21 +19,40 @@
 
 namespace ttrace {
 
-// The reference's tensors in the leg that convicted, or else in its real leg.
+// A side's tensors in the leg that convicted, or else in its real leg; null if
+// it has no such tensor.
 using TensorLookup = std::function<const TensorPieces*(const TensorId&)>;
+using TensorVisit = std::function<void(const TensorId&, const TensorPieces&)>;
 
 struct Evidence {
   const Culprit* culprit = nullptr;
   const TensorJudgement* judgement = nullptr;
-  // The deciding leg; null when only replicas or non-finite values convict.
+  // The leg whose numbers are looked at: an isolated one that convicts if there
+  // is one (nothing contaminates it), else the deciding leg; null when only
+  // replicas convict.
   const LegJudgement* leg = nullptr;
   const TensorPieces* reference = nullptr;  // may be null: no reference
   const TensorPieces* candidate = nullptr;
+  // Candidate against reference in that leg, by rank and micro-batch.
+  std::vector<InstanceStats> instances;
   TensorLookup find_reference;
+  TensorLookup find_candidate;
+  // Calls `visit` for every tensor of the reference of that leg.
+  std::function<void(const TensorVisit& visit)> visit_reference;
 
   CompareOptions compare;
   const DeviceMesh* candidate_mesh = nullptr;
   int micro_batches = 1;  // of one data-parallel rank of the candidate
+  // Shape of the model's own input; 0: not known.
+  int64_t global_batch = 0;
+  int64_t sequence_length = 0;
+
+  // They support a class, and convict nobody.
+  std::vector<Attribute> attributes;
+  // Diverged tensors of the culprit's role and iteration, in order.
+  std::vector<const TensorJudgement*> affected;
+  // Without a partner and without an explanation.
+  std::vector<const TensorJudgement*> unmatched;
 };
 
 }  // namespace ttrace

@@ -1,58 +1,65 @@
-// Rules whose evidence is a count or a bit: N, M, R, Z, G, L.
+// Rules whose evidence is a count or a bit: N, R, G, and Z of inputs.
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <set>
 
 #include "src/diagnose/diagnose.h"
+#include "src/diagnose/words.h"
 
 namespace ttrace {
 
 std::optional<Diagnosis> NonFinite(const Evidence& evidence) {
   if (!evidence.judgement->nonfinite) return std::nullopt;
-  int64_t bad = 0;
-  int64_t reference = 0;
+  const LegJudgement* worst = nullptr;
   for (const LegJudgement& leg : evidence.judgement->legs) {
-    if (leg.stats.nonfinite_cand > bad) {
-      bad = leg.stats.nonfinite_cand;
-      reference = leg.stats.nonfinite_ref;
+    if (leg.stats.nonfinite_cand > 0 &&
+        (worst == nullptr ||
+         leg.stats.nonfinite_cand > worst->stats.nonfinite_cand)) {
+      worst = &leg;
     }
   }
+  // Infinities that the reference has and the candidate lost are no N.
+  if (worst == nullptr) return std::nullopt;
   return Diagnosis{
       "N",
-      fmt::format("{} NaN or Inf (reference: {}); nothing before it has any",
-                  bad, reference),
-      static_cast<double>(bad)};
-}
-
-std::optional<Diagnosis> MissingValue(const Evidence& evidence) {
-  if (evidence.leg == nullptr) return std::nullopt;
-  const ErrorStats& stats = evidence.leg->stats;
-  // Exactly zero: the error is then bit for bit minus the reference.
-  if (stats.sum_sq_ref <= 0 || stats.sum_err_ref != -stats.sum_sq_ref ||
-      stats.sum_sq_err != stats.sum_sq_ref) {
-    return std::nullopt;
-  }
-  return Diagnosis{
-      "M",
       fmt::format(
-          "all {} elements are zero; the reference has a norm of {:.2e}",
-          stats.count, std::sqrt(stats.sum_sq_ref)),
-      0};
+          "{} of {} elements are NaN or Inf (reference: {}) in leg {}; "
+          "{} is the first to make any",
+          worst->stats.nonfinite_cand, worst->stats.count,
+          worst->stats.nonfinite_ref, worst->leg,
+          evidence.culprit->fqn.empty() ? "the model" : evidence.culprit->fqn),
+      static_cast<double>(worst->stats.nonfinite_cand)};
 }
 
 std::optional<Diagnosis> ReplicasDiffer(const Evidence& evidence) {
   if (!evidence.judgement->replicas_differ) return std::nullopt;
   const ReplicaComparison& replicas = evidence.judgement->replicas;
-  return Diagnosis{
+  Diagnosis out{
       "R",
       fmt::format("{} of {} copies differ from the first, by up to {:.2g} "
-                  "(ranks {}, along {}); in a correct run they are equal bit "
-                  "for bit",
+                  "({}, along {}); in a correct run they are equal bit for bit",
                   replicas.differing, replicas.copies, replicas.worst_rel_err,
-                  fmt::join(replicas.differing_ranks, ", "),
+                  RankWords(replicas.differing_ranks),
                   fmt::join(replicas.mesh_dims, ", ")),
       replicas.worst_rel_err};
+  // Which of them are right, where some are.
+  std::set<int> right;
+  std::set<int> wrong;
+  for (const InstanceStats& part : evidence.instances) {
+    (part.stats.rel_err() <= evidence.leg->bound ? right : wrong)
+        .insert(part.ranks.begin(), part.ranks.end());
+  }
+  for (const int rank : wrong) right.erase(rank);
+  if (!right.empty() && !wrong.empty()) {
+    out.evidence += fmt::format(
+        "; those of {} are the reference's, those of "
+        "{} are not",
+        RankWords({right.begin(), right.end()}),
+        RankWords({wrong.begin(), wrong.end()}));
+  }
+  out.evidence += AttributeWords(evidence, "sequence_parallel");
+  return out;
 }
 
 std::optional<Diagnosis> OtherInputs(const Evidence& evidence) {
@@ -72,20 +79,6 @@ std::optional<Diagnosis> WrongGradNorm(const Evidence& evidence) {
   if (evidence.judgement->id.role != Role::kGradNorm) return std::nullopt;
   return Diagnosis{"G", evidence.judgement->reason,
                    evidence.leg == nullptr ? 0 : evidence.leg->err};
-}
-
-std::optional<Diagnosis> LossNormalisation(const Evidence& evidence) {
-  if (evidence.judgement->id.role != Role::kLoss || evidence.leg == nullptr) {
-    return std::nullopt;
-  }
-  const ErrorStats& stats = evidence.leg->stats;
-  if (stats.sum_sq_ref == 0) return std::nullopt;
-  return Diagnosis{
-      "L",
-      fmt::format("{} is {:.6g} x the reference while every activation is "
-                  "within bounds",
-                  evidence.judgement->id.arg, stats.projection()),
-      stats.projection()};
 }
 
 }  // namespace ttrace

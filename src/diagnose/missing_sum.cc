@@ -1,82 +1,225 @@
-// P: the ranks hold terms of a sum that was never made.
+// P: the ranks hold terms of a sum that was never made, or not made completely.
 //
-// Two kinds of evidence. Where the terms are there (copies that should be equal
-// differ), their sum or mean is compared with the reference. Where the other
-// terms are lost, the candidate is one term c of r = c + rest; terms of
-// different data are uncorrelated, so <c,r>/<c,c> is 1 although <c,r>/<r,r> is
-// well below 1, and this is believed only of a value that the topology says
-// must be summed over some mesh dimension.
+// Three kinds of evidence, the strongest first. Where the terms were recorded
+// (a gradient before its reduction), the ranks' own terms are fitted to what
+// came out: the weights say whose term is in it. Where copies that should be
+// equal differ, their sum over mesh dimensions is compared with the reference.
+// Where the other terms are lost, the candidate is one term c of r = c + rest;
+// terms of different data are uncorrelated, so <c,r>/<c,c> is 1 although
+// <c,r>/<r,r> is well below 1, and this is believed only of a value that the
+// topology says must be summed over some mesh dimension.
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "src/diagnose/decomposition.h"
 #include "src/diagnose/diagnose.h"
+#include "src/diagnose/sample.h"
+#include "src/diagnose/words.h"
 
 namespace ttrace {
 namespace {
+
+constexpr int64_t kSampled = 1
+                             << 16;  // elements; any fault covers terms evenly
+constexpr size_t kMostTerms = 64;
 
 std::string Join(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, " x "));
 }
 
-std::string JoinRanks(const std::vector<int>& ranks) {
-  return fmt::format("{}", fmt::join(ranks, ", "));
+int SizeOf(const Evidence& evidence, const std::string& name) {
+  const int dim = evidence.candidate_mesh->Find(name);
+  return dim < 0 ? 1
+                 : evidence.candidate_mesh->dims[static_cast<size_t>(dim)].size;
+}
+
+// All non-empty subsets, larger ones last: the simplest sum that explains the
+// reference is the one that is missing.
+std::vector<std::vector<std::string>> Subsets(
+    const std::vector<std::string>& names) {
+  std::vector<std::vector<std::string>> out;
+  const size_t n = std::min<size_t>(names.size(), 4);
+  for (size_t bits = 1; bits < (size_t{1} << n); ++bits) {
+    std::vector<std::string> subset;
+    for (size_t i = 0; i < n; ++i) {
+      if ((bits >> i & 1) != 0) subset.push_back(names[i]);
+    }
+    out.push_back(std::move(subset));
+  }
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
+    return a.size() < b.size();
+  });
+  return out;
+}
+
+std::string SumWords(int copies, int divisor,
+                     const std::vector<std::string>& over) {
+  if (divisor == 1) {
+    return fmt::format(
+        "their sum equals the reference: a sum over {} is "
+        "missing",
+        Join(over));
+  }
+  if (divisor == copies) {
+    return fmt::format(
+        "their mean equals the reference: a mean over {} is "
+        "missing",
+        Join(over));
+  }
+  return fmt::format(
+      "their sum over {} divided by {} equals the reference: each was summed "
+      "over {} of {} ranks only",
+      Join(over), divisor, divisor, copies);
 }
 
 std::optional<Diagnosis> SumOfCopies(const Evidence& evidence) {
   const ReplicaComparison& replicas = evidence.judgement->replicas;
-  if (evidence.leg == nullptr || !evidence.judgement->replicas_differ ||
-      replicas.mesh_dims.empty() ||
+  if (!evidence.judgement->replicas_differ ||
       // Copies that differ by less than noise are no terms of a sum.
       !(replicas.worst_rel_err > evidence.leg->bound)) {
     return std::nullopt;
   }
-  int copies = 1;
-  for (const std::string& name : replicas.mesh_dims) {
-    const int dim = evidence.candidate_mesh->Find(name);
-    if (dim >= 0) {
-      copies *= evidence.candidate_mesh->dims[static_cast<size_t>(dim)].size;
+  for (const auto& over : Subsets(replicas.mesh_dims)) {
+    int copies = 1;
+    for (const std::string& name : over) copies *= SizeOf(evidence, name);
+    if (copies < 2) continue;
+    for (int divisor = 1; divisor <= copies; ++divisor) {
+      if (copies % divisor != 0) continue;
+      CompareOptions options = evidence.compare;
+      options.sum_over = over;
+      options.extra_scale = 1.0 / divisor;
+      const auto merged =
+          CompareTensor(*evidence.reference, *evidence.candidate, options);
+      if (!merged.ok()) continue;
+      const double err = merged->total.rel_err();
+      // Terms that cancel leave more noise than their sum: twice the bound.
+      if (!(err <= 2 * evidence.leg->bound)) continue;
+      Diagnosis out{"P", "", err};
+      out.evidence = fmt::format(
+          "copies on {} differ by up to {:.2g} along {}, and {} (rel_err "
+          "{:.1e}, bound {:.1e})",
+          RankWords(replicas.differing_ranks), replicas.worst_rel_err,
+          Join(replicas.mesh_dims), SumWords(copies, divisor, over), err,
+          evidence.leg->bound);
+      return out;
     }
-  }
-  if (copies < 2) return std::nullopt;
-  for (const bool mean : {false, true}) {
-    CompareOptions options = evidence.compare;
-    options.sum_over = replicas.mesh_dims;
-    options.extra_scale = mean ? 1.0 / copies : 1.0;
-    const auto merged =
-        CompareTensor(*evidence.reference, *evidence.candidate, options);
-    if (!merged.ok()) continue;
-    const double err = merged->total.rel_err();
-    // Terms that cancel leave more noise than their sum: twice the bound.
-    if (!(err <= 2 * evidence.leg->bound)) continue;
-    Diagnosis out{"P", "", err};
-    out.evidence = fmt::format(
-        "copies on ranks {} differ by up to {:.2g} along {}, and their {} "
-        "equals the reference (rel_err {:.1e}, bound {:.1e}): a sum over {} "
-        "is missing",
-        JoinRanks(replicas.differing_ranks), replicas.worst_rel_err,
-        Join(replicas.mesh_dims), mean ? "mean" : "sum", err,
-        evidence.leg->bound, Join(replicas.mesh_dims));
-    return out;
   }
   return std::nullopt;
 }
 
-std::optional<Diagnosis> LostTerms(const Evidence& evidence) {
-  if (evidence.leg == nullptr || evidence.candidate == nullptr) {
+// Mesh dimensions along which a tensor's pieces are terms.
+std::vector<std::string> PartialDims(const TensorPieces& pieces) {
+  std::vector<std::string> out;
+  for (const auto& [name, placement] : pieces.pieces.front()->placements) {
+    const int dim = pieces.trace->mesh().Find(name);
+    if (std::holds_alternative<Partial>(placement) && dim >= 0 &&
+        pieces.trace->mesh().dims[static_cast<size_t>(dim)].size > 1) {
+      out.push_back(name);
+    }
+  }
+  return out;
+}
+
+// Ranks that hold terms of the sum that `rank` should hold.
+std::vector<int> TermRanks(const TensorPieces& local, int rank,
+                           const std::vector<std::string>& partial) {
+  const DeviceMesh& mesh = local.trace->mesh();
+  const Coordinate& mine = local.trace->coordinate(rank);
+  std::vector<int> out;
+  for (const Record* record : local.pieces) {
+    const Coordinate& theirs = local.trace->coordinate(record->rank);
+    bool same = true;
+    for (size_t d = 0; d < mesh.dims.size(); ++d) {
+      const bool summed = std::find(partial.begin(), partial.end(),
+                                    mesh.dims[d].name) != partial.end();
+      same = same && (summed || mine[d] == theirs[d]);
+    }
+    if (same) out.push_back(record->rank);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+std::optional<Diagnosis> OwnTerms(const Evidence& evidence) {
+  TensorId id = evidence.judgement->id;
+  if (id.role != Role::kGradReduced || evidence.leg->ranks.empty()) {
     return std::nullopt;
   }
+  id.role = Role::kGradLocal;
+  id.pass = Pass::kBackward;
+  const TensorPieces* local = evidence.find_candidate(id);
+  if (local == nullptr) return std::nullopt;
+  const std::vector<std::string> partial = PartialDims(*local);
+  const int rank = evidence.leg->ranks.front();
+  const std::vector<int> ranks = TermRanks(*local, rank, partial);
+  if (ranks.size() < 2 || ranks.size() > kMostTerms) return std::nullopt;
+
+  const RankPieces reduced(*evidence.candidate, rank);
+  if (reduced.empty()) return std::nullopt;
+  const auto boxes = PlanSample(
+      evidence.candidate->pieces.front()->layout.global_shape(), kSampled);
+  const auto target = ReadSample(reduced.pieces(), boxes);
+  if (!target.ok()) return std::nullopt;
+  std::vector<size_t> held;
+  for (size_t i = 0; i < target->size(); ++i) {
+    if (!std::isnan((*target)[i])) held.push_back(i);
+  }
+  const auto pick = [&](const std::vector<double>& values) {
+    std::vector<double> out;
+    out.reserve(held.size());
+    for (const size_t i : held) out.push_back(values[i]);
+    return out;
+  };
+  std::vector<std::vector<double>> terms;
+  for (const int term : ranks) {
+    const RankPieces own(*local, term);
+    if (own.empty()) return std::nullopt;
+    const auto values = ReadSample(own.pieces(), boxes);
+    if (!values.ok()) return std::nullopt;
+    terms.push_back(pick(*values));
+  }
+  const double bound = evidence.leg->bound;
+  const auto fit = Decompose(terms, pick(*target), bound);
+  if (!fit || !(fit->residual <= 2 * bound) || !fit->whole(1e-3)) {
+    return std::nullopt;
+  }
+  std::vector<int> in;
+  std::vector<int> missing;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const double weight = std::round(fit->weights[i]);
+    if (weight == 0) {
+      missing.push_back(ranks[i]);
+    } else if (weight == 1) {
+      in.push_back(ranks[i]);
+    } else {
+      return std::nullopt;
+    }
+  }
+  if (missing.empty() || in.empty()) return std::nullopt;
+  return Diagnosis{
+      "P",
+      fmt::format("rank {}'s reduced gradient is the sum of the local "
+                  "gradients of {} (fitted weights are whole within {:.1e}, "
+                  "residual {:.1e}); the terms of {} are missing: the sum over "
+                  "{} was not made completely",
+                  rank, RankWords(in), fit->worst_uncertainty(), fit->residual,
+                  RankWords(missing), Join(partial)),
+      static_cast<double>(missing.size())};
+}
+
+std::optional<Diagnosis> LostTerms(const Evidence& evidence) {
   std::vector<std::string> over;
   for (const std::string& name :
        evidence.candidate->pieces.front()->reduced_over) {
-    const int dim = evidence.candidate_mesh->Find(name);
-    if (dim >= 0 &&
-        evidence.candidate_mesh->dims[static_cast<size_t>(dim)].size > 1) {
-      over.push_back(name);
-    }
+    if (SizeOf(evidence, name) > 1) over.push_back(name);
   }
   if (over.empty()) return std::nullopt;
   const ErrorStats& stats = evidence.leg->stats;
@@ -85,7 +228,8 @@ std::optional<Diagnosis> LostTerms(const Evidence& evidence) {
   // Uncorrelated terms of n elements have |<c,rest>| ~ |c||rest| / sqrt(n);
   // real gradients are more alike than that. 0.25 separates a missing term
   // (beta 1) from half a value (beta 2) and from a foreign one (beta 0).
-  if (!(alpha > 0.02) || !(alpha < 0.98) || !(std::fabs(beta - 1) < 0.25)) {
+  if (!(alpha > 0.02) || !(alpha < 0.98) ||
+      !(1 - alpha > 2 * evidence.leg->bound) || !(std::fabs(beta - 1) < 0.25)) {
     return std::nullopt;
   }
   Diagnosis out{"P", "", alpha};
@@ -101,11 +245,17 @@ std::optional<Diagnosis> LostTerms(const Evidence& evidence) {
 }  // namespace
 
 std::optional<Diagnosis> MissingPartialSum(const Evidence& evidence) {
-  if (evidence.reference == nullptr || evidence.candidate == nullptr) {
+  if (evidence.reference == nullptr || evidence.candidate == nullptr ||
+      evidence.leg == nullptr) {
     return std::nullopt;
   }
-  if (auto found = SumOfCopies(evidence)) return found;
-  return LostTerms(evidence);
+  for (const auto rule : {SumOfCopies, OwnTerms, LostTerms}) {
+    if (auto found = rule(evidence)) {
+      found->evidence += AttributeWords(evidence, "sequence_parallel");
+      return found;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace ttrace

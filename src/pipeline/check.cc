@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <optional>
 
-#include "src/diagnose/diagnose.h"
 #include "src/diagnose/reduction_hint.h"
 #include "src/localize/agreement.h"
 #include "src/localize/dataflow.h"
 #include "src/localize/isolation.h"
 #include "src/pipeline/coverage.h"
+#include "src/pipeline/diagnostician.h"
 #include "src/pipeline/judge_tensors.h"
 #include "src/pipeline/leg_plan.h"
 #include "src/pipeline/rows.h"
@@ -35,63 +34,6 @@ SideSummary Summarise(const Side& side) {
   return out;
 }
 
-// Gathers what the rules may look at for one culprit, and asks them.
-class Diagnostician {
- public:
-  Diagnostician(const Side* reference, const Side& candidate,
-                const std::vector<LegPlan>& plans, const RowAlignment& rows,
-                const std::vector<TensorJudgement>& tensors)
-      : reference_(reference),
-        candidate_(candidate),
-        plans_(plans),
-        rows_(rows) {
-    for (const TensorJudgement& t : tensors) by_id_[t.id] = &t;
-    micro_batches_ = candidate.MicroBatchesPerRank();
-  }
-
-  std::vector<Diagnosis> Explain(const Culprit& culprit) const {
-    const TensorJudgement* t = by_id_.at(culprit.tensor);
-    Evidence evidence;
-    evidence.culprit = &culprit;
-    evidence.judgement = t;
-    evidence.leg = t->convicting();
-    std::string ref_leg = "real";
-    std::string cand_leg = "real";
-    for (const LegPlan& plan : plans_) {
-      if (evidence.leg != nullptr && plan.name == evidence.leg->leg) {
-        ref_leg = plan.reference_leg;
-        cand_leg = plan.candidate_leg;
-      }
-    }
-    // State that only the real leg holds (parameters) is found there.
-    evidence.find_reference = [this, ref_leg](const TensorId& id) {
-      const TensorPieces* found = reference_ == nullptr
-                                      ? nullptr
-                                      : reference_->FindSameValue(ref_leg, id);
-      return found != nullptr || reference_ == nullptr
-                 ? found
-                 : reference_->FindSameValue("real", id);
-    };
-    evidence.reference = evidence.find_reference(t->id);
-    evidence.candidate = candidate_.Find(cand_leg, t->id);
-    if (evidence.candidate == nullptr) {
-      evidence.candidate = candidate_.Find("real", t->id);
-    }
-    evidence.compare = rows_.OptionsFor(t->id.iteration);
-    evidence.candidate_mesh = &candidate_.trace().mesh();
-    evidence.micro_batches = micro_batches_;
-    return Diagnose(evidence);
-  }
-
- private:
-  const Side* reference_;
-  const Side& candidate_;
-  const std::vector<LegPlan>& plans_;
-  const RowAlignment& rows_;
-  std::map<TensorId, const TensorJudgement*> by_id_;
-  int micro_batches_ = 1;
-};
-
 ReductionEvidence EvidenceOfReductions(const Side& candidate) {
   ReductionEvidence out;
   out.mesh = &candidate.trace().mesh();
@@ -103,17 +45,6 @@ ReductionEvidence EvidenceOfReductions(const Side& candidate) {
   out.collectives = &candidate.collectives();
   out.attributes = &candidate.attributes();
   return out;
-}
-
-// Decision 17: copies that differ while their sum or mean is the reference are
-// a missing communication, wherever they are seen.
-void RefineStage(Culprit* culprit, const TensorJudgement& t) {
-  const bool missing_sum =
-      std::any_of(culprit->classes.begin(), culprit->classes.end(),
-                  [](const Diagnosis& d) { return d.letter == "P"; });
-  if (culprit->stage == Stage::kCompute && missing_sum && t.replicas_differ) {
-    culprit->stage = Stage::kCommunication;
-  }
 }
 
 void NameForeignRows(const RowAlignment& rows,
@@ -345,11 +276,7 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   const ReductionHints reductions(EvidenceOfReductions(candidate));
   for (Culprit& culprit : result.culprits) {
     culprit.hints = reductions.For(culprit);
-    culprit.classes = diagnostician.Explain(culprit);
-    const auto t = std::find_if(
-        result.tensors.begin(), result.tensors.end(),
-        [&](const TensorJudgement& j) { return j.id == culprit.tensor; });
-    RefineStage(&culprit, *t);
+    diagnostician.Explain(&culprit);
   }
 
   result.clean = CountClean(result.tensors);

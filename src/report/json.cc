@@ -139,7 +139,10 @@ Json CulpritJson(const Culprit& culprit) {
             {"examples", culprit.affected.examples}}},
           {"classes", std::move(classes)},
           {"tensor", IdJson(culprit.tensor)},
-          {"where", culprit.where}};
+          {"where", culprit.where},
+          {"found_by", culprit.found_by},
+          {"disagreement", culprit.disagreement},
+          {"hints", culprit.hints}};
 }
 
 Json SideJson(const SideSummary& side) {

@@ -52,6 +52,9 @@ CheckResult HostileResult() {
     culprit.affected.examples = {kHostile};
     culprit.classes[0].letter = kHostile;
     culprit.classes[0].evidence = kHostile;
+    culprit.hints = {kHostile};
+    culprit.found_by = {kHostile};
+    culprit.disagreement = kHostile;
   }
   TensorJudgement& tensor = result.tensors[0];
   tensor.id.arg = kHostile;
@@ -89,6 +92,7 @@ FIRST    decoder.layers.3.mlp.linear_fc1
          backward, communication: grad_input hidden_states
          iteration 0, all 2 ranks
          its grad_output is within bounds (headroom 0.41)
+         found by dataflow and isolation
          leg   error    bound    headroom  where the bound is from
          real  6.7e-01  1.2e-02  56        noise 6.1e-03 x 2 (3 noise legs +
                                            fp32 leg)
@@ -98,6 +102,9 @@ FIRST    decoder.layers.3.mlp.linear_fc1
 WHY      P: missing partial sum
          copies on tp ranks 0 and 1 differ and their sum equals the reference
          (error 2.4e-03)
+
+LOOK     - backward of linear_fc1: 0 all-reduces seen over tp, the reference's
+           topology needs 1
 
 ALSO     8 of 40 grad_input tensors share this cause:
          - decoder.layers.2.mlp.linear_fc1
@@ -113,6 +120,17 @@ NOTES    - initial weights of the candidate differed and were replaced
 
 NEXT     ttrace inspect report/candidate decoder.layers.3.mlp.linear_fc1
 )");
+}
+
+TEST(RenderTerminal, SaysHowTheTwoWaysToAPlaceDiffer) {
+  CheckResult result = SampleDiverged();
+  result.culprits[0].found_by = {"dataflow"};
+  result.culprits[0].disagreement = "isolation names linear_fc2";
+  result.culprits[0].hints.clear();
+  const std::string text = RenderTerminal(result);
+  EXPECT_THAT(text, HasSubstr("         but: isolation names linear_fc2\n"));
+  EXPECT_THAT(text, Not(HasSubstr("found by")));
+  EXPECT_THAT(text, Not(HasSubstr("LOOK")));
 }
 
 TEST(RenderTerminal, IsShortForACleanResult) {
@@ -274,6 +292,9 @@ TEST(RenderJson, HasTheFieldsOfTheSchema) {
   EXPECT_EQ(json["clean"][1]["clean"], 1616);
 
   const auto& culprit = json["culprits"][0];
+  EXPECT_EQ(culprit["found_by"][1], "isolation");
+  EXPECT_EQ(culprit["disagreement"], "");
+  EXPECT_THAT(culprit["hints"][0].get<std::string>(), HasSubstr("all-reduce"));
   EXPECT_EQ(culprit["fqn"], "decoder.layers.3.mlp.linear_fc1");
   EXPECT_EQ(culprit["role"], "grad_input");
   EXPECT_EQ(culprit["direction"], "backward");

@@ -117,6 +117,10 @@ inline CheckResult SampleDiverged() {
       "(error 2.4e-03)";
   missing_sum.value = 2.4e-3;
   culprit.classes = {missing_sum};
+  culprit.found_by = {"dataflow", "isolation"};
+  culprit.hints = {
+      "backward of linear_fc1: 0 all-reduces seen over tp, the reference's "
+      "topology needs 1"};
   Culprit other = culprit;
   other.fqn = "decoder.layers.0.self_attention.linear_qkv";
   other.headroom = 56;

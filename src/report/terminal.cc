@@ -212,6 +212,17 @@ void AddNonFinite(const TensorJudgement& tensor, Page* page) {
   }
 }
 
+// Dataflow alone is the rule, and said by `where`.
+void AddFoundBy(const Culprit& culprit, Page* page) {
+  if (culprit.found_by != std::vector<std::string>{"dataflow"}) {
+    page->Text(
+        fmt::format("found by {}", fmt::join(culprit.found_by, " and ")));
+  }
+  if (!culprit.disagreement.empty()) {
+    page->Text("but: " + culprit.disagreement, Tone::kDoubtful);
+  }
+}
+
 void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
   page->Section("FIRST", Tone::kBad);
   page->Text(Name(culprit.fqn), Tone::kStrong);
@@ -224,6 +235,7 @@ void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
     page->Text("seen first in " + FullWords(culprit.tensor));
   }
   if (!culprit.where.empty()) page->Text(culprit.where);
+  AddFoundBy(culprit, page);
   const TensorJudgement* tensor = FindTensor(result, culprit.tensor);
   if (tensor == nullptr) {
     if (culprit.headroom > 0) {
@@ -248,6 +260,13 @@ void AddWhy(const Culprit& culprit, Page* page) {
         fmt::format("{}: {}", diagnosis.letter, BugClassName(diagnosis.letter)),
         Tone::kStrong);
     page->Text(diagnosis.evidence);
+  }
+}
+
+void AddHints(const Culprit& culprit, Page* page) {
+  page->Section("LOOK");
+  for (const std::string& hint : culprit.hints) {
+    page->Text("- " + hint, Tone::kPlain, 2);
   }
 }
 
@@ -384,6 +403,7 @@ std::string RenderTerminal(const CheckResult& result,
     const Culprit& first = result.culprits.front();
     AddFirst(result, first, &page);
     AddWhy(first, &page);
+    AddHints(first, &page);
     AddAlso(result, first, &page);
   }
   if (options.verbose) AddDiverged(result, &page);

@@ -1,0 +1,84 @@
+// L: the loss, or the gradient that it sends into the model, is wrong by a
+// constant for each micro-batch, while every activation is right.
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "src/diagnose/diagnose.h"
+#include "src/diagnose/scaled_parts.h"
+#include "src/diagnose/token_counts.h"
+
+namespace ttrace {
+namespace {
+
+std::string FactorWords(const std::map<int, double>& alpha) {
+  std::string out;
+  size_t shown = 0;
+  for (const auto& [micro_batch, factor] : alpha) {
+    if (shown++ == 4) return out + ", ...";
+    out += fmt::format("{}{:.5g} x in micro-batch {}", out.empty() ? "" : ", ",
+                       factor, micro_batch);
+  }
+  return out;
+}
+
+std::optional<Diagnosis> OfTheLoss(const Evidence& evidence) {
+  const ErrorStats& stats = evidence.leg->stats;
+  if (!(stats.sum_sq_ref > 0)) return std::nullopt;
+  std::map<int, double> alpha;
+  if (evidence.reference != nullptr && evidence.candidate != nullptr) {
+    const std::map<int, double> cand = ByMicroBatch(*evidence.candidate);
+    for (const auto& [micro_batch, value] : ByMicroBatch(*evidence.reference)) {
+      const auto found = cand.find(micro_batch);
+      if (found != cand.end() && value != 0) {
+        alpha[micro_batch] = found->second / value;
+      }
+    }
+  }
+  std::string words;
+  const std::string tokens = ExplainByTokens(
+      alpha, TokenCounts(evidence), 2 * std::fmax(evidence.leg->bound, 1e-6));
+  if (alpha.size() > 1) words = " (" + FactorWords(alpha) + ")";
+  if (!tokens.empty()) words += "; " + tokens;
+  return Diagnosis{
+      "L",
+      fmt::format("{} is {:.6g} x the reference{} while every activation is "
+                  "within bounds",
+                  evidence.judgement->id.arg, stats.projection(), words),
+      stats.projection()};
+}
+
+}  // namespace
+
+std::optional<Diagnosis> LossNormalisation(const Evidence& evidence) {
+  if (evidence.leg == nullptr) return std::nullopt;
+  if (evidence.judgement->id.role == Role::kLoss) return OfTheLoss(evidence);
+  // The gradient arriving at the model's own output, or what is blamed on the
+  // loss: nothing but the loss made it.
+  if (evidence.judgement->id.role != Role::kGradOutput ||
+      !(evidence.judgement->id.fqn.empty() || evidence.culprit->fqn == "loss" ||
+        evidence.culprit->fqn.empty())) {
+    return std::nullopt;
+  }
+  const std::optional<ScaledParts> parts = FindScaledParts(evidence);
+  if (!parts || parts->ranks_differ) return std::nullopt;
+  const std::string tokens =
+      ExplainByTokens(parts->of_micro_batch, TokenCounts(evidence),
+                      2 * std::fmax(evidence.leg->bound, 1e-6));
+  return Diagnosis{
+      "L",
+      fmt::format("the gradient that the loss sends into the model is {}, and "
+                  "every activation is within bounds{}{}",
+                  parts->agree
+                      ? fmt::format("{:.5g} x the reference's", parts->alpha)
+                      : "the reference's times another constant in each "
+                        "micro-batch: " +
+                            FactorWords(parts->of_micro_batch),
+                  tokens.empty() ? "" : "; ", tokens),
+      parts->alpha};
+}
+
+}  // namespace ttrace

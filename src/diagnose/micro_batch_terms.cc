@@ -1,0 +1,297 @@
+// S and L by terms: which micro-batches a parameter's gradient is the sum of.
+//
+// A linear layer's weight gradient is the sum over tokens of (arriving gradient
+// x input), a bias's that of the arriving gradient. Both are recorded, so each
+// micro-batch's term is made again on a sample of rows and columns, and fitted
+// to what the candidate holds. Whether a module is linear in this way is not
+// assumed: the reference's own gradient has to come out as their plain sum.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/diagnose/decomposition.h"
+#include "src/diagnose/diagnose.h"
+#include "src/diagnose/sample.h"
+#include "src/diagnose/token_counts.h"
+#include "src/diagnose/words.h"
+
+namespace ttrace {
+namespace {
+
+constexpr int64_t kSampledRows = 32;
+constexpr int64_t kSampledColumns = 64;
+constexpr int64_t kMostTokens = 1 << 16;
+constexpr size_t kMostMicroBatches = 32;
+// Parameters tried: the culprit's own may be of a module that is not linear.
+constexpr int kMostWitnesses = 8;
+
+// Rows of the global batch of each micro-batch, as the candidate ran them.
+using BatchParts = std::map<int, std::pair<int64_t, int64_t>>;
+
+struct Linear {
+  const TensorPieces* arriving = nullptr;  // grad_output [..., out]
+  const TensorPieces* input = nullptr;     // [..., in]; null for a bias
+  BatchParts parts;
+  size_t batch_dim = 0;
+};
+
+std::string ModuleOf(const std::string& parameter) {
+  const size_t dot = parameter.rfind('.');
+  return dot == std::string::npos ? "" : parameter.substr(0, dot);
+}
+
+Shape ShapeOf(const TensorPieces& pieces) {
+  return pieces.pieces.front()->layout.global_shape();
+}
+
+int64_t TokensOf(const Shape& shape) {
+  int64_t tokens = 1;
+  for (size_t d = 0; d + 1 < shape.size(); ++d) tokens *= shape[d];
+  return tokens;
+}
+
+std::optional<Linear> FindLinear(const Evidence& evidence, const TensorId& id,
+                                 const Shape& shape) {
+  const std::string module = ModuleOf(id.fqn);
+  Linear out;
+  TensorId arriving_id;
+  int calls = 0;
+  evidence.visit_reference(
+      [&](const TensorId& other, const TensorPieces& pieces) {
+        if (other.fqn != module || other.iteration != id.iteration) return;
+        const Shape found = ShapeOf(pieces);
+        if (found.empty() || !Info(pieces.pieces.front()->dtype).floating)
+          return;
+        if (other.role == Role::kGradOutput && found.back() == shape.front()) {
+          ++calls;
+          out.arriving = &pieces;
+          arriving_id = other;
+        } else if (other.role == Role::kInput && other.pass == Pass::kForward &&
+                   shape.size() == 2 && found.back() == shape.back() &&
+                   out.input == nullptr) {
+          out.input = &pieces;
+        }
+      });
+  // A module that is called twice has two sums in one gradient.
+  if (calls != 1 || (shape.size() == 2) != (out.input != nullptr)) {
+    return std::nullopt;
+  }
+  const Shape tokens = ShapeOf(*out.arriving);
+  if (out.input != nullptr) {
+    const Shape in = ShapeOf(*out.input);
+    if (in.size() != tokens.size() ||
+        !std::equal(in.begin(), in.end() - 1, tokens.begin())) {
+      return std::nullopt;
+    }
+  }
+  const TensorPieces* candidate = evidence.find_candidate(arriving_id);
+  if (candidate == nullptr || TokensOf(tokens) > kMostTokens) {
+    return std::nullopt;
+  }
+  for (const Record* record : candidate->pieces) {
+    if (!record->rows || record->micro_batch < 0) return std::nullopt;
+    out.batch_dim = static_cast<size_t>(record->rows->dim);
+    out.parts[record->micro_batch] = {record->rows->begin, record->rows->count};
+  }
+  // Rows in another order than the reference's have no ranges.
+  if (evidence.compare.rows != nullptr || out.parts.size() < 2 ||
+      out.parts.size() > kMostMicroBatches || out.batch_dim >= tokens.size()) {
+    return std::nullopt;
+  }
+  return out;
+}
+
+// A few indices spread over [0, size), as one run each.
+std::vector<SampledBox> Spread(const Shape& shape, size_t dim, int64_t wanted) {
+  std::vector<SampledBox> out;
+  const int64_t n = std::min(wanted, shape[dim]);
+  for (int64_t i = 0; i < n; ++i) {
+    SampledBox box{Shape(shape.size(), 0), shape};
+    box.begin[dim] = i * shape[dim] / n;
+    box.size[dim] = 1;
+    out.push_back(std::move(box));
+  }
+  return out;
+}
+
+// Columns `boxes` of [..., features], each as a vector over one micro-batch's
+// tokens.
+Result<std::vector<std::vector<double>>> Columns(
+    const TensorPieces& pieces, std::vector<SampledBox> boxes,
+    const Linear& linear, const std::pair<int64_t, int64_t>& rows) {
+  std::vector<std::vector<double>> out;
+  for (SampledBox& box : boxes) {
+    box.begin[linear.batch_dim] = rows.first;
+    box.size[linear.batch_dim] = rows.second;
+    TTRACE_ASSIGN_OR_RETURN(auto column, ReadBox(pieces, box.begin, box.size));
+    out.push_back(std::move(column));
+  }
+  return out;
+}
+
+struct Terms {
+  std::vector<int> micro_batches;
+  std::vector<std::vector<double>> values;  // one a micro-batch
+  std::vector<SampledBox> boxes;  // of the gradient, in the same order
+};
+
+Result<Terms> MakeTerms(const Linear& linear, const Shape& shape) {
+  Terms out;
+  const Shape arriving_shape = ShapeOf(*linear.arriving);
+  const auto rows =
+      Spread(arriving_shape, arriving_shape.size() - 1, kSampledRows);
+  std::vector<SampledBox> columns;
+  if (linear.input != nullptr) {
+    const Shape input_shape = ShapeOf(*linear.input);
+    columns = Spread(input_shape, input_shape.size() - 1, kSampledColumns);
+  }
+  for (const SampledBox& row : rows) {
+    if (columns.empty()) out.boxes.push_back({{row.begin.back()}, {1}});
+    for (const SampledBox& column : columns) {
+      out.boxes.push_back(
+          {{row.begin.back(), column.begin.back()}, Shape(shape.size(), 1)});
+    }
+  }
+  for (const auto& [micro_batch, part] : linear.parts) {
+    TTRACE_ASSIGN_OR_RETURN(const auto left,
+                            Columns(*linear.arriving, rows, linear, part));
+    std::vector<std::vector<double>> right;
+    if (linear.input != nullptr) {
+      TTRACE_ASSIGN_OR_RETURN(right,
+                              Columns(*linear.input, columns, linear, part));
+    }
+    std::vector<double> values;
+    for (const auto& l : left) {
+      double alone = 0;
+      for (const double value : l) alone += value;
+      if (columns.empty()) values.push_back(alone);
+      for (const auto& r : right) {
+        double sum = 0;
+        for (size_t i = 0; i < l.size(); ++i) sum += l[i] * r[i];
+        values.push_back(sum);
+      }
+    }
+    out.micro_batches.push_back(micro_batch);
+    out.values.push_back(std::move(values));
+  }
+  return out;
+}
+
+std::string WeightWords(const Terms& terms, const Decomposition& fit,
+                        double unit) {
+  std::string out;
+  for (size_t i = 0; i < fit.weights.size() && i < 8; ++i) {
+    out += fmt::format("{}{:.3g}", i == 0 ? "" : ", ", fit.weights[i] / unit);
+  }
+  return out + (terms.values.size() > 8 ? ", ..." : "");
+}
+
+std::optional<Diagnosis> Conclude(const Evidence& evidence,
+                                  const std::string& parameter,
+                                  const Terms& terms, const Decomposition& fit,
+                                  double unit) {
+  std::vector<int> in;
+  std::vector<int> out;
+  std::vector<int> often;
+  std::map<int, double> factors;
+  bool whole = true;
+  for (size_t i = 0; i < fit.weights.size(); ++i) {
+    const double weight = fit.weights[i] / unit;
+    const double uncertain = std::fmax(1e-3, fit.uncertainty[i] / unit);
+    if (!(uncertain <= 0.25)) return std::nullopt;
+    factors[terms.micro_batches[i]] = weight;
+    whole = whole && std::fabs(weight - std::round(weight)) <= uncertain;
+    const double near = std::round(weight);
+    (near == 0   ? out
+     : near == 1 ? in
+                 : often)
+        .push_back(terms.micro_batches[i]);
+  }
+  const std::string start = fmt::format(
+      "the gradient of {}, fitted by the terms of its {} micro-batches "
+      "(arriving "
+      "gradient x input), holds them {} times (residual {:.1e})",
+      parameter, fit.weights.size(), WeightWords(terms, fit, unit),
+      fit.residual);
+  if (whole && !out.empty() && !in.empty()) {
+    return Diagnosis{"S",
+                     fmt::format("{}: only {}; {} overwritten or left out",
+                                 start, MicroBatchWords(in),
+                                 MicroBatchWords(out) +
+                                     (out.size() == 1 ? " was" : " were")),
+                     static_cast<double>(out.size())};
+  }
+  if (whole && out.empty() && !in.empty() && !often.empty()) {
+    return Diagnosis{"S",
+                     fmt::format("{}: {} counted more than once", start,
+                                 MicroBatchWords(often)),
+                     static_cast<double>(often.size())};
+  }
+  if (whole) return std::nullopt;  // all alike: a constant factor
+  const std::string tokens =
+      ExplainByTokens(factors, TokenCounts(evidence),
+                      2 * std::fmax(1e-3, fit.worst_uncertainty() / unit));
+  if (tokens.empty()) return std::nullopt;
+  return Diagnosis{"L", start + "; " + tokens, factors.begin()->second};
+}
+
+}  // namespace
+
+std::optional<Diagnosis> MicroBatchTerms(const Evidence& evidence) {
+  if (evidence.leg == nullptr || !evidence.visit_reference) {
+    return std::nullopt;
+  }
+  const Role role = evidence.judgement->id.role;
+  if (role != Role::kGradLocal && role != Role::kGradReduced) {
+    return std::nullopt;
+  }
+  std::vector<const TensorJudgement*> witnesses = {evidence.judgement};
+  for (const TensorJudgement* t : evidence.affected) {
+    if (t != evidence.judgement) witnesses.push_back(t);
+  }
+  int tried = 0;
+  for (const TensorJudgement* t : witnesses) {
+    const TensorPieces* reference = evidence.find_reference(t->id);
+    const TensorPieces* candidate = evidence.find_candidate(t->id);
+    if (reference == nullptr || candidate == nullptr) continue;
+    const Shape shape = ShapeOf(*reference);
+    const auto leg = std::find_if(
+        t->legs.begin(), t->legs.end(),
+        [&](const LegJudgement& l) { return l.leg == evidence.leg->leg; });
+    if (shape.empty() || shape.size() > 2 || leg == t->legs.end()) continue;
+    const auto linear = FindLinear(evidence, t->id, shape);
+    if (!linear) continue;
+    if (++tried > kMostWitnesses) break;
+    const auto terms = MakeTerms(*linear, shape);
+    if (!terms.ok()) continue;
+    const auto expected = ReadSample(*reference, terms->boxes);
+    const auto held = ReadSample(*candidate, terms->boxes);
+    if (!expected.ok() || !held.ok()) continue;
+    const double noise = std::fmax(leg->bound, 1e-6);
+    const auto plain = Decompose(terms->values, *expected, noise);
+    const auto fit = Decompose(terms->values, *held, noise);
+    if (!plain || !fit || !(plain->residual <= 4 * noise) ||
+        !(fit->residual <= 4 * noise)) {
+      continue;
+    }
+    double unit = 0;
+    for (const double weight : plain->weights) unit += weight;
+    unit /= static_cast<double>(plain->weights.size());
+    bool sum = unit > 0;
+    for (size_t i = 0; i < plain->weights.size(); ++i) {
+      sum = sum && std::fabs(plain->weights[i] - unit) <=
+                       std::fmax(1e-3 * unit, plain->uncertainty[i]);
+    }
+    if (!sum) continue;
+    return Conclude(evidence, t->id.fqn, *terms, *fit, unit);
+  }
+  return std::nullopt;
+}
+
+}  // namespace ttrace

@@ -1,0 +1,109 @@
+// M: zeros where the reference has values, everywhere or in a part, or no
+// gradient at all.
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "src/diagnose/diagnose.h"
+#include "src/diagnose/sample.h"
+#include "src/diagnose/words.h"
+
+namespace ttrace {
+namespace {
+
+constexpr int64_t kSampled = 1 << 18;
+constexpr size_t kFewest = 8;  // fewer zeros may be a coincidence of a mask
+
+// Exactly zero: the error is then bit for bit minus the reference.
+bool AllZero(const ErrorStats& stats) {
+  return stats.sum_sq_ref > 0 && stats.sum_err_ref == -stats.sum_sq_ref &&
+         stats.sum_sq_err == stats.sum_sq_ref;
+}
+
+std::optional<Diagnosis> ZeroOnSomeRanks(const Evidence& evidence) {
+  std::set<int> ranks;
+  int64_t zero = 0;
+  for (const InstanceStats& part : evidence.instances) {
+    if (AllZero(part.stats)) {
+      zero += part.stats.count;
+      ranks.insert(part.ranks.begin(), part.ranks.end());
+    } else if (part.stats.rel_err() > 4 * evidence.leg->bound) {
+      return std::nullopt;
+    }
+  }
+  if (ranks.empty()) return std::nullopt;
+  return Diagnosis{
+      "M",
+      fmt::format("{} elements, the parts of {}, are all zero, and the other "
+                  "parts are right",
+                  zero, RankWords({ranks.begin(), ranks.end()})),
+      static_cast<double>(zero)};
+}
+
+std::optional<Diagnosis> ZeroElements(const Evidence& evidence) {
+  const auto pair = SamplePair(*evidence.reference, *evidence.candidate,
+                               kSampled, evidence.compare);
+  if (!pair.ok()) return std::nullopt;
+  const std::vector<size_t> wrong = WrongElements(*pair, evidence.leg->bound);
+  if (wrong.size() < kFewest) return std::nullopt;
+  for (const size_t i : wrong) {
+    if (pair->candidate[i] != 0) return std::nullopt;
+  }
+  return Diagnosis{
+      "M",
+      fmt::format("all {} wrong elements of {} looked at are exactly zero, "
+                  "first at [{}]",
+                  wrong.size(), pair->reference.size(),
+                  fmt::join(PlaceInSample(pair->boxes, wrong.front()), ", ")),
+      static_cast<double>(wrong.size())};
+}
+
+std::optional<Diagnosis> AbsentGradient(const Evidence& evidence) {
+  std::set<std::string> absent;
+  for (const TensorJudgement* t : evidence.unmatched) {
+    const bool gradient =
+        t->id.role == Role::kGradInput || t->id.role == Role::kGradOutput ||
+        t->id.role == Role::kGradLocal || t->id.role == Role::kGradReduced;
+    const bool own = t->id.fqn == evidence.culprit->fqn ||
+                     t->id.fqn.starts_with(evidence.culprit->fqn + ".");
+    if (gradient && own && !evidence.culprit->fqn.empty() &&
+        evidence.find_candidate(t->id) == nullptr) {
+      absent.insert(t->id.fqn);
+    }
+  }
+  if (absent.empty()) return std::nullopt;
+  return Diagnosis{
+      "M",
+      fmt::format("the candidate has no gradient of {}{}, which "
+                  "the reference has",
+                  *absent.begin(),
+                  absent.size() == 1 ? ""
+                                     : fmt::format(" and {} more below it",
+                                                   absent.size() - 1)),
+      static_cast<double>(absent.size())};
+}
+
+}  // namespace
+
+std::optional<Diagnosis> MissingValue(const Evidence& evidence) {
+  if (evidence.leg == nullptr) return std::nullopt;
+  const ErrorStats& stats = evidence.leg->stats;
+  if (AllZero(stats)) {
+    return Diagnosis{
+        "M",
+        fmt::format(
+            "all {} elements are zero; the reference has a norm of {:.2e}",
+            stats.count, std::sqrt(stats.sum_sq_ref)),
+        0};
+  }
+  if (auto found = ZeroOnSomeRanks(evidence)) return found;
+  if (evidence.reference != nullptr && evidence.candidate != nullptr) {
+    if (auto found = ZeroElements(evidence)) return found;
+  }
+  return AbsentGradient(evidence);
+}
+
+}  // namespace ttrace

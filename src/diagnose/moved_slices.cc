@@ -1,0 +1,222 @@
+// X, W, S by slices: parts of the candidate that are wrong equal other parts of
+// the reference.
+//
+// Every dimension is tried. What maps one to one onto itself is a permutation
+// (X); what holds something twice is a wrong slice (W), or along the batch,
+// where other rows are other micro-batches, a stale value (S).
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/diagnose/diagnose.h"
+#include "src/diagnose/sample.h"
+#include "src/diagnose/slices.h"
+#include "src/diagnose/words.h"
+
+namespace ttrace {
+namespace {
+
+constexpr int64_t kSampled = 1 << 18;   // elements searched for a wrong place
+constexpr int64_t kInMemory = 1 << 20;  // elements of one matching
+constexpr int64_t kWidest = 1024;       // elements that tell slices apart
+// Slices that are explained, of those that are wrong. The rest may be marginal
+// ones, or slices whose source lies outside what was looked at.
+constexpr double kMostOfThem = 0.9;
+
+// The dimension cut into slices: of one index each, or of `block` consecutive
+// ones where single ones hold too little to be told apart.
+struct Cut {
+  size_t dim = 0;
+  int64_t block = 1;
+  int64_t slices = 0;
+  int64_t width = 0;
+  SampledBox box;
+};
+
+// A box around `place` that is whole along `dim` and small otherwise, the last
+// dimensions first.
+Cut CutAlong(const Shape& shape, size_t dim, const Shape& place) {
+  Cut cut;
+  cut.dim = dim;
+  cut.slices = shape[dim];
+  cut.width = 1;
+  cut.box.begin = place;
+  cut.box.size = Shape(shape.size(), 1);
+  cut.box.begin[dim] = 0;
+  cut.box.size[dim] = shape[dim];
+  int64_t budget =
+      std::min(kWidest, kInMemory / std::max<int64_t>(1, shape[dim]));
+  for (size_t d = shape.size(); d-- > 0;) {
+    if (d == dim) continue;
+    const int64_t size = std::clamp<int64_t>(budget, 1, shape[d]);
+    cut.box.size[d] = size;
+    cut.box.begin[d] =
+        std::clamp<int64_t>(place[d] - size / 2, 0, shape[d] - size);
+    cut.width *= size;
+    budget /= size;
+  }
+  return cut;
+}
+
+// Values of a box, slice after slice.
+std::vector<double> BySlice(const std::vector<double>& values, const Cut& cut) {
+  int64_t inner = 1;
+  for (size_t d = cut.dim + 1; d < cut.box.size.size(); ++d) {
+    inner *= cut.box.size[d];
+  }
+  const int64_t n = cut.box.size[cut.dim];
+  const int64_t outer = static_cast<int64_t>(values.size()) / (n * inner);
+  std::vector<double> out;
+  out.reserve(values.size());
+  for (int64_t s = 0; s < n; ++s) {
+    for (int64_t o = 0; o < outer; ++o) {
+      const auto from = values.begin() + (o * n + s) * inner;
+      out.insert(out.end(), from, from + inner);
+    }
+  }
+  return out;
+}
+
+// The length of the candidate's shards along a dimension, if it is one for all.
+int64_t ShardLength(const TensorPieces& pieces, size_t dim) {
+  int64_t length = 0;
+  for (const Record* record : pieces.pieces) {
+    for (const Segment& segment : record->layout.dims[dim].segments) {
+      if (length != 0 && segment.size != length) return 0;
+      length = segment.size;
+    }
+  }
+  return length;
+}
+
+// The one rank whose shard of the candidate holds all of [begin, begin + size)
+// along `dim`; -1: none, or several copies.
+int OwnerOf(const TensorPieces& pieces, size_t dim, int64_t begin,
+            int64_t size) {
+  int owner = -1;
+  for (const Record* record : pieces.pieces) {
+    for (const Segment& segment : record->layout.dims[dim].segments) {
+      if (begin < segment.begin ||
+          begin + size > segment.begin + segment.size) {
+        continue;
+      }
+      if (owner >= 0 && owner != record->rank) return -1;
+      owner = record->rank;
+    }
+  }
+  return owner;
+}
+
+std::string RunWords(const MovedRun& run, const Cut& cut,
+                     const TensorPieces& candidate, bool batch) {
+  const int64_t to = run.to * cut.block;
+  const int64_t from = run.from * cut.block;
+  const int64_t length = run.length * cut.block;
+  const auto range = [&](int64_t begin) {
+    return length == 1 ? fmt::format("{}", begin)
+                       : fmt::format("{}-{}", begin, begin + length - 1);
+  };
+  std::string out =
+      fmt::format("{} {} {} the reference's {}", batch ? "row" : "index",
+                  range(to), length == 1 ? "holds" : "hold", range(from));
+  const int there = OwnerOf(candidate, cut.dim, to, length);
+  const int origin = OwnerOf(candidate, cut.dim, from, length);
+  if (there >= 0 && origin >= 0 && there != origin && !batch) {
+    out += fmt::format(" (rank {} holds rank {}'s part)", there, origin);
+  }
+  return out;
+}
+
+std::optional<Diagnosis> Explain(const Cut& cut, const SliceMatch& match,
+                                 const Evidence& evidence) {
+  const auto wrong = static_cast<double>(match.wrong.size());
+  if (match.matched == 0 ||
+      static_cast<double>(match.matched) < kMostOfThem * wrong) {
+    return std::nullopt;
+  }
+  const Record& piece = *evidence.candidate->pieces.front();
+  const bool batch =
+      piece.rows && static_cast<size_t>(piece.rows->dim) == cut.dim;
+  const std::vector<MovedRun> runs = MovedRuns(match);
+  std::string moved;
+  for (size_t i = 0; i < runs.size() && i < 2; ++i) {
+    if (i > 0) moved += ", ";
+    moved += RunWords(runs[i], cut, *evidence.candidate, batch);
+  }
+  if (runs.size() > 2) moved += ", ...";
+  Diagnosis out{match.bijection ? "X"
+                : batch         ? "S"
+                                : "W",
+                "", static_cast<double>(match.matched)};
+  out.evidence = fmt::format(
+      "along {} (dimension {}), {} of {} slices are wrong and {} of these "
+      "equal "
+      "other slices of the reference within the bound: {}",
+      batch ? "the batch" : "one axis", cut.dim, match.wrong.size(),
+      match.slices, match.matched, moved);
+  out.evidence += match.bijection
+                      ? "; one to one: the right values in the wrong places"
+                      : "; some are there twice and others not at all";
+  return out;
+}
+
+}  // namespace
+
+std::optional<Diagnosis> MovedSlices(const Evidence& evidence) {
+  if (evidence.leg == nullptr || evidence.reference == nullptr ||
+      evidence.candidate == nullptr) {
+    return std::nullopt;
+  }
+  const auto pair = SamplePair(*evidence.reference, *evidence.candidate,
+                               kSampled, evidence.compare);
+  if (!pair.ok() || pair->reference.empty()) return std::nullopt;
+  size_t worst = 0;
+  double most = 0;
+  for (size_t i = 0; i < pair->reference.size(); ++i) {
+    const double error = std::fabs(pair->candidate[i] - pair->reference[i]);
+    if (error > most) {
+      most = error;
+      worst = i;
+    }
+  }
+  if (!(most > 0)) return std::nullopt;
+  const Shape place = PlaceInSample(pair->boxes, worst);
+  const Shape shape = evidence.reference->pieces.front()->layout.global_shape();
+
+  std::optional<Diagnosis> best;
+  double best_matched = 0;
+  for (size_t dim = 0; dim < shape.size(); ++dim) {
+    if (shape[dim] < 2 || shape[dim] > kInMemory / 8) continue;
+    Cut cut = CutAlong(shape, dim, place);
+    if (cut.width < 8) {
+      // Too little in one index: whole shards, if there are several.
+      const int64_t shard = ShardLength(*evidence.candidate, dim);
+      if (shard * cut.width < 8 || shape[dim] % shard != 0) continue;
+      cut.block = shard;
+    }
+    const auto reference =
+        ReadBox(*evidence.reference, cut.box.begin, cut.box.size);
+    const auto candidate = ReadBox(*evidence.candidate, cut.box.begin,
+                                   cut.box.size, evidence.compare);
+    if (!reference.ok() || !candidate.ok()) return std::nullopt;
+    const SliceMatch match = MatchSlices(
+        BySlice(*reference, cut), BySlice(*candidate, cut),
+        cut.slices / cut.block, cut.width * cut.block, evidence.leg->bound);
+    const double share =
+        static_cast<double>(match.matched) /
+        static_cast<double>(std::max<size_t>(1, match.wrong.size()));
+    if (share <= best_matched) continue;
+    if (auto found = Explain(cut, match, evidence)) {
+      best = std::move(found);
+      best_matched = share;
+    }
+  }
+  return best;
+}
+
+}  // namespace ttrace

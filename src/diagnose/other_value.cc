@@ -1,0 +1,193 @@
+// S and W by whole tensors: the candidate is not this value of the reference
+// but another one, of an earlier iteration (S), of another layer or place (W),
+// or what went into the module (Z: the module did nothing).
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "src/diagnose/diagnose.h"
+#include "src/diagnose/sample.h"
+#include "src/diagnose/words.h"
+
+namespace ttrace {
+namespace {
+
+constexpr int64_t kGlance =
+    256;  // elements that rule out all but the right one
+// Tensors of the same shape that are looked at.
+constexpr int64_t kMostTensors = 20'000;
+
+Shape ShapeOf(const TensorPieces& pieces) {
+  return pieces.pieces.front()->layout.global_shape();
+}
+
+double RelativeError(const std::vector<double>& a,
+                     const std::vector<double>& b) {
+  double error = 0;
+  double norm = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    error += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return norm > 0 ? std::sqrt(error / norm) : HUGE_VAL;
+}
+
+bool IsActivation(Role role) {
+  return role == Role::kInput || role == Role::kOutput;
+}
+
+bool IsActivationGradient(Role role) {
+  return role == Role::kGradInput || role == Role::kGradOutput;
+}
+
+bool SameKind(Role a, Role b) {
+  return a == b || (IsActivation(a) && IsActivation(b)) ||
+         (IsActivationGradient(a) && IsActivationGradient(b));
+}
+
+// The whole candidate equals `other`, and is at least 4 times closer to it than
+// to its own reference.
+bool Equals(const Evidence& evidence, const TensorPieces& other,
+            double* error) {
+  const auto compared =
+      CompareTensor(other, *evidence.candidate, evidence.compare);
+  if (!compared.ok() || compared->total.nonfinite_differ > 0) return false;
+  *error = compared->total.rel_err();
+  return *error <= evidence.leg->bound && 4 * *error < evidence.leg->err;
+}
+
+}  // namespace
+
+std::optional<Diagnosis> OtherIteration(const Evidence& evidence) {
+  if (evidence.leg == nullptr || evidence.candidate == nullptr ||
+      evidence.leg->stats.count < 8) {
+    return std::nullopt;
+  }
+  TensorId id = evidence.judgement->id;
+  for (int back = 1; back <= 2 && id.iteration > 0; ++back) {
+    --id.iteration;
+    const TensorPieces* earlier = evidence.find_reference(id);
+    double error = 0;
+    if (earlier == nullptr ||
+        ShapeOf(*earlier) != ShapeOf(*evidence.candidate) ||
+        !Equals(evidence, *earlier, &error)) {
+      continue;
+    }
+    return Diagnosis{
+        "S",
+        fmt::format("it equals the reference's value of iteration {} (rel_err "
+                    "{:.1e}, bound {:.1e}; from its own it is {:.2g} away)",
+                    id.iteration, error, evidence.leg->bound,
+                    evidence.leg->err),
+        static_cast<double>(back)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Diagnosis> OtherPlace(const Evidence& evidence) {
+  const TensorId& own = evidence.judgement->id;
+  if (evidence.leg == nullptr || evidence.reference == nullptr ||
+      evidence.candidate == nullptr || !evidence.visit_reference ||
+      evidence.leg->stats.count < 32 ||
+      !(IsActivation(own.role) || IsActivationGradient(own.role) ||
+        own.role == Role::kGradReduced || own.role == Role::kGradLocal)) {
+    return std::nullopt;
+  }
+  const Shape shape = ShapeOf(*evidence.reference);
+  const auto boxes = PlanSample(shape, kGlance);
+  const auto candidate =
+      ReadSample(*evidence.candidate, boxes, evidence.compare);
+  if (!candidate.ok()) return std::nullopt;
+  // A part may be further out than the whole (slices.h); the whole is then
+  // compared exactly.
+  const double glance = std::fmin(0.5, 4 * evidence.leg->bound);
+  // One value has several names (an output is the next module's input): the
+  // module's own input or arriving gradient says most, then the same role
+  // elsewhere.
+  const auto rank_of = [&](const TensorId& id) {
+    const bool through =
+        id.fqn == own.fqn &&
+        (own.role == Role::kOutput
+             ? id.role == Role::kInput
+             : own.role == Role::kGradInput && id.role == Role::kGradOutput);
+    return through ? 0 : id.role == own.role && id.arg == own.arg ? 1 : 2;
+  };
+  std::optional<TensorId> found;
+  int found_rank = 3;
+  double found_error = 0;
+  int64_t looked_at = 0;
+  evidence.visit_reference([&](const TensorId& id, const TensorPieces& other) {
+    const int rank = rank_of(id);
+    if ((id.fqn == own.fqn && id.role == own.role) || rank >= found_rank ||
+        id.iteration != own.iteration || !SameKind(id.role, own.role) ||
+        ShapeOf(other) != shape || ++looked_at > kMostTensors) {
+      return;
+    }
+    const auto values = ReadSample(other, boxes);
+    double error = 0;
+    if (!values.ok() || !(RelativeError(*candidate, *values) <= glance) ||
+        !Equals(evidence, other, &error)) {
+      return;
+    }
+    found = id;
+    found_rank = rank;
+    found_error = error;
+  });
+  if (!found) return std::nullopt;
+  const bool did_nothing = found_rank == 0;
+  return Diagnosis{
+      did_nothing ? "Z" : "W",
+      fmt::format(
+          "it equals the reference's {} {} of {} (rel_err {:.1e}, bound "
+          "{:.1e}; from its own it is {:.2g} away){}",
+          ToString(found->role), found->arg, found->fqn, found_error,
+          evidence.leg->bound, evidence.leg->err,
+          did_nothing ? ": the module did nothing" : ""),
+      found_error};
+}
+
+std::optional<Diagnosis> UnchangedParameter(const Evidence& evidence) {
+  const TensorId& id = evidence.judgement->id;
+  if (id.role != Role::kParamUpdated || evidence.candidate == nullptr) {
+    return std::nullopt;
+  }
+  // What it was before the step: after the last one, or at the beginning.
+  TensorId before = id;
+  const TensorPieces* old = nullptr;
+  for (--before.iteration; before.iteration >= 0 && old == nullptr;
+       --before.iteration) {
+    old = evidence.find_candidate(before);
+  }
+  before = id;
+  before.role = Role::kParam;
+  before.pass = Pass::kForward;
+  for (; before.iteration >= 0 && old == nullptr; --before.iteration) {
+    old = evidence.find_candidate(before);
+  }
+  if (old == nullptr) return std::nullopt;
+  const auto compared = CompareTensor(*old, *evidence.candidate);
+  if (!compared.ok()) return std::nullopt;
+  std::vector<int> stale;
+  bool any_changed = false;
+  for (const InstanceStats& part : compared->instances) {
+    if (part.stats.bitwise_equal()) {
+      stale.insert(stale.end(), part.ranks.begin(), part.ranks.end());
+    } else {
+      any_changed = true;
+    }
+  }
+  // Equal everywhere may be right: a frozen parameter, a step of zero.
+  if (stale.empty() || !any_changed) return std::nullopt;
+  std::sort(stale.begin(), stale.end());
+  return Diagnosis{"S",
+                   fmt::format("on {} it is bit for bit what it was before the "
+                               "step, while other copies or parts have changed",
+                               RankWords(stale)),
+                   static_cast<double>(stale.size())};
+}
+
+}  // namespace ttrace

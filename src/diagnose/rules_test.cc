@@ -1,0 +1,498 @@
+// Each rule on synthetic tensors with noise: where it must speak, where it must
+// not, and what lies just beside.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "src/diagnose/evidence_lab_test.h"
+
+namespace ttrace {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr double kNoise = 1e-3;
+constexpr double kBound = 2e-3;
+
+const TensorId kOutput = Id("layer", Role::kOutput);
+const TensorId kReduced = Id("fc.weight", Role::kGradReduced);
+
+std::vector<double> Truth() { return RandomValues(5, kCount); }
+
+std::vector<double> Times(std::vector<double> values, double factor) {
+  for (double& value : values) value *= factor;
+  return values;
+}
+
+std::vector<double> Plus(std::vector<double> values,
+                         const std::vector<double>& other, double factor = 1) {
+  for (size_t i = 0; i < values.size(); ++i) values[i] += factor * other[i];
+  return values;
+}
+
+Lab OutputLab(const std::vector<double>& candidate,
+              const Sharding& sharding = kWhole,
+              const Damage& damage = nullptr) {
+  Lab lab(kOutput, kBound);
+  lab.Reference(kOutput, kShape, Truth());
+  lab.Candidate(kOutput, kShape, Noisy(candidate, kNoise), sharding, damage);
+  return lab;
+}
+
+TEST(AllRules, SaySomethingOnlyAboutWhatTheyKnow) {
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    // A stranger; the reference with large errors; with half its size.
+    const auto other = RandomValues(100 + seed, kCount);
+    EXPECT_EQ(OutputLab(other).Letters(), "") << seed;
+    EXPECT_EQ(OutputLab(Plus(Truth(), other, 0.3)).Letters(), "") << seed;
+    EXPECT_EQ(OutputLab(Plus(Truth(), other, 0.01), TwoByTwo()).Letters(), "");
+    EXPECT_EQ(OutputLab(Plus(Truth(), other), Parts(2, 2)).Letters(), "");
+    Lab lab(kReduced, kBound);
+    Sharding summed = Copies(2);
+    summed.reduced_over = {"tp"};
+    lab.Reference(kReduced, kShape, Truth());
+    lab.Candidate(kReduced, kShape, Plus(Truth(), other), summed);
+    EXPECT_EQ(lab.Letters(), "") << seed;
+  }
+}
+
+TEST(ConstantFactor, OfTheWholeTensor) {
+  Lab lab = OutputLab(Times(Truth(), 4), Parts(2, 2));
+  EXPECT_THAT(lab.First(), StartsWith("K: it is 4"));
+  EXPECT_THAT(lab.First(), HasSubstr("(tp = 2)^2"));
+  EXPECT_EQ(lab.Letters(), "K");
+}
+
+TEST(ConstantFactor, IsNotAFactorWithARemainder) {
+  const auto other = RandomValues(9, kCount);
+  EXPECT_EQ(OutputLab(Plus(Times(Truth(), 2), other, 0.1)).Letters(), "");
+  // Just out of bound, in a random direction.
+  EXPECT_EQ(OutputLab(Plus(Truth(), other, 3e-3)).Letters(), "");
+}
+
+TEST(ConstantFactor, OfOneRanksPart) {
+  Lab lab = OutputLab(Truth(), Parts(2, 2), [](Piece* piece) {
+    if (piece->rank == 1) piece->values = Times(piece->values, 0.5);
+    return true;
+  });
+  EXPECT_EQ(lab.Letters(), "K");
+  EXPECT_THAT(lab.First(), HasSubstr("on rank 1, and right elsewhere"));
+  EXPECT_THAT(lab.First(), HasSubstr("1 / (tp = 2)"));
+}
+
+TEST(ConstantFactor, SaysNothingOfPartsWithSeveralFactors) {
+  Lab lab = OutputLab(Truth(), Parts(2, 2), [](Piece* piece) {
+    piece->values = Times(piece->values, piece->rank == 1 ? 0.5 : 3);
+    return true;
+  });
+  EXPECT_EQ(lab.Letters(), "");
+}
+
+TEST(ConstantFactor, QuotesTheAttributeThatSupportsIt) {
+  Lab lab = OutputLab(Times(Truth(), 2));
+  lab.attributes = {
+      {"layer", "gradient_scaling_factor", "1.0", "0.5", false, {3}},
+      {"other", "gradient_scaling_factor", "7.0", "0.5", false, {3}}};
+  EXPECT_THAT(lab.First(), HasSubstr("gradient_scaling_factor of layer is 1.0 "
+                                     "where the topology says 0.5 (rank 3)"));
+  EXPECT_THAT(lab.First(), Not(HasSubstr("7.0")));
+}
+
+TEST(MissingValue, EverywhereOnARankOrInSomeRows) {
+  EXPECT_EQ(OutputLab(Times(Truth(), 0)).Letters(), "M");
+  Lab rank = OutputLab(Truth(), Parts(2, 2), [](Piece* piece) {
+    if (piece->rank == 1) piece->values = Times(piece->values, 0);
+    return true;
+  });
+  EXPECT_EQ(rank.Letters(), "M");
+  EXPECT_THAT(rank.First(), HasSubstr("rank 1"));
+  auto rows = Truth();
+  for (size_t i = 256; i < 384; ++i) rows[i] = 0;
+  EXPECT_EQ(OutputLab(rows).Letters(), "M");
+  // Not only zeros are wrong.
+  rows[700] += 1;
+  EXPECT_EQ(OutputLab(rows).Letters(), "");
+}
+
+// Rank r holds term r of a sum of `n`.
+Damage TermsOf(const std::vector<double>& whole, int n) {
+  return [whole, n](Piece* piece) {
+    if (piece->rank + 1 == n) {
+      piece->values = whole;
+      for (int r = 0; r + 1 < n; ++r) {
+        piece->values =
+            Plus(piece->values,
+                 RandomValues(50 + static_cast<unsigned>(r), kCount), -1);
+      }
+    } else {
+      piece->values =
+          RandomValues(50 + static_cast<unsigned>(piece->rank), kCount);
+    }
+    return true;
+  };
+}
+
+TEST(MissingPartialSum, CopiesThatAreTerms) {
+  Lab lab = OutputLab(Truth(), Copies(2), TermsOf(Truth(), 2));
+  EXPECT_EQ(lab.Letters(), "PR");
+  EXPECT_THAT(lab.First(), HasSubstr("a sum over tp is missing"));
+}
+
+TEST(MissingPartialSum, CopiesThatWereSummedInGroupsThatAreTooSmall) {
+  const auto terms = TermsOf(Truth(), 2);
+  Lab lab = OutputLab(Truth(), Copies(4), [&](Piece* piece) {
+    Piece half = *piece;
+    half.rank = piece->rank / 2;
+    terms(&half);
+    piece->values = half.values;
+    return true;
+  });
+  EXPECT_EQ(lab.Letters(), "PR");
+  EXPECT_THAT(lab.First(), HasSubstr("summed over 2 of 4 ranks only"));
+}
+
+TEST(MissingPartialSum, OverOneOfTwoDimensionsInWhichCopiesDiffer) {
+  Sharding s;
+  s.mesh.dims = {{"dp", 2}, {"tp", 2}};
+  const auto terms = TermsOf(Truth(), 2);
+  Lab lab = OutputLab(Truth(), s, [&](Piece* piece) {
+    Piece half = *piece;
+    half.rank = piece->coordinate[1];
+    terms(&half);
+    piece->values = half.values;
+    // dp differs by one bit: no term, but a dimension along which copies do.
+    if (piece->coordinate[0] == 1) piece->values[0] *= 1 + 1e-6;
+    return true;
+  });
+  EXPECT_EQ(lab.Letters(), "PR");
+  EXPECT_THAT(lab.First(), HasSubstr("a sum over tp is missing"));
+}
+
+TEST(MissingPartialSum, CopiesThatDifferOtherwiseAreOnlyReplicas) {
+  Lab lab = OutputLab(Truth(), Copies(2), [](Piece* piece) {
+    if (piece->rank == 1) piece->values = RandomValues(8, kCount);
+    return true;
+  });
+  EXPECT_EQ(lab.Letters(), "R");
+  EXPECT_THAT(lab.First(), HasSubstr("those of rank 0 are the reference's, "
+                                     "those of rank 1 are not"));
+}
+
+TEST(MissingPartialSum, NamesWhoseTermsAreInAReducedGradient) {
+  Lab lab(kReduced, kBound);
+  const auto own = RandomValues(50, kCount);
+  const auto rest = Plus(Truth(), own, -1);
+  lab.Reference(kReduced, kShape, Truth());
+  // Both ranks hold rank 0's term: no copy differs, and nothing is summed.
+  lab.Candidate(kReduced, kShape, Noisy(own, kNoise), Copies(2));
+  Sharding partial = Copies(2);
+  partial.placements = {{"tp", Partial{}}};
+  lab.Candidate(Id("fc.weight", Role::kGradLocal), kShape, Truth(), partial,
+                [&](Piece* piece) {
+                  piece->values = piece->rank == 0 ? own : rest;
+                  return true;
+                });
+  EXPECT_EQ(lab.Letters(), "P");
+  EXPECT_THAT(lab.First(),
+              HasSubstr("the sum of the local gradients of rank 0"));
+  EXPECT_THAT(lab.First(), HasSubstr("the terms of rank 1 are missing"));
+}
+
+TEST(OtherIteration, IsStale) {
+  const TensorId now = Id("layer", Role::kOutput, 1);
+  const TensorId before = Id("layer", Role::kOutput, 0);
+  const auto old = RandomValues(31, kCount);
+  for (const double mixed : {0.0, 0.1}) {
+    Lab lab(now, kBound);
+    lab.Reference(now, kShape, Truth());
+    lab.Reference(before, kShape, old);
+    lab.Candidate(now, kShape, Noisy(Plus(old, Truth(), mixed), kNoise));
+    EXPECT_EQ(lab.Letters(), mixed == 0 ? "S" : "") << mixed;
+  }
+}
+
+TEST(UnchangedParameter, OnSomeRanksOnly) {
+  const TensorId updated = Id("fc.weight", Role::kParamUpdated);
+  const auto old = RandomValues(31, kCount);
+  for (const bool all : {false, true}) {
+    Lab lab(updated, 0);
+    lab.Candidate(Id("fc.weight", Role::kParam), kShape, old, Copies(2));
+    lab.Candidate(updated, kShape, Truth(), Copies(2), [&](Piece* piece) {
+      if (piece->rank == 1 || all) piece->values = old;
+      return true;
+    });
+    EXPECT_EQ(lab.Letters(), all ? "" : "SR");
+    if (!all) {
+      EXPECT_THAT(lab.First(), HasSubstr("on rank 1"));
+    }
+  }
+}
+
+TEST(Leftover, IsAMultipleOfSomethingOldInTheWrongElements) {
+  const TensorId id = Id("fc.weight", Role::kGradLocal, 1);
+  const auto parameter = RandomValues(41, kCount);
+  const auto stranger = RandomValues(42, kCount);
+  for (const bool real : {true, false}) {
+    Lab lab(id, kBound);
+    auto candidate = Noisy(Truth(), kNoise);
+    for (size_t i = 0; i < 300; ++i) {
+      candidate[i] += (real ? parameter : stranger)[i];
+    }
+    lab.Reference(id, kShape, Truth());
+    lab.Candidate(id, kShape, candidate);
+    lab.Candidate(Id("fc.weight", Role::kParam), kShape, parameter);
+    lab.Candidate(Id("fc.weight", Role::kGradReduced), kShape,
+                  RandomValues(43, kCount));
+    EXPECT_EQ(lab.Letters(), real ? "S" : "");
+    if (real) {
+      EXPECT_THAT(lab.First(), HasSubstr("the parameter itself"));
+    }
+  }
+}
+
+// A linear layer of 8 outputs and 16 inputs over 12 positions and 8 rows, four
+// micro-batches of two rows.
+struct LinearRun {
+  static constexpr int64_t kOut = 8;
+  static constexpr int64_t kIn = 16;
+  std::vector<double> arriving = RandomValues(60, 12 * 8 * kOut);
+  std::vector<double> input = RandomValues(61, 12 * 8 * kIn);
+
+  std::vector<double> Gradient(const std::vector<double>& weights) const {
+    std::vector<double> out(kOut * kIn, 0);
+    for (size_t s = 0; s < 12; ++s) {
+      for (size_t b = 0; b < 8; ++b) {
+        for (size_t o = 0; o < kOut; ++o) {
+          for (size_t i = 0; i < kIn; ++i) {
+            out[o * kIn + i] += weights[b / 2] *
+                                arriving[(s * 8 + b) * kOut + o] *
+                                input[(s * 8 + b) * kIn + i];
+          }
+        }
+      }
+    }
+    return out;
+  }
+
+  Lab Make(const std::vector<double>& weights, bool linear = true) const {
+    const TensorId id = Id("fc.weight", Role::kGradLocal);
+    Lab lab(id, kBound);
+    auto reference = Gradient({1, 1, 1, 1});
+    auto candidate = Gradient(weights);
+    if (!linear) {
+      const auto other = RandomValues(62, kOut * kIn);
+      reference = Plus(reference, other, 10);
+      candidate = Plus(candidate, other, 10);
+    }
+    lab.Reference(id, {kOut, kIn}, reference);
+    lab.Candidate(id, {kOut, kIn}, Noisy(candidate, kNoise));
+    for (const bool reference_side : {true, false}) {
+      const auto add = [&](const TensorId& what, const Shape& shape,
+                           const std::vector<double>& values) {
+        if (reference_side) {
+          lab.Reference(what, shape, values);
+        } else {
+          lab.Candidate(what, shape, values, TwoByTwo());
+        }
+      };
+      add(Id("fc", Role::kGradOutput), {12, 8, kOut}, arriving);
+      add(Id("fc", Role::kInput), {12, 8, kIn}, input);
+    }
+    return lab;
+  }
+};
+
+TEST(MicroBatchTerms, NamesThoseThatAGradientHolds) {
+  Lab last = LinearRun().Make({0, 0, 0, 1});
+  EXPECT_EQ(last.Letters(), "S");
+  EXPECT_THAT(last.First(), HasSubstr("only micro-batch 3; micro-batches 0, 1, "
+                                      "2 were overwritten or left out"));
+  Lab twice = LinearRun().Make({1, 2, 1, 1});
+  EXPECT_THAT(twice.First(), HasSubstr("micro-batch 1 counted more than once"));
+  EXPECT_EQ(twice.Letters(), "S");
+}
+
+TEST(MicroBatchTerms, AreSilentWhereTheyDoNotFit) {
+  EXPECT_EQ(LinearRun().Make({0, 0, 0, 1}, false).Letters(), "");
+  EXPECT_EQ(LinearRun().Make({0.7, 1.2, 1, 0.4}).Letters(), "");
+  EXPECT_EQ(LinearRun().Make({2, 2, 2, 2}).Letters(), "K");
+}
+
+TEST(MovedSlices, ASequenceWhoseHalvesAreSwappedIsAPermutation) {
+  Lab lab = OutputLab(Truth(), Parts(2, 0), [](Piece* piece) {
+    const auto all = Truth();
+    const auto half = static_cast<std::ptrdiff_t>(all.size() / 2);
+    piece->values = piece->rank == 0
+                        ? std::vector<double>(all.begin() + half, all.end())
+                        : std::vector<double>(all.begin(), all.begin() + half);
+    return true;
+  });
+  EXPECT_EQ(lab.Letters(), "X");
+  EXPECT_THAT(lab.First(), HasSubstr("rank 0 holds rank 1's part"));
+}
+
+TEST(MovedSlices, ARankWithAnotherRanksPartIsAWrongSlice) {
+  Lab lab = OutputLab(Truth(), Parts(2, 0), [](Piece* piece) {
+    const auto all = Truth();
+    const auto half = static_cast<std::ptrdiff_t>(all.size() / 2);
+    piece->values = {all.begin(), all.begin() + half};
+    return true;
+  });
+  EXPECT_EQ(lab.Letters(), "W");
+  EXPECT_THAT(lab.First(), HasSubstr("rank 1 holds rank 0's part"));
+}
+
+TEST(MovedSlices, RowsOfAnotherMicroBatchAreStale) {
+  auto moved = Truth();
+  for (size_t s = 0; s < 12; ++s) {
+    for (size_t b = 2; b < 4; ++b) {  // micro-batch 1 holds what 0 had
+      for (size_t h = 0; h < 16; ++h) {
+        moved[(s * 8 + b) * 16 + h] = moved[(s * 8 + b - 2) * 16 + h];
+      }
+    }
+  }
+  Lab lab = OutputLab(moved, TwoByTwo());
+  EXPECT_EQ(lab.Letters(), "S");
+  EXPECT_THAT(lab.First(), HasSubstr("along the batch"));
+}
+
+TEST(MovedSlices, ABiasIsMatchedByWholeShards) {
+  const TensorId id = Id("fc.bias", Role::kGradReduced);
+  const auto truth = RandomValues(71, 64);
+  Lab lab(id, kBound);
+  lab.Reference(id, {64}, truth);
+  lab.Candidate(id, {64}, truth, Parts(2, 0), [&](Piece* piece) {
+    piece->values = {truth.begin(), truth.begin() + 32};
+    return true;
+  });
+  EXPECT_EQ(lab.Letters(), "W");
+}
+
+TEST(OtherPlace, AnotherLayersValueIsWrongAndTheOwnInputMeansNothingWasDone) {
+  const auto other = RandomValues(81, kCount);
+  const TensorId elsewhere = Id("layer2", Role::kOutput);
+  TensorId input = Id("layer", Role::kInput);
+  input.arg = "x";
+  Lab lab = OutputLab(other);
+  lab.Reference(elsewhere, kShape, other);
+  EXPECT_EQ(lab.Letters(), "W");
+  EXPECT_THAT(lab.First(), HasSubstr("of layer2"));
+  lab.Reference(input, kShape, other);
+  EXPECT_EQ(lab.Letters(), "Z");
+  // Nearly equal is not equal.
+  Lab near = OutputLab(other);
+  near.Reference(elsewhere, kShape, Noisy(other, 0.02));
+  EXPECT_EQ(near.Letters(), "");
+}
+
+TEST(WrongModuleAttribute, OfAModuleAroundTheCulprit) {
+  const auto other = RandomValues(82, kCount);
+  Lab lab = OutputLab(other);
+  lab.culprit().fqn = "decoder.layers.2.attention";
+  lab.attributes = {{"decoder.layers.2", "layer_number", "1", "3", false, {1}}};
+  EXPECT_EQ(lab.Letters(), "W");
+  EXPECT_THAT(lab.First(), HasSubstr("layer_number of decoder.layers.2 is 1"));
+  lab.attributes.front().fqn = "decoder.layers.20";
+  EXPECT_EQ(lab.Letters(), "");
+}
+
+double Rounded(double value, int bits) {
+  int exponent = 0;
+  const double mantissa = std::frexp(value, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(mantissa, bits)),
+                    exponent - bits);
+}
+
+TEST(LostPrecision, IsACoarserGridThanTheReferences) {
+  auto coarse = Truth();
+  for (double& value : coarse) value = Rounded(value, 8);
+  Lab lab(kOutput, 1e-6);
+  lab.Reference(kOutput, kShape, Truth());
+  lab.Candidate(kOutput, kShape, coarse);
+  EXPECT_EQ(lab.Letters(), "D");
+  EXPECT_THAT(lab.First(), HasSubstr("bfloat16"));
+
+  // One value off the grid.
+  auto almost = coarse;
+  almost[3] = Truth()[3] * 1.0001;
+  Lab off(kOutput, 1e-6);
+  off.Reference(kOutput, kShape, Truth());
+  off.Candidate(kOutput, kShape, almost);
+  EXPECT_EQ(off.Letters(), "");
+
+  // The reference is on it too: whole numbers.
+  const auto whole = RandomIntegers(5);
+  Lab both(kOutput, 1e-6);
+  both.Reference(kOutput, kShape, Times(whole, 1.0 / 128));
+  auto moved = Times(whole, 1.0 / 128);
+  for (size_t i = 0; i < moved.size(); i += 7) moved[i] += 1.0 / 128;
+  both.Candidate(kOutput, kShape, moved);
+  EXPECT_EQ(both.Letters(), "");
+}
+
+TEST(LossNormalisation, IsAnotherConstantInEachMicroBatch) {
+  const TensorId id = Id("", Role::kGradOutput);
+  for (const bool noise_only : {false, true}) {
+    Lab lab(id, kBound);
+    lab.Reference(id, kShape, Truth());
+    lab.Candidate(
+        id, kShape, Noisy(Truth(), kNoise), TwoByTwo(), [&](Piece* piece) {
+          const double factors[] = {2, 1, 0.5, 1};
+          if (noise_only) {
+            piece->values =
+                RandomValues(static_cast<unsigned>(piece->micro_batch),
+                             piece->values.size());
+          } else {
+            piece->values = Times(piece->values, factors[piece->micro_batch]);
+          }
+          return true;
+        });
+    // Tokens 10, 20, 40, 20: each divided by its own count.
+    const TensorId tokens = [] {
+      TensorId out = Id("loss", Role::kLoss);
+      out.arg = "tokens";
+      return out;
+    }();
+    Sharding terms;
+    terms.mesh.dims = {{"dp", 2}};
+    terms.placements = {{"mb", Partial{}}, {"dp", Partial{}}};
+    terms.micro_batches = {{2, 2}, {2, 2}};
+    lab.Candidate(tokens, {}, {90}, terms, [](Piece* piece) {
+      const double counts[] = {10, 20, 40, 20};
+      piece->values = {counts[piece->micro_batch]};
+      return true;
+    });
+    EXPECT_EQ(lab.Letters(), noise_only ? "" : "L");
+    if (!noise_only) {
+      EXPECT_THAT(lab.First(), HasSubstr(" in micro-batch 0, 1"));
+      EXPECT_THAT(lab.First(), HasSubstr("inverse proportion"));
+    }
+  }
+}
+
+TEST(NonFinite, CountsAndNamesTheProducer) {
+  auto values = Truth();
+  values[7] = std::numeric_limits<double>::quiet_NaN();
+  Lab lab = OutputLab(values);
+  EXPECT_THAT(lab.First(),
+              HasSubstr("1 of 1536 elements are NaN or Inf (reference: 0)"));
+  EXPECT_THAT(lab.First(), HasSubstr("layer is the first to make any"));
+}
+
+TEST(Diagnose, NamesEachLetterOnceAndAtMostThree) {
+  Lab lab = OutputLab(Truth(), Copies(2), TermsOf(Truth(), 2));
+  lab.culprit().fqn = "decoder.layers.2";
+  lab.attributes = {
+      {"decoder.layers.2", "layer_number", "1", "3", false, {1}},
+      {"decoder.layers.2", "sequence_parallel", "False", "True", false, {0}}};
+  EXPECT_EQ(lab.Letters(), "PWR");
+  EXPECT_THAT(lab.First(), HasSubstr("sequence_parallel"));
+}
+
+}  // namespace
+}  // namespace ttrace

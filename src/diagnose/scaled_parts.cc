@@ -1,0 +1,78 @@
+#include "src/diagnose/scaled_parts.h"
+
+#include <cmath>
+#include <set>
+
+namespace ttrace {
+namespace {
+
+constexpr int64_t kFewest = 8;
+
+// What alpha * reference leaves of the candidate, relative to the candidate.
+double Residual(const ErrorStats& stats) {
+  const double alpha = stats.projection();
+  const double rest = stats.sum_sq_err -
+                      stats.sum_err_ref * stats.sum_err_ref / stats.sum_sq_ref;
+  return std::sqrt(std::fmax(0, rest) / stats.sum_sq_ref) /
+         std::fmax(1, std::fabs(alpha));
+}
+
+}  // namespace
+
+std::optional<ScaledParts> FindScaledParts(const Evidence& evidence) {
+  const double bound = evidence.leg->bound;
+  std::vector<InstanceStats> parts = evidence.instances;
+  if (parts.empty()) parts.push_back({{}, -1, evidence.leg->stats});
+
+  ScaledParts out;
+  ErrorStats scaled;
+  std::set<int> ranks;
+  std::set<int> right_ranks;
+  std::set<int> micro_batches;
+  std::vector<double> alphas;
+  std::map<int, ErrorStats> by_micro_batch;
+  for (const InstanceStats& part : parts) {
+    const ErrorStats& stats = part.stats;
+    if (stats.nonfinite_differ > 0) return std::nullopt;
+    if (stats.count < kFewest || !(stats.sum_sq_ref > 0)) {
+      if (stats.sum_sq_err > 0 && stats.count >= kFewest) return std::nullopt;
+      continue;
+    }
+    if (part.micro_batch >= 0) by_micro_batch[part.micro_batch].Merge(stats);
+    const double alpha = stats.projection();
+    const double residual = Residual(stats);
+    const double of_error = 0.01 * stats.rel_err();
+    if (stats.rel_err() <= 4 * bound) {
+      ++out.right;
+      right_ranks.insert(part.ranks.begin(), part.ranks.end());
+      continue;
+    }
+    if (!(std::fabs(alpha - 1) > bound) || !(std::fabs(alpha) > bound) ||
+        !(std::fabs(alpha) > 1e-6) ||
+        !(residual <= std::fmax(bound, of_error))) {
+      return std::nullopt;
+    }
+    scaled.Merge(stats);
+    alphas.push_back(alpha);
+    out.worst_residual = std::fmax(out.worst_residual, residual);
+    ranks.insert(part.ranks.begin(), part.ranks.end());
+    if (part.micro_batch >= 0) micro_batches.insert(part.micro_batch);
+  }
+  if (alphas.empty()) return std::nullopt;
+  out.alpha = scaled.projection();
+  for (const double alpha : alphas) {
+    out.agree = out.agree &&
+                std::fabs(alpha / out.alpha - 1) <= 2 * std::fmax(bound, 1e-6);
+  }
+  for (const int rank : right_ranks) {
+    out.ranks_differ = out.ranks_differ || !ranks.contains(rank);
+  }
+  for (const auto& [micro_batch, stats] : by_micro_batch) {
+    out.of_micro_batch[micro_batch] = stats.projection();
+  }
+  out.ranks.assign(ranks.begin(), ranks.end());
+  out.micro_batches.assign(micro_batches.begin(), micro_batches.end());
+  return out;
+}
+
+}  // namespace ttrace

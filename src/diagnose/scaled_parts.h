@@ -1,0 +1,40 @@
+// Which parts of a tensor (by rank and micro-batch) are a constant times the
+// reference's.
+//
+// Thread safety: pure functions.
+
+#ifndef TTRACE_SRC_DIAGNOSE_SCALED_PARTS_H_
+#define TTRACE_SRC_DIAGNOSE_SCALED_PARTS_H_
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "src/diagnose/evidence.h"
+
+namespace ttrace {
+
+struct ScaledParts {
+  double alpha = 1;   // of the scaled parts together
+  bool agree = true;  // all scaled parts have it, within the bound
+  double worst_residual = 0;
+  int64_t right = 0;                     // parts within their bound
+  std::vector<int> ranks;                // of scaled parts, sorted
+  bool ranks_differ = false;             // some rank has right parts only
+  std::vector<int> micro_batches;        // of scaled parts, sorted
+  std::map<int, double> of_micro_batch;  // alpha of each, also of right ones
+};
+
+// Nothing unless every part is either right or scaled, and one is scaled.
+//
+// A part is scaled if |alpha - 1| > bound and what alpha does not explain is
+// within the bound, or is 1 % of the error: the statistics are summed in fp32
+// lanes, whose relative error of 1e-7 leaves a residual of 3e-4 of the error.
+// A part that alpha makes zero is not scaled but missing. It is right within 4
+// x bound, as one part of many may be (slices.h). Fewer than 8 elements are
+// always close to a multiple and decide nothing.
+std::optional<ScaledParts> FindScaledParts(const Evidence& evidence);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_DIAGNOSE_SCALED_PARTS_H_

@@ -1,0 +1,81 @@
+// Z and W from structure: modules that only one side has, and layers that the
+// code under test numbers or configures otherwise than their place says.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/diagnose/diagnose.h"
+#include "src/diagnose/words.h"
+
+namespace ttrace {
+
+std::optional<Diagnosis> WrongModuleAttribute(const Evidence& evidence) {
+  // Those of parameters say how gradients are reduced, and are quoted in K, P
+  // and R.
+  static constexpr std::string_view kOfParameters[] = {
+      "gradient_scaling_factor", "sequence_parallel", "tensor_model_parallel",
+      "shared_embedding"};
+  const std::string& fqn = evidence.culprit->fqn;
+  const Attribute* found = nullptr;
+  for (const Attribute& note : evidence.attributes) {
+    const bool own = fqn == note.fqn || fqn.starts_with(note.fqn + ".");
+    if (note.fqn.empty() || !own ||
+        std::find(std::begin(kOfParameters), std::end(kOfParameters),
+                  note.name) != std::end(kOfParameters)) {
+      continue;
+    }
+    // The innermost module that has one.
+    if (found == nullptr || note.fqn.size() > found->fqn.size()) found = &note;
+  }
+  if (found == nullptr) return std::nullopt;
+  std::set<int> ranks;
+  for (const Attribute& note : evidence.attributes) {
+    if (note.fqn == found->fqn && note.name == found->name) {
+      ranks.insert(note.ranks.begin(), note.ranks.end());
+    }
+  }
+  return Diagnosis{
+      "W",
+      fmt::format("{} of {} is {} where its place in the model says {} ({}): "
+                  "it computes as another layer does",
+                  found->name, found->fqn, found->value, found->expected,
+                  RankWords({ranks.begin(), ranks.end()})),
+      static_cast<double>(ranks.size())};
+}
+
+std::optional<Diagnosis> OtherStructure(const Evidence& evidence) {
+  std::set<std::string> reference_only;
+  std::set<std::string> candidate_only;
+  for (const TensorJudgement* t : evidence.unmatched) {
+    if (t->id.iteration != evidence.culprit->iteration ||
+        (t->id.role != Role::kOutput && t->id.role != Role::kParam)) {
+      continue;
+    }
+    (evidence.find_candidate(t->id) == nullptr ? reference_only
+                                               : candidate_only)
+        .insert(t->id.fqn);
+  }
+  if (reference_only.empty() && candidate_only.empty()) return std::nullopt;
+  std::vector<std::string> words;
+  for (const auto& [names, side] :
+       {std::pair{&reference_only, "the reference"},
+        std::pair{&candidate_only, "the candidate"}}) {
+    if (names->empty()) continue;
+    words.push_back(fmt::format(
+        "{} module{} or parameter{} only in {} ({}{})", names->size(),
+        names->size() == 1 ? "" : "s", names->size() == 1 ? "" : "s", side,
+        *names->begin(), names->size() == 1 ? "" : ", ..."));
+  }
+  return Diagnosis{
+      "Z", fmt::format("the models differ: {}", fmt::join(words, ", ")),
+      static_cast<double>(reference_only.size() + candidate_only.size())};
+}
+
+}  // namespace ttrace

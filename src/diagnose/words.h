@@ -1,0 +1,28 @@
+// Phrases that more than one rule uses.
+//
+// Thread safety: pure functions.
+
+#ifndef TTRACE_SRC_DIAGNOSE_WORDS_H_
+#define TTRACE_SRC_DIAGNOSE_WORDS_H_
+
+#include <string>
+#include <vector>
+
+#include "src/diagnose/evidence.h"
+
+namespace ttrace {
+
+// "ranks 0, 1" or "rank 3"; long lists are cut.
+std::string RankWords(const std::vector<int>& ranks);
+
+// "micro-batches 0, 1".
+std::string MicroBatchWords(const std::vector<int>& micro_batches);
+
+// "; its attribute sequence_parallel is False where the topology says True
+// (ranks 0, 1)", or "" if capture noted nothing of that name about the culprit
+// or what is affected with it.
+std::string AttributeWords(const Evidence& evidence, const std::string& name);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_DIAGNOSE_WORDS_H_
