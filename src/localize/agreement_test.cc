@@ -81,6 +81,17 @@ TEST(Agree, ASecondPlaceInTheSameContainerIsNotDataflowsToo) {
   EXPECT_THAT(found.culprits[1].found_by, ElementsAre("isolation"));
 }
 
+TEST(Agree, OneTensorLaidToTwoPlacesIsOneCulprit) {
+  // Dataflow blames the nearest container, isolation knows whose code it was.
+  IsolatedRun run;
+  run.Alone("layers.0.attn.proj", Role::kGradOutput);
+  run.EndToEnd("layers.0.attn.proj", Role::kGradOutput);
+  run.SeenFirst("layers.0.attn.proj", "layers.0.attn");
+  const Agreement found = run.Join();
+  ASSERT_THAT(Names(found), ElementsAre("layers.0"));
+  EXPECT_THAT(found.culprits[0].found_by, ElementsAre("dataflow", "isolation"));
+}
+
 TEST(Agree, WhatLiesDownstreamEndToEndIsAddedAndSaysOfWhat) {
   IsolatedRun run;
   for (const char* fqn : {"embedding", "layers.0.norm"}) {

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/localize/agreement.h"
@@ -62,6 +63,19 @@ class IsolatedRun {
                        TensorVerdict verdict) {
     ForEach(fqn, role, "",
             [verdict](TensorJudgement& t) { t.verdict = verdict; });
+    return *this;
+  }
+  // Of two gradients that are one tensor, the module's is seen first.
+  IsolatedRun& SeenFirst(const std::string& module,
+                         const std::string& container) {
+    TensorJudgement* at[2] = {nullptr, nullptr};
+    for (TensorJudgement& t : tensors_) {
+      if (t.id.role != Role::kGradOutput || t.id.iteration != 0) continue;
+      if (t.id.fqn == container) at[0] = &t;
+      if (t.id.fqn == module) at[1] = &t;
+    }
+    std::swap(*at[0], *at[1]);
+    std::swap(at[0]->order, at[1]->order);
     return *this;
   }
   // A second pass of the same forward.

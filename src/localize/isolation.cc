@@ -112,19 +112,21 @@ class IsolationJudge {
         });
   }
 
-  // `t` is the gradient at an output of `container` itself, as it arrived
-  // there: what a container returns may be the very tensor that its last module
-  // made, and then both see the gradient before either replaces it.
-  bool ArrivesFromOutside(const TensorJudgement& t,
-                          const std::string& container) const {
-    if (!tree_.AnyDiverged(container, {Role::kGradOutput}, false)) return false;
-    const auto found = children_.find(container);
-    return found == children_.end() ||
-           std::none_of(found->second.begin(), found->second.end(),
-                        [&](const auto* child) {
-                          return child->id.role == Role::kGradInput &&
-                                 child->order < t.order;
-                        });
+  // The module whose code hands an arriving gradient over. What a container
+  // returns may be the very tensor that its last module made. That module then
+  // sees the gradient first, and it comes from outside of the container.
+  std::string GradientFrom(const TensorJudgement& t) const {
+    std::string container = tree_.Container(t.id.fqn);
+    while (!container.empty()) {
+      const auto& arriving = tree_.Of(container, Role::kGradOutput);
+      if (arriving.empty() ||
+          std::any_of(arriving.begin(), arriving.end(),
+                      [&](const auto* own) { return own->order < t.order; })) {
+        break;
+      }
+      container = tree_.Container(container);
+    }
+    return container;
   }
 
   // Anything that `container` computes forward by its own code or by a module
@@ -228,9 +230,8 @@ class IsolationJudge {
                    "the gradient that the loss sends into the model is out "
                    "while the loss is within bounds"};
     }
-    const std::string container = tree_.Container(t.id.fqn);
+    const std::string container = GradientFrom(t);
     if (OutBefore(t, container, Role::kGradInput) ||
-        ArrivesFromOutside(t, container) ||
         ReceivesErrors(container, Role::kGradOutput) ||
         ReceivesErrors(container, Role::kInput) || ForwardOutIn(container)) {
       return std::nullopt;

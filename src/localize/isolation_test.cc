@@ -106,14 +106,23 @@ TEST(Isolation, CodeBetweenModulesIsNamedBackwardToo) {
 }
 
 TEST(Isolation, AModulesOutputMayBeItsContainersToo) {
-  // One tensor, one gradient, seen by both before it is replaced.
+  // One tensor, one gradient; the mlp's grad_input makes it.
   IsolatedRun run;
-  run.Alone("layers.0.attn", Role::kGradOutput);
+  run.Alone("layers.0.mlp", Role::kGradInput);
   run.Alone("layers.0.attn.proj", Role::kGradOutput);
-  EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0"));
-  // Behind the first module of the backward pass it was replaced.
-  run.Alone("layers.0.attn.qkv", Role::kGradOutput);
-  EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0", "layers.0.attn"));
+  EXPECT_THAT(Names(run.Isolate()),
+              ElementsAre("layers.0.mlp", "layers.0.attn"));
+  run.SeenFirst("layers.0.attn.proj", "layers.0.attn");
+  EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0.mlp"));
+}
+
+TEST(Isolation, WhatComesLaterExplainsNothing) {
+  const IsolationOutcome found =
+      IsolatedRun()
+          .Alone("layers.0.attn.core", Role::kInput, "q")
+          .Alone("layers.0.attn.proj", Role::kOutput)
+          .Isolate();
+  EXPECT_THAT(Names(found), ElementsAre("layers.0.attn", "layers.0.attn.proj"));
 }
 
 TEST(Isolation, AnErrorComesInThroughAGradientThatWasNotReplaced) {
@@ -134,6 +143,11 @@ TEST(Isolation, TheLossIsJudgedByItsOwnInputs) {
                         .Alone("", Role::kGradOutput)
                         .Isolate()),
               ElementsAre("head"));
+  EXPECT_THAT(Names(IsolatedRun()
+                        .Alone("", Role::kOutput)
+                        .Alone("", Role::kGradOutput)
+                        .Isolate()),
+              ElementsAre(""));
   const IsolationOutcome backward =
       IsolatedRun().Alone("", Role::kGradOutput).Isolate();
   ASSERT_THAT(Names(backward), ElementsAre("loss"));
