@@ -388,6 +388,10 @@ Result<std::set<int>> DirtyIterations(const JudgeContext& context) {
     if (id.role != Role::kParamUpdated || dirty.contains(id.iteration + 1)) {
       continue;
     }
+    // What follows the last iteration that is judged decides nothing.
+    if (context.iterations && id.iteration + 1 >= context.iterations->end) {
+      continue;
+    }
     const TensorPieces* reference = context.reference->Find("real", id);
     if (reference == nullptr ||
         GlobalShapeOf(*reference) != GlobalShapeOf(pieces)) {
@@ -468,6 +472,7 @@ Result<JudgeOutcome> JudgeTensors(const JudgeContext& context) {
       std::pair<ExecutionKey, const std::pair<const TensorId, TensorPieces>*>>
       order;
   for (const auto& entry : context.candidate->real()) {
+    if (!context.Judges(entry.first.iteration)) continue;
     ExecutionKey key = KeyOf(entry.first, entry.second);
     // Gradients are recorded together; what tells their order is the order in
     // which they are reduced.
@@ -516,6 +521,7 @@ Result<JudgeOutcome> JudgeTensors(const JudgeContext& context) {
   // What only the reference has.
   if (context.reference != nullptr) {
     for (const auto& [id, pieces] : context.reference->real()) {
+      if (!context.Judges(id.iteration)) continue;
       if (context.candidate->Find("real", id) != nullptr) continue;
       if (id.pass == Pass::kRecompute) {
         // Its values are compared through the forward, if there is one.
