@@ -223,7 +223,8 @@ def test_check_judges_only_the_iterations_asked_for(tmp_path: Path) -> None:
     for words, judged in (((), [0, 1]), (("--iterations", "1:2"), [1])):
         done = ttrace(*check, *words)
         assert done.returncode == 0, said(done)
-        assert json.loads((tmp_path / "verdict" / "result.json").read_text())["iterations"] == judged
+        result = json.loads((tmp_path / "verdict" / "result.json").read_text())
+        assert result["iterations"] == judged
     missing = ttrace(*check, "--iterations", "5:9")
     assert missing.returncode == 2
     assert "no iteration of 5:9" in missing.stderr

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from megatron.core import parallel_state
+
 from mutation.mutant import Mutant
 
 

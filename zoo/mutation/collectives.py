@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
 from mutation.census import ACROSS_STAGES, Census, Draw, Site, group_name, other_groups
 from mutation.course import Course
 from mutation.perturb import SizeOfError
-from torch.distributed import distributed_c10d
 
 
 class _Done:
@@ -112,6 +113,7 @@ class Collectives:
             if hit is None:
                 return original(tensor, op=op, group=group, async_op=async_op)
             with _at_once(known):
+
                 def call(values: torch.Tensor, over: Any = None) -> torch.Tensor:
                     original(values, op=op, group=over or group)
                     return values

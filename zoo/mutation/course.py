@@ -1,4 +1,4 @@
-"""Where the process is in its training: iteration, call of the schedule, phase, micro-batch, module.
+"""Where a training process is: iteration, call of the schedule, phase, micro-batch, module.
 
 Phases: `forward` and `backward` of a micro-batch, `between` them (pipeline sends), `finalize` (the
 reduction of gradients) and `optimizer`. A forward that is recomputed inside backward is `forward`

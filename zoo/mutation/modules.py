@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
+
 from mutation.census import Census, Draw, Site, stage
 from mutation.course import Course
 from mutation.perturb import SizeOfError, perturbed
-from torch import nn
 
 # They hand on what they are given, so that a fault of theirs would be their neighbour's.
 _TRANSPARENT = ("IdentityOp", "IdentityFuncOp", "Dropout", "ModuleList")

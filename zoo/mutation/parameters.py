@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+
 from mutation.census import Census, Draw, Site
 from mutation.course import Course
 from mutation.modules import global_names

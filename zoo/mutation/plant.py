@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
+
 from mutation.census import Census, Draw, draw, stage
 from mutation.collectives import Collectives
 from mutation.course import Course
