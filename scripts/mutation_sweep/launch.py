@@ -97,15 +97,16 @@ def _record(sweep: Sweep, folder: Path, legs: str, run: list[str], more: tuple[s
 def check(sweep: Sweep, launch: Launch, iteration: int) -> dict[str, Any]:
     """The result.json of one iteration alone."""
     report = sweep.candidate(launch) / "report"
+    shutil.rmtree(report, ignore_errors=True)
     words = [str(BIN / "ttrace"), "check", str(sweep.reference(launch) / "trace")]
-    words += [str(sweep.candidate(launch) / "trace"), "-o", str(report), "--force"]
+    words += [str(sweep.candidate(launch) / "trace"), "-o", str(report)]
     words += ["--iterations", f"{iteration}:{iteration + 1}"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     found = report / "result.json"
     if done.returncode not in (0, 1, 2) or not found.exists():
         raise LaunchFailed(f"exit {done.returncode}: {shlex.join(words)}\n{done.stderr[-2000:]}")
     result = json.loads(found.read_text())
-    found.unlink()
+    shutil.rmtree(report)
     return result
 
 
