@@ -6,7 +6,8 @@ so that one list serves every topology. What was done is written to `FILE.rank-N
 that no line names never happened.
 
 A mutant is active in every call of the schedule in its iteration. A tool that calls the schedule
-again meets the same fault at the same place.
+again meets the same fault at the same place. The optimizer's moments are put back after a mutant's
+step; weights are not, because whoever compares runs gives them their own.
 """
 
 from __future__ import annotations

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from mutation.census import Census, Draw, draw, stage
@@ -29,6 +31,7 @@ class Plant:
         self._log.unlink(missing_ok=True)
         self._census = Census()
         self._draw: Draw | None = None
+        self._optimizer = optimizer
         while hasattr(model, "module"):
             model = model.module
         self._course = Course(self._begin_run, self._end_run)
@@ -59,7 +62,13 @@ class Plant:
         def step(*args: Any, **kwargs: Any) -> Any:
             for part in self._parts:
                 part.begin_run()
+            kept = []
+            if self._course.iteration in self._mutants:
+                kept = [(moment, moment.clone()) for moment in _moments(self._optimizer)]
             result = original(*args, **kwargs)
+            # The next iteration must not inherit the fault. Weights are the tool's to replace.
+            for moment, before in kept:
+                moment.copy_(before)
             if self._draw is not None and self._draw.site.phase == "optimizer":
                 self._write(0)
             if self._course.iteration == 0:
@@ -99,3 +108,10 @@ class Plant:
     def _append(self, line: dict[str, Any]) -> None:
         with self._log.open("a") as log:
             log.write(json.dumps(line) + "\n")
+
+
+def _moments(optimizer: Any) -> Iterator[torch.Tensor]:
+    """What Megatron's optimizer remembers of earlier gradients."""
+    for part in getattr(optimizer, "chained_optimizers", [optimizer]):
+        for state in part.optimizer.state.values():
+            yield from (value for value in state.values() if torch.is_tensor(value))
