@@ -121,6 +121,28 @@ TEST_F(CheckTest, CopiesThatDifferWithinTheBoundAreStillAFinding) {
   EXPECT_THAT(Letters(result.culprits.front()), ElementsAre("R"));
 }
 
+// Nothing of a grafted run's updated weights is comparable but their copies.
+TEST_F(CheckTest, CopiesOfUpdatedWeightsThatDifferAreADivergence) {
+  for (SyntheticRun* run : {&reference_, &candidate_}) {
+    run->extra = {{"norm.weight",
+                   Role::kParamUpdated,
+                   "",
+                   Pass::kOptimizer,
+                   {1, 32},
+                   {},
+                   -1,
+                   {}}};
+  }
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+                        int64_t, float* value) {
+    if (t.role == Role::kParamUpdated && rank == 1) *value += 0.5f;
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  EXPECT_EQ(result.culprits.front().fqn, "norm.weight");
+  EXPECT_THAT(Letters(result.culprits.front()), ElementsAre("R"));
+}
+
 TEST_F(CheckTest, NonFiniteValuesAreFoundAtTheirFirstProducer) {
   candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
                         int64_t, float* value) {

@@ -103,7 +103,9 @@ class TensorJudge {
       Conclude(id, candidate, *reference, out);
     }
     if (out->replicas_differ) {
+      // Whatever else is not comparable: copies need no reference.
       out->verdict = TensorVerdict::kDiverged;
+      out->explained = false;
       if (!(out->headroom > 1)) out->headroom = kInfinity;
       if (out->ranks.empty()) out->ranks = out->replicas.differing_ranks;
     }

@@ -47,9 +47,10 @@ class SyntheticRun {
     return t.fqn == omitted_fqn;
   }
   std::string omitted_fqn = "none";
-  bool reverse_ranks = false;  // write the last rank first
-  int iterations = 1;          // all with the same values, but for faults
-  int faulty_iteration = -1;   // -1: the fault is in all of them
+  bool reverse_ranks = false;          // write the last rank first
+  std::vector<SyntheticTensor> extra;  // beside those of Model()
+  int iterations = 1;         // all with the same values, but for faults
+  int faulty_iteration = -1;  // -1: the fault is in all of them
 
   static constexpr int64_t kRows = 8;
 
@@ -161,7 +162,9 @@ class SyntheticRun {
     }
     for (int iteration = 0; iteration < iterations; ++iteration) {
       for (const std::string& leg : legs) {
-        for (const SyntheticTensor& t : Model()) {
+        std::vector<SyntheticTensor> tensors = Model();
+        tensors.insert(tensors.end(), extra.begin(), extra.end());
+        for (const SyntheticTensor& t : tensors) {
           if (omit_tensor(t)) continue;
           if (t.role == Role::kParam && (leg != "real" || iteration > 0)) {
             continue;
