@@ -122,7 +122,7 @@ def window(first: dict[str, Any], mutant: dict[str, Any], modules: list[str]) ->
     """Recorded modules between the place that was named and the injected one; 0 is exact. None:
     the place cannot be counted from there."""
     site = mutant["site"]
-    fqn, owner = first["fqn"], first["fqn"].rpartition(".")[0]
+    fqn = first["fqn"]
     if mutant["family"] in ("grad_local", "grad_reduced", "update"):
         if fqn == site["fqn"]:
             return 0
@@ -133,7 +133,9 @@ def window(first: dict[str, Any], mutant: dict[str, Any], modules: list[str]) ->
         injected = _ends(mutant, modules)
     else:
         injected = [site["fqn"]]
-    named = next((name for name in (fqn, owner) if name in modules), None)
+    # A parameter stands for its module.
+    owners = [fqn.rpartition(".")[0]] if "." in fqn else []
+    named = next((name for name in (fqn, *owners) if name in modules), None)
     places = [modules.index(name) for name in injected if name in modules]
     if named is None or not places:
         return None

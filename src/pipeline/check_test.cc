@@ -279,6 +279,19 @@ TEST_F(CheckTest, OnlyTheIterationsAskedForAreJudgedAndRead) {
   EXPECT_EQ(bytes, all.bytes_compared);
 }
 
+TEST_F(CheckTest, WhatOnlyTheReferenceHasCountsOnlyWhereAskedFor) {
+  reference_.iterations = 2;
+  EXPECT_EQ(Check().verdict, Verdict::kInconclusive);
+  CheckOptions options;
+  options.reference = Path("ref");
+  options.candidate = Path("cand");
+  options.iterations = {0, 1};
+  const auto first = RunCheck(options);
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(first->verdict, Verdict::kWithin) << first->reason;
+  EXPECT_EQ(first->coverage.reference_only, 0);
+}
+
 TEST_F(CheckTest, RowsOfOtherIterationsAreNotLookedAt) {
   candidate_.iterations = reference_.iterations = 2;
   candidate_.noise = 0;
