@@ -52,6 +52,7 @@ def test_each_mutant_is_found_at_its_place_and_no_other_iteration(
             assert entry["verdict"] == "within"
         else:
             assert entry["detected"], entry
+            assert entry["verdict"] == "diverged"
             assert entry["window"] == 0, entry
             # One rerun, of an iteration's schedule and not of its optimizer step.
             assert entry["mutant"]["reruns"] == (entry["mutant"]["family"] != "update")

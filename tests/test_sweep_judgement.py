@@ -66,7 +66,9 @@ def test_the_window_counts_recorded_modules() -> None:
         assert found["window"] == off
     # What is sent between stages belongs to the layers on both sides.
     sent = mutant(fqn="", phase="between", kind="isend")
-    assert judge_mutant(result(culprit("decoder.layers.1")), sent, MODULES)["window"] == 0
+    modules = [*MODULES, "decoder"]
+    for fqn, off in (("decoder.layers.1", 0), ("decoder", 0), ("embedding", 2)):
+        assert judge_mutant(result(culprit(fqn)), sent, modules)["window"] == off
 
 
 @pytest.mark.parametrize(
@@ -102,6 +104,8 @@ def test_a_miss_has_a_reason() -> None:
     update = mutant("update", "skip", fqn="w", phase="optimizer")
     alone = tensor("param_updated", "w", explained=True)
     assert "no other copy" in why_missed(result(tensors=(alone,)), update)
+    copied = {**alone, "replicas": {"copies": 2}}
+    assert "all of them skip" in why_missed(result(tensors=(copied,)), update)
 
 
 def test_what_happened_is_the_sum_over_ranks() -> None:

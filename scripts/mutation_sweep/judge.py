@@ -143,7 +143,8 @@ def window(first: dict[str, Any], mutant: dict[str, Any], modules: list[str]) ->
 
 
 def _ends(mutant: dict[str, Any], modules: list[str]) -> list[str]:
-    """The layers on both sides of a send between two stages."""
+    """The layers on both sides of a send between two stages, and what holds them: the code between
+    modules has no name of its own."""
     layers = sorted(
         {
             int(name.split(".")[2])
@@ -152,7 +153,7 @@ def _ends(mutant: dict[str, Any], modules: list[str]) -> list[str]:
         }
     )
     middle = len(layers) // 2
-    return [f"decoder.layers.{layers[middle - 1]}", f"decoder.layers.{layers[middle]}"]
+    return [f"decoder.layers.{layers[middle - 1]}", f"decoder.layers.{layers[middle]}", "decoder"]
 
 
 def why_missed(result: dict[str, Any], mutant: dict[str, Any]) -> str:
@@ -168,7 +169,9 @@ def why_missed(result: dict[str, Any], mutant: dict[str, Any]) -> str:
     if not shown:
         return f"not observed: no {' or '.join(roles)} of {fqn or 'the model'} is recorded"
     if mutant["family"] == "update" and not any("replicas" in tensor for tensor in shown):
-        return "an update is judged by copies only, and there is no other copy"
+        return "an update is judged by its copies: there is no other copy"
+    if mutant["family"] == "update" and mutant["ranks"] == "all":
+        return "an update is judged by its copies: all of them skip it"
     judged = [t for t in shown if not t["explained"] and t["verdict"] != "not_checkable"]
     if not judged:
         return f"not judged: {shown[0]['reason']}"
