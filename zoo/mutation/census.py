@@ -82,8 +82,11 @@ def draw(mutant: Mutant, census: Census) -> Draw | None:
     if not sites:
         return None
     # By phase and kind first: a model has many more calls of some kinds than of others.
-    phase = rng.choice(sorted({(site.phase, site.kind) for site in sites}))
-    site = rng.choice([site for site in sites if (site.phase, site.kind) == phase])
+    kinds = sorted({(site.phase, site.kind) for site in sites})
+    # The optimizer's calls all serve one number, the norm.
+    weights = [1 if phase == "optimizer" else 4 for phase, _ in kinds]
+    kind = rng.choices(kinds, weights)[0]
+    site = rng.choice([site for site in sites if (site.phase, site.kind) == kind])
     first = 1 if mutant.mechanism == "delay" else 0
     micro_batch: int | None = None
     if site.phase in ("forward", "backward", "between") and rng.random() < 0.5:
