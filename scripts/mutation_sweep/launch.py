@@ -87,11 +87,14 @@ def _record(sweep: Sweep, folder: Path, legs: str, run: list[str], more: tuple[s
             env={**os.environ, "NO_COLOR": "1"},
             check=False,
         )
+    except OSError as error:
+        raise LaunchFailed(f"{error}: {shlex.join(words)}") from error
     except subprocess.TimeoutExpired:
         raise LaunchFailed(f"no end after {sweep.timeout_s} s: {shlex.join(words)}") from None
     if done.returncode != 0:
-        text = (done.stdout + done.stderr)[-2000:]
-        raise LaunchFailed(f"exit {done.returncode}: {shlex.join(words)}\n{text}")
+        log = sweep.folder / f"failed-{folder.parent.name}.log"
+        log.write_text(done.stdout + done.stderr)
+        raise LaunchFailed(f"exit {done.returncode}, see {log}: {shlex.join(words)}")
 
 
 def check(sweep: Sweep, launch: Launch, iteration: int) -> dict[str, Any]:
@@ -101,7 +104,10 @@ def check(sweep: Sweep, launch: Launch, iteration: int) -> dict[str, Any]:
     words = [str(BIN / "ttrace"), "check", str(sweep.reference(launch) / "trace")]
     words += [str(sweep.candidate(launch) / "trace"), "-o", str(report)]
     words += ["--iterations", f"{iteration}:{iteration + 1}"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise LaunchFailed(f"{error}: {shlex.join(words)}") from error
     found = report / "result.json"
     if done.returncode not in (0, 1, 2) or not found.exists():
         raise LaunchFailed(f"exit {done.returncode}: {shlex.join(words)}\n{done.stderr[-2000:]}")

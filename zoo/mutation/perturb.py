@@ -10,7 +10,8 @@ import torch
 def perturbed(tensor: torch.Tensor, extent: str, size: float, rng: random.Random) -> torch.Tensor:
     """A changed copy. An element or a row moves by about `size` times the tensor's root mean
     square; all of it either does so too or is multiplied by 1 + `size`."""
-    exact = tensor.detach().double()
+    # Gradients of attention are transposed views; a row is one in logical order.
+    exact = tensor.detach().double().contiguous()
     scale = size * float(exact.square().mean().sqrt())
     change = torch.zeros_like(exact)
     generator = torch.Generator().manual_seed(rng.randrange(1 << 30))
