@@ -5,8 +5,9 @@
     scripts/sweep.py --only 17 --keep         one launch again, with its traces (sweep/)
     scripts/sweep.py --table                  only write docs/sweep.md
 
-Resumable: finished launches are kept in sweep/results.jsonl (delete it, or pass --fresh, to start
-over). Launches follow from --seed and their number alone.
+Add isolated legs to --reference-legs and --candidate-legs to judge by them too. Resumable:
+finished launches are kept in sweep/results.jsonl (delete it, or pass --fresh, to start over).
+Launches follow from --seed and their number alone.
 """
 
 from __future__ import annotations
