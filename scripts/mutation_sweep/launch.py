@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
@@ -78,23 +79,33 @@ def _record(sweep: Sweep, folder: Path, legs: str, run: list[str], more: tuple[s
     words = [str(BIN / "ttrace"), "record", "-o", str(folder), "--legs", legs, *more]
     words += ["--iterations", f"0:{sweep.iterations}", "--", *run]
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             words,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-            timeout=sweep.timeout_s,
             cwd=ROOT,
             env={**os.environ, "NO_COLOR": "1"},
-            check=False,
         )
     except OSError as error:
         raise LaunchFailed(f"{error}: {shlex.join(words)}") from error
-    except subprocess.TimeoutExpired:
-        raise LaunchFailed(f"no end after {sweep.timeout_s} s: {shlex.join(words)}") from None
-    if done.returncode != 0:
+    text = _wait(process, sweep.timeout_s)
+    if process.returncode != 0:
         log = sweep.folder / f"failed-{folder.parent.name}.log"
-        log.write_text(done.stdout + done.stderr)
-        raise LaunchFailed(f"exit {done.returncode}, see {log}: {shlex.join(words)}")
+        log.write_text(text)
+        raise LaunchFailed(f"exit {process.returncode}, see {log}: {shlex.join(words)}")
+
+
+def _wait(process: subprocess.Popen[str], timeout_s: int) -> str:
+    """What the process wrote. After `timeout_s` it is interrupted: then ttrace ends the training
+    processes too, which it could not do if it were killed."""
+    for patience_s in (timeout_s, 60):
+        try:
+            return process.communicate(timeout=patience_s)[0]
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+    process.kill()
+    return process.communicate()[0]
 
 
 def check(sweep: Sweep, launch: Launch, iteration: int) -> dict[str, Any]:
