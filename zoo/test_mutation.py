@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from mutation.mutant import Mutant, read_mutants
-from mutation.perturb import SizeOfError, perturbed
+from mutation.perturb import FaultyGradient, SizeOfError, perturbed
 
 FIELDS = {
     "iteration": 1,
@@ -64,3 +64,14 @@ def test_a_perturbation_hits_its_extent_and_always_the_same(
         assert size.fired == 1
         relative = (size.error / size.truth) ** 0.5
         assert relative == pytest.approx(0.5 * (hit / 48) ** 0.5, rel=0.7)
+
+
+def test_a_module_may_write_into_the_input_whose_gradient_is_faulty() -> None:
+    given = torch.ones(4, requires_grad=True)
+    value = given * 1
+    seen = FaultyGradient.apply(value, lambda gradient: 3 * gradient)
+    seen.masked_fill_(torch.tensor([True, False, False, False]), 0)
+    seen.sum().backward()
+    assert torch.equal(value, torch.ones(4))
+    assert given.grad is not None
+    assert given.grad.tolist() == [0, 3, 3, 3]

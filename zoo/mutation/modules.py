@@ -16,7 +16,7 @@ from torch import nn
 
 from mutation.census import Census, Draw, Site, stage
 from mutation.course import Course
-from mutation.perturb import SizeOfError, perturbed
+from mutation.perturb import FaultyGradient, SizeOfError, perturbed
 
 # They hand on what they are given, so that a fault of theirs would be their neighbour's.
 _TRANSPARENT = ("IdentityOp", "IdentityFuncOp", "Dropout", "ModuleList")
@@ -33,19 +33,6 @@ def global_names(model: nn.Module) -> dict[str, str]:
         else:
             names[name] = name
     return names
-
-
-class _FaultyGradient(torch.autograd.Function):
-    """The identity, whose backward is not."""
-
-    @staticmethod
-    def forward(ctx: Any, value: torch.Tensor, change: Callable[..., Any]) -> torch.Tensor:
-        ctx.change = change
-        return value.view_as(value)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return ctx.change(gradient), None
 
 
 class Modules:
@@ -143,11 +130,11 @@ class Modules:
         args = list(args)
         for index, value in enumerate(args):
             if _has_gradient(value):
-                args[index] = _FaultyGradient.apply(value, self._perturb)
+                args[index] = FaultyGradient.apply(value, self._perturb)
                 return tuple(args), kwargs
         for name, value in kwargs.items():
             if _has_gradient(value):
-                return args, {**kwargs, name: _FaultyGradient.apply(value, self._perturb)}
+                return args, {**kwargs, name: FaultyGradient.apply(value, self._perturb)}
         return args, kwargs
 
     def _change_weight(self, module: nn.Module) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -30,6 +32,19 @@ def perturbed(tensor: torch.Tensor, extent: str, size: float, rng: random.Random
 
 def _normal(count: int, generator: torch.Generator) -> torch.Tensor:
     return torch.randn(count, generator=generator, dtype=torch.float64)
+
+
+class FaultyGradient(torch.autograd.Function):
+    """The identity, whose backward is not. A copy, because a module may write into its input."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, change: Callable[..., Any]) -> torch.Tensor:
+        ctx.change = change
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return ctx.change(gradient), None
 
 
 class SizeOfError:
