@@ -3,12 +3,13 @@
 
 BUILD ?= build
 
-.PHONY: help demo test matrix bench tidy format clean setup
+.PHONY: help demo test matrix sweep bench tidy format clean setup
 
 help:
 	@echo 'make demo     find a real bug from nothing: two training runs and the explanation'
 	@echo 'make test     everything that must hold before a change lands (under 20 minutes)'
 	@echo 'make matrix   every topology and every bug of the zoo (resumable; an hour or more)'
+	@echo 'make sweep    hundreds of planted faults and as many clean runs (resumable; an hour)'
 	@echo 'make bench    what capture and check cost on this machine'
 	@echo 'make format   rewrite C++ and Python in the project style'
 	@echo 'make tidy     clang-tidy on every file'
@@ -26,6 +27,9 @@ test:
 
 matrix: setup
 	@scripts/matrix.sh
+
+sweep: setup
+	@.venv/bin/python scripts/sweep.py
 
 bench: setup
 	@scripts/bench.sh

@@ -26,6 +26,7 @@ import megatron_cpu
 megatron_cpu.enable()
 
 import bug_catalog
+import mutation
 import numpy
 import torch
 import torch.distributed as dist
@@ -99,6 +100,7 @@ def parse_arguments() -> argparse.Namespace:
     run.add_argument("--per-token-loss", action="store_true", help="mean over all tokens at once")
 
     run.add_argument("--bug", default=os.environ.get("ZOO_BUG"), help="a name of zoo/bugs")
+    run.add_argument("--mutants", help="a JSON list of faults by iteration; see zoo/mutation")
     run.add_argument("--print-seconds", action="store_true", help="wall time of each step")
     run.add_argument("--print-state", action="store_true", help="hashes of every rank at the end")
     return parser.parse_args()
@@ -254,6 +256,9 @@ def train(args: argparse.Namespace) -> DistributedDataParallel:
     )
     config.grad_scale_func = optimizer.scale_loss
     config.finalize_model_grads_func = finalize_model_grads
+
+    if args.mutants:
+        mutation.plant(args.mutants, model, optimizer)
 
     data_iterator = build_data_iterator(args)
     rows_a_call = args.micro_batch * parallel_state.get_data_parallel_world_size()

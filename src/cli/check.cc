@@ -19,11 +19,13 @@ non-finite values, the gradient norm.
 Examples:
   ttrace check reference candidate
   ttrace check reference candidate -o verdict
+  ttrace check reference candidate --iterations 1:2
   ttrace check candidate)";
 
 struct Options {
   std::vector<std::string> traces;
   std::string output;
+  std::string iterations;
   bool force = false;
   bool verbose = false;
   int threads = 0;
@@ -38,6 +40,11 @@ int Check(const Options& options) {
     check.reference_legs = FindLegFolders(check.reference);
   }
   check.threads = options.threads;
+  if (!options.iterations.empty()) {
+    const auto range = ParseIterations(options.iterations);
+    if (!range.ok()) return Complain(range.error());
+    check.iterations = *range;
+  }
   if (!options.output.empty()) {
     const Status prepared =
         PrepareFolder(options.output, FolderKind::kReport, options.force);
@@ -58,6 +65,8 @@ void AddCheck(CLI::App& app, Action* action) {
       ->required()
       ->expected(1, 2)
       ->type_name("[REF] CAND");
+  command->add_option("--iterations", options->iterations,
+                      "judge only these optimizer steps, FIRST:END");
   command->add_option("-o,--output", options->output,
                       "folder for result.json and report.txt");
   command->add_flag("--force", options->force,

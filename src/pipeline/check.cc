@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <optional>
 
 #include "src/diagnose/reduction_hint.h"
@@ -31,6 +32,27 @@ SideSummary Summarise(const Side& side) {
   }
   out.mesh =
       dims.empty() ? "1 process" : fmt::format("{}", fmt::join(dims, " "));
+  return out;
+}
+
+// The iterations of `side` that are to be judged. Fails if there are none but
+// some were asked for.
+Result<std::vector<int>> SelectIterations(
+    const Side& side, const std::optional<IterationRange>& wanted) {
+  const std::set<int> all = side.Iterations();
+  std::vector<int> out;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(out),
+               [&](int i) { return !wanted || wanted->contains(i); });
+  if (wanted && out.empty()) {
+    return Error(
+        ErrorCode::kNotFound,
+        all.empty()
+            ? fmt::format("{} holds no iteration", side.trace().folder())
+            : fmt::format("{} holds no iteration of {}:{}; its first "
+                          "is {}, its last {}",
+                          side.trace().folder(), wanted->begin, wanted->end,
+                          *all.begin(), *all.rbegin()));
+  }
   return out;
 }
 
@@ -223,16 +245,18 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
 
   result.has_reference = reference.has_value();
   result.candidate = Summarise(candidate);
-  const std::set<int> iterations = candidate.Iterations();
-  result.iterations.assign(iterations.begin(), iterations.end());
+  TTRACE_ASSIGN_OR_RETURN(result.iterations,
+                          SelectIterations(candidate, options.iterations));
   std::vector<std::string> defects = candidate.defects();
   result.notes = candidate.notes();
 
   JudgeContext context;
   context.candidate = &candidate;
+  context.iterations = options.iterations;
   context.threads = options.threads;
   context.progress = options.progress;
   if (reference) {
+    TTRACE_RETURN_IF_ERROR(SelectIterations(*reference, options.iterations));
     context.reference = &*reference;
     result.reference = Summarise(*reference);
     defects.insert(defects.begin(), reference->defects().begin(),
@@ -243,7 +267,8 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
     context.plans = std::move(plans.plans);
     result.notes.insert(result.notes.end(), plans.notes.begin(),
                         plans.notes.end());
-    TTRACE_ASSIGN_OR_RETURN(context.rows, FindRows(*reference, candidate));
+    TTRACE_ASSIGN_OR_RETURN(
+        context.rows, FindRows(*reference, candidate, options.iterations));
     for (const auto& [iteration, map] : context.rows.by_iteration) {
       result.notes.push_back(fmt::format(
           "iteration {}: the candidate sees the reference's rows in another "

@@ -4,9 +4,11 @@
 #define TTRACE_SRC_PIPELINE_CHECK_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "src/pipeline/launch_record.h"
 #include "src/report/check_result.h"
 #include "ttrace/status.h"
 
@@ -19,13 +21,18 @@ struct CheckOptions {
   // leg): their records join those of the main folder.
   std::vector<std::string> reference_legs;
   std::vector<std::string> candidate_legs;
+  // The optimizer steps that are judged; nothing: all that the candidate has.
+  // Of others only what these are judged by is read (which weights an ungrafted
+  // run starts from).
+  std::optional<IterationRange> iterations;
   int threads = 0;  // 0: as many as cores. The result does not depend on it.
   // Called now and then from any thread with (done, total) tensors.
   std::function<void(int64_t, int64_t)> progress;
 };
 
-// Fails with the Error of Trace::Open if a trace cannot be read. Everything
-// that can be said about readable traces is in the result.
+// Fails with the Error of Trace::Open if a trace cannot be read, and with
+// kNotFound if a side has none of the iterations asked for. Everything that can
+// be said about readable traces is in the result.
 Result<CheckResult> RunCheck(const CheckOptions& options);
 
 }  // namespace ttrace

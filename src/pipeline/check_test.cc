@@ -123,6 +123,28 @@ TEST_F(CheckTest, CopiesThatDifferWithinTheBoundAreStillAFinding) {
   EXPECT_THAT(Letters(result.culprits.front()), ElementsAre("R"));
 }
 
+// Nothing of a grafted run's updated weights is comparable but their copies.
+TEST_F(CheckTest, CopiesOfUpdatedWeightsThatDifferAreADivergence) {
+  for (SyntheticRun* run : {&reference_, &candidate_}) {
+    run->extra = {{"norm.weight",
+                   Role::kParamUpdated,
+                   "",
+                   Pass::kOptimizer,
+                   {1, 32},
+                   {},
+                   -1,
+                   {}}};
+  }
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+                        int64_t, float* value) {
+    if (t.role == Role::kParamUpdated && rank == 1) *value += 0.5f;
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  EXPECT_EQ(result.culprits.front().fqn, "norm.weight");
+  EXPECT_THAT(Letters(result.culprits.front()), ElementsAre("R"));
+}
+
 TEST_F(CheckTest, NonFiniteValuesAreFoundAtTheirFirstProducer) {
   candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
                         int64_t, float* value) {
@@ -406,6 +428,87 @@ TEST_F(IsolatedCheckTest, OtherPrecisionsAreNoYardstickForIsolation) {
   for (const LegJudgement& leg : t.legs) legs.push_back(leg.leg);
   EXPECT_THAT(legs, ElementsAre("real", "fp32", "isolated", "fp32.isolated"));
   EXPECT_THAT(t.legs[3].provenance, HasSubstr("one module deep"));
+}
+
+TEST_F(CheckTest, OnlyTheIterationsAskedForAreJudgedAndRead) {
+  reference_.iterations = candidate_.iterations = 3;
+  candidate_.faulty_iteration = 1;
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t, float* value) {
+    if (t.fqn == "fc" && t.role == Role::kOutput) *value *= 2;
+  };
+  const CheckResult all = Check();
+  ASSERT_EQ(all.verdict, Verdict::kDiverged);
+  CheckOptions options;
+  options.reference = Path("ref");
+  options.candidate = Path("cand");
+  int64_t bytes = 0;
+  for (int i = 0; i < 3; ++i) {
+    options.iterations = {i, i + 1};
+    const auto one = RunCheck(options);
+    ASSERT_TRUE(one.ok()) << one.error().message();
+    EXPECT_EQ(one->verdict, i == 1 ? Verdict::kDiverged : Verdict::kWithin);
+    EXPECT_THAT(one->iterations, ElementsAre(i));
+    for (const TensorJudgement& t : one->tensors) EXPECT_EQ(t.id.iteration, i);
+    bytes += one->bytes_compared;
+  }
+  EXPECT_EQ(bytes, all.bytes_compared);
+}
+
+TEST_F(CheckTest, WhatOnlyTheReferenceHasCountsOnlyWhereAskedFor) {
+  reference_.iterations = 2;
+  EXPECT_EQ(Check().verdict, Verdict::kInconclusive);
+  CheckOptions options;
+  options.reference = Path("ref");
+  options.candidate = Path("cand");
+  options.iterations = {0, 1};
+  const auto first = RunCheck(options);
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(first->verdict, Verdict::kWithin) << first->reason;
+  EXPECT_EQ(first->coverage.reference_only, 0);
+}
+
+TEST_F(CheckTest, RowsOfOtherIterationsAreNotLookedAt) {
+  candidate_.iterations = reference_.iterations = 2;
+  candidate_.noise = 0;
+  candidate_.faulty_iteration = 1;
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t index, float* value) {
+    if (t.batch_dim < 0) return;
+    const auto width = t.global[1];
+    const int64_t row = SyntheticRun::kRows - 1 - index / width;
+    *value = SyntheticRun::Value(t, row * width + index % width);
+  };
+  Check();
+  CheckOptions options;
+  options.reference = Path("ref");
+  options.candidate = Path("cand");
+  options.iterations = {0, 1};
+  const auto first = RunCheck(options);
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(first->notes.empty() ||
+              first->notes.back().find("another order") == std::string::npos);
+}
+
+TEST_F(CheckTest, AnIterationThatASideDoesNotHoldIsAnError) {
+  Check();
+  CheckOptions options;
+  options.reference = Path("ref");
+  options.candidate = Path("cand");
+  options.iterations = {5, 9};
+  const auto none = RunCheck(options);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code(), ErrorCode::kNotFound);
+  EXPECT_THAT(none.error().message(), HasSubstr("no iteration of 5:9"));
+
+  // The reference alone lacks it: nothing could be compared.
+  std::filesystem::remove_all(Path("cand"));
+  candidate_.iterations = 2;
+  candidate_.Write(Path("cand"));
+  options.iterations = {1, 2};
+  const auto reference_lacks = RunCheck(options);
+  ASSERT_FALSE(reference_lacks.ok());
+  EXPECT_THAT(reference_lacks.error().message(), HasSubstr("/ref holds"));
 }
 
 // The report is a function of what the traces say and of nothing else.

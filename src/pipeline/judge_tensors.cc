@@ -110,7 +110,9 @@ class TensorJudge {
       ConcludeIsolated(isolated_legs_, not_isolated_, out);
     }
     if (out->replicas_differ) {
+      // Whatever else is not comparable: copies need no reference.
       out->verdict = TensorVerdict::kDiverged;
+      out->explained = false;
       if (!(out->headroom > 1)) out->headroom = kInfinity;
       if (out->ranks.empty()) out->ranks = out->replicas.differing_ranks;
     }
@@ -433,6 +435,10 @@ Result<std::set<int>> DirtyIterations(const JudgeContext& context) {
     if (id.role != Role::kParamUpdated || dirty.contains(id.iteration + 1)) {
       continue;
     }
+    // What follows the last iteration that is judged decides nothing.
+    if (context.iterations && id.iteration + 1 >= context.iterations->end) {
+      continue;
+    }
     const TensorPieces* reference = context.reference->Find("real", id);
     if (reference == nullptr ||
         GlobalShapeOf(*reference) != GlobalShapeOf(pieces)) {
@@ -513,6 +519,7 @@ Result<JudgeOutcome> JudgeTensors(const JudgeContext& context) {
       std::pair<ExecutionKey, const std::pair<const TensorId, TensorPieces>*>>
       order;
   for (const auto& entry : context.candidate->real()) {
+    if (!context.Judges(entry.first.iteration)) continue;
     ExecutionKey key = KeyOf(entry.first, entry.second);
     // Gradients are recorded together; what tells their order is the order in
     // which they are reduced.
@@ -561,6 +568,7 @@ Result<JudgeOutcome> JudgeTensors(const JudgeContext& context) {
   // What only the reference has.
   if (context.reference != nullptr) {
     for (const auto& [id, pieces] : context.reference->real()) {
+      if (!context.Judges(id.iteration)) continue;
       if (context.candidate->Find("real", id) != nullptr) continue;
       if (id.pass == Pass::kRecompute) {
         // Its values are compared through the forward, if there is one.

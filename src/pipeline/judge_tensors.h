@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/compare/compare_tensor.h"
+#include "src/pipeline/launch_record.h"
 #include "src/pipeline/leg_plan.h"
 #include "src/pipeline/rows.h"
 #include "src/pipeline/side.h"
@@ -24,8 +25,13 @@ struct JudgeContext {
   const Side* candidate = nullptr;
   std::vector<LegPlan> plans;  // of the two sides; empty without a reference
   RowAlignment rows;
+  std::optional<IterationRange> iterations;  // to judge; nothing: all
   int threads = 0;
   std::function<void(int64_t, int64_t)> progress;
+
+  bool Judges(int iteration) const {
+    return !iterations || iterations->contains(iteration);
+  }
 };
 
 struct JudgeOutcome {

@@ -21,6 +21,7 @@ struct IterationRange {  // half open
   int begin = 0;
   int end = 2;
   int count() const { return end - begin; }
+  bool contains(int i) const { return begin <= i && i < end; }
 };
 
 // Parses "0:2". Fails with kInvalidArgument unless 0 <= begin < end.

@@ -39,7 +39,8 @@ CompareOptions RowAlignment::OptionsFor(int iteration) const {
   return options;
 }
 
-Result<RowAlignment> FindRows(const Side& reference, const Side& candidate) {
+Result<RowAlignment> FindRows(const Side& reference, const Side& candidate,
+                              const std::optional<IterationRange>& iterations) {
   RowAlignment out;
   // Iteration -> per row of each side, all root inputs one after the other.
   std::map<int, std::pair<std::vector<std::vector<double>>,
@@ -47,6 +48,7 @@ Result<RowAlignment> FindRows(const Side& reference, const Side& candidate) {
       keys;
   for (const auto& [id, pieces] : candidate.real()) {
     if (!id.fqn.empty() || id.role != Role::kInput) continue;
+    if (iterations && !iterations->contains(id.iteration)) continue;
     const TensorPieces* other = reference.FindSameValue("real", id);
     const int dim = BatchDim(pieces);
     if (other == nullptr || dim < 0 || BatchDim(*other) != dim ||

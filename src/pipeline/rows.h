@@ -12,10 +12,12 @@
 #define TTRACE_SRC_PIPELINE_ROWS_H_
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/compare/compare_tensor.h"
+#include "src/pipeline/launch_record.h"
 #include "src/pipeline/side.h"
 
 namespace ttrace {
@@ -28,8 +30,11 @@ struct RowAlignment {
   CompareOptions OptionsFor(int iteration) const;
 };
 
-// Looks at the inputs of the model's root. Fails if they cannot be read.
-Result<RowAlignment> FindRows(const Side& reference, const Side& candidate);
+// Looks at the inputs of the model's root, in `iterations` or in all. Fails if
+// they cannot be read.
+Result<RowAlignment> FindRows(
+    const Side& reference, const Side& candidate,
+    const std::optional<IterationRange>& iterations = std::nullopt);
 
 }  // namespace ttrace
 

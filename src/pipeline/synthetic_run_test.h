@@ -50,7 +50,10 @@ class SyntheticRun {
     return t.fqn == omitted_fqn;
   }
   std::string omitted_fqn = "none";
-  bool reverse_ranks = false;  // write the last rank first
+  bool reverse_ranks = false;          // write the last rank first
+  std::vector<SyntheticTensor> extra;  // beside those of Model()
+  int iterations = 1;         // all with the same values, but for faults
+  int faulty_iteration = -1;  // -1: the fault is in all of them
 
   static constexpr int64_t kRows = 8;
 
@@ -163,24 +166,30 @@ class SyntheticRun {
     for (const auto& [kind, json] : notes) {
       ASSERT_TRUE((*writer)->Note(kind, json).ok());
     }
-    for (const std::string& leg : legs) {
-      for (const SyntheticTensor& t : Model()) {
-        if (omit_tensor(t)) continue;
-        if (t.role == Role::kParam && leg != "real") continue;
-        const int64_t batches = t.batch_dim < 0 ? 1 : kRows / 2 / dp;
-        for (int64_t call = 0; call < batches; ++call) {
-          WritePiece(**writer, meta, t, leg, rank,
-                     static_cast<int>(call * dp + dp_rank));
+    for (int iteration = 0; iteration < iterations; ++iteration) {
+      for (const std::string& leg : legs) {
+        std::vector<SyntheticTensor> tensors = Model();
+        tensors.insert(tensors.end(), extra.begin(), extra.end());
+        for (const SyntheticTensor& t : tensors) {
+          if (omit_tensor(t)) continue;
+          if (t.role == Role::kParam && (leg != "real" || iteration > 0)) {
+            continue;
+          }
+          const int64_t batches = t.batch_dim < 0 ? 1 : kRows / 2 / dp;
+          for (int64_t call = 0; call < batches; ++call) {
+            WritePiece(**writer, meta, t, leg, rank,
+                       static_cast<int>(call * dp + dp_rank), iteration);
+          }
         }
+        ASSERT_TRUE((*writer)->Seal(iteration, leg).ok());
       }
-      ASSERT_TRUE((*writer)->Seal(0, leg).ok());
     }
     ASSERT_TRUE((*writer)->Close(true, "").ok());
   }
 
   void WritePiece(TraceWriter& writer, const RankMeta& meta,
                   const SyntheticTensor& t, const std::string& leg, int rank,
-                  int micro_batch) const {
+                  int micro_batch, int iteration) const {
     PlacementMap placements;
     for (const auto& p : t.placements) {
       if (meta.mesh.Find(p.first) >= 0) placements.push_back(p);
@@ -204,7 +213,9 @@ class SyntheticRun {
         const NoiseKey key = MakeNoiseKey(2, leg + t.fqn + t.arg);
         value *= 1 + size * UniformAt(key, static_cast<uint64_t>(index));
       }
-      if (fault) fault(t, rank, leg, index, &value);
+      if (fault && (faulty_iteration < 0 || faulty_iteration == iteration)) {
+        fault(t, rank, leg, index, &value);
+      }
       values.push_back(value);
     });
     RecordSpec spec;
@@ -221,6 +232,7 @@ class SyntheticRun {
     }
     Occurrence at;
     at.leg = leg;
+    at.iteration = iteration;
     at.pass = t.pass;
     at.micro_batch = t.batch_dim >= 0 ? micro_batch : -1;
     at.row_begin = t.batch_dim >= 0 ? 2 * micro_batch : 0;

@@ -216,6 +216,21 @@ def test_diff_finds_a_difference(tmp_path: Path) -> None:
     assert again.returncode == 1, said(again)
 
 
+def test_check_judges_only_the_iterations_asked_for(tmp_path: Path) -> None:
+    record(tmp_path / "ref", options=("--as-reference",))
+    record(tmp_path / "cand")
+    check = ("check", tmp_path / "ref", tmp_path / "cand", "-o", tmp_path / "verdict", "--force")
+    for words, judged in (((), [0, 1]), (("--iterations", "1:2"), [1])):
+        done = ttrace(*check, *words)
+        assert done.returncode == 0, said(done)
+        result = json.loads((tmp_path / "verdict" / "result.json").read_text())
+        assert result["iterations"] == judged
+    missing = ttrace(*check, "--iterations", "5:9")
+    assert missing.returncode == 2
+    assert "no iteration of 5:9" in missing.stderr
+    assert ttrace(*check, "--iterations", "2:1").returncode == 2
+
+
 def test_diff_from_a_saved_reference(tmp_path: Path) -> None:
     record(tmp_path / "ref", options=("--as-reference",))
     done = ttrace(

@@ -1,0 +1,1 @@
+"""The parts of scripts/sweep.py: what to run, running it, judging it, writing it down."""

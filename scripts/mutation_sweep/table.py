@@ -1,0 +1,208 @@
+"""docs/sweep.md from the results of all launches."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+_DECADES = (-6, -5, -4, -3, -2, -1, 0)
+
+
+def write_table(path: Path, launches: list[Row], command: str) -> None:
+    done = [launch for launch in launches if "failed" not in launch]
+    rows = [{**row, "launch": launch} for launch in done for row in launch["experiments"]]
+    clean = [row for row in rows if row["kind"] == "clean"]
+    mutants = [row for row in rows if row["kind"] == "mutant"]
+    alarms = [row for row in clean if row["culprits"]]
+    undecided = [row for row in clean if not row["culprits"] and row["verdict"] == "inconclusive"]
+    nothing = sum(row["kind"] == "nothing" for row in rows)
+    worst = max((row["headroom"] for row in clean), default=0)
+    lines = [
+        "# Mutation sweep",
+        "",
+        f"Written by `{command}`. Faults are planted by mechanism at random places of random",
+        "topologies and models (`zoo/mutation`); each captured iteration has weights and data of",
+        "its own and is judged alone. Every other iteration is clean.",
+        "",
+        f"- {len(done)} launches, {len(mutants)} mutants that changed a number, {len(clean)} clean",
+        f"  iterations. {nothing} drawn mutants found no place or changed nothing: not counted.",
+        f"- False alarms: {len(alarms)}. Clean and undecided: {len(undecided)}.",
+        f"  Worst clean headroom: {worst:.2g}.",
+        f"- Detected: {_share(mutants, lambda row: row['detected'])}.",
+        *_failures(launches),
+        "",
+    ]
+    lines += _by_mechanism(mutants)
+    lines += _power(mutants)
+    lines += _windows(mutants)
+    lines += _topologies(rows)
+    lines += _list("False alarms", alarms, _alarm)
+    missed = [row for row in mutants if not row["detected"]]
+    lines += _reasons(missed)
+    lines += _list("Every miss", missed, _miss)
+    wrong = [row for row in mutants if row["detected"] and row["class"] == "wrong"]
+    lines += _list("Wrong classes", wrong, _wrong_class)
+    far = [row for row in mutants if row["detected"] and row["window"] not in (0, 1)]
+    lines += _list("Blamed elsewhere (window of 2 or more)", far, _elsewhere)
+    path.write_text("\n".join(lines).rstrip() + "\n")
+
+
+def _share(rows: Iterable[Row], holds: Callable[[Row], bool]) -> str:
+    rows = list(rows)
+    return f"{sum(map(holds, rows))} of {len(rows)}" if rows else "-"
+
+
+def _failures(launches: list[Row]) -> list[str]:
+    failed = [launch for launch in launches if "failed" in launch]
+    return [f"- Launches that failed: {', '.join(str(x['launch']) for x in failed)}."] * bool(
+        failed
+    )
+
+
+def _name(row: Row) -> str:
+    mutant = row["mutant"]
+    return f"{mutant['family']} {mutant['mechanism']}"
+
+
+def _by_mechanism(mutants: list[Row]) -> list[str]:
+    lines = [
+        "## By mechanism",
+        "",
+        "Window 0: the first culprit is the injected module. Classes: right, wrong or silent, of",
+        "those detected for which a class is promised.",
+        "",
+        "| mechanism | mutants | detected | window 0 | direction | stage | class right | wrong "
+        "| silent |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    groups = defaultdict(list)
+    for row in mutants:
+        groups[_name(row)].append(row)
+    for name, rows in [*sorted(groups.items()), ("all", mutants)]:
+        found = [row for row in rows if row["detected"]]
+        classes = Counter(row["class"] for row in found)
+        lines.append(
+            f"| {name} | {len(rows)} | {len(found)} | {_share(found, lambda r: r['window'] == 0)} "
+            f"| {_share(found, lambda r: r['direction_right'])} "
+            f"| {_share(found, lambda r: r['stage_right'])} "
+            f"| {classes['right']} | {classes['wrong']} | {classes['silent']} |"
+        )
+    return [*lines, ""]
+
+
+def role(row: Row) -> str:
+    """Where the error was put, for the power curve."""
+    site = row["mutant"]["site"]
+    if row["mutant"]["family"] != "collective":
+        return row["mutant"]["family"]
+    return f"{site['phase']} collective"
+
+
+def _decade(relative: float) -> int:
+    """Index of its column."""
+    if not 0 < relative < math.inf:
+        return len(_DECADES)
+    exponent = math.floor(math.log10(relative))
+    return sum(exponent >= edge for edge in _DECADES)
+
+
+def _power(mutants: list[Row]) -> list[str]:
+    edges = ["< 1e-6", *(f"1e{e}" for e in _DECADES[:-1]), ">= 1"]
+    lines = [
+        "## Detection against the size of the error",
+        "",
+        "Size is |error| / |value| of the tensor where the error is put, over all ranks and",
+        "micro-batches that it hits. Cells are detected / all; columns begin at the size shown.",
+        "",
+        "| role | precision | " + " | ".join(edges) + " |",
+        "|---" * (len(edges) + 2) + "|",
+    ]
+    cells: dict[tuple[str, str], dict[int, list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for row in mutants:
+        precision = "bf16" if row["launch"]["bf16"] else "fp32"
+        cells[role(row), precision][_decade(row["mutant"]["relative"])].append(row["detected"])
+    for (name, precision), columns in sorted(cells.items()):
+        texts = [
+            f"{sum(columns[i])}/{len(columns[i])}" if columns.get(i) else ""
+            for i in range(len(edges))
+        ]
+        lines.append(f"| {name} | {precision} | " + " | ".join(texts) + " |")
+    return [*lines, ""]
+
+
+def _windows(mutants: list[Row]) -> list[str]:
+    counts = Counter(
+        "not countable" if row["window"] is None else str(min(row["window"], 10))
+        for row in mutants
+        if row["detected"]
+    )
+    names = sorted(
+        counts, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0)
+    )
+    lines = ["## Blame window", "", "| recorded modules off | mutants |", "|---|---|"]
+    lines += [f"| {'10 or more' if name == '10' else name} | {counts[name]} |" for name in names]
+    return [*lines, ""]
+
+
+def _topologies(rows: list[Row]) -> list[str]:
+    lines = ["## Topologies", "", "| topology | clean | false alarms | mutants | detected |"]
+    lines.append("|---|---|---|---|---|")
+    for name in sorted({row["launch"]["topology"] for row in rows}):
+        mine = [row for row in rows if row["launch"]["topology"] == name]
+        clean = [row for row in mine if row["kind"] == "clean"]
+        mutants = [row for row in mine if row["kind"] == "mutant"]
+        lines.append(
+            f"| {name} | {len(clean)} | {sum(bool(row['culprits']) for row in clean)} "
+            f"| {len(mutants)} | {sum(row['detected'] for row in mutants)} |"
+        )
+    return [*lines, ""]
+
+
+def _list(title: str, rows: list[Row], text: Callable[[Row], str]) -> list[str]:
+    return [f"## {title}", "", *([f"- {text(row)}" for row in rows] or ["None."]), ""]
+
+
+def where(row: Row) -> str:
+    """Names an experiment: the launch and iteration to run again, and what was in it."""
+    launch = row["launch"]
+    precision = "bf16" if launch["bf16"] else "fp32"
+    kind = f"{launch['topology']}{' recompute' if launch['recompute'] else ''} {precision}"
+    return f"{launch['launch']}/{row['iteration']} ({kind})"
+
+
+def _alarm(row: Row) -> str:
+    first = row["culprits"][0]
+    return f"{where(row)}: {first['fqn']} {first['role']}, headroom {first['headroom']}"
+
+
+def _mutant(row: Row) -> str:
+    mutant, site = row["mutant"], row["mutant"]["site"]
+    over = f" over {site['group']}" if site["group"] else ""
+    return (
+        f"{where(row)}: {_name(row)} ({mutant['ranks']}) of {site['kind']}{over} in "
+        f"`{site['fqn'] or 'model'}`, {site['phase']}, size {mutant['relative']:.1e}"
+    )
+
+
+def _reasons(missed: list[Row]) -> list[str]:
+    counts = Counter(row["why_missed"].partition(":")[0] for row in missed)
+    lines = ["## Misses by reason", "", "| reason | mutants |", "|---|---|"]
+    lines += [f"| {reason} | {count} |" for reason, count in counts.most_common()]
+    return [*lines, ""]
+
+
+def _miss(row: Row) -> str:
+    return f"{_mutant(row)}: {row['why_missed']}"
+
+
+def _wrong_class(row: Row) -> str:
+    return f"{_mutant(row)}: {row['culprits'][0]['classes'][0]}"
+
+
+def _elsewhere(row: Row) -> str:
+    first = row["culprits"][0]
+    return f"{_mutant(row)}: blamed `{first['fqn'] or 'model'}` {first['role']} ({row['window']})"

@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""Plants faults by mechanism at random places of random topologies, and counts what is found.
+
+    scripts/sweep.py --mutants 300            until so many have changed a number
+    scripts/sweep.py --only 17 --keep         one launch again, with its traces (sweep/)
+    scripts/sweep.py --table                  only write docs/sweep.md
+
+Add isolated legs to --reference-legs and --candidate-legs to judge by them too. Resumable:
+finished launches are kept in sweep/results.jsonl (delete it, or pass --fresh, to start over).
+Launches follow from --seed and their number alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import shutil
+import sys
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+from mutation_sweep.judge import happened, judge_clean, judge_mutant  # noqa: E402
+from mutation_sweep.launch import (  # noqa: E402
+    LaunchFailed,
+    Sweep,
+    check,
+    command,
+    read_log,
+    record_candidate,
+    record_reference,
+)
+from mutation_sweep.plan import Launch, plan  # noqa: E402
+from mutation_sweep.table import write_table  # noqa: E402
+
+OUT = ROOT / "sweep"
+RESULTS = OUT / "results.jsonl"
+TABLE = ROOT / "docs" / "sweep.md"
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mutants", type=int, default=300, help="how many must have happened")
+    parser.add_argument("--iterations", type=int, default=17, help="of a launch; half are clean")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", type=int, help="this launch alone, result printed, not kept")
+    parser.add_argument("--reference-legs", default="noise:3,fp32,fp32.noise:3")
+    parser.add_argument("--candidate-legs", default="replay,fp32")
+    parser.add_argument("--timeout", type=int, default=400, help="seconds of one training command")
+    parser.add_argument("--table", action="store_true", help="write the table and do nothing else")
+    parser.add_argument("--fresh", action="store_true", help="forget earlier results")
+    parser.add_argument("--keep", action="store_true", help="do not delete traces")
+    return parser.parse_args()
+
+
+def judge(sweep: Sweep, launch: Launch) -> list[dict[str, Any]]:
+    """One entry an iteration: clean, mutant, or a mutant that changed nothing."""
+    log = read_log(sweep, launch)
+    modules: list[str] = []
+    stages = {line["stage"]: line["modules"] for line in log if "modules" in line}
+    for stage in sorted(stages):
+        modules += [name for name in stages[stage] if name not in modules]
+    planned = {mutant.iteration for mutant in launch.mutants}
+    entries = []
+    for iteration in range(sweep.iterations):
+        mutant = happened(log, iteration)
+        entry: dict[str, Any] = {"iteration": iteration}
+        if iteration in planned and mutant is None:
+            entry["kind"] = "nothing"
+        elif mutant is None:
+            entry |= {"kind": "clean", **judge_clean(check(sweep, launch, iteration))}
+        else:
+            result = check(sweep, launch, iteration)
+            entry |= {"kind": "mutant", "mutant": mutant}
+            entry |= judge_mutant(result, mutant, modules)
+        entries.append(entry)
+    return entries
+
+
+def finish(sweep: Sweep, launch: Launch, started: float, keep: bool) -> dict[str, Any]:
+    """Judges a launch that has run, and deletes its traces."""
+    line: dict[str, Any] = {
+        "launch": launch.number,
+        "topology": launch.topology,
+        "recompute": launch.recompute,
+        "bf16": launch.bf16,
+        "command": shlex.join(command(sweep, launch, True)),
+    }
+    try:
+        line["experiments"] = judge(sweep, launch)
+    except LaunchFailed as failure:
+        line["failed"] = str(failure)
+    line["seconds"] = round(time.monotonic() - started, 1)
+    if not keep:
+        shutil.rmtree(sweep.candidate(launch), ignore_errors=True)
+        for path in sweep.folder.glob(f"mutants-{launch.number}.json*"):
+            path.unlink()
+    return line
+
+
+def forget_references(sweep: Sweep, launch: Launch) -> None:
+    """Deletes those of earlier launches, all of which are judged."""
+    for path in sweep.folder.glob("reference-*"):
+        if path != sweep.reference(launch):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def failed(launch: Launch, failure: LaunchFailed) -> dict[str, Any]:
+    return {
+        "launch": launch.number,
+        "topology": launch.topology,
+        "recompute": launch.recompute,
+        "bf16": launch.bf16,
+        "failed": str(failure),
+    }
+
+
+def count(line: dict[str, Any], kind: str) -> int:
+    return sum(entry["kind"] == kind for entry in line.get("experiments", ()))
+
+
+def say(line: dict[str, Any], total: int, wanted: int) -> None:
+    if "failed" in line:
+        print(f"launch {line['launch']} failed: {line['failed'].splitlines()[0]}", flush=True)
+        return
+    mutants = [entry for entry in line["experiments"] if entry["kind"] == "mutant"]
+    alarms = [e for e in line["experiments"] if e["kind"] == "clean" and e["culprits"]]
+    print(
+        f"launch {line['launch']} ({line['topology']}, {'bf16' if line['bf16'] else 'fp32'}, "
+        f"{line['seconds']} s): {sum(e['detected'] for e in mutants)} of {len(mutants)} mutants, "
+        f"{len(alarms)} false alarms of {count(line, 'clean')}; {total} of {wanted} mutants so far",
+        flush=True,
+    )
+
+
+class Results:
+    """The lines of results.jsonl, by launch."""
+
+    def __init__(self) -> None:
+        text = RESULTS.read_text() if RESULTS.exists() else ""
+        lines = [json.loads(line) for line in text.splitlines()]
+        self.by_launch = {line["launch"]: line for line in lines}
+
+    def add(self, line: dict[str, Any], wanted: int) -> None:
+        self.by_launch[line["launch"]] = line
+        with RESULTS.open("a") as out:
+            out.write(json.dumps(line) + "\n")
+        say(line, self.mutants(), wanted)
+
+    def mutants(self) -> int:
+        return sum(count(line, "mutant") for line in self.by_launch.values())
+
+    def write(self) -> None:
+        lines = [self.by_launch[number] for number in sorted(self.by_launch)]
+        write_table(TABLE, lines, "make sweep")
+
+
+def run_one(sweep: Sweep, options: argparse.Namespace) -> int:
+    launch = plan(options.seed, options.only, options.iterations)
+    started = time.monotonic()
+    record_reference(sweep, launch)
+    record_candidate(sweep, launch)
+    line = finish(sweep, launch, started, options.keep)
+    print(json.dumps(line, indent=1))
+    return 0
+
+
+def run_all(sweep: Sweep, options: argparse.Namespace, results: Results) -> None:
+    """Checks run beside the next launch: most of a launch is waiting for processes to start."""
+    number = 0
+    pending: Future | None = None
+    with ThreadPoolExecutor(1) as checker:
+        while results.mutants() < options.mutants:
+            if number not in results.by_launch:
+                launch = plan(options.seed, number, options.iterations)
+                started = time.monotonic()
+                try:
+                    record_reference(sweep, launch)
+                    record_candidate(sweep, launch)
+                except LaunchFailed as failure:
+                    results.add(failed(launch, failure), options.mutants)
+                else:
+                    if pending is not None:
+                        results.add(pending.result(), options.mutants)
+                    forget_references(sweep, launch)
+                    pending = checker.submit(finish, sweep, launch, started, options.keep)
+            number += 1
+        if pending is not None:
+            results.add(pending.result(), options.mutants)
+
+
+def main() -> int:
+    options = parse_arguments()
+    if options.fresh:
+        shutil.rmtree(OUT, ignore_errors=True)
+    OUT.mkdir(exist_ok=True)
+    sweep = Sweep(
+        OUT,
+        options.iterations,
+        options.reference_legs,
+        options.candidate_legs,
+        options.timeout,
+    )
+    if options.only is not None:
+        return run_one(sweep, options)
+    results = Results()
+    if not options.table:
+        run_all(sweep, options, results)
+    results.write()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

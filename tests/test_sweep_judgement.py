@@ -1,0 +1,170 @@
+"""How the sweep judges what was said of a mutant, and that its plan follows from its seed."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import pytest
+from runs import ROOT
+
+sys.path.insert(0, str(ROOT / "scripts"))
+from mutation_sweep.judge import classes_of, happened, judge_mutant, why_missed
+from mutation_sweep.plan import TOPOLOGIES, plan
+from mutation_sweep.table import write_table
+
+MODULES = ["embedding", "decoder.layers.0.mlp", "decoder.layers.0", "decoder.layers.1", ""]
+SITE = {"phase": "forward", "fqn": "decoder.layers.0.mlp", "kind": "all_reduce", "group": "tp"}
+
+
+def mutant(family: str = "collective", mechanism: str = "drop", ranks: str = "all", **site) -> dict:
+    site = {**SITE, "direction": "forward", **site}
+    return {"family": family, "mechanism": mechanism, "ranks": ranks, "site": site}
+
+
+def culprit(fqn: str, role: str = "output", letter: str = "P") -> dict:
+    return {
+        "fqn": fqn,
+        "role": role,
+        "direction": "forward",
+        "stage": "communication",
+        "headroom": 12.0,
+        "ranks": [0],
+        "classes": [{"class": letter, "evidence": "as seen"}],
+    }
+
+
+def result(*culprits: dict, tensors: tuple[dict, ...] = ()) -> dict:
+    return {
+        "verdict": "diverged" if culprits else "within",
+        "reason": "",
+        "culprits": list(culprits),
+        "notes": [],
+        "tensors": list(tensors),
+    }
+
+
+def tensor(role: str, fqn: str, verdict: str = "within", **more) -> dict:
+    leg = {"leg": "real", "err": 1e-4, "bound": 1e-3, "headroom": 0.1}
+    base = {"role": role, "fqn": fqn, "verdict": verdict, "headroom": 0.1, "explained": False}
+    return {**base, "reason": "", "legs": [leg], **more}
+
+
+def test_the_window_counts_recorded_modules() -> None:
+    for fqn, off in (("decoder.layers.0.mlp", 0), ("decoder.layers.1", 2), ("nowhere", None)):
+        assert judge_mutant(result(culprit(fqn)), mutant(), MODULES)["window"] == off
+    # A parameter stands for its module, but only itself is exact for a gradient.
+    found = judge_mutant(result(culprit("decoder.layers.1.weight")), mutant(), MODULES)
+    assert found["window"] == 2
+    gradient = mutant("grad_local", "row", fqn="decoder.layers.1.weight", phase="finalize")
+    exact = culprit("decoder.layers.1.weight", "grad_local")
+    assert judge_mutant(result(exact), gradient, MODULES)["window"] == 0
+    # A bucket's reduction is any of its parameters'.
+    bucket = mutant(fqn="", phase="finalize")
+    for role, off in (("grad_reduced", 0), ("output", None)):
+        found = judge_mutant(result(culprit("decoder.layers.1.weight", role)), bucket, MODULES)
+        assert found["window"] == off
+    # What is sent between stages belongs to the layers on both sides.
+    sent = mutant(fqn="", phase="between", kind="isend")
+    modules = [*MODULES, "decoder"]
+    for fqn, off in (("decoder.layers.1", 0), ("decoder", 0), ("embedding", 2)):
+        assert judge_mutant(result(culprit(fqn)), sent, modules)["window"] == off
+
+
+@pytest.mark.parametrize(
+    ("letter", "change", "said"),
+    [
+        ("P", {}, "right"),
+        ("S", {}, "wrong"),
+        ("S", {"mechanism": "delay"}, "right"),
+        ("R", {"mechanism": "delay"}, "wrong"),
+        ("R", {"mechanism": "delay", "ranks": "one"}, "right"),
+        ("P", {"mechanism": "double", "ranks": "one"}, "none promised"),
+        ("P", {"family": "output", "mechanism": "row", "kind": "output"}, "none promised"),
+        ("G", {"phase": "optimizer", "kind": "all_reduce"}, "right"),
+    ],
+)
+def test_classes_are_those_of_the_mechanism(letter: str, change: dict, said: str) -> None:
+    found = judge_mutant(result(culprit("embedding", letter=letter)), mutant(**change), MODULES)
+    assert found["class"] == said
+    silent = {**culprit("embedding"), "classes": []}
+    if classes_of(mutant(**change)):
+        assert judge_mutant(result(silent), mutant(**change), MODULES)["class"] == "silent"
+
+
+def test_a_miss_has_a_reason() -> None:
+    fqn = SITE["fqn"]
+    for tensors, said in (
+        ((), "not observed"),
+        ((tensor("output", fqn),), "within the bound"),
+        ((tensor("output", fqn, "not_checkable", reason="no noise"),), "not judged: no noise"),
+        ((tensor("output", fqn, explained=True, reason="grafted"),), "not judged: grafted"),
+    ):
+        assert said in why_missed(result(tensors=tensors), mutant())
+    update = mutant("update", "skip", fqn="w", phase="optimizer")
+    alone = tensor("param_updated", "w", explained=True)
+    assert "no other copy" in why_missed(result(tensors=(alone,)), update)
+    copied = {**alone, "replicas": {"copies": 2}}
+    assert "all of them skip" in why_missed(result(tensors=(copied,)), update)
+
+
+def test_what_happened_is_the_sum_over_ranks() -> None:
+    line = {
+        **mutant(),
+        "iteration": 1,
+        "run": 0,
+        "rank": 0,
+        "size": 0.1,
+        "seed": 1,
+        "micro_batch": None,
+        "stage": 0,
+        "holds": True,
+        "error": 3.0,
+        "truth": 50.0,
+    }
+    other = {**line, "rank": 1, "holds": False, "error": 0.0}
+    replay = {**line, "run": 1, "error": 0.0}
+    found = happened([line, other, replay], 1)
+    assert found is not None
+    assert found["relative"] == pytest.approx(math.sqrt(0.03))
+    assert (found["holders"], found["reruns"], found["quiet_reruns"]) == ([0], 1, 1)
+    assert happened([line], 2) is None
+    assert happened([{**line, "error": 0.0}], 1) is None
+
+
+def test_a_plan_follows_from_its_seed() -> None:
+    assert plan(1, 7, 9) == plan(1, 7, 9)
+    assert plan(1, 7, 9) != plan(2, 7, 9)
+    # Candidates of one reference share its model and nothing else.
+    assert plan(1, 6, 9).model == plan(1, 7, 9).model
+    assert plan(1, 6, 9).mutants != plan(1, 7, 9).mutants
+    seen = {plan(1, number, 9).topology for number in range(100)}
+    assert seen == set(TOPOLOGIES)
+    for number in range(20):
+        assert [m.iteration for m in plan(1, number, 9).mutants] == [1, 3, 5, 7]
+
+
+def test_the_table_counts_alarms_misses_and_sizes(tmp_path) -> None:
+    launch = {"launch": 3, "topology": "tp2", "recompute": False, "bf16": True}
+    happened_there = {**mutant(), "relative": 2e-3}
+    clean = {"kind": "clean", "verdict": "within", "headroom": 0.5, "culprits": []}
+    alarm = {**clean, "verdict": "diverged", "culprits": [culprit("embedding")]}
+    missed = {
+        **clean,
+        "kind": "mutant",
+        "mutant": happened_there,
+        "detected": False,
+        "why_missed": "within the bound: so",
+    }
+    found = judge_mutant(result(culprit("decoder.layers.0.mlp")), happened_there, MODULES)
+    rows = [clean, alarm, missed, {**found, "kind": "mutant", "mutant": happened_there}]
+    experiments = [{"iteration": i, **row} for i, row in enumerate(rows)]
+    path = tmp_path / "sweep.md"
+    write_table(path, [{**launch, "experiments": experiments}, {**launch, "failed": "x"}], "me")
+    text = path.read_text()
+    assert "1 launches, 2 mutants that changed a number, 2 clean" in text
+    assert "False alarms: 1." in text
+    assert "| forward collective | bf16 |  |  |  |  | 1/2 |  |  |  |" in text
+    assert "- 3/1 (tp2 bf16): embedding output" in text
+    assert "3/2 (tp2 bf16): collective drop (all) of all_reduce over tp" in text
+    assert "Launches that failed: 3." in text

@@ -1,0 +1,151 @@
+"""Faults of a module's output, of the gradient of its input, and of the weights that it uses.
+
+`forward` itself is replaced on each module, so that hooks of others, which run around it, see the
+fault as the module's own.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from mutation.census import Census, Draw, Site, stage
+from mutation.course import Course
+from mutation.perturb import FaultyGradient, SizeOfError, perturbed
+
+# They hand on what they are given, so that a fault of theirs would be their neighbour's.
+_TRANSPARENT = ("IdentityOp", "IdentityFuncOp", "Dropout", "ModuleList")
+
+
+def global_names(model: nn.Module) -> dict[str, str]:
+    """Name of a module of this stage -> the same with layers counted over all stages."""
+    names = {}
+    for name, _ in model.named_modules():
+        found = re.match(r"(decoder\.layers\.)(\d+)(.*)", name)
+        if found:
+            layer = model.get_submodule(found[1] + found[2])
+            names[name] = f"{found[1]}{layer.layer_number - 1}{found[3]}"
+        else:
+            names[name] = name
+    return names
+
+
+class Modules:
+    """The modules of this rank's part of the model."""
+
+    def __init__(self, model: nn.Module, course: Course, census: Census) -> None:
+        self.draw: Draw | None = None
+        self.size = SizeOfError()
+        self._course, self._census = course, census
+        self._saved: list[tuple[nn.Parameter, torch.Tensor]] = []
+        mine, stages, _, _ = stage()
+        last = mine == stages - 1
+        for name, fqn in global_names(model).items():
+            module = model.get_submodule(name)
+            kind = type(module).__name__
+            # Only the last stage's block and model put out what the whole model does.
+            shown = kind not in _TRANSPARENT and (
+                last or (fqn != "" and kind != "TransformerBlock")
+            )
+            module.forward = self._wrapped(module, fqn, shown)
+
+    def begin_run(self) -> None:
+        self.size = SizeOfError()
+
+    def end_run(self) -> None:
+        """Puts the weights back."""
+        for parameter, saved in self._saved:
+            parameter.data.copy_(saved)
+        self._saved.clear()
+
+    def _wrapped(self, module: nn.Module, fqn: str, shown: bool) -> Callable[..., Any]:
+        original, course = module.forward, self._course
+
+        @functools.wraps(original)
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            if not course.active:
+                return original(*args, **kwargs)
+            course.modules.append(fqn)
+            try:
+                if course.iteration == 0 and shown:
+                    self._count_inputs(module, fqn, args, kwargs)
+                if self._is("weight", fqn):
+                    self._change_weight(module)
+                if self._is("grad_input", fqn) and torch.is_grad_enabled():
+                    args, kwargs = self._with_faulty_gradient(args, kwargs)
+                output = original(*args, **kwargs)
+                if course.iteration == 0 and shown:
+                    self._count_output(fqn, output)
+                if self._is("output", fqn):
+                    output = self._changed(output)
+                return output
+            finally:
+                course.modules.pop()
+
+        return forward
+
+    def _is(self, kind: str, fqn: str) -> bool:
+        draw = self.draw
+        return (
+            draw is not None
+            and draw.site.kind == kind
+            and draw.site.fqn == fqn
+            and (kind == "weight" or draw.hits(self._course.micro_batch))
+        )
+
+    def _count_inputs(self, module: nn.Module, fqn: str, args: Any, kwargs: Any) -> None:
+        if any(p is not None for p in module._parameters.values()):
+            self._census.add(Site("forward", fqn, "weight"))
+        if any(_has_gradient(value) for value in (*args, *kwargs.values())):
+            self._census.add(Site("backward", fqn, "grad_input"))
+
+    def _count_output(self, fqn: str, output: Any) -> None:
+        if fqn not in self._census.modules:
+            self._census.modules.append(fqn)
+        first = output[0] if isinstance(output, tuple) else output
+        if torch.is_tensor(first) and first.is_floating_point():
+            self._census.add(Site("forward", fqn, "output"))
+
+    def _perturb(self, value: torch.Tensor) -> torch.Tensor:
+        assert self.draw is not None
+        mutant = self.draw.mutant
+        wrong = value.detach()
+        if self.draw.holds:
+            wrong = perturbed(value, mutant.mechanism, mutant.size, self.draw.random())
+        self.size.add(wrong, value)
+        return wrong
+
+    def _changed(self, output: Any) -> Any:
+        first = output[0] if isinstance(output, tuple) else output
+        # Added, so that the gradient is that of the right value: one fault at a time.
+        wrong = first + (self._perturb(first) - first.detach())
+        return (wrong, *output[1:]) if isinstance(output, tuple) else wrong
+
+    def _with_faulty_gradient(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        args = list(args)
+        for index, value in enumerate(args):
+            if _has_gradient(value):
+                args[index] = FaultyGradient.apply(value, self._perturb)
+                return tuple(args), kwargs
+        for name, value in kwargs.items():
+            if _has_gradient(value):
+                return args, {**kwargs, name: FaultyGradient.apply(value, self._perturb)}
+        return args, kwargs
+
+    def _change_weight(self, module: nn.Module) -> None:
+        """Before the first use in this call of the schedule, and for all of it: after whatever
+        wrote to it when the module was called."""
+        if self._saved:
+            return
+        parameter = next(p for p in module._parameters.values() if p is not None)
+        self._saved.append((parameter, parameter.data.clone()))
+        parameter.data.copy_(self._perturb(parameter.data))
+
+
+def _has_gradient(value: Any) -> bool:
+    return torch.is_tensor(value) and value.is_floating_point() and value.requires_grad
