@@ -176,17 +176,18 @@ void JudgeMaxima(const LegErrors& errors, const MaximaErrors& maxima,
 
   const int legs = static_cast<int>(maxima.noise.size());
   const double growth = SummationGrowth(errors);
-  const double ulp = 2 * errors.unit_roundoff;
   const ErrorStats& stats = errors.stats;
-  leg->element = Judge(stats.max_elem, ElementNoise(maxima), ulp, growth, legs,
-                       ElementHp(maxima));
+  leg->element =
+      Judge(stats.max_elem, ElementNoise(maxima), 2 * errors.unit_roundoff,
+            growth, legs, ElementHp(maxima));
   // A tensor of one block: its norm says the same, and more sharply.
   if (stats.count > kCompareBlock && stats.sum_sq_ref > 0) {
-    // Each element of the block off by one unit in the last place.
+    // The norm's floor, for the largest share of the norm a block can have.
+    const double floor = kNoiseFactor * kFloorRoundoffs * errors.unit_roundoff;
     const double share =
         std::min(1.0, stats.max_abs_ref * std::sqrt(kBlock / stats.sum_sq_ref));
     leg->block = Judge(BlockError(stats, stats.sum_sq_ref), BlockNoise(maxima),
-                       ulp * share, growth, legs, BlockHp(maxima));
+                       floor * share, growth, legs, BlockHp(maxima));
   }
   TakeIfWorse(leg->element, Statistic::kElement, "largest error of an element",
               maxima.noise.size(), leg);

@@ -6,7 +6,7 @@
 // legs drew from, a bound is the largest of
 //   k(m) x the largest maximum of any noise leg,
 //   what the largest of n errors of a normal law may be, from their rms,
-//   one unit in the last place, 2 u,
+//   a floor: one unit in the last place of an element, the norm's of a block,
 // where m is how many elements of the largest error would make up the whole
 // error, so that noise which sits in a few elements widens its own bound. With
 // an fp32 leg both estimates of rule F must convict, as for the norm.
