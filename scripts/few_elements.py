@@ -69,7 +69,7 @@ def corrupt(trace: Path, count: int, factor: float, rng: random.Random) -> None:
                 and math.prod(line["shape"]) >= count
             ):
                 if line["leg"] == "replay":
-                    replays[index, *(line[name] for name in OCCURRENCE)] = line
+                    replays[(index, *(line[name] for name in OCCURRENCE))] = line
                 else:
                     key = (line["leg"], *(line[name] for name in TENSOR))
                     pieces[key].append((index, line))
