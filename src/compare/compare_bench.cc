@@ -105,16 +105,18 @@ bool ResultIsRight(const std::vector<std::byte>& ref, DType ref_dtype,
          std::fabs(got.rel_err() - want.rel_err()) <= 1e-6 * want.rel_err();
 }
 
-// One row, or rows of `cols` from a reference of rows four times as wide.
+// One row, or rows of `cols` from a reference of rows four times as wide. With
+// `element_scale`, errors of single elements are measured as well.
 void BM_Compare(benchmark::State& state, DType ref_dtype, DType cand_dtype,
-                size_t count, int64_t cols) {
+                size_t count, int64_t cols, double element_scale) {
   const bool strided = cols != 0;
   const size_t ref_count = strided ? 4 * count : count;
   auto ref = Values(ref_dtype, ref_count, 1);
   const auto cand = Values(cand_dtype, count, 2);
   const int64_t rows = strided ? static_cast<int64_t>(count) / cols : 1;
   const CompareExtent extent = {rows, strided ? cols : int64_t(count), 0,
-                                strided ? uint64_t(4 * cols) : 0};
+                                strided ? uint64_t(4 * cols) : 0,
+                                element_scale};
   const CompareOperand r = {ref.data(), ref_dtype, 4 * cols, 1};
   const CompareOperand c = {cand.data(), cand_dtype, cols, 1};
   if (!strided) {
@@ -164,11 +166,14 @@ void Register() {
         std::string(Info(a).torch_name) + "/" + std::string(Info(b).torch_name);
     const auto add = [&, ref = a, cand = b](const std::string& where,
                                             size_t count, int64_t cols) {
-      benchmark::RegisterBenchmark(
-          (name + "/" + where).c_str(),
-          [ref, cand, count, cols](benchmark::State& state) {
-            BM_Compare(state, ref, cand, count, cols);
-          });
+      for (const double element_scale : {0.0, 1.0}) {
+        benchmark::RegisterBenchmark(
+            (name + "/" + where + (element_scale > 0 ? "/elements" : ""))
+                .c_str(),
+            [=](benchmark::State& state) {
+              BM_Compare(state, ref, cand, count, cols, element_scale);
+            });
+      }
     };
     add("L2", kL2, 0);
     add("DRAM", kDram, 0);

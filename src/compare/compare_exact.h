@@ -11,10 +11,11 @@
 
 namespace ttrace {
 
-// Compares `count` consecutive elements of both operands' first row.
+// Compares `count` consecutive elements of both operands' first row, which are
+// one logical block or a fragment of one. `element_scale`: CompareExtent.
 // REQUIRES: count <= kCompareBlock.
 void CompareBlockExact(const CompareOperand& ref, const CompareOperand& cand,
-                       size_t count, ErrorSums* sums);
+                       size_t count, double element_scale, ErrorSums* sums);
 
 }  // namespace ttrace
 

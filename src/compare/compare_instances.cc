@@ -12,13 +12,14 @@ namespace {
 // The kernel takes two axes; outer ones are walked here.
 void CompareViews(const std::vector<Axis>& axes, int64_t logical_begin,
                   const BlockView& ref, const BlockView& cand,
-                  ErrorSums* sums) {
+                  double element_scale, ErrorSums* sums) {
   const size_t n = axes.size();
   const Axis row_axis = n >= 2 ? axes[n - 2] : Axis{};
   CompareExtent extent;
   extent.rows = n >= 2 ? row_axis.size : 1;
   extent.cols = axes[n - 1].size;
   extent.logical_stride = static_cast<uint64_t>(row_axis.logical_stride);
+  extent.element_scale = element_scale;
   CompareOperand r{nullptr, ref.dtype, n >= 2 ? ref.strides[n - 2] : 0,
                    ref.scale};
   CompareOperand c{nullptr, cand.dtype, n >= 2 ? cand.strides[n - 2] : 0,
@@ -48,8 +49,9 @@ void CompareViews(const std::vector<Axis>& axes, int64_t logical_begin,
 
 }  // namespace
 
-InstanceComparer::InstanceComparer(int64_t tile_elements)
-    : tile_elements_(std::max<int64_t>(1, tile_elements)) {}
+InstanceComparer::InstanceComparer(int64_t tile_elements, double element_scale)
+    : tile_elements_(std::max<int64_t>(1, tile_elements)),
+      element_scale_(element_scale) {}
 
 Status InstanceComparer::Compare(const PlacedInstance& ref,
                                  const PlacedInstance& cand, ErrorSums* sums) {
@@ -69,12 +71,14 @@ Status InstanceComparer::Compare(const PlacedInstance& ref,
         TTRACE_ASSIGN_OR_RETURN(const BlockView ref_view,
                                 ref_reader_.Read(ref.instance, a));
         if (same) {
-          CompareViews(tile.axes, tile.logical_begin, ref_view, ref_view, sums);
+          CompareViews(tile.axes, tile.logical_begin, ref_view, ref_view,
+                       element_scale_, sums);
           return Done{};
         }
         TTRACE_ASSIGN_OR_RETURN(const BlockView cand_view,
                                 cand_reader_.Read(cand.instance, b));
-        CompareViews(tile.axes, tile.logical_begin, ref_view, cand_view, sums);
+        CompareViews(tile.axes, tile.logical_begin, ref_view, cand_view,
+                     element_scale_, sums);
         return Done{};
       });
 }

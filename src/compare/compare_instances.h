@@ -21,7 +21,8 @@ struct PlacedInstance {
 // Not thread-safe: one per thread.
 class InstanceComparer {
  public:
-  explicit InstanceComparer(int64_t tile_elements);
+  // `element_scale`: CompareOptions.
+  explicit InstanceComparer(int64_t tile_elements, double element_scale = 0);
 
   // Adds the statistics of the shared elements to `sums`. Given one instance
   // twice, reads it once.
@@ -31,6 +32,7 @@ class InstanceComparer {
 
  private:
   int64_t tile_elements_;
+  double element_scale_;
   TileReader ref_reader_;
   TileReader cand_reader_;
 };

@@ -142,16 +142,20 @@ HWY_INLINE double SumOfLine(const F32Vec* sums) {
 struct Maxima {
   HWY_ALIGN float err[kLine] = {};
   HWY_ALIGN float ref[kLine] = {};
+  HWY_ALIGN float elem[kLine] = {};
 };
 
-template <class LoadRef, class LoadCand, bool kScaled>
+// kElements: errors of single elements are measured, see CompareExtent.
+template <class LoadRef, class LoadCand, bool kScaled, bool kElements>
 class Kernel {
  public:
-  Kernel(const CompareOperand& ref, const CompareOperand& cand, ErrorSums* sums)
+  Kernel(const CompareOperand& ref, const CompareOperand& cand,
+         double element_scale, ErrorSums* sums)
       : ref_(ref),
         cand_(cand),
         ref_scale_(static_cast<float>(ref.scale)),
         cand_scale_(static_cast<float>(cand.scale)),
+        element_scale_(element_scale),
         sums_(sums) {}
 
   void Run(const CompareExtent& extent) {
@@ -183,6 +187,8 @@ class Kernel {
           std::max(sums_->max_abs_err, static_cast<double>(maxima_.err[l]));
       sums_->max_abs_ref =
           std::max(sums_->max_abs_ref, static_cast<double>(maxima_.ref[l]));
+      sums_->max_elem =
+          std::max(sums_->max_elem, static_cast<double>(maxima_.elem[l]));
     }
   }
 
@@ -206,6 +212,8 @@ class Kernel {
     F32Vec ref_ref[kRegisters];
     F32Vec max_err[kRegisters];
     F32Vec max_ref[kRegisters];
+    F32Vec elem_elem[kRegisters];
+    F32Vec max_elem[kRegisters];
     size_t mismatched = 0;
   };
 
@@ -228,6 +236,16 @@ class Kernel {
       s.ref_ref[r] = hn::MulAdd(x, x, s.ref_ref[r]);
       s.max_err[r] = hn::Max(s.max_err[r], hn::Abs(err));
       s.max_ref[r] = hn::Max(s.max_ref[r], hn::Abs(x));
+      if constexpr (kElements) {
+        // One addition and one division, both rounded as IEEE says on every
+        // instruction set: an approximate reciprocal would not be.
+        const F32Vec elem =
+            hn::Div(hn::Abs(err),
+                    hn::Add(hn::Abs(x),
+                            hn::Set(df, static_cast<float>(element_scale_))));
+        s.elem_elem[r] = hn::MulAdd(elem, elem, s.elem_elem[r]);
+        s.max_elem[r] = hn::Max(s.max_elem[r], elem);
+      }
     }
   }
 
@@ -238,6 +256,7 @@ class Kernel {
     for (size_t r = 0; r < kRegisters; ++r) {
       s.err_err[r] = s.err_ref[r] = s.ref_ref[r] = hn::Zero(df);
       s.max_err[r] = s.max_ref[r] = hn::Zero(df);
+      s.elem_elem[r] = s.max_elem[r] = hn::Zero(df);
     }
     size_t i = 0;
     for (; i + kLine <= n; i += kLine) {
@@ -259,14 +278,20 @@ class Kernel {
     for (size_t r = 1; r < kRegisters; ++r) {
       s.max_err[0] = hn::Max(s.max_err[0], s.max_err[r]);
       s.max_ref[0] = hn::Max(s.max_ref[0], s.max_ref[r]);
+      s.max_elem[0] = hn::Max(s.max_elem[0], s.max_elem[r]);
     }
+    // Squares of q that vanish in fp32 are below 2^-149; they may. The maximum
+    // needs no square, and no bound is near them.
+    double elem_elem = 0;
+    if constexpr (kElements) elem_elem = SumOfLine(s.elem_elem);
     if (HWY_UNLIKELY(!Trustworthy(err_err, s.max_err[0]) ||
-                     !Trustworthy(ref_ref, s.max_ref[0]))) {
+                     !Trustworthy(ref_ref, s.max_ref[0]) ||
+                     !std::isfinite(elem_elem))) {
       CompareOperand r = ref_;
       CompareOperand c = cand_;
       r.data = reinterpret_cast<const std::byte*>(ref);
       c.data = reinterpret_cast<const std::byte*>(cand);
-      CompareBlockExact(r, c, n, sums_);
+      CompareBlockExact(r, c, n, element_scale_, sums_);
       return;
     }
     sums_->count += static_cast<int64_t>(n);
@@ -274,10 +299,16 @@ class Kernel {
     sums_->sum_sq_err.Add(err_err);
     sums_->sum_err_ref.Add(err_ref);
     sums_->sum_sq_ref.Add(ref_ref);
+    sums_->max_block_sq_err = std::max(sums_->max_block_sq_err, err_err);
     hn::Store(hn::Max(hn::Load(df, maxima_.err), s.max_err[0]), df,
               maxima_.err);
     hn::Store(hn::Max(hn::Load(df, maxima_.ref), s.max_ref[0]), df,
               maxima_.ref);
+    if constexpr (kElements) {
+      sums_->sum_sq_elem.Add(elem_elem);
+      hn::Store(hn::Max(hn::Load(df, maxima_.elem), s.max_elem[0]), df,
+                maxima_.elem);
+    }
   }
 
   // False if any value was NaN or Inf (a sum of squares then is, too), or if
@@ -296,6 +327,7 @@ class Kernel {
   const CompareOperand cand_;
   const float ref_scale_;
   const float cand_scale_;
+  const double element_scale_;
   ErrorSums* const sums_;
   Maxima maxima_;
 };
@@ -303,10 +335,17 @@ class Kernel {
 template <class LoadRef, class LoadCand>
 void RunPair(const CompareOperand& ref, const CompareOperand& cand,
              const CompareExtent& extent, ErrorSums* sums) {
+  const double c = extent.element_scale;
   if (ref.scale == 1 && cand.scale == 1) {
-    Kernel<LoadRef, LoadCand, false>(ref, cand, sums).Run(extent);
+    if (c > 0) {
+      Kernel<LoadRef, LoadCand, false, true>(ref, cand, c, sums).Run(extent);
+    } else {
+      Kernel<LoadRef, LoadCand, false, false>(ref, cand, 0, sums).Run(extent);
+    }
+  } else if (c > 0) {
+    Kernel<LoadRef, LoadCand, true, true>(ref, cand, c, sums).Run(extent);
   } else {
-    Kernel<LoadRef, LoadCand, true>(ref, cand, sums).Run(extent);
+    Kernel<LoadRef, LoadCand, true, false>(ref, cand, 0, sums).Run(extent);
   }
 }
 
@@ -359,6 +398,11 @@ bool IsFastScale(double scale) {
          exponent <= 33;
 }
 
+// Elements are divided by |ref| + c in fp32, where c must be a normal number.
+bool IsFastElementScale(double c) {
+  return c == 0 || (c >= 0x1p-126 && c <= 0x1p127);
+}
+
 void CompareRowsExact(const CompareOperand& ref, const CompareOperand& cand,
                       const CompareExtent& extent, ErrorSums* sums) {
   constexpr auto kBlock = static_cast<uint64_t>(kCompareBlock);
@@ -373,7 +417,8 @@ void CompareRowsExact(const CompareOperand& ref, const CompareOperand& cand,
       r.data = ref.data + (row * ref.row_stride + i) * Info(ref.dtype).itemsize;
       c.data =
           cand.data + (row * cand.row_stride + i) * Info(cand.dtype).itemsize;
-      CompareBlockExact(r, c, static_cast<size_t>(n), sums);
+      CompareBlockExact(r, c, static_cast<size_t>(n), extent.element_scale,
+                        sums);
       i += n;
       logical += static_cast<uint64_t>(n);
     }
@@ -396,7 +441,7 @@ bool HasFastPath(const CompareOperand& ref, const CompareOperand& cand) {
 
 void CompareRows(const CompareOperand& ref, const CompareOperand& cand,
                  const CompareExtent& extent, ErrorSums* sums) {
-  if (HasFastPath(ref, cand)) {
+  if (HasFastPath(ref, cand) && IsFastElementScale(extent.element_scale)) {
     HWY_DYNAMIC_DISPATCH(CompareFast)(ref, cand, extent, sums);
   } else {
     CompareRowsExact(ref, cand, extent, sums);

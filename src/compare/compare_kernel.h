@@ -41,6 +41,9 @@ struct CompareExtent {
   int64_t cols = 0;             // consecutive elements of each row
   uint64_t logical_begin = 0;   // row-major index of the first element
   uint64_t logical_stride = 0;  // ... from one row to the next
+  // c of ErrorStats::max_elem, in units of the scaled reference; finite. 0:
+  // errors of single elements are not measured, which is faster.
+  double element_scale = 0;
 };
 
 // Adds the statistics of cand against ref to `sums`.

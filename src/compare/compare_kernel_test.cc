@@ -42,17 +42,27 @@ struct Side {
   CompareOperand Operand() const { return {bytes.data(), dtype, 0, scale}; }
 };
 
+constexpr double kElementScale = 0.75;
+
 ErrorStats Compare(const Side& ref, const Side& cand, size_t count,
-                   uint64_t logical = 0) {
+                   uint64_t logical = 0, double element_scale = kElementScale) {
   ErrorSums sums;
   CompareRows(ref.Operand(), cand.Operand(),
-              {1, static_cast<int64_t>(count), logical, 0}, &sums);
+              {1, static_cast<int64_t>(count), logical, 0, element_scale},
+              &sums);
   return sums.Stats();
 }
 
 // The definition, written to be obviously right rather than fast.
-ErrorStats ByDefinition(const Side& ref, const Side& cand, size_t count) {
+ErrorStats ByDefinition(const Side& ref, const Side& cand, size_t count,
+                        uint64_t logical = 0,
+                        double element_scale = kElementScale) {
+  const bool integers = !Info(ref.dtype).floating &&
+                        !Info(cand.dtype).floating && ref.scale == 1 &&
+                        cand.scale == 1;
   ErrorStats stats;
+  std::vector<double> blocks(
+      (static_cast<size_t>(logical) + count) / kCompareBlock + 1);
   for (size_t i = 0; i < count; ++i) {
     const double r = ref.At(i);
     const double c = cand.At(i);
@@ -72,7 +82,13 @@ ErrorStats ByDefinition(const Side& ref, const Side& cand, size_t count) {
     stats.sum_sq_ref += r * r;
     stats.max_abs_err = std::fmax(stats.max_abs_err, std::fabs(err));
     stats.max_abs_ref = std::fmax(stats.max_abs_ref, std::fabs(r));
+    blocks[(static_cast<size_t>(logical) + i) / kCompareBlock] += err * err;
+    if (integers || element_scale == 0) continue;
+    const double elem = std::fabs(err) / (std::fabs(r) + element_scale);
+    stats.max_elem = std::fmax(stats.max_elem, elem);
+    stats.sum_sq_elem += elem * elem;
   }
+  stats.max_block_sq_err = *std::max_element(blocks.begin(), blocks.end());
   return stats;
 }
 
@@ -92,6 +108,11 @@ void ExpectAgree(const ErrorStats& got, const ErrorStats& want,
               kRel * std::sqrt(want.sum_sq_err) * std::sqrt(want.sum_sq_ref));
   EXPECT_NEAR(got.max_abs_err, want.max_abs_err, 0x1p-23 * want.max_abs_err);
   EXPECT_EQ(got.max_abs_ref, want.max_abs_ref);
+  // Each of subtraction, addition of the scale, and division rounds once.
+  EXPECT_NEAR(got.max_elem, want.max_elem, 0x1p-22 * want.max_elem);
+  EXPECT_NEAR(got.sum_sq_elem, want.sum_sq_elem, kRel * want.sum_sq_elem);
+  EXPECT_NEAR(got.max_block_sq_err, want.max_block_sq_err,
+              kRel * want.max_block_sq_err);
 }
 
 // Random elements of moderate size in any dtype.
@@ -193,7 +214,7 @@ TEST_P(CompareKernel, AgreesWithDefinitionOverManyBlocks) {
         const Side ref = RandomSide(a, 5003, rng);
         const Side cand = RandomSide(b, 5003, rng);
         ExpectAgree(Compare(ref, cand, 5003, logical),
-                    ByDefinition(ref, cand, 5003),
+                    ByDefinition(ref, cand, 5003, logical),
                     "logical=" + std::to_string(logical));
       }
     }
@@ -339,7 +360,7 @@ TEST_P(CompareKernel, StridedRowsAgreeWithDefinition) {
       CompareOperand c = cand.Operand();
       c.row_stride = cols;
       ErrorSums sums;
-      CompareRows(r, c, {kRows, cols, kBegin, kWide}, &sums);
+      CompareRows(r, c, {kRows, cols, kBegin, kWide, kElementScale}, &sums);
       Side picked = ref;
       picked.bytes.clear();
       for (int64_t row = 0; row < kRows; ++row) {
@@ -348,9 +369,24 @@ TEST_P(CompareKernel, StridedRowsAgreeWithDefinition) {
         picked.bytes.insert(picked.bytes.end(), from,
                             from + cols * Info(a).itemsize);
       }
-      ExpectAgree(sums.Stats(),
-                  ByDefinition(picked, cand, static_cast<size_t>(kRows * cols)),
-                  "cols=" + std::to_string(cols));
+      ErrorStats want =
+          ByDefinition(picked, cand, static_cast<size_t>(kRows * cols));
+      // No row goes through a whole block but by itself.
+      want.max_block_sq_err = sums.Stats().max_block_sq_err;
+      ExpectAgree(sums.Stats(), want, "cols=" + std::to_string(cols));
+      for (int64_t row = 0; row < kRows; ++row) {
+        ErrorSums one;
+        CompareOperand r1 = r;
+        CompareOperand c1 = c;
+        r1.data += row * kWide * Info(a).itemsize;
+        c1.data += row * cols * 2;
+        const auto begin = static_cast<uint64_t>(row * kWide + kBegin);
+        CompareRows(r1, c1, {1, cols, begin, 0, kElementScale}, &one);
+        want.max_block_sq_err = row == 0 ? 0 : want.max_block_sq_err;
+        want.max_block_sq_err =
+            std::max(want.max_block_sq_err, one.Stats().max_block_sq_err);
+      }
+      EXPECT_EQ(sums.Stats().max_block_sq_err, want.max_block_sq_err);
     }
   }
 }
@@ -371,8 +407,10 @@ TEST_P(CompareKernel, CutsAtBlockMultiplesChangeNothing) {
     CompareOperand c = cand.Operand();
     r.data += begin * 4;
     c.data += begin * 4;
-    CompareRows(r, c, {1, kCompareBlock, static_cast<uint64_t>(begin), 0},
-                &parts[block % 2]);
+    CompareRows(
+        r, c,
+        {1, kCompareBlock, static_cast<uint64_t>(begin), 0, kElementScale},
+        &parts[block % 2]);
   }
   parts[1].Merge(parts[0]);
   const ErrorStats got = parts[1].Stats();
@@ -380,6 +418,55 @@ TEST_P(CompareKernel, CutsAtBlockMultiplesChangeNothing) {
   EXPECT_EQ(got.sum_err_ref, want.sum_err_ref);
   EXPECT_EQ(got.sum_sq_ref, want.sum_sq_ref);
   EXPECT_EQ(got.max_abs_err, want.max_abs_err);
+  EXPECT_EQ(got.max_elem, want.max_elem);
+  EXPECT_EQ(got.sum_sq_elem, want.sum_sq_elem);
+  EXPECT_EQ(got.max_block_sq_err, want.max_block_sq_err);
+}
+
+TEST_P(CompareKernel, ElementErrorsAreTheSameBitsEverywhere) {
+  std::mt19937 rng(6);
+  const Side ref = RandomSide(DType::kF32, 3000, rng);
+  const Side cand = MostlySame(ref, rng);
+  float want = 0;
+  for (size_t i = 0; i < 3000; ++i) {
+    const auto r = static_cast<float>(ref.At(i));
+    const auto c = static_cast<float>(cand.At(i));
+    want = std::max(want, std::fabs(c - r) / (std::fabs(r) + 0.3F));
+  }
+  EXPECT_GT(want, 0);
+  EXPECT_EQ(Compare(ref, cand, 3000, 0, 0.3F).max_elem,
+            static_cast<double>(want));
+}
+
+TEST_P(CompareKernel, WithoutAnElementScaleAllElseIsTheSame) {
+  std::mt19937 rng(7);
+  const Side ref = RandomSide(DType::kBF16, 3000, rng);
+  const Side cand = RandomSide(DType::kBF16, 3000, rng);
+  ErrorStats with = Compare(ref, cand, 3000);
+  const ErrorStats without = Compare(ref, cand, 3000, 0, 0);
+  EXPECT_EQ(without.max_elem, 0);
+  EXPECT_EQ(without.sum_sq_elem, 0);
+  EXPECT_GT(with.max_elem, 0);
+  EXPECT_EQ(with.sum_sq_err, without.sum_sq_err);
+  EXPECT_EQ(with.max_block_sq_err, without.max_block_sq_err);
+  EXPECT_EQ(with.max_abs_err, without.max_abs_err);
+  EXPECT_EQ(with.mismatched, without.mismatched);
+}
+
+// Scales beyond fp32, and quotients and their squares that are.
+TEST_P(CompareKernel, ElementErrorsBeyondTheRangeOfFloat) {
+  for (const float x : {1e-40F, 1e-20F, 1.0F, 1e15F}) {
+    for (const double scale : {1e-290, 1e-44, 1e-38, 1e-30, 1e20, 1e300}) {
+      std::vector<float> r(700, 0.0F);
+      std::vector<float> c(700, x);
+      r[3] = x;
+      const Side ref = {AsBytes(r), DType::kF32, 1};
+      const Side cand = {AsBytes(c), DType::kF32, 1};
+      const double want = static_cast<double>(x) / scale;
+      const ErrorStats got = Compare(ref, cand, 700, 0, scale);
+      EXPECT_NEAR(got.max_elem, want, 1e-6 * want + 1e-44) << x << " " << scale;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(AllTargets, CompareKernel,

@@ -77,11 +77,13 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
   comparison.reference_overlap = coverage.twice_a;
   comparison.candidate_overlap = coverage.twice_b;
 
-  InstanceComparer comparer(options.tile_elements);
+  InstanceComparer comparer(options.tile_elements, options.element_scale);
   ErrorSums total;
   for (const InstanceGroup& group : cands) {
     ErrorSums worst;
     std::optional<ErrorStats> worst_stats;
+    double max_elem = 0;
+    double max_block_sq_err = 0;
     for (const Instance& instance : group.instances) {
       ErrorSums sums;
       for (const InstanceGroup& ref : refs) {
@@ -90,6 +92,8 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
                              {instance, group.layout}, &sums));
       }
       const ErrorStats stats = sums.Stats();
+      max_elem = std::max(max_elem, stats.max_elem);
+      max_block_sq_err = std::max(max_block_sq_err, stats.max_block_sq_err);
       if (!worst_stats.has_value() || Worse(stats, *worst_stats)) {
         worst = sums;
         worst_stats = stats;
@@ -97,6 +101,9 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
       comparison.instances.push_back(
           {instance.ranks, instance.micro_batch, stats});
     }
+    // The replica of the worst norm need not have the worst element.
+    worst.max_elem = max_elem;
+    worst.max_block_sq_err = max_block_sq_err;
     total.Merge(worst);
   }
   comparison.total = total.Stats();

@@ -34,8 +34,11 @@ struct CompareOptions {
   // declared Replicate: the question "is the reference their sum?". Pieces that
   // differ only in these coordinates (and have equal layouts) are summed.
   std::vector<std::string> sum_over;
-  double extra_scale = 1;           // applied to the candidate as well (mean)
-  const RowMap* rows = nullptr;     // not owned; identity if null
+  double extra_scale = 1;        // applied to the candidate as well (mean)
+  const RowMap* rows = nullptr;  // not owned; identity if null
+  // c of ErrorStats::max_elem, the same for all comparisons whose maxima are
+  // compared with each other: the rms of the reference. 0: not measured.
+  double element_scale = 0;
   int64_t tile_elements = 1 << 16;  // upper bound of a tile
 };
 

@@ -101,7 +101,9 @@ bool SameStats(const ErrorStats& a, const ErrorStats& b) {
   return a.count == b.count && a.mismatched == b.mismatched &&
          a.sum_sq_err == b.sum_sq_err && a.sum_err_ref == b.sum_err_ref &&
          a.sum_sq_ref == b.sum_sq_ref && a.max_abs_err == b.max_abs_err &&
-         a.max_abs_ref == b.max_abs_ref;
+         a.max_abs_ref == b.max_abs_ref && a.max_elem == b.max_elem &&
+         a.sum_sq_elem == b.sum_sq_elem &&
+         a.max_block_sq_err == b.max_block_sq_err;
 }
 
 TEST(CompareTensor, AnyShardingOfOneTensorIsBitwiseEqualToAnyOther) {
@@ -286,14 +288,16 @@ TEST(CompareTensor, ShardsCutAtBlocksHaveTheSumsOfTheWholeToTheLastBit) {
   }
   const ShardedTrace ref(shape, a, kWhole);
   const ShardedTrace whole(shape, b, kWhole);
-  const auto want = CompareTensor(ref.pieces(), whole.pieces());
+  CompareOptions options;
+  options.element_scale = 1;
+  const auto want = CompareTensor(ref.pieces(), whole.pieces(), options);
   ASSERT_TRUE(want.ok());
   Sharding s;
   s.mesh.dims = {{"cp", 2}, {"tp", 2}};
   s.placements = {{"cp", ZigzagShard{0}}, {"tp", Shard{1}}};
   const ShardedTrace cand(shape, b, s);
+  EXPECT_GT(want->total.max_elem, 0);
   for (const int64_t tile : {2048, 1 << 16}) {
-    CompareOptions options;
     options.tile_elements = tile;
     const auto got = CompareTensor(ref.pieces(), cand.pieces(), options);
     ASSERT_TRUE(got.ok());
@@ -324,6 +328,62 @@ TEST(CompareTensor, SumsDoNotDependOnTheTilesSize) {
     ASSERT_TRUE(got.ok());
     EXPECT_TRUE(SameStats(got->total, want->total)) << tile;
   }
+}
+
+TEST(CompareTensor, MoreCutsLowerTheLargestBlockAndNoElement) {
+  const Shape shape = {64, 256};
+  std::mt19937 rng(21);
+  std::normal_distribution<double> normal;
+  std::vector<double> a(64 * 256), b(64 * 256);
+  for (size_t i = 0; i < a.size(); ++i) {
+    a[i] = normal(rng);
+    b[i] = a[i] + 1e-3 * normal(rng);
+  }
+  CompareOptions options;
+  options.element_scale = 1;
+  Sharding halves;  // rows of 128: each block is cut into four
+  halves.mesh.dims = {{"tp", 2}};
+  halves.placements = {{"tp", Shard{1}}};
+  const ShardedTrace whole_a(shape, a, kWhole);
+  const ShardedTrace whole_b(shape, b, kWhole);
+  const ShardedTrace cut_a(shape, a, halves);
+  const ShardedTrace cut_b(shape, b, halves);
+  const auto whole = CompareTensor(whole_a.pieces(), whole_b.pieces(), options);
+  const auto cut = CompareTensor(whole_a.pieces(), cut_b.pieces(), options);
+  ASSERT_TRUE(whole.ok() && cut.ok());
+  EXPECT_LT(cut->total.max_block_sq_err, whole->total.max_block_sq_err);
+  EXPECT_GT(cut->total.max_block_sq_err, whole->total.max_block_sq_err / 4);
+  EXPECT_EQ(cut->total.max_elem, whole->total.max_elem);
+  // A candidate is never cut less than what its bound was measured with.
+  const auto noise = CompareTensor(cut_a.pieces(), cut_b.pieces(), options);
+  const auto against = CompareTensor(cut_a.pieces(), whole_b.pieces(), options);
+  ASSERT_TRUE(noise.ok() && against.ok());
+  EXPECT_EQ(against->total.max_block_sq_err, noise->total.max_block_sq_err);
+}
+
+TEST(CompareTensor, AGoodCopyHidesNoWrongElement) {
+  const std::vector<double> values = RandomIntegers(22);
+  Sharding copies;
+  copies.mesh.dims = {{"dp", 3}};
+  // The second copy has the worse norm, the third the worse element.
+  const auto plant = [](Piece* piece) {
+    if (piece->rank == 1) {
+      for (size_t i = 0; i < 600; ++i) piece->values[i] += 5;
+    }
+    if (piece->rank == 2) piece->values[7] += 90;
+    return true;
+  };
+  const ShardedTrace ref(kShape, values, kWhole);
+  const ShardedTrace cand(kShape, values, copies, plant);
+  CompareOptions options;
+  options.element_scale = 1;
+  const auto got = CompareTensor(ref.pieces(), cand.pieces(), options);
+  ASSERT_TRUE(got.ok());
+  EXPECT_EQ(got->total.sum_sq_err, 600 * 25);
+  EXPECT_FLOAT_EQ(static_cast<float>(got->total.max_elem),
+                  static_cast<float>(90 / (std::fabs(values[7]) + 1)));
+  EXPECT_EQ(got->instances[2].stats.max_block_sq_err, 8100);
+  EXPECT_EQ(got->total.max_block_sq_err, 512 * 25);
 }
 
 TEST(CompareTensor, RowMapMovesTheCandidatesBatchRows) {

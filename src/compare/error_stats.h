@@ -4,6 +4,12 @@
 // ref^2. The rest follows without cancellation: <cand,ref> = s1 + s2,
 // ||cand||^2 = s0 + 2 s1 + s2, and the projection on the reference minus one is
 // s1 / s2. All fields are additive (or maxima) over disjoint boxes.
+//
+// A norm does not see a few wrong elements among many, so two maxima stand
+// beside it: the largest error of a single element, relative to that element
+// plus a constant c of the whole comparison (CompareOptions::element_scale; the
+// constant keeps elements near zero from deciding), and the largest error of a
+// block of kCompareBlock elements.
 
 #ifndef TTRACE_SRC_COMPARE_ERROR_STATS_H_
 #define TTRACE_SRC_COMPARE_ERROR_STATS_H_
@@ -28,6 +34,15 @@ struct ErrorStats {
   double sum_sq_ref = 0;   // s2 = sum ref^2
   double max_abs_err = 0;
   double max_abs_ref = 0;
+  // With q = |cand - ref| / (|ref| + c); 0 if no c was given, and for a pair of
+  // integer tensors.
+  double max_elem = 0;     // max q
+  double sum_sq_elem = 0;  // sum q^2
+  // The largest sum of d^2 over one logical block. A cut may divide a block:
+  // then its largest contiguous fragment counts, so that more cuts can only
+  // lower the figure. A candidate is compared along the cuts of both sides, a
+  // noise leg along those of the reference alone: never along more.
+  double max_block_sq_err = 0;
 
   // Normwise relative error ||cand - ref|| / ||ref||. An all-zero reference has
   // no scale of its own, so any difference there is infinite.
@@ -70,6 +85,9 @@ struct ErrorStats {
     sum_sq_ref += other.sum_sq_ref;
     max_abs_err = std::fmax(max_abs_err, other.max_abs_err);
     max_abs_ref = std::fmax(max_abs_ref, other.max_abs_ref);
+    max_elem = std::fmax(max_elem, other.max_elem);
+    sum_sq_elem += other.sum_sq_elem;
+    max_block_sq_err = std::fmax(max_block_sq_err, other.max_block_sq_err);
   }
 };
 

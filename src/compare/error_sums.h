@@ -1,6 +1,6 @@
 // ErrorSums: ErrorStats while they are being added up.
 //
-// The three sums are exact, so that any order of boxes, shards and threads
+// The sums are exact, so that any order of boxes, shards and threads
 // gives the same bits. ErrorStats, with plain doubles, is what leaves the
 // stage.
 
@@ -26,6 +26,9 @@ struct ErrorSums {
   ExactSum sum_sq_ref;
   double max_abs_err = 0;
   double max_abs_ref = 0;
+  double max_elem = 0;
+  ExactSum sum_sq_elem;
+  double max_block_sq_err = 0;
 
   void Merge(const ErrorSums& other) {
     count += other.count;
@@ -38,6 +41,9 @@ struct ErrorSums {
     sum_sq_ref.Merge(other.sum_sq_ref);
     max_abs_err = std::max(max_abs_err, other.max_abs_err);
     max_abs_ref = std::max(max_abs_ref, other.max_abs_ref);
+    max_elem = std::max(max_elem, other.max_elem);
+    sum_sq_elem.Merge(other.sum_sq_elem);
+    max_block_sq_err = std::max(max_block_sq_err, other.max_block_sq_err);
   }
 
   ErrorStats Stats() const {
@@ -52,6 +58,9 @@ struct ErrorSums {
     stats.sum_sq_ref = sum_sq_ref.Value();
     stats.max_abs_err = max_abs_err;
     stats.max_abs_ref = max_abs_ref;
+    stats.max_elem = max_elem;
+    stats.sum_sq_elem = sum_sq_elem.Value();
+    stats.max_block_sq_err = max_block_sq_err;
     return stats;
   }
 };

@@ -70,6 +70,26 @@ TEST_F(CheckTest, ACleanShardedRunIsWithinAndFullyCompared) {
   EXPECT_EQ(result.coverage.reference_only + result.coverage.candidate_only, 0);
 }
 
+TEST_F(CheckTest, OneWrongElementIsFoundOnItsRank) {
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+                        int64_t index, float* value) {
+    // Two thirds of what the norm of 128 elements allows.
+    if (t.fqn == "fc" && t.role == Role::kOutput && rank == 1 && index == 13) {
+      *value += 1.2e-6f;
+    }
+  };
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kDiverged);
+  ASSERT_FALSE(result.culprits.empty());
+  EXPECT_EQ(result.culprits.front().fqn, "fc");
+  EXPECT_THAT(result.culprits.front().ranks, ElementsAre(1));
+  for (const TensorJudgement& t : result.tensors) {
+    if (!t.diverged()) continue;
+    EXPECT_EQ(t.deciding()->decides, Statistic::kElement);
+    EXPECT_LT(t.deciding()->err, t.deciding()->bound);
+  }
+}
+
 TEST_F(CheckTest, AnEqualRunIsBitwiseEqual) {
   candidate_.noise = 0;
   candidate_.mesh = {{"dp", 2}, {"tp", 2}};

@@ -14,6 +14,7 @@
 #include "src/localize/execution_order.h"
 #include "src/pipeline/isolated_verdict.h"
 #include "src/tolerance/constants.h"
+#include "src/tolerance/maxima.h"
 #include "src/tolerance/rule.h"
 
 namespace ttrace {
@@ -27,6 +28,15 @@ bool IsExact(const TensorPieces& pieces) {
 
 Shape GlobalShapeOf(const TensorPieces& pieces) {
   return pieces.pieces.front()->layout.global_shape();
+}
+
+bool IsAfterStep(Role role) {
+  return role == Role::kParamUpdated || role == Role::kOptimState;
+}
+
+// Judged exactly, or not against the reference.
+bool HasNoTolerance(Role role) {
+  return role == Role::kData || role == Role::kParam || IsAfterStep(role);
 }
 
 bool IsVectorGradient(const TensorId& id, const TensorPieces& pieces) {
@@ -179,7 +189,12 @@ class TensorJudge {
         }
         return result;
       };
-      const CompareOptions aligned = context_.rows.OptionsFor(id.iteration);
+      TTRACE_ASSIGN_OR_RETURN(const double element_scale,
+                              ElementScale(plan, id, *r, bytes));
+      CompareOptions aligned = context_.rows.OptionsFor(id.iteration);
+      aligned.element_scale = element_scale;
+      CompareOptions own;  // legs of the reference among each other
+      own.element_scale = element_scale;
       auto compared = measure(*r, *c, aligned);
       if (!compared.ok()) {
         if (compared.error().code() != ErrorCode::kIncomparable) {
@@ -200,26 +215,40 @@ class TensorJudge {
           id.role == Role::kGradLocal || id.role == Role::kGradReduced
               ? sums_.gradient
               : sums_.activation;
+      MaximaErrors maxima;
       for (const std::string& leg : plan.noise_legs) {
         const TensorPieces* noisy = ref.FindSameValue(leg, id);
         if (noisy == nullptr) continue;
-        TTRACE_ASSIGN_OR_RETURN(const auto noise, measure(*r, *noisy, {}));
+        TTRACE_ASSIGN_OR_RETURN(const auto noise, measure(*r, *noisy, own));
         errors.noise.push_back(noise.total.rel_err());
+        maxima.noise.push_back(noise.total);
       }
       if (!plan.fp32_leg.empty()) {
         if (const auto* hp = ref.FindSameValue(plan.fp32_leg, id)) {
           TTRACE_ASSIGN_OR_RETURN(const auto c_hp, measure(*hp, *c, aligned));
-          TTRACE_ASSIGN_OR_RETURN(const auto r_hp, measure(*hp, *r, {}));
+          TTRACE_ASSIGN_OR_RETURN(const auto r_hp, measure(*hp, *r, own));
           errors.candidate_hp = c_hp.total.rel_err();
           errors.reference_hp = r_hp.total.rel_err();
+          maxima.candidate_hp = c_hp.total;
+          maxima.reference_hp = r_hp.total;
         }
       }
       if (plan.name == "real") errors.repeat_err = RepeatError(*out);
       LegJudgement leg = JudgeLeg(errors);
+      if (element_scale > 0) {
+        if (errors.repeat_err > 0) {
+          // What a run does not repeat is one more sample of its noise.
+          TTRACE_ASSIGN_OR_RETURN(const auto repeat,
+                                  measure(*c, *cand.Find("replay", id), own));
+          maxima.noise.push_back(repeat.total);
+        }
+        JudgeMaxima(errors, maxima, &leg);
+      }
       if (plan.isolated && IsExact(*c)) RequireEqual(&leg);
       std::set<int> ranks;
       for (const InstanceStats& instance : compared->instances) {
         if (instance.stats.rel_err() > leg.bound ||
+            ExceedsMaxima(leg, instance.stats) ||
             instance.stats.nonfinite_differ > 0) {
           ranks.insert(instance.ranks.begin(), instance.ranks.end());
         }
@@ -249,6 +278,32 @@ class TensorJudge {
     if (!out->isolated) out->isolated.emplace();
     out->isolated->replicas_differ |= copies.replicas_differ;
     return Done{};
+  }
+
+  // What errors of single elements are relative to, beside the element itself:
+  // the rms of the reference's tensor. 0: they are not measured, because no
+  // noise leg bounds them, the value is judged exactly or not at all, or the
+  // reference has no rms (all zero, not finite, in overlapping pieces).
+  Result<double> ElementScale(const LegPlan& plan, const TensorId& id,
+                              const TensorPieces& reference,
+                              std::atomic<int64_t>* bytes) const {
+    const bool bounded = std::any_of(
+        plan.noise_legs.begin(), plan.noise_legs.end(), [&](const auto& leg) {
+          return context_.reference->FindSameValue(leg, id) != nullptr;
+        });
+    if (!bounded || IsExact(reference) || HasNoTolerance(id.role)) return 0.0;
+    const auto squares = SumOfSquares(reference);
+    if (!squares.ok()) {
+      if (squares.error().code() != ErrorCode::kIncomparable) {
+        return squares.error();
+      }
+      return 0.0;
+    }
+    int64_t count = 1;
+    for (const int64_t n : GlobalShapeOf(reference)) count *= n;
+    *bytes += count * Info(reference.pieces.front()->dtype).itemsize;
+    if (count == 0 || !(*squares > 0) || !std::isfinite(*squares)) return 0.0;
+    return std::sqrt(*squares / static_cast<double>(count));
   }
 
   // Without a reference: is a loss or a gradient finite? Activations may hold
@@ -334,15 +389,14 @@ class TensorJudge {
       Explain(TensorVerdict::kNotCheckable, "replaced by the reference's", out);
       return;
     }
-    if (id.role == Role::kParamUpdated || id.role == Role::kOptimState) {
+    if (IsAfterStep(id.role)) {
       Explain(TensorVerdict::kNotCheckable,
               "after an optimizer step only copies are compared (the step is "
               "not replayed)",
               out);
       return;
     }
-    if (IsExact(candidate) || id.role == Role::kData ||
-        id.role == Role::kParam) {
+    if (IsExact(candidate) || HasNoTolerance(id.role)) {
       JudgeExactly(reference, out);
       return;
     }

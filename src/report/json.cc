@@ -46,6 +46,16 @@ Json IdJson(const TensorId& id) {
           {"pass", ToString(id.pass)}};
 }
 
+Json MaximumJson(const MaximumJudgement& maximum) {
+  if (!maximum.judged) return nullptr;
+  return {{"err", Number(maximum.err)},
+          {"noise", Number(maximum.noise)},
+          {"err_hp", NumberOrNull(maximum.err_hp)},
+          {"ref_err_hp", NumberOrNull(maximum.ref_err_hp)},
+          {"bound", Number(maximum.bound)},
+          {"headroom", Number(maximum.headroom)}};
+}
+
 Json LegJson(const LegJudgement& leg) {
   const ErrorStats& stats = leg.stats;
   Json json = {{"leg", leg.leg},
@@ -54,6 +64,9 @@ Json LegJson(const LegJudgement& leg) {
                {"headroom", Number(leg.headroom)},
                {"checkable", leg.checkable},
                {"provenance", leg.provenance},
+               {"statistic", ToString(leg.decides)},
+               {"element", MaximumJson(leg.element)},
+               {"block", MaximumJson(leg.block)},
                {"noise", Number(leg.noise)},
                {"err_hp", NumberOrNull(leg.err_hp)},
                {"ref_err_hp", NumberOrNull(leg.ref_err_hp)},

@@ -319,6 +319,23 @@ TEST(RenderJson, HasTheFieldsOfTheSchema) {
   EXPECT_EQ(tensor["replicas"]["mesh_dims"][0], "tp");
 }
 
+TEST(RenderJson, SaysWhichStatisticDecides) {
+  CheckResult result = SampleDiverged();
+  LegJudgement& leg = result.tensors[0].legs[0];
+  leg.decides = Statistic::kElement;
+  leg.element.judged = true;
+  leg.element.err = 0.5;
+  leg.element.bound = 0.125;
+  leg.element.headroom = 4;
+  const auto json = nlohmann::json::parse(RenderJson(result));
+  const auto& got = json["tensors"][0]["legs"][0];
+  EXPECT_EQ(got["statistic"], "element");
+  EXPECT_EQ(got["element"]["headroom"], 4);
+  EXPECT_EQ(got["element"]["bound"], 0.125);
+  EXPECT_TRUE(got["element"]["err_hp"].is_null());
+  EXPECT_TRUE(got["block"].is_null());
+}
+
 TEST(RenderJson, HasNoDecidingLegForATensorThatCannotBeJudged) {
   const auto json = nlohmann::json::parse(RenderJson(SampleInconclusive()));
   EXPECT_EQ(json["tensors"][0]["verdict"], "unmatched");

@@ -176,7 +176,8 @@ void AddLegs(const TensorJudgement& tensor, Page* page) {
     if (!leg.checkable) {
       origin = origin.empty() ? "not checkable" : "not checkable: " + origin;
     }
-    rows.push_back({leg.leg, FormatError(leg.err), FormatError(leg.bound),
+    rows.push_back({leg.leg, FormatError(leg.deciding_err()),
+                    FormatError(leg.deciding_bound()),
                     leg.checkable ? FormatHeadroom(leg.headroom) : "-",
                     origin});
   }

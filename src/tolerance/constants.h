@@ -39,6 +39,10 @@ inline constexpr double kVectorGradientFactor = 8;
 // blocks of b lose about u sqrt(n / b); 1e-5 is 170 u. Clean: 5e-7.
 inline constexpr double kGradNormBound = 1e-5;
 
+// Unit round-off of fp32: legs that compute in it or better sum in their own
+// precision.
+inline constexpr double kFp32Roundoff = 0x1p-24;
+
 // From here to 1, headroom is "suspect": printed, never a culprit.
 inline constexpr double kSuspectHeadroom = 0.5;
 

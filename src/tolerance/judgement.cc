@@ -20,4 +20,16 @@ std::string_view ToString(TensorVerdict verdict) {
   return "unknown";
 }
 
+std::string_view ToString(Statistic statistic) {
+  switch (statistic) {
+    case Statistic::kNorm:
+      return "norm";
+    case Statistic::kElement:
+      return "element";
+    case Statistic::kBlock:
+      return "block";
+  }
+  return "?";
+}
+
 }  // namespace ttrace

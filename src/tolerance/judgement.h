@@ -29,6 +29,24 @@ enum class TensorVerdict : uint8_t {
 };
 std::string_view ToString(TensorVerdict verdict);
 
+// What is measured of an error. The norm sees what is wrong everywhere, the
+// maxima what is wrong in a few elements of many.
+enum class Statistic : uint8_t { kNorm, kElement, kBlock };
+std::string_view ToString(Statistic statistic);
+
+// The largest error of one element, |cand - ref| / (|ref| + rms of ref), or of
+// one block of elements, its norm over that of the whole reference.
+struct MaximumJudgement {
+  bool judged = false;  // false: all else is meaningless
+  double err = 0;
+  double noise = 0;  // largest of the noise legs
+  // As in LegJudgement.
+  double err_hp = std::numeric_limits<double>::quiet_NaN();
+  double ref_err_hp = std::numeric_limits<double>::quiet_NaN();
+  double bound = 0;
+  double headroom = 0;
+};
+
 // One leg's comparison: "real" (the user's run against the reference's), "fp32"
 // (both sides rerun in fp32), "isolated" and "fp32.isolated" (the candidate
 // rerun with every module's inputs and arriving gradients replaced by the
@@ -40,13 +58,29 @@ struct LegJudgement {
   // Errors against the reference's fp32 leg; NaN where there is none.
   double err_hp = std::numeric_limits<double>::quiet_NaN();
   double ref_err_hp = std::numeric_limits<double>::quiet_NaN();
-  double bound = 0;     // what `err` may be
-  double headroom = 0;  // by the rule that decides, see `provenance`
-  bool checkable = true;
+  double bound = 0;  // what `err` may be
+  // The largest of the norm's and of both maxima's; `decides` says whose.
+  double headroom = 0;
+  Statistic decides = Statistic::kNorm;
+  MaximumJudgement element;
+  MaximumJudgement block;
+  bool checkable = true;   // by the norm's bound
   std::string provenance;  // "3 noise legs, rms 4.1e-3 x 2"
   ErrorStats stats;        // candidate against the reference in this leg
   // Ranks that hold an instance whose own error exceeds the bound, sorted.
   std::vector<int> ranks;
+
+  // Of the statistic that decides.
+  double deciding_err() const {
+    return decides == Statistic::kNorm      ? err
+           : decides == Statistic::kElement ? element.err
+                                            : block.err;
+  }
+  double deciding_bound() const {
+    return decides == Statistic::kNorm      ? bound
+           : decides == Statistic::kElement ? element.bound
+                                            : block.bound;
+  }
 };
 
 struct TensorJudgement {

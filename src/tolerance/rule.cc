@@ -17,6 +17,8 @@ double RootMeanSquare(const std::vector<double>& values) {
   return std::sqrt(sum / static_cast<double>(values.size()));
 }
 
+}  // namespace
+
 // Low-precision kernels sum in fp32, so a result is rounded once, which is what
 // a noise leg does. In an fp32 leg the sum itself rounds at each of its K
 // terms: the rounding errors of a random walk of partial sums add up to
@@ -25,11 +27,9 @@ double RootMeanSquare(const std::vector<double>& values) {
 // Source: N. Higham, T. Mary, A new approach to probabilistic rounding error
 // analysis, 2019 (errors of sums grow with sqrt(K)).
 double SummationGrowth(const LegErrors& errors) {
-  if (errors.unit_roundoff > 0x1p-24) return 1;
+  if (errors.unit_roundoff > kFp32Roundoff) return 1;
   return std::max(1.0, std::sqrt(static_cast<double>(errors.longest_sum) / 2));
 }
-
-}  // namespace
 
 LegJudgement JudgeLeg(const LegErrors& errors) {
   LegJudgement out;

@@ -42,6 +42,11 @@ struct LegErrors {
 
 LegJudgement JudgeLeg(const LegErrors& errors);
 
+// By how much sums of `longest_sum` terms exceed one rounding of their result,
+// in a leg that sums in its own precision; 1 elsewhere. Noise legs do not show
+// it, so noise and floors are multiplied by it.
+double SummationGrowth(const LegErrors& errors);
+
 }  // namespace ttrace
 
 #endif  // TTRACE_SRC_TOLERANCE_RULE_H_
