@@ -10,7 +10,6 @@ from runs import ROOT
 sys.path.insert(0, str(ROOT / "scripts"))
 from mutation_sweep.launch import Sweep, read_log, record_candidate, record_reference
 from mutation_sweep.plan import Launch, Mutant
-
 from sweep import judge
 
 MODEL = ("--layers", "2", "--hidden", "32", "--ffn", "64", "--seq", "16", "--vocab", "64")

@@ -17,8 +17,9 @@ from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
-import ttrace
 from torch import nn
+
+import ttrace
 
 VOCABULARY, LENGTH, CLASSES = 64, 12, 8
 

@@ -13,7 +13,6 @@ import os
 
 import torch
 import torch.distributed as dist
-import ttrace
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import Replicate, Shard
@@ -24,6 +23,8 @@ from torch.distributed.tensor.parallel import (
     SequenceParallel,
     parallelize_module,
 )
+
+import ttrace
 
 VOCABULARY, LENGTH, WIDTH, HEADS, DEPTH = 64, 16, 32, 4, 2
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+
 import ttrace
 from ttrace.capture import collective_calls
 from ttrace.capture.collectives import CollectiveLog, _Places

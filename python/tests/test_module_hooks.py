@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from torch import nn
+
 from ttrace.capture.module_hooks import ModuleHooks
 from ttrace.capture.placed import Batch, ModuleRule, Moment, TensorRule
 from ttrace.capture.session import Session

@@ -2,6 +2,7 @@ from collections import namedtuple
 
 import pytest
 import torch
+
 from ttrace.capture.replay_data import ReplayIterator, map_tensors, rewind, wrap
 
 Pair = namedtuple("Pair", "left right")

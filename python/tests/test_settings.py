@@ -1,4 +1,5 @@
 import pytest
+
 from ttrace.capture.settings import Selection, Settings, parse_legs
 
 

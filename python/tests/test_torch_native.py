@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
-import ttrace
 from torch import nn
+
+import ttrace
 from ttrace import _native
 from ttrace.adapters.torch_native_placement import Provenance, batch_dim
 from ttrace.adapters.torch_native_topology import Topology, Unplaceable

@@ -105,6 +105,6 @@ def _mutant(rng: random.Random, iteration: int, processes: int) -> Mutant:
         family,
         rng.choice(MECHANISMS[family]),
         rng.choice(("one", "all")),
-        10 ** rng.uniform(-3, 1),
+        10 ** rng.uniform(-7, 1),
         rng.randrange(1 << 30),
     )

@@ -76,9 +76,20 @@ std::optional<Diagnosis> OtherInputs(const Evidence& evidence) {
 }
 
 std::optional<Diagnosis> WrongGradNorm(const Evidence& evidence) {
-  if (evidence.judgement->id.role != Role::kGradNorm) return std::nullopt;
-  return Diagnosis{"G", evidence.judgement->reason,
-                   evidence.leg == nullptr ? 0 : evidence.leg->err};
+  const TensorJudgement& t = *evidence.judgement;
+  if (t.id.role != Role::kGradNorm) return std::nullopt;
+  if (!t.reason.empty()) {
+    return Diagnosis{"G", t.reason,
+                     evidence.leg == nullptr ? 0 : evidence.leg->err};
+  }
+  if (!t.replicas_differ) return std::nullopt;
+  return Diagnosis{
+      "G",
+      fmt::format(
+          "ranks report other norms of the same gradients, which are "
+          "within bounds: {} of {} differ from the first, by up to {:.2g}",
+          t.replicas.differing, t.replicas.copies, t.replicas.worst_rel_err),
+      t.replicas.worst_rel_err};
 }
 
 }  // namespace ttrace

@@ -187,7 +187,9 @@ std::string WeightWords(const Terms& terms, const Decomposition& fit,
                         double unit) {
   std::string out;
   for (size_t i = 0; i < fit.weights.size() && i < 8; ++i) {
-    out += fmt::format("{}{:.3g}", i == 0 ? "" : ", ", fit.weights[i] / unit);
+    // Three decimals: the fit is not certain of more.
+    const double weight = std::round(fit.weights[i] / unit * 1e3) / 1e3;
+    out += fmt::format("{}{:g}", i == 0 ? "" : ", ", weight + 0.0);
   }
   return out + (terms.values.size() > 8 ? ", ..." : "");
 }

@@ -41,7 +41,8 @@ std::optional<ScaledParts> FindScaledParts(const Evidence& evidence) {
     if (part.micro_batch >= 0) by_micro_batch[part.micro_batch].Merge(stats);
     const double alpha = stats.projection();
     const double residual = Residual(stats);
-    const double of_error = 0.01 * stats.rel_err();
+    const double of_error =
+        0.01 * stats.rel_err() / std::fmax(1, std::fabs(alpha));
     if (stats.rel_err() <= 4 * bound) {
       ++out.right;
       right_ranks.insert(part.ranks.begin(), part.ranks.end());

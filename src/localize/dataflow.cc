@@ -23,6 +23,7 @@ struct Seen {
   bool state = false;     // parameters or data
   bool forward = false;   // activations or loss
   bool backward = false;  // activation gradients, recomputed activations
+  bool reduced = false;   // reduced gradients
 };
 
 std::string Worst(const std::vector<const TensorJudgement*>& tensors,
@@ -70,8 +71,7 @@ class Judge {
       case Role::kGradReduced:
         return ForGradReduced(t, seen);
       case Role::kGradNorm:
-        return Blame{"grad_norm", Direction::kUpdate, Stage::kOptimizer,
-                     "it is not the norm of the gradients it is taken of"};
+        return ForGradNorm(t, seen);
       case Role::kParamUpdated:
       case Role::kOptimState:
         if (tree_.AnyDiverged(t.id.fqn, {Role::kGradReduced, Role::kParam},
@@ -93,6 +93,18 @@ class Judge {
 
   bool ForwardOut(const std::string& fqn) const {
     return tree_.AnyDiverged(fqn, kForwardRoles, true) || ParametersOut(fqn);
+  }
+
+  std::optional<Blame> ForGradNorm(const TensorJudgement& t,
+                                   const Seen& seen) const {
+    if (!t.replicas_differ || t.headroom > 1) {
+      return Blame{"grad_norm", Direction::kUpdate, Stage::kOptimizer,
+                   "it is not the norm of the gradients it is taken of"};
+    }
+    // Norms of copies that differ differ.
+    if (seen.reduced) return std::nullopt;
+    return Blame{"grad_norm", Direction::kUpdate, Stage::kOptimizer,
+                 "ranks report other norms of the same gradients"};
   }
 
   std::optional<Blame> ForInput(const TensorJudgement& t,
@@ -217,6 +229,9 @@ void Remember(const TensorJudgement& t, Seen& seen) {
     case Role::kGradOutput:
     case Role::kGradInput:
       seen.backward = true;
+      break;
+    case Role::kGradReduced:
+      seen.reduced = true;
       break;
     default:
       break;

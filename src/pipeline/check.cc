@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "src/diagnose/reduction_hint.h"
+#include "src/diagnose/same_explanation.h"
 #include "src/localize/agreement.h"
 #include "src/localize/dataflow.h"
 #include "src/localize/isolation.h"
@@ -303,6 +304,7 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
     culprit.hints = reductions.For(culprit);
     diagnostician.Explain(&culprit);
   }
+  JoinSameExplanation(&result.culprits);
 
   result.clean = CountClean(result.tensors);
   for (const TensorJudgement& t : result.tensors) {

@@ -1,0 +1,74 @@
+#include "src/diagnose/same_explanation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "src/localize/blame.h"
+
+namespace ttrace {
+namespace {
+
+constexpr size_t kExamples = 5;
+
+bool SameExplanation(const Culprit& a, const Culprit& b) {
+  if (!IsParameterRole(a.tensor.role) || a.tensor.role != b.tensor.role ||
+      a.direction != b.direction || a.stage != b.stage ||
+      a.iteration != b.iteration || a.classes.empty() || b.classes.empty()) {
+    return false;
+  }
+  const Diagnosis& x = a.classes.front();
+  const Diagnosis& y = b.classes.front();
+  if (x.letter != y.letter) return false;
+  return x.letter != "K" || std::fabs(x.value / y.value - 1) <= 0.01;
+}
+
+void Join(const Culprit& from, Culprit* into) {
+  // What dataflow and isolation lay to one culprit is counted in each.
+  std::set<std::string> names(into->affected.examples.begin(),
+                              into->affected.examples.end());
+  const bool counted = std::all_of(
+      from.affected.examples.begin(), from.affected.examples.end(),
+      [&](const std::string& name) { return names.contains(name); });
+  if (!counted && into->affected.count < into->affected.of) {
+    into->affected.count =
+        std::min(into->affected.of, into->affected.count + from.affected.count);
+  }
+  for (const std::string& name : from.affected.examples) {
+    if (into->affected.examples.size() >= kExamples) break;
+    if (names.insert(name).second) into->affected.examples.push_back(name);
+  }
+  std::set<int> ranks(into->ranks.begin(), into->ranks.end());
+  ranks.insert(from.ranks.begin(), from.ranks.end());
+  into->ranks.assign(ranks.begin(), ranks.end());
+  for (const std::string& way : from.found_by) {
+    auto& ways = into->found_by;
+    if (std::find(ways.begin(), ways.end(), way) == ways.end()) {
+      ways.push_back(way);
+    }
+  }
+  std::sort(into->found_by.begin(), into->found_by.end());
+}
+
+}  // namespace
+
+int JoinSameExplanation(std::vector<Culprit>* culprits) {
+  std::vector<Culprit> out;
+  for (Culprit& culprit : *culprits) {
+    const auto same = std::find_if(
+        out.begin(), out.end(),
+        [&](const Culprit& known) { return SameExplanation(known, culprit); });
+    if (same == out.end()) {
+      out.push_back(std::move(culprit));
+    } else {
+      Join(culprit, &*same);
+    }
+  }
+  const auto joined = static_cast<int>(culprits->size() - out.size());
+  *culprits = std::move(out);
+  return joined;
+}
+
+}  // namespace ttrace

@@ -1,0 +1,73 @@
+#include "src/diagnose/same_explanation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ttrace {
+namespace {
+
+using ::testing::ElementsAre;
+
+Culprit Make(const std::string& fqn, Role role, const std::string& letter,
+             double value = 1) {
+  Culprit out;
+  out.fqn = fqn;
+  out.tensor.fqn = fqn;
+  out.tensor.role = role;
+  out.direction = Direction::kBackward;
+  out.ranks = {static_cast<int>(fqn.size())};
+  out.found_by = {"isolation"};
+  out.affected.count = 2;
+  out.affected.of = 10;
+  out.affected.examples = {fqn};
+  if (!letter.empty()) out.classes.push_back({letter, "evidence", value});
+  return out;
+}
+
+TEST(JoinSameExplanation, JoinsParametersWithTheSameClass) {
+  std::vector<Culprit> culprits = {Make("a", Role::kGradLocal, "S"),
+                                   Make("bb", Role::kGradLocal, "S"),
+                                   Make("ccc", Role::kGradLocal, "M")};
+  culprits[1].found_by = {"dataflow"};
+  EXPECT_EQ(JoinSameExplanation(&culprits), 1);
+  ASSERT_EQ(culprits.size(), 2u);
+  EXPECT_EQ(culprits[0].fqn, "a");
+  EXPECT_EQ(culprits[0].affected.count, 4);
+  EXPECT_THAT(culprits[0].affected.examples, ElementsAre("a", "bb"));
+  EXPECT_THAT(culprits[0].ranks, ElementsAre(1, 2));
+  EXPECT_THAT(culprits[0].found_by, ElementsAre("dataflow", "isolation"));
+  EXPECT_EQ(culprits[1].fqn, "ccc");
+}
+
+TEST(JoinSameExplanation, WhatIsCountedIsNotCountedAgain) {
+  std::vector<Culprit> culprits = {Make("a", Role::kGradLocal, "S"),
+                                   Make("b", Role::kGradLocal, "S")};
+  culprits[0].affected.count = 10;
+  culprits[0].affected.examples = {"a", "b"};
+  JoinSameExplanation(&culprits);
+  EXPECT_EQ(culprits[0].affected.count, 10);
+}
+
+TEST(JoinSameExplanation, OtherFactorsAreOtherCauses) {
+  std::vector<Culprit> culprits = {Make("a", Role::kGradLocal, "K", 2),
+                                   Make("b", Role::kGradLocal, "K", 2.001),
+                                   Make("c", Role::kGradLocal, "K", 4)};
+  JoinSameExplanation(&culprits);
+  ASSERT_EQ(culprits.size(), 2u);
+  EXPECT_EQ(culprits[1].fqn, "c");
+}
+
+TEST(JoinSameExplanation, ModulesAndTheUnexplainedStayApart) {
+  std::vector<Culprit> culprits = {
+      Make("a", Role::kGradInput, "P"),   Make("b", Role::kGradInput, "P"),
+      Make("c", Role::kGradLocal, ""),    Make("d", Role::kGradLocal, ""),
+      Make("e", Role::kGradReduced, "S"), Make("f", Role::kGradLocal, "S")};
+  Culprit later = Make("g", Role::kGradLocal, "S");
+  later.iteration = 1;
+  culprits.push_back(later);
+  EXPECT_EQ(JoinSameExplanation(&culprits), 0);
+  EXPECT_EQ(culprits.size(), 7u);
+}
+
+}  // namespace
+}  // namespace ttrace
