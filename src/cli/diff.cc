@@ -175,8 +175,12 @@ int Diff(const Options& options) {
   }
   const auto reference_legs = ExpandLegs(options.reference_legs);
   if (!reference_legs.ok()) return Complain(reference_legs.error());
-  const auto candidate_legs = ExpandLegs(options.candidate_legs);
+  auto candidate_legs = ExpandLegs(options.candidate_legs);
   if (!candidate_legs.ok()) return Complain(candidate_legs.error());
+  if (options.graft != "weights,data") {
+    // Modules would be given the candidate's own values: no test of anything.
+    std::erase_if(*candidate_legs, IsIsolatedLeg);
+  }
   const Result<RecordOptions> common = CommonOptions(options);
   if (!common.ok()) return Complain(common.error());
   if (!options.reference_trace.empty()) {

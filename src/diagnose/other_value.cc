@@ -152,6 +152,9 @@ std::optional<Diagnosis> OtherPlace(const Evidence& evidence) {
 
 std::optional<Diagnosis> UnchangedParameter(const Evidence& evidence) {
   const TensorId& id = evidence.judgement->id;
+  if (evidence.judgement->not_updated) {
+    return Diagnosis{"S", evidence.judgement->reason, 0};
+  }
   if (id.role != Role::kParamUpdated || evidence.candidate == nullptr) {
     return std::nullopt;
   }

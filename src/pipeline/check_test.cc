@@ -165,6 +165,58 @@ TEST_F(CheckTest, CopiesOfUpdatedWeightsThatDifferAreADivergence) {
   EXPECT_THAT(Letters(result.culprits.front()), ElementsAre("R"));
 }
 
+// Rank 1 keeps what it had. Its half is all that there is of it: no copy tells.
+TEST_F(CheckTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
+  const SyntheticTensor before = {
+      "norm.weight", Role::kParam,       "", Pass::kForward,
+      {16, 4},       {{"tp", Shard{0}}}, -1, {}};
+  SyntheticTensor after = before;
+  after.role = Role::kParamUpdated;
+  after.pass = Pass::kOptimizer;
+  reference_.extra = candidate_.extra = {before, after};
+  candidate_.notes = {{"graft", R"({"what":"weights"})"},
+                      {"graft", R"({"what":"data"})"}};
+  const auto is_after = [](const SyntheticTensor& t) {
+    return t.role == Role::kParamUpdated;
+  };
+  candidate_.fault = [&](const SyntheticTensor& t, int rank, const std::string&,
+                         int64_t index, float* value) {
+    if (is_after(t) && rank % 2 == 1) {
+      *value = SyntheticRun::Value(before, index);
+    }
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  const Culprit& first = result.culprits.front();
+  EXPECT_EQ(first.fqn, "norm.weight");
+  EXPECT_EQ(first.stage, Stage::kOptimizer);
+  EXPECT_THAT(Letters(first), ElementsAre("S"));
+  EXPECT_THAT(first.ranks, ElementsAre(1));
+
+  // A single element that moved, or a reference that hardly does: no verdict.
+  std::filesystem::remove_all(Path("cand"));
+  candidate_.fault = [&](const SyntheticTensor& t, int rank, const std::string&,
+                         int64_t index, float* value) {
+    if (is_after(t) && rank % 2 == 1 && index != 33) {
+      *value = SyntheticRun::Value(before, index);
+    }
+  };
+  EXPECT_EQ(Check().verdict, Verdict::kWithin);
+  std::filesystem::remove_all(Path("cand"));
+  std::filesystem::remove_all(Path("ref"));
+  reference_.fault = [&](const SyntheticTensor& t, int, const std::string&,
+                         int64_t index, float* value) {
+    if (is_after(t) && index % 4 != 0) {
+      *value = SyntheticRun::Value(before, index);
+    }
+  };
+  candidate_.fault = [&](const SyntheticTensor& t, int, const std::string&,
+                         int64_t index, float* value) {
+    if (is_after(t)) *value = SyntheticRun::Value(before, index);
+  };
+  EXPECT_EQ(Check().verdict, Verdict::kWithin);
+}
+
 TEST_F(CheckTest, NonFiniteValuesAreFoundAtTheirFirstProducer) {
   candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
                         int64_t, float* value) {
@@ -283,6 +335,17 @@ class IsolatedCheckTest : public CheckTest {
     reference_.legs.push_back("isolated.noise.1");
     reference_.legs.push_back("isolated.noise.2");
     candidate_.legs = {"real", "isolated"};
+    candidate_.notes = Grafted();
+  }
+
+  // Without these notes the candidate was isolated from its own values.
+  static std::vector<std::pair<std::string, std::string>> Grafted() {
+    return {{"graft", R"({"what":"weights"})"},
+            {"graft", R"({"what":"data"})"}};
+  }
+
+  void AddNotes(std::vector<std::pair<std::string, std::string>> notes) {
+    candidate_.notes.insert(candidate_.notes.end(), notes.begin(), notes.end());
   }
 
   // Scales one tensor of the candidate in the legs that `which` accepts.
@@ -325,6 +388,15 @@ TEST_F(IsolatedCheckTest, ACleanRunIsJudgedAloneAsWell) {
   EXPECT_THAT(RenderJson(result), HasSubstr("\"isolated\":{\"verdict\""));
 }
 
+TEST_F(IsolatedCheckTest, ARunIsolatedFromItsOwnValuesIsNoTest) {
+  Break("fc", Role::kOutput, OnlyAlone);
+  candidate_.notes = {{"graft", R"({"what":"weights"})"}};
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  EXPECT_FALSE(result.isolation.ran);
+  EXPECT_THAT(result.notes, Contains(HasSubstr("record it with --graft")));
+}
+
 TEST_F(IsolatedCheckTest, WithoutAnIsolatedLegNothingIsSaidOfIt) {
   candidate_.legs = {"real"};
   const CheckResult result = Check();
@@ -365,10 +437,9 @@ TEST_F(IsolatedCheckTest, WhatHappensOnlyEndToEndIsADisagreement) {
 
 TEST_F(IsolatedCheckTest, AModuleThatWasNotIsolatedIsNotConvicted) {
   Break("fc", Role::kOutput, OnlyAlone);
-  candidate_.notes = {
-      {"not_isolated",
-       R"({"leg":"isolated","iteration":0,"fqn":"fc","role":"input",)"
-       R"("arg":"x","reason":"the reference has no such tensor"})"}};
+  AddNotes({{"not_isolated",
+             R"({"leg":"isolated","iteration":0,"fqn":"fc","role":"input",)"
+             R"("arg":"x","reason":"the reference has no such tensor"})"}});
   const CheckResult result = Check();
   EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
   // Neither its output nor what it computes backward.
@@ -380,13 +451,13 @@ TEST_F(IsolatedCheckTest, AModuleThatWasNotIsolatedIsNotConvicted) {
 
 TEST_F(IsolatedCheckTest, OnlyTheNamedIterationAndLegAreNotIsolated) {
   Break("fc", Role::kOutput, OnlyAlone);
-  candidate_.notes = {
-      {"not_isolated", R"({"leg":"isolated","iteration":1,"fqn":"fc",)"
-                       R"("role":"input","arg":"x","reason":"none"})"},
-      {"not_isolated", R"({"leg":"fp32.isolated","iteration":0,"fqn":"fc",)"
-                       R"("role":"input","arg":"x","reason":"none"})"},
-      {"not_isolated", R"({"leg":"isolated","iteration":0,"fqn":"fc",)"
-                       R"("role":"nonsense","arg":"x","reason":"none"})"}};
+  AddNotes(
+      {{"not_isolated", R"({"leg":"isolated","iteration":1,"fqn":"fc",)"
+                        R"("role":"input","arg":"x","reason":"none"})"},
+       {"not_isolated", R"({"leg":"fp32.isolated","iteration":0,"fqn":"fc",)"
+                        R"("role":"input","arg":"x","reason":"none"})"},
+       {"not_isolated", R"({"leg":"isolated","iteration":0,"fqn":"fc",)"
+                        R"("role":"nonsense","arg":"x","reason":"none"})"}});
   EXPECT_EQ(Check().verdict, Verdict::kDiverged);
 }
 

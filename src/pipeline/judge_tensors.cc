@@ -13,6 +13,7 @@
 
 #include "src/localize/execution_order.h"
 #include "src/pipeline/isolated_verdict.h"
+#include "src/pipeline/skipped_update.h"
 #include "src/tolerance/constants.h"
 #include "src/tolerance/maxima.h"
 #include "src/tolerance/rule.h"
@@ -118,6 +119,9 @@ class TensorJudge {
       TTRACE_RETURN_IF_ERROR(JudgeLegs(id, out, bytes));
       Conclude(id, candidate, *reference, out);
       ConcludeIsolated(isolated_legs_, not_isolated_, out);
+      if (id.role == Role::kParamUpdated) {
+        TTRACE_RETURN_IF_ERROR(JudgeUpdate(id, out));
+      }
     }
     if (out->replicas_differ) {
       // Whatever else is not comparable: copies need no reference.
@@ -130,6 +134,24 @@ class TensorJudge {
   }
 
  private:
+  // A step that did not happen is told without any tolerance.
+  Status JudgeUpdate(const TensorId& id, TensorJudgement* out) const {
+    TTRACE_ASSIGN_OR_RETURN(
+        const auto skipped,
+        FindSkippedUpdate(*context_.reference, *context_.candidate, id));
+    if (skipped.ranks.empty()) return Done{};
+    out->verdict = TensorVerdict::kDiverged;
+    out->explained = false;
+    out->headroom = kInfinity;
+    out->ranks = skipped.ranks;
+    out->not_updated = true;
+    out->reason = fmt::format(
+        "the step left all {} elements as they were, of which the reference's "
+        "step changed {}",
+        skipped.unchanged, skipped.changed);
+    return Done{};
+  }
+
   Result<std::optional<TensorJudgement::Repeat>> Repeat(
       const TensorId& id, const TensorPieces& real) const {
     std::optional<TensorJudgement::Repeat> repeat;

@@ -75,6 +75,10 @@ Result<std::vector<std::string>> ExpandLegs(std::string_view text) {
   return unique;
 }
 
+bool IsIsolatedLeg(std::string_view leg) {
+  return leg.find("isolated") != std::string_view::npos;
+}
+
 std::string LegFolder(const std::string& trace, const std::string& leg) {
   return (fs::path(trace) / "legs" / leg).string();
 }

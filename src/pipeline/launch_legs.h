@@ -28,6 +28,9 @@ inline constexpr std::string_view kCandidateLegs =
 // Fails with kInvalidArgument for an unknown word or count.
 Result<std::vector<std::string>> ExpandLegs(std::string_view text);
 
+// Whether modules are given other values than they were handed in `leg`.
+bool IsIsolatedLeg(std::string_view leg);
+
 // Where the trace of `leg` lies if it took a launch of its own:
 // <trace>/legs/<leg>, so that a bundle stays one folder.
 std::string LegFolder(const std::string& trace, const std::string& leg);

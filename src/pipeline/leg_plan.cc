@@ -17,6 +17,13 @@ void PlanIsolated(const std::string& name, const std::string& plain,
                   const Side& reference, const Side& candidate,
                   double unit_roundoff, LegPlans* out) {
   if (!candidate.HasLeg(name)) return;
+  if (!candidate.weights_grafted() || !candidate.data_grafted()) {
+    out->notes.push_back(fmt::format(
+        "leg {} of the candidate is not used: its modules were given its own "
+        "values and not the reference's (record it with --graft)",
+        name));
+    return;
+  }
   LegPlan plan;
   plan.name = plan.candidate_leg = name;
   plan.reference_leg = plain;

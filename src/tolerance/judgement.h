@@ -116,6 +116,8 @@ struct TensorJudgement {
   };
   std::optional<Isolated> isolated;
   bool nonfinite = false;  // NaN or Inf where the reference has none
+  // A parameter that a step left as it was; `reason` says how that is known.
+  bool not_updated = false;
   std::string reason;      // why not checkable, unmatched, or explained
   bool explained = false;  // unmatched, and `reason` says why that is right
   std::vector<int> ranks;  // that hold a faulty instance; empty: all
