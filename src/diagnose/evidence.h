@@ -47,6 +47,8 @@ struct Evidence {
   int64_t global_batch = 0;
   int64_t sequence_length = 0;
 
+  // Every sum over ranks that the culprit's value needs was seen to be made.
+  bool sums_were_made = false;
   // They support a class, and convict nobody.
   std::vector<Attribute> attributes;
   // Diverged tensors of the culprit's role and iteration, in order.

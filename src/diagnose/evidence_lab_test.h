@@ -130,6 +130,7 @@ class Lab {
     e.candidate_mesh = &e.candidate->trace->mesh();
     e.micro_batches = micro_batches;
     e.attributes = attributes;
+    e.sums_were_made = sums_were_made;
     e.affected = {&judgement_};
     return e;
   }
@@ -149,6 +150,7 @@ class Lab {
   Culprit& culprit() { return culprit_; }
 
   int micro_batches = 1;
+  bool sums_were_made = false;
   std::vector<Attribute> attributes;
 
  private:

@@ -235,10 +235,16 @@ std::optional<Diagnosis> Conclude(const Evidence& evidence,
                                  MicroBatchWords(often)),
                      static_cast<double>(often.size())};
   }
-  if (whole) return std::nullopt;  // all alike: a constant factor
+  const double tolerance = 2 * std::fmax(1e-3, fit.worst_uncertainty() / unit);
+  const bool alike =
+      std::all_of(factors.begin(), factors.end(), [&](const auto& factor) {
+        const double first = factors.begin()->second;
+        return std::fabs(factor.second - first) <=
+               tolerance * std::fmax(1, std::fabs(first));
+      });
+  if (whole || alike) return std::nullopt;  // a constant factor
   const std::string tokens =
-      ExplainByTokens(factors, TokenCounts(evidence),
-                      2 * std::fmax(1e-3, fit.worst_uncertainty() / unit));
+      ExplainByTokens(factors, TokenCounts(evidence), tolerance);
   if (tokens.empty()) return std::nullopt;
   return Diagnosis{"L", start + "; " + tokens, factors.begin()->second};
 }

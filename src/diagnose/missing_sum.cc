@@ -216,6 +216,8 @@ std::optional<Diagnosis> OwnTerms(const Evidence& evidence) {
 }
 
 std::optional<Diagnosis> LostTerms(const Evidence& evidence) {
+  // The terms are somewhere: something else is wrong with the value.
+  if (evidence.sums_were_made) return std::nullopt;
   std::vector<std::string> over;
   for (const std::string& name :
        evidence.candidate->pieces.front()->reduced_over) {

@@ -44,6 +44,12 @@ std::string Plural(int64_t n, const std::string& noun) {
   return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
 }
 
+// The phase in which a module makes the value that is wrong.
+std::string PhaseOfModule(const Culprit& culprit) {
+  if (culprit.tensor.role == Role::kGradInput) return "backward";
+  return culprit.tensor.pass == Pass::kRecompute ? "recompute" : "forward";
+}
+
 }  // namespace
 
 // What was seen of one parameter's sum over one mesh dimension.
@@ -93,6 +99,27 @@ std::vector<std::string> ReductionHints::For(const Culprit& culprit) const {
     default:
       return {};
   }
+}
+
+bool ReductionHints::SumsWereMade(const Culprit& culprit) const {
+  const Role role = culprit.tensor.role;
+  const auto found = evidence_.tensors->find(culprit.tensor);
+  if ((role != Role::kOutput && role != Role::kGradInput) ||
+      found == evidence_.tensors->end() || !IsComplete(culprit.iteration)) {
+    return false;
+  }
+  bool any = false;
+  for (const std::string& dim : found->second.pieces.front()->reduced_over) {
+    if (!DimIsShared(dim)) continue;
+    const ModuleSums sums = SumsOf(culprit.tensor, PhaseOfModule(culprit), dim);
+    if (sums.unclear || sums.needed.empty() || !sums.over.empty()) return false;
+    for (const auto& [rank, count] : sums.needed) {
+      const auto made = sums.made.find(rank);
+      if (made == sums.made.end() || made->second < count) return false;
+    }
+    any = true;
+  }
+  return any;
 }
 
 bool ReductionHints::IsComplete(int iteration) const {
@@ -300,10 +327,7 @@ std::vector<std::string> ReductionHints::ForModule(
   const auto found = evidence_.tensors->find(culprit.tensor);
   if (found == evidence_.tensors->end()) return {};
   const Record& any = *found->second.pieces.front();
-  const std::string phase = culprit.tensor.role == Role::kGradInput ? "backward"
-                            : culprit.tensor.pass == Pass::kRecompute
-                                ? "recompute"
-                                : "forward";
+  const std::string phase = PhaseOfModule(culprit);
   if (evidence_.collectives->not_seen.contains(phase)) return {};
   std::vector<std::string> out;
   for (const std::string& dim : any.reduced_over) {

@@ -46,6 +46,11 @@ class ReductionHints {
   // Sentences, most telling first; usually none or one.
   std::vector<std::string> For(const Culprit& culprit) const;
 
+  // Whether every sum over ranks that a module's value needs was seen to be
+  // made, over the right ranks: then no term is missing, whatever is wrong.
+  // False if that is not known, and for parameters.
+  bool SumsWereMade(const Culprit& culprit) const;
+
  private:
   // A parameter's gradient in one iteration.
   struct Gradient {

@@ -87,6 +87,12 @@ class ReductionHintTest : public testing::Test {
     std::erase_if(log_.seen, predicate);
   }
 
+  bool SumsWereMade(const TensorId& id) {
+    sums_were_made_ = false;
+    Hints(id);
+    return sums_were_made_;
+  }
+
   std::vector<std::string> Hints(const TensorId& id) {
     std::map<TensorId, TensorPieces> tensors;
     for (const Record& record : records_) {
@@ -106,7 +112,9 @@ class ReductionHintTest : public testing::Test {
     Culprit culprit;
     culprit.fqn = id.fqn;
     culprit.tensor = id;
-    return ReductionHints(evidence).For(culprit);
+    const ReductionHints hints(evidence);
+    sums_were_made_ = hints.SumsWereMade(culprit);
+    return hints.For(culprit);
   }
 
   std::vector<std::string> OfParameter(const std::string& fqn) {
@@ -125,6 +133,7 @@ class ReductionHintTest : public testing::Test {
   std::deque<Record> records_;
   CollectiveLog log_;
   std::vector<Attribute> attributes_;
+  bool sums_were_made_ = false;
   bool complete_ = true;
   int ranks_ = 4;
 };
@@ -281,6 +290,27 @@ TEST_F(ReductionHintTest, SilenceWhereCollectivesAreNotAllKnown) {
   complete_ = false;
   EXPECT_THAT(OfParameter("norm"), IsEmpty());
   EXPECT_THAT(Hints(GradInput()), IsEmpty());
+}
+
+TEST_F(ReductionHintTest, SumsThatWereMadeAreKnownToBe) {
+  EXPECT_TRUE(SumsWereMade(GradInput()));
+  // A parameter's gradient is another question.
+  EXPECT_FALSE(
+      SumsWereMade({"norm", Role::kGradReduced, 0, 0, "", Pass::kBackward}));
+  for (Collective& c : log_.seen) {
+    if (IsBackward(c) && c.rank == 1) c.members = DpOf(c.rank);
+  }
+  EXPECT_FALSE(SumsWereMade(GradInput()));
+}
+
+TEST_F(ReductionHintTest, WithoutACompleteLogNoSumIsKnownToBeMade) {
+  complete_ = false;
+  EXPECT_FALSE(SumsWereMade(GradInput()));
+}
+
+TEST_F(ReductionHintTest, SumsThatOneRankDidNotMakeAreNotKnownToBe) {
+  Drop([](const Collective& c) { return IsBackward(c) && c.rank == 1; });
+  EXPECT_FALSE(SumsWereMade(GradInput()));
 }
 
 TEST_F(ReductionHintTest, SilenceWhereARankIsMissing) {

@@ -203,6 +203,22 @@ TEST(MissingPartialSum, NamesWhoseTermsAreInAReducedGradient) {
   EXPECT_THAT(lab.First(), HasSubstr("the terms of rank 1 are missing"));
 }
 
+// What is left is uncorrelated with what is missing: a term was lost, unless
+// all sums were seen to be made.
+TEST(MissingPartialSum, LostTermsAreNotInferredWhereTheSumWasMade) {
+  Sharding summed = Copies(2);
+  summed.reduced_over = {"tp"};
+  const auto rest = RandomValues(52, kCount);
+  Lab lost(Id("layer", Role::kOutput), kBound);
+  lost.Reference(Id("layer", Role::kOutput), kShape, Plus(Truth(), rest));
+  lost.Candidate(Id("layer", Role::kOutput), kShape, Noisy(Truth(), kNoise),
+                 summed);
+  EXPECT_EQ(lost.Letters(), "P");
+  EXPECT_THAT(lost.First(), HasSubstr("uncorrelated"));
+  lost.sums_were_made = true;
+  EXPECT_EQ(lost.Letters(), "");
+}
+
 TEST(OtherIteration, IsStale) {
   const TensorId now = Id("layer", Role::kOutput, 1);
   const TensorId before = Id("layer", Role::kOutput, 0);

@@ -7,7 +7,6 @@
 #include <iterator>
 #include <optional>
 
-#include "src/diagnose/reduction_hint.h"
 #include "src/diagnose/same_explanation.h"
 #include "src/localize/agreement.h"
 #include "src/localize/dataflow.h"
@@ -54,19 +53,6 @@ Result<std::vector<int>> SelectIterations(
                           side.trace().folder(), wanted->begin, wanted->end,
                           *all.begin(), *all.rbegin()));
   }
-  return out;
-}
-
-ReductionEvidence EvidenceOfReductions(const Side& candidate) {
-  ReductionEvidence out;
-  out.mesh = &candidate.trace().mesh();
-  for (const RankTrace& rank : candidate.trace().ranks()) {
-    out.coordinates[rank.meta.rank] =
-        candidate.trace().coordinate(rank.meta.rank);
-  }
-  out.tensors = &candidate.real();
-  out.collectives = &candidate.collectives();
-  out.attributes = &candidate.attributes();
   return out;
 }
 
@@ -299,9 +285,7 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   const Diagnostician diagnostician(reference ? &*reference : nullptr,
                                     candidate, context.plans, context.rows,
                                     result.tensors);
-  const ReductionHints reductions(EvidenceOfReductions(candidate));
   for (Culprit& culprit : result.culprits) {
-    culprit.hints = reductions.For(culprit);
     diagnostician.Explain(&culprit);
   }
   JoinSameExplanation(&result.culprits);

@@ -6,11 +6,32 @@
 #include "src/diagnose/diagnose.h"
 
 namespace ttrace {
+namespace {
+
+ReductionEvidence EvidenceOfReductions(const Side& candidate) {
+  ReductionEvidence out;
+  out.mesh = &candidate.trace().mesh();
+  for (const RankTrace& rank : candidate.trace().ranks()) {
+    out.coordinates[rank.meta.rank] =
+        candidate.trace().coordinate(rank.meta.rank);
+  }
+  out.tensors = &candidate.real();
+  out.collectives = &candidate.collectives();
+  out.attributes = &candidate.attributes();
+  return out;
+}
+
+}  // namespace
+
 Diagnostician::Diagnostician(const Side* reference, const Side& candidate,
                              const std::vector<LegPlan>& plans,
                              const RowAlignment& rows,
                              const std::vector<TensorJudgement>& tensors)
-    : reference_(reference), candidate_(candidate), plans_(plans), rows_(rows) {
+    : reference_(reference),
+      candidate_(candidate),
+      plans_(plans),
+      rows_(rows),
+      reductions_(EvidenceOfReductions(candidate)) {
   for (const TensorJudgement& t : tensors) {
     by_id_[t.id] = &t;
     if (t.diverged()) affected_[{t.id.role, t.id.iteration}].push_back(&t);
@@ -79,6 +100,7 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
   evidence.micro_batches = micro_batches_;
   evidence.global_batch = global_batch_;
   evidence.sequence_length = sequence_length_;
+  evidence.sums_were_made = reductions_.SumsWereMade(culprit);
   evidence.attributes = candidate_.attributes();
   const auto affected = affected_.find({t->id.role, t->id.iteration});
   if (affected != affected_.end()) evidence.affected = affected->second;
@@ -88,6 +110,7 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
 
 void Diagnostician::Explain(Culprit* culprit) const {
   const TensorJudgement& t = *by_id_.at(culprit->tensor);
+  culprit->hints = reductions_.For(*culprit);
   culprit->classes = Diagnose(Gather(*culprit));
   const bool missing_sum =
       std::any_of(culprit->classes.begin(), culprit->classes.end(),

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/diagnose/evidence.h"
+#include "src/diagnose/reduction_hint.h"
 #include "src/localize/culprit.h"
 #include "src/pipeline/leg_plan.h"
 #include "src/pipeline/rows.h"
@@ -26,8 +27,8 @@ class Diagnostician {
                 const std::vector<LegPlan>& plans, const RowAlignment& rows,
                 const std::vector<TensorJudgement>& tensors);
 
-  // Sets the culprit's classes, and corrects its stage by them: copies that
-  // differ while their sum or mean is the reference are a missing
+  // Sets the culprit's classes and hints, and corrects its stage by them:
+  // copies that differ while their sum or mean is the reference are a missing
   // communication, wherever they are seen.
   void Explain(Culprit* culprit) const;
 
@@ -42,6 +43,7 @@ class Diagnostician {
   // Diverged tensors by role and iteration, in execution order.
   std::map<std::pair<Role, int>, std::vector<const TensorJudgement*>> affected_;
   std::vector<const TensorJudgement*> unmatched_;
+  ReductionHints reductions_;
   int micro_batches_ = 1;
   int64_t global_batch_ = 0;
   int64_t sequence_length_ = 0;
