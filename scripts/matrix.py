@@ -51,6 +51,16 @@ def worst(result: dict, leg: str) -> str:
     return f"{max(values):.2g}" if values else "-"
 
 
+def alone(result: dict) -> str:
+    """The largest headroom in an isolated leg."""
+    values = [
+        float(tensor["isolated"]["headroom"])
+        for tensor in result.get("tensors", [])
+        if tensor.get("isolated") and tensor["isolated"]["verdict"] != "not_checkable"
+    ]
+    return f"{max(values):.2g}" if values else "-"
+
+
 def row(case: Case, outcome: Outcome) -> dict:
     result = outcome.result
     first = result["culprits"][0] if result.get("culprits") else None
@@ -61,16 +71,20 @@ def row(case: Case, outcome: Outcome) -> dict:
         "compared": result.get("coverage", {}).get("compared", 0),
         "real": worst(result, "real"),
         "fp32": worst(result, "fp32"),
+        "alone": alone(result),
         "seconds": round(outcome.seconds, 1),
         "check_seconds": round(float(result.get("seconds", 0)), 2),
         "first": "",
+        "by": "",
+        "classes": "",
         "evidence": "",
     }
     if first:
         entry["first"] = f"{first['fqn']} ({first['direction']}, {first['stage']})"
+        entry["by"] = " ".join(way[0] for way in first.get("found_by") or ["dataflow"])
         if first["classes"]:
-            why = first["classes"][0]
-            entry["evidence"] = f"{why['class']}: {why['evidence']}"
+            entry["classes"] = " ".join(why["class"] for why in first["classes"])
+            entry["evidence"] = first["classes"][0]["evidence"]
     return entry
 
 
@@ -79,18 +93,22 @@ def write_table(rows: list[dict]) -> None:
         "# Matrix: every promised run, as judged",
         "",
         "Written by `make matrix`. Headroom is error / bound of the worst tensor: at most 1 in a",
-        "clean run, in the run itself (real) and in its fp32 leg; an fp32 run is its own fp32 leg.",
-        "Seconds are those of the candidate's launch, legs and check; references are shared.",
+        "clean run, in the run itself (real) and in its fp32 leg. An fp32 run is its own fp32 leg.",
+        "`alone` is the same with every module isolated. `by` says which way named the culprit: d",
+        "for dataflow, i for isolation. Seconds are those of the candidate's launch, legs and check;",
+        "references are shared.",
         "",
         f"{sum(r['judged'] == 'ok' for r in rows)} of {len(rows)} cases are judged as promised.",
         "",
-        "| case | judged | verdict | compared | real | fp32 | s | first culprit | evidence |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| case | judged | verdict | compared | real | fp32 | alone | s | first culprit | by "
+        "| classes | evidence of the first |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for r in rows:
         lines.append(
             f"| {r['case']} | {r['judged']} | {r['verdict']} | {r['compared']} | {r['real']} "
-            f"| {r['fp32']} | {r['seconds']} | {r['first']} | {r['evidence']} |"
+            f"| {r['fp32']} | {r['alone']} | {r['seconds']} | {r['first']} | {r['by']} "
+            f"| {r['classes']} | {r['evidence']} |"
         )
     TABLE.write_text("\n".join(lines) + "\n")
 

@@ -288,7 +288,12 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   for (Culprit& culprit : result.culprits) {
     diagnostician.Explain(&culprit);
   }
-  JoinSameExplanation(&result.culprits);
+  if (const int joined = JoinSameExplanation(&result.culprits); joined > 0) {
+    result.notes.push_back(
+        fmt::format("{} faulty places more have the explanation of another one "
+                    "and are counted there",
+                    joined));
+  }
 
   result.clean = CountClean(result.tensors);
   for (const TensorJudgement& t : result.tensors) {
