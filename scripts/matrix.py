@@ -95,7 +95,7 @@ def write_table(rows: list[dict]) -> None:
         "Written by `make matrix`. Headroom is error / bound of the worst tensor: at most 1 in a",
         "clean run, in the run itself (real) and in its fp32 leg. An fp32 run is its own fp32 leg.",
         "`alone` is the same with every module isolated. `by` says which way named the culprit: d",
-        "for dataflow, i for isolation. Seconds are those of the candidate's launch, legs and check;",
+        "for dataflow, i for isolation. Seconds are those of the candidate's launch, legs, check;",
         "references are shared.",
         "",
         f"{sum(r['judged'] == 'ok' for r in rows)} of {len(rows)} cases are judged as promised.",

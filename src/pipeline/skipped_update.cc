@@ -31,6 +31,8 @@ Result<SkippedUpdate> FindSkippedUpdate(const Side& reference,
   const TensorPieces* before =
       Before(candidate.weights_grafted() ? reference : candidate, id);
   if (after == nullptr || before == nullptr || pieces == nullptr) return out;
+  const DType dtype = pieces->pieces.front()->dtype;
+  if (UnitRoundoff(dtype) > UnitRoundoff(DType::kF32)) return out;
   const auto from_before = CompareTensor(*before, *pieces);
   if (!from_before.ok()) {
     if (from_before.error().code() == ErrorCode::kIncomparable) return out;

@@ -3,9 +3,12 @@
 //
 // Values after a step are not compared with a tolerance: an optimizer may
 // amplify rounding to any size. But no rounding leaves every bit of a piece
-// unchanged that the reference's step changes in most of its elements. Weights
-// of low precision that a small step does not move do not move in the reference
-// either, and frozen parameters do not.
+// unchanged that the reference's step changes in most of its elements. Frozen
+// parameters do not change in the reference either.
+//
+// Only for weights of fp32 or better. Those of low precision have a master
+// copy: a weight moves in the step in which its master has moved far enough,
+// and masters of a grafted run start anew at each iteration.
 //
 // Thread safety: pure functions.
 
@@ -30,7 +33,7 @@ struct SkippedUpdate {
 // `id` is a candidate's tensor of role param_updated. What it was before the
 // step is the reference's value if weights were grafted (that is what the
 // iteration started from), else the candidate's own. Nothing where that is not
-// recorded. Fails only if a file cannot be read.
+// recorded, and for low precision. Fails only if a file cannot be read.
 Result<SkippedUpdate> FindSkippedUpdate(const Side& reference,
                                         const Side& candidate,
                                         const TensorId& id);
