@@ -193,6 +193,14 @@ TEST_F(CheckTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
   EXPECT_THAT(Letters(first), ElementsAre("S"));
   EXPECT_THAT(first.ranks, ElementsAre(1));
 
+  // A bf16 weight moves when its master has, which no trace holds.
+  reference_.dtype = candidate_.dtype = DType::kBF16;
+  std::filesystem::remove_all(Path("cand"));
+  std::filesystem::remove_all(Path("ref"));
+  EXPECT_NE(Check().verdict, Verdict::kDiverged);
+  reference_.dtype = candidate_.dtype = DType::kF32;
+  std::filesystem::remove_all(Path("ref"));
+
   // A single element that moved, or a reference that hardly does: no verdict.
   std::filesystem::remove_all(Path("cand"));
   candidate_.fault = [&](const SyntheticTensor& t, int rank, const std::string&,

@@ -8,7 +8,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -41,7 +43,8 @@ class SyntheticRun {
 
   std::vector<MeshDim> mesh;
   std::vector<std::string> legs = {"real"};
-  float noise = 0;  // relative rounding of this run's own
+  float noise = 0;            // relative rounding of this run's own
+  DType dtype = DType::kF32;  // or kBF16: the same values, cut off
   Fault fault;
   std::vector<int> omit_ranks;
   // Kind and JSON of notes that every rank leaves.
@@ -222,7 +225,7 @@ class SyntheticRun {
     spec.fqn = t.fqn;
     spec.role = t.role;
     spec.arg = t.arg;
-    spec.dtype = DType::kF32;
+    spec.dtype = dtype;
     spec.local_shape = layout->local_shape();
     spec.placements = placements;
     spec.global_shape = t.global;
@@ -240,8 +243,16 @@ class SyntheticRun {
     for (size_t d = strides.size(); d-- > 1;) {
       strides[d - 1] = strides[d] * spec.local_shape[d];
     }
-    const Status done = writer.Append(
-        spec, at, {reinterpret_cast<const std::byte*>(values.data()), strides});
+    std::vector<uint16_t> cut;
+    const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
+    if (dtype == DType::kBF16) {
+      for (const float value : values) {
+        cut.push_back(
+            static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16));
+      }
+      bytes = reinterpret_cast<const std::byte*>(cut.data());
+    }
+    const Status done = writer.Append(spec, at, {bytes, strides});
     ASSERT_TRUE(done.ok()) << done.error().message();
   }
 
