@@ -245,6 +245,12 @@ class TensorJudge {
         errors.noise.push_back(noise.total.rel_err());
         maxima.noise.push_back(noise.total);
       }
+      if (errors.vector_gradient && !plan.reference_hp_leg.empty()) {
+        if (const auto* hp = ref.FindSameValue(plan.reference_hp_leg, id)) {
+          TTRACE_ASSIGN_OR_RETURN(const auto r_hp, measure(*hp, *r, {}));
+          errors.reference_hp = r_hp.total.rel_err();
+        }
+      }
       if (!plan.fp32_leg.empty()) {
         if (const auto* hp = ref.FindSameValue(plan.fp32_leg, id)) {
           TTRACE_ASSIGN_OR_RETURN(const auto c_hp, measure(*hp, *c, aligned));

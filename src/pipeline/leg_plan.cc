@@ -32,6 +32,9 @@ void PlanIsolated(const std::string& name, const std::string& plain,
   const std::string prefix = plain == "fp32" ? "fp32." : "";
   plan.noise_legs = reference.NoiseLegs(prefix + "isolated.noise");
   plan.noise_words = "one module deep";
+  if (plain == "real" && reference.HasLeg("fp32")) {
+    plan.reference_hp_leg = "fp32";
+  }
   if (plan.noise_legs.empty()) {
     plan.noise_legs = reference.NoiseLegs(prefix + "noise");
     plan.noise_words = "end to end, for want of noise one module deep";

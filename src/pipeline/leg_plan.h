@@ -19,6 +19,9 @@ struct LegPlan {
   std::string candidate_leg;
   std::vector<std::string> noise_legs;  // of the reference
   std::string fp32_leg;                 // of the reference; empty: none
+  // Of the reference, where only its own distance from the truth is known: an
+  // isolated leg in low precision. Empty: none.
+  std::string reference_hp_leg;
   double unit_roundoff = 0;
   // Judges what each module adds, not the run: TensorJudgement::isolated.
   bool isolated = false;

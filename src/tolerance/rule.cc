@@ -57,10 +57,21 @@ LegJudgement JudgeLeg(const LegErrors& errors) {
       errors.vector_gradient && !has_hp && errors.unit_roundoff > 0x1p-20;
   if (vector_rule) factor = std::max(factor, kVectorGradientFactor);
 
-  const double scale_b = std::max(noise, floor);
+  double scale_b = std::max(noise, floor);
+  const char* origin = noise >= floor ? "noise" : "floor u/4";
+  if (vector_rule && errors.reference_hp) {
+    // Both sides round one exact sum over tokens, each by about what the
+    // reference is off (which also holds what came from other modules): their
+    // difference is sqrt(2) of that.
+    const double rounding = std::sqrt(2) * *errors.reference_hp;
+    if (kNoiseFactor * rounding > factor * scale_b) {
+      scale_b = rounding;
+      factor = kNoiseFactor;
+      origin = "reference against its fp32 leg, sqrt(2)";
+    }
+  }
   double score = out.err / scale_b;
   out.bound = factor * scale_b;
-  const char* origin = noise >= floor ? "noise" : "floor u/4";
   if (has_hp) {
     const double scale_d = std::max({*errors.reference_hp, noise, floor});
     const double score_d = *errors.candidate_hp / scale_d;

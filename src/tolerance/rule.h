@@ -28,7 +28,8 @@ struct LegErrors {
   ErrorStats stats;           // candidate against the reference
   std::vector<double> noise;  // rel_err of each noise leg
   double repeat_err = 0;      // rel_err of a replayed leg: non-determinism
-  // Both or neither: against the reference's fp32 leg.
+  // Against the reference's fp32 leg. Both or neither, but that an isolated leg
+  // has the reference's alone.
   std::optional<double> candidate_hp;
   std::optional<double> reference_hp;
   double unit_roundoff = 0;      // of the precision this leg computes in

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "src/tolerance/constants.h"
 
 namespace ttrace {
@@ -92,6 +94,24 @@ TEST(JudgeLeg, AScalarNeedsAMuchLargerErrorToConvict) {
   LegErrors errors = Errors(0, {1e-3, 1e-3, 1e-3});
   errors.stats = StatsWith(2e-2, 1);
   EXPECT_LT(JudgeLeg(errors).headroom, 1);
+}
+
+TEST(JudgeLeg, AVectorGradientAloneIsAllowedTheReferencesOwnRounding) {
+  LegErrors errors = Errors(0.05, {0.005, 0.005});
+  errors.unit_roundoff = 0x1p-8;
+  errors.vector_gradient = true;
+  const LegJudgement eight_times_noise = JudgeLeg(errors);
+  EXPECT_GT(eight_times_noise.headroom, 1);
+  errors.reference_hp = 0.05;
+  const LegJudgement rounding = JudgeLeg(errors);
+  EXPECT_NEAR(rounding.bound, 2 * std::sqrt(2) * 0.05, 1e-12);
+  EXPECT_NEAR(rounding.headroom, 0.05 / rounding.bound, 1e-12);
+  // Where that is less, noise decides as before; and never for matrices.
+  errors.reference_hp = 0.001;
+  EXPECT_EQ(JudgeLeg(errors).bound, eight_times_noise.bound);
+  errors.reference_hp = 0.05;
+  errors.vector_gradient = false;
+  EXPECT_LT(JudgeLeg(errors).bound, 0.05);
 }
 
 }  // namespace
