@@ -40,9 +40,7 @@ void Join(const Culprit& from, Culprit* into) {
     if (into->affected.examples.size() >= kExamples) break;
     if (names.insert(name).second) into->affected.examples.push_back(name);
   }
-  std::set<int> ranks(into->ranks.begin(), into->ranks.end());
-  ranks.insert(from.ranks.begin(), from.ranks.end());
-  into->ranks.assign(ranks.begin(), ranks.end());
+  AddRanks(from.ranks, into);
   for (const std::string& way : from.found_by) {
     auto& ways = into->found_by;
     if (std::find(ways.begin(), ways.end(), way) == ways.end()) {

@@ -12,10 +12,6 @@
 namespace ttrace {
 namespace {
 
-std::string NameOrModel(const std::string& fqn) {
-  return fqn.empty() ? "the model" : fqn;
-}
-
 // What the two ways have to agree on: the place in the code, not the layer in
 // which it shows first, and not the tensor that shows it.
 Cause PlaceOf(const Culprit& culprit) {
@@ -119,12 +115,6 @@ class Joiner {
     alone.found_by = {"dataflow", "isolation"};
     ++out_.by_both;
     out_.culprits.push_back(std::move(alone));
-  }
-
-  static void AddRanks(const std::vector<int>& ranks, Culprit* culprit) {
-    std::set<int> all(culprit->ranks.begin(), culprit->ranks.end());
-    all.insert(ranks.begin(), ranks.end());
-    culprit->ranks.assign(all.begin(), all.end());
   }
 
   // Only isolation names it: say what hid it.

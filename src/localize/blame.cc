@@ -21,6 +21,16 @@ bool IsParameterRole(Role role) {
          role == Role::kOptimState;
 }
 
+std::string NameOrModel(const std::string& fqn) {
+  return fqn.empty() ? "the model" : fqn;
+}
+
+void AddRanks(const std::vector<int>& ranks, Culprit* culprit) {
+  std::set<int> all(culprit->ranks.begin(), culprit->ranks.end());
+  all.insert(ranks.begin(), ranks.end());
+  culprit->ranks.assign(all.begin(), all.end());
+}
+
 Cause CauseOf(Role role, const Blame& blame) {
   std::string place = IsParameterRole(role) ? "" : WithoutNumbers(blame.fqn);
   if (!blame.point.empty()) place += "|" + WithoutNumbers(blame.point);
@@ -47,9 +57,7 @@ size_t CulpritList::Add(const TensorJudgement& t, const Blame& blame,
     culprits_.push_back(std::move(culprit));
   }
   Culprit& culprit = culprits_[at->second];
-  std::set<int> all(culprit.ranks.begin(), culprit.ranks.end());
-  all.insert(ranks.begin(), ranks.end());
-  culprit.ranks.assign(all.begin(), all.end());
+  AddRanks(ranks, &culprit);
   // Counted within the culprit's own iteration: a fault that repeats in the
   // next one is not more faults.
   if (t.id.iteration != culprit.iteration) return at->second;

@@ -37,6 +37,12 @@ std::string WithoutNumbers(std::string_view fqn);
 // True for roles that belong to a parameter and not to a module.
 bool IsParameterRole(Role role);
 
+// A module's name for people: the root, whose name is empty, is "the model".
+std::string NameOrModel(const std::string& fqn);
+
+// Adds to the culprit's ranks, which stay sorted and each there once.
+void AddRanks(const std::vector<int>& ranks, Culprit* culprit);
+
 // Two blames of equal cause are one culprit.
 struct Cause {
   Role role;

@@ -35,10 +35,6 @@ std::string Worst(const std::vector<const TensorJudgement*>& tensors,
                      tensors.size() == 1 ? " is" : "s are", worst);
 }
 
-std::string NameOrRoot(const std::string& fqn) {
-  return fqn.empty() ? "the model" : fqn;
-}
-
 class Judge {
  public:
   Judge(const ModuleTree& tree, bool dirty_parameters)
@@ -123,7 +119,7 @@ class Judge {
         fmt::format("{} of {}{} arrives wrong while everything before it is "
                     "within bounds: the code between modules, in {}",
                     t.id.arg, t.id.fqn, recompute ? " (recomputed)" : "",
-                    NameOrRoot(container))};
+                    NameOrModel(container))};
   }
 
   std::optional<Blame> ForOutput(const TensorJudgement& t,
@@ -155,7 +151,7 @@ class Judge {
     return Blame{container, Direction::kBackward, Stage::kCompute,
                  fmt::format("the gradient arriving at {} is out while nothing "
                              "before it is: the code between modules, in {}",
-                             t.id.fqn, NameOrRoot(container))};
+                             t.id.fqn, NameOrModel(container))};
   }
 
   std::optional<Blame> ForGradInput(const TensorJudgement& t,

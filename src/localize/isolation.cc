@@ -28,10 +28,6 @@ bool IsRecompute(const TensorJudgement& t) {
   return t.id.pass == Pass::kRecompute;
 }
 
-std::string NameOrModel(const std::string& fqn) {
-  return fqn.empty() ? "the model" : fqn;
-}
-
 // The name of a module seen from one that contains it.
 std::string Within(const std::string& fqn, const std::string& container) {
   return container.empty() ? fqn : fqn.substr(container.size() + 1);
