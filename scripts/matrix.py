@@ -29,15 +29,15 @@ def verdict_on(case: Case, outcome: Outcome) -> str:
     result = outcome.result
     if not result:
         return f"no result (exit {outcome.code})"
-    bug = bug_catalog.load(case.bug) if case.bug else None
-    if bug is None or bug_catalog.is_control(bug):
+    bugs = [bug_catalog.load(name) for name in case.bugs]
+    if all(bug_catalog.is_control(bug) for bug in bugs):
         coverage = result["coverage"]
         unexplained = coverage["reference_only"] + coverage["candidate_only"]
         clean = outcome.code == 0 and not result["culprits"] and unexplained == 0
         return "ok" if clean else f"exit {outcome.code}, {unexplained} unexplained"
     if outcome.code != 1:
         return f"exit {outcome.code}"
-    wrong = bug_catalog.disagreements(result, bug.EXPECT)
+    wrong = bug_catalog.disagreements(result, *(bug.EXPECT for bug in bugs))
     return "; ".join(wrong) or "ok"
 
 

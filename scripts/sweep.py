@@ -3,11 +3,11 @@
 
     scripts/sweep.py --mutants 300            until so many have changed a number
     scripts/sweep.py --only 17 --keep         one launch again, with its traces (sweep/)
+    scripts/sweep.py --again                  judge the traces that --keep kept once more
     scripts/sweep.py --table                  only write docs/sweep.md
 
-Add isolated legs to --reference-legs and --candidate-legs to judge by them too. Resumable:
-finished launches are kept in sweep/results.jsonl (delete it, or pass --fresh, to start over).
-Launches follow from --seed and their number alone.
+Resumable: finished launches are kept in sweep/results.jsonl (delete it, or pass --fresh, to start
+over). Launches follow from --seed and their number alone.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ from mutation_sweep.table import write_table  # noqa: E402
 OUT = ROOT / "sweep"
 RESULTS = OUT / "results.jsonl"
 TABLE = ROOT / "docs" / "sweep.md"
+REFERENCE_LEGS = "noise:3,fp32,fp32.noise:3,isolated.noise:2,fp32.isolated.noise:2"
+# So many launches that fail one after the other have one reason, which more would not cure.
+FAILURES_IN_A_ROW = 3
+CANDIDATE_LEGS = "replay,fp32,isolated,fp32.isolated"
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -48,9 +52,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--iterations", type=int, default=17, help="of a launch; half are clean")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, help="this launch alone, result printed, not kept")
-    parser.add_argument("--reference-legs", default="noise:3,fp32,fp32.noise:3")
-    parser.add_argument("--candidate-legs", default="replay,fp32")
+    parser.add_argument("--reference-legs", default=REFERENCE_LEGS)
+    parser.add_argument("--candidate-legs", default=CANDIDATE_LEGS)
     parser.add_argument("--timeout", type=int, default=400, help="seconds of one training command")
+    parser.add_argument("--again", action="store_true", help="judge kept traces again")
     parser.add_argument("--table", action="store_true", help="write the table and do nothing else")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
     parser.add_argument("--keep", action="store_true", help="do not delete traces")
@@ -171,7 +176,7 @@ def run_one(sweep: Sweep, options: argparse.Namespace) -> int:
 
 def run_all(sweep: Sweep, options: argparse.Namespace, results: Results) -> None:
     """Checks run beside the next launch: most of a launch is waiting for processes to start."""
-    number = 0
+    number = failures = 0
     pending: Future | None = None
     with ThreadPoolExecutor(1) as checker:
         while results.mutants() < options.mutants:
@@ -183,14 +188,32 @@ def run_all(sweep: Sweep, options: argparse.Namespace, results: Results) -> None
                     record_candidate(sweep, launch)
                 except LaunchFailed as failure:
                     results.add(failed(launch, failure), options.mutants)
+                    failures += 1
+                    if failures == FAILURES_IN_A_ROW:
+                        text = f"{failures} launches failed, the last: {failure}"
+                        raise SystemExit(text) from failure
                 else:
+                    failures = 0
                     if pending is not None:
                         results.add(pending.result(), options.mutants)
-                    forget_references(sweep, launch)
+                    if not options.keep:
+                        forget_references(sweep, launch)
                     pending = checker.submit(finish, sweep, launch, started, options.keep)
             number += 1
         if pending is not None:
             results.add(pending.result(), options.mutants)
+
+
+def judge_again(sweep: Sweep, options: argparse.Namespace, results: Results) -> None:
+    """A changed judge on the traces that were kept. What has none stays as it is."""
+    lines = list(results.by_launch.values())
+    RESULTS.replace(RESULTS.with_suffix(".before"))
+    results.by_launch.clear()
+    for line in lines:
+        launch = plan(options.seed, line["launch"], options.iterations)
+        if "failed" not in line and sweep.candidate(launch).exists():
+            line = finish(sweep, launch, time.monotonic(), keep=True)
+        results.add(line, options.mutants)
 
 
 def main() -> int:
@@ -208,7 +231,9 @@ def main() -> int:
     if options.only is not None:
         return run_one(sweep, options)
     results = Results()
-    if not options.table:
+    if options.again:
+        judge_again(sweep, options, results)
+    elif not options.table:
         run_all(sweep, options, results)
     results.write()
     return 0

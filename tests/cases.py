@@ -73,7 +73,7 @@ class Case:
     script: str
     reference: tuple[int, tuple[str, ...]]  # processes, flags
     candidate: tuple[int, tuple[str, ...]]
-    bug: str = ""  # a name in zoo/bugs, or clean
+    bugs: tuple[str, ...] = ()  # names of zoo/bugs; none: clean
     quick: bool = False
 
     @property
@@ -92,18 +92,18 @@ def _gpt(
     dtype: str,
     *,
     shared: tuple[str, ...] = (),
-    bug: str = "",
+    bugs: tuple[str, ...] = (),
     quick: bool = False,
 ) -> Case:
     """`shared` are flags of both runs."""
     both = (*STEPS, *shared, *DTYPES[dtype])
-    injected = ("--bug", bug) if bug else ()
+    injected = ("--bug", ",".join(bugs)) if bugs else ()
     return Case(
         name,
         "train_gpt.py",
         (reference.nproc, (*both, *reference.flags)),
         (candidate.nproc, (*both, *candidate.flags, *injected)),
-        bug,
+        bugs,
         quick,
     )
 
@@ -180,11 +180,36 @@ def bug_cases() -> list[Case]:
                     Topology(bug.NPROC, bug_catalog.own_flags(bug)),
                     dtype,
                     shared=shared,
-                    bug=name,
+                    bugs=(name,),
                     quick=(name, dtype) in QUICK_BUGS,
                 )
             )
     return cases
+
+
+# Independent bugs in one run: topology, features of both runs, bugs.
+SEVERAL = (
+    (Topology(4, ("--tp", "2", "--cp", "2")), (), ("T1", "T12", "T3")),
+    (TOPOLOGIES["tp2"], (), ("OT8", "T10", "T1")),
+    (TOPOLOGIES["tp2sp"], FEATURES["learned"], ("M7452-6", "T11")),
+    (TOPOLOGIES["pp2"], FEATURES["window"], ("T9", "OT8")),
+)
+
+
+def several_cases() -> list[Case]:
+    return [
+        _gpt(
+            f"bugs-{'+'.join(bugs)}-{dtype}",
+            TOPOLOGIES["single"],
+            topology,
+            dtype,
+            shared=shared,
+            bugs=bugs,
+            quick=(bugs[0], dtype) == ("OT8", "bf16"),
+        )
+        for topology, shared, bugs in SEVERAL
+        for dtype in DTYPES
+    ]
 
 
 def style_cases() -> list[Case]:
@@ -216,4 +241,4 @@ def style_cases() -> list[Case]:
 
 
 def all_cases() -> list[Case]:
-    return clean_cases() + bug_cases() + style_cases()
+    return clean_cases() + bug_cases() + several_cases() + style_cases()

@@ -9,7 +9,7 @@ import pytest
 from runs import ROOT
 
 sys.path.insert(0, str(ROOT / "scripts"))
-from mutation_sweep.judge import classes_of, happened, judge_mutant, why_missed
+from mutation_sweep.judge import happened, judge_mutant, why_missed
 from mutation_sweep.plan import TOPOLOGIES, plan
 from mutation_sweep.table import write_table
 
@@ -79,17 +79,55 @@ def test_the_window_counts_recorded_modules() -> None:
         ("S", {"mechanism": "delay"}, "right"),
         ("R", {"mechanism": "delay"}, "wrong"),
         ("R", {"mechanism": "delay", "ranks": "one"}, "right"),
-        ("P", {"mechanism": "double", "ranks": "one"}, "none promised"),
-        ("P", {"family": "output", "mechanism": "row", "kind": "output"}, "none promised"),
+        ("P", {"mechanism": "double", "ranks": "one"}, "wrong"),
+        ("R", {"mechanism": "double", "ranks": "one"}, "right"),
+        ("P", {"family": "output", "mechanism": "row", "kind": "output"}, "wrong"),
+        ("K", {"family": "output", "mechanism": "all", "kind": "output"}, "right"),
+        ("S", {"family": "update", "mechanism": "skip", "kind": "update"}, "right"),
+        ("R", {"mechanism": "double", "group": "across stages"}, "right"),
         ("G", {"phase": "optimizer", "kind": "all_reduce"}, "right"),
     ],
 )
 def test_classes_are_those_of_the_mechanism(letter: str, change: dict, said: str) -> None:
     found = judge_mutant(result(culprit("embedding", letter=letter)), mutant(**change), MODULES)
     assert found["class"] == said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, "silent"),
+        ({"phase": "optimizer"}, "silent"),
+        ({"family": "output", "mechanism": "row", "kind": "output"}, "none promised"),
+        # Inside the loss a sum of exponentials, inside attention all keys and values: mixed with
+        # others before anything is recorded.
+        ({"mechanism": "scale", "fqn": ""}, "none promised"),
+        ({"fqn": "a.core_attention", "kind": "all_gather_into_tensor"}, "none promised"),
+        ({"kind": "all_gather_into_tensor"}, "silent"),
+        ({"kind": "all_gather_into_tensor", "phase": "backward"}, "none promised"),
+        ({"mechanism": "double", "ranks": "one"}, "none promised"),
+    ],
+)
+def test_silence_is_right_where_nothing_can_be_said(change: dict, said: str) -> None:
     silent = {**culprit("embedding"), "classes": []}
-    if classes_of(mutant(**change)):
-        assert judge_mutant(result(silent), mutant(**change), MODULES)["class"] == "silent"
+    assert judge_mutant(result(silent), mutant(**change), MODULES)["class"] == said
+
+
+@pytest.mark.parametrize(
+    ("stage", "change", "right"),
+    [
+        ("communication", {}, True),
+        ("compute", {}, True),
+        ("optimizer", {}, False),
+        ("compute", {"phase": "finalize", "fqn": ""}, False),
+        ("communication", {"family": "output", "mechanism": "row"}, False),
+    ],
+)
+def test_inside_a_module_communication_may_look_like_computation(
+    stage: str, change: dict, right: bool
+) -> None:
+    found = {**culprit("embedding"), "stage": stage}
+    assert judge_mutant(result(found), mutant(**change), MODULES)["stage_right"] == right
 
 
 def test_a_miss_has_a_reason() -> None:
@@ -103,9 +141,9 @@ def test_a_miss_has_a_reason() -> None:
         assert said in why_missed(result(tensors=tensors), mutant())
     update = mutant("update", "skip", fqn="w", phase="optimizer")
     alone = tensor("param_updated", "w", explained=True)
-    assert "no other copy" in why_missed(result(tensors=(alone,)), update)
+    assert "there is no other copy" in why_missed(result(tensors=(alone,)), update)
     copied = {**alone, "replicas": {"copies": 2}}
-    assert "all of them skip" in why_missed(result(tensors=(copied,)), update)
+    assert "all copies skip" in why_missed(result(tensors=(copied,)), update)
 
 
 def test_what_happened_is_the_sum_over_ranks() -> None:

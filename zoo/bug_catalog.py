@@ -73,26 +73,39 @@ def is_control(bug: ModuleType) -> bool:
     return bool(bug.EXPECT.get("clean"))
 
 
-def disagreements(result: dict[str, Any], expected: dict[str, Any]) -> list[str]:
-    """What in a result.json is not as a bug's EXPECT says: of its first culprit, or, of a
-    control, of its verdict."""
-    if expected.get("clean"):
-        named = [culprit["fqn"] for culprit in result["culprits"]]
-        wrong = [f"it names {', '.join(named)}"] if named else []
+def disagreements(result: dict[str, Any], *expected: dict[str, Any]) -> list[str]:
+    """What in a result.json is not as the EXPECTs of the injected bugs say: the first culprit of
+    a bug alone, some culprit for each of several, nobody else, and of a control the verdict."""
+    culprits = result["culprits"]
+    if expected[0].get("clean"):
+        wrong = [f"it names {', '.join(c['fqn'] for c in culprits)}"] if culprits else []
         if result["verdict"] not in ("within", "bitwise_equal"):
             wrong.append(f"the verdict is {result['verdict']}")
         return wrong
-    if not result["culprits"]:
+    if not culprits:
         return ["no culprit was found"]
-    first = result["culprits"][0]
     wrong = []
-    if not any(re.fullmatch(pattern, first["fqn"]) for pattern in expected["fqn"]):
-        wrong.append(f"it names {first['fqn']}")
+    for bug in expected:
+        candidates = culprits[:1] if len(expected) == 1 else culprits
+        wrong += min((_disagreements_of(culprit, bug) for culprit in candidates), key=len)
+    patterns = [p for bug in expected for p in (*bug["fqn"], *bug.get("affected", ()))]
+    strangers = [
+        culprit["fqn"]
+        for culprit in culprits
+        if not any(re.fullmatch(pattern, culprit["fqn"]) for pattern in patterns)
+    ]
+    return wrong + ([f"it also names {', '.join(strangers)}"] if strangers else [])
+
+
+def _disagreements_of(culprit: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+    wrong = []
+    if not any(re.fullmatch(pattern, culprit["fqn"]) for pattern in expected["fqn"]):
+        wrong.append(f"it names {culprit['fqn']}")
     exact = {"first": "fqn", "direction": "direction", "stage": "stage", "iteration": "iteration"}
     for key, name in exact.items():
-        if key in expected and first.get(name) != expected[key]:
-            wrong.append(f"{name} is {first.get(name)}, not {expected[key]}")
-    letters = [found["class"] for found in first["classes"]]
+        if key in expected and culprit.get(name) != expected[key]:
+            wrong.append(f"{name} is {culprit.get(name)}, not {expected[key]}")
+    letters = [found["class"] for found in culprit["classes"]]
     if not letters or letters[0] not in expected["classes"]:
         wrong.append(f"classes are {letters}, not of {expected['classes']}")
     return wrong

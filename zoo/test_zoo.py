@@ -330,12 +330,27 @@ def test_a_control_must_be_within_and_name_nobody() -> None:
 
 def test_a_bug_must_be_placed_and_named() -> None:
     expected = {"fqn": ["a"], "direction": "forward", "stage": "compute", "classes": ["W"]}
-    assert bug_catalog.disagreements(result_of("diverged", "a", "b"), expected) == []
-    assert bug_catalog.disagreements(result_of("diverged", "b", "a"), expected)
+    assert bug_catalog.disagreements(result_of("diverged", "a"), expected) == []
+    assert bug_catalog.disagreements(result_of("diverged", "b"), expected)
+    # Nobody else may be blamed but those who are known to have it too.
+    for found in (("a", "b"), ("b", "a")):
+        assert bug_catalog.disagreements(result_of("diverged", *found), expected)
+    shared = {**expected, "affected": ["b"]}
+    assert bug_catalog.disagreements(result_of("diverged", "a", "b"), shared) == []
+    assert bug_catalog.disagreements(result_of("diverged", "b", "a"), shared)
     assert bug_catalog.disagreements(result_of("diverged"), expected)
     for wrong in ({"direction": "backward"}, {"stage": "communication"}, {"classes": ["K"]}):
         assert bug_catalog.disagreements(result_of("diverged", "a"), {**expected, **wrong})
     assert bug_catalog.disagreements(result_of("diverged", "a"), {**expected, "iteration": 1})
+
+
+def test_each_of_several_bugs_must_be_found_in_any_order() -> None:
+    a = {"fqn": ["a"], "direction": "forward", "stage": "compute", "classes": ["W"]}
+    b = {**a, "fqn": ["b"]}
+    assert bug_catalog.disagreements(result_of("diverged", "b", "a"), a, b) == []
+    assert bug_catalog.disagreements(result_of("diverged", "b"), a, b)
+    assert bug_catalog.disagreements(result_of("diverged", "b", "a", "c"), a, b)
+    assert bug_catalog.disagreements(result_of("diverged", "b", "a"), a, {**b, "classes": ["K"]})
 
 
 def test_unknown_bug_is_refused_with_the_list_of_known_ones() -> None:

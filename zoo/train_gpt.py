@@ -99,7 +99,9 @@ def parse_arguments() -> argparse.Namespace:
     run.add_argument("--loss-mask", choices=("full", "uneven"), default="full")
     run.add_argument("--per-token-loss", action="store_true", help="mean over all tokens at once")
 
-    run.add_argument("--bug", default=os.environ.get("ZOO_BUG"), help="a name of zoo/bugs")
+    run.add_argument(
+        "--bug", default=os.environ.get("ZOO_BUG"), help="names of zoo/bugs, with commas"
+    )
     run.add_argument("--mutants", help="a JSON list of faults by iteration; see zoo/mutation")
     run.add_argument("--print-seconds", action="store_true", help="wall time of each step")
     run.add_argument("--print-state", action="store_true", help="hashes of every rank at the end")
@@ -290,8 +292,8 @@ def train(args: argparse.Namespace) -> DistributedDataParallel:
 
 def main() -> None:
     args = parse_arguments()
-    if args.bug:
-        bug_catalog.load(args.bug).inject()
+    for bug in args.bug.split(",") if args.bug else ():
+        bug_catalog.load(bug).inject()
     initialize(args)
     model = train(args)
     if args.print_state:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
-# What may be said of a mechanism. Where nothing is listed silence is right.
+from mutation_sweep.plan import ROOT
+
+sys.path.insert(0, str(ROOT / "zoo"))
+from mutation.mutant import ACROSS_STAGES
+
+# What may be said of a mechanism.
 _CLASSES = {
     ("drop", "all_reduce"): "PR",
     ("drop", "reduce_scatter_tensor"): "PRW",
@@ -16,7 +22,7 @@ _CLASSES = {
     ("permute", ""): "XW",
     ("group", ""): "WPRKX",
     ("scale", ""): "K",
-    ("skip", ""): "R",
+    ("skip", ""): "SR",
 }
 # A fault of a tensor -> the role of the record that shows it first.
 _ROLES = {
@@ -76,35 +82,63 @@ def judge_mutant(
     out["window"] = window(first, mutant, modules)
     direction = mutant["site"]["direction"]
     out["direction_right"] = not direction or first["direction"] == direction
-    out["stage_right"] = first["stage"] == stage_of(mutant)
-    allowed = classes_of(mutant)
+    out["stage_right"] = first["stage"] in stage_of(mutant)
+    right, promised = classes_of(mutant)
     named = [entry["class"] for entry in first["classes"]]
-    if not allowed:
-        out["class"] = "none promised"
-    elif not named:
-        out["class"] = "silent"
+    if not named:
+        out["class"] = "silent" if promised else "none promised"
     else:
-        out["class"] = "right" if named[0] in allowed else "wrong"
+        out["class"] = "right" if named[0] in right else "wrong"
     return out
 
 
-def classes_of(mutant: dict[str, Any]) -> str:
-    site, mechanism = mutant["site"], mutant["mechanism"]
-    if site["phase"] == "optimizer" and mutant["family"] == "collective":
-        return "G"
-    if mechanism == "double" and mutant["ranks"] == "one":
-        return ""  # one rank's part twice: no class says that
-    allowed = _CLASSES.get((mechanism, site["kind"]), _CLASSES.get((mechanism, ""), ""))
-    # Where one rank alone is at fault its copies differ from the others'.
-    return allowed + "R" if allowed and mutant["ranks"] == "one" else allowed
+def classes_of(mutant: dict[str, Any]) -> tuple[str, bool]:
+    """The letters that are right, and whether silence is not."""
+    site, mechanism, kind = mutant["site"], mutant["mechanism"], mutant["site"]["kind"]
+    one = mutant["ranks"] == "one"
+    if mutant["family"] not in ("collective", "update"):
+        # Half of those that hit all of a tensor scale it.
+        return ("KR" if mechanism == "all" else "R"), False
+    if mutant["family"] == "collective" and site["phase"] == "optimizer":
+        return "G", True
+    letters = _CLASSES.get((mechanism, kind), _CLASSES.get((mechanism, ""), ""))
+    mixed = mutant["family"] == "collective" and _is_mixed(site)
+    if mixed or (one and (mechanism, kind) in _MIXTURES):
+        return letters + "R", False
+    # Where one rank alone is at fault its copies differ from the others'. Of a sum across
+    # pipeline stages every fault is one rank's.
+    return letters + "R" * (one or site["group"] == ACROSS_STAGES), True
 
 
-def stage_of(mutant: dict[str, Any]) -> str:
-    if mutant["site"]["phase"] == "optimizer":
-        return "optimizer"
+# One rank's fault in what it gives, or takes twice: a sum of right and wrong terms.
+_MIXTURES = {
+    ("permute", "reduce_scatter_tensor"),
+    ("double", "all_reduce"),
+    ("double", "reduce_scatter_tensor"),
+}
+
+
+def _is_mixed(site: dict[str, Any]) -> bool:
+    """Whether what is communicated passes through other arithmetic before any tensor that is
+    recorded: no recorded value is then a factor, a part or a rearrangement of another."""
+    in_loss = site["phase"] == "forward" and site["fqn"] == ""  # sums of exponentials
+    gathers = site["kind"] == "all_gather_into_tensor"
+    keys_and_values = gathers and site["fqn"].endswith("core_attention")
+    # Sequence parallelism gathers a linear layer's input once more for its weight's gradient.
+    return in_loss or keys_and_values or (gathers and site["phase"] == "backward")
+
+
+def stage_of(mutant: dict[str, Any]) -> tuple[str, ...]:
+    """The stages that would be right."""
+    phase = mutant["site"]["phase"]
+    if phase == "optimizer":
+        return ("optimizer",)
+    if mutant["family"] == "collective" and phase != "finalize":
+        # Inside a module: communication where copies show it, else nobody can tell.
+        return ("compute", "communication")
     # A reduced gradient is what its reduction made of it.
     communicates = mutant["family"] in ("collective", "grad_reduced")
-    return "communication" if communicates else "compute"
+    return ("communication",) if communicates else ("compute",)
 
 
 def expected_roles(mutant: dict[str, Any]) -> tuple[str, ...]:
@@ -169,9 +203,9 @@ def why_missed(result: dict[str, Any], mutant: dict[str, Any]) -> str:
     if not shown:
         return f"not observed: no {' or '.join(roles)} of {fqn or 'the model'} is recorded"
     if mutant["family"] == "update" and not any("replicas" in tensor for tensor in shown):
-        return "an update is judged by its copies: there is no other copy"
+        return "too short a step to tell that it was not made, and there is no other copy"
     if mutant["family"] == "update" and mutant["ranks"] == "all":
-        return "an update is judged by its copies: all of them skip it"
+        return "too short a step to tell that it was not made, and all copies skip it"
     judged = [t for t in shown if not t["explained"] and t["verdict"] != "not_checkable"]
     if not judged:
         return f"not judged: {shown[0]['reason']}"

@@ -44,8 +44,9 @@ def write_table(path: Path, launches: list[Row], command: str) -> None:
     missed = [row for row in mutants if not row["detected"]]
     lines += _reasons(missed)
     lines += _list("Every miss", missed, _miss)
-    wrong = [row for row in mutants if row["detected"] and row["class"] == "wrong"]
-    lines += _list("Wrong classes", wrong, _wrong_class)
+    for said, title in (("wrong", "Wrong classes"), ("silent", "Promised and not named")):
+        chosen = [row for row in mutants if row["detected"] and row["class"] == said]
+        lines += _list(title, chosen, _class)
     far = [row for row in mutants if row["detected"] and row["window"] not in (0, 1)]
     lines += _list("Blamed elsewhere (window of 2 or more)", far, _elsewhere)
     path.write_text("\n".join(lines).rstrip() + "\n")
@@ -72,12 +73,16 @@ def _by_mechanism(mutants: list[Row]) -> list[str]:
     lines = [
         "## By mechanism",
         "",
-        "Window 0: the first culprit is the injected module. Classes: right, wrong or silent, of",
-        "those detected for which a class is promised.",
+        "Window 0: the first culprit is the injected module. Stage: a collective inside a module",
+        "may be called compute, because only its copies could tell. Classes are those of the first",
+        "culprit: right, wrong, silent where one is promised, or silent and none promised: a",
+        "changed row or element has no class, nor has what is mixed with other values before",
+        "anything is recorded (sums of exponentials inside the loss, gathered keys and values,",
+        "inputs gathered again for a weight's gradient, one rank's wrong term of a sum).",
         "",
         "| mechanism | mutants | detected | window 0 | direction | stage | class right | wrong "
-        "| silent |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| silent | none promised |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     groups = defaultdict(list)
     for row in mutants:
@@ -89,7 +94,8 @@ def _by_mechanism(mutants: list[Row]) -> list[str]:
             f"| {name} | {len(rows)} | {len(found)} | {_share(found, lambda r: r['window'] == 0)} "
             f"| {_share(found, lambda r: r['direction_right'])} "
             f"| {_share(found, lambda r: r['stage_right'])} "
-            f"| {classes['right']} | {classes['wrong']} | {classes['silent']} |"
+            f"| {classes['right']} | {classes['wrong']} | {classes['silent']} "
+            f"| {classes['none promised']} |"
         )
     return [*lines, ""]
 
@@ -199,8 +205,9 @@ def _miss(row: Row) -> str:
     return f"{_mutant(row)}: {row['why_missed']}"
 
 
-def _wrong_class(row: Row) -> str:
-    return f"{_mutant(row)}: {row['culprits'][0]['classes'][0]}"
+def _class(row: Row) -> str:
+    classes = row["culprits"][0]["classes"]
+    return _mutant(row) + (f": {classes[0]}" if classes else "")
 
 
 def _elsewhere(row: Row) -> str:

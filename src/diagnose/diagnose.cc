@@ -9,19 +9,17 @@ std::vector<Diagnosis> Diagnose(const Evidence& evidence) {
   // The order is the certainty: what is exact or counted stands before what is
   // fitted, what is fitted before what is inferred; and what explains before
   // what it explains. A missing partial sum explains why copies differ (P
-  // before R), and so does a copy that is stale or scaled. A loss that weights
+  // before R), and so does a copy that is stale or scaled. Terms that are
+  // nowhere are inferred from two correlations, so whatever equals something
+  // goes before them. A loss that weights
   // micro-batches wrongly explains a factor (L before K only where the factors
   // differ, and there K says nothing).
   constexpr std::optional<Diagnosis> (*kRules[])(const Evidence&) = {
-      NonFinite,         OtherInputs,
-      WrongGradNorm,     MissingValue,
-      ConstantFactor,    UnchangedParameter,
-      MissingPartialSum, OtherIteration,
-      Leftover,          MicroBatchTerms,
-      OtherPlace,        MovedSlices,
-      WrongTableRow,     LostPrecision,
-      LossNormalisation, WrongModuleAttribute,
-      ReplicasDiffer,    OtherStructure,
+      NonFinite,      OtherInputs,          WrongGradNorm,     MissingValue,
+      ConstantFactor, UnchangedParameter,   MissingPartialSum, OtherIteration,
+      Leftover,       MicroBatchTerms,      OtherPlace,        MovedSlices,
+      WrongTableRow,  LostPrecision,        LossNormalisation, WrongGroup,
+      LostTerms,      WrongModuleAttribute, ReplicasDiffer,    OtherStructure,
   };
   constexpr size_t kMost = 3;
   std::vector<Diagnosis> out;

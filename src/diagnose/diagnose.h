@@ -20,8 +20,13 @@ std::optional<Diagnosis> NonFinite(const Evidence& evidence);
 std::optional<Diagnosis> MissingValue(const Evidence& evidence);
 // K: a constant factor, and which product of sizes of the run it equals.
 std::optional<Diagnosis> ConstantFactor(const Evidence& evidence);
-// P: a missing partial sum, and whose terms are missing.
+// P: a missing partial sum, and whose terms are missing, where the terms are
+// somewhere.
 std::optional<Diagnosis> MissingPartialSum(const Evidence& evidence);
+// P: it looks like one of several terms, the others of which are nowhere.
+std::optional<Diagnosis> LostTerms(const Evidence& evidence);
+// W: a sum was seen to be made over other ranks than those that hold its terms.
+std::optional<Diagnosis> WrongGroup(const Evidence& evidence);
 // R: copies of one value differ.
 std::optional<Diagnosis> ReplicasDiffer(const Evidence& evidence);
 // S: it equals an earlier iteration's value.

@@ -49,6 +49,8 @@ struct Evidence {
 
   // Every sum over ranks that the culprit's value needs was seen to be made.
   bool sums_were_made = false;
+  // Says that such a sum was made over other ranks; empty if none was seen.
+  std::string wrong_group;
   // They support a class, and convict nobody.
   std::vector<Attribute> attributes;
   // Diverged tensors of the culprit's role and iteration, in order.

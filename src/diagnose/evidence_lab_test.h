@@ -131,6 +131,7 @@ class Lab {
     e.micro_batches = micro_batches;
     e.attributes = attributes;
     e.sums_were_made = sums_were_made;
+    e.wrong_group = wrong_group;
     e.affected = {&judgement_};
     return e;
   }
@@ -151,6 +152,7 @@ class Lab {
 
   int micro_batches = 1;
   bool sums_were_made = false;
+  std::string wrong_group;
   std::vector<Attribute> attributes;
 
  private:

@@ -1,4 +1,5 @@
 // P: the ranks hold terms of a sum that was never made, or not made completely.
+// W, where it was seen that it was made over other ranks.
 //
 // Three kinds of evidence, the strongest first. Where the terms were recorded
 // (a gradient before its reduction), the ranks' own terms are fitted to what
@@ -215,9 +216,14 @@ std::optional<Diagnosis> OwnTerms(const Evidence& evidence) {
       static_cast<double>(missing.size())};
 }
 
+}  // namespace
+
 std::optional<Diagnosis> LostTerms(const Evidence& evidence) {
-  // The terms are somewhere: something else is wrong with the value.
-  if (evidence.sums_were_made) return std::nullopt;
+  if (evidence.reference == nullptr || evidence.candidate == nullptr ||
+      // The terms are somewhere: something else is wrong with the value.
+      evidence.leg == nullptr || evidence.sums_were_made) {
+    return std::nullopt;
+  }
   std::vector<std::string> over;
   for (const std::string& name :
        evidence.candidate->pieces.front()->reduced_over) {
@@ -241,23 +247,27 @@ std::optional<Diagnosis> LostTerms(const Evidence& evidence) {
       "in a value that has to be summed over {}: the terms of other {} ranks "
       "are missing",
       beta, alpha, Join(over), over.front());
+  out.evidence += AttributeWords(evidence, "sequence_parallel");
   return out;
 }
-
-}  // namespace
 
 std::optional<Diagnosis> MissingPartialSum(const Evidence& evidence) {
   if (evidence.reference == nullptr || evidence.candidate == nullptr ||
       evidence.leg == nullptr) {
     return std::nullopt;
   }
-  for (const auto rule : {SumOfCopies, OwnTerms, LostTerms}) {
+  for (const auto rule : {SumOfCopies, OwnTerms}) {
     if (auto found = rule(evidence)) {
       found->evidence += AttributeWords(evidence, "sequence_parallel");
       return found;
     }
   }
   return std::nullopt;
+}
+
+std::optional<Diagnosis> WrongGroup(const Evidence& evidence) {
+  if (evidence.wrong_group.empty()) return std::nullopt;
+  return Diagnosis{"W", evidence.wrong_group, 0};
 }
 
 }  // namespace ttrace

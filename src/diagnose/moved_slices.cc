@@ -3,7 +3,9 @@
 //
 // Every dimension is tried. What maps one to one onto itself is a permutation
 // (X); what holds something twice is a wrong slice (W), or along the batch,
-// where other rows are other micro-batches, a stale value (S).
+// where other rows are other micro-batches, a stale value (S). A fault may sit
+// in one rank's part of one micro-batch alone, so slices are cut out of the
+// piece that holds the worst element: its neighbours' values are right.
 
 #include <fmt/format.h>
 
@@ -13,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/compare/instances.h"
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/sample.h"
 #include "src/diagnose/slices.h"
@@ -39,8 +42,9 @@ struct Cut {
 };
 
 // A box around `place` that is whole along `dim` and small otherwise, the last
-// dimensions first.
-Cut CutAlong(const Shape& shape, size_t dim, const Shape& place) {
+// dimensions first, and within `part`.
+Cut CutAlong(const Shape& shape, size_t dim, const Shape& place,
+             const SampledBox& part) {
   Cut cut;
   cut.dim = dim;
   cut.slices = shape[dim];
@@ -53,10 +57,10 @@ Cut CutAlong(const Shape& shape, size_t dim, const Shape& place) {
       std::min(kWidest, kInMemory / std::max<int64_t>(1, shape[dim]));
   for (size_t d = shape.size(); d-- > 0;) {
     if (d == dim) continue;
-    const int64_t size = std::clamp<int64_t>(budget, 1, shape[d]);
+    const int64_t size = std::clamp<int64_t>(budget, 1, part.size[d]);
     cut.box.size[d] = size;
-    cut.box.begin[d] =
-        std::clamp<int64_t>(place[d] - size / 2, 0, shape[d] - size);
+    cut.box.begin[d] = std::clamp<int64_t>(place[d] - size / 2, part.begin[d],
+                                           part.begin[d] + part.size[d] - size);
     cut.width *= size;
     budget /= size;
   }
@@ -110,6 +114,61 @@ int OwnerOf(const TensorPieces& pieces, size_t dim, int64_t begin,
     }
   }
   return owner;
+}
+
+double SquaredError(const Evidence& evidence, const Instance& instance) {
+  for (const InstanceStats& known : evidence.instances) {
+    if (known.micro_batch == instance.micro_batch &&
+        known.ranks == instance.ranks) {
+      return known.stats.sum_sq_err;
+    }
+  }
+  return 0;
+}
+
+// The candidate without copies: of each, the worst is left.
+Result<TensorPieces> WorstCopies(const Evidence& evidence) {
+  TTRACE_ASSIGN_OR_RETURN(
+      const auto groups, GroupInstances(*evidence.candidate, evidence.compare));
+  TensorPieces out = *evidence.candidate;
+  out.pieces.clear();
+  for (const InstanceGroup& group : groups) {
+    const auto worst = std::max_element(
+        group.instances.begin(), group.instances.end(),
+        [&](const Instance& a, const Instance& b) {
+          return SquaredError(evidence, a) < SquaredError(evidence, b);
+        });
+    for (const Term& term : worst->terms) out.pieces.push_back(term.record);
+  }
+  return out;
+}
+
+// The consecutive indices around `place`, along each dimension, that one piece
+// holds.
+Result<SampledBox> PartAround(const TensorPieces& candidate, const Shape& shape,
+                              const Shape& place,
+                              const CompareOptions& options) {
+  SampledBox out{Shape(shape.size(), 0), shape};
+  TTRACE_ASSIGN_OR_RETURN(const auto groups,
+                          GroupInstances(candidate, options));
+  for (const InstanceGroup& group : groups) {
+    SampledBox part = out;
+    bool holds = true;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const auto& segments = group.layout.dims[d].segments;
+      const auto at = std::find_if(
+          segments.begin(), segments.end(), [&](const Segment& segment) {
+            return segment.begin <= place[d] &&
+                   place[d] < segment.begin + segment.size;
+          });
+      holds = holds && at != segments.end();
+      if (!holds) break;
+      part.begin[d] = at->begin;
+      part.size[d] = at->size;
+    }
+    if (holds) return part;
+  }
+  return out;
 }
 
 std::string RunWords(const MovedRun& run, const Cut& cut,
@@ -172,8 +231,10 @@ std::optional<Diagnosis> MovedSlices(const Evidence& evidence) {
       evidence.candidate == nullptr) {
     return std::nullopt;
   }
-  const auto pair = SamplePair(*evidence.reference, *evidence.candidate,
-                               kSampled, evidence.compare);
+  const auto suspect = WorstCopies(evidence);
+  if (!suspect.ok()) return std::nullopt;
+  const auto pair =
+      SamplePair(*evidence.reference, *suspect, kSampled, evidence.compare);
   if (!pair.ok() || pair->reference.empty()) return std::nullopt;
   size_t worst = 0;
   double most = 0;
@@ -187,12 +248,14 @@ std::optional<Diagnosis> MovedSlices(const Evidence& evidence) {
   if (!(most > 0)) return std::nullopt;
   const Shape place = PlaceInSample(pair->boxes, worst);
   const Shape shape = evidence.reference->pieces.front()->layout.global_shape();
+  const auto part = PartAround(*suspect, shape, place, evidence.compare);
+  if (!part.ok()) return std::nullopt;
 
   std::optional<Diagnosis> best;
   double best_matched = 0;
   for (size_t dim = 0; dim < shape.size(); ++dim) {
     if (shape[dim] < 2 || shape[dim] > kInMemory / 8) continue;
-    Cut cut = CutAlong(shape, dim, place);
+    Cut cut = CutAlong(shape, dim, place, *part);
     if (cut.width < 8) {
       // Too little in one index: whole shards, if there are several.
       const int64_t shard = ShardLength(*evidence.candidate, dim);
@@ -201,8 +264,8 @@ std::optional<Diagnosis> MovedSlices(const Evidence& evidence) {
     }
     const auto reference =
         ReadBox(*evidence.reference, cut.box.begin, cut.box.size);
-    const auto candidate = ReadBox(*evidence.candidate, cut.box.begin,
-                                   cut.box.size, evidence.compare);
+    const auto candidate =
+        ReadBox(*suspect, cut.box.begin, cut.box.size, evidence.compare);
     if (!reference.ok() || !candidate.ok()) return std::nullopt;
     const SliceMatch match = MatchSlices(
         BySlice(*reference, cut), BySlice(*candidate, cut),

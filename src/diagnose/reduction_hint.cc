@@ -67,6 +67,7 @@ struct ReductionHints::ModuleSums {
   // Values that each rank holds and that have to be summed: each micro-batch,
   // use and argument for itself. Rank -> how many.
   std::map<int, int64_t> needed;
+  std::set<std::string> dims;              // all that they are summed over
   std::map<int, std::set<int64_t>> sizes;  // rank -> their elements
   std::map<int, int64_t> made;             // rank -> sums seen
   bool all_fit = true;                     // each of the size of a value
@@ -89,6 +90,22 @@ ReductionHints::ReductionHints(ReductionEvidence evidence)
 }
 
 std::vector<std::string> ReductionHints::For(const Culprit& culprit) const {
+  std::vector<std::string> out;
+  for (Sentence& sentence : Sentences(culprit)) {
+    out.push_back(std::move(sentence.text));
+  }
+  return out;
+}
+
+std::string ReductionHints::WrongGroup(const Culprit& culprit) const {
+  for (Sentence& sentence : Sentences(culprit)) {
+    if (sentence.wrong_group) return std::move(sentence.text);
+  }
+  return "";
+}
+
+std::vector<ReductionHints::Sentence> ReductionHints::Sentences(
+    const Culprit& culprit) const {
   if (!IsComplete(culprit.iteration)) return {};
   switch (culprit.tensor.role) {
     case Role::kGradReduced:
@@ -254,7 +271,7 @@ ReductionHints::Finding ReductionHints::Judge(const std::string& fqn,
   return out;
 }
 
-std::vector<std::string> ReductionHints::ForParameter(
+std::vector<ReductionHints::Sentence> ReductionHints::ForParameter(
     const Culprit& culprit) const {
   const auto& not_seen = evidence_.collectives->not_seen;
   if (not_seen.contains("reduction")) return {};
@@ -262,19 +279,20 @@ std::vector<std::string> ReductionHints::ForParameter(
   const auto own = gradients.find(culprit.fqn);
   if (own == gradients.end()) return {};
 
-  std::vector<std::string> out;
+  std::vector<Sentence> out;
   std::vector<std::string> once;  // dimensions along which all is well
   for (const std::string& dim : own->second.dims) {
     const Finding mine =
         Judge(culprit.fqn, own->second, dim, culprit.iteration);
     if (!mine.needed || mine.unclear) continue;
     if (!mine.over.empty()) {
-      const std::string sentence = fmt::format(
+      const std::string text = fmt::format(
           "reduction: the {} of {} is over ranks {}, its terms are on ranks {}",
           mine.kind, culprit.fqn, Ranks(mine.over), Ranks(mine.terms_on));
       // Of several dimensions that one wrong group is said once.
-      if (std::find(out.begin(), out.end(), sentence) == out.end()) {
-        out.push_back(sentence);
+      if (std::none_of(out.begin(), out.end(),
+                       [&](const Sentence& s) { return s.text == text; })) {
+        out.push_back({text, true});
       }
       continue;
     }
@@ -297,39 +315,40 @@ std::vector<std::string> ReductionHints::ForParameter(
     }
     const int64_t n = static_cast<int64_t>(alike.size());
     if (!mine.missing.empty()) {
-      out.push_back(fmt::format(
+      out.push_back({fmt::format(
           "reduction: 0 reductions over {} seen for {} of {} that need one "
           "({}){}",
-          dim, n, Plural(of, "parameter"), Examples(alike), Attributes(alike)));
+          dim, n, Plural(of, "parameter"), Examples(alike),
+          Attributes(alike))});
     } else {
-      out.push_back(fmt::format(
+      out.push_back({fmt::format(
           "reduction: {} {}s over {} seen where 1 is expected, for {} of {} "
           "({}){}",
           mine.times, mine.kind, dim, n, Plural(of, "parameter"),
-          Examples(alike), Attributes(alike)));
+          Examples(alike), Attributes(alike))});
     }
   }
   if (out.empty() && !once.empty()) {
     std::string attributes =
         AttributesOfBuckets(culprit.fqn, culprit.iteration);
     if (!attributes.empty()) {
-      out.push_back(fmt::format(
+      out.push_back({fmt::format(
           "reduction: the gradient of {} was reduced once over {}, as it has "
           "to be{}",
-          culprit.fqn, fmt::join(once, " and over "), attributes));
+          culprit.fqn, fmt::join(once, " and over "), attributes)});
     }
   }
   return out;
 }
 
-std::vector<std::string> ReductionHints::ForModule(
+std::vector<ReductionHints::Sentence> ReductionHints::ForModule(
     const Culprit& culprit) const {
   const auto found = evidence_.tensors->find(culprit.tensor);
   if (found == evidence_.tensors->end()) return {};
   const Record& any = *found->second.pieces.front();
   const std::string phase = PhaseOfModule(culprit);
   if (evidence_.collectives->not_seen.contains(phase)) return {};
-  std::vector<std::string> out;
+  std::vector<Sentence> out;
   for (const std::string& dim : any.reduced_over) {
     if (!DimIsShared(dim) || !ModulesUse(dim)) continue;
     // A value that is cut along the dimension is summed while it is cut.
@@ -338,11 +357,11 @@ std::vector<std::string> ReductionHints::ForModule(
           return word.first == dim &&
                  !std::holds_alternative<Replicate>(word.second);
         });
-    const std::string sentence =
-        Describe(SumsOf(culprit.tensor, phase, dim), dim, cut);
-    if (!sentence.empty()) {
-      out.push_back(
-          fmt::format("{} of {}: {}", phase, culprit.tensor.fqn, sentence));
+    Sentence sentence = Describe(SumsOf(culprit.tensor, phase, dim), dim, cut);
+    if (!sentence.text.empty()) {
+      sentence.text =
+          fmt::format("{} of {}: {}", phase, culprit.tensor.fqn, sentence.text);
+      out.push_back(std::move(sentence));
     }
   }
   return out;
@@ -371,6 +390,7 @@ ReductionHints::ModuleSums ReductionHints::SumsOf(
       const auto& over = piece->reduced_over;
       if (std::find(over.begin(), over.end(), dim) == over.end()) continue;
       ++out.needed[piece->rank];
+      out.dims.insert(over.begin(), over.end());
       out.sizes[piece->rank].insert(Elements(*piece));
     }
   }
@@ -394,13 +414,17 @@ void ReductionHints::Count(const Collective& c, const std::string& module,
           ? c.elements / static_cast<int64_t>(c.members.size())
           : c.elements;
   const bool fits = sums->sizes[c.rank].contains(share);
+  // Ranks that hold no term of this value: they have other data.
+  const bool foreign = std::any_of(
+      c.members.begin(), c.members.end(),
+      [&](int member) { return !OnOneLine(c.rank, member, sums->dims); });
   if (!c.Sums()) {
     // A ring of sends or an exchange may carry the sum.
     sums->unclear |= here && along && c.kind != "all_gather";
   } else if (!here) {
     // So may a sum that a container makes.
     sums->unclear |= fits && along && IsIn(module, c.fqn);
-  } else if (along) {
+  } else if (along && !(fits && foreign)) {
     ++sums->made[c.rank];
     sums->kind = c.kind;
     sums->all_fit &= fits;
@@ -414,29 +438,34 @@ void ReductionHints::Count(const Collective& c, const std::string& module,
 }
 
 // Empty where there is nothing to say.
-std::string ReductionHints::Describe(const ModuleSums& sums,
-                                     const std::string& dim, bool cut) const {
-  if (sums.unclear || sums.needed.empty()) return "";
+ReductionHints::Sentence ReductionHints::Describe(const ModuleSums& sums,
+                                                  const std::string& dim,
+                                                  bool cut) const {
+  if (sums.unclear || sums.needed.empty()) return {};
   std::set<int> none;
   bool twice = sums.all_fit;
+  bool too_few = false;
   for (const auto& [rank, count] : sums.needed) {
     const auto made = sums.made.find(rank);
     if (made == sums.made.end()) none.insert(rank);
     twice &= made != sums.made.end() && made->second == 2 * count;
+    too_few |= made == sums.made.end() || made->second < count;
   }
   if (twice) {
-    return fmt::format("2 {}s over {} seen for each value where 1 is expected",
-                       sums.kind, dim);
+    return {fmt::format("2 {}s over {} seen for each value where 1 is expected",
+                        sums.kind, dim)};
   }
-  if (none.empty()) return "";
-  if (!sums.over.empty()) {
-    return fmt::format("the {} is over ranks {}, the terms are on ranks {}",
-                       sums.kind, Ranks(sums.over), Ranks(sums.terms_on));
+  if (too_few && !sums.over.empty()) {
+    return {fmt::format("{} {} is over ranks {}, the terms are on ranks {}",
+                        none.empty() ? "one" : "the", sums.kind,
+                        Ranks(sums.over), Ranks(sums.terms_on)),
+            true};
   }
-  return fmt::format(
+  if (none.empty()) return {};
+  return {fmt::format(
       "no {} over {} seen on rank{} {}, where each holds a term of a sum",
       cut ? "reduce_scatter" : "all_reduce", dim, none.size() == 1 ? "" : "s",
-      fmt::join(none, ", "));
+      fmt::join(none, ", "))};
 }
 
 std::string ReductionHints::Attributes(

@@ -46,6 +46,10 @@ class ReductionHints {
   // Sentences, most telling first; usually none or one.
   std::vector<std::string> For(const Culprit& culprit) const;
 
+  // The sentence that says that a sum was made over other ranks than those that
+  // hold its terms; empty if none was seen.
+  std::string WrongGroup(const Culprit& culprit) const;
+
   // Whether every sum over ranks that a module's value needs was seen to be
   // made, over the right ranks: then no term is missing, whatever is wrong.
   // False if that is not known, and for parameters.
@@ -59,19 +63,24 @@ class ReductionHints {
   };
   struct Finding;
   struct ModuleSums;
+  struct Sentence {
+    std::string text;
+    bool wrong_group = false;
+  };
 
   std::map<std::string, Gradient> Gradients(int iteration) const;
   Finding Judge(const std::string& fqn, const Gradient& gradient,
                 const std::string& dim, int iteration) const;
-  std::vector<std::string> ForParameter(const Culprit& culprit) const;
-  std::vector<std::string> ForModule(const Culprit& culprit) const;
+  std::vector<Sentence> Sentences(const Culprit& culprit) const;
+  std::vector<Sentence> ForParameter(const Culprit& culprit) const;
+  std::vector<Sentence> ForModule(const Culprit& culprit) const;
   bool ModulesUse(const std::string& dim) const;
   ModuleSums SumsOf(const TensorId& of, const std::string& phase,
                     const std::string& dim) const;
   void Count(const Collective& c, const std::string& module,
              const std::string& dim, ModuleSums* sums) const;
-  std::string Describe(const ModuleSums& sums, const std::string& dim,
-                       bool cut) const;
+  Sentence Describe(const ModuleSums& sums, const std::string& dim,
+                    bool cut) const;
   std::string Attributes(const std::set<std::string>& fqns) const;
   std::string AttributesOfBuckets(const std::string& fqn, int iteration) const;
 

@@ -93,6 +93,11 @@ class ReductionHintTest : public testing::Test {
     return sums_were_made_;
   }
 
+  std::string WrongGroup(const TensorId& id) {
+    Hints(id);
+    return wrong_group_;
+  }
+
   std::vector<std::string> Hints(const TensorId& id) {
     std::map<TensorId, TensorPieces> tensors;
     for (const Record& record : records_) {
@@ -114,6 +119,7 @@ class ReductionHintTest : public testing::Test {
     culprit.tensor = id;
     const ReductionHints hints(evidence);
     sums_were_made_ = hints.SumsWereMade(culprit);
+    wrong_group_ = hints.WrongGroup(culprit);
     return hints.For(culprit);
   }
 
@@ -134,6 +140,7 @@ class ReductionHintTest : public testing::Test {
   CollectiveLog log_;
   std::vector<Attribute> attributes_;
   bool sums_were_made_ = false;
+  std::string wrong_group_;
   bool complete_ = true;
   int ranks_ = 4;
 };
@@ -370,6 +377,35 @@ TEST_F(ReductionHintTest, AModulesSumOverOtherRanks) {
   EXPECT_THAT(Hints(GradInput()),
               ElementsAre("backward of fc: the all_reduce is over ranks {0, "
                           "2}, the terms are on ranks {0, 1}"));
+}
+
+TEST_F(ReductionHintTest, AModulesSumOverTooManyRanks) {
+  for (Collective& c : log_.seen) {
+    if (IsBackward(c)) c.members = {0, 1, 2, 3};
+  }
+  EXPECT_THAT(Hints(GradInput()),
+              ElementsAre("backward of fc: the all_reduce is over ranks {0, 1, "
+                          "2, 3}, the terms are on ranks {0, 1}"));
+  // A count of tokens, say, may well be summed over all.
+  for (Collective& c : log_.seen) {
+    if (!IsBackward(c)) continue;
+    c.elements = 1;
+  }
+  EXPECT_EQ(WrongGroup(GradInput()), "");
+}
+
+TEST_F(ReductionHintTest, OneOfAModulesSumsOverOtherRanks) {
+  const auto first =
+      std::find_if(log_.seen.begin(), log_.seen.end(), IsBackward);
+  ASSERT_NE(first, log_.seen.end());
+  EXPECT_EQ(WrongGroup(GradInput()), "");
+  first->members = DpOf(first->rank);
+  EXPECT_THAT(WrongGroup(GradInput()),
+              HasSubstr("one all_reduce is over ranks {0, 2}, the terms are on "
+                        "ranks {0, 1}"));
+  // Beside all that are needed, one more is no evidence.
+  Reduce(first->rank, "backward", "fc", TpOf(first->rank), 8);
+  EXPECT_EQ(WrongGroup(GradInput()), "");
 }
 
 TEST_F(ReductionHintTest, ARingMayCarryTheSum) {

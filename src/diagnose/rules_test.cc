@@ -205,7 +205,7 @@ TEST(MissingPartialSum, NamesWhoseTermsAreInAReducedGradient) {
 
 // What is left is uncorrelated with what is missing: a term was lost, unless
 // all sums were seen to be made.
-TEST(MissingPartialSum, LostTermsAreNotInferredWhereTheSumWasMade) {
+TEST(LostTerms, AreNotInferredWhereTheSumWasMade) {
   Sharding summed = Copies(2);
   summed.reduced_over = {"tp"};
   const auto rest = RandomValues(52, kCount);
@@ -215,6 +215,10 @@ TEST(MissingPartialSum, LostTermsAreNotInferredWhereTheSumWasMade) {
                  summed);
   EXPECT_EQ(lost.Letters(), "P");
   EXPECT_THAT(lost.First(), HasSubstr("uncorrelated"));
+  lost.wrong_group = "the all_reduce is over ranks {0, 2}";
+  EXPECT_EQ(lost.Letters(), "WP");
+  EXPECT_EQ(lost.First(), "W: the all_reduce is over ranks {0, 2}");
+  lost.wrong_group.clear();
   lost.sums_were_made = true;
   EXPECT_EQ(lost.Letters(), "");
 }
@@ -375,6 +379,58 @@ TEST(MovedSlices, RowsOfAnotherMicroBatchAreStale) {
   Lab lab = OutputLab(moved, TwoByTwo());
   EXPECT_EQ(lab.Letters(), "S");
   EXPECT_THAT(lab.First(), HasSubstr("along the batch"));
+}
+
+// Everything around the wrong part is right, in the sequence, in the columns
+// and in the other micro-batches.
+TEST(MovedSlices, OneRanksPartOfOneMicroBatchIsLookedAtAlone) {
+  const auto truth = Truth();
+  const auto right_half = [&](size_t s, size_t b) {
+    const auto at =
+        truth.begin() + static_cast<std::ptrdiff_t>((s * 8 + b) * 16 + 8);
+    return std::vector<double>(at, at + 8);
+  };
+  const auto damaged = [&](const std::function<std::pair<size_t, size_t>(
+                               size_t, size_t)>& source) {
+    Sharding s;
+    s.mesh.dims = {{"dp", 1}, {"tp", 2}};
+    s.placements = {{"tp", Shard{2}}};
+    s.batch_dim = 1;
+    s.micro_batches = {{2, 2, 2, 2}};
+    return OutputLab(truth, s, [&, source](Piece* piece) {
+      if (piece->rank != 1 || piece->micro_batch != 1) return true;
+      piece->values.clear();
+      for (size_t seq = 0; seq < 12; ++seq) {
+        for (size_t row = 2; row < 4; ++row) {
+          const auto [from_seq, from_row] = source(seq, row);
+          const auto values = right_half(from_seq, from_row);
+          piece->values.insert(piece->values.end(), values.begin(),
+                               values.end());
+        }
+      }
+      return true;
+    });
+  };
+  // Its sequence's halves are swapped.
+  Lab swapped = damaged([](size_t s, size_t b) {
+    return std::pair{(s + 6) % 12, b};
+  });
+  EXPECT_EQ(swapped.Letters(), "X");
+  EXPECT_THAT(swapped.First(), HasSubstr("(dimension 0)"));
+  // It holds what it had in micro-batch 0.
+  Lab stale = damaged([](size_t s, size_t b) { return std::pair{s, b - 2}; });
+  EXPECT_EQ(stale.Letters(), "S");
+  EXPECT_THAT(stale.First(), HasSubstr("row 2-3 hold the reference's 0-1"));
+}
+
+TEST(MovedSlices, OfDifferingCopiesTheWrongOneIsLookedAt) {
+  auto swapped = Truth();
+  std::rotate(swapped.begin(), swapped.begin() + kCount / 2, swapped.end());
+  Lab lab = OutputLab(Truth(), Copies(2), [&](Piece* piece) {
+    if (piece->rank == 1) piece->values = swapped;
+    return true;
+  });
+  EXPECT_EQ(lab.Letters(), "XR");
 }
 
 TEST(MovedSlices, ABiasIsMatchedByWholeShards) {

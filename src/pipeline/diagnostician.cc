@@ -101,6 +101,7 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
   evidence.global_batch = global_batch_;
   evidence.sequence_length = sequence_length_;
   evidence.sums_were_made = reductions_.SumsWereMade(culprit);
+  evidence.wrong_group = reductions_.WrongGroup(culprit);
   evidence.attributes = candidate_.attributes();
   const auto affected = affected_.find({t->id.role, t->id.iteration});
   if (affected != affected_.end()) evidence.affected = affected->second;

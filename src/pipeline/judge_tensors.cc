@@ -147,8 +147,9 @@ class TensorJudge {
     out->not_updated = true;
     out->reason = fmt::format(
         "the step left all {} elements as they were, of which the reference's "
-        "step changed {}",
-        skipped.unchanged, skipped.changed);
+        "step changed {}{}",
+        skipped.unchanged, skipped.changed,
+        skipped.far ? " by 4 units in the last place or more" : "");
     return Done{};
   }
 

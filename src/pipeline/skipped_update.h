@@ -6,9 +6,10 @@
 // unchanged that the reference's step changes in most of its elements. Frozen
 // parameters do not change in the reference either.
 //
-// Only for weights of fp32 or better. Those of low precision have a master
-// copy: a weight moves in the step in which its master has moved far enough,
-// and masters of a grafted run start anew at each iteration.
+// Weights of low precision have a master copy: a weight moves in the step in
+// which its master has moved far enough, and masters of a grafted run start
+// anew at each iteration. For them only elements count that the reference's
+// step moved by several units in the last place.
 //
 // Thread safety: pure functions.
 
@@ -28,12 +29,13 @@ struct SkippedUpdate {
   std::vector<int> ranks;  // that hold such a piece, sorted; empty: none
   int64_t unchanged = 0;   // elements of the first such piece
   int64_t changed = 0;     // of these, by the reference's step
+  bool far = false;        // by several units in the last place, of a sample
 };
 
 // `id` is a candidate's tensor of role param_updated. What it was before the
 // step is the reference's value if weights were grafted (that is what the
 // iteration started from), else the candidate's own. Nothing where that is not
-// recorded, and for low precision. Fails only if a file cannot be read.
+// recorded. Fails only if a file cannot be read.
 Result<SkippedUpdate> FindSkippedUpdate(const Side& reference,
                                         const Side& candidate,
                                         const TensorId& id);

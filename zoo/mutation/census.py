@@ -12,7 +12,7 @@ from typing import Any
 
 from megatron.core import parallel_state
 
-from mutation.mutant import Mutant
+from mutation.mutant import ACROSS_STAGES, Mutant
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,6 @@ def _possible(mutant: Mutant, site: Site, census: Census) -> bool:
     if mutant.mechanism == "drop":
         return site.kind != "isend"  # the receiver would wait forever
     return True
-
-
-ACROSS_STAGES = "across stages"  # the name of groups that have ranks of several
 
 
 def groups() -> dict[str, Any]:

@@ -16,8 +16,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from mutation.census import ACROSS_STAGES, Census, Draw, Site, group_name, other_groups
+from mutation.census import Census, Draw, Site, group_name, other_groups
 from mutation.course import Course
+from mutation.mutant import ACROSS_STAGES
 from mutation.perturb import SizeOfError
 
 

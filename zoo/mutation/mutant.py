@@ -16,6 +16,8 @@ MECHANISMS = {
     "grad_reduced": ("element", "row", "all"),
     "update": ("skip",),
 }
+# The name of a site's group if that has ranks of several pipeline stages.
+ACROSS_STAGES = "across stages"
 
 
 @dataclass(frozen=True)
