@@ -45,3 +45,8 @@ endfunction()
 # to a fused multiply-add where there is one.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/numeric/noise.cc
   PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+
+# Hundreds of inlined vector loops under sanitizers: minutes with optimisation,
+# seconds without, and as good a test.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/compare/compare_kernel.cc
+  PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Debug>:-O0>)

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/trace/reader.h"
+#include "ttrace/layout.h"
 #include "ttrace/tensor_id.h"
 
 namespace ttrace {
@@ -23,6 +24,9 @@ struct TensorPieces {
   std::vector<const Record*> pieces;  // never empty
   int64_t first_sequence = 0;         // smallest of its pieces
   int first_rank = 0;                 // the rank of that piece
+
+  // Of the whole logical tensor, the batch dimension included.
+  Shape global_shape() const { return pieces.front()->layout.global_shape(); }
 };
 
 class Catalog {

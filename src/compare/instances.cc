@@ -250,7 +250,7 @@ Result<std::vector<InstanceGroup>> GroupInstances(
     const TensorPieces& pieces, const CompareOptions& options) {
   std::vector<PendingGroup> pending;
   std::map<Layout, size_t, LayoutLess> index;
-  const Shape shape = pieces.pieces.front()->layout.global_shape();
+  const Shape shape = pieces.global_shape();
   for (const Record* record : pieces.pieces) {
     if (record->layout.global_shape() != shape) {
       return Error(ErrorCode::kIncomparable,

@@ -16,7 +16,7 @@ namespace {
 // The box as if it were somebody's local tensor.
 Result<Layout> BoxLayout(const TensorPieces& pieces, const Shape& begin,
                          const Shape& size) {
-  const Shape global = pieces.pieces.front()->layout.global_shape();
+  const Shape global = pieces.global_shape();
   if (begin.size() != global.size() || size.size() != global.size()) {
     return Error(ErrorCode::kInvalidArgument,
                  DescribeTensor(pieces) + " has " +

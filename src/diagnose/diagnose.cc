@@ -11,15 +11,31 @@ std::vector<Diagnosis> Diagnose(const Evidence& evidence) {
   // what it explains. A missing partial sum explains why copies differ (P
   // before R), and so does a copy that is stale or scaled. Terms that are
   // nowhere are inferred from two correlations, so whatever equals something
-  // goes before them. A loss that weights
-  // micro-batches wrongly explains a factor (L before K only where the factors
-  // differ, and there K says nothing).
+  // goes before them. A loss that weights micro-batches wrongly explains a
+  // factor (L before K only where the factors differ, and there K says
+  // nothing).
   constexpr std::optional<Diagnosis> (*kRules[])(const Evidence&) = {
-      NonFinite,      OtherInputs,          WrongGradNorm,     MissingValue,
-      ConstantFactor, UnchangedParameter,   MissingPartialSum, OtherIteration,
-      Leftover,       MicroBatchTerms,      OtherPlace,        MovedSlices,
-      WrongTableRow,  LostPrecision,        LossNormalisation, WrongGroup,
-      LostTerms,      WrongModuleAttribute, ReplicasDiffer,    OtherStructure,
+      NonFinite,
+      OtherInputs,
+      WrongGradNorm,
+      MissingValue,
+      ConstantFactor,
+      UnchangedParameter,
+      MissingPartialSum,
+      OtherIteration,
+      Leftover,
+      MicroBatchTerms,
+      OtherPlace,
+      MovedSlices,
+      WrongTableRow,
+      FlatOffset,
+      LostPrecision,
+      LossNormalisation,
+      WrongGroup,
+      LostTerms,
+      WrongModuleAttribute,
+      ReplicasDiffer,
+      OtherStructure,
   };
   constexpr size_t kMost = 3;
   std::vector<Diagnosis> out;

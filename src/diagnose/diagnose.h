@@ -43,6 +43,9 @@ std::optional<Diagnosis> MovedSlices(const Evidence& evidence);
 std::optional<Diagnosis> OtherPlace(const Evidence& evidence);
 // W: rows of a lookup come from rows of the table that do not belong there.
 std::optional<Diagnosis> WrongTableRow(const Evidence& evidence);
+// W: runs of a parameter's values are another's: a wrong place of a flat
+// buffer.
+std::optional<Diagnosis> FlatOffset(const Evidence& evidence);
 // W: a layer it is in has another number, or another attribute that depends on
 // its place, than that place says.
 std::optional<Diagnosis> WrongModuleAttribute(const Evidence& evidence);

@@ -97,8 +97,7 @@ std::optional<Diagnosis> Leftover(const Evidence& evidence) {
     size_sq += std::fmax(pair->reference[i] * pair->reference[i], mean_sq);
   }
   for (const Suspect& suspect : Suspects(evidence)) {
-    if (suspect.pieces->pieces.front()->layout.global_shape() !=
-        evidence.reference->pieces.front()->layout.global_shape()) {
+    if (suspect.pieces->global_shape() != evidence.reference->global_shape()) {
       continue;
     }
     const auto values = ReadSample(*suspect.pieces, pair->boxes);

@@ -46,10 +46,6 @@ std::string ModuleOf(const std::string& parameter) {
   return dot == std::string::npos ? "" : parameter.substr(0, dot);
 }
 
-Shape ShapeOf(const TensorPieces& pieces) {
-  return pieces.pieces.front()->layout.global_shape();
-}
-
 int64_t TokensOf(const Shape& shape) {
   int64_t tokens = 1;
   for (size_t d = 0; d + 1 < shape.size(); ++d) tokens *= shape[d];
@@ -65,7 +61,7 @@ std::optional<Linear> FindLinear(const Evidence& evidence, const TensorId& id,
   evidence.visit_reference(
       [&](const TensorId& other, const TensorPieces& pieces) {
         if (other.fqn != module || other.iteration != id.iteration) return;
-        const Shape found = ShapeOf(pieces);
+        const Shape found = pieces.global_shape();
         if (found.empty() || !Info(pieces.pieces.front()->dtype).floating)
           return;
         if (other.role == Role::kGradOutput && found.back() == shape.front()) {
@@ -82,9 +78,9 @@ std::optional<Linear> FindLinear(const Evidence& evidence, const TensorId& id,
   if (calls != 1 || (shape.size() == 2) != (out.input != nullptr)) {
     return std::nullopt;
   }
-  const Shape tokens = ShapeOf(*out.arriving);
+  const Shape tokens = out.arriving->global_shape();
   if (out.input != nullptr) {
-    const Shape in = ShapeOf(*out.input);
+    const Shape in = out.input->global_shape();
     if (in.size() != tokens.size() ||
         !std::equal(in.begin(), in.end() - 1, tokens.begin())) {
       return std::nullopt;
@@ -143,12 +139,12 @@ struct Terms {
 
 Result<Terms> MakeTerms(const Linear& linear, const Shape& shape) {
   Terms out;
-  const Shape arriving_shape = ShapeOf(*linear.arriving);
+  const Shape arriving_shape = linear.arriving->global_shape();
   const auto rows =
       Spread(arriving_shape, arriving_shape.size() - 1, kSampledRows);
   std::vector<SampledBox> columns;
   if (linear.input != nullptr) {
-    const Shape input_shape = ShapeOf(*linear.input);
+    const Shape input_shape = linear.input->global_shape();
     columns = Spread(input_shape, input_shape.size() - 1, kSampledColumns);
   }
   for (const SampledBox& row : rows) {
@@ -268,7 +264,7 @@ std::optional<Diagnosis> MicroBatchTerms(const Evidence& evidence) {
     const TensorPieces* reference = evidence.find_reference(t->id);
     const TensorPieces* candidate = evidence.find_candidate(t->id);
     if (reference == nullptr || candidate == nullptr) continue;
-    const Shape shape = ShapeOf(*reference);
+    const Shape shape = reference->global_shape();
     const auto leg = std::find_if(
         t->legs.begin(), t->legs.end(),
         [&](const LegJudgement& l) { return l.leg == evidence.leg->leg; });

@@ -165,8 +165,7 @@ std::optional<Diagnosis> OwnTerms(const Evidence& evidence) {
 
   const RankPieces reduced(*evidence.candidate, rank);
   if (reduced.empty()) return std::nullopt;
-  const auto boxes = PlanSample(
-      evidence.candidate->pieces.front()->layout.global_shape(), kSampled);
+  const auto boxes = PlanSample(evidence.candidate->global_shape(), kSampled);
   const auto target = ReadSample(reduced.pieces(), boxes);
   if (!target.ok()) return std::nullopt;
   std::vector<size_t> held;

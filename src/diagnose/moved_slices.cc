@@ -247,7 +247,7 @@ std::optional<Diagnosis> MovedSlices(const Evidence& evidence) {
   }
   if (!(most > 0)) return std::nullopt;
   const Shape place = PlaceInSample(pair->boxes, worst);
-  const Shape shape = evidence.reference->pieces.front()->layout.global_shape();
+  const Shape shape = evidence.reference->global_shape();
   const auto part = PartAround(*suspect, shape, place, evidence.compare);
   if (!part.ok()) return std::nullopt;
 

@@ -21,10 +21,6 @@ constexpr int64_t kGlance =
 // Tensors of the same shape that are looked at.
 constexpr int64_t kMostTensors = 20'000;
 
-Shape ShapeOf(const TensorPieces& pieces) {
-  return pieces.pieces.front()->layout.global_shape();
-}
-
 double RelativeError(const std::vector<double>& a,
                      const std::vector<double>& b) {
   double error = 0;
@@ -73,7 +69,7 @@ std::optional<Diagnosis> OtherIteration(const Evidence& evidence) {
     const TensorPieces* earlier = evidence.find_reference(id);
     double error = 0;
     if (earlier == nullptr ||
-        ShapeOf(*earlier) != ShapeOf(*evidence.candidate) ||
+        earlier->global_shape() != evidence.candidate->global_shape() ||
         !Equals(evidence, *earlier, &error)) {
       continue;
     }
@@ -97,7 +93,7 @@ std::optional<Diagnosis> OtherPlace(const Evidence& evidence) {
         own.role == Role::kGradReduced || own.role == Role::kGradLocal)) {
     return std::nullopt;
   }
-  const Shape shape = ShapeOf(*evidence.reference);
+  const Shape shape = evidence.reference->global_shape();
   const auto boxes = PlanSample(shape, kGlance);
   const auto candidate =
       ReadSample(*evidence.candidate, boxes, evidence.compare);
@@ -124,7 +120,7 @@ std::optional<Diagnosis> OtherPlace(const Evidence& evidence) {
     const int rank = rank_of(id);
     if ((id.fqn == own.fqn && id.role == own.role) || rank >= found_rank ||
         id.iteration != own.iteration || !SameKind(id.role, own.role) ||
-        ShapeOf(other) != shape || ++looked_at > kMostTensors) {
+        other.global_shape() != shape || ++looked_at > kMostTensors) {
       return;
     }
     const auto values = ReadSample(other, boxes);

@@ -445,6 +445,34 @@ TEST(MovedSlices, ABiasIsMatchedByWholeShards) {
   EXPECT_EQ(lab.Letters(), "W");
 }
 
+TEST(FlatOffset, RunsOfAnotherParameterAreAtAWrongPlace) {
+  const Shape shape = {8, 40};
+  const TensorId weight = Id("fc1.weight", Role::kGradReduced);
+  const TensorId other = Id("fc2.weight", Role::kGradReduced);
+  const TensorId bias = Id("fc2.bias", Role::kGradReduced);
+  const auto own = RandomValues(91, 320);
+  const auto buffer = RandomValues(92, 400);
+  // The other parameter and its bias lie behind each other; what was taken
+  // begins 24 elements too late.
+  const std::vector<double> moved(buffer.begin() + 24, buffer.begin() + 344);
+  const auto lab_of = [&](const std::vector<double>& held) {
+    Lab lab(weight, kBound);
+    lab.Reference(weight, shape, own);
+    lab.Reference(other, shape, {buffer.begin(), buffer.begin() + 320});
+    lab.Reference(bias, {80}, {buffer.begin() + 320, buffer.end()});
+    lab.Candidate(weight, shape, Noisy(held, kNoise), Copies(2));
+    return lab;
+  };
+  Lab wrong = lab_of(moved);
+  EXPECT_EQ(wrong.Letters(), "W");
+  EXPECT_THAT(wrong.First(),
+              HasSubstr("from [0, 0] on it holds grad_reduced of "
+                        "fc2.weight from [0, 24] on"));
+  // Neither a stranger nor an error.
+  EXPECT_EQ(lab_of(RandomValues(93, 320)).Letters(), "");
+  EXPECT_EQ(lab_of(Plus(own, RandomValues(94, 320), 0.1)).Letters(), "");
+}
+
 TEST(OtherPlace, AnotherLayersValueIsWrongAndTheOwnInputMeansNothingWasDone) {
   const auto other = RandomValues(81, kCount);
   const TensorId elsewhere = Id("layer2", Role::kOutput);

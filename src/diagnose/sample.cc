@@ -89,8 +89,8 @@ Result<SampledPair> SamplePair(const TensorPieces& reference,
                                int64_t max_elements,
                                const CompareOptions& options) {
   SampledPair out;
-  const Shape shape = reference.pieces.front()->layout.global_shape();
-  if (shape != candidate.pieces.front()->layout.global_shape()) {
+  const Shape shape = reference.global_shape();
+  if (shape != candidate.global_shape()) {
     return Error(ErrorCode::kIncomparable, "the two sides differ in shape");
   }
   out.boxes = PlanSample(shape, max_elements);

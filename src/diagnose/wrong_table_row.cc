@@ -82,9 +82,8 @@ std::optional<Diagnosis> WrongTableRow(const Evidence& evidence) {
         TensorId{id.fqn + ".weight", Role::kParam, iteration, 0, ""});
   }
   if (table == nullptr) return std::nullopt;
-  const Shape table_shape = table->pieces.front()->layout.global_shape();
-  const Shape out_shape =
-      evidence.reference->pieces.front()->layout.global_shape();
+  const Shape table_shape = table->global_shape();
+  const Shape out_shape = evidence.reference->global_shape();
   if (table_shape.size() != 2 || out_shape.size() < 2 ||
       out_shape.back() != table_shape[1] || table_shape[1] < 8) {
     return std::nullopt;

@@ -196,15 +196,14 @@ TEST_F(CheckTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
   // A bf16 weight moves when its master has, which no trace holds: two units in
   // the last place may be waiting for it, far steps may not.
   reference_.dtype = candidate_.dtype = DType::kBF16;
-  for (const auto& [step, verdict] :
-       {std::pair{0.01f, Verdict::kBitwiseEqual}, {0.1f, Verdict::kDiverged}}) {
+  for (const float step : {0.01f, 0.1f}) {
     reference_.fault = [&](const SyntheticTensor& t, int, const std::string&,
                            int64_t index, float* value) {
       if (is_after(t)) *value = SyntheticRun::Value(before, index) * (1 + step);
     };
     std::filesystem::remove_all(Path("cand"));
     std::filesystem::remove_all(Path("ref"));
-    EXPECT_EQ(Check().verdict, verdict) << step;
+    EXPECT_EQ(Check().verdict == Verdict::kDiverged, step == 0.1f) << step;
   }
   reference_.fault = nullptr;
   reference_.dtype = candidate_.dtype = DType::kF32;
@@ -367,7 +366,7 @@ class IsolatedCheckTest : public CheckTest {
 
   // Scales one tensor of the candidate in the legs that `which` accepts.
   void Break(const std::string& fqn, Role role,
-             std::function<bool(const std::string&)> which) {
+             const std::function<bool(const std::string&)>& which) {
     candidate_.fault = [=](const SyntheticTensor& t, int,
                            const std::string& leg, int64_t index,
                            float* value) {

@@ -94,7 +94,7 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
       evidence.candidate != nullptr) {
     auto compared = CompareTensor(*evidence.reference, *evidence.candidate,
                                   evidence.compare);
-    if (compared.ok()) evidence.instances = std::move(compared->instances);
+    if (compared.ok()) evidence.instances = (*std::move(compared)).instances;
   }
   evidence.candidate_mesh = &candidate_.trace().mesh();
   evidence.micro_batches = micro_batches_;

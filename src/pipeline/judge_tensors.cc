@@ -13,6 +13,7 @@
 
 #include "src/localize/execution_order.h"
 #include "src/pipeline/isolated_verdict.h"
+#include "src/pipeline/longest_sums.h"
 #include "src/pipeline/skipped_update.h"
 #include "src/tolerance/constants.h"
 #include "src/tolerance/maxima.h"
@@ -27,10 +28,6 @@ bool IsExact(const TensorPieces& pieces) {
   return !Info(pieces.pieces.front()->dtype).floating;
 }
 
-Shape GlobalShapeOf(const TensorPieces& pieces) {
-  return pieces.pieces.front()->layout.global_shape();
-}
-
 bool IsAfterStep(Role role) {
   return role == Role::kParamUpdated || role == Role::kOptimState;
 }
@@ -42,38 +39,7 @@ bool HasNoTolerance(Role role) {
 
 bool IsVectorGradient(const TensorId& id, const TensorPieces& pieces) {
   return (id.role == Role::kGradLocal || id.role == Role::kGradReduced) &&
-         GlobalShapeOf(pieces).size() <= 1;
-}
-
-// Terms of the longest sums of a run: an activation is a sum over a parameter's
-// dimension or over the sequence, a parameter's gradient also over all tokens
-// of the iteration.
-struct LongestSums {
-  int64_t activation = 1;
-  int64_t gradient = 1;
-};
-
-LongestSums FindLongestSums(const Side& reference) {
-  LongestSums out;
-  for (const auto& [id, pieces] : reference.real()) {
-    const Shape shape = GlobalShapeOf(pieces);
-    if (id.role == Role::kParam || id.role == Role::kGradReduced) {
-      for (const int64_t n : shape)
-        out.activation = std::max(out.activation, n);
-    } else if (id.fqn.empty() && id.role == Role::kInput) {
-      // Token ids are [batch, sequence]; floating inputs carry features last.
-      const size_t dims =
-          IsExact(pieces) || shape.size() < 2 ? shape.size() : shape.size() - 1;
-      int64_t tokens = 1;
-      for (size_t d = 0; d < dims; ++d) {
-        tokens *= shape[d];
-        out.activation = std::max(out.activation, shape[d]);
-      }
-      out.gradient = std::max(out.gradient, tokens);
-    }
-  }
-  out.gradient = std::max(out.gradient, out.activation);
-  return out;
+         pieces.global_shape().size() <= 1;
 }
 
 // Judges single tensors. Const and shared by all threads.
@@ -87,7 +53,7 @@ class TensorJudge {
       if (plan.isolated) isolated_legs_.push_back(plan.name);
     }
     if (context.reference != nullptr) {
-      sums_ = FindLongestSums(*context.reference);
+      sums_ = FindLongestSums(*context.reference, *context.candidate);
     }
   }
 
@@ -106,12 +72,12 @@ class TensorJudge {
     } else if (reference == nullptr) {
       out->verdict = TensorVerdict::kUnmatched;
       out->reason = "the reference has no such tensor";
-    } else if (GlobalShapeOf(*reference) != GlobalShapeOf(candidate)) {
+    } else if (reference->global_shape() != candidate.global_shape()) {
       out->verdict = TensorVerdict::kDiverged;
       out->headroom = kInfinity;
       out->reason = fmt::format("its shape is [{}], the reference's [{}]",
-                                fmt::join(GlobalShapeOf(candidate), ", "),
-                                fmt::join(GlobalShapeOf(*reference), ", "));
+                                fmt::join(candidate.global_shape(), ", "),
+                                fmt::join(reference->global_shape(), ", "));
     } else if (id.role == Role::kGradNorm) {
       // Judged from the gradients it is the norm of: no leg repeats a step.
       out->verdict = TensorVerdict::kWithin;
@@ -238,6 +204,8 @@ class TensorJudge {
           id.role == Role::kGradLocal || id.role == Role::kGradReduced
               ? sums_.gradient
               : sums_.activation;
+      errors.reference_ranks = sums_.reference_ranks;
+      errors.candidate_ranks = sums_.candidate_ranks;
       MaximaErrors maxima;
       for (const std::string& leg : plan.noise_legs) {
         const TensorPieces* noisy = ref.FindSameValue(leg, id);
@@ -304,7 +272,7 @@ class TensorJudge {
     TensorJudgement copies;
     copies.repeat = out->repeat;
     TTRACE_RETURN_IF_ERROR(JudgeReplicas(alone, &copies));
-    if (!out->isolated) out->isolated.emplace();
+    if (!out->isolated) out->isolated = TensorJudgement::Isolated{};
     out->isolated->replicas_differ |= copies.replicas_differ;
     return Done{};
   }
@@ -329,7 +297,7 @@ class TensorJudge {
       return 0.0;
     }
     int64_t count = 1;
-    for (const int64_t n : GlobalShapeOf(reference)) count *= n;
+    for (const int64_t n : reference.global_shape()) count *= n;
     *bytes += count * Info(reference.pieces.front()->dtype).itemsize;
     if (count == 0 || !(*squares > 0) || !std::isfinite(*squares)) return 0.0;
     return std::sqrt(*squares / static_cast<double>(count));
@@ -524,7 +492,7 @@ Result<std::set<int>> DirtyIterations(const JudgeContext& context) {
     }
     const TensorPieces* reference = context.reference->Find("real", id);
     if (reference == nullptr ||
-        GlobalShapeOf(*reference) != GlobalShapeOf(pieces)) {
+        reference->global_shape() != pieces.global_shape()) {
       continue;
     }
     TTRACE_ASSIGN_OR_RETURN(const auto compared,
@@ -557,7 +525,7 @@ Status JudgeGradNorms(const Side& candidate,
       sum += squares;
       any = true;
     }
-    const Shape shape = GlobalShapeOf(*reported);
+    const Shape shape = reported->global_shape();
     TTRACE_ASSIGN_OR_RETURN(const auto values,
                             ReadBox(*reported, Shape(shape.size(), 0), shape));
     if (!any || values.size() != 1) {

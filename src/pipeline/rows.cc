@@ -16,7 +16,7 @@ int BatchDim(const TensorPieces& pieces) {
 // Row r of the batch dimension as a sequence of values.
 Result<std::vector<std::vector<double>>> RowsOf(const TensorPieces& pieces,
                                                 int batch_dim) {
-  const Shape shape = pieces.pieces.front()->layout.global_shape();
+  const Shape shape = pieces.global_shape();
   std::vector<std::vector<double>> rows;
   const auto dim = static_cast<size_t>(batch_dim);
   for (int64_t r = 0; r < shape[dim]; ++r) {
@@ -52,8 +52,7 @@ Result<RowAlignment> FindRows(const Side& reference, const Side& candidate,
     const TensorPieces* other = reference.FindSameValue("real", id);
     const int dim = BatchDim(pieces);
     if (other == nullptr || dim < 0 || BatchDim(*other) != dim ||
-        other->pieces.front()->layout.global_shape() !=
-            pieces.pieces.front()->layout.global_shape()) {
+        other->global_shape() != pieces.global_shape()) {
       continue;
     }
     TTRACE_ASSIGN_OR_RETURN(auto ref_rows, RowsOf(*other, dim));

@@ -29,7 +29,7 @@ const TensorPieces* Before(const Side& side, const TensorId& id) {
 // moves a weight too.
 Result<int64_t> MovedFar(const TensorPieces& before, const TensorPieces& after,
                          const TensorPieces& candidate, int rank) {
-  const Shape shape = candidate.pieces.front()->layout.global_shape();
+  const Shape shape = candidate.global_shape();
   const double unit = 2 * UnitRoundoff(candidate.pieces.front()->dtype);
   const RankPieces part(candidate, rank);
   const auto boxes = PlanSample(shape, kSampled);

@@ -17,17 +17,40 @@ double RootMeanSquare(const std::vector<double>& values) {
   return std::sqrt(sum / static_cast<double>(values.size()));
 }
 
+// The variance of a low-precision sum over n ranks, in units of one rounding of
+// its result: uncorrelated terms are rounded (1 in all), and each of the n - 1
+// partial sums, of which the one of i terms has i / n of the result's variance.
+double RoundingsOverRanks(int64_t ranks) {
+  const auto n = static_cast<double>(ranks);
+  return 1 + (n - 1) * (n + 2) / (2 * n);
+}
+
+// What SummationGrowth is made of, for the provenance.
+std::string GrowthWords(const LegErrors& errors) {
+  if (!(SummationGrowth(errors) > 1)) return "";
+  return errors.unit_roundoff > kFp32Roundoff
+             ? fmt::format(
+                   ", sums over {} ranks",
+                   std::max(errors.reference_ranks, errors.candidate_ranks))
+             : fmt::format(", sums of {} terms", errors.longest_sum);
+}
+
 }  // namespace
 
 // Low-precision kernels sum in fp32, so a result is rounded once, which is what
-// a noise leg does. In an fp32 leg the sum itself rounds at each of its K
-// terms: the rounding errors of a random walk of partial sums add up to
-// sqrt(K / 2) times that of one rounding, if the terms are added one after the
-// other. Any other order is better, and both runs may use any.
-// Source: N. Higham, T. Mary, A new approach to probabilistic rounding error
-// analysis, 2019 (errors of sums grow with sqrt(K)).
+// a noise leg does, and the difference of two runs holds two such roundings.
+// But what ranks sum they sum in the values' own precision, one after the other
+// in a ring. In an fp32 leg the sum itself rounds at each of its K terms, too:
+// the rounding errors of a random walk of partial sums add up to sqrt(K / 2)
+// times that of one rounding. Any other order is better, and both runs may use
+// any. Source: N. Higham, T. Mary, A new approach to probabilistic rounding
+// error analysis, 2019 (errors of sums grow with sqrt(K)).
 double SummationGrowth(const LegErrors& errors) {
-  if (errors.unit_roundoff > kFp32Roundoff) return 1;
+  if (errors.unit_roundoff > kFp32Roundoff) {
+    return std::sqrt((RoundingsOverRanks(errors.reference_ranks) +
+                      RoundingsOverRanks(errors.candidate_ranks)) /
+                     2);
+  }
   return std::max(1.0, std::sqrt(static_cast<double>(errors.longest_sum) / 2));
 }
 
@@ -85,12 +108,12 @@ LegJudgement JudgeLeg(const LegErrors& errors) {
   }
   out.headroom = score / factor;
   out.checkable = out.bound <= kWidestBound;
-  out.provenance = fmt::format(
-      "{} {:.1e} x {:.3g} ({} noise leg{}{}{}{}{})", origin, out.bound / factor,
-      factor, legs, legs == 1 ? "" : "s",
-      errors.noise_words.empty() ? "" : " " + errors.noise_words,
-      has_hp ? " + fp32 leg" : "", vector_rule ? ", 1-D gradient" : "",
-      growth > 1 ? fmt::format(", sums of {} terms", errors.longest_sum) : "");
+  out.provenance =
+      fmt::format("{} {:.1e} x {:.3g} ({} noise leg{}{}{}{}{})", origin,
+                  out.bound / factor, factor, legs, legs == 1 ? "" : "s",
+                  errors.noise_words.empty() ? "" : " " + errors.noise_words,
+                  has_hp ? " + fp32 leg" : "",
+                  vector_rule ? ", 1-D gradient" : "", GrowthWords(errors));
   return out;
 }
 

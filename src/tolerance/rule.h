@@ -37,15 +37,20 @@ struct LegErrors {
   // Terms of the longest sum that the value can hang on (an inner dimension, a
   // number of tokens). Matters where sums are made in the leg's own precision.
   int64_t longest_sum = 1;
+  // Ranks that a value can be summed over in either run. Matters where the
+  // terms are of low precision: each is rounded, and so is each partial sum.
+  int64_t reference_ranks = 1;
+  int64_t candidate_ranks = 1;
   // Said of the noise legs in the provenance; empty: the usual ones.
   std::string noise_words;
 };
 
 LegJudgement JudgeLeg(const LegErrors& errors);
 
-// By how much sums of `longest_sum` terms exceed one rounding of their result,
-// in a leg that sums in its own precision; 1 elsewhere. Noise legs do not show
-// it, so noise and floors are multiplied by it.
+// By how much sums in the leg's own precision exceed one rounding of their
+// result: those of `longest_sum` terms in fp32 legs, those over ranks in legs
+// of low precision. Noise legs do not show it, so noise and floors are
+// multiplied by it.
 double SummationGrowth(const LegErrors& errors);
 
 }  // namespace ttrace

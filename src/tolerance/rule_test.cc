@@ -1,8 +1,10 @@
 #include "src/tolerance/rule.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 
 #include "src/tolerance/constants.h"
 
@@ -88,6 +90,60 @@ TEST(JudgeLeg, Fp32SumsRoundOncePerTermAndBf16SumsDoNot) {
   EXPECT_NEAR(JudgeLeg(errors).headroom, 3.0 / (2 * 8), 1e-9);
   errors.longest_sum = 1;
   EXPECT_NEAR(JudgeLeg(errors).headroom, 1.5, 1e-9);
+}
+
+TEST(JudgeLeg, Bf16SumsOverRanksRoundEachPartialSum) {
+  LegErrors errors = Errors(3e-3, {2e-3, 2e-3, 2e-3});
+  const double alone = JudgeLeg(errors).bound;
+  errors.candidate_ranks = 2;  // 1 + 1 x 4 / 4 = 2 roundings, and 1
+  EXPECT_NEAR(JudgeLeg(errors).bound, alone * std::sqrt(1.5), 1e-9);
+  EXPECT_THAT(JudgeLeg(errors).provenance,
+              testing::HasSubstr("sums over 2 ranks"));
+  errors.candidate_ranks = 8;  // 1 + 7 x 10 / 16 = 5.375
+  errors.reference_ranks = 2;
+  EXPECT_NEAR(JudgeLeg(errors).bound, alone * std::sqrt(7.375 / 2), 1e-9);
+  // An fp32 leg's longest sums are inside its operations.
+  errors.unit_roundoff = 0x1p-24;
+  errors.longest_sum = 1;
+  EXPECT_NEAR(JudgeLeg(errors).bound, alone, 1e-9);
+}
+
+// The derivation, tried: terms and partial sums rounded to bf16 one after the
+// other have the error that the bound counts on.
+TEST(SummationGrowth, IsWhatSumsOfBf16Show) {
+  const auto round = [](double x) {
+    int exponent = 0;
+    const double mantissa = std::frexp(x, &exponent);
+    return std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
+  };
+  std::mt19937 rng(3);
+  std::normal_distribution<double> normal;
+  const auto error_of = [&](int ranks) {
+    double squares = 0;
+    double norm = 0;
+    for (int i = 0; i < 20'000; ++i) {
+      double exact = 0;
+      double sum = 0;
+      for (int r = 0; r < ranks; ++r) {
+        const double term = normal(rng);
+        exact += term;
+        sum = round(sum + round(term));
+      }
+      squares += (sum - exact) * (sum - exact);
+      norm += exact * exact;
+    }
+    return squares / norm;
+  };
+  const double one = error_of(1);
+  LegErrors errors;
+  errors.unit_roundoff = kBf16;
+  for (const int ranks : {2, 4, 8, 32}) {
+    errors.candidate_ranks = ranks;
+    const double growth = SummationGrowth(errors);
+    EXPECT_NEAR((error_of(ranks) / one + 1) / 2, growth * growth,
+                0.15 * growth * growth)
+        << ranks;
+  }
 }
 
 TEST(JudgeLeg, AScalarNeedsAMuchLargerErrorToConvict) {
