@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <string>
@@ -68,6 +69,33 @@ TEST_F(CheckTest, ACleanShardedRunIsWithinAndFullyCompared) {
   EXPECT_TRUE(result.culprits.empty());
   EXPECT_EQ(result.coverage.compared, 10);
   EXPECT_EQ(result.coverage.reference_only + result.coverage.candidate_only, 0);
+}
+
+// fc's input gradient is summed over tp; what comes after inherits its error.
+TEST_F(CheckTest, BoundsOfLowPrecisionGrowWithTheRanksOfASum) {
+  const auto bound = [&] {
+    for (const TensorJudgement& t : Check().tensors) {
+      if (t.id.fqn == "fc" && t.id.role == Role::kOutput) {
+        return t.legs.at(0).bound;
+      }
+    }
+    ADD_FAILURE() << "fc's output was not judged";
+    return 0.0;
+  };
+  const auto grows = [&](DType dtype) {
+    reference_.dtype = candidate_.dtype = dtype;
+    double bounds[2] = {};
+    for (const int tp : {2, 4}) {
+      candidate_.mesh = {{"dp", 1}, {"tp", tp}};
+      std::filesystem::remove_all(Path("cand"));
+      std::filesystem::remove_all(Path("ref"));
+      bounds[tp / 4] = bound();
+    }
+    return bounds[1] / bounds[0];
+  };
+  // 3.25 and 1 roundings instead of 2 and 1.
+  EXPECT_NEAR(grows(DType::kBF16), std::sqrt(4.25 / 3), 1e-6);
+  EXPECT_EQ(grows(DType::kF32), 1);
 }
 
 TEST_F(CheckTest, OneWrongElementIsFoundOnItsRank) {
