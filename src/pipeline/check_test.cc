@@ -58,6 +58,15 @@ class CheckTest : public testing::Test {
     return out;
   }
 
+  static const TensorJudgement& Find(const CheckResult& result,
+                                     const std::string& fqn, Role role) {
+    for (const TensorJudgement& t : result.tensors) {
+      if (t.id.fqn == fqn && t.id.role == role) return t;
+    }
+    ADD_FAILURE() << fqn;
+    return result.tensors.front();
+  }
+
   std::filesystem::path folder_;
   SyntheticRun reference_;
   SyntheticRun candidate_;
@@ -71,16 +80,40 @@ TEST_F(CheckTest, ACleanShardedRunIsWithinAndFullyCompared) {
   EXPECT_EQ(result.coverage.reference_only + result.coverage.candidate_only, 0);
 }
 
+// A bit that flipped once. What a run does not repeat is no excuse if the
+// replay is right.
+TEST_F(CheckTest, AFaultThatAReplayDoesNotShowIsADivergence) {
+  candidate_.legs = {"real", "replay"};
+  const auto broken_in = [&](const std::vector<std::string>& legs) {
+    candidate_.fault = [legs](const SyntheticTensor& t, int rank,
+                              const std::string& leg, int64_t index,
+                              float* value) {
+      const auto hit = std::find(legs.begin(), legs.end(), leg);
+      if (t.fqn != "fc" || t.role != Role::kOutput || rank != 1 ||
+          hit == legs.end()) {
+        return;
+      }
+      // Another error in each leg.
+      *value *= (index + (hit - legs.begin())) % 3 == 0 ? 1.1f : 1.0f;
+    };
+    std::filesystem::remove_all(Path("cand"));
+    return Check();
+  };
+  const CheckResult once = broken_in({"real"});
+  ASSERT_EQ(once.verdict, Verdict::kDiverged) << once.reason;
+  EXPECT_EQ(once.culprits.front().fqn, "fc");
+  EXPECT_THAT(once.culprits.front().ranks, ElementsAre(1));
+  EXPECT_THAT(Find(once, "fc", Role::kOutput).legs.at(0).provenance,
+              HasSubstr("a replay of the same call is within"));
+  // A right run whose replay was not; one that is never the same.
+  EXPECT_NE(broken_in({"replay"}).verdict, Verdict::kDiverged);
+  EXPECT_NE(broken_in({"real", "replay"}).verdict, Verdict::kDiverged);
+}
+
 // fc's input gradient is summed over tp; what comes after inherits its error.
 TEST_F(CheckTest, BoundsOfLowPrecisionGrowWithTheRanksOfASum) {
   const auto bound = [&] {
-    for (const TensorJudgement& t : Check().tensors) {
-      if (t.id.fqn == "fc" && t.id.role == Role::kOutput) {
-        return t.legs.at(0).bound;
-      }
-    }
-    ADD_FAILURE() << "fc's output was not judged";
-    return 0.0;
+    return Find(Check(), "fc", Role::kOutput).legs.at(0).bound;
   };
   const auto grows = [&](DType dtype) {
     reference_.dtype = candidate_.dtype = dtype;
@@ -406,15 +439,6 @@ class IsolatedCheckTest : public CheckTest {
   static bool Everywhere(const std::string&) { return true; }
   static bool OnlyAlone(const std::string& leg) { return leg == "isolated"; }
   static bool OnlyEndToEnd(const std::string& leg) { return leg == "real"; }
-
-  static const TensorJudgement& Find(const CheckResult& result,
-                                     const std::string& fqn, Role role) {
-    for (const TensorJudgement& t : result.tensors) {
-      if (t.id.fqn == fqn && t.id.role == role) return t;
-    }
-    ADD_FAILURE() << fqn;
-    return result.tensors.front();
-  }
 };
 
 TEST_F(IsolatedCheckTest, ACleanRunIsJudgedAloneAsWell) {

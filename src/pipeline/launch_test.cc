@@ -46,6 +46,13 @@ class LaunchTest : public testing::Test {
 
   std::string Path(const std::string& name) { return folder_ / name; }
 
+  // A command that ends when a process in a session of its own is up: while one
+  // is being started, it has no environment to be known by.
+  static std::string LeaveSomething() {
+    return "setsid sleep 60 & "
+           "while [ \"$(cat /proc/$!/comm)\" != sleep ]; do sleep 0.01; done";
+  }
+
   LaunchOutcome Run(const std::string& command) {
     options_.argv = {"/bin/sh", "-c", command};
     const Result<LaunchOutcome> outcome = Launch(options_);
@@ -124,14 +131,14 @@ TEST_F(LaunchTest, ACommandThatIgnoresSigtermIsKilled) {
 
 TEST_F(LaunchTest, EndsWhatIsLeftInSessionsOfItsOwn) {
   options_.end_leftovers = true;
-  const LaunchOutcome outcome = Run("setsid sleep 60 & exit 0");
+  const LaunchOutcome outcome = Run(LeaveSomething());
   EXPECT_EQ(outcome.ending, Ending::kExited);
   EXPECT_EQ(outcome.leftovers, 1);
   EXPECT_THAT(FindRunProcesses(options_.run_id), ElementsAre());
 }
 
 TEST_F(LaunchTest, LeavesWhatOutlivesARecordedCommandAlone) {
-  const LaunchOutcome outcome = Run("setsid sleep 60 & exit 0");
+  const LaunchOutcome outcome = Run(LeaveSomething());
   EXPECT_EQ(outcome.leftovers, 0);
   EXPECT_EQ(FindRunProcesses(options_.run_id).size(), 1U);
 }
