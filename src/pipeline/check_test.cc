@@ -266,6 +266,15 @@ TEST_F(CheckTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
     std::filesystem::remove_all(Path("ref"));
     EXPECT_EQ(Check().verdict == Verdict::kDiverged, step == 0.1f) << step;
   }
+  // A frozen bias is zero before and after.
+  reference_.fault =
+      candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                            int64_t, float* value) {
+        if (t.fqn == "norm.weight") *value = 0;
+      };
+  std::filesystem::remove_all(Path("cand"));
+  std::filesystem::remove_all(Path("ref"));
+  EXPECT_NE(Check().verdict, Verdict::kDiverged);
   reference_.fault = nullptr;
   reference_.dtype = candidate_.dtype = DType::kF32;
   std::filesystem::remove_all(Path("ref"));

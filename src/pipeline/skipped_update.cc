@@ -40,7 +40,9 @@ Result<int64_t> MovedFar(const TensorPieces& before, const TensorPieces& after,
   for (size_t i = 0; i < held.size(); ++i) {
     if (std::isnan(held[i])) continue;
     const double largest = std::fmax(std::fabs(then[i]), std::fabs(now[i]));
-    moved += std::fabs(now[i] - then[i]) >= 4 * unit * largest ? 1 : 0;
+    const double step = std::fabs(now[i] - then[i]);
+    // A bias of zeros that is frozen moves by nothing, of nothing.
+    moved += step > 0 && step >= 4 * unit * largest ? 1 : 0;
   }
   return moved;
 }
