@@ -65,6 +65,23 @@ class IsolatedRun {
             [verdict](TensorJudgement& t) { t.verdict = verdict; });
     return *this;
   }
+  // What is measured in the isolated leg.
+  IsolatedRun& InLeg(const std::string& fqn, Role role,
+                     const LegJudgement& leg) {
+    ForEach(fqn, role, "", [&](TensorJudgement& t) {
+      t.isolated->deciding_leg = static_cast<int>(t.legs.size());
+      t.legs.push_back(leg);
+    });
+    return *this;
+  }
+  // The loss function counts other tokens.
+  IsolatedRun& LossTokens(const LegJudgement& leg) {
+    for (TensorJudgement& t : tensors_) {
+      if (t.id.role == Role::kLoss && t.id.iteration == 0) t.id.arg = "tokens";
+    }
+    Alone("loss", Role::kLoss);
+    return InLeg("loss", Role::kLoss, leg);
+  }
   // Of two gradients that are one tensor, the module's is seen first.
   IsolatedRun& SeenFirst(const std::string& module,
                          const std::string& container) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -270,6 +271,7 @@ class IsolationJudge {
             : tree_.AnyDiverged(t.id.fqn, {Role::kGradLocal}, false)) {
       return std::nullopt;
     }
+    if (DividedByWrongCount(t)) return std::nullopt;
     return Blame{t.id.fqn, Direction::kBackward, Stage::kCommunication,
                  local.empty()
                      ? "its module is within bounds on the reference's values, "
@@ -277,6 +279,31 @@ class IsolationJudge {
                      : "made from the reference's values, the local gradients, "
                        "merged, are within bounds; the reduced gradient is "
                        "not"};
+  }
+
+  // The gradients of a loss that is summed over tokens are divided by their
+  // count, which the loss function returns and nothing replaces. A wrong count
+  // is the loss function's fault, and explains gradients that are nothing but
+  // the reference's times the inverse ratio of the counts.
+  bool DividedByWrongCount(const TensorJudgement& t) const {
+    const LegJudgement* gradient = t.convicting();
+    if (gradient == nullptr || !(gradient->stats.sum_sq_ref > 0)) return false;
+    const ErrorStats& stats = gradient->stats;
+    const double factor = stats.projection();
+    // As in FindScaledParts: the sums resolve a hundredth of the error.
+    const double rest = std::fabs(factor) * stats.residual();
+    if (rest > std::fmax(gradient->bound * std::fmax(1, std::fabs(factor)),
+                         0.01 * stats.rel_err())) {
+      return false;
+    }
+    const auto& losses = tree_.Of("loss", Role::kLoss);
+    return std::any_of(losses.begin(), losses.end(), [&](const auto* loss) {
+      if (loss->id.arg != "tokens" || !loss->out_alone()) return false;
+      const LegJudgement* count = loss->convicting();
+      return count != nullptr && count->stats.sum_sq_ref > 0 &&
+             std::fabs(factor * count->stats.projection() - 1) <=
+                 std::fmax(1e-6, gradient->bound);
+    });
   }
 
   bool ModuleForwardOut(const std::string& fqn) const {

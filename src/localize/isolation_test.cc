@@ -184,6 +184,34 @@ TEST(Isolation, AReducedGradientThatAloneIsOutIsCommunication) {
   EXPECT_EQ(found.culprits[0].affected.of, 10);
 }
 
+// A candidate that is `factor` times the reference plus `rest`, orthogonal to
+// it.
+LegJudgement Scaled(double factor, double rest = 0) {
+  LegJudgement leg;
+  leg.bound = 1e-5;
+  leg.stats.count = 100;
+  leg.stats.sum_sq_ref = 1;
+  leg.stats.sum_err_ref = factor - 1;
+  leg.stats.sum_sq_err = (factor - 1) * (factor - 1) + rest * rest;
+  return leg;
+}
+
+TEST(Isolation, AWrongCountOfTokensExplainsGradientsDividedByIt) {
+  const auto culprits = [](const LegJudgement& gradient) {
+    IsolatedRun run;
+    run.LossTokens(Scaled(0.02));
+    run.Alone("layers.0.mlp.weight", Role::kGradReduced);
+    run.InLeg("layers.0.mlp.weight", Role::kGradReduced, gradient);
+    return Names(run.Isolate());
+  };
+  EXPECT_THAT(culprits(Scaled(50)), ElementsAre("loss"));
+  // Another factor, and more than a factor, are faults of their own.
+  EXPECT_THAT(culprits(Scaled(50.01)),
+              ElementsAre("loss", "layers.0.mlp.weight"));
+  EXPECT_THAT(culprits(Scaled(50, 5)),
+              ElementsAre("loss", "layers.0.mlp.weight"));
+}
+
 TEST(Isolation, TheSameCodeInOtherLayersIsOneCulprit) {
   const IsolationOutcome found =
       IsolatedRun()
