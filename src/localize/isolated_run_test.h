@@ -143,7 +143,7 @@ class IsolatedRun {
     t.verdict = TensorVerdict::kWithin;
     t.headroom = 0.1;
     if (role != Role::kParam && role != Role::kParamUpdated) {
-      t.isolated.emplace();
+      t.isolated = TensorJudgement::Isolated();
       t.isolated->verdict = TensorVerdict::kWithin;
       t.isolated->headroom = 0.2;
     }
