@@ -40,7 +40,6 @@ struct JudgeOutcome {
   int64_t replica_groups = 0;            // that were compared
   // Of the candidate's tensors, how many a replay did not reproduce bit by bit.
   int64_t not_repeatable = 0;
-  std::vector<std::string> problems;  // comparisons that could not be made
 };
 
 Result<JudgeOutcome> JudgeTensors(const JudgeContext& context);
