@@ -91,6 +91,10 @@ class IsolatedRun {
       if (t.id.fqn == container) at[0] = &t;
       if (t.id.fqn == module) at[1] = &t;
     }
+    if (at[0] == nullptr || at[1] == nullptr) {
+      ADD_FAILURE() << module << " or " << container;
+      return *this;
+    }
     std::swap(*at[0], *at[1]);
     std::swap(at[0]->order, at[1]->order);
     return *this;
