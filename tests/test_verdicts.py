@@ -87,3 +87,23 @@ def test_a_killed_run_is_inconclusive_and_readable(reference: Path, tmp_path: Pa
     assert "incomplete" in outcome.text, outcome.explain()
     inspected = ttrace("inspect", trace)
     assert inspected.code == 0, inspected.explain()
+
+
+def test_without_noise_legs_a_grafted_bug_is_no_pass(tmp_path: Path) -> None:
+    flags = ("--steps", "1", "--layers", "2")
+    plain = launch(1, SCRIPT, *flags).split()
+    reference, candidate = tmp_path / "reference", tmp_path / "candidate"
+    recorded = ttrace("record", "-o", reference, "--iterations", "0:1", "--", *plain)
+    assert recorded.code == 0, recorded.explain()
+    faulty = launch(2, SCRIPT, *flags, "--cp", "2", "--bug", "T12").split()
+    recorded = ttrace(
+        "record", "-o", candidate, "--graft", reference, "--iterations", "0:1", "--", *faulty
+    )
+    assert recorded.code == 0, recorded.explain()
+    assert f"{reference} has no noise legs" in recorded.text
+    outcome = ttrace("check", reference, candidate, "-o", tmp_path / "r", folder=tmp_path / "r")
+    assert outcome.code == 2, outcome.explain()
+    assert "no noise leg in the reference" in outcome.result["reason"]
+    assert "--as-reference" in outcome.result["next_steps"][0]
+    # A grafted run is a candidate, and is recorded as one.
+    assert {"replay", "isolated"} < set(outcome.result["sides"]["candidate"]["legs"])

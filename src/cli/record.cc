@@ -3,9 +3,11 @@
 // Standard output and the exit code belong to the command; what we say goes to
 // stderr.
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/cli/command.h"
 #include "src/cli/interrupt.h"
@@ -13,8 +15,8 @@
 #include "src/pipeline/launch_folder.h"
 #include "src/pipeline/launch_legs.h"
 #include "src/pipeline/launch_record.h"
+#include "src/pipeline/side.h"
 #include "src/report/format.h"
-#include "src/trace/reader.h"
 
 namespace ttrace {
 namespace {
@@ -24,7 +26,7 @@ The numbers of the run stay what they are, except with --graft.
 
 Examples:
   ttrace record -o reference --as-reference -- python train.py
-  ttrace record -o candidate --graft reference --legs replay,fp32 -- python train.py --tp 2
+  ttrace record -o candidate --graft reference -- python train.py --tp 2
   ttrace record -o piece --select "fqn=*layers.0*;role=output" --iterations 0:1 -- python train.py)";
 
 struct Options {
@@ -32,6 +34,7 @@ struct Options {
   std::string iterations = "0:2";
   std::string legs;
   bool legs_given = false;
+  bool bounded = true;  // the reference has noise legs
   bool force = false;
 };
 
@@ -46,16 +49,21 @@ Status Complete(const CommandLine& line, Options* options) {
   record.argv = line.after_dashes;
   TTRACE_ASSIGN_OR_RETURN(record.iterations,
                           ParseIterations(options->iterations));
-  if (!options->legs_given && record.as_reference) {
-    options->legs = kReferenceLegs;
+  if (record.graft_what == "none") record.graft.clear();
+  if (!options->legs_given) {
+    options->legs = record.as_reference     ? kReferenceLegs
+                    : !record.graft.empty() ? kCandidateLegs
+                                            : "";
   }
   TTRACE_ASSIGN_OR_RETURN(record.legs, ExpandLegs(options->legs));
   TTRACE_RETURN_IF_ERROR(CheckSelection(record.select));
   TTRACE_RETURN_IF_ERROR(CheckGraft(record.graft_what));
-  if (record.graft_what == "none") record.graft.clear();
   if (!record.graft.empty()) {
-    const auto reference = Trace::Open(record.graft);
+    const auto reference =
+        Side::Open(record.graft, FindLegFolders(record.graft));
     if (!reference.ok()) return reference.error().WithContext("--graft");
+    const std::vector<std::string> legs = reference->Legs();
+    options->bounded = std::any_of(legs.begin(), legs.end(), IsNoiseLeg);
   }
   TTRACE_RETURN_IF_ERROR(UseOwnEnvironment(&record));
   return PrepareFolder(record.folder, FolderKind::kTrace, options->force);
@@ -72,6 +80,12 @@ int RunRecord(const CommandLine& line, Options* options) {
                  record.graft_what == "weights,data"
                      ? "weights and data"
                      : record.graft_what.c_str(),
+                 Printable(record.graft).c_str());
+  }
+  if (!options->bounded) {
+    std::fprintf(stderr,
+                 "ttrace: %s has no noise legs, so that a check against it has "
+                 "no bounds; record it with --as-reference.\n",
                  Printable(record.graft).c_str());
   }
 
@@ -118,7 +132,9 @@ void AddRecord(CLI::App& app, const CommandLine& line, Action* action) {
   const CLI::Option* legs = command->add_option(
       "--legs", options->legs,
       "reruns of each iteration: replay, noise:N, fp32, fp32.noise:N, "
-      "isolated, isolated.noise:N, fp32.isolated, fp32.isolated.noise:N");
+      "isolated, isolated.noise:N, fp32.isolated, fp32.isolated.noise:N, or "
+      "none; with --graft " +
+          std::string(kCandidateLegs) + " by default");
   command->add_option("--graft", record.graft,
                       "use this reference's weights and data");
   command

@@ -11,6 +11,7 @@
 #include "src/localize/agreement.h"
 #include "src/localize/dataflow.h"
 #include "src/localize/isolation.h"
+#include "src/pipeline/conclusion.h"
 #include "src/pipeline/coverage.h"
 #include "src/pipeline/diagnostician.h"
 #include "src/pipeline/judge_tensors.h"
@@ -73,105 +74,6 @@ void NameForeignRows(const RowAlignment& rows,
                   ", "),
         shown < found->second.size() ? ", ..." : "");
   }
-}
-
-struct Conclusion {
-  Verdict verdict;
-  std::string reason;
-};
-
-// Equal tokens and weights say nothing about the computation.
-bool IsComputed(Role role) {
-  switch (role) {
-    case Role::kOutput:
-    case Role::kGradOutput:
-    case Role::kGradInput:
-    case Role::kGradLocal:
-    case Role::kGradReduced:
-      return true;
-    default:
-      return false;
-  }
-}
-
-Conclusion Conclude(const CheckResult& result,
-                    const std::vector<std::string>& defects,
-                    int64_t replica_groups) {
-  int64_t diverged = 0;
-  int64_t checkable = 0;
-  bool all_equal = true;
-  for (const TensorJudgement& t : result.tensors) {
-    if (t.verdict == TensorVerdict::kUnmatched || t.explained) continue;
-    diverged += t.diverged();
-    checkable +=
-        IsComputed(t.id.role) &&
-        (t.verdict != TensorVerdict::kNotCheckable || t.judged_alone());
-    all_equal &= t.verdict == TensorVerdict::kBitwiseEqual;
-  }
-  if (diverged > 0 || result.isolation.faulty > 0) {
-    const Culprit& first = result.culprits.front();
-    const std::string name = first.fqn.empty() ? "the model" : first.fqn;
-    return {Verdict::kDiverged,
-            fmt::format("first at {} ({}, {}), iteration {}{}", name,
-                        ToString(first.direction), ToString(first.stage),
-                        first.iteration,
-                        first.classes.empty()
-                            ? ""
-                            : ", class " + first.classes.front().letter)};
-  }
-  if (!defects.empty()) return {Verdict::kInconclusive, defects.front()};
-  if (result.coverage.compared == 0) {
-    return {Verdict::kInconclusive, "nothing was compared"};
-  }
-  if (result.has_reference) {
-    const int64_t unexplained =
-        result.coverage.reference_only + result.coverage.candidate_only;
-    if (unexplained > 0) {
-      return {Verdict::kInconclusive,
-              fmt::format("{} tensors have no partner and no explanation",
-                          unexplained)};
-    }
-    if (checkable == 0) {
-      return {Verdict::kInconclusive,
-              "nothing that the runs computed is checkable"};
-    }
-  } else {
-    if (replica_groups == 0) {
-      return {Verdict::kInconclusive,
-              "no reference, and no value is held by more than one rank"};
-    }
-    return {Verdict::kWithin,
-            fmt::format("without a reference only copies ({} tensors), finite "
-                        "values and the gradient norm were checked",
-                        replica_groups)};
-  }
-  if (all_equal) return {Verdict::kBitwiseEqual, "every tensor is bit-equal"};
-  return {Verdict::kWithin, "every checkable tensor is within its bound"};
-}
-
-std::vector<std::string> NextSteps(const CheckResult& result) {
-  std::vector<std::string> out;
-  if (result.verdict == Verdict::kDiverged) {
-    const Culprit& first = result.culprits.front();
-    out.push_back(fmt::format("ttrace inspect {} '{}'", result.candidate.folder,
-                              first.tensor.fqn));
-    if (result.has_reference) {
-      out.push_back(fmt::format(
-          "after a fix: ttrace record -o NEW --graft {} -- CMD && ttrace check "
-          "{} NEW",
-          result.reference.folder, result.reference.folder));
-    } else {
-      out.push_back(
-          "compare with a trusted run: ttrace diff --reference CMD --candidate "
-          "CMD -o DIR");
-    }
-  } else if (result.verdict == Verdict::kInconclusive) {
-    out.push_back(fmt::format("ttrace inspect {}", result.candidate.folder));
-    if (result.has_reference) {
-      out.push_back(fmt::format("ttrace inspect {}", result.reference.folder));
-    }
-  }
-  return out;
 }
 
 // The second way to a place, where the candidate has an isolated leg.

@@ -383,6 +383,24 @@ TEST_F(CheckTest, WithoutNoiseLegsNothingIsCheckable) {
   reference_.legs = {"real"};
   const CheckResult result = Check();
   EXPECT_EQ(result.verdict, Verdict::kInconclusive) << result.reason;
+  EXPECT_THAT(result.next_steps.front(), HasSubstr("--as-reference"));
+}
+
+TEST_F(CheckTest, GradientsThatNothingBoundsLeaveTheVerdictOpen) {
+  // Outputs are equal bit for bit, which needs no bound; gradients are not.
+  reference_.legs = {"real"};
+  candidate_.noise = 0;
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t, float* value) {
+    if (t.role == Role::kGradLocal || t.role == Role::kGradReduced) {
+      *value *= 2;
+    }
+  };
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kInconclusive);
+  EXPECT_THAT(result.reason,
+              HasSubstr("gradients of parameters are not checkable: no noise "
+                        "leg in the reference"));
 }
 
 TEST_F(CheckTest, AnEmptyTraceIsInconclusive) {

@@ -79,6 +79,10 @@ bool IsIsolatedLeg(std::string_view leg) {
   return leg.find("isolated") != std::string_view::npos;
 }
 
+bool IsNoiseLeg(std::string_view leg) {
+  return leg.find("noise") != std::string_view::npos;
+}
+
 std::string LegFolder(const std::string& trace, const std::string& leg) {
   return (fs::path(trace) / "legs" / leg).string();
 }

@@ -17,7 +17,7 @@ namespace ttrace {
 // module deep does not compound, so two legs of it are enough.
 inline constexpr std::string_view kReferenceLegs =
     "replay,noise:3,fp32,fp32.noise:3,isolated.noise:2,fp32.isolated.noise:2";
-// What `diff` records of a candidate. Isolated legs need a reference to take
+// What `diff`, and `record --graft`, record of a candidate. Isolated legs need a reference to take
 // values from (--graft); a run without one isolates itself from itself.
 inline constexpr std::string_view kCandidateLegs =
     "replay,fp32,isolated,fp32.isolated";
@@ -30,6 +30,9 @@ Result<std::vector<std::string>> ExpandLegs(std::string_view text);
 
 // Whether modules are given other values than they were handed in `leg`.
 bool IsIsolatedLeg(std::string_view leg);
+
+// Whether `leg` measures how far round-off moves values.
+bool IsNoiseLeg(std::string_view leg);
 
 // Where the trace of `leg` lies if it took a launch of its own:
 // <trace>/legs/<leg>, so that a bundle stays one folder.
