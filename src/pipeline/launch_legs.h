@@ -17,8 +17,9 @@ namespace ttrace {
 // module deep does not compound, so two legs of it are enough.
 inline constexpr std::string_view kReferenceLegs =
     "replay,noise:3,fp32,fp32.noise:3,isolated.noise:2,fp32.isolated.noise:2";
-// What `diff`, and `record --graft`, record of a candidate. Isolated legs need a reference to take
-// values from (--graft); a run without one isolates itself from itself.
+// What `diff`, and `record --graft`, record of a candidate. Isolated legs need
+// a reference to take values from (--graft); a run without one isolates itself
+// from itself.
 inline constexpr std::string_view kCandidateLegs =
     "replay,fp32,isolated,fp32.isolated";
 
