@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from runs import TTRACE, diff, launch, record_reference, ttrace
+from runs import ROOT, TTRACE, diff, launch, record_reference, ttrace
 
 SCRIPT = "train_gpt.py"
 
@@ -87,6 +87,42 @@ def test_a_killed_run_is_inconclusive_and_readable(reference: Path, tmp_path: Pa
     assert "incomplete" in outcome.text, outcome.explain()
     inspected = ttrace("inspect", trace)
     assert inspected.code == 0, inspected.explain()
+
+
+CRASH = """
+import runpy, sys
+sys.path.insert(0, {zoo!r})
+import megatron_cpu
+megatron_cpu.enable()
+from megatron.core.pipeline_parallel import schedules
+backward_step, calls = schedules.backward_step, []
+def crash_at_the_second(*arguments):
+    calls.append(None)
+    if len(calls) == 2:
+        raise RuntimeError("crash on purpose")
+    return backward_step(*arguments)
+schedules.backward_step = crash_at_the_second
+runpy.run_path({script!r}, run_name="__main__")
+"""
+
+
+def test_a_crash_between_micro_batches_is_no_finding(tmp_path: Path) -> None:
+    # Half of the micro-batches: sums over them lack terms, later modules are missing.
+    flags = ("--steps", "1", "--layers", "2")
+    reference, candidate = tmp_path / "reference", tmp_path / "candidate"
+    recorded = record_reference(reference, launch(1, SCRIPT, *flags), "0:1")
+    assert recorded.code == 0, recorded.explain()
+    script = tmp_path / "crash.py"
+    zoo = ROOT / "zoo"
+    script.write_text(CRASH.format(zoo=str(zoo), script=str(zoo / SCRIPT)))
+    crashing = launch(2, str(script), *flags, "--pp", "2").split()
+    recorded = ttrace("record", "-o", candidate, "--graft", reference, "--", *crashing)
+    assert "crash on purpose" in recorded.text, recorded.explain()
+    outcome = ttrace("check", reference, candidate, "-o", tmp_path / "r", folder=tmp_path / "r")
+    assert outcome.code == 2, outcome.explain()
+    assert outcome.result["culprits"] == []
+    notes = " ".join(outcome.result["notes"])
+    assert "sums over micro-batches are left out" in notes, notes
 
 
 def test_without_noise_legs_a_grafted_bug_is_no_pass(tmp_path: Path) -> None:

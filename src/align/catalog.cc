@@ -3,12 +3,31 @@
 #include <algorithm>
 #include <tuple>
 #include <utility>
+#include <variant>
 
 namespace ttrace {
+namespace {
+
+bool IsSumOverMicroBatches(const Record& record) {
+  return std::any_of(record.placements.begin(), record.placements.end(),
+                     [](const auto& placement) {
+                       return placement.first == "mb" &&
+                              std::holds_alternative<Partial>(placement.second);
+                     });
+}
+
+}  // namespace
 
 Catalog::Catalog(std::shared_ptr<const Trace> trace)
     : trace_(std::move(trace)) {
+  std::map<int, const RankTrace*> ranks;
+  for (const RankTrace& rank : trace_->ranks()) ranks[rank.meta.rank] = &rank;
   for (const Record& record : trace_->records()) {
+    if (IsSumOverMicroBatches(record) &&
+        !ranks.at(record.rank)->Completed(record.id.iteration, record.leg)) {
+      unfinished_sums_.emplace(record.id, record.rank);
+      continue;
+    }
     TensorPieces& pieces = tensors_[record.leg][record.id];
     pieces.trace = trace_.get();
     pieces.pieces.push_back(&record);

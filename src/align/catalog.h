@@ -3,6 +3,9 @@
 // A TensorPieces is one logical tensor of one leg: all its local pieces, sorted
 // by (rank, micro-batch, sequence), whatever the order of files.
 //
+// A sum over micro-batches is left out if a rank ended before it had completed
+// the iteration: terms are missing, and nothing in the others shows it.
+//
 // Thread safety: const after construction.
 
 #ifndef TTRACE_SRC_ALIGN_CATALOG_H_
@@ -41,11 +44,16 @@ class Catalog {
   const std::map<TensorId, TensorPieces>& tensors(const std::string& leg) const;
   // One tensor, or nullptr.
   const TensorPieces* Find(const std::string& leg, const TensorId& id) const;
+  // What was left out, by its first rank that did not complete it.
+  const std::map<TensorId, int>& unfinished_sums() const {
+    return unfinished_sums_;
+  }
 
  private:
   std::shared_ptr<const Trace> trace_;
   std::vector<std::string> legs_;
   std::map<std::string, std::map<TensorId, TensorPieces>> tensors_;
+  std::map<TensorId, int> unfinished_sums_;
 };
 
 }  // namespace ttrace

@@ -75,5 +75,34 @@ TEST(Catalog, PiecesAreSortedByRankAndMicroBatchNotByTime) {
   EXPECT_EQ(b->first_sequence, b->pieces[1]->sequence);
 }
 
+TEST(Catalog, ASumOfMicroBatchesThatARankDidNotCompleteIsLeftOut) {
+  const ScratchFolder folder;
+  OrDie(CreateTraceFolder(folder.path(), "{}", true));
+  for (const int rank : {0, 1}) {
+    const auto writer = OpenRank(folder.path(), rank, 2);
+    for (const char* leg : {"real", "fp32"}) {
+      for (const char* fqn : {"sum", "plain"}) {
+        RecordSpec spec = PlainSpec(fqn, DType::kF32, {});
+        if (spec.fqn == "sum") spec.placements = {{"mb", Partial{}}};
+        Occurrence occurrence = RealOccurrence();
+        occurrence.leg = leg;
+        occurrence.micro_batch = 0;
+        const float value = 1;
+        OrDie(writer->Append(spec, occurrence,
+                             {reinterpret_cast<const std::byte*>(&value),
+                              std::vector<int64_t>()}));
+      }
+      if (rank == 0 || std::string(leg) == "fp32") OrDie(writer->Seal(0, leg));
+    }
+    OrDie(writer->Close(rank == 0, "it ended"));
+  }
+  const Catalog catalog(OrDie(Trace::Open(folder.path())));
+  // What is no sum is whole, and of a sum the rank that ended is missing.
+  EXPECT_EQ(catalog.Find("real", Id("plain"))->pieces.size(), 2U);
+  EXPECT_EQ(catalog.Find("real", Id("sum"))->pieces.size(), 1U);
+  EXPECT_EQ(catalog.Find("fp32", Id("sum"))->pieces.size(), 2U);
+  EXPECT_THAT(catalog.unfinished_sums(), ElementsAre(std::pair(Id("sum"), 1)));
+}
+
 }  // namespace
 }  // namespace ttrace

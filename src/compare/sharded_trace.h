@@ -166,6 +166,7 @@ class ShardedTrace {
         row += rows;
       }
     }
+    OrDie(writer->Seal(0, "real"));
     OrDie(writer->Close(true, ""));
   }
 

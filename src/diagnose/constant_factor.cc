@@ -6,37 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
-#include <string>
-#include <vector>
 
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/scaled_parts.h"
-#include "src/diagnose/topology_factors.h"
 #include "src/diagnose/words.h"
 
 namespace ttrace {
-namespace {
-
-std::vector<RunSize> SizesOf(const Evidence& evidence) {
-  const auto& reduced_over = evidence.candidate->pieces.front()->reduced_over;
-  std::vector<RunSize> sizes;
-  for (const MeshDim& dim : evidence.candidate_mesh->dims) {
-    const bool expected = std::find(reduced_over.begin(), reduced_over.end(),
-                                    dim.name) != reduced_over.end();
-    sizes.push_back({dim.name, static_cast<double>(dim.size), expected});
-  }
-  sizes.push_back(
-      {"micro-batches", static_cast<double>(evidence.micro_batches), false});
-  sizes.push_back({"rows of the global batch",
-                   static_cast<double>(evidence.global_batch), false});
-  sizes.push_back({"sequence length",
-                   static_cast<double>(evidence.sequence_length), false});
-  return sizes;
-}
-
-}  // namespace
-
 std::optional<Diagnosis> ConstantFactor(const Evidence& evidence) {
   if (evidence.leg == nullptr || evidence.candidate == nullptr) {
     return std::nullopt;
@@ -60,16 +35,8 @@ std::optional<Diagnosis> ConstantFactor(const Evidence& evidence) {
   // By Cauchy-Schwarz an error within the bound moves alpha by no more than the
   // bound. The statistics come from fp32 lanes: 1e-6 is what they resolve.
   // Above 1 % a number would find a name by chance.
-  const std::vector<std::string> names =
-      NamesOfFactor(std::fabs(alpha), SizesOf(evidence),
-                    std::fmin(0.01, std::fmax(1e-6, bound)));
-  if (!names.empty()) {
-    out.evidence += ", and the factor equals " + names.front();
-    constexpr size_t kShown = 3;
-    for (size_t i = 1; i < names.size() && i < kShown; ++i) {
-      out.evidence += " (or " + names[i] + ")";
-    }
-  }
+  out.evidence +=
+      FactorNameWords(evidence, alpha, std::fmin(0.01, std::fmax(1e-6, bound)));
   out.evidence += AttributeWords(evidence, "gradient_scaling_factor");
   return out;
 }

@@ -55,6 +55,9 @@ struct Evidence {
   std::vector<Attribute> attributes;
   // Diverged tensors of the culprit's role and iteration, in order.
   std::vector<const TensorJudgement*> affected;
+  // The candidate ended before all ranks had completed this iteration: what it
+  // has not may have been to come.
+  bool cut_short = false;
   // Without a partner and without an explanation.
   std::vector<const TensorJudgement*> unmatched;
 };

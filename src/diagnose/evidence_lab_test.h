@@ -78,8 +78,9 @@ class Lab {
 
   void Reference(const TensorId& id, const Shape& shape,
                  const std::vector<double>& values,
-                 const Sharding& sharding = kWhole) {
-    Add(id, shape, values, sharding, nullptr, &reference_);
+                 const Sharding& sharding = kWhole,
+                 const Damage& damage = nullptr) {
+    Add(id, shape, values, sharding, damage, &reference_);
   }
   void Candidate(const TensorId& id, const Shape& shape,
                  const std::vector<double>& values,
@@ -133,6 +134,8 @@ class Lab {
     e.sums_were_made = sums_were_made;
     e.wrong_group = wrong_group;
     e.affected = {&judgement_};
+    e.cut_short = cut_short;
+    for (const TensorJudgement& t : unmatched) e.unmatched.push_back(&t);
     return e;
   }
 
@@ -154,6 +157,8 @@ class Lab {
   bool sums_were_made = false;
   std::string wrong_group;
   std::vector<Attribute> attributes;
+  std::vector<TensorJudgement> unmatched;
+  bool cut_short = false;
 
  private:
   struct Tensor {

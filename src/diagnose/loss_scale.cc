@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -10,6 +11,7 @@
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/scaled_parts.h"
 #include "src/diagnose/token_counts.h"
+#include "src/diagnose/words.h"
 
 namespace ttrace {
 namespace {
@@ -38,17 +40,27 @@ std::optional<Diagnosis> OfTheLoss(const Evidence& evidence) {
       }
     }
   }
+  const double tolerance = 2 * std::fmax(evidence.leg->bound, 1e-6);
+  const double whole = stats.projection();
+  const bool agree = std::all_of(alpha.begin(), alpha.end(), [&](auto& part) {
+    return std::fabs(part.second - whole) <= tolerance * std::fabs(whole);
+  });
   std::string words;
-  const std::string tokens = ExplainByTokens(
-      alpha, TokenCounts(evidence), 2 * std::fmax(evidence.leg->bound, 1e-6));
-  if (alpha.size() > 1) words = " (" + FactorWords(alpha) + ")";
-  if (!tokens.empty()) words += "; " + tokens;
+  if (agree) {
+    if (alpha.size() > 1) words = " in every micro-batch";
+    words += FactorNameWords(evidence, whole, std::fmin(0.01, tolerance));
+  } else {
+    words = " (" + FactorWords(alpha) + ")";
+    const std::string tokens =
+        ExplainByTokens(alpha, TokenCounts(evidence), tolerance);
+    if (!tokens.empty()) words += "; " + tokens;
+  }
   return Diagnosis{
       "L",
-      fmt::format("{} is {:.6g} x the reference{} while every activation is "
+      fmt::format("{} is {:.6g} x the reference{}, while every activation is "
                   "within bounds",
-                  evidence.judgement->id.arg, stats.projection(), words),
-      stats.projection()};
+                  evidence.judgement->id.arg, whole, words),
+      whole};
 }
 
 }  // namespace
@@ -65,15 +77,17 @@ std::optional<Diagnosis> LossNormalisation(const Evidence& evidence) {
   }
   const std::optional<ScaledParts> parts = FindScaledParts(evidence);
   if (!parts || parts->ranks_differ) return std::nullopt;
+  const double tolerance =
+      std::fmin(0.01, 2 * std::fmax(evidence.leg->bound, 1e-6));
   const std::string tokens =
-      ExplainByTokens(parts->of_micro_batch, TokenCounts(evidence),
-                      2 * std::fmax(evidence.leg->bound, 1e-6));
+      ExplainByTokens(parts->of_micro_batch, TokenCounts(evidence), tolerance);
   return Diagnosis{
       "L",
       fmt::format("the gradient that the loss sends into the model is {}, and "
                   "every activation is within bounds{}{}",
                   parts->agree
-                      ? fmt::format("{:.5g} x the reference's", parts->alpha)
+                      ? fmt::format("{:.5g} x the reference's", parts->alpha) +
+                            FactorNameWords(evidence, parts->alpha, tolerance)
                       : "the reference's times another constant in each "
                         "micro-batch: " +
                             FactorWords(parts->of_micro_batch),

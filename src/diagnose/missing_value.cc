@@ -61,7 +61,39 @@ std::optional<Diagnosis> ZeroElements(const Evidence& evidence) {
       static_cast<double>(wrong.size())};
 }
 
+// What `gradient` is the gradient of, as a forward pass records it.
+TensorId Differentiated(const TensorId& gradient) {
+  TensorId id = gradient;
+  id.pass = Pass::kForward;
+  if (gradient.role == Role::kGradInput) {
+    id.role = Role::kInput;
+  } else if (gradient.role == Role::kGradOutput) {
+    id.role = Role::kOutput;
+  } else {
+    id.role = Role::kParam;
+  }
+  return id;
+}
+
+// The candidate has the value, and no gradient of it. Without the value it has
+// another structure, or other names, and nothing is known of its gradients.
+bool HasNoGradient(const Evidence& evidence, const TensorId& gradient) {
+  if (evidence.find_candidate(gradient) != nullptr) return false;
+  TensorId value = Differentiated(gradient);
+  // Parameters are recorded where a run starts.
+  const int first = value.role == Role::kParam ? 0 : value.iteration;
+  for (; value.iteration >= first; --value.iteration) {
+    if (evidence.find_candidate(value) != nullptr) return true;
+  }
+  return false;
+}
+
 std::optional<Diagnosis> AbsentGradient(const Evidence& evidence) {
+  // A gradient explains nothing of a forward pass.
+  if (evidence.culprit->direction == Direction::kForward ||
+      evidence.culprit->fqn.empty() || evidence.cut_short) {
+    return std::nullopt;
+  }
   std::set<std::string> absent;
   for (const TensorJudgement* t : evidence.unmatched) {
     const bool gradient =
@@ -69,8 +101,7 @@ std::optional<Diagnosis> AbsentGradient(const Evidence& evidence) {
         t->id.role == Role::kGradLocal || t->id.role == Role::kGradReduced;
     const bool own = t->id.fqn == evidence.culprit->fqn ||
                      t->id.fqn.starts_with(evidence.culprit->fqn + ".");
-    if (gradient && own && !evidence.culprit->fqn.empty() &&
-        evidence.find_candidate(t->id) == nullptr) {
+    if (gradient && own && HasNoGradient(evidence, t->id)) {
       absent.insert(t->id.fqn);
     }
   }

@@ -119,6 +119,36 @@ TEST(MissingValue, EverywhereOnARankOrInSomeRows) {
   EXPECT_EQ(OutputLab(rows).Letters(), "");
 }
 
+TEST(MissingValue, OfAGradientThatTheCandidateHasNot) {
+  // The module's input gradient is wrong, and its bias has no gradient.
+  const TensorId gradient = Id("layer", Role::kGradInput);
+  const TensorId bias = Id("layer.bias", Role::kParam);
+  for (const bool renamed : {false, true}) {
+    Lab lab(gradient, kBound);
+    lab.culprit().direction = Direction::kBackward;
+    lab.Reference(gradient, kShape, Truth());
+    lab.Candidate(gradient, kShape,
+                  RandomValues(9, static_cast<size_t>(kCount)));
+    lab.Reference(bias, {8}, RandomValues(3, 8));
+    if (!renamed) lab.Candidate(bias, {8}, RandomValues(3, 8));
+    TensorJudgement absent;
+    absent.id = Id("layer.bias", Role::kGradLocal);
+    absent.id.iteration = 1;
+    lab.unmatched = {absent};
+    EXPECT_EQ(lab.Letters(), renamed ? "" : "M");
+    if (renamed) continue;
+    EXPECT_THAT(lab.First(), HasSubstr("no gradient of layer.bias"));
+    lab.culprit().direction = Direction::kForward;
+    EXPECT_EQ(lab.Letters(), "");
+    lab.culprit().direction = Direction::kBackward;
+    lab.culprit().fqn = "other";
+    EXPECT_EQ(lab.Letters(), "");
+    lab.culprit().fqn = "layer";
+    lab.cut_short = true;
+    EXPECT_EQ(lab.Letters(), "");
+  }
+}
+
 // Rank r holds term r of a sum of `n`.
 Damage TermsOf(const std::vector<double>& whole, int n) {
   return [whole, n](Piece* piece) {
@@ -501,6 +531,34 @@ TEST(WrongModuleAttribute, OfAModuleAroundTheCulprit) {
   EXPECT_EQ(lab.Letters(), "");
 }
 
+TEST(OtherStructure, IsWhatOnlyOneSideHas) {
+  const TensorId more = Id("more", Role::kOutput);
+  for (const bool of_reference : {true, false}) {
+    Lab lab = OutputLab(RandomValues(82, kCount));
+    if (of_reference) {
+      lab.Reference(more, {8}, RandomValues(3, 8));
+    } else {
+      lab.Candidate(more, {8}, RandomValues(3, 8));
+    }
+    TensorJudgement unmatched;
+    unmatched.id = more;
+    lab.unmatched = {unmatched};
+    EXPECT_EQ(lab.Letters(), "Z");
+    EXPECT_THAT(lab.First(),
+                HasSubstr(of_reference ? "1 module or parameter only in the "
+                                         "reference (more)"
+                                       : "only in the candidate (more)"));
+    // A run that was cut short may not have come to it yet.
+    lab.cut_short = true;
+    EXPECT_EQ(lab.Letters(), of_reference ? "" : "Z");
+    // Both have it, and one lacks elements.
+    lab.cut_short = false;
+    lab.Reference(more, {8}, RandomValues(3, 8));
+    lab.Candidate(more, {8}, RandomValues(3, 8));
+    EXPECT_EQ(lab.Letters(), "");
+  }
+}
+
 double Rounded(double value, int bits) {
   int exponent = 0;
   const double mantissa = std::frexp(value, &exponent);
@@ -573,6 +631,31 @@ TEST(LossNormalisation, IsAnotherConstantInEachMicroBatch) {
       EXPECT_THAT(lab.First(), HasSubstr("inverse proportion"));
     }
   }
+}
+
+TEST(LossNormalisation, NamesTheMeshSizeThatAllMicroBatchesShare) {
+  const TensorId loss = [] {
+    TensorId out = Id("loss", Role::kLoss);
+    out.arg = "sum";
+    return out;
+  }();
+  Lab lab(loss, 1e-6);
+  Sharding terms;
+  terms.mesh.dims = {{"cp", 2}};
+  terms.placements = {{"mb", Partial{}}, {"cp", Partial{}}};
+  terms.micro_batches = {{1, 1, 1, 1}};
+  lab.Reference(loss, {}, {24}, terms, [](Piece* piece) {
+    piece->values = {3};
+    return true;
+  });
+  lab.Candidate(loss, {}, {48}, terms, [](Piece* piece) {
+    piece->values = {6};
+    return true;
+  });
+  EXPECT_EQ(lab.Letters(), "L");
+  EXPECT_THAT(lab.First(), HasSubstr("2 x the reference in every micro-batch"));
+  EXPECT_THAT(lab.First(), HasSubstr("the factor equals cp = 2"));
+  EXPECT_THAT(lab.First(), Not(HasSubstr("token counts")));
 }
 
 TEST(NonFinite, CountsAndNamesTheProducer) {

@@ -58,9 +58,11 @@ std::optional<Diagnosis> OtherStructure(const Evidence& evidence) {
         (t->id.role != Role::kOutput && t->id.role != Role::kParam)) {
       continue;
     }
-    (evidence.find_candidate(t->id) == nullptr ? reference_only
-                                               : candidate_only)
-        .insert(t->id.fqn);
+    if (evidence.find_candidate(t->id) == nullptr) {
+      if (!evidence.cut_short) reference_only.insert(t->id.fqn);
+    } else if (evidence.find_reference(t->id) == nullptr) {
+      candidate_only.insert(t->id.fqn);
+    }
   }
   if (reference_only.empty() && candidate_only.empty()) return std::nullopt;
   std::vector<std::string> words;

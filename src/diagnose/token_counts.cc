@@ -70,7 +70,8 @@ std::string ExplainByTokens(const std::map<int, double>& alpha,
     }
     return high <= low * (1 + tolerance);
   };
-  if (alpha.size() < 2) return "";
+  // One factor for all says nothing about counts.
+  if (alpha.size() < 2 || constant(0)) return "";
   if (constant(1)) {
     return "the factors are in inverse proportion to the micro-batches' token "
            "counts: each is divided by its own count instead of a common one";

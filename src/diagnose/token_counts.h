@@ -25,6 +25,7 @@ std::map<int, double> TokenCounts(const Evidence& evidence);
 // batches of t_j tokens, alpha_j x t_j is one number if each micro-batch is
 // divided by its own count where the reference divides by a common one, and
 // alpha_j / t_j is if the reverse holds. One number: within `tolerance`.
+// Factors that are all one number have nothing to do with counts.
 std::string ExplainByTokens(const std::map<int, double>& alpha,
                             const std::map<int, double>& tokens,
                             double tolerance);

@@ -183,6 +183,9 @@ TEST(ExplainByTokens, NeedsOneNumberForAllMicroBatches) {
               HasSubstr("in proportion"));
   EXPECT_EQ(ExplainByTokens({{0, 2.0}, {1, 1.0}, {2, 0.6}}, tokens, 1e-3), "");
   EXPECT_EQ(ExplainByTokens({{0, 2.0}, {3, 1.0}}, tokens, 1e-3), "");
+  // A common factor of micro-batches of one size is nothing about their sizes.
+  EXPECT_EQ(ExplainByTokens({{0, 2.0}, {1, 2.0}}, {{0, 10}, {1, 10}}, 1e-3),
+            "");
 }
 
 }  // namespace

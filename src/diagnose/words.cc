@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
+
+#include "src/diagnose/topology_factors.h"
 
 namespace ttrace {
 namespace {
@@ -17,6 +20,25 @@ std::string Listed(const char* one, const char* many,
   }
   if (numbers.size() > kShown) out += ", ...";
   return out;
+}
+
+std::vector<RunSize> SizesOf(const Evidence& evidence) {
+  std::vector<RunSize> sizes;
+  if (evidence.candidate != nullptr && evidence.candidate_mesh != nullptr) {
+    const auto& reduced = evidence.candidate->pieces.front()->reduced_over;
+    for (const MeshDim& dim : evidence.candidate_mesh->dims) {
+      const bool expected =
+          std::find(reduced.begin(), reduced.end(), dim.name) != reduced.end();
+      sizes.push_back({dim.name, static_cast<double>(dim.size), expected});
+    }
+  }
+  sizes.push_back(
+      {"micro-batches", static_cast<double>(evidence.micro_batches), false});
+  sizes.push_back({"rows of the global batch",
+                   static_cast<double>(evidence.global_batch), false});
+  sizes.push_back({"sequence length",
+                   static_cast<double>(evidence.sequence_length), false});
+  return sizes;
 }
 
 }  // namespace
@@ -49,6 +71,19 @@ std::string AttributeWords(const Evidence& evidence, const std::string& name) {
       first->fqn,
       names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : "",
       first->value, first->expected, RankWords({ranks.begin(), ranks.end()}));
+}
+
+std::string FactorNameWords(const Evidence& evidence, double factor,
+                            double tolerance) {
+  const std::vector<std::string> names =
+      NamesOfFactor(std::fabs(factor), SizesOf(evidence), tolerance);
+  constexpr size_t kShown = 3;
+  std::string out;
+  for (size_t i = 0; i < names.size() && i < kShown; ++i) {
+    out += i == 0 ? ", and the factor equals " + names[i]
+                  : " (or " + names[i] + ")";
+  }
+  return out;
 }
 
 }  // namespace ttrace

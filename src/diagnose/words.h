@@ -23,6 +23,11 @@ std::string MicroBatchWords(const std::vector<int>& micro_batches);
 // or what is affected with it.
 std::string AttributeWords(const Evidence& evidence, const std::string& name);
 
+// ", and the factor equals tp = 2 (or ...)": the products of sizes of the run
+// that |factor| equals within the relative `tolerance`. "" if none does.
+std::string FactorNameWords(const Evidence& evidence, double factor,
+                            double tolerance);
+
 }  // namespace ttrace
 
 #endif  // TTRACE_SRC_DIAGNOSE_WORDS_H_

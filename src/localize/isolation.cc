@@ -88,7 +88,8 @@ class IsolationJudge {
     return tree_.AnyDivergedBelow(fqn, {Role::kParam, Role::kBuffer});
   }
 
-  // The module itself works on something that was not replaced and is out.
+  // The module itself works on something that was not replaced and is out: a
+  // tensor that the reference has not, or data.
   bool ReceivesErrors(const std::string& fqn, Role edge) const {
     const auto& edges = tree_.Of(fqn, edge);
     return std::any_of(edges.begin(), edges.end(), [](const auto* t) {
@@ -198,7 +199,7 @@ class IsolationJudge {
 
   std::optional<Blame> ForOutput(const TensorJudgement& t) const {
     if (tree_.AnyDivergedBelow(t.id.fqn, kForwardRoles) ||
-        ParametersOut(t.id.fqn)) {
+        ParametersOut(t.id.fqn) || ReceivesErrors(t.id.fqn, Role::kInput)) {
       return std::nullopt;
     }
     return Blame{t.id.fqn, DirectionOf(t), Stage::kCompute,
@@ -307,7 +308,8 @@ class IsolationJudge {
   }
 
   bool ModuleForwardOut(const std::string& fqn) const {
-    return tree_.AnyDiverged(fqn, {Role::kOutput}, false) || ParametersOut(fqn);
+    return tree_.AnyDiverged(fqn, {Role::kOutput}, false) ||
+           ParametersOut(fqn) || ReceivesErrors(fqn, Role::kInput);
   }
 
   // The module that a parameter belongs to is out by itself or below. One that

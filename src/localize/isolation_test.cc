@@ -270,6 +270,20 @@ TEST(Isolation, AnErrorComesInThroughAnInputThatWasNotReplaced) {
   EXPECT_THAT(Names(run.Isolate()), ElementsAre(""));  // who delivered it
 }
 
+TEST(Isolation, WrongDataIsOneCulpritWhereverItGoes) {
+  // Positions that a model is given, and hands down to what looks them up.
+  IsolatedRun run;
+  for (const char* fqn : {"", "embedding"}) {
+    run.Alone(fqn, Role::kInput).NotReplaced(fqn, Role::kInput);
+  }
+  for (const char* fqn : {"embedding", ""}) run.Alone(fqn, Role::kOutput);
+  run.Alone("embedding.weight", Role::kGradLocal);
+  const IsolationOutcome found = run.Isolate();
+  ASSERT_THAT(Names(found), ElementsAre(""));
+  EXPECT_EQ(found.culprits[0].stage, Stage::kInput);
+  EXPECT_EQ(found.culprits[0].affected.count, 1);
+}
+
 TEST(Isolation, AnUnjudgedNeighbourIsNamedBesideTheCodeBetween) {
   IsolatedRun run;
   run.Alone("layers.0.attn.proj", Role::kInput);

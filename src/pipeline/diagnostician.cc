@@ -105,6 +105,7 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
   evidence.attributes = candidate_.attributes();
   const auto affected = affected_.find({t->id.role, t->id.iteration});
   if (affected != affected_.end()) evidence.affected = affected->second;
+  evidence.cut_short = !candidate_.Completed(t->id.iteration);
   evidence.unmatched = unmatched_;
   return evidence;
 }

@@ -77,7 +77,7 @@ std::string NotIsolatedIndex::WhyNot(const std::string& leg,
 }
 
 void ConcludeIsolated(const std::vector<std::string>& isolated_legs,
-                      const NotIsolatedIndex& not_isolated,
+                      const NotIsolatedIndex& not_isolated, bool is_exact,
                       TensorJudgement* out) {
   TensorJudgement::Isolated alone;
   std::string why_not;
@@ -118,7 +118,9 @@ void ConcludeIsolated(const std::vector<std::string>& isolated_legs,
   }
   if (!any) return;
   alone.replicas_differ = out->isolated && out->isolated->replicas_differ;
-  alone.replaced = any_replaced;
+  const bool is_data =
+      out->id.role == Role::kInput && (is_exact || out->id.fqn.empty());
+  alone.replaced = any_replaced && !is_data;
   if (!any_replaced) alone.reason = why_not;
   if (alone.deciding_leg >= 0) {
     alone.verdict = equal ? TensorVerdict::kBitwiseEqual

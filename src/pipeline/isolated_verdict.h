@@ -40,9 +40,11 @@ class NotIsolatedIndex {
 
 // Fills `out->isolated` from the legs of `out` named in `isolated_legs`, which
 // are judged already. A leg in which everything was replaced has the say; one
-// in which something was not decides only if there is no other.
+// in which something was not decides only if there is no other. `is_exact`: its
+// values are integers or booleans. Such inputs, and those of the model itself,
+// are data, which no leg replaces.
 void ConcludeIsolated(const std::vector<std::string>& isolated_legs,
-                      const NotIsolatedIndex& not_isolated,
+                      const NotIsolatedIndex& not_isolated, bool is_exact,
                       TensorJudgement* out);
 
 }  // namespace ttrace

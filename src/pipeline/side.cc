@@ -49,8 +49,15 @@ Result<Side> Side::Open(const std::string& folder,
     if (side.catalogs_.empty()) side.ReadNotes(*trace);
     side.ReadNotIsolated(*trace);
     side.catalogs_.push_back(std::make_shared<Catalog>(std::move(trace)));
+    side.NoteUnfinishedSums(*side.catalogs_.back());
   }
   return side;
+}
+
+bool Side::Completed(int iteration) const {
+  return std::all_of(
+      trace().ranks().begin(), trace().ranks().end(),
+      [&](const RankTrace& rank) { return rank.Completed(iteration, "real"); });
 }
 
 const TensorPieces* Side::Find(const std::string& leg,
@@ -152,6 +159,17 @@ void Side::FindDefects(const Trace& trace) {
                        "runs)"
                      : rank.incomplete_reason));
   }
+}
+
+void Side::NoteUnfinishedSums(const Catalog& catalog) {
+  if (catalog.unfinished_sums().empty()) return;
+  const auto& [first, rank] = *catalog.unfinished_sums().begin();
+  notes_.push_back(fmt::format(
+      "{}: {} sums over micro-batches are left out ({} {} of iteration {}, "
+      "...): rank {} did not complete them",
+      catalog.trace().folder(), catalog.unfinished_sums().size(), first.fqn,
+      first.arg.empty() ? ToString(first.role) : first.arg, first.iteration,
+      rank));
 }
 
 namespace {

@@ -75,6 +75,8 @@ class Side {
   const CollectiveLog& collectives() const { return collectives_; }
   const std::vector<Attribute>& attributes() const { return attributes_; }
   const std::vector<std::string>& notes() const { return notes_; }
+  // Every rank that left a trace ran this iteration to its end.
+  bool Completed(int iteration) const;
   // Why the trace cannot be complete; empty if it is.
   const std::vector<std::string>& defects() const { return defects_; }
 
@@ -82,6 +84,7 @@ class Side {
   void ReadNotes(const Trace& trace);
   void ReadNotIsolated(const Trace& trace);
   void FindDefects(const Trace& trace);
+  void NoteUnfinishedSums(const Catalog& catalog);
 
   std::vector<std::shared_ptr<const Catalog>> catalogs_;  // the main one first
   std::map<std::string, std::string> not_materialised_;

@@ -191,7 +191,7 @@ Status TensorJudge::JudgeByReference(const TensorId& id,
   }
   TTRACE_RETURN_IF_ERROR(JudgeLegs(id, out, bytes));
   Conclude(id, candidate, *reference, out);
-  ConcludeIsolated(isolated_legs_, not_isolated_, out);
+  ConcludeIsolated(isolated_legs_, not_isolated_, IsExact(candidate), out);
   return id.role == Role::kParamUpdated ? JudgeUpdate(id, out) : Done{};
 }
 

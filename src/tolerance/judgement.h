@@ -106,7 +106,8 @@ struct TensorJudgement {
     TensorVerdict verdict = TensorVerdict::kNotCheckable;
     int deciding_leg = -1;  // index into legs; -1: no leg is checkable
     double headroom = 0;    // of the deciding leg
-    // An edge (input, grad_output): it was replaced after it was recorded.
+    // An edge (input, grad_output): it was replaced after it was recorded. No
+    // leg replaces data: what the model itself is given, and indices.
     // Anything else: all that its module works on was replaced. If not, an
     // error may have come from outside, and `verdict` convicts nobody.
     bool replaced = true;

@@ -9,6 +9,7 @@
 #ifndef TTRACE_SRC_TRACE_READER_H_
 #define TTRACE_SRC_TRACE_READER_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -40,6 +41,12 @@ struct RankTrace {
   // Lines at the end of an index that a crash made useless: one that was cut,
   // and records whose bytes never reached their segment.
   int64_t dropped_lines = 0;
+
+  // It recorded all that this iteration of this leg has.
+  bool Completed(int iteration, const std::string& leg) const {
+    return std::find(sealed.begin(), sealed.end(), std::pair(iteration, leg)) !=
+           sealed.end();
+  }
 };
 
 class Trace {

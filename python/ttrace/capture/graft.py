@@ -45,6 +45,7 @@ class Graft:
         self.weights = "weights" in settings.graft_what
         self.data = "data" in settings.graft_what
         self._tallies: dict[str, _Tally] = {}
+        self._said: set[str] = set()
 
     @torch.no_grad()
     def parameter(self, fqn: str, parameter: torch.Tensor, placements: str, iteration: int) -> None:
@@ -57,7 +58,7 @@ class Graft:
             role, since, pass_ = "param_updated", iteration - 1, "optimizer"
         spec = self._session.specs.get(fqn, role, "", parameter, placements)
         value = self._read(("real", fqn, role, since, 0, "", pass_), spec, 0, parameter)
-        tally = self._tally("weights")
+        tally = self._tally("weights", iteration)
         if value is None:
             tally.missing.append(fqn)
             return
@@ -83,7 +84,7 @@ class Graft:
         """The reference's values of one tensor of a data item, or the item's own."""
         where = ("real", "data", "data", iteration, 0, arg, "forward")
         value = self._read(where, spec, row_begin, tensor)
-        tally = self._tally("data")
+        tally = self._tally("data", iteration)
         name = f"{arg} of micro-batch {micro_batch}"
         if value is None:
             tally.missing.append(name)
@@ -111,7 +112,14 @@ class Graft:
                 )
         self._tallies.clear()
 
-    def _tally(self, what: str) -> _Tally:
+    def _tally(self, what: str, iteration: int) -> _Tally:
+        # A run that ends before its iteration does says so too: what is recorded from here on is
+        # made of the reference's values.
+        if what not in self._said:
+            self._said.add(what)
+            self._session.note(
+                "graft", what=what, iteration=iteration, differs=0, of=0, examples=[]
+            )
         return self._tallies.setdefault(what, _Tally())
 
     def _read(
