@@ -71,7 +71,8 @@ class Judge {
       case Role::kParamUpdated:
       case Role::kOptimState:
         if (tree_.AnyDiverged(t.id.fqn, {Role::kGradReduced, Role::kParam},
-                              false)) {
+                              false) ||
+            ClippedByOtherNorms(t)) {
           return std::nullopt;
         }
         return Blame{t.id.fqn, Direction::kUpdate, Stage::kOptimizer,
@@ -89,6 +90,16 @@ class Judge {
 
   bool ForwardOut(const std::string& fqn) const {
     return tree_.AnyDiverged(fqn, kForwardRoles, true) || ParametersOut(fqn);
+  }
+
+  // Ranks that scale equal gradients by the norms they have make copies that
+  // differ. A step that was not made has another cause.
+  bool ClippedByOtherNorms(const TensorJudgement& t) const {
+    if (t.not_updated || !t.replicas_differ) return false;
+    const auto& norms = tree_.Of("grad_norm", Role::kGradNorm);
+    return std::any_of(norms.begin(), norms.end(), [](const auto* norm) {
+      return norm->diverged() && norm->replicas_differ;
+    });
   }
 
   std::optional<Blame> ForGradNorm(const TensorJudgement& t,

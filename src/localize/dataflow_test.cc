@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <limits>
 #include <string>
 #include <vector>
@@ -16,20 +17,25 @@ class TinyRun {
     for (const int iteration : {0, 1}) AddIteration(iteration);
   }
 
-  void Break(const std::string& fqn, Role role, int iteration = 0,
-             const std::string& arg = "") {
-    bool found = false;
+  // Returns the last of them.
+  TensorJudgement& Break(const std::string& fqn, Role role, int iteration = 0,
+                         const std::string& arg = "") {
+    TensorJudgement* found = nullptr;
     for (TensorJudgement& t : tensors_) {
       if (t.id.fqn != fqn || t.id.role != role || t.id.iteration != iteration ||
           (!arg.empty() && t.id.arg != arg)) {
         continue;
       }
-      found = true;
+      found = &t;
       t.verdict = TensorVerdict::kDiverged;
       t.headroom = 10;
       t.ranks = {1};
     }
-    EXPECT_TRUE(found) << fqn;
+    if (found == nullptr) {
+      ADD_FAILURE() << fqn;
+      std::abort();
+    }
+    return *found;
   }
 
   Localization Find(bool grafted = true) const {
@@ -215,6 +221,20 @@ TEST(Localize, TheGradientNormIsTheOptimizers) {
   ASSERT_EQ(found.culprits.size(), 1u);
   EXPECT_EQ(found.culprits[0].direction, Direction::kUpdate);
   EXPECT_EQ(found.culprits[0].stage, Stage::kOptimizer);
+}
+
+TEST(Localize, CopiesClippedByOtherNormsAreTheNormsDoing) {
+  TinyRun run;
+  run.Break("layers.0.fc1.weight", Role::kParamUpdated).replicas_differ = true;
+  EXPECT_EQ(run.Find().culprits.size(), 1u);
+  TensorJudgement& norm = run.Break("grad_norm", Role::kGradNorm);
+  EXPECT_EQ(run.Find().culprits.size(), 2u);
+  norm.replicas_differ = true;
+  const Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].fqn, "grad_norm");
+  run.Break("layers.0.fc1.weight", Role::kParamUpdated).not_updated = true;
+  EXPECT_EQ(run.Find().culprits.size(), 2u);
 }
 
 TEST(Localize, WithoutGraftingABadUpdateSpoilsTheNextIteration) {
