@@ -89,11 +89,16 @@ def test_a_killed_run_is_inconclusive_and_readable(reference: Path, tmp_path: Pa
     assert inspected.code == 0, inspected.explain()
 
 
-CRASH = """
+# The zoo's trainer, after something was changed in what it imports.
+CHANGED = """
 import runpy, sys
 sys.path.insert(0, {zoo!r})
 import megatron_cpu
 megatron_cpu.enable()
+{change}
+runpy.run_path({script!r}, run_name="__main__")
+"""
+CRASH = """
 from megatron.core.pipeline_parallel import schedules
 backward_step, calls = schedules.backward_step, []
 def crash_at_the_second(*arguments):
@@ -102,8 +107,20 @@ def crash_at_the_second(*arguments):
         raise RuntimeError("crash on purpose")
     return backward_step(*arguments)
 schedules.backward_step = crash_at_the_second
-runpy.run_path({script!r}, run_name="__main__")
 """
+ONE_RANKS_DATA = """
+import synthetic_tokens
+sampler = synthetic_tokens.PretrainingSampler
+synthetic_tokens.PretrainingSampler = lambda size, rank, world: sampler(size, 0, world)
+"""
+
+
+def changed(folder: Path, change: str, *flags: str) -> str:
+    """The command of two processes that train so."""
+    script = folder / "changed.py"
+    zoo = ROOT / "zoo"
+    script.write_text(CHANGED.format(zoo=str(zoo), script=str(zoo / SCRIPT), change=change))
+    return launch(2, str(script), *flags)
 
 
 def test_a_crash_between_micro_batches_is_no_finding(tmp_path: Path) -> None:
@@ -112,10 +129,7 @@ def test_a_crash_between_micro_batches_is_no_finding(tmp_path: Path) -> None:
     reference, candidate = tmp_path / "reference", tmp_path / "candidate"
     recorded = record_reference(reference, launch(1, SCRIPT, *flags), "0:1")
     assert recorded.code == 0, recorded.explain()
-    script = tmp_path / "crash.py"
-    zoo = ROOT / "zoo"
-    script.write_text(CRASH.format(zoo=str(zoo), script=str(zoo / SCRIPT)))
-    crashing = launch(2, str(script), *flags, "--pp", "2").split()
+    crashing = changed(tmp_path, CRASH, *flags, "--pp", "2").split()
     recorded = ttrace("record", "-o", candidate, "--graft", reference, "--", *crashing)
     assert "crash on purpose" in recorded.text, recorded.explain()
     outcome = ttrace("check", reference, candidate, "-o", tmp_path / "r", folder=tmp_path / "r")
@@ -123,6 +137,20 @@ def test_a_crash_between_micro_batches_is_no_finding(tmp_path: Path) -> None:
     assert outcome.result["culprits"] == []
     notes = " ".join(outcome.result["notes"])
     assert "sums over micro-batches are left out" in notes, notes
+
+
+def test_ranks_that_read_the_same_data_are_found_though_data_is_grafted(
+    reference: Path, tmp_path: Path
+) -> None:
+    candidate = changed(tmp_path, ONE_RANKS_DATA, "--steps", "2")
+    outcome = diff(tmp_path / "report", reference, candidate, "--iterations", "0:1")
+    assert outcome.code == 1, outcome.explain()
+    assert len(outcome.result["culprits"]) == 1, outcome.explain()
+    assert outcome.first["fqn"] == "data", outcome.explain()
+    assert outcome.first["stage"] == "input", outcome.explain()
+    assert outcome.first["ranks"] == [1], outcome.explain()
+    assert outcome.letters[0] == "Z", outcome.explain()
+    assert "rank 1 read the same data as rank 0" in outcome.first["classes"][0]["evidence"]
 
 
 def test_without_noise_legs_a_grafted_bug_is_no_pass(tmp_path: Path) -> None:

@@ -221,9 +221,13 @@ class Judge {
   bool dirty_parameters_;
 };
 
-void Remember(const TensorJudgement& t, Seen& seen) {
+void Remember(const TensorJudgement& t, const LocalizeOptions& options,
+              Seen& seen) {
   switch (t.id.role) {
     case Role::kData:
+      // Nothing was computed from data that was replaced.
+      if (!options.data_grafted) seen.state = true;
+      break;
     case Role::kParam:
     case Role::kBuffer:
       seen.state = true;
@@ -269,7 +273,7 @@ Localization Localize(const std::vector<TensorJudgement>& tensors,
     for (const TensorJudgement* t : of_iteration) {
       if (!t->diverged()) continue;
       const std::optional<Blame> blame = judge.BlameFor(*t, seen);
-      Remember(*t, seen);
+      Remember(*t, options, seen);
       if (!blame) {
         ++out.downstream;
         continue;

@@ -180,8 +180,9 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
                                     candidate, &result.tensors);
   NameForeignRows(context.rows, &result.tensors);
 
-  Localization places = Localize(
-      result.tensors, {.weights_grafted = candidate.weights_grafted()});
+  Localization places =
+      Localize(result.tensors, {.weights_grafted = candidate.weights_grafted(),
+                                .data_grafted = candidate.data_grafted()});
   JoinIsolation(std::move(places), &result);
   EnsureCulprit(&result);
   const Diagnostician diagnostician(reference ? &*reference : nullptr,

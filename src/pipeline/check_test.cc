@@ -204,6 +204,49 @@ TEST_F(CheckTest, CopiesThatDifferWithinTheBoundAreStillAFinding) {
   EXPECT_THAT(Letters(result.culprits.front()), ElementsAre("R"));
 }
 
+// Grafting hides what a reader does wrong from everything but its own record.
+TEST_F(CheckTest, RanksThatReadTheSameDataAreADivergence) {
+  const SyntheticTensor tokens = {
+      "data", Role::kData, "tokens", Pass::kForward, {8, 32}, {}, 0, {}};
+  reference_.extra = candidate_.extra = {tokens};
+  candidate_.mesh = {{"dp", 2}, {"tp", 2}};
+  candidate_.noise = 0;
+  candidate_.notes = {{"graft", R"({"what":"data"})"}};
+  enum { kAsRank0, kOthers, kOneMicroBatch };
+  for (const int kind : {kAsRank0, kOthers, kOneMicroBatch}) {
+    candidate_.fault = [&](const SyntheticTensor& t, int rank,
+                           const std::string&, int64_t index, float* value) {
+      const bool second = index / 32 >= 4;  // of two micro-batches
+      if (t.role == Role::kData && rank >= 2 &&
+          (kind != kOneMicroBatch || second)) {
+        *value =
+            kind == kOthers ? -*value : SyntheticRun::Value(t, index - 2 * 32);
+      }
+    };
+    std::filesystem::remove_all(Path("cand"));
+    const CheckResult result = Check();
+    const TensorJudgement& data = Find(result, "data", Role::kData);
+    if (kind != kAsRank0) {
+      EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+      EXPECT_EQ(data.verdict, TensorVerdict::kNotCheckable);
+      continue;
+    }
+    ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+    ASSERT_EQ(result.culprits.size(), 1u);
+    const Culprit& first = result.culprits.front();
+    EXPECT_EQ(first.fqn, "data");
+    EXPECT_EQ(first.stage, Stage::kInput);
+    EXPECT_THAT(first.ranks, ElementsAre(2, 3));
+    ASSERT_EQ(Letters(first).front(), "Z");
+    EXPECT_THAT(
+        first.classes.front().evidence,
+        HasSubstr("ranks 2, 3 read the same data as ranks 0, 1 in all 2 "
+                  "micro-batches"));
+    // Nothing was computed from it: what else is wrong is found beside it.
+    EXPECT_EQ(result.downstream, 0);
+  }
+}
+
 // Nothing of a grafted run's updated weights is comparable but their copies.
 TEST_F(CheckTest, CopiesOfUpdatedWeightsThatDifferAreADivergence) {
   for (SyntheticRun* run : {&reference_, &candidate_}) {

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "src/compare/compare_tensor.h"
+#include "src/diagnose/words.h"
 #include "src/pipeline/exact_values.h"
+#include "src/pipeline/repeated_data.h"
 #include "src/pipeline/skipped_update.h"
 #include "src/tolerance/constants.h"
 
@@ -192,6 +194,7 @@ Status TensorJudge::JudgeByReference(const TensorId& id,
   TTRACE_RETURN_IF_ERROR(JudgeLegs(id, out, bytes));
   Conclude(id, candidate, *reference, out);
   ConcludeIsolated(isolated_legs_, not_isolated_, IsExact(candidate), out);
+  if (id.role == Role::kData) JudgeOwnData(candidate, out);
   return id.role == Role::kParamUpdated ? JudgeUpdate(id, out) : Done{};
 }
 
@@ -233,6 +236,31 @@ Status TensorJudge::JudgeUpdate(const TensorId& id,
       skipped.unchanged, skipped.changed,
       skipped.far ? " by 4 units in the last place or more" : "");
   return Done{};
+}
+
+// Other data is no finding where it is grafted: samplers may shuffle. Ranks
+// that read one another's are.
+void TensorJudge::JudgeOwnData(const TensorPieces& candidate,
+                               TensorJudgement* out) const {
+  if (!candidate_.data_grafted() || out->legs.empty()) return;
+  const RepeatedData repeated =
+      FindRepeatedData(candidate, out->legs.front().ranks);
+  if (repeated.ranks.empty()) return;
+  const bool all_alike = repeated.ranks == repeated.as;
+  RequireEqual(&out->legs.front());
+  out->verdict = TensorVerdict::kDiverged;
+  out->explained = false;
+  out->headroom = kInfinity;
+  out->deciding_leg = 0;
+  out->ranks = repeated.ranks;
+  out->reason = fmt::format(
+      "{} {} in all {} micro-batches, where the reference has other rows (they "
+      "were replaced by the reference's)",
+      RankWords(repeated.ranks),
+      all_alike
+          ? "read the same data"
+          : fmt::format("read the same data as {}", RankWords(repeated.as)),
+      repeated.micro_batches);
 }
 
 // From the legs to the verdict.
