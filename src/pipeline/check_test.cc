@@ -227,7 +227,7 @@ TEST_F(CheckTest, RanksThatReadTheSameDataAreADivergence) {
     const CheckResult result = Check();
     const TensorJudgement& data = Find(result, "data", Role::kData);
     if (kind != kAsRank0) {
-      EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+      EXPECT_EQ(result.verdict, Verdict::kBitwiseEqual) << result.reason;
       EXPECT_EQ(data.verdict, TensorVerdict::kNotCheckable);
       continue;
     }
