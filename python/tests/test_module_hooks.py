@@ -231,3 +231,35 @@ def test_a_rewritten_gradient_reaches_the_outermost_module_first(tmp_path):
     assert torch.equal(seen["outer.inner"], torch.ones(8, 4))
     assert torch.equal(model[0].weight.grad, torch.full((4, 4), 8.0))
     session.finish()
+
+
+def test_a_module_that_returns_its_parameter_is_noted_once(tmp_path):
+    class Biased(nn.Linear):
+        def forward(self, x):
+            return nn.functional.linear(x, self.weight), self.bias
+
+    class Around(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Biased(4, 4)
+
+        def forward(self, x):
+            return self.inner(x)
+
+    model = Around()
+    (tmp_path / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
+    session = Session(Settings(out=str(tmp_path)))
+    session.start(0, 1, [("tp", 1)], [0], {})
+    hooks = ModuleHooks(session)
+    hooks.install(model.inner, "inner", ModuleRule({}, {"0": ROWS}))
+    hooks.install(model, "", ModuleRule({}, {"0": ROWS}))
+    session.moment = Moment(0, "real", 0, Batch(8, 8, 1, (1, 1)))
+    for _ in range(2):
+        model(torch.ones(8, 4))
+    session.finish()
+    lines = (tmp_path / "rank-00000.r0" / "index.jsonl").read_text().splitlines()
+    notes = [e["data"] for e in map(json.loads, lines) if e.get("kind") == "hands_out"]
+    assert notes == [
+        {"fqn": "inner", "arg": "1", "parameter": "bias"},
+        {"fqn": "", "arg": "1", "parameter": ""},
+    ]

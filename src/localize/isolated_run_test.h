@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -116,7 +117,17 @@ class IsolatedRun {
     return *this;
   }
 
-  IsolationOutcome Isolate() const { return LocalizeIsolated(tensors_); }
+  // A module returns one of its parameters, and those around it hand it on.
+  IsolatedRun& HandsOut(const std::string& parameter,
+                        const std::set<std::string>& modules) {
+    handed_out_.parameters.insert(parameter);
+    handed_out_.modules.insert(modules.begin(), modules.end());
+    return *this;
+  }
+
+  IsolationOutcome Isolate() const {
+    return LocalizeIsolated(tensors_, handed_out_);
+  }
   Agreement Join() const {
     return Agree(tensors_, Localize(tensors_, {.weights_grafted = true}),
                  Isolate());
@@ -226,6 +237,7 @@ class IsolatedRun {
   }
 
   std::vector<TensorJudgement> tensors_;
+  HandedOut handed_out_;
 };
 
 }  // namespace ttrace

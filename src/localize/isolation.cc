@@ -36,8 +36,9 @@ std::string Within(const std::string& fqn, const std::string& container) {
 
 class IsolationJudge {
  public:
-  explicit IsolationJudge(const std::vector<const TensorJudgement*>& tensors)
-      : tree_(tensors, OutAlone) {
+  IsolationJudge(const std::vector<const TensorJudgement*>& tensors,
+                 const HandedOut& handed_out)
+      : tree_(tensors, OutAlone), handed_out_(handed_out) {
     for (const TensorJudgement* t : tensors) {
       if (t->id.fqn.empty()) continue;
       if (t->id.role == Role::kOutput || t->id.role == Role::kGradInput ||
@@ -257,7 +258,7 @@ class IsolationJudge {
   }
 
   std::optional<Blame> ForGradLocal(const TensorJudgement& t) const {
-    if (OwnerOut(t)) return std::nullopt;
+    if (OwnerOut(t) || UserOut(t)) return std::nullopt;
     return Blame{t.id.fqn, Direction::kBackward, Stage::kCompute,
                  "its gradient before any reduction is out of bound when its "
                  "module is given the reference's inputs and arriving "
@@ -268,7 +269,7 @@ class IsolationJudge {
   std::optional<Blame> ForGradReduced(const TensorJudgement& t) const {
     const auto& local = tree_.Of(t.id.fqn, Role::kGradLocal);
     if (local.empty()
-            ? OwnerOut(t)
+            ? OwnerOut(t) || UserOut(t)
             : tree_.AnyDiverged(t.id.fqn, {Role::kGradLocal}, false)) {
       return std::nullopt;
     }
@@ -325,6 +326,21 @@ class IsolationJudge {
            tree_.AnyDivergedBelow(owner, kModuleRoles);
   }
 
+  // The code that uses a parameter which its module hands out: that of the
+  // innermost module around it that does not hand it on.
+  bool UserOut(const TensorJudgement& t) const {
+    if (!handed_out_.parameters.contains(t.id.fqn)) return false;
+    const std::string owner = ParentName(t.id.fqn);
+    std::string user = tree_.Container(owner);
+    while (!user.empty() && handed_out_.modules.contains(user)) {
+      user = tree_.Container(user);
+    }
+    // The same code hands gradients to what the owner computes.
+    return ModuleForwardOut(user) ||
+           tree_.AnyDiverged(user, {Role::kGradInput}, false) ||
+           tree_.AnyDiverged(owner, {Role::kGradOutput}, false);
+  }
+
   // Said of containers only.
   std::string Inside(const std::string& fqn) const {
     return children_.contains(fqn)
@@ -333,13 +349,15 @@ class IsolationJudge {
   }
 
   ModuleTree tree_;
+  const HandedOut& handed_out_;
   // Tensors of the modules directly in a module, by its name.
   std::map<std::string, std::vector<const TensorJudgement*>> children_;
 };
 
 }  // namespace
 
-IsolationOutcome LocalizeIsolated(const std::vector<TensorJudgement>& tensors) {
+IsolationOutcome LocalizeIsolated(const std::vector<TensorJudgement>& tensors,
+                                  const HandedOut& handed_out) {
   IsolationOutcome out;
   std::map<int, std::vector<const TensorJudgement*>> by_iteration;
   for (const TensorJudgement& t : tensors) {
@@ -355,7 +373,7 @@ IsolationOutcome LocalizeIsolated(const std::vector<TensorJudgement>& tensors) {
   }
   CulpritList culprits("isolation");
   for (const auto& [iteration, of_iteration] : by_iteration) {
-    const IsolationJudge judge(of_iteration);
+    const IsolationJudge judge(of_iteration, handed_out);
     std::map<Role, int64_t> of_role;
     for (const auto* t : of_iteration) ++of_role[t->id.role];
     for (const TensorJudgement* t : of_iteration) {

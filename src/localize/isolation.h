@@ -53,8 +53,16 @@ struct IsolationOutcome {
   double worst_clean = 0;  // largest headroom of what is within its bound
 };
 
+// Parameters that a module returns for other code to use, as a linear its bias:
+// their gradients are made by that code.
+struct HandedOut {
+  std::set<std::string> modules;  // that return a parameter, theirs or not
+  std::set<std::string> parameters;
+};
+
 // `tensors` sorted by TensorJudgement::order.
-IsolationOutcome LocalizeIsolated(const std::vector<TensorJudgement>& tensors);
+IsolationOutcome LocalizeIsolated(const std::vector<TensorJudgement>& tensors,
+                                  const HandedOut& handed_out = {});
 
 }  // namespace ttrace
 

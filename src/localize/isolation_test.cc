@@ -8,6 +8,7 @@
 namespace ttrace {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -170,6 +171,23 @@ TEST(Isolation, AParametersGradientIsItsOwnUnlessItsModuleIsOut) {
   EXPECT_EQ(found.culprits[0].stage, Stage::kCompute);
   run.Alone("layers.0.mlp", Role::kOutput);
   EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0.mlp"));
+}
+
+TEST(Isolation, AParameterThatIsHandedOutGetsItsGradientWhereItIsUsed) {
+  // layers.0 adds what proj and attn return, and computes something wrong.
+  const std::string weight = "layers.0.attn.proj.weight";
+  IsolatedRun run;
+  run.Alone("layers.0", Role::kOutput).Alone(weight, Role::kGradLocal);
+  EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0", weight));
+  run.HandsOut(weight, {"layers.0.attn.proj", "layers.0.attn"});
+  EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0"));
+  // Backward only: the gradient that the same code gives proj is out as well.
+  IsolatedRun backward;
+  backward.HandsOut(weight, {"layers.0.attn.proj", "layers.0.attn"});
+  backward.Alone(weight, Role::kGradLocal);
+  EXPECT_THAT(Names(backward.Isolate()), ElementsAre(weight));
+  backward.Alone("layers.0.attn.proj", Role::kGradOutput);
+  EXPECT_THAT(Names(backward.Isolate()), Not(Contains(weight)));
 }
 
 TEST(Isolation, AReducedGradientThatAloneIsOutIsCommunication) {

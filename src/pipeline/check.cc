@@ -77,8 +77,9 @@ void NameForeignRows(const RowAlignment& rows,
 }
 
 // The second way to a place, where the candidate has an isolated leg.
-void JoinIsolation(Localization places, CheckResult* result) {
-  IsolationOutcome isolation = LocalizeIsolated(result->tensors);
+void JoinIsolation(Localization places, const HandedOut& handed_out,
+                   CheckResult* result) {
+  IsolationOutcome isolation = LocalizeIsolated(result->tensors, handed_out);
   IsolationSummary& summary = result->isolation;
   summary.ran = isolation.of > 0;
   if (!summary.ran) {
@@ -183,7 +184,7 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   Localization places =
       Localize(result.tensors, {.weights_grafted = candidate.weights_grafted(),
                                 .data_grafted = candidate.data_grafted()});
-  JoinIsolation(std::move(places), &result);
+  JoinIsolation(std::move(places), candidate.handed_out(), &result);
   EnsureCulprit(&result);
   const Diagnostician diagnostician(reference ? &*reference : nullptr,
                                     candidate, context.plans, context.rows,

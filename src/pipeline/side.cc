@@ -301,6 +301,13 @@ void Side::ReadNotes(const Trace& trace) {
           }
           ++index;
         }
+      } else if (note.kind == "hands_out") {
+        const std::string module = Text(json, "fqn");
+        handed_out_.modules.insert(module);
+        if (const std::string name = Text(json, "parameter"); !name.empty()) {
+          handed_out_.parameters.insert(
+              module.empty() ? name : fmt::format("{}.{}", module, name));
+        }
       } else if (note.kind == "graft") {
         (Text(json, "what") == "weights" ? weights_grafted_ : data_grafted_) =
             true;

@@ -18,6 +18,7 @@
 #include "src/align/attribute.h"
 #include "src/align/catalog.h"
 #include "src/align/collective.h"
+#include "src/localize/isolation.h"
 #include "ttrace/dtype.h"
 #include "ttrace/status.h"
 
@@ -67,6 +68,7 @@ class Side {
     return not_materialised_;
   }
   const std::vector<NotIsolated>& not_isolated() const { return not_isolated_; }
+  const HandedOut& handed_out() const { return handed_out_; }
   // Parameter fqn -> its place in the order in which gradients are reduced, on
   // the first rank that says so; -1: unknown.
   int64_t ReductionIndex(const std::string& fqn) const;
@@ -89,6 +91,7 @@ class Side {
   std::vector<std::shared_ptr<const Catalog>> catalogs_;  // the main one first
   std::map<std::string, std::string> not_materialised_;
   std::vector<NotIsolated> not_isolated_;
+  HandedOut handed_out_;
   std::map<std::string, int64_t> reduction_index_;
   CollectiveLog collectives_;
   std::vector<Attribute> attributes_;

@@ -45,6 +45,7 @@ class ModuleHooks:
         self._frames: list[_Frame] = []
         self._sums: list[GradientSum] = []
         self._called: set[str] = set()
+        self._handed_out: set[tuple[str, str]] = set()  # (module, output)
 
     def install(self, module: nn.Module, fqn: str, rule: ModuleRule) -> None:
         """Records `module` from now on, as `fqn`. Register after the framework's own hooks, so
@@ -127,6 +128,8 @@ class ModuleHooks:
         outputs = list(output) if isinstance(output, tuple | list) else [output]
         replaced = False
         for index, value in enumerate(outputs):
+            if isinstance(value, nn.Parameter):
+                self._hands_out(module, fqn, str(index), value)
             known = _choose(rule.outputs.get(str(index)), value)
             if known is None:
                 continue
@@ -144,6 +147,14 @@ class ModuleHooks:
             cls = type(output)
             return cls(*outputs) if hasattr(cls, "_fields") else cls(outputs)
         return outputs[0]
+
+    def _hands_out(self, module: nn.Module, fqn: str, arg: str, value: nn.Parameter) -> None:
+        """Megatron's linears return their bias for others to add: its gradient is made there."""
+        if (fqn, arg) in self._handed_out:
+            return
+        self._handed_out.add((fqn, arg))
+        own = (name for name, parameter in module._parameters.items() if parameter is value)
+        self._session.note("hands_out", fqn=fqn, arg=arg, parameter=next(own, ""))
 
     def _output(
         self,
