@@ -212,11 +212,15 @@ TEST_F(CheckTest, RanksThatReadTheSameDataAreADivergence) {
   candidate_.mesh = {{"dp", 2}, {"tp", 2}};
   candidate_.noise = 0;
   candidate_.notes = {{"graft", R"({"what":"data"})"}};
-  enum { kAsRank0, kOthers, kOneMicroBatch };
-  for (const int kind : {kAsRank0, kOthers, kOneMicroBatch}) {
+  enum { kAsRank0, kOthers, kOneMicroBatch, kOneRow };
+  for (const int kind : {kAsRank0, kOthers, kOneMicroBatch, kOneRow}) {
     candidate_.fault = [&](const SyntheticTensor& t, int rank,
                            const std::string&, int64_t index, float* value) {
       const bool second = index / 32 >= 4;  // of two micro-batches
+      if (t.role == Role::kData && kind == kOneRow) {
+        *value = SyntheticRun::Value(t, index % 32);  // positions
+        return;
+      }
       if (t.role == Role::kData && rank >= 2 &&
           (kind != kOneMicroBatch || second)) {
         *value =

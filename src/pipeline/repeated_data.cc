@@ -2,7 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <utility>
+
+#include "src/align/read_local.h"
+#include "src/diagnose/sample.h"
 
 namespace ttrace {
 namespace {
@@ -11,6 +16,30 @@ struct Read {
   std::vector<int64_t> rows;      // where each micro-batch begins
   std::vector<uint64_t> digests;  // and what it is
 };
+
+// Whether not all rows that `rank` reads are one and the same, as positions and
+// masks without padding are.
+bool HasDistinctRows(const TensorPieces& own, int rank) {
+  const RankPieces part(own, rank);
+  std::optional<std::vector<double>> first;
+  for (const Record* record : part.pieces().pieces) {
+    const BatchRows& rows = *record->rows;
+    const auto dim = static_cast<size_t>(rows.dim);
+    Shape size = own.global_shape();
+    Shape begin(size.size(), 0);
+    size[dim] = 1;
+    for (int64_t row = rows.begin; row < rows.begin + rows.count; ++row) {
+      begin[dim] = row;
+      auto values = ReadBox(part.pieces(), begin, size);
+      if (!values.ok()) return false;
+      if (!first)
+        first = *std::move(values);
+      else if (*values != *first)
+        return true;
+    }
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -28,7 +57,7 @@ RepeatedData FindRepeatedData(const TensorPieces& own,
   RepeatedData out;
   for (const int rank : wrong) {
     const auto mine = reads.find(rank);
-    if (mine == reads.end()) continue;
+    if (mine == reads.end() || !HasDistinctRows(own, rank)) continue;
     for (const auto& [other, theirs] : reads) {
       const bool elsewhere = std::none_of(
           theirs.rows.begin(), theirs.rows.end(), [&](int64_t row) {

@@ -23,7 +23,7 @@ struct RepeatedData {
 // ranks in `wrong`, which read other rows than the reference has in their
 // place, those that read in every micro-batch, bit for bit, what a rank reads
 // whose place is at other rows. A reference that repeats itself is no finding:
-// its ranks are not in `wrong`.
+// its ranks are not in `wrong`. Nor is what has the same row everywhere.
 RepeatedData FindRepeatedData(const TensorPieces& own,
                               const std::vector<int>& wrong);
 
