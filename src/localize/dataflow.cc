@@ -221,14 +221,21 @@ class Judge {
   bool dirty_parameters_;
 };
 
+// Out of bound, and something was computed from it.
+bool OutAndUsed(const TensorJudgement& t) {
+  return t.id.role != Role::kParam && t.diverged();
+}
+
 void Remember(const TensorJudgement& t, const LocalizeOptions& options,
               Seen& seen) {
   switch (t.id.role) {
     case Role::kData:
-      // Nothing was computed from data that was replaced.
-      if (!options.data_grafted) seen.state = true;
+      // Nothing was computed from what was replaced.
+      seen.state |= !options.data_grafted;
       break;
     case Role::kParam:
+      seen.state |= !options.weights_grafted;
+      break;
     case Role::kBuffer:
       seen.state = true;
       break;
@@ -264,7 +271,9 @@ Localization Localize(const std::vector<TensorJudgement>& tensors,
   CulpritList culprits("dataflow");
   bool dirty_parameters = false;
   for (const auto& [iteration, of_iteration] : by_iteration) {
-    const ModuleTree tree(of_iteration);
+    const ModuleTree tree = options.weights_grafted
+                                ? ModuleTree(of_iteration, OutAndUsed)
+                                : ModuleTree(of_iteration);
     const Judge judge(tree, dirty_parameters);
     std::map<Role, int64_t> of_role;
     for (const auto* t : of_iteration) ++of_role[t->id.role];

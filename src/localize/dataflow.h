@@ -30,7 +30,7 @@ struct LocalizeOptions {
   // The candidate's weights were put back to the reference's at the start of
   // each iteration.
   bool weights_grafted = false;
-  bool data_grafted = false;
+  bool data_grafted = false;  // likewise, what it reads
 };
 
 struct Localization {

@@ -39,7 +39,8 @@ class TinyRun {
   }
 
   Localization Find(bool grafted = true) const {
-    return Localize(tensors_, {.weights_grafted = grafted});
+    return Localize(tensors_,
+                    {.weights_grafted = grafted, .data_grafted = grafted});
   }
 
  private:
@@ -58,6 +59,7 @@ class TinyRun {
     for (const auto& l : layers) {
       Add(l + ".fc1.weight", Role::kParam, i, "", Pass::kForward);
     }
+    Add("data", Role::kData, i, "tokens", Pass::kForward);
     Add("", Role::kInput, i, "tokens", Pass::kForward);
     Add("embedding", Role::kInput, i, "ids", Pass::kForward);
     Add("embedding", Role::kOutput, i, "0", Pass::kForward);
@@ -235,6 +237,19 @@ TEST(Localize, CopiesClippedByOtherNormsAreTheNormsDoing) {
   EXPECT_EQ(found.culprits[0].fqn, "grad_norm");
   run.Break("layers.0.fc1.weight", Role::kParamUpdated).not_updated = true;
   EXPECT_EQ(run.Find().culprits.size(), 2u);
+}
+
+TEST(Localize, WhatWasGraftedExplainsNothing) {
+  TinyRun weight;
+  weight.Break("layers.0.fc1.weight", Role::kParam);
+  weight.Break("layers.0.fc1", Role::kOutput);
+  TinyRun data;
+  data.Break("data", Role::kData);
+  data.Break("layers.1.fc1", Role::kInput);
+  for (const TinyRun* run : {&weight, &data}) {
+    EXPECT_EQ(run->Find(/*grafted=*/true).culprits.size(), 2u);
+    EXPECT_EQ(run->Find(/*grafted=*/false).culprits.size(), 1u);
+  }
 }
 
 TEST(Localize, WithoutGraftingABadUpdateSpoilsTheNextIteration) {

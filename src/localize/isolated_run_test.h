@@ -66,6 +66,14 @@ class IsolatedRun {
             [verdict](TensorJudgement& t) { t.verdict = verdict; });
     return *this;
   }
+  // A parameter or buffer more, judged in the run as it was.
+  IsolatedRun& State(const std::string& fqn, Role role, TensorVerdict verdict) {
+    TensorJudgement t;
+    t.id = TensorId{fqn, role, 0, 0, "", Pass::kForward};
+    t.verdict = verdict;
+    tensors_.insert(tensors_.begin(), t);
+    return *this;
+  }
   // What is measured in the isolated leg.
   IsolatedRun& InLeg(const std::string& fqn, Role role,
                      const LegJudgement& leg) {

@@ -18,11 +18,10 @@ constexpr std::initializer_list<Role> kForwardRoles = {Role::kInput,
 constexpr std::initializer_list<Role> kModuleRoles = {
     Role::kInput, Role::kOutput, Role::kGradOutput, Role::kGradInput};
 
-// Parameters are state and in no isolated leg: their end-to-end verdict counts.
+// Buffers are state and in no isolated leg: their end-to-end verdict counts.
+// Parameters are what the run brought, and were replaced (leg_plan.h).
 bool OutAlone(const TensorJudgement& t) {
-  return t.id.role == Role::kParam || t.id.role == Role::kBuffer
-             ? t.diverged()
-             : t.out_alone();
+  return t.id.role == Role::kBuffer ? t.diverged() : t.out_alone();
 }
 
 bool IsRecompute(const TensorJudgement& t) {
@@ -85,8 +84,8 @@ class IsolationJudge {
     });
   }
 
-  bool ParametersOut(const std::string& fqn) const {
-    return tree_.AnyDivergedBelow(fqn, {Role::kParam, Role::kBuffer});
+  bool BuffersOut(const std::string& fqn) const {
+    return tree_.AnyDivergedBelow(fqn, {Role::kBuffer});
   }
 
   // The module itself works on something that was not replaced and is out: a
@@ -200,7 +199,7 @@ class IsolationJudge {
 
   std::optional<Blame> ForOutput(const TensorJudgement& t) const {
     if (tree_.AnyDivergedBelow(t.id.fqn, kForwardRoles) ||
-        ParametersOut(t.id.fqn) || ReceivesErrors(t.id.fqn, Role::kInput)) {
+        BuffersOut(t.id.fqn) || ReceivesErrors(t.id.fqn, Role::kInput)) {
       return std::nullopt;
     }
     return Blame{t.id.fqn, DirectionOf(t), Stage::kCompute,
@@ -309,8 +308,8 @@ class IsolationJudge {
   }
 
   bool ModuleForwardOut(const std::string& fqn) const {
-    return tree_.AnyDiverged(fqn, {Role::kOutput}, false) ||
-           ParametersOut(fqn) || ReceivesErrors(fqn, Role::kInput);
+    return tree_.AnyDiverged(fqn, {Role::kOutput}, false) || BuffersOut(fqn) ||
+           ReceivesErrors(fqn, Role::kInput);
   }
 
   // The module that a parameter belongs to is out by itself or below. One that
@@ -361,7 +360,7 @@ IsolationOutcome LocalizeIsolated(const std::vector<TensorJudgement>& tensors,
   IsolationOutcome out;
   std::map<int, std::vector<const TensorJudgement*>> by_iteration;
   for (const TensorJudgement& t : tensors) {
-    if (t.isolated || t.id.role == Role::kParam || t.id.role == Role::kBuffer) {
+    if (t.isolated || t.id.role == Role::kBuffer) {
       by_iteration[t.id.iteration].push_back(&t);
     }
     if (!t.isolated) continue;

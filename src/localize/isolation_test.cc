@@ -311,12 +311,14 @@ TEST(Isolation, AnUnjudgedNeighbourIsNamedBesideTheCodeBetween) {
               HasSubstr("not judged alone: core"));
 }
 
-TEST(Isolation, WrongParametersAreNoFaultOfTheModule) {
-  IsolatedRun run;
-  run.Verdict("layers.0.mlp.weight", Role::kParam, TensorVerdict::kDiverged);
-  run.Alone("layers.0.mlp", Role::kOutput);
-  run.Alone("layers.0.mlp", Role::kGradInput);
-  EXPECT_TRUE(run.Isolate().culprits.empty());
+TEST(Isolation, AWrongBufferIsNoFaultOfTheModuleAndParametersWereReplaced) {
+  for (const Role role : {Role::kBuffer, Role::kParam}) {
+    IsolatedRun run;
+    run.State("layers.0.mlp.state", role, TensorVerdict::kDiverged);
+    run.Alone("layers.0.mlp", Role::kOutput);
+    run.Alone("layers.0.mlp", Role::kGradInput);
+    EXPECT_EQ(run.Isolate().culprits.size(), role == Role::kParam ? 1u : 0u);
+  }
 }
 
 TEST(Isolation, ARecomputedForwardIsAFaultOfItsOwnOnlyIfItWasRightAtFirst) {
