@@ -242,12 +242,37 @@ TEST_F(CheckTest, RanksThatReadTheSameDataAreADivergence) {
     EXPECT_EQ(first.stage, Stage::kInput);
     EXPECT_THAT(first.ranks, ElementsAre(2, 3));
     ASSERT_EQ(Letters(first).front(), "Z");
-    EXPECT_THAT(
-        first.classes.front().evidence,
-        HasSubstr("ranks 2, 3 read the same data as ranks 0, 1 in all 2 "
-                  "micro-batches"));
+    EXPECT_THAT(first.classes.front().evidence,
+                HasSubstr("ranks 2, 3 read the part of ranks 0, 1"));
     // Nothing was computed from it: what else is wrong is found beside it.
     EXPECT_EQ(result.downstream, 0);
+  }
+}
+
+// The random numbers of a tensor-parallel rank are to be its own.
+TEST_F(CheckTest, ShardsThatAreDrawnAlikeAreADivergence) {
+  candidate_.notes = {{"graft", R"({"what":"weights"})"}};
+  enum { kAlike, kOthers, kZeros };
+  for (const int kind : {kAlike, kOthers, kZeros}) {
+    candidate_.fault = [&](const SyntheticTensor& t, int rank,
+                           const std::string&, int64_t index, float* value) {
+      if (t.role != Role::kParam) return;
+      // Eight rows of 32 on each of two ranks.
+      const int64_t local = index - (kind == kAlike ? rank * 8 * 32 : 0);
+      *value = kind == kZeros ? 0 : -SyntheticRun::Value(t, local);
+    };
+    std::filesystem::remove_all(Path("cand"));
+    const CheckResult result = Check();
+    if (kind != kAlike) {
+      EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+      continue;
+    }
+    ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+    const Culprit& first = result.culprits.front();
+    EXPECT_EQ(first.fqn, "fc.weight");
+    EXPECT_EQ(first.stage, Stage::kInput);
+    EXPECT_THAT(first.classes.front().evidence,
+                HasSubstr("ranks 0, 1 held one and the same part"));
   }
 }
 

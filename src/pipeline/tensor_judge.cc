@@ -9,7 +9,7 @@
 #include "src/compare/compare_tensor.h"
 #include "src/diagnose/words.h"
 #include "src/pipeline/exact_values.h"
-#include "src/pipeline/repeated_data.h"
+#include "src/pipeline/repeated_parts.h"
 #include "src/pipeline/skipped_update.h"
 #include "src/tolerance/constants.h"
 
@@ -194,7 +194,7 @@ Status TensorJudge::JudgeByReference(const TensorId& id,
   TTRACE_RETURN_IF_ERROR(JudgeLegs(id, out, bytes));
   Conclude(id, candidate, *reference, out);
   ConcludeIsolated(isolated_legs_, not_isolated_, IsExact(candidate), out);
-  if (id.role == Role::kData) JudgeOwnData(candidate, out);
+  if (ReplacedByGraft(id)) JudgeOwnParts(candidate, out);
   return id.role == Role::kParamUpdated ? JudgeUpdate(id, out) : Done{};
 }
 
@@ -238,29 +238,29 @@ Status TensorJudge::JudgeUpdate(const TensorId& id,
   return Done{};
 }
 
-// Other data is no finding where it is grafted: samplers may shuffle. Ranks
-// that read one another's are.
-void TensorJudge::JudgeOwnData(const TensorPieces& candidate,
-                               TensorJudgement* out) const {
-  if (!candidate_.data_grafted() || out->legs.empty()) return;
-  const RepeatedData repeated =
-      FindRepeatedData(candidate, out->legs.front().ranks);
+// Other data or weights are no finding where they are grafted: samplers
+// shuffle, and topologies draw other random numbers. Ranks that have one
+// another's are.
+void TensorJudge::JudgeOwnParts(const TensorPieces& candidate,
+                                TensorJudgement* out) const {
+  if (out->verdict != TensorVerdict::kNotCheckable || out->legs.empty()) return;
+  const RepeatedParts repeated =
+      FindRepeatedParts(candidate, out->legs.front().ranks);
   if (repeated.ranks.empty()) return;
-  const bool all_alike = repeated.ranks == repeated.as;
   RequireEqual(&out->legs.front());
   out->verdict = TensorVerdict::kDiverged;
   out->explained = false;
   out->headroom = kInfinity;
   out->deciding_leg = 0;
   out->ranks = repeated.ranks;
+  const char* verb = out->id.role == Role::kData ? "read" : "held";
   out->reason = fmt::format(
-      "{} {} in all {} micro-batches, where the reference has other rows (they "
-      "were replaced by the reference's)",
-      RankWords(repeated.ranks),
-      all_alike
-          ? "read the same data"
-          : fmt::format("read the same data as {}", RankWords(repeated.as)),
-      repeated.micro_batches);
+      "{} {} {}, where the reference has other values (they were replaced by "
+      "the reference's)",
+      RankWords(repeated.ranks), verb,
+      repeated.ranks == repeated.as
+          ? "one and the same part"
+          : fmt::format("the part of {}", RankWords(repeated.as)));
 }
 
 // From the legs to the verdict.

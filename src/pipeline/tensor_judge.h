@@ -42,7 +42,7 @@ class TensorJudge {
   Status JudgeLegs(const TensorId& id, TensorJudgement* out,
                    std::atomic<int64_t>* bytes) const;
   Status JudgeUpdate(const TensorId& id, TensorJudgement* out) const;
-  void JudgeOwnData(const TensorPieces& candidate, TensorJudgement* out) const;
+  void JudgeOwnParts(const TensorPieces& candidate, TensorJudgement* out) const;
   void Conclude(const TensorId& id, const TensorPieces& candidate,
                 const TensorPieces& reference, TensorJudgement* out) const;
   bool ReplacedByGraft(const TensorId& id) const;
