@@ -68,6 +68,8 @@ int SealedIterations(const RankTrace& rank, const std::string& leg) {
 
 constexpr std::string_view kNothingCaptured =
     "no process of the command started to capture. One of these holds:\n"
+    "  - capture refused: a line `ttrace: rank 0: capture stopped: ...` above "
+    "says why;\n"
     "  - the command's Python does not see PYTHONPATH, by which capture gets "
     "in:\n"
     "    python -I, -E and -S, sudo, containers and job submissions drop it.\n"
