@@ -194,9 +194,9 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   }
   if (const int joined = JoinSameExplanation(&result.culprits); joined > 0) {
     result.notes.push_back(
-        fmt::format("{} faulty places more have the explanation of another one "
-                    "and are counted there",
-                    joined));
+        fmt::format("{} more faulty place{} the explanation of another one, "
+                    "with which they are counted",
+                    joined, joined == 1 ? " has" : "s have"));
   }
 
   result.clean = CountClean(result.tensors);

@@ -70,7 +70,8 @@ LegJudgement JudgeLeg(const LegErrors& errors) {
   }
 
   const int legs = static_cast<int>(errors.noise.size());
-  out.noise = std::max(RootMeanSquare(errors.noise), errors.repeat_err);
+  const double measured = RootMeanSquare(errors.noise);
+  out.noise = std::max(measured, errors.repeat_err);
   const double growth = SummationGrowth(errors);
   const double floor = growth * kFloorRoundoffs * errors.unit_roundoff;
   const double noise = growth * out.noise;
@@ -81,7 +82,9 @@ LegJudgement JudgeLeg(const LegErrors& errors) {
   if (vector_rule) factor = std::max(factor, kVectorGradientFactor);
 
   double scale_b = std::max(noise, floor);
-  const char* origin = noise >= floor ? "noise" : "floor u/4";
+  const char* origin = noise < floor                   ? "floor u/4"
+                       : errors.repeat_err <= measured ? "noise"
+                                                       : "replay differs by";
   if (vector_rule && errors.reference_hp) {
     // Both sides round one exact sum over tokens, each by about what the
     // reference is off (which also holds what came from other modules): their

@@ -66,8 +66,12 @@ TEST(JudgeLeg, AWideBoundIsNotCheckable) {
 
 TEST(JudgeLeg, NonDeterminismWidensTheBound) {
   LegErrors errors = Errors(3e-2, {1e-2, 1e-2, 1e-2});
+  EXPECT_THAT(JudgeLeg(errors).provenance,
+              testing::HasSubstr("noise 1.0e-02 x 2"));
   errors.repeat_err = 4e-2;
   EXPECT_LT(JudgeLeg(errors).headroom, 0.5);
+  EXPECT_THAT(JudgeLeg(errors).provenance,
+              testing::HasSubstr("replay differs by 4.0e-02 x 2"));
 }
 
 TEST(JudgeLeg, VectorGradientsAreWiderOnlyWithoutFp32Leg) {
