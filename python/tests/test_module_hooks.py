@@ -95,20 +95,24 @@ class Capture:
         self.session.moment = None
 
     def records(self):
-        """(fqn, role) -> values, of iteration 0."""
         self.hooks.flush()
         self.session.finish()
-        rank = self.folder / "rank-00000.r0"
-        found = {}
-        for line in (rank / "index.jsonl").read_text().splitlines():
-            entry = json.loads(line)
-            if entry["type"] != "record" or entry["iteration"] != 0:
-                continue
-            segment = rank / f"segment-{entry['segment']:05d}.safetensors"
-            data = segment.read_bytes()[entry["offset"] : entry["offset"] + entry["bytes"]]
-            values = torch.frombuffer(bytearray(data), dtype=torch.float32)
-            found[entry["fqn"], entry["role"]] = values.reshape(entry["shape"])
-        return found
+        return recorded(self.folder)
+
+
+def recorded(folder):
+    """(fqn, role) -> values, of iteration 0."""
+    rank = folder / "rank-00000.r0"
+    found = {}
+    for line in (rank / "index.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        if entry["type"] != "record" or entry["iteration"] != 0:
+            continue
+        segment = rank / f"segment-{entry['segment']:05d}.safetensors"
+        data = segment.read_bytes()[entry["offset"] : entry["offset"] + entry["bytes"]]
+        values = torch.frombuffer(bytearray(data), dtype=torch.float32)
+        found[entry["fqn"], entry["role"]] = values.reshape(entry["shape"])
+    return found
 
 
 def make_model():
@@ -231,6 +235,38 @@ def test_a_rewritten_gradient_reaches_the_outermost_module_first(tmp_path):
     assert torch.equal(seen["outer.inner"], torch.ones(8, 4))
     assert torch.equal(model[0].weight.grad, torch.full((4, 4), 8.0))
     session.finish()
+
+
+@pytest.mark.parametrize("shape", [(8, 16), (8, 4, 4)])
+def test_the_gradient_of_a_view_that_a_module_changes_in_place(tmp_path, shape):
+    """Megatron's softmax masks its scores, which are a view of a product, in place."""
+    masked = torch.rand(shape, generator=torch.Generator().manual_seed(2)) < 0.3
+
+    class Softmax(nn.Module):
+        def forward(self, scores):
+            return torch.softmax(scores.masked_fill_(masked, -1e4), -1)
+
+    def loss(x, softmax):
+        return softmax((x * 3).view(shape)).square().sum()
+
+    x = torch.randn(8, 16, generator=torch.Generator().manual_seed(1), requires_grad=True)
+    (want,) = torch.autograd.grad(loss(x, Softmax()), x)
+    model = Softmax()
+    (tmp_path / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
+    session = Session(Settings(out=str(tmp_path)))
+    session.start(0, 1, [("tp", 1)], [0], {})
+    hooks = ModuleHooks(session)
+    hooks.install(model, "softmax", ModuleRule({"scores": ROWS}, {"0": ROWS}))
+    session.moment = Moment(0, "real", 0, Batch(8, 8, 1, (1, 1)))
+    value = loss(x, model)
+    session.moment = None
+    value.backward()
+    hooks.flush()
+    session.finish()
+    assert torch.equal(x.grad, want)
+    found = recorded(tmp_path)["softmax", "grad_input"]
+    assert found.shape == shape
+    assert torch.equal(found.reshape(8, 16) * 3, want)
 
 
 def test_a_module_that_returns_its_parameter_is_noted_once(tmp_path):

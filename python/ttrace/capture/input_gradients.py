@@ -4,7 +4,8 @@ Putting a view between an input and the module, to hang a hook on, changes numbe
 has three uses or more, the view's own sum is added to the others' in another order. So nothing is
 inserted. After the module's forward, the nodes that it created are searched for edges into the
 input's node, and hooks on those nodes read what flows along the edges. This also sees the gradient
-of an input that the module modifies in place.
+of an input that the module modifies in place: if it is a view, autograd lets the new graph begin at
+its base, with a node of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from typing import Any
 import torch
 
 Emit = Callable[[torch.Tensor], None]
+
+# What autograd calls a change of a view in place; its first edge goes to the base.
+_CHANGE_OF_VIEW = "torch::autograd::CopySlices"
 
 
 class InputTarget:
@@ -29,20 +33,35 @@ class InputTarget:
         self.node = node
         self.index = tensor.output_nr
         self.emit = emit
+        # The node of the base, for a view of all of it: the base's gradient is the view's.
+        self.base: Any = None
+        base = tensor._base
+        if base is not None and base.grad_fn is not None and _same_elements(tensor, base):
+            self.base, self.base_index = base.grad_fn, base.output_nr
+            self.shape = tensor.shape
+
+
+def _same_elements(view: torch.Tensor, base: torch.Tensor) -> bool:
+    """In the same order, too."""
+    return view.numel() == base.numel() and view.is_contiguous() and base.is_contiguous()
 
 
 class GradientSum:
     """Adds what arrives along several edges, in order of arrival, and emits it once."""
 
-    def __init__(self, edges: int, emit: Emit) -> None:
+    def __init__(self, edges: int, emit: Emit, shape: torch.Size | None = None) -> None:
+        """`shape` is that of the input, where edges may carry its base's."""
         self._waiting = edges
         self._emit = emit
+        self._shape = shape
         self._total: torch.Tensor | None = None
         self._several = edges > 1
 
     def arrived(self, gradient: torch.Tensor | None) -> None:
         self._waiting -= 1
         if gradient is not None:
+            if self._shape is not None:
+                gradient = gradient.reshape(self._shape)
             if self._total is not None:
                 self._total = self._total + gradient
             else:
@@ -67,8 +86,11 @@ def watch_inputs(
     module's forward. Returns the sums that the backward will fill."""
     start = [tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]
     by_node: dict[Any, list[InputTarget]] = {}
+    by_base: dict[Any, list[InputTarget]] = {}
     for target in targets:
         by_node.setdefault(target.node, []).append(target)
+        if target.base is not None:
+            by_base.setdefault(target.base, []).append(target)
     # Nodes older than every input belong to what ran before the module.
     # (Accumulators of leaves have no age.)
     ages = [node._sequence_nr() for node in by_node if node.next_functions]
@@ -83,6 +105,10 @@ def watch_inputs(
         for position, (following, index) in enumerate(node.next_functions):
             if following is None:
                 continue
+            if position == 0 and node.name() == _CHANGE_OF_VIEW:
+                for target in by_base.get(following, ()):
+                    if target.base_index == index:
+                        edges.setdefault(target, []).append((node, position))
             hit = by_node.get(following)
             if hit is not None:
                 for target in hit:
@@ -96,7 +122,8 @@ def watch_inputs(
     for target, found in edges.items():
         if target.emit is None:
             continue
-        total = GradientSum(len(found), target.emit)
+        shape = None if target.base is None else target.shape
+        total = GradientSum(len(found), target.emit, shape)
         sums.append(total)
         for node, position in found:
             node.register_hook(guarded(_read_edge(total, position)))
