@@ -3,11 +3,12 @@
 
     scripts/sweep.py --mutants 300            until so many have changed a number
     scripts/sweep.py --only 17 --keep         one launch again, with its traces (sweep/)
+    scripts/sweep.py --seed 2                 other launches; the table counts those of all seeds
     scripts/sweep.py --again                  judge the traces that --keep kept once more
     scripts/sweep.py --table                  only write docs/sweep.md
 
-Resumable: finished launches are kept in sweep/results.jsonl (delete it, or pass --fresh, to start
-over). Launches follow from --seed and their number alone.
+Resumable: finished launches are kept in sweep/seed-N/results.jsonl (delete it, or pass --fresh, to
+start over). Launches follow from --seed and their number alone.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ from mutation_sweep.plan import Launch, plan  # noqa: E402
 from mutation_sweep.table import write_table  # noqa: E402
 
 OUT = ROOT / "sweep"
-RESULTS = OUT / "results.jsonl"
+RESULTS = "results.jsonl"
+# The output layer's weight is the embedding's where they are tied, and is called so.
+TIED, SHARED = "output_layer.weight", "embedding.word_embeddings.weight"
 TABLE = ROOT / "docs" / "sweep.md"
 REFERENCE_LEGS = "noise:3,fp32,fp32.noise:3,isolated.noise:2,fp32.isolated.noise:2"
 # So many launches that fail one after the other have one reason, which more would not cure.
@@ -73,6 +76,8 @@ def judge(sweep: Sweep, launch: Launch) -> list[dict[str, Any]]:
     entries = []
     for iteration in range(sweep.iterations):
         mutant = happened(log, iteration)
+        if mutant is not None and "--tied" in launch.model and mutant["site"]["fqn"] == TIED:
+            mutant["site"]["fqn"] = SHARED
         entry: dict[str, Any] = {"iteration": iteration}
         if iteration in planned and mutant is None:
             entry["kind"] = "nothing"
@@ -143,25 +148,31 @@ def say(line: dict[str, Any], total: int, wanted: int) -> None:
 
 
 class Results:
-    """The lines of results.jsonl, by launch."""
+    """The lines of a seed's results.jsonl, by launch."""
 
-    def __init__(self) -> None:
-        text = RESULTS.read_text() if RESULTS.exists() else ""
+    def __init__(self, path: Path, seed: int) -> None:
+        self.path, self._seed = path, seed
+        text = path.read_text() if path.exists() else ""
         lines = [json.loads(line) for line in text.splitlines()]
         self.by_launch = {line["launch"]: line for line in lines}
 
     def add(self, line: dict[str, Any], wanted: int) -> None:
+        line["seed"] = self._seed
         self.by_launch[line["launch"]] = line
-        with RESULTS.open("a") as out:
+        with self.path.open("a") as out:
             out.write(json.dumps(line) + "\n")
         say(line, self.mutants(), wanted)
 
     def mutants(self) -> int:
         return sum(count(line, "mutant") for line in self.by_launch.values())
 
-    def write(self) -> None:
-        lines = [self.by_launch[number] for number in sorted(self.by_launch)]
-        write_table(TABLE, lines, "make sweep")
+
+def write_all() -> None:
+    lines = []
+    for path in OUT.glob(f"seed-*/{RESULTS}"):
+        seed = int(path.parent.name.partition("-")[2])
+        lines += Results(path, seed).by_launch.values()
+    write_table(TABLE, sorted(lines, key=lambda line: (line["seed"], line["launch"])), "make sweep")
 
 
 def run_one(sweep: Sweep, options: argparse.Namespace) -> int:
@@ -207,7 +218,7 @@ def run_all(sweep: Sweep, options: argparse.Namespace, results: Results) -> None
 def judge_again(sweep: Sweep, options: argparse.Namespace, results: Results) -> None:
     """A changed judge on the traces that were kept. What has none stays as it is."""
     lines = list(results.by_launch.values())
-    RESULTS.replace(RESULTS.with_suffix(".before"))
+    results.path.replace(results.path.with_suffix(".before"))
     results.by_launch.clear()
     for line in lines:
         launch = plan(options.seed, line["launch"], options.iterations)
@@ -218,11 +229,12 @@ def judge_again(sweep: Sweep, options: argparse.Namespace, results: Results) -> 
 
 def main() -> int:
     options = parse_arguments()
+    folder = OUT / f"seed-{options.seed}"
     if options.fresh:
-        shutil.rmtree(OUT, ignore_errors=True)
-    OUT.mkdir(exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
     sweep = Sweep(
-        OUT,
+        folder,
         options.iterations,
         options.reference_legs,
         options.candidate_legs,
@@ -230,12 +242,12 @@ def main() -> int:
     )
     if options.only is not None:
         return run_one(sweep, options)
-    results = Results()
+    results = Results(folder / RESULTS, options.seed)
     if options.again:
         judge_again(sweep, options, results)
     elif not options.table:
         run_all(sweep, options, results)
-    results.write()
+    write_all()
     return 0
 
 

@@ -183,7 +183,7 @@ def test_a_plan_follows_from_its_seed() -> None:
 
 
 def test_the_table_counts_alarms_misses_and_sizes(tmp_path) -> None:
-    launch = {"launch": 3, "topology": "tp2", "recompute": False, "bf16": True}
+    launch = {"seed": 1, "launch": 3, "topology": "tp2", "recompute": False, "bf16": True}
     happened_there = {**mutant(), "relative": 2e-3}
     clean = {"kind": "clean", "verdict": "within", "headroom": 0.5, "culprits": []}
     alarm = {**clean, "verdict": "diverged", "culprits": [culprit("embedding")]}
@@ -203,6 +203,6 @@ def test_the_table_counts_alarms_misses_and_sizes(tmp_path) -> None:
     assert "1 launches, 2 mutants that changed a number, 2 clean" in text
     assert "False alarms: 1." in text
     assert "| forward collective | bf16 |  |  |  |  | 1/2 |  |  |  |" in text
-    assert "- 3/1 (tp2 bf16): embedding output" in text
-    assert "3/2 (tp2 bf16): collective drop (all) of all_reduce over tp" in text
+    assert "- 1:3/1 (tp2 bf16): embedding output" in text
+    assert "1:3/2 (tp2 bf16): collective drop (all) of all_reduce over tp" in text
     assert "Launches that failed: 3." in text

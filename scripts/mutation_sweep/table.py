@@ -28,6 +28,7 @@ def write_table(path: Path, launches: list[Row], command: str) -> None:
         "topologies and models (`zoo/mutation`); each captured iteration has weights and data of",
         "its own and is judged alone. Every other iteration is clean.",
         "",
+        *_seeds(done),
         f"- {len(done)} launches, {len(mutants)} mutants that changed a number, {len(clean)} clean",
         f"  iterations. {nothing} drawn mutants found no place or changed nothing: not counted.",
         f"- False alarms: {len(alarms)}. Clean and undecided: {len(undecided)}.",
@@ -50,6 +51,15 @@ def write_table(path: Path, launches: list[Row], command: str) -> None:
     far = [row for row in mutants if row["detected"] and row["window"] not in (0, 1)]
     lines += _list("Blamed elsewhere (window of 2 or more)", far, _elsewhere)
     path.write_text("\n".join(lines).rstrip() + "\n")
+
+
+def _seeds(launches: list[Row]) -> list[str]:
+    found = sorted({launch["seed"] for launch in launches})
+    return [
+        f"Random numbers of seeds {', '.join(map(str, found))}. An experiment is named by its seed,",
+        "launch and iteration, as 1:17/3.",
+        "",
+    ]
 
 
 def _share(rows: Iterable[Row], holds: Callable[[Row], bool]) -> str:
@@ -177,7 +187,7 @@ def where(row: Row) -> str:
     launch = row["launch"]
     precision = "bf16" if launch["bf16"] else "fp32"
     kind = f"{launch['topology']}{' recompute' if launch['recompute'] else ''} {precision}"
-    return f"{launch['launch']}/{row['iteration']} ({kind})"
+    return f"{launch['seed']}:{launch['launch']}/{row['iteration']} ({kind})"
 
 
 def _alarm(row: Row) -> str:
