@@ -56,7 +56,7 @@ def write_table(path: Path, launches: list[Row], command: str) -> None:
 def _seeds(launches: list[Row]) -> list[str]:
     found = sorted({launch["seed"] for launch in launches})
     return [
-        f"Random numbers of seeds {', '.join(map(str, found))}. An experiment is named by its seed,",
+        f"Random numbers of seeds {', '.join(map(str, found))}. An experiment is named by seed,",
         "launch and iteration, as 1:17/3.",
         "",
     ]
