@@ -153,12 +153,11 @@ class Results:
     def __init__(self, path: Path, seed: int) -> None:
         self.path, self._seed = path, seed
         text = path.read_text() if path.exists() else ""
-        lines = [json.loads(line) for line in text.splitlines()]
+        lines = [json.loads(line) | {"seed": seed} for line in text.splitlines()]
         self.by_launch = {line["launch"]: line for line in lines}
 
     def add(self, line: dict[str, Any], wanted: int) -> None:
-        line["seed"] = self._seed
-        self.by_launch[line["launch"]] = line
+        self.by_launch[line["launch"]] = line | {"seed": self._seed}
         with self.path.open("a") as out:
             out.write(json.dumps(line) + "\n")
         say(line, self.mutants(), wanted)

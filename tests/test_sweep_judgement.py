@@ -81,6 +81,8 @@ def test_the_window_counts_recorded_modules() -> None:
         ("R", {"mechanism": "delay", "ranks": "one"}, "right"),
         ("P", {"mechanism": "double", "ranks": "one"}, "wrong"),
         ("R", {"mechanism": "double", "ranks": "one"}, "right"),
+        ("S", {"mechanism": "double", "ranks": "one"}, "wrong"),
+        ("S", {"mechanism": "double", "ranks": "one", "phase": "finalize"}, "right"),
         ("P", {"family": "output", "mechanism": "row", "kind": "output"}, "wrong"),
         ("K", {"family": "output", "mechanism": "all", "kind": "output"}, "right"),
         ("S", {"family": "update", "mechanism": "skip", "kind": "update"}, "right"),

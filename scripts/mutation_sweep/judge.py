@@ -102,6 +102,8 @@ def classes_of(mutant: dict[str, Any]) -> tuple[str, bool]:
     if mutant["family"] == "collective" and site["phase"] == "optimizer":
         return "G", True
     letters = _CLASSES.get((mechanism, kind), _CLASSES.get((mechanism, ""), ""))
+    if one and mechanism == "double" and site["phase"] == "finalize":
+        letters += "S"  # a data-parallel rank's term is its micro-batches, counted twice
     mixed = mutant["family"] == "collective" and _is_mixed(site)
     if mixed or (one and (mechanism, kind) in _MIXTURES):
         return letters + "R", False

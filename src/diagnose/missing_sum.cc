@@ -101,7 +101,12 @@ std::optional<Diagnosis> SumOfCopies(const Evidence& evidence) {
       if (!merged.ok()) continue;
       const double err = merged->total.rel_err();
       // Terms that cancel leave more noise than their sum: twice the bound.
-      if (!(err <= 2 * evidence.leg->bound)) continue;
+      // One wrong copy among right ones leaves its share in their mean: that
+      // is no term of a sum.
+      if (!(err <= 2 * evidence.leg->bound) ||
+          !(2 * copies * err < replicas.worst_rel_err)) {
+        continue;
+      }
       Diagnosis out{"P", "", err};
       out.evidence = fmt::format(
           "copies on {} differ by up to {:.2g} along {}, and {} (rel_err "

@@ -213,6 +213,20 @@ TEST(MissingPartialSum, CopiesThatDifferOtherwiseAreOnlyReplicas) {
                                      "those of rank 1 are not"));
 }
 
+TEST(MissingPartialSum, OneWrongCopyIsNotATermOfAMean) {
+  // Just out of bound: what it leaves in the mean of two is within.
+  for (const double error : {1.5, 3.0}) {
+    Lab lab = OutputLab(Truth(), Copies(2), [&](Piece* piece) {
+      if (piece->rank == 1) {
+        piece->values =
+            Plus(piece->values, RandomValues(8, kCount), error * kBound);
+      }
+      return true;
+    });
+    EXPECT_EQ(lab.Letters(), "R");
+  }
+}
+
 TEST(MissingPartialSum, NamesWhoseTermsAreInAReducedGradient) {
   Lab lab(kReduced, kBound);
   const auto own = RandomValues(50, kCount);
