@@ -308,7 +308,7 @@ void Side::ReadNotes(const Trace& trace) {
           handed_out_.parameters.insert(
               module.empty() ? name : fmt::format("{}.{}", module, name));
         }
-      } else if (note.kind == "graft") {
+      } else if (note.kind == "graft_begins" || note.kind == "graft") {
         (Text(json, "what") == "weights" ? weights_grafted_ : data_grafted_) =
             true;
       }

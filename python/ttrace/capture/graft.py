@@ -117,9 +117,7 @@ class Graft:
         # made of the reference's values.
         if what not in self._said:
             self._said.add(what)
-            self._session.note(
-                "graft", what=what, iteration=iteration, differs=0, of=0, examples=[]
-            )
+            self._session.note("graft_begins", what=what, iteration=iteration)
         return self._tallies.setdefault(what, _Tally())
 
     def _read(
