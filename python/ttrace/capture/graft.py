@@ -115,7 +115,7 @@ class Graft:
     def _tally(self, what: str, iteration: int) -> _Tally:
         # A run that ends before its iteration does says so too: what is recorded from here on is
         # made of the reference's values.
-        if what not in self._said:
+        if what not in self._said and self._session.recording:
             self._said.add(what)
             self._session.note("graft_begins", what=what, iteration=iteration)
         return self._tallies.setdefault(what, _Tally())
