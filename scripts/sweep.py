@@ -150,14 +150,15 @@ def say(line: dict[str, Any], total: int, wanted: int) -> None:
 class Results:
     """The lines of a seed's results.jsonl, by launch."""
 
-    def __init__(self, path: Path, seed: int) -> None:
-        self.path, self._seed = path, seed
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        seed = int(path.parent.name.partition("-")[2])
         text = path.read_text() if path.exists() else ""
         lines = [json.loads(line) | {"seed": seed} for line in text.splitlines()]
         self.by_launch = {line["launch"]: line for line in lines}
 
     def add(self, line: dict[str, Any], wanted: int) -> None:
-        self.by_launch[line["launch"]] = line | {"seed": self._seed}
+        self.by_launch[line["launch"]] = line
         with self.path.open("a") as out:
             out.write(json.dumps(line) + "\n")
         say(line, self.mutants(), wanted)
@@ -167,10 +168,8 @@ class Results:
 
 
 def write_all() -> None:
-    lines = []
-    for path in OUT.glob(f"seed-*/{RESULTS}"):
-        seed = int(path.parent.name.partition("-")[2])
-        lines += Results(path, seed).by_launch.values()
+    found = [Results(path) for path in OUT.glob(f"seed-*/{RESULTS}")]
+    lines = [line for results in found for line in results.by_launch.values()]
     write_table(TABLE, sorted(lines, key=lambda line: (line["seed"], line["launch"])), "make sweep")
 
 
@@ -241,7 +240,7 @@ def main() -> int:
     )
     if options.only is not None:
         return run_one(sweep, options)
-    results = Results(folder / RESULTS, options.seed)
+    results = Results(folder / RESULTS)
     if options.again:
         judge_again(sweep, options, results)
     elif not options.table:

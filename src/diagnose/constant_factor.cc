@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "src/diagnose/diagnose.h"
@@ -32,11 +31,8 @@ std::optional<Diagnosis> ConstantFactor(const Evidence& evidence) {
                                     ? RankWords(parts->ranks)
                                     : MicroBatchWords(parts->micro_batches));
   }
-  // By Cauchy-Schwarz an error within the bound moves alpha by no more than the
-  // bound. The statistics come from fp32 lanes: 1e-6 is what they resolve.
-  // Above 1 % a number would find a name by chance.
-  out.evidence +=
-      FactorNameWords(evidence, alpha, std::fmin(0.01, std::fmax(1e-6, bound)));
+  // By Cauchy-Schwarz an error within the bound moves alpha by no more than it.
+  out.evidence += FactorNameWords(evidence, alpha, bound);
   out.evidence += AttributeWords(evidence, "gradient_scaling_factor");
   return out;
 }

@@ -48,7 +48,7 @@ std::optional<Diagnosis> OfTheLoss(const Evidence& evidence) {
   std::string words;
   if (agree) {
     if (alpha.size() > 1) words = " in every micro-batch";
-    words += FactorNameWords(evidence, whole, std::fmin(0.01, tolerance));
+    words += FactorNameWords(evidence, whole, tolerance);
   } else {
     words = " (" + FactorWords(alpha) + ")";
     const std::string tokens =

@@ -76,7 +76,8 @@ std::string AttributeWords(const Evidence& evidence, const std::string& name) {
 std::string FactorNameWords(const Evidence& evidence, double factor,
                             double tolerance) {
   const std::vector<std::string> names =
-      NamesOfFactor(std::fabs(factor), SizesOf(evidence), tolerance);
+      NamesOfFactor(std::fabs(factor), SizesOf(evidence),
+                    std::fmin(0.01, std::fmax(1e-6, tolerance)));
   constexpr size_t kShown = 3;
   std::string out;
   for (size_t i = 0; i < names.size() && i < kShown; ++i) {

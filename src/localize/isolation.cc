@@ -84,10 +84,6 @@ class IsolationJudge {
     });
   }
 
-  bool BuffersOut(const std::string& fqn) const {
-    return tree_.AnyDivergedBelow(fqn, {Role::kBuffer});
-  }
-
   // The module itself works on something that was not replaced and is out: a
   // tensor that the reference has not, or data.
   bool ReceivesErrors(const std::string& fqn, Role edge) const {
@@ -95,6 +91,12 @@ class IsolationJudge {
     return std::any_of(edges.begin(), edges.end(), [](const auto* t) {
       return t->out_alone() && !t->isolated->replaced;
     });
+  }
+
+  // Buffers, or inputs that were not replaced, are out.
+  bool WorksOnErrors(const std::string& fqn) const {
+    return tree_.AnyDivergedBelow(fqn, {Role::kBuffer}) ||
+           ReceivesErrors(fqn, Role::kInput);
   }
 
   // A tensor of `role` of a module directly in `container`, out of bound, in
@@ -199,7 +201,7 @@ class IsolationJudge {
 
   std::optional<Blame> ForOutput(const TensorJudgement& t) const {
     if (tree_.AnyDivergedBelow(t.id.fqn, kForwardRoles) ||
-        BuffersOut(t.id.fqn) || ReceivesErrors(t.id.fqn, Role::kInput)) {
+        WorksOnErrors(t.id.fqn)) {
       return std::nullopt;
     }
     return Blame{t.id.fqn, DirectionOf(t), Stage::kCompute,
@@ -308,8 +310,7 @@ class IsolationJudge {
   }
 
   bool ModuleForwardOut(const std::string& fqn) const {
-    return tree_.AnyDiverged(fqn, {Role::kOutput}, false) || BuffersOut(fqn) ||
-           ReceivesErrors(fqn, Role::kInput);
+    return tree_.AnyDiverged(fqn, {Role::kOutput}, false) || WorksOnErrors(fqn);
   }
 
   // The module that a parameter belongs to is out by itself or below. One that

@@ -60,7 +60,7 @@ bool Disjoint(const std::set<int64_t>& a, const std::set<int64_t>& b) {
 RepeatedParts FindRepeatedParts(const TensorPieces& own,
                                 const std::vector<int>& wrong) {
   const int cut = CutDimension(own);
-  if (cut < 0) return {};
+  if (cut < 0 || wrong.empty()) return {};
   const auto dim = static_cast<size_t>(cut);
   std::map<int, Part> parts;
   for (const Record* record : own.pieces) {  // by rank, then micro-batch
@@ -75,15 +75,16 @@ RepeatedParts FindRepeatedParts(const TensorPieces& own,
   for (const int rank : wrong) {
     const auto mine = parts.find(rank);
     if (mine == parts.end()) continue;
+    std::vector<int> twins;
     for (const auto& [other, theirs] : parts) {
-      if (theirs.digests != mine->second.digests ||
-          !Disjoint(theirs.places, mine->second.places) ||
-          !Varies(own, rank, dim)) {
-        continue;
+      if (theirs.digests == mine->second.digests &&
+          Disjoint(theirs.places, mine->second.places)) {
+        twins.push_back(other);
       }
-      ranks.insert(rank);
-      as.insert(other);
     }
+    if (twins.empty() || !Varies(own, rank, dim)) continue;
+    ranks.insert(rank);
+    as.insert(twins.begin(), twins.end());
   }
   // Where none is in its own place, each holds what the others do.
   std::erase_if(as, [&](int rank) { return ranks.contains(rank); });

@@ -104,6 +104,15 @@ void Explain(TensorVerdict verdict, const char* reason, TensorJudgement* out) {
   out->headroom = 0;
 }
 
+// By something else than a bound.
+void Convict(std::vector<int> ranks, std::string reason, TensorJudgement* out) {
+  out->verdict = TensorVerdict::kDiverged;
+  out->explained = false;
+  out->headroom = kInfinity;
+  out->ranks = std::move(ranks);
+  out->reason = std::move(reason);
+}
+
 // Tokens, labels, masks, initial weights: there is no tolerance for these.
 void JudgeExactly(const TensorPieces& reference, TensorJudgement* out) {
   LegJudgement& leg = out->legs.front();
@@ -225,16 +234,14 @@ Status TensorJudge::JudgeUpdate(const TensorId& id,
   TTRACE_ASSIGN_OR_RETURN(const auto skipped,
                           FindSkippedUpdate(*reference_, candidate_, id));
   if (skipped.ranks.empty()) return Done{};
-  out->verdict = TensorVerdict::kDiverged;
-  out->explained = false;
-  out->headroom = kInfinity;
-  out->ranks = skipped.ranks;
   out->not_updated = true;
-  out->reason = fmt::format(
-      "the step left all {} elements as they were, of which the reference's "
-      "step changed {}{}",
-      skipped.unchanged, skipped.changed,
-      skipped.far ? " by 4 units in the last place or more" : "");
+  Convict(
+      skipped.ranks,
+      fmt::format("the step left all {} elements as they were, of which the "
+                  "reference's step changed {}{}",
+                  skipped.unchanged, skipped.changed,
+                  skipped.far ? " by 4 units in the last place or more" : ""),
+      out);
   return Done{};
 }
 
@@ -248,19 +255,17 @@ void TensorJudge::JudgeOwnParts(const TensorPieces& candidate,
       FindRepeatedParts(candidate, out->legs.front().ranks);
   if (repeated.ranks.empty()) return;
   RequireEqual(&out->legs.front());
-  out->verdict = TensorVerdict::kDiverged;
-  out->explained = false;
-  out->headroom = kInfinity;
   out->deciding_leg = 0;
-  out->ranks = repeated.ranks;
   const char* verb = out->id.role == Role::kData ? "read" : "held";
-  out->reason = fmt::format(
-      "{} {} {}, where the reference has other values (they were replaced by "
-      "the reference's)",
-      RankWords(repeated.ranks), verb,
-      repeated.ranks == repeated.as
-          ? "one and the same part"
-          : fmt::format("the part of {}", RankWords(repeated.as)));
+  Convict(
+      repeated.ranks,
+      fmt::format("{} {} {}, where the reference has other values (they were "
+                  "replaced by the reference's)",
+                  RankWords(repeated.ranks), verb,
+                  repeated.ranks == repeated.as
+                      ? "one and the same part"
+                      : fmt::format("the part of {}", RankWords(repeated.as))),
+      out);
 }
 
 // From the legs to the verdict.

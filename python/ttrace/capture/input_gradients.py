@@ -105,8 +105,9 @@ def watch_inputs(
         for position, (following, index) in enumerate(node.next_functions):
             if following is None:
                 continue
-            if position == 0 and node.name() == _CHANGE_OF_VIEW:
-                for target in by_base.get(following, ()):
+            based = by_base.get(following) if position == 0 else None
+            if based is not None and node.name() == _CHANGE_OF_VIEW:
+                for target in based:
                     if target.base_index == index:
                         edges.setdefault(target, []).append((node, position))
             hit = by_node.get(following)
