@@ -24,11 +24,14 @@ STAGES = [
     "trace",
     "align",
     "compare",
-    "tolerance",
+    "experiment",
+    "measure",
+    "judge",
     "localize",
     "diagnose",
     "report",
-    "pipeline",
+    "check",
+    "run",
     "cli",
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)

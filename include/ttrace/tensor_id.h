@@ -33,6 +33,12 @@ enum class Role : uint8_t {
 };
 inline constexpr int kRoleCount = 13;
 
+// What the code between modules delivers to one: recorded before it is replaced
+// in an isolated leg.
+constexpr bool IsEdge(Role role) {
+  return role == Role::kInput || role == Role::kGradOutput;
+}
+
 enum class Pass : uint8_t {
   kForward,
   kRecompute,

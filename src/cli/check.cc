@@ -6,8 +6,9 @@
 
 #include "src/cli/command.h"
 #include "src/cli/verdict_output.h"
-#include "src/pipeline/launch_folder.h"
-#include "src/pipeline/launch_legs.h"
+#include "src/experiment/iteration_range.h"
+#include "src/experiment/leg_names.h"
+#include "src/run/output_folder.h"
 
 namespace ttrace {
 namespace {

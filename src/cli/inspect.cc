@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <memory>
 
+#include "src/base/format.h"
 #include "src/cli/command.h"
 #include "src/cli/terminal.h"
-#include "src/report/format.h"
 
 namespace ttrace {
 namespace {

@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "src/align/collective.h"
+#include "src/base/format.h"
 #include "src/cli/inspect.h"
-#include "src/report/format.h"
 #include "src/report/page.h"
 
 namespace ttrace {

@@ -3,8 +3,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "src/base/format.h"
 #include "src/cli/inspect.h"
-#include "src/report/format.h"
 #include "src/report/page.h"
 #include "src/trace/file.h"
 

@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "src/align/catalog.h"
+#include "src/base/format.h"
 #include "src/cli/inspect.h"
 #include "src/numeric/widen.h"
-#include "src/report/format.h"
 #include "src/report/page.h"
 
 namespace ttrace {

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "src/align/catalog.h"
+#include "src/base/format.h"
 #include "src/cli/inspect.h"
-#include "src/report/format.h"
 #include "src/report/page.h"
 
 namespace ttrace {

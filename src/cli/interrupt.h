@@ -5,7 +5,7 @@
 
 #include <signal.h>
 
-#include "src/pipeline/launch.h"
+#include "src/run/launch.h"
 
 namespace ttrace {
 

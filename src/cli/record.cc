@@ -9,14 +9,16 @@
 #include <string>
 #include <vector>
 
+#include "src/base/format.h"
 #include "src/cli/command.h"
 #include "src/cli/interrupt.h"
 #include "src/cli/recording.h"
-#include "src/pipeline/launch_folder.h"
-#include "src/pipeline/launch_legs.h"
-#include "src/pipeline/launch_record.h"
-#include "src/pipeline/side.h"
-#include "src/report/format.h"
+#include "src/experiment/iteration_range.h"
+#include "src/experiment/leg_names.h"
+#include "src/experiment/selection.h"
+#include "src/experiment/side.h"
+#include "src/run/output_folder.h"
+#include "src/run/record_command.h"
 
 namespace ttrace {
 namespace {

@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "src/base/format.h"
 #include "src/cli/command.h"
-#include "src/pipeline/launch_folder.h"
-#include "src/pipeline/launch_legs.h"
-#include "src/report/format.h"
+#include "src/experiment/leg_names.h"
+#include "src/run/output_folder.h"
 
 namespace ttrace {
 

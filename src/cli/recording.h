@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/pipeline/launch_record.h"
+#include "src/run/record_command.h"
 #include "ttrace/status.h"
 
 namespace ttrace {

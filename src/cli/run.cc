@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/format.h"
 #include "src/cli/command.h"
 #include "src/cli/misspelling.h"
-#include "src/report/format.h"
 #include "ttrace/version.h"
 
 namespace ttrace {

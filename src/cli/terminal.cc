@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "src/report/format.h"
+#include "src/base/format.h"
 
 namespace ttrace {
 namespace {

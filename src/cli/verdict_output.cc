@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "src/base/format.h"
 #include "src/cli/command.h"
 #include "src/cli/terminal.h"
-#include "src/report/format.h"
 #include "src/report/render.h"
 #include "src/trace/file.h"
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "src/pipeline/check.h"
+#include "src/check/check.h"
 
 namespace ttrace {
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "src/compare/compare_instances.h"
-#include "src/compare/coverage.h"
 #include "src/compare/instances.h"
+#include "src/compare/layout_overlap.h"
 
 namespace ttrace {
 namespace {
@@ -71,7 +71,7 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
   }
 
   TensorComparison comparison;
-  const Coverage coverage = MeasureCoverage(Layouts(refs), Layouts(cands));
+  const LayoutOverlap coverage = MeasureOverlap(Layouts(refs), Layouts(cands));
   comparison.candidate_gap = coverage.only_a;
   comparison.reference_gap = coverage.only_b;
   comparison.reference_overlap = coverage.twice_a;
@@ -118,7 +118,7 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
 Result<double> SumOfSquares(const TensorPieces& pieces) {
   TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> groups,
                           GroupInstances(pieces, {}));
-  const Coverage coverage = MeasureCoverage(Layouts(groups), {});
+  const LayoutOverlap coverage = MeasureOverlap(Layouts(groups), {});
   if (coverage.twice_a != 0) {
     return Error(ErrorCode::kIncomparable,
                  DescribeTensor(pieces) + ": pieces overlap in " +

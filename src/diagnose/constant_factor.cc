@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "src/base/rank_words.h"
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/scaled_parts.h"
 #include "src/diagnose/words.h"

@@ -14,8 +14,8 @@
 #include "src/align/attribute.h"
 #include "src/align/catalog.h"
 #include "src/compare/compare_tensor.h"
+#include "src/judge/judgement.h"
 #include "src/localize/culprit.h"
-#include "src/tolerance/judgement.h"
 
 namespace ttrace {
 

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "src/base/rank_words.h"
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/words.h"
 

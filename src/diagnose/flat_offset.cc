@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/compare/sample.h"
 #include "src/diagnose/diagnose.h"
-#include "src/diagnose/sample.h"
 
 namespace ttrace {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "src/compare/sample.h"
 #include "src/diagnose/diagnose.h"
-#include "src/diagnose/sample.h"
 
 namespace ttrace {
 namespace {

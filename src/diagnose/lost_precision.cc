@@ -9,8 +9,8 @@
 #include <cmath>
 #include <vector>
 
+#include "src/compare/sample.h"
 #include "src/diagnose/diagnose.h"
-#include "src/diagnose/sample.h"
 
 namespace ttrace {
 namespace {

@@ -15,9 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/rank_words.h"
+#include "src/compare/sample.h"
 #include "src/diagnose/decomposition.h"
 #include "src/diagnose/diagnose.h"
-#include "src/diagnose/sample.h"
 #include "src/diagnose/token_counts.h"
 #include "src/diagnose/words.h"
 

@@ -19,9 +19,10 @@
 #include <variant>
 #include <vector>
 
+#include "src/base/rank_words.h"
+#include "src/compare/sample.h"
 #include "src/diagnose/decomposition.h"
 #include "src/diagnose/diagnose.h"
-#include "src/diagnose/sample.h"
 #include "src/diagnose/words.h"
 
 namespace ttrace {

@@ -7,8 +7,9 @@
 #include <set>
 #include <string>
 
+#include "src/base/rank_words.h"
+#include "src/compare/sample.h"
 #include "src/diagnose/diagnose.h"
-#include "src/diagnose/sample.h"
 #include "src/diagnose/words.h"
 
 namespace ttrace {

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "src/compare/instances.h"
+#include "src/compare/sample.h"
 #include "src/diagnose/diagnose.h"
-#include "src/diagnose/sample.h"
 #include "src/diagnose/slices.h"
 #include "src/diagnose/words.h"
 

@@ -9,8 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "src/base/rank_words.h"
+#include "src/compare/sample.h"
 #include "src/diagnose/diagnose.h"
-#include "src/diagnose/sample.h"
 #include "src/diagnose/words.h"
 
 namespace ttrace {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/rank_words.h"
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/words.h"
 

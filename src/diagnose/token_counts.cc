@@ -5,7 +5,7 @@
 #include <utility>
 #include <variant>
 
-#include "src/diagnose/sample.h"
+#include "src/compare/sample.h"
 
 namespace ttrace {
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "src/compare/sample.h"
 #include "src/diagnose/decomposition.h"
 #include "src/diagnose/evidence_lab_test.h"
-#include "src/diagnose/sample.h"
 #include "src/diagnose/slices.h"
 #include "src/diagnose/token_counts.h"
 #include "src/diagnose/topology_factors.h"

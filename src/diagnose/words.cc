@@ -6,21 +6,11 @@
 #include <cmath>
 #include <set>
 
+#include "src/base/rank_words.h"
 #include "src/diagnose/topology_factors.h"
 
 namespace ttrace {
 namespace {
-
-std::string Listed(const char* one, const char* many,
-                   const std::vector<int>& numbers) {
-  constexpr size_t kShown = 8;
-  std::string out = numbers.size() == 1 ? one : many;
-  for (size_t i = 0; i < numbers.size() && i < kShown; ++i) {
-    out += (i == 0 ? " " : ", ") + std::to_string(numbers[i]);
-  }
-  if (numbers.size() > kShown) out += ", ...";
-  return out;
-}
 
 std::vector<RunSize> SizesOf(const Evidence& evidence) {
   std::vector<RunSize> sizes;
@@ -42,14 +32,6 @@ std::vector<RunSize> SizesOf(const Evidence& evidence) {
 }
 
 }  // namespace
-
-std::string RankWords(const std::vector<int>& ranks) {
-  return Listed("rank", "ranks", ranks);
-}
-
-std::string MicroBatchWords(const std::vector<int>& micro_batches) {
-  return Listed("micro-batch", "micro-batches", micro_batches);
-}
 
 std::string AttributeWords(const Evidence& evidence, const std::string& name) {
   const Attribute* first = nullptr;

@@ -12,12 +12,6 @@
 
 namespace ttrace {
 
-// "ranks 0, 1" or "rank 3"; long lists are cut.
-std::string RankWords(const std::vector<int>& ranks);
-
-// "micro-batches 0, 1".
-std::string MicroBatchWords(const std::vector<int>& micro_batches);
-
 // "; its attribute sequence_parallel is False where the topology says True
 // (ranks 0, 1)", or "" if capture noted nothing of that name about the culprit
 // or what is affected with it.

@@ -102,7 +102,7 @@ class Joiner {
         alone.headroom = std::max(alone.headroom, whole.headroom);
         if (!whole.where.empty()) {
           // A place between two points is named better by isolation.
-          alone.where = TensorJudgement::IsEdge(alone.tensor.role)
+          alone.where = IsEdge(alone.tensor.role)
                             ? alone.where
                             : whole.where + "; " + confirmed;
         }

@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "src/judge/judgement.h"
 #include "src/localize/culprit.h"
-#include "src/tolerance/judgement.h"
 
 namespace ttrace {
 

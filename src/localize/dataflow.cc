@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "src/experiment/module_names.h"
 #include "src/localize/blame.h"
 #include "src/localize/module_tree.h"
 

@@ -21,8 +21,8 @@
 
 #include <vector>
 
+#include "src/judge/judgement.h"
 #include "src/localize/culprit.h"
-#include "src/tolerance/judgement.h"
 
 namespace ttrace {
 

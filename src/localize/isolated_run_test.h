@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/experiment/handed_out.h"
 #include "src/localize/agreement.h"
 #include "src/localize/dataflow.h"
 #include "src/localize/isolation.h"

@@ -7,6 +7,8 @@
 #include <map>
 #include <optional>
 
+#include "src/experiment/handed_out.h"
+#include "src/experiment/module_names.h"
 #include "src/localize/blame.h"
 #include "src/localize/module_tree.h"
 

@@ -36,8 +36,9 @@
 #include <string>
 #include <vector>
 
+#include "src/experiment/handed_out.h"
+#include "src/judge/judgement.h"
 #include "src/localize/culprit.h"
-#include "src/tolerance/judgement.h"
 
 namespace ttrace {
 
@@ -51,13 +52,6 @@ struct IsolationOutcome {
   // isolated.
   std::set<TensorId> explained;
   double worst_clean = 0;  // largest headroom of what is within its bound
-};
-
-// Parameters that a module returns for other code to use, as a linear its bias:
-// their gradients are made by that code.
-struct HandedOut {
-  std::set<std::string> modules;  // that return a parameter, theirs or not
-  std::set<std::string> parameters;
 };
 
 // `tensors` sorted by TensorJudgement::order.

@@ -12,15 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "src/tolerance/judgement.h"
+#include "src/judge/judgement.h"
 
 namespace ttrace {
-
-// "a.b.c" -> "a.b"; a name without a dot belongs to the root "".
-std::string ParentName(std::string_view fqn);
-
-// True if `fqn` lies below `ancestor` (everything lies below the root "").
-bool IsBelow(std::string_view fqn, std::string_view ancestor);
 
 class ModuleTree {
  public:

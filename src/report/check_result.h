@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/judge/judgement.h"
 #include "src/localize/culprit.h"
-#include "src/tolerance/judgement.h"
 
 namespace ttrace {
 

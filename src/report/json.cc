@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "src/base/format.h"
 #include "src/report/bug_class.h"
-#include "src/report/format.h"
 #include "src/report/render.h"
 
 namespace ttrace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/report/format.h"
+#include "src/base/format.h"
 
 namespace ttrace {
 namespace {

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "src/base/format.h"
 #include "src/report/bug_class.h"
-#include "src/report/format.h"
 #include "src/report/result_samples.h"
 
 namespace ttrace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/base/format.h"
 #include "src/report/bug_class.h"
-#include "src/report/format.h"
 #include "src/report/page.h"
 #include "src/report/render.h"
 

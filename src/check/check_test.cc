@@ -1,0 +1,791 @@
+#include "src/check/check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "src/check/synthetic_run_test.h"
+#include "src/report/render.h"
+
+namespace ttrace {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+class CheckTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              (std::string("check_test_") +
+               testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    reference_.legs = {"real", "noise.1", "noise.2", "noise.3"};
+    candidate_.mesh = {{"dp", 1}, {"tp", 2}};
+    candidate_.noise = 0x1p-24f;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string Path(const char* name) const { return (folder_ / name).string(); }
+
+  CheckResult Check(int threads = 0) {
+    if (!std::filesystem::exists(Path("ref"))) reference_.Write(Path("ref"));
+    if (!std::filesystem::exists(Path("cand"))) candidate_.Write(Path("cand"));
+    CheckOptions options;
+    options.reference = Path("ref");
+    options.candidate = Path("cand");
+    options.threads = threads;
+    auto result = RunCheck(options);
+    if (!result.ok()) {
+      ADD_FAILURE() << result.error().message();
+      return {};
+    }
+    return *std::move(result);
+  }
+
+  static std::vector<std::string> Letters(const Culprit& culprit) {
+    std::vector<std::string> out;
+    for (const Diagnosis& d : culprit.classes) out.push_back(d.letter);
+    return out;
+  }
+
+  static const TensorJudgement& Find(const CheckResult& result,
+                                     const std::string& fqn, Role role) {
+    for (const TensorJudgement& t : result.tensors) {
+      if (t.id.fqn == fqn && t.id.role == role) return t;
+    }
+    ADD_FAILURE() << fqn;
+    return result.tensors.front();
+  }
+
+  std::filesystem::path folder_;
+  SyntheticRun reference_;
+  SyntheticRun candidate_;
+};
+
+TEST_F(CheckTest, ACleanShardedRunIsWithinAndFullyCompared) {
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  EXPECT_TRUE(result.culprits.empty());
+  EXPECT_EQ(result.coverage.compared, 10);
+  EXPECT_EQ(result.coverage.reference_only + result.coverage.candidate_only, 0);
+}
+
+// A bit that flipped once. What a run does not repeat is no excuse if the
+// replay is right.
+TEST_F(CheckTest, AFaultThatAReplayDoesNotShowIsADivergence) {
+  candidate_.legs = {"real", "replay"};
+  const auto broken_in = [&](const std::vector<std::string>& legs) {
+    candidate_.fault = [legs](const SyntheticTensor& t, int rank,
+                              const std::string& leg, int64_t index,
+                              float* value) {
+      const auto hit = std::find(legs.begin(), legs.end(), leg);
+      if (t.fqn != "fc" || t.role != Role::kOutput || rank != 1 ||
+          hit == legs.end()) {
+        return;
+      }
+      // Another error in each leg.
+      *value *= (index + (hit - legs.begin())) % 3 == 0 ? 1.1f : 1.0f;
+    };
+    std::filesystem::remove_all(Path("cand"));
+    return Check();
+  };
+  const CheckResult once = broken_in({"real"});
+  ASSERT_EQ(once.verdict, Verdict::kDiverged) << once.reason;
+  EXPECT_EQ(once.culprits.front().fqn, "fc");
+  EXPECT_THAT(once.culprits.front().ranks, ElementsAre(1));
+  EXPECT_THAT(Find(once, "fc", Role::kOutput).legs.at(0).provenance,
+              HasSubstr("a replay of the same call is within"));
+  // A right run whose replay was not; one that is never the same.
+  EXPECT_NE(broken_in({"replay"}).verdict, Verdict::kDiverged);
+  EXPECT_NE(broken_in({"real", "replay"}).verdict, Verdict::kDiverged);
+}
+
+// fc's input gradient is summed over tp; what comes after inherits its error.
+TEST_F(CheckTest, BoundsOfLowPrecisionGrowWithTheRanksOfASum) {
+  const auto bound = [&] {
+    return Find(Check(), "fc", Role::kOutput).legs.at(0).bound;
+  };
+  const auto grows = [&](DType dtype) {
+    reference_.dtype = candidate_.dtype = dtype;
+    double bounds[2] = {};
+    for (const int tp : {2, 4}) {
+      candidate_.mesh = {{"dp", 1}, {"tp", tp}};
+      std::filesystem::remove_all(Path("cand"));
+      std::filesystem::remove_all(Path("ref"));
+      bounds[tp / 4] = bound();
+    }
+    return bounds[1] / bounds[0];
+  };
+  // 3.25 and 1 roundings instead of 2 and 1.
+  EXPECT_NEAR(grows(DType::kBF16), std::sqrt(4.25 / 3), 1e-6);
+  EXPECT_EQ(grows(DType::kF32), 1);
+}
+
+TEST_F(CheckTest, OneWrongElementIsFoundOnItsRank) {
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+                        int64_t index, float* value) {
+    // Two thirds of what the norm of 128 elements allows.
+    if (t.fqn == "fc" && t.role == Role::kOutput && rank == 1 && index == 13) {
+      *value += 1.2e-6f;
+    }
+  };
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kDiverged);
+  ASSERT_FALSE(result.culprits.empty());
+  EXPECT_EQ(result.culprits.front().fqn, "fc");
+  EXPECT_THAT(result.culprits.front().ranks, ElementsAre(1));
+  for (const TensorJudgement& t : result.tensors) {
+    if (!t.diverged()) continue;
+    EXPECT_EQ(t.deciding()->decides, Statistic::kElement);
+    EXPECT_LT(t.deciding()->err, t.deciding()->bound);
+  }
+}
+
+TEST_F(CheckTest, AnEqualRunIsBitwiseEqual) {
+  candidate_.noise = 0;
+  candidate_.mesh = {{"dp", 2}, {"tp", 2}};
+  EXPECT_EQ(Check().verdict, Verdict::kBitwiseEqual);
+}
+
+TEST_F(CheckTest, AConstantFactorIsNamedWithTheMeshSizeItEquals) {
+  candidate_.mesh = {{"dp", 2}, {"tp", 2}};
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t, float* value) {
+    if (t.role == Role::kGradReduced) *value *= 2;
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  const Culprit& first = result.culprits.front();
+  EXPECT_EQ(first.fqn, "fc.weight");
+  EXPECT_EQ(first.stage, Stage::kCommunication);
+  ASSERT_THAT(Letters(first), ElementsAre("K"));
+  EXPECT_NEAR(first.classes[0].value, 2, 1e-5);
+  // dp and tp are both 2: the one the gradient is reduced over is named.
+  EXPECT_THAT(first.classes[0].evidence, HasSubstr("dp = 2"));
+}
+
+TEST_F(CheckTest, CopiesWhoseSumIsTheReferenceAreAMissingSum) {
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+                        int64_t index, float* value) {
+    if (t.fqn != "fc" || t.role != Role::kGradInput) return;
+    const float part = index % 3 == 0 ? 0.75f : 0.375f;
+    *value *= rank == 0 ? part : 1 - part;
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  const Culprit& first = result.culprits.front();
+  EXPECT_EQ(first.fqn, "fc");
+  EXPECT_EQ(first.direction, Direction::kBackward);
+  EXPECT_EQ(first.stage, Stage::kCommunication);
+  EXPECT_THAT(Letters(first), ElementsAre("P", "R"));
+  EXPECT_THAT(first.ranks, ElementsAre(0, 1));
+}
+
+TEST_F(CheckTest, CopiesThatDifferWithinTheBoundAreStillAFinding) {
+  candidate_.noise = 0;
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+                        int64_t index, float* value) {
+    if (t.fqn == "fc" && t.role == Role::kInput && rank == 1 && index == 5) {
+      *value = std::nextafter(*value, 2.0f);
+    }
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  EXPECT_THAT(Letters(result.culprits.front()), ElementsAre("R"));
+}
+
+// Grafting hides what a reader does wrong from everything but its own record.
+TEST_F(CheckTest, RanksThatReadTheSameDataAreADivergence) {
+  const SyntheticTensor tokens = {
+      "data", Role::kData, "tokens", Pass::kForward, {8, 32}, {}, 0, {}};
+  reference_.extra = candidate_.extra = {tokens};
+  candidate_.mesh = {{"dp", 2}, {"tp", 2}};
+  candidate_.noise = 0;
+  candidate_.notes = {{"graft", R"({"what":"data"})"}};
+  enum { kAsRank0, kOthers, kOneMicroBatch, kOneRow };
+  for (const int kind : {kAsRank0, kOthers, kOneMicroBatch, kOneRow}) {
+    candidate_.fault = [&](const SyntheticTensor& t, int rank,
+                           const std::string&, int64_t index, float* value) {
+      const bool second = index / 32 >= 4;  // of two micro-batches
+      if (t.role == Role::kData && kind == kOneRow) {
+        *value = SyntheticRun::Value(t, index % 32);  // positions
+        return;
+      }
+      if (t.role == Role::kData && rank >= 2 &&
+          (kind != kOneMicroBatch || second)) {
+        *value =
+            kind == kOthers ? -*value : SyntheticRun::Value(t, index - 2 * 32);
+      }
+    };
+    std::filesystem::remove_all(Path("cand"));
+    const CheckResult result = Check();
+    const TensorJudgement& data = Find(result, "data", Role::kData);
+    if (kind != kAsRank0) {
+      EXPECT_EQ(result.verdict, Verdict::kBitwiseEqual) << result.reason;
+      EXPECT_EQ(data.verdict, TensorVerdict::kNotCheckable);
+      continue;
+    }
+    ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+    ASSERT_EQ(result.culprits.size(), 1u);
+    const Culprit& first = result.culprits.front();
+    EXPECT_EQ(first.fqn, "data");
+    EXPECT_EQ(first.stage, Stage::kInput);
+    EXPECT_THAT(first.ranks, ElementsAre(2, 3));
+    ASSERT_EQ(Letters(first).front(), "Z");
+    EXPECT_THAT(first.classes.front().evidence,
+                HasSubstr("ranks 2, 3 read the part of ranks 0, 1"));
+    // Nothing was computed from it: what else is wrong is found beside it.
+    EXPECT_EQ(result.downstream, 0);
+  }
+}
+
+// The random numbers of a tensor-parallel rank are to be its own.
+TEST_F(CheckTest, ShardsThatAreDrawnAlikeAreADivergence) {
+  candidate_.notes = {{"graft", R"({"what":"weights"})"}};
+  enum { kAlike, kOthers, kZeros };
+  for (const int kind : {kAlike, kOthers, kZeros}) {
+    candidate_.fault = [&](const SyntheticTensor& t, int rank,
+                           const std::string&, int64_t index, float* value) {
+      if (t.role != Role::kParam) return;
+      // Eight rows of 32 on each of two ranks.
+      const int64_t local = index - (kind == kAlike ? rank * 8 * 32 : 0);
+      *value = kind == kZeros ? 0 : -SyntheticRun::Value(t, local);
+    };
+    std::filesystem::remove_all(Path("cand"));
+    const CheckResult result = Check();
+    if (kind != kAlike) {
+      EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+      continue;
+    }
+    ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+    const Culprit& first = result.culprits.front();
+    EXPECT_EQ(first.fqn, "fc.weight");
+    EXPECT_EQ(first.stage, Stage::kInput);
+    EXPECT_THAT(first.classes.front().evidence,
+                HasSubstr("ranks 0, 1 held one and the same part"));
+  }
+}
+
+// Nothing of a grafted run's updated weights is comparable but their copies.
+TEST_F(CheckTest, CopiesOfUpdatedWeightsThatDifferAreADivergence) {
+  for (SyntheticRun* run : {&reference_, &candidate_}) {
+    run->extra = {{"norm.weight",
+                   Role::kParamUpdated,
+                   "",
+                   Pass::kOptimizer,
+                   {1, 32},
+                   {},
+                   -1,
+                   {}}};
+  }
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+                        int64_t, float* value) {
+    if (t.role == Role::kParamUpdated && rank == 1) *value += 0.5f;
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  EXPECT_EQ(result.culprits.front().fqn, "norm.weight");
+  EXPECT_THAT(Letters(result.culprits.front()), ElementsAre("R"));
+}
+
+// Rank 1 keeps what it had. Its half is all that there is of it: no copy tells.
+TEST_F(CheckTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
+  const SyntheticTensor before = {
+      "norm.weight", Role::kParam,       "", Pass::kForward,
+      {16, 4},       {{"tp", Shard{0}}}, -1, {}};
+  SyntheticTensor after = before;
+  after.role = Role::kParamUpdated;
+  after.pass = Pass::kOptimizer;
+  reference_.extra = candidate_.extra = {before, after};
+  candidate_.notes = {{"graft", R"({"what":"weights"})"},
+                      {"graft", R"({"what":"data"})"}};
+  const auto is_after = [](const SyntheticTensor& t) {
+    return t.role == Role::kParamUpdated;
+  };
+  candidate_.fault = [&](const SyntheticTensor& t, int rank, const std::string&,
+                         int64_t index, float* value) {
+    if (is_after(t) && rank % 2 == 1) {
+      *value = SyntheticRun::Value(before, index);
+    }
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  const Culprit& first = result.culprits.front();
+  EXPECT_EQ(first.fqn, "norm.weight");
+  EXPECT_EQ(first.stage, Stage::kOptimizer);
+  EXPECT_THAT(Letters(first), ElementsAre("S"));
+  EXPECT_THAT(first.ranks, ElementsAre(1));
+
+  // A bf16 weight moves when its master has, which no trace holds: two units in
+  // the last place may be waiting for it, far steps may not.
+  reference_.dtype = candidate_.dtype = DType::kBF16;
+  for (const float step : {0.01f, 0.1f}) {
+    reference_.fault = [&](const SyntheticTensor& t, int, const std::string&,
+                           int64_t index, float* value) {
+      if (is_after(t)) *value = SyntheticRun::Value(before, index) * (1 + step);
+    };
+    std::filesystem::remove_all(Path("cand"));
+    std::filesystem::remove_all(Path("ref"));
+    EXPECT_EQ(Check().verdict == Verdict::kDiverged, step == 0.1f) << step;
+  }
+  // A frozen bias is zero before and after.
+  reference_.fault =
+      candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                            int64_t, float* value) {
+        if (t.fqn == "norm.weight") *value = 0;
+      };
+  std::filesystem::remove_all(Path("cand"));
+  std::filesystem::remove_all(Path("ref"));
+  EXPECT_NE(Check().verdict, Verdict::kDiverged);
+  reference_.fault = nullptr;
+  reference_.dtype = candidate_.dtype = DType::kF32;
+  std::filesystem::remove_all(Path("ref"));
+
+  // A single element that moved, or a reference that hardly does: no verdict.
+  std::filesystem::remove_all(Path("cand"));
+  candidate_.fault = [&](const SyntheticTensor& t, int rank, const std::string&,
+                         int64_t index, float* value) {
+    if (is_after(t) && rank % 2 == 1 && index != 33) {
+      *value = SyntheticRun::Value(before, index);
+    }
+  };
+  EXPECT_EQ(Check().verdict, Verdict::kWithin);
+  std::filesystem::remove_all(Path("cand"));
+  std::filesystem::remove_all(Path("ref"));
+  reference_.fault = [&](const SyntheticTensor& t, int, const std::string&,
+                         int64_t index, float* value) {
+    if (is_after(t) && index % 4 != 0) {
+      *value = SyntheticRun::Value(before, index);
+    }
+  };
+  candidate_.fault = [&](const SyntheticTensor& t, int, const std::string&,
+                         int64_t index, float* value) {
+    if (is_after(t)) *value = SyntheticRun::Value(before, index);
+  };
+  EXPECT_EQ(Check().verdict, Verdict::kWithin);
+}
+
+TEST_F(CheckTest, NonFiniteValuesAreFoundAtTheirFirstProducer) {
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+                        int64_t, float* value) {
+    if (t.fqn == "fc" && t.role == Role::kOutput && rank == 1) {
+      *value = std::numeric_limits<float>::quiet_NaN();
+    }
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  EXPECT_EQ(result.culprits.front().fqn, "fc");
+  ASSERT_FALSE(Letters(result.culprits.front()).empty());
+  EXPECT_EQ(Letters(result.culprits.front()).front(), "N");
+  EXPECT_THAT(result.culprits.front().ranks, ElementsAre(1));
+}
+
+TEST_F(CheckTest, ZeroesAreAMissingValue) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t, float* value) {
+    if (t.role == Role::kGradReduced) *value = 0;
+  };
+  EXPECT_EQ(Letters(Check().culprits.front()).front(), "M");
+}
+
+TEST_F(CheckTest, OtherInputsAreTheFirstFindingWithTheirRows) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t index, float* value) {
+    // Rows 2 and 3 of the global batch, and all that follows from them.
+    const auto width = t.global[1];
+    const bool row =
+        t.batch_dim >= 0 && index / width >= 2 && index / width < 4;
+    if (row) *value = -*value + 0.25f;
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  const Culprit& first = result.culprits.front();
+  EXPECT_EQ(first.stage, Stage::kInput);
+  ASSERT_THAT(Letters(first), ElementsAre("Z"));
+  EXPECT_THAT(first.classes[0].evidence, HasSubstr("rows 2, 3 of the global"));
+}
+
+TEST_F(CheckTest, TheSameRowsInAnotherOrderAreMatchedByContent) {
+  candidate_.noise = 0;
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t index, float* value) {
+    if (t.batch_dim < 0) return;
+    const auto width = t.global[1];
+    const int64_t row = SyntheticRun::kRows - 1 - index / width;
+    *value = SyntheticRun::Value(t, row * width + index % width);
+  };
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kBitwiseEqual) << result.reason;
+  ASSERT_FALSE(result.notes.empty());
+  EXPECT_THAT(result.notes.back(), HasSubstr("another order"));
+}
+
+TEST_F(CheckTest, AMissingRankIsInconclusive) {
+  candidate_.omit_ranks = {1};
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kInconclusive);
+  EXPECT_THAT(result.reason, HasSubstr("rank 1"));
+}
+
+TEST_F(CheckTest, AMissingTensorIsInconclusive) {
+  candidate_.omitted_fqn = "fc";
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kInconclusive);
+  EXPECT_GT(result.coverage.reference_only, 0);
+}
+
+TEST_F(CheckTest, AnExtraTensorIsInconclusive) {
+  reference_.omitted_fqn = "fc";
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kInconclusive);
+  EXPECT_GT(result.coverage.candidate_only, 0);
+}
+
+TEST_F(CheckTest, WithoutNoiseLegsNothingIsCheckable) {
+  reference_.legs = {"real"};
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kInconclusive) << result.reason;
+  EXPECT_THAT(result.next_steps.front(), HasSubstr("--as-reference"));
+}
+
+TEST_F(CheckTest, GradientsThatNothingBoundsLeaveTheVerdictOpen) {
+  // Outputs are equal bit for bit, which needs no bound; gradients are not.
+  reference_.legs = {"real"};
+  candidate_.noise = 0;
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t, float* value) {
+    if (t.role == Role::kGradLocal || t.role == Role::kGradReduced) {
+      *value *= 2;
+    }
+  };
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kInconclusive);
+  EXPECT_THAT(result.reason,
+              HasSubstr("gradients of parameters are not checkable: no noise "
+                        "leg in the reference"));
+}
+
+TEST_F(CheckTest, AnEmptyTraceIsInconclusive) {
+  candidate_.legs = {};
+  EXPECT_EQ(Check().verdict, Verdict::kInconclusive);
+}
+
+TEST_F(CheckTest, WithoutAReferenceCopiesAreCompared) {
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+                        int64_t, float* value) {
+    if (t.fqn == "fc" && t.role == Role::kInput && rank == 1) *value += 1;
+  };
+  candidate_.Write(Path("cand"));
+  CheckOptions options;
+  options.candidate = Path("cand");
+  const auto result = RunCheck(options);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->verdict, Verdict::kDiverged);
+  EXPECT_THAT(Letters(result->culprits.front()), ElementsAre("R"));
+}
+
+TEST_F(CheckTest, WithoutAReferenceNothingComparedIsInconclusive) {
+  candidate_.mesh = {};
+  candidate_.Write(Path("cand"));
+  CheckOptions options;
+  options.candidate = Path("cand");
+  const auto result = RunCheck(options);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->verdict, Verdict::kInconclusive);
+}
+
+class IsolatedCheckTest : public CheckTest {
+ protected:
+  void SetUp() override {
+    CheckTest::SetUp();
+    reference_.legs.push_back("isolated.noise.1");
+    reference_.legs.push_back("isolated.noise.2");
+    candidate_.legs = {"real", "isolated"};
+    candidate_.notes = Grafted();
+  }
+
+  // Without these notes the candidate was isolated from its own values.
+  static std::vector<std::pair<std::string, std::string>> Grafted() {
+    return {{"graft", R"({"what":"weights"})"},
+            {"graft", R"({"what":"data"})"}};
+  }
+
+  void AddNotes(std::vector<std::pair<std::string, std::string>> notes) {
+    candidate_.notes.insert(candidate_.notes.end(), notes.begin(), notes.end());
+  }
+
+  // Scales one tensor of the candidate in the legs that `which` accepts.
+  void Break(const std::string& fqn, Role role,
+             const std::function<bool(const std::string&)>& which) {
+    candidate_.fault = [=](const SyntheticTensor& t, int,
+                           const std::string& leg, int64_t index,
+                           float* value) {
+      if (t.fqn == fqn && t.role == role && which(leg) && index % 3 == 0) {
+        *value *= 1.25f;
+      }
+    };
+  }
+  static bool Everywhere(const std::string&) { return true; }
+  static bool OnlyAlone(const std::string& leg) { return leg == "isolated"; }
+  static bool OnlyEndToEnd(const std::string& leg) { return leg == "real"; }
+};
+
+TEST_F(IsolatedCheckTest, ACleanRunIsJudgedAloneAsWell) {
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  EXPECT_TRUE(result.isolation.ran);
+  EXPECT_EQ(result.isolation.judged, 9);
+  EXPECT_EQ(result.isolation.of, 9);
+  EXPECT_THAT(result.notes,
+              Contains(HasSubstr("9 of 9 module tensors judged alone")));
+  const TensorJudgement& t = Find(result, "fc", Role::kOutput);
+  ASSERT_EQ(t.legs.size(), 2u);
+  EXPECT_EQ(t.legs[1].leg, "isolated");
+  EXPECT_THAT(t.legs[1].provenance, HasSubstr("one module deep"));
+  EXPECT_THAT(RenderJson(result), HasSubstr("\"isolated\":{\"verdict\""));
+}
+
+TEST_F(IsolatedCheckTest, ARunIsolatedFromItsOwnValuesIsNoTest) {
+  Break("fc", Role::kOutput, OnlyAlone);
+  candidate_.notes = {{"graft", R"({"what":"weights"})"}};
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  EXPECT_FALSE(result.isolation.ran);
+  EXPECT_THAT(result.notes, Contains(HasSubstr("record it with --graft")));
+}
+
+TEST_F(IsolatedCheckTest, WithoutAnIsolatedLegNothingIsSaidOfIt) {
+  candidate_.legs = {"real"};
+  const CheckResult result = Check();
+  EXPECT_FALSE(result.isolation.ran);
+  EXPECT_THAT(result.notes, Not(Contains(HasSubstr("isolation"))));
+}
+
+TEST_F(IsolatedCheckTest, BothWaysNameTheSamePlace) {
+  Break("fc", Role::kGradInput, Everywhere);
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  ASSERT_EQ(result.culprits.size(), 1u);
+  EXPECT_THAT(result.culprits[0].found_by,
+              ElementsAre("dataflow", "isolation"));
+  EXPECT_EQ(result.isolation.faulty, 1);
+}
+
+TEST_F(IsolatedCheckTest, AFaultThatOnlyIsolationSeesDivergesTheRun) {
+  Break("fc", Role::kOutput, OnlyAlone);
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  EXPECT_EQ(result.culprits.front().fqn, "fc");
+  EXPECT_THAT(result.culprits.front().found_by, ElementsAre("isolation"));
+  EXPECT_EQ(result.isolation.hidden, 1);
+  // What happened end to end is not touched by it.
+  EXPECT_EQ(Find(result, "fc", Role::kOutput).verdict, TensorVerdict::kWithin);
+}
+
+TEST_F(IsolatedCheckTest, WhatHappensOnlyEndToEndIsADisagreement) {
+  Break("fc", Role::kOutput, OnlyEndToEnd);
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  EXPECT_THAT(result.culprits.front().found_by, ElementsAre("dataflow"));
+  EXPECT_THAT(result.culprits.front().disagreement,
+              HasSubstr("finds it clean"));
+  EXPECT_EQ(result.isolation.disputed, 1);
+}
+
+TEST_F(IsolatedCheckTest, AModuleThatWasNotIsolatedIsNotConvicted) {
+  Break("fc", Role::kOutput, OnlyAlone);
+  AddNotes({{"not_isolated",
+             R"({"leg":"isolated","iteration":0,"fqn":"fc","role":"input",)"
+             R"("arg":"x","reason":"the reference has no such tensor"})"}});
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  // Neither its output nor what it computes backward.
+  EXPECT_EQ(result.isolation.judged, 5);
+  EXPECT_THAT(Find(result, "fc", Role::kOutput).isolated->reason,
+              HasSubstr("input x of fc was not replaced"));
+  EXPECT_THAT(result.notes, Contains(HasSubstr("could not be isolated")));
+}
+
+TEST_F(IsolatedCheckTest, OnlyTheNamedIterationAndLegAreNotIsolated) {
+  Break("fc", Role::kOutput, OnlyAlone);
+  AddNotes(
+      {{"not_isolated", R"({"leg":"isolated","iteration":1,"fqn":"fc",)"
+                        R"("role":"input","arg":"x","reason":"none"})"},
+       {"not_isolated", R"({"leg":"fp32.isolated","iteration":0,"fqn":"fc",)"
+                        R"("role":"input","arg":"x","reason":"none"})"},
+       {"not_isolated", R"({"leg":"isolated","iteration":0,"fqn":"fc",)"
+                        R"("role":"nonsense","arg":"x","reason":"none"})"}});
+  EXPECT_EQ(Check().verdict, Verdict::kDiverged);
+}
+
+TEST_F(IsolatedCheckTest, IsolationChecksWhatNoiseMakesUncheckableEndToEnd) {
+  reference_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
+                        int64_t index, float* value) {
+    if (t.fqn == "fc" && t.role == Role::kOutput && leg.starts_with("noise")) {
+      *value *= index % 2 == 0 ? 1.5f : 0.5f;
+    }
+  };
+  CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  EXPECT_EQ(Find(result, "fc", Role::kOutput).verdict,
+            TensorVerdict::kNotCheckable);
+  EXPECT_EQ(result.isolation.rescued, 1);
+  EXPECT_EQ(result.not_checkable, 0);
+  std::filesystem::remove_all(Path("cand"));
+  Break("fc", Role::kOutput, Everywhere);
+  result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  EXPECT_EQ(result.culprits.front().fqn, "fc");
+  EXPECT_THAT(result.culprits.front().disagreement,
+              HasSubstr("cannot be judged"));
+}
+
+TEST_F(IsolatedCheckTest, WithoutNoiseOneModuleDeepTheWiderOneServes) {
+  reference_.legs = {"real", "noise.1", "noise.2", "noise.3"};
+  const CheckResult result = Check();
+  EXPECT_EQ(result.isolation.judged, 9);
+  EXPECT_THAT(Find(result, "fc", Role::kOutput).legs.at(1).provenance,
+              HasSubstr("end to end"));
+}
+
+TEST_F(IsolatedCheckTest, CopiesThatDifferOnEqualInputsAreTheModulesFault) {
+  for (const bool alone : {true, false}) {
+    candidate_.noise = 0;
+    candidate_.fault = [=](const SyntheticTensor& t, int rank,
+                           const std::string& leg, int64_t index,
+                           float* value) {
+      if (t.fqn == "fc" && t.role == Role::kGradInput && rank == 1 &&
+          index == 5 && (alone || leg == "real")) {
+        *value = std::nextafter(*value, 2.0f);
+      }
+    };
+    const CheckResult result = Check();
+    ASSERT_EQ(result.verdict, Verdict::kDiverged);
+    EXPECT_EQ(Find(result, "fc", Role::kGradInput).out_alone(), alone);
+    EXPECT_EQ(result.isolation.faulty, alone ? 1 : 0);
+    std::filesystem::remove_all(Path("cand"));
+  }
+}
+
+TEST_F(IsolatedCheckTest, OtherPrecisionsAreNoYardstickForIsolation) {
+  // A reference of its own leg in fp32 gives the candidate's fp32 leg values.
+  candidate_.legs = {"real", "fp32", "isolated", "fp32.isolated"};
+  const CheckResult result = Check();
+  const TensorJudgement& t = Find(result, "fc", Role::kOutput);
+  std::vector<std::string> legs;
+  for (const LegJudgement& leg : t.legs) legs.push_back(leg.leg);
+  EXPECT_THAT(legs, ElementsAre("real", "fp32", "isolated", "fp32.isolated"));
+  EXPECT_THAT(t.legs[3].provenance, HasSubstr("one module deep"));
+}
+
+TEST_F(CheckTest, OnlyTheIterationsAskedForAreJudgedAndRead) {
+  reference_.iterations = candidate_.iterations = 3;
+  candidate_.faulty_iteration = 1;
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t, float* value) {
+    if (t.fqn == "fc" && t.role == Role::kOutput) *value *= 2;
+  };
+  const CheckResult all = Check();
+  ASSERT_EQ(all.verdict, Verdict::kDiverged);
+  CheckOptions options;
+  options.reference = Path("ref");
+  options.candidate = Path("cand");
+  int64_t bytes = 0;
+  for (int i = 0; i < 3; ++i) {
+    options.iterations = {i, i + 1};
+    const auto one = RunCheck(options);
+    ASSERT_TRUE(one.ok()) << one.error().message();
+    EXPECT_EQ(one->verdict, i == 1 ? Verdict::kDiverged : Verdict::kWithin);
+    EXPECT_THAT(one->iterations, ElementsAre(i));
+    for (const TensorJudgement& t : one->tensors) EXPECT_EQ(t.id.iteration, i);
+    bytes += one->bytes_compared;
+  }
+  EXPECT_EQ(bytes, all.bytes_compared);
+}
+
+TEST_F(CheckTest, WhatOnlyTheReferenceHasCountsOnlyWhereAskedFor) {
+  reference_.iterations = 2;
+  EXPECT_EQ(Check().verdict, Verdict::kInconclusive);
+  CheckOptions options;
+  options.reference = Path("ref");
+  options.candidate = Path("cand");
+  options.iterations = {0, 1};
+  const auto first = RunCheck(options);
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(first->verdict, Verdict::kWithin) << first->reason;
+  EXPECT_EQ(first->coverage.reference_only, 0);
+}
+
+TEST_F(CheckTest, RowsOfOtherIterationsAreNotLookedAt) {
+  candidate_.iterations = reference_.iterations = 2;
+  candidate_.noise = 0;
+  candidate_.faulty_iteration = 1;
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t index, float* value) {
+    if (t.batch_dim < 0) return;
+    const auto width = t.global[1];
+    const int64_t row = SyntheticRun::kRows - 1 - index / width;
+    *value = SyntheticRun::Value(t, row * width + index % width);
+  };
+  Check();
+  CheckOptions options;
+  options.reference = Path("ref");
+  options.candidate = Path("cand");
+  options.iterations = {0, 1};
+  const auto first = RunCheck(options);
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(first->notes.empty() ||
+              first->notes.back().find("another order") == std::string::npos);
+}
+
+TEST_F(CheckTest, AnIterationThatASideDoesNotHoldIsAnError) {
+  Check();
+  CheckOptions options;
+  options.reference = Path("ref");
+  options.candidate = Path("cand");
+  options.iterations = {5, 9};
+  const auto none = RunCheck(options);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code(), ErrorCode::kNotFound);
+  EXPECT_THAT(none.error().message(), HasSubstr("no iteration of 5:9"));
+
+  // The reference alone lacks it: nothing could be compared.
+  std::filesystem::remove_all(Path("cand"));
+  candidate_.iterations = 2;
+  candidate_.Write(Path("cand"));
+  options.iterations = {1, 2};
+  const auto reference_lacks = RunCheck(options);
+  ASSERT_FALSE(reference_lacks.ok());
+  EXPECT_THAT(reference_lacks.error().message(), HasSubstr("/ref holds"));
+}
+
+// The report is a function of what the traces say and of nothing else.
+TEST_F(CheckTest, TheReportDependsOnNeitherThreadsNorTheOrderOfRanks) {
+  candidate_.mesh = {{"dp", 2}, {"tp", 2}};
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+                        int64_t index, float* value) {
+    if (t.role == Role::kOutput && (index + rank) % 5 == 0) *value *= 1.5f;
+  };
+  const auto render = [](CheckResult result) {
+    result.seconds = 0;
+    return RenderJson(result);
+  };
+  const std::string one = render(Check(1));
+  EXPECT_EQ(one, render(Check(4)));
+  std::filesystem::remove_all(Path("cand"));
+  candidate_.reverse_ranks = true;
+  EXPECT_EQ(one, render(Check(3)));
+}
+
+}  // namespace
+}  // namespace ttrace

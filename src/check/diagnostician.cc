@@ -1,0 +1,125 @@
+#include "src/check/diagnostician.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "src/diagnose/diagnose.h"
+
+namespace ttrace {
+namespace {
+
+ReductionEvidence EvidenceOfReductions(const Side& candidate) {
+  ReductionEvidence out;
+  out.mesh = &candidate.trace().mesh();
+  for (const RankTrace& rank : candidate.trace().ranks()) {
+    out.coordinates[rank.meta.rank] =
+        candidate.trace().coordinate(rank.meta.rank);
+  }
+  out.tensors = &candidate.real();
+  out.collectives = &candidate.collectives();
+  out.attributes = &candidate.attributes();
+  return out;
+}
+
+}  // namespace
+
+Diagnostician::Diagnostician(const Side* reference, const Side& candidate,
+                             const std::vector<LegPlan>& plans,
+                             const RowAlignment& rows,
+                             const std::vector<TensorJudgement>& tensors)
+    : reference_(reference),
+      candidate_(candidate),
+      plans_(plans),
+      rows_(rows),
+      reductions_(EvidenceOfReductions(candidate)) {
+  for (const TensorJudgement& t : tensors) {
+    by_id_[t.id] = &t;
+    if (t.diverged()) affected_[{t.id.role, t.id.iteration}].push_back(&t);
+    if (t.verdict == TensorVerdict::kUnmatched && !t.explained) {
+      unmatched_.push_back(&t);
+    }
+  }
+  micro_batches_ = candidate.MicroBatchesPerRank();
+  for (const auto& [id, pieces] : candidate.real()) {
+    const Record& first = *pieces.pieces.front();
+    if (!id.fqn.empty() || id.role != Role::kInput || !first.rows) continue;
+    const Shape shape = first.layout.global_shape();
+    global_batch_ = first.rows->global;
+    // Token ids are [batch, sequence].
+    if (shape.size() == 2 && first.rows->dim == 0 &&
+        !Info(first.dtype).floating) {
+      sequence_length_ = shape[1];
+    }
+  }
+}
+
+Evidence Diagnostician::Gather(const Culprit& culprit) const {
+  const TensorJudgement* t = by_id_.at(culprit.tensor);
+  Evidence evidence;
+  evidence.culprit = &culprit;
+  evidence.judgement = t;
+  evidence.leg = t->convicting();
+  std::string ref_leg = "real";
+  std::string cand_leg = "real";
+  for (const LegPlan& plan : plans_) {
+    if (evidence.leg != nullptr && plan.name == evidence.leg->leg) {
+      ref_leg = plan.reference_leg;
+      cand_leg = plan.candidate_leg;
+    }
+  }
+  // State that only the real leg holds (parameters) is found there.
+  evidence.find_reference = [this, ref_leg](const TensorId& id) {
+    const TensorPieces* found = reference_ == nullptr
+                                    ? nullptr
+                                    : reference_->FindSameValue(ref_leg, id);
+    return found != nullptr || reference_ == nullptr
+               ? found
+               : reference_->FindSameValue("real", id);
+  };
+  evidence.find_candidate = [this, cand_leg](const TensorId& id) {
+    const TensorPieces* found = candidate_.Find(cand_leg, id);
+    return found != nullptr ? found : candidate_.Find("real", id);
+  };
+  evidence.visit_reference = [this, ref_leg](const TensorVisit& visit) {
+    if (reference_ == nullptr) return;
+    for (const auto& [id, pieces] : reference_->real()) {
+      const TensorPieces* found = reference_->Find(ref_leg, id);
+      visit(id, found != nullptr ? *found : pieces);
+    }
+  };
+  evidence.reference = evidence.find_reference(t->id);
+  evidence.candidate = evidence.find_candidate(t->id);
+  evidence.compare = rows_.OptionsFor(t->id.iteration);
+  if (evidence.leg != nullptr && evidence.reference != nullptr &&
+      evidence.candidate != nullptr) {
+    auto compared = CompareTensor(*evidence.reference, *evidence.candidate,
+                                  evidence.compare);
+    if (compared.ok()) evidence.instances = (*std::move(compared)).instances;
+  }
+  evidence.candidate_mesh = &candidate_.trace().mesh();
+  evidence.micro_batches = micro_batches_;
+  evidence.global_batch = global_batch_;
+  evidence.sequence_length = sequence_length_;
+  evidence.sums_were_made = reductions_.SumsWereMade(culprit);
+  evidence.wrong_group = reductions_.WrongGroup(culprit);
+  evidence.attributes = candidate_.attributes();
+  const auto affected = affected_.find({t->id.role, t->id.iteration});
+  if (affected != affected_.end()) evidence.affected = affected->second;
+  evidence.cut_short = !candidate_.Completed(t->id.iteration);
+  evidence.unmatched = unmatched_;
+  return evidence;
+}
+
+void Diagnostician::Explain(Culprit* culprit) const {
+  const TensorJudgement& t = *by_id_.at(culprit->tensor);
+  culprit->hints = reductions_.For(*culprit);
+  culprit->classes = Diagnose(Gather(*culprit));
+  const bool missing_sum =
+      std::any_of(culprit->classes.begin(), culprit->classes.end(),
+                  [](const Diagnosis& d) { return d.letter == "P"; });
+  if (culprit->stage == Stage::kCompute && missing_sum && t.replicas_differ) {
+    culprit->stage = Stage::kCommunication;
+  }
+}
+
+}  // namespace ttrace

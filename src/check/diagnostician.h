@@ -1,0 +1,54 @@
+// Gathers what the rules of diagnosis may look at, and asks them.
+//
+// Thread safety: const after construction.
+
+#ifndef TTRACE_SRC_CHECK_DIAGNOSTICIAN_H_
+#define TTRACE_SRC_CHECK_DIAGNOSTICIAN_H_
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/diagnose/evidence.h"
+#include "src/diagnose/reduction_hint.h"
+#include "src/experiment/leg_plan.h"
+#include "src/experiment/row_alignment.h"
+#include "src/experiment/side.h"
+#include "src/judge/judgement.h"
+#include "src/localize/culprit.h"
+
+namespace ttrace {
+
+class Diagnostician {
+ public:
+  // Keeps references to all of these. `reference` may be null.
+  Diagnostician(const Side* reference, const Side& candidate,
+                const std::vector<LegPlan>& plans, const RowAlignment& rows,
+                const std::vector<TensorJudgement>& tensors);
+
+  // Sets the culprit's classes and hints, and corrects its stage by them:
+  // copies that differ while their sum or mean is the reference are a missing
+  // communication, wherever they are seen.
+  void Explain(Culprit* culprit) const;
+
+ private:
+  Evidence Gather(const Culprit& culprit) const;
+
+  const Side* reference_;
+  const Side& candidate_;
+  const std::vector<LegPlan>& plans_;
+  const RowAlignment& rows_;
+  std::map<TensorId, const TensorJudgement*> by_id_;
+  // Diverged tensors by role and iteration, in execution order.
+  std::map<std::pair<Role, int>, std::vector<const TensorJudgement*>> affected_;
+  std::vector<const TensorJudgement*> unmatched_;
+  ReductionHints reductions_;
+  int micro_batches_ = 1;
+  int64_t global_batch_ = 0;
+  int64_t sequence_length_ = 0;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_CHECK_DIAGNOSTICIAN_H_

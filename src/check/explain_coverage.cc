@@ -1,0 +1,172 @@
+#include "src/check/explain_coverage.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "src/experiment/module_names.h"
+#include "src/localize/module_tree.h"
+
+namespace ttrace {
+namespace {
+
+// The reason why `side` has no values for the module `fqn` or anything below
+// it, or empty.
+std::string WhyAbsent(const Side& side, const std::string& fqn) {
+  for (std::string name = fqn; !name.empty(); name = ParentName(name)) {
+    const auto found = side.not_materialised().find(name);
+    if (found != side.not_materialised().end()) {
+      return "not materialised: " + found->second;
+    }
+  }
+  return "";
+}
+
+// An absent interior is acceptable only inside a module that both sides have
+// and that was compared: then what comes out of it speaks for it.
+bool ContainerCompared(const std::set<std::string>& compared_modules,
+                       const std::string& fqn) {
+  for (std::string name = ParentName(fqn); !name.empty();
+       name = ParentName(name)) {
+    if (compared_modules.contains(name)) return true;
+  }
+  return false;
+}
+
+// Names of one side: modules that were seen to compute, and parameters.
+struct Names {
+  std::set<std::string> modules;
+  std::set<std::string> parameters;
+};
+
+Names NamesOf(const Side& side) {
+  Names out;
+  for (const auto& [id, pieces] : side.real()) {
+    if (id.role == Role::kOutput) out.modules.insert(id.fqn);
+    if (id.role == Role::kParam || id.role == Role::kGradReduced ||
+        id.role == Role::kParamUpdated) {
+      out.parameters.insert(id.fqn);
+    }
+  }
+  return out;
+}
+
+bool AnyBelow(const std::set<std::string>& names, const std::string& fqn) {
+  const auto first = names.lower_bound(fqn + ".");
+  return first != names.end() && IsBelow(*first, fqn);
+}
+
+// One implementation of a module may show its inside (a softmax, a dropout)
+// and another compute it in one piece. That is an implementation's choice only
+// where the inside has no parameters of its own and the module as a whole was
+// compared; otherwise missing modules stay unexplained.
+bool InsideOfOnePiece(const Names& other, const Names& own,
+                      const std::set<std::string>& compared_modules,
+                      const std::string& fqn) {
+  const std::string container = ParentName(fqn);
+  return !container.empty() && compared_modules.contains(container) &&
+         !AnyBelow(other.modules, container) &&
+         !AnyBelow(other.parameters, container) &&
+         !AnyBelow(own.parameters, container);
+}
+
+}  // namespace
+
+Coverage ExplainCoverage(const Side* reference, const Side& candidate,
+                         std::vector<TensorJudgement>* tensors) {
+  Coverage out;
+  std::set<std::string> compared_modules;
+  for (const TensorJudgement& t : *tensors) {
+    if (t.id.role == Role::kOutput && t.verdict != TensorVerdict::kUnmatched) {
+      compared_modules.insert(t.id.fqn);
+    }
+  }
+  const std::set<int> iterations = candidate.Iterations();
+  const Names candidate_names = NamesOf(candidate);
+  const Names reference_names =
+      reference == nullptr ? Names{} : NamesOf(*reference);
+  for (TensorJudgement& t : *tensors) {
+    if (t.verdict != TensorVerdict::kUnmatched) {
+      t.explained ? ++out.explained[t.reason] : ++out.compared;
+      continue;
+    }
+    const bool in_reference = reference != nullptr &&
+                              reference->FindSameValue("real", t.id) != nullptr;
+    const bool in_candidate = candidate.Find("real", t.id) != nullptr;
+    if (reference != nullptr && in_reference != in_candidate) {
+      std::string why =
+          WhyAbsent(in_reference ? candidate : *reference, t.id.fqn);
+      if (!why.empty() && !ContainerCompared(compared_modules, t.id.fqn)) {
+        why.clear();
+      }
+      if (why.empty() &&
+          InsideOfOnePiece(in_reference ? candidate_names : reference_names,
+                           in_reference ? reference_names : candidate_names,
+                           compared_modules, t.id.fqn)) {
+        why = fmt::format(
+            "not materialised: inside a module that the {} "
+            "computes in one piece",
+            in_reference ? "candidate" : "reference");
+      }
+      if (t.id.role == Role::kParamUpdated && !iterations.empty() &&
+          t.id.iteration >= *iterations.rbegin()) {
+        why = "seen only by a run that took one more step";
+      }
+      if (t.id.role == Role::kData && compared_modules.contains("")) {
+        why =
+            "the other run's iterator yields other items; the model's inputs "
+            "were compared";
+      }
+      if (!why.empty()) {
+        t.explained = true;
+        t.reason = why;
+        ++out.explained[why];
+        continue;
+      }
+    }
+    ++(in_reference ? out.reference_only : out.candidate_only);
+  }
+  return out;
+}
+
+std::vector<CleanCount> CountClean(
+    const std::vector<TensorJudgement>& tensors) {
+  std::vector<CleanCount> counts = {
+      {"forward"}, {"backward"}, {"gradients"}, {"update"}};
+  for (const TensorJudgement& t : tensors) {
+    if (t.verdict == TensorVerdict::kUnmatched || t.explained) continue;
+    size_t kind = 3;
+    switch (t.id.role) {
+      case Role::kData:
+      case Role::kParam:
+      case Role::kBuffer:
+      case Role::kInput:
+      case Role::kOutput:
+      case Role::kLoss:
+        kind = t.id.pass == Pass::kRecompute ? 1 : 0;
+        break;
+      case Role::kGradOutput:
+      case Role::kGradInput:
+        kind = 1;
+        break;
+      case Role::kGradLocal:
+      case Role::kGradReduced:
+        kind = 2;
+        break;
+      default:
+        break;
+    }
+    ++counts[kind].of;
+    if (!t.diverged() && t.verdict != TensorVerdict::kNotCheckable) {
+      ++counts[kind].clean;
+    }
+  }
+  counts.erase(std::remove_if(counts.begin(), counts.end(),
+                              [](const CleanCount& c) { return c.of == 0; }),
+               counts.end());
+  return counts;
+}
+
+}  // namespace ttrace

@@ -1,0 +1,276 @@
+// A small run written by hand: what check_test.cc compares. Values are a
+// function of (tensor, logical index), so that every mesh holds pieces of the
+// same logical tensors; legs and faults change them.
+
+#ifndef TTRACE_SRC_CHECK_SYNTHETIC_RUN_TEST_H_
+#define TTRACE_SRC_CHECK_SYNTHETIC_RUN_TEST_H_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/numeric/noise.h"
+#include "src/trace/writer.h"
+#include "ttrace/layout.h"
+
+namespace ttrace {
+
+// One tensor of the model, in words of its placement.
+struct SyntheticTensor {
+  std::string fqn;
+  Role role;
+  std::string arg;
+  Pass pass;
+  Shape global;
+  PlacementMap placements;  // mesh dimensions that the mesh lacks are ignored
+  int batch_dim = -1;       // cut into micro-batches of two rows
+  std::vector<std::string> reduced_over;
+};
+
+class SyntheticRun {
+ public:
+  // What a rank really holds: may change the value at a logical index.
+  using Fault =
+      std::function<void(const SyntheticTensor&, int rank,
+                         const std::string& leg, int64_t index, float* value)>;
+
+  std::vector<MeshDim> mesh;
+  std::vector<std::string> legs = {"real"};
+  float noise = 0;            // relative rounding of this run's own
+  DType dtype = DType::kF32;  // or kBF16: the same values, cut off
+  Fault fault;
+  std::vector<int> omit_ranks;
+  // Kind and JSON of notes that every rank leaves.
+  std::vector<std::pair<std::string, std::string>> notes;
+  bool omit_tensor(const SyntheticTensor& t) const {
+    return t.fqn == omitted_fqn;
+  }
+  std::string omitted_fqn = "none";
+  bool reverse_ranks = false;          // write the last rank first
+  std::vector<SyntheticTensor> extra;  // beside those of Model()
+  int iterations = 1;         // all with the same values, but for faults
+  int faulty_iteration = -1;  // -1: the fault is in all of them
+
+  static constexpr int64_t kRows = 8;
+
+  static std::vector<SyntheticTensor> Model() {
+    const Placement shard0 = Shard{0};
+    const Placement shard1 = Shard{1};
+    const Placement partial = Partial{};
+    return {
+        {"fc.weight",
+         Role::kParam,
+         "",
+         Pass::kForward,
+         {16, 32},
+         {{"tp", shard0}},
+         -1,
+         {}},
+        {"", Role::kInput, "tokens", Pass::kForward, {kRows, 32}, {}, 0, {}},
+        {"fc", Role::kInput, "x", Pass::kForward, {kRows, 32}, {}, 0, {}},
+        {"fc",
+         Role::kOutput,
+         "0",
+         Pass::kForward,
+         {kRows, 16},
+         {{"tp", shard1}},
+         0,
+         {}},
+        {"", Role::kOutput, "0", Pass::kForward, {kRows, 16}, {}, 0, {}},
+        {"", Role::kGradOutput, "0", Pass::kBackward, {kRows, 16}, {}, 0, {}},
+        {"fc",
+         Role::kGradOutput,
+         "0",
+         Pass::kBackward,
+         {kRows, 16},
+         {{"tp", shard1}},
+         0,
+         {}},
+        {"fc",
+         Role::kGradInput,
+         "x",
+         Pass::kBackward,
+         {kRows, 32},
+         {},
+         0,
+         {"tp"}},
+        {"fc.weight",
+         Role::kGradLocal,
+         "",
+         Pass::kBackward,
+         {16, 32},
+         {{"dp", partial}, {"tp", shard0}},
+         -1,
+         {}},
+        {"fc.weight",
+         Role::kGradReduced,
+         "",
+         Pass::kBackward,
+         {16, 32},
+         {{"tp", shard0}},
+         -1,
+         {"dp"}},
+    };
+  }
+
+  // In (-1, 1), a pure function of the logical place.
+  static float Value(const SyntheticTensor& t, int64_t index) {
+    const std::string name =
+        t.fqn + "|" + std::string(ToString(t.role)) + "|" + t.arg;
+    return UniformAt(MakeNoiseKey(1, name), static_cast<uint64_t>(index));
+  }
+
+  void Write(const std::string& folder) const {
+    ASSERT_TRUE(CreateTraceFolder(folder, "{}", false).ok());
+    int world = 1;
+    for (const MeshDim& dim : mesh) world *= dim.size;
+    for (int i = 0; i < world; ++i) {
+      const int rank = reverse_ranks ? world - 1 - i : i;
+      if (std::find(omit_ranks.begin(), omit_ranks.end(), rank) ==
+          omit_ranks.end()) {
+        WriteRank(folder, rank, world);
+      }
+    }
+  }
+
+ private:
+  int SizeOf(const std::string& name) const {
+    for (const MeshDim& dim : mesh) {
+      if (dim.name == name) return dim.size;
+    }
+    return 1;
+  }
+
+  void WriteRank(const std::string& folder, int rank, int world) const {
+    RankMeta meta;
+    meta.rank = rank;
+    meta.world_size = world;
+    meta.mesh.dims = mesh;
+    int rest = rank;
+    meta.coordinate.assign(mesh.size(), 0);
+    for (size_t d = mesh.size(); d-- > 0;) {
+      meta.coordinate[d] = rest % mesh[d].size;
+      rest /= mesh[d].size;
+    }
+    auto writer = TraceWriter::Open(folder, meta);
+    ASSERT_TRUE(writer.ok()) << writer.error().message();
+    const int dp = SizeOf("dp");
+    int dp_rank = 0;
+    for (size_t d = 0; d < mesh.size(); ++d) {
+      if (mesh[d].name == "dp") dp_rank = meta.coordinate[d];
+    }
+    for (const auto& [kind, json] : notes) {
+      ASSERT_TRUE((*writer)->Note(kind, json).ok());
+    }
+    for (int iteration = 0; iteration < iterations; ++iteration) {
+      for (const std::string& leg : legs) {
+        std::vector<SyntheticTensor> tensors = Model();
+        tensors.insert(tensors.end(), extra.begin(), extra.end());
+        for (const SyntheticTensor& t : tensors) {
+          if (omit_tensor(t)) continue;
+          if (t.role == Role::kParam && (leg != "real" || iteration > 0)) {
+            continue;
+          }
+          const int64_t batches = t.batch_dim < 0 ? 1 : kRows / 2 / dp;
+          for (int64_t call = 0; call < batches; ++call) {
+            WritePiece(**writer, meta, t, leg, rank,
+                       static_cast<int>(call * dp + dp_rank), iteration);
+          }
+        }
+        ASSERT_TRUE((*writer)->Seal(iteration, leg).ok());
+      }
+    }
+    ASSERT_TRUE((*writer)->Close(true, "").ok());
+  }
+
+  void WritePiece(TraceWriter& writer, const RankMeta& meta,
+                  const SyntheticTensor& t, const std::string& leg, int rank,
+                  int micro_batch, int iteration) const {
+    PlacementMap placements;
+    for (const auto& p : t.placements) {
+      if (meta.mesh.Find(p.first) >= 0) placements.push_back(p);
+    }
+    std::optional<BatchRows> rows;
+    if (t.batch_dim >= 0) {
+      rows = BatchRows{t.batch_dim, 2 * micro_batch, 2, kRows};
+    }
+    const auto layout =
+        ResolveLayout(meta.mesh, meta.coordinate, placements, t.global, rows);
+    ASSERT_TRUE(layout.ok()) << layout.error().message();
+    const float terms =
+        t.role == Role::kGradLocal ? static_cast<float>(SizeOf("dp")) : 1.0f;
+    std::vector<float> values;
+    ForEachIndex(*layout, [&](int64_t index) {
+      float value = Value(t, index) / terms;
+      const bool integer_like = t.role == Role::kInput && t.fqn.empty();
+      const float size =
+          leg.find("noise") != std::string::npos ? 0x1p-24f : noise;
+      if (!integer_like && t.role != Role::kParam) {
+        const NoiseKey key = MakeNoiseKey(2, leg + t.fqn + t.arg);
+        value *= 1 + size * UniformAt(key, static_cast<uint64_t>(index));
+      }
+      if (fault && (faulty_iteration < 0 || faulty_iteration == iteration)) {
+        fault(t, rank, leg, index, &value);
+      }
+      values.push_back(value);
+    });
+    RecordSpec spec;
+    spec.fqn = t.fqn;
+    spec.role = t.role;
+    spec.arg = t.arg;
+    spec.dtype = dtype;
+    spec.local_shape = layout->local_shape();
+    spec.placements = placements;
+    spec.global_shape = t.global;
+    spec.batch_dim = t.batch_dim;
+    for (const std::string& name : t.reduced_over) {
+      if (meta.mesh.Find(name) >= 0) spec.reduced_over.push_back(name);
+    }
+    Occurrence at;
+    at.leg = leg;
+    at.iteration = iteration;
+    at.pass = t.pass;
+    at.micro_batch = t.batch_dim >= 0 ? micro_batch : -1;
+    at.row_begin = t.batch_dim >= 0 ? 2 * micro_batch : 0;
+    std::vector<int64_t> strides(spec.local_shape.size(), 1);
+    for (size_t d = strides.size(); d-- > 1;) {
+      strides[d - 1] = strides[d] * spec.local_shape[d];
+    }
+    std::vector<uint16_t> cut;
+    const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
+    if (dtype == DType::kBF16) {
+      for (const float value : values) {
+        cut.push_back(
+            static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16));
+      }
+      bytes = reinterpret_cast<const std::byte*>(cut.data());
+    }
+    const Status done = writer.Append(spec, at, {bytes, strides});
+    ASSERT_TRUE(done.ok()) << done.error().message();
+  }
+
+  // Row-major over the local tensor; all tensors here are two-dimensional.
+  static void ForEachIndex(const Layout& layout,
+                           const std::function<void(int64_t)>& visit) {
+    for (const Segment& row : layout.dims[0].segments) {
+      for (int64_t r = row.begin; r < row.begin + row.size; ++r) {
+        for (const Segment& col : layout.dims[1].segments) {
+          for (int64_t c = col.begin; c < col.begin + col.size; ++c) {
+            visit(r * layout.dims[1].global_size + c);
+          }
+        }
+      }
+    }
+  }
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_CHECK_SYNTHETIC_RUN_TEST_H_

@@ -1,0 +1,40 @@
+// One order over all tensors of a run, from the sequence each rank recorded.
+//
+// Ranks have no common clock. What makes their sequences comparable is the
+// dataflow: an iteration runs forward through the pipeline stages and backward
+// through them in reverse, then reduces, then updates. Inside a stage the
+// recorded sequence decides. The first occurrence counts: every module's first
+// micro-batch comes before any schedule interleaves the rest.
+//
+// Thread safety: pure functions.
+
+#ifndef TTRACE_SRC_EXPERIMENT_EXECUTION_ORDER_H_
+#define TTRACE_SRC_EXPERIMENT_EXECUTION_ORDER_H_
+
+#include <compare>
+#include <cstdint>
+
+#include "src/align/catalog.h"
+#include "ttrace/tensor_id.h"
+
+namespace ttrace {
+
+struct ExecutionKey {
+  int iteration = 0;
+  int phase = 0;
+  int stage = 0;  // pipeline stage, negated where the data runs backward
+  int64_t sequence = 0;
+  int rank = 0;
+
+  auto operator<=>(const ExecutionKey&) const = default;
+};
+
+// 0 state before the step, 1 forward, 2 loss, 3 backward and recompute, 4 local
+// gradients, 5 reduced gradients, 6 gradient norm, 7 after the step.
+int PhaseOf(const TensorId& id);
+
+ExecutionKey KeyOf(const TensorId& id, const TensorPieces& pieces);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_EXPERIMENT_EXECUTION_ORDER_H_

@@ -1,0 +1,47 @@
+// The list of legs on a command line, and where a leg of its own launch lies.
+//
+// Thread safety: pure functions, but for reading the file system.
+
+#ifndef TTRACE_SRC_EXPERIMENT_LEG_NAMES_H_
+#define TTRACE_SRC_EXPERIMENT_LEG_NAMES_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ttrace/status.h"
+
+namespace ttrace {
+
+// What a reference is recorded with: enough for every tolerance. Noise one
+// module deep does not compound, so two legs of it are enough.
+inline constexpr std::string_view kReferenceLegs =
+    "replay,noise:3,fp32,fp32.noise:3,isolated.noise:2,fp32.isolated.noise:2";
+// What `diff`, and `record --graft`, record of a candidate. Isolated legs need
+// a reference to take values from (--graft); a run without one isolates itself
+// from itself.
+inline constexpr std::string_view kCandidateLegs =
+    "replay,fp32,isolated,fp32.isolated";
+
+// "replay,noise:2" -> {"replay", "noise.1", "noise.2"}, without repetitions.
+// "real" is implied and may be named; "none" and "" are no legs.
+//
+// Fails with kInvalidArgument for an unknown word or count.
+Result<std::vector<std::string>> ExpandLegs(std::string_view text);
+
+// Whether modules are given other values than they were handed in `leg`.
+bool IsIsolatedLeg(std::string_view leg);
+
+// Whether `leg` measures how far round-off moves values.
+bool IsNoiseLeg(std::string_view leg);
+
+// Where the trace of `leg` lies if it took a launch of its own:
+// <trace>/legs/<leg>, so that a bundle stays one folder.
+std::string LegFolder(const std::string& trace, const std::string& leg);
+
+// All such folders that `trace` has, sorted.
+std::vector<std::string> FindLegFolders(const std::string& trace);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_EXPERIMENT_LEG_NAMES_H_

@@ -1,0 +1,97 @@
+#include "src/experiment/leg_plan.h"
+
+#include <fmt/format.h>
+
+namespace ttrace {
+namespace {
+
+// The leg of `side` that computed in fp32 or better; empty: none.
+std::string Fp32Leg(const Side& side, DType compute) {
+  if (side.HasLeg("fp32")) return "fp32";
+  return UnitRoundoff(compute) <= UnitRoundoff(DType::kF32) ? "real" : "";
+}
+
+// Adds the plan of the candidate's leg `name`, if it has one, against the
+// reference's `plain` leg with the noise legs that belong to it.
+void PlanIsolated(const std::string& name, const std::string& plain,
+                  const Side& reference, const Side& candidate,
+                  double unit_roundoff, LegPlans* out) {
+  if (!candidate.HasLeg(name)) return;
+  if (!candidate.weights_grafted() || !candidate.data_grafted()) {
+    out->notes.push_back(fmt::format(
+        "leg {} of the candidate is not used: its modules were given its own "
+        "values and not the reference's (record it with --graft)",
+        name));
+    return;
+  }
+  LegPlan plan;
+  plan.name = plan.candidate_leg = name;
+  plan.reference_leg = plain;
+  plan.unit_roundoff = unit_roundoff;
+  plan.isolated = true;
+  const std::string prefix = plain == "fp32" ? "fp32." : "";
+  plan.noise_legs = reference.NoiseLegs(prefix + "isolated.noise");
+  plan.noise_words = "one module deep";
+  if (plain == "real" && reference.HasLeg("fp32")) {
+    plan.reference_hp_leg = "fp32";
+  }
+  if (plan.noise_legs.empty()) {
+    plan.noise_legs = reference.NoiseLegs(prefix + "noise");
+    plan.noise_words = "end to end, for want of noise one module deep";
+  }
+  out->plans.push_back(std::move(plan));
+}
+
+}  // namespace
+
+LegPlans PlanLegs(const Side& reference, const Side& candidate) {
+  LegPlans out;
+  const DType ref_dtype = reference.ComputeDType().value_or(DType::kF32);
+  const DType cand_dtype = candidate.ComputeDType().value_or(DType::kF32);
+  const std::string ref_fp32 = Fp32Leg(reference, ref_dtype);
+  const std::string cand_fp32 = Fp32Leg(candidate, cand_dtype);
+
+  if (ref_dtype == cand_dtype) {
+    LegPlan real;
+    real.name = real.reference_leg = real.candidate_leg = "real";
+    real.noise_legs = reference.NoiseLegs("noise");
+    if (ref_fp32 == "fp32") real.fp32_leg = ref_fp32;
+    real.unit_roundoff = UnitRoundoff(ref_dtype);
+    out.plans.push_back(std::move(real));
+  } else {
+    out.notes.push_back(fmt::format(
+        "the reference computes in {} and the candidate in {}: their own runs "
+        "are not compared, only fp32 legs",
+        Info(ref_dtype).torch_name, Info(cand_dtype).torch_name));
+  }
+
+  const bool same_as_real =
+      ref_fp32 == "real" && cand_fp32 == "real" && ref_dtype == cand_dtype;
+  if (!ref_fp32.empty() && !cand_fp32.empty() && !same_as_real) {
+    LegPlan fp32;
+    fp32.name = "fp32";
+    fp32.reference_leg = ref_fp32;
+    fp32.candidate_leg = cand_fp32;
+    fp32.noise_legs =
+        reference.NoiseLegs(ref_fp32 == "fp32" ? "fp32.noise" : "noise");
+    fp32.unit_roundoff = UnitRoundoff(DType::kF32);
+    out.plans.push_back(std::move(fp32));
+  } else if (!same_as_real) {
+    out.notes.push_back(fmt::format(
+        "no fp32 leg of the {}: bugs that hide in rounding noise are not seen",
+        ref_fp32.empty() ? "reference" : "candidate"));
+  }
+  // The candidate was given values of the reference's leg of the same
+  // precision; other values than those it was given are no yardstick.
+  if (ref_dtype == cand_dtype) {
+    PlanIsolated("isolated", "real", reference, candidate,
+                 UnitRoundoff(ref_dtype), &out);
+  }
+  if (!ref_fp32.empty()) {
+    PlanIsolated("fp32.isolated", ref_fp32, reference, candidate,
+                 UnitRoundoff(DType::kF32), &out);
+  }
+  return out;
+}
+
+}  // namespace ttrace

@@ -1,0 +1,49 @@
+// Which legs of the two sides are compared with which, and what judges them.
+//
+// Thread safety: plain values.
+
+#ifndef TTRACE_SRC_EXPERIMENT_LEG_PLAN_H_
+#define TTRACE_SRC_EXPERIMENT_LEG_PLAN_H_
+
+#include <string>
+#include <vector>
+
+#include "src/experiment/side.h"
+
+namespace ttrace {
+
+struct LegPlan {
+  // "real", "fp32", "isolated" or "fp32.isolated", as reported.
+  std::string name;
+  std::string reference_leg;
+  std::string candidate_leg;
+  std::vector<std::string> noise_legs;  // of the reference
+  std::string fp32_leg;                 // of the reference; empty: none
+  // Of the reference, where only its own distance from the truth is known: an
+  // isolated leg in low precision. Empty: none.
+  std::string reference_hp_leg;
+  double unit_roundoff = 0;
+  // Judges what each module adds, not the run: TensorJudgement::isolated.
+  bool isolated = false;
+  // Said of the bound: how deep the noise is.
+  std::string noise_words;
+};
+
+struct LegPlans {
+  std::vector<LegPlan> plans;
+  std::vector<std::string> notes;  // what cannot be compared, and why
+};
+
+// An fp32 run is its own fp32 leg: a bf16 candidate's fp32 leg is compared with
+// an fp32 reference's real leg. Runs that compute in different precisions have
+// no common real leg.
+//
+// A module that is given the reference's values computes what the reference
+// computed, so a candidate's isolated leg is compared with the reference's
+// plain one. Its noise is one module deep; without noise legs of that kind the
+// end-to-end ones serve, which are wider.
+LegPlans PlanLegs(const Side& reference, const Side& candidate);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_EXPERIMENT_LEG_PLAN_H_

@@ -1,0 +1,106 @@
+// Side: one run's trace with all its legs, wherever they were recorded.
+//
+// Legs made inside one launch lie in one trace folder; where nothing can be
+// replayed each leg is a launch and a folder of its own.
+//
+// Thread safety: const after opening.
+
+#ifndef TTRACE_SRC_EXPERIMENT_SIDE_H_
+#define TTRACE_SRC_EXPERIMENT_SIDE_H_
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/align/attribute.h"
+#include "src/align/catalog.h"
+#include "src/align/collective.h"
+#include "src/experiment/handed_out.h"
+#include "ttrace/dtype.h"
+#include "ttrace/status.h"
+
+namespace ttrace {
+
+// Something that could not be replaced in an isolated leg, because the
+// reference has no such value. From a note of the candidate.
+struct NotIsolated {
+  std::string leg;
+  int iteration = 0;
+  std::string fqn;  // of the module
+  Role role;        // kInput or kGradOutput
+  std::string arg;
+  std::string reason;
+};
+
+class Side {
+ public:
+  static Result<Side> Open(const std::string& folder,
+                           const std::vector<std::string>& leg_folders);
+
+  const Trace& trace() const { return catalogs_.front()->trace(); }
+  const TensorPieces* Find(const std::string& leg, const TensorId& id) const;
+  // As Find, but a recomputed forward also matches the plain forward.
+  const TensorPieces* FindSameValue(const std::string& leg, TensorId id) const;
+  const std::map<TensorId, TensorPieces>& real() const {
+    return catalogs_.front()->tensors("real");
+  }
+  std::vector<std::string> Legs() const;  // sorted, of all folders
+  bool HasLeg(const std::string& leg) const;
+  // "noise.1", "noise.2", ... present, for prefix "noise".
+  std::vector<std::string> NoiseLegs(const std::string& prefix) const;
+
+  // The lowest floating precision among the parameters (or, without any, the
+  // module outputs) of the real leg: what the run computes in. Nothing if there
+  // are no floating tensors.
+  std::optional<DType> ComputeDType() const;
+  std::set<int> Iterations() const;
+  // Micro-batches that one data-parallel rank runs in an iteration.
+  int MicroBatchesPerRank() const;
+
+  // Facts from notes.
+  bool weights_grafted() const { return weights_grafted_; }
+  bool data_grafted() const { return data_grafted_; }
+  // Module fqn -> why it has no values of its own.
+  const std::map<std::string, std::string>& not_materialised() const {
+    return not_materialised_;
+  }
+  const std::vector<NotIsolated>& not_isolated() const { return not_isolated_; }
+  const HandedOut& handed_out() const { return handed_out_; }
+  // Parameter fqn -> its place in the order in which gradients are reduced, on
+  // the first rank that says so; -1: unknown.
+  int64_t ReductionIndex(const std::string& fqn) const;
+  // What its ranks were seen to communicate, and what the code under test acts
+  // by that is not as expected: of the main folder.
+  const CollectiveLog& collectives() const { return collectives_; }
+  const std::vector<Attribute>& attributes() const { return attributes_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+  // Every rank that left a trace ran this iteration to its end.
+  bool Completed(int iteration) const;
+  // Why the trace cannot be complete; empty if it is.
+  const std::vector<std::string>& defects() const { return defects_; }
+
+ private:
+  void ReadNotes(const Trace& trace);
+  void ReadNotIsolated(const Trace& trace);
+  void FindDefects(const Trace& trace);
+  void NoteUnfinishedSums(const Catalog& catalog);
+
+  std::vector<std::shared_ptr<const Catalog>> catalogs_;  // the main one first
+  std::map<std::string, std::string> not_materialised_;
+  std::vector<NotIsolated> not_isolated_;
+  HandedOut handed_out_;
+  std::map<std::string, int64_t> reduction_index_;
+  CollectiveLog collectives_;
+  std::vector<Attribute> attributes_;
+  std::vector<std::string> notes_;
+  std::vector<std::string> defects_;
+  bool weights_grafted_ = false;
+  bool data_grafted_ = false;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_EXPERIMENT_SIDE_H_

@@ -1,0 +1,51 @@
+// Every constant of the judgement, with its derivation. "Empirical" means
+// measured on clean runs and re-measured by `make matrix`; see
+// docs/tolerance.md.
+
+#ifndef TTRACE_SRC_JUDGE_CONSTANTS_H_
+#define TTRACE_SRC_JUDGE_CONSTANTS_H_
+
+namespace ttrace {
+
+// The one multiplier of noise bounds. A clean candidate's error and a noise
+// leg's error are two draws of the same size; their ratio concentrates at 1 for
+// tensors of many elements. Empirical: clean runs reach 0.9 (dense models), so
+// 2 leaves as much again.
+inline constexpr double kNoiseFactor = 2;
+
+// Probability with which a clean tensor of few elements may exceed its bound by
+// chance of its few noise samples. One in a million tensors: a trace holds some
+// thousands, and a false alarm is as bad as a miss.
+inline constexpr double kSmallSampleRisk = 1e-6;
+
+// Floor of a noise scale, in unit round-offs: a tensor that noise legs leave
+// untouched (a gather, a loss gradient) may still be rounded once more or once
+// less by an equivalent program. One rounding has a relative rms of
+// u / sqrt(3) ~ 0.58 u on a worst-case tensor, about half of it on average over
+// mantissas; a quarter of u, doubled by kNoiseFactor, admits one and not two.
+inline constexpr double kFloorRoundoffs = 0.25;
+
+// A bound above this says nothing: a tensor that lost a fifth of its norm would
+// pass. Such a tensor is "not checkable". Empirical cut-off.
+inline constexpr double kWidestBound = 0.2;
+
+// Limit for one-dimensional parameter gradients in low precision when there is
+// no fp32 leg: their rounding happens inside sums over tokens, which noise on
+// values does not stir up again. Empirical (clean maximum 6.8).
+inline constexpr double kVectorGradientFactor = 8;
+
+// A reported gradient norm against the one recomputed from the gradients it is
+// the norm of. Both are sums of squares in fp32 or better: n terms summed in
+// blocks of b lose about u sqrt(n / b); 1e-5 is 170 u. Clean: 5e-7.
+inline constexpr double kGradNormBound = 1e-5;
+
+// Unit round-off of fp32: legs that compute in it or better sum in their own
+// precision.
+inline constexpr double kFp32Roundoff = 0x1p-24;
+
+// From here to 1, headroom is "suspect": printed, never a culprit.
+inline constexpr double kSuspectHeadroom = 0.5;
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_JUDGE_CONSTANTS_H_

@@ -1,0 +1,49 @@
+// From two sides to one TensorJudgement per logical tensor.
+//
+// Thread safety: JudgeTensors runs its own threads; the result does not depend
+// on their number.
+
+#ifndef TTRACE_SRC_JUDGE_JUDGE_TENSORS_H_
+#define TTRACE_SRC_JUDGE_JUDGE_TENSORS_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/compare/compare_tensor.h"
+#include "src/experiment/iteration_range.h"
+#include "src/experiment/leg_plan.h"
+#include "src/experiment/row_alignment.h"
+#include "src/experiment/side.h"
+#include "src/judge/judgement.h"
+
+namespace ttrace {
+
+struct JudgeContext {
+  const Side* reference = nullptr;  // null: no reference
+  const Side* candidate = nullptr;
+  std::vector<LegPlan> plans;  // of the two sides; empty without a reference
+  RowAlignment rows;
+  std::optional<IterationRange> iterations;  // to judge; nothing: all
+  int threads = 0;
+  std::function<void(int64_t, int64_t)> progress;
+
+  bool Judges(int iteration) const {
+    return !iterations || iterations->contains(iteration);
+  }
+};
+
+struct JudgeOutcome {
+  std::vector<TensorJudgement> tensors;  // by order; unmatched ones last
+  int64_t bytes_compared = 0;            // of both sides, all legs
+  int64_t replica_groups = 0;            // that were compared
+  // Of the candidate's tensors, how many a replay did not reproduce bit by bit.
+  int64_t not_repeatable = 0;
+};
+
+Result<JudgeOutcome> JudgeTensors(const JudgeContext& context);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_JUDGE_JUDGE_TENSORS_H_

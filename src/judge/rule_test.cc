@@ -1,0 +1,178 @@
+#include "src/judge/rule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "src/judge/constants.h"
+
+namespace ttrace {
+namespace {
+
+constexpr double kBf16 = 0x1p-8;
+
+// Statistics of `count` elements with the given relative error.
+ErrorStats StatsWith(double rel_err, int64_t count = 4096) {
+  ErrorStats stats;
+  stats.count = count;
+  stats.mismatched = rel_err > 0 ? count : 0;
+  stats.sum_sq_ref = 1;
+  stats.sum_sq_err = rel_err * rel_err;
+  return stats;
+}
+
+LegErrors Errors(double err, std::vector<double> noise) {
+  LegErrors errors;
+  errors.leg = "real";
+  errors.stats = StatsWith(err);
+  errors.noise = std::move(noise);
+  errors.unit_roundoff = kBf16;
+  return errors;
+}
+
+TEST(JudgeLeg, HeadroomIsErrorOverTwiceTheNoise) {
+  const LegJudgement leg = JudgeLeg(Errors(3e-2, {1e-2, 1e-2, 1e-2}));
+  EXPECT_NEAR(leg.bound, 2e-2, 1e-12);
+  EXPECT_NEAR(leg.headroom, 1.5, 1e-9);
+  EXPECT_TRUE(leg.checkable);
+}
+
+TEST(JudgeLeg, BothEstimatesMustConvict) {
+  LegErrors errors = Errors(6e-2, {1e-2, 1e-2, 1e-2});
+  errors.candidate_hp = 3e-2;
+  errors.reference_hp = 3e-2;  // the reference is as far from the truth
+  EXPECT_NEAR(JudgeLeg(errors).headroom, 0.5, 1e-9);
+  errors.candidate_hp = 9e-2;
+  EXPECT_NEAR(JudgeLeg(errors).headroom, 1.5, 1e-9);
+}
+
+TEST(JudgeLeg, FloorAdmitsOneMoreRounding) {
+  const LegJudgement leg = JudgeLeg(Errors(kBf16 / 4, {0, 0, 0}));
+  EXPECT_NEAR(leg.headroom, 0.5, 1e-9);
+  EXPECT_GT(JudgeLeg(Errors(kBf16, {0, 0, 0})).headroom, 1);
+}
+
+TEST(JudgeLeg, WithoutNoiseLegsOnlyBitEqualityIsCheckable) {
+  EXPECT_FALSE(JudgeLeg(Errors(1e-3, {})).checkable);
+  EXPECT_TRUE(JudgeLeg(Errors(0, {})).checkable);
+}
+
+TEST(JudgeLeg, AWideBoundIsNotCheckable) {
+  EXPECT_FALSE(JudgeLeg(Errors(1e-3, {0.15, 0.15, 0.15})).checkable);
+  EXPECT_TRUE(JudgeLeg(Errors(1e-3, {0.05, 0.05, 0.05})).checkable);
+}
+
+TEST(JudgeLeg, NonDeterminismWidensTheBound) {
+  LegErrors errors = Errors(3e-2, {1e-2, 1e-2, 1e-2});
+  EXPECT_THAT(JudgeLeg(errors).provenance,
+              testing::HasSubstr("noise 1.0e-02 x 2"));
+  errors.repeat_err = 4e-2;
+  EXPECT_LT(JudgeLeg(errors).headroom, 0.5);
+  EXPECT_THAT(JudgeLeg(errors).provenance,
+              testing::HasSubstr("replay differs by 4.0e-02 x 2"));
+}
+
+TEST(JudgeLeg, VectorGradientsAreWiderOnlyWithoutFp32Leg) {
+  LegErrors errors = Errors(6e-2, {1e-2, 1e-2, 1e-2});
+  errors.vector_gradient = true;
+  EXPECT_LT(JudgeLeg(errors).headroom, 1);
+  errors.candidate_hp = 6e-2;
+  errors.reference_hp = 1e-2;
+  EXPECT_GT(JudgeLeg(errors).headroom, 1);
+  errors.candidate_hp = errors.reference_hp = std::nullopt;
+  errors.unit_roundoff = 0x1p-24;
+  EXPECT_GT(JudgeLeg(errors).headroom, 1);
+}
+
+TEST(JudgeLeg, Fp32SumsRoundOncePerTermAndBf16SumsDoNot) {
+  LegErrors errors = Errors(3e-6, {1e-6, 1e-6, 1e-6});
+  errors.longest_sum = 128;  // sqrt(128 / 2) = 8
+  EXPECT_NEAR(JudgeLeg(errors).headroom, 3e-6 / (2 * kBf16 / 4), 1e-9);
+  errors.unit_roundoff = 0x1p-24;
+  EXPECT_NEAR(JudgeLeg(errors).headroom, 3.0 / (2 * 8), 1e-9);
+  errors.longest_sum = 1;
+  EXPECT_NEAR(JudgeLeg(errors).headroom, 1.5, 1e-9);
+}
+
+TEST(JudgeLeg, Bf16SumsOverRanksRoundEachPartialSum) {
+  LegErrors errors = Errors(3e-3, {2e-3, 2e-3, 2e-3});
+  const double alone = JudgeLeg(errors).bound;
+  errors.candidate_ranks = 2;  // 1 + 1 x 4 / 4 = 2 roundings, and 1
+  EXPECT_NEAR(JudgeLeg(errors).bound, alone * std::sqrt(1.5), 1e-9);
+  EXPECT_THAT(JudgeLeg(errors).provenance,
+              testing::HasSubstr("sums over 2 ranks"));
+  errors.candidate_ranks = 8;  // 1 + 7 x 10 / 16 = 5.375
+  errors.reference_ranks = 2;
+  EXPECT_NEAR(JudgeLeg(errors).bound, alone * std::sqrt(7.375 / 2), 1e-9);
+  // An fp32 leg's longest sums are inside its operations.
+  errors.unit_roundoff = 0x1p-24;
+  errors.longest_sum = 1;
+  EXPECT_NEAR(JudgeLeg(errors).bound, alone, 1e-9);
+}
+
+// The derivation, tried: terms and partial sums rounded to bf16 one after the
+// other have the error that the bound counts on.
+TEST(SummationGrowth, IsWhatSumsOfBf16Show) {
+  const auto round = [](double x) {
+    int exponent = 0;
+    const double mantissa = std::frexp(x, &exponent);
+    return std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
+  };
+  std::mt19937 rng(3);
+  std::normal_distribution<double> normal;
+  const auto error_of = [&](int ranks) {
+    double squares = 0;
+    double norm = 0;
+    for (int i = 0; i < 20'000; ++i) {
+      double exact = 0;
+      double sum = 0;
+      for (int r = 0; r < ranks; ++r) {
+        const double term = normal(rng);
+        exact += term;
+        sum = round(sum + round(term));
+      }
+      squares += (sum - exact) * (sum - exact);
+      norm += exact * exact;
+    }
+    return squares / norm;
+  };
+  const double one = error_of(1);
+  LegErrors errors;
+  errors.unit_roundoff = kBf16;
+  for (const int ranks : {2, 4, 8, 32}) {
+    errors.candidate_ranks = ranks;
+    const double growth = SummationGrowth(errors);
+    EXPECT_NEAR((error_of(ranks) / one + 1) / 2, growth * growth,
+                0.15 * growth * growth)
+        << ranks;
+  }
+}
+
+TEST(JudgeLeg, AScalarNeedsAMuchLargerErrorToConvict) {
+  LegErrors errors = Errors(0, {1e-3, 1e-3, 1e-3});
+  errors.stats = StatsWith(2e-2, 1);
+  EXPECT_LT(JudgeLeg(errors).headroom, 1);
+}
+
+TEST(JudgeLeg, AVectorGradientAloneIsAllowedTheReferencesOwnRounding) {
+  LegErrors errors = Errors(0.05, {0.005, 0.005});
+  errors.unit_roundoff = 0x1p-8;
+  errors.vector_gradient = true;
+  const LegJudgement eight_times_noise = JudgeLeg(errors);
+  EXPECT_GT(eight_times_noise.headroom, 1);
+  errors.reference_hp = 0.05;
+  const LegJudgement rounding = JudgeLeg(errors);
+  EXPECT_NEAR(rounding.bound, 2 * std::sqrt(2) * 0.05, 1e-12);
+  EXPECT_NEAR(rounding.headroom, 0.05 / rounding.bound, 1e-12);
+  // Where that is less, noise decides as before; and never for matrices.
+  errors.reference_hp = 0.001;
+  EXPECT_EQ(JudgeLeg(errors).bound, eight_times_noise.bound);
+  errors.reference_hp = 0.05;
+  errors.vector_gradient = false;
+  EXPECT_LT(JudgeLeg(errors).bound, 0.05);
+}
+
+}  // namespace
+}  // namespace ttrace

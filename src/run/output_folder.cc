@@ -1,0 +1,176 @@
+#include "src/run/output_folder.h"
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "src/base/format.h"
+#include "src/trace/file.h"
+#include "src/trace/format.h"
+
+namespace ttrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error Foreign(const fs::path& path) {
+  return Error(ErrorCode::kInvalidArgument,
+               "'" + Printable(path.string()) +
+                   "' is not something that ttrace wrote; --force removes only "
+                   "that. Choose another folder, or remove it yourself");
+}
+
+std::string Name(const fs::path& path) { return path.filename().string(); }
+
+bool IsPlainFile(const fs::path& path) {
+  std::error_code missing;
+  return fs::symlink_status(path, missing).type() == fs::file_type::regular;
+}
+
+bool IsPlainFolder(const fs::path& path) {
+  std::error_code missing;
+  return fs::symlink_status(path, missing).type() == fs::file_type::directory;
+}
+
+// The entries of a folder, sorted.
+Result<std::vector<fs::path>> Entries(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  fs::directory_iterator it(folder, error);
+  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+    entries.push_back(it->path());
+  }
+  if (error) {
+    return Error(ErrorCode::kIo,
+                 "'" + Printable(folder.string()) + "': " + error.message());
+  }
+  return entries;
+}
+
+bool IsTrace(const fs::path& folder) {
+  const fs::path manifest = folder / kManifestFile;
+  if (!IsPlainFolder(folder) || !IsPlainFile(manifest)) return false;
+  const Result<std::string> text =
+      ReadWholeFile(manifest.string(), kMaxJsonFileBytes);
+  if (!text.ok()) return false;
+  const auto json = nlohmann::json::parse(*text, nullptr, false);
+  const auto format = json.is_object() ? json.find("format") : json.end();
+  return format != json.end() && *format == std::string(kFormatName);
+}
+
+// A result may be long, and its first keys tell.
+bool IsResult(const fs::path& path) {
+  if (!IsPlainFile(path)) return false;
+  std::string start(4096, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  return start.find("\"schema\"") != std::string::npos &&
+         start.find("\"verdict\"") != std::string::npos;
+}
+
+// Fails if something in a rank's folder was not written by a TraceWriter.
+Status CheckRankFolder(const fs::path& folder) {
+  TTRACE_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Entries(folder));
+  for (const fs::path& path : entries) {
+    const std::string name = Name(path);
+    // A file that is written beside and renamed has a longer name for a moment.
+    const bool ours =
+        name.starts_with(kMetaFile) || name == kIndexFile ||
+        (name.starts_with("segment-") && path.extension() == ".safetensors");
+    if (!ours || !IsPlainFile(path)) return Foreign(path);
+  }
+  return Done{};
+}
+
+// Fails if something in a trace is not a trace's.
+Status CheckTrace(const fs::path& folder) {
+  if (!IsTrace(folder)) return Foreign(folder);
+  TTRACE_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Entries(folder));
+  for (const fs::path& path : entries) {
+    const std::string name = Name(path);
+    if (name.starts_with(kManifestFile) && IsPlainFile(path)) continue;
+    // Output of the launches of single legs.
+    if (path.extension() == ".log" && IsPlainFile(path)) continue;
+    if (ParseRankFolderName(name) && IsPlainFolder(path)) {
+      TTRACE_RETURN_IF_ERROR(CheckRankFolder(path));
+      continue;
+    }
+    if (name != "legs" || !IsPlainFolder(path)) return Foreign(path);
+    TTRACE_ASSIGN_OR_RETURN(const std::vector<fs::path> legs, Entries(path));
+    for (const fs::path& leg : legs) {
+      if (leg.extension() == ".log" && IsPlainFile(leg)) continue;
+      TTRACE_RETURN_IF_ERROR(CheckTrace(leg));
+    }
+  }
+  return Done{};
+}
+
+// Fails if something in a report is not a report's. That it *is* a report must
+// be proved by a trace or a result: other programs write logs too.
+Status CheckReport(const fs::path& folder) {
+  TTRACE_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Entries(folder));
+  bool proved = false;
+  fs::path doubtful;
+  for (const fs::path& path : entries) {
+    const std::string name = Name(path);
+    if (name == "reference" || name == "candidate") {
+      TTRACE_RETURN_IF_ERROR(CheckTrace(path));
+      proved = true;
+    } else if (name == "result.json" && IsResult(path)) {
+      proved = true;
+    } else if (IsPlainFile(path) &&
+               (name == "reference.log" || name == "candidate.log" ||
+                name == "report.txt")) {
+      doubtful = path;
+    } else {
+      return Foreign(path);
+    }
+  }
+  if (!proved && !doubtful.empty()) return Foreign(doubtful);
+  return Done{};
+}
+
+Status RemoveAll(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (!error) return Done{};
+  return Error(ErrorCode::kIo,
+               "'" + Printable(path.string()) + "': " + error.message());
+}
+
+}  // namespace
+
+Status PrepareFolder(const std::string& folder, FolderKind kind, bool force) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error || !fs::is_directory(folder, error)) {
+    return Error(
+        ErrorCode::kIo,
+        "cannot make the folder '" + Printable(folder) +
+            "': " + (error ? error.message() : "there is a file of that name"));
+  }
+  TTRACE_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Entries(folder));
+  if (entries.empty()) return Done{};
+  if (!force) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "'" + Printable(folder) +
+                     "' is not empty. Choose another folder, or replace what "
+                     "ttrace wrote there with --force");
+  }
+  TTRACE_RETURN_IF_ERROR(kind == FolderKind::kTrace ? CheckTrace(folder)
+                                                    : CheckReport(folder));
+  for (const fs::path& path : entries) {
+    TTRACE_RETURN_IF_ERROR(RemoveAll(path));
+  }
+  return Done{};
+}
+
+Status RemoveTrace(const std::string& folder) {
+  TTRACE_RETURN_IF_ERROR(CheckTrace(folder));
+  return RemoveAll(folder);
+}
+
+}  // namespace ttrace

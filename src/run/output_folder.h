@@ -1,0 +1,31 @@
+// Output folders: made new, or emptied of what TTrace itself wrote there, never
+// of anything else.
+
+#ifndef TTRACE_SRC_RUN_OUTPUT_FOLDER_H_
+#define TTRACE_SRC_RUN_OUTPUT_FOLDER_H_
+
+#include <string>
+
+#include "ttrace/status.h"
+
+namespace ttrace {
+
+enum class FolderKind {
+  kTrace,   // manifest.json, rank folders, legs/
+  kReport,  // reference/, candidate/, *.log, result.json, report.txt
+};
+
+// Makes `folder` exist and be empty. A folder with content is refused, or, with
+// `force`, emptied if all of its content is a trace's or a report's. Symbolic
+// links are never followed or removed.
+//
+// Fails with kInvalidArgument if there is content and not `force`, or if there
+// is anything foreign, which it names; nothing is removed then.
+Status PrepareFolder(const std::string& folder, FolderKind kind, bool force);
+
+// Removes a trace folder made by this program. Fails as PrepareFolder does.
+Status RemoveTrace(const std::string& folder);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_RUN_OUTPUT_FOLDER_H_

@@ -1,0 +1,154 @@
+#include "src/run/record_command.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string_view>
+#include <utility>
+
+#include "src/base/format.h"
+#include "src/trace/writer.h"
+#include "ttrace/version.h"
+
+namespace ttrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string NewRunId() {
+  std::random_device random;
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string id;
+  for (int i = 0; i < 16; ++i) id += kDigits[random() % kDigits.size()];
+  return id;
+}
+
+std::string UtcNow() {
+  const std::time_t now =
+      std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  const size_t length =
+      std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return std::string(text.data(), length);
+}
+
+std::string Join(const std::vector<std::string>& words, char separator) {
+  std::string text;
+  for (const std::string& word : words) {
+    if (!text.empty()) text += separator;
+    text += word;
+  }
+  return text;
+}
+
+std::string Iterations(const RecordOptions& options) {
+  return std::to_string(options.iterations.begin) + ":" +
+         std::to_string(options.iterations.end);
+}
+
+std::string Manifest(const RecordOptions& options, const std::string& run_id) {
+  nlohmann::ordered_json manifest;
+  manifest["ttrace"] = kVersion;
+  manifest["run_id"] = run_id;
+  manifest["created"] = UtcNow();
+  manifest["command"] = options.argv;
+  manifest["as_reference"] = options.as_reference;
+  manifest["iterations"] = {options.iterations.begin, options.iterations.end};
+  manifest["leg"] = options.leg;
+  manifest["legs"] = options.legs;
+  if (!options.graft.empty()) {
+    manifest["graft"] = {{"reference", options.graft},
+                         {"what", options.graft_what}};
+  }
+  if (!options.select.empty()) manifest["select"] = options.select;
+  manifest["seed"] = options.seed;
+  // A command line is bytes, and JSON is UTF-8.
+  return manifest.dump(-1, ' ', false,
+                       nlohmann::json::error_handler_t::replace);
+}
+
+using Variable = std::pair<std::string, std::string>;
+
+// What the ranks are told.
+std::vector<Variable> Instructions(const RecordOptions& options,
+                                   const std::string& run_id) {
+  std::vector<Variable> variables = {
+      {"TTRACE_OUT", fs::absolute(options.folder).string()},
+      {"TTRACE_RUN_ID", run_id},
+      {"TTRACE_ITERATIONS", Iterations(options)},
+      {"TTRACE_LEGS", Join(options.legs, ',')},
+      {"TTRACE_LEG", options.leg},
+      {"TTRACE_SEED", std::to_string(options.seed)}};
+  if (!options.graft.empty()) {
+    variables.emplace_back("TTRACE_GRAFT",
+                           fs::absolute(options.graft).string());
+    variables.emplace_back("TTRACE_GRAFT_WHAT", options.graft_what);
+  }
+  if (!options.select.empty()) {
+    variables.emplace_back("TTRACE_SELECT", options.select);
+  }
+  return variables;
+}
+
+// The command's environment. Instructions of an outer run are dropped: a run
+// inside a run must not write into the outer one's trace.
+std::vector<std::string> Environment(const RecordOptions& options,
+                                     const std::string& run_id) {
+  constexpr std::string_view kPath = "PYTHONPATH=";
+  std::vector<std::string> environment;
+  std::string python_path = options.hook_folder;
+  for (const std::string& entry : options.environment) {
+    if (entry.starts_with(kPath)) {
+      if (entry.size() > kPath.size()) {
+        python_path += ":" + entry.substr(kPath.size());
+      }
+    } else if (!entry.starts_with("TTRACE_")) {
+      environment.push_back(entry);
+    }
+  }
+  environment.push_back(std::string(kPath) + python_path);
+  for (const auto& [name, value] : Instructions(options, run_id)) {
+    environment.push_back(name + "=" + value);
+  }
+  return environment;
+}
+
+}  // namespace
+
+Result<RecordOutcome> RecordCommand(const RecordOptions& options) {
+  const std::string run_id = NewRunId();
+  TTRACE_RETURN_IF_ERROR(
+      CreateTraceFolder(options.folder, Manifest(options, run_id), false));
+
+  CaptureWatch watch(options.folder);
+  LaunchOptions launch;
+  launch.argv = options.argv;
+  launch.environment = Environment(options, run_id);
+  launch.run_id = run_id;
+  launch.log_file = options.log_file;
+  launch.end_leftovers = options.end_leftovers;
+  launch.interrupt = options.interrupt;
+  if (options.end_when_captured) {
+    launch.finished = [&] {
+      watch.Update();
+      if (options.progress) {
+        options.progress(watch.ranks_closed(), watch.world_size());
+      }
+      return watch.AllClosed();
+    };
+  }
+  RecordOutcome outcome;
+  TTRACE_ASSIGN_OR_RETURN(outcome.launch, Launch(launch));
+  outcome.capture =
+      SummarizeCapture(options.folder, options.leg, options.iterations.count());
+  return outcome;
+}
+
+}  // namespace ttrace

@@ -1,0 +1,57 @@
+// One run of a command with capture in each of its ranks: the trace folder, the
+// environment by which the ranks know what to do, the launch, and what it came
+// to. The contract with python/ttrace/capture/settings.py is in this pair of
+// files alone.
+
+#ifndef TTRACE_SRC_RUN_RECORD_COMMAND_H_
+#define TTRACE_SRC_RUN_RECORD_COMMAND_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/experiment/iteration_range.h"
+#include "src/run/capture_summary.h"
+#include "src/run/launch.h"
+#include "ttrace/status.h"
+
+namespace ttrace {
+
+struct RecordOptions {
+  std::vector<std::string> argv;
+  std::string folder;  // exists and is empty
+  bool as_reference = false;
+  IterationRange iterations;
+  std::vector<std::string> legs;  // besides "real", expanded
+  std::string leg = "real";       // not "real": the launch is this leg
+  std::string graft;              // trace folder; empty: none
+  std::string graft_what = "weights,data";
+  std::string select;
+  int64_t seed = 0;
+  std::string log_file;
+  bool end_when_captured = false;
+  bool end_leftovers = false;  // see LaunchOptions
+  // Called a few times a second with how many of how many ranks are done; only
+  // with end_when_captured.
+  std::function<void(int closed, int world_size)> progress;
+
+  std::string hook_folder;  // put in front of PYTHONPATH
+  std::vector<std::string>
+      environment;  // what the command would see without us
+  const InterruptFlag* interrupt = nullptr;
+};
+
+struct RecordOutcome {
+  LaunchOutcome launch;
+  CaptureSummary capture;
+};
+
+// Runs the command and summarises its trace. Fails as Launch does, or if the
+// folder cannot be written. A command that fails or captures nothing is no
+// Error: see the outcome.
+Result<RecordOutcome> RecordCommand(const RecordOptions& options);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_RUN_RECORD_COMMAND_H_

@@ -1,0 +1,231 @@
+#include "src/run/record_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "src/experiment/iteration_range.h"
+#include "src/experiment/leg_names.h"
+#include "src/experiment/selection.h"
+#include "src/run/output_folder.h"
+#include "src/trace/writer.h"
+
+namespace ttrace {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+class LaunchRecordTest : public testing::Test {
+ protected:
+  LaunchRecordTest() {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::path(testing::TempDir()) /
+              ("record." + std::to_string(getpid()) + "." + info->name());
+    fs::create_directories(folder_);
+    options_.folder = Path("trace");
+    fs::create_directories(options_.folder);
+    options_.hook_folder = "/hook";
+    options_.environment = {"PATH=/usr/bin:/bin", "PYTHONPATH=/mine",
+                            "TTRACE_OUT=/outer", "TTRACE_SELECT=fqn=x"};
+    options_.log_file = Path("log");
+  }
+  ~LaunchRecordTest() override { fs::remove_all(folder_); }
+
+  std::string Path(const std::string& name) { return folder_ / name; }
+
+  void Write(const std::string& name, const std::string& text) {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name) << text;
+  }
+
+  std::string Log() {
+    std::ifstream file(Path("log"));
+    return std::string((std::istreambuf_iterator<char>(file)), {});
+  }
+
+  std::unique_ptr<TraceWriter> Rank(int rank, int world_size) {
+    RankMeta meta;
+    meta.rank = rank;
+    meta.world_size = world_size;
+    meta.mesh.dims = {{"dp", world_size}};
+    meta.coordinate = {rank};
+    auto writer = TraceWriter::Open(options_.folder, meta);
+    EXPECT_TRUE(writer.ok());
+    return *std::move(writer);
+  }
+
+  fs::path folder_;
+  RecordOptions options_;
+};
+
+TEST_F(LaunchRecordTest, RanksAreToldWhatToDo) {
+  options_.argv = {"/bin/sh", "-c", "env"};
+  options_.legs = {"replay", "noise.1"};
+  options_.graft = "/ref";
+  ASSERT_TRUE(RecordCommand(options_).ok());
+  const std::string log = Log();
+  for (const std::string& entry :
+       {std::string("PYTHONPATH=/hook:/mine\n"),
+        "TTRACE_OUT=" + options_.folder + "\n",
+        std::string("TTRACE_ITERATIONS=0:2\n"),
+        std::string("TTRACE_LEGS=replay,noise.1\n"),
+        std::string("TTRACE_LEG=real\n"), std::string("TTRACE_GRAFT=/ref\n"),
+        std::string("TTRACE_GRAFT_WHAT=weights,data\n")}) {
+    EXPECT_THAT(log, HasSubstr(entry));
+  }
+  EXPECT_THAT(log, Not(HasSubstr("TTRACE_SELECT"))) << "of an outer run";
+  EXPECT_TRUE(fs::exists(options_.folder + "/manifest.json"));
+}
+
+TEST_F(LaunchRecordTest, ACommandThatCapturesNothingIsExplained) {
+  options_.argv = {"/bin/true"};
+  const auto outcome = RecordCommand(options_);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(ShellExitCode(outcome->launch), 0);
+  EXPECT_THAT(outcome->capture.problem, HasSubstr("PYTHONPATH"));
+}
+
+TEST_F(LaunchRecordTest, TheWatchWaitsForTheEndLineOfEveryRank) {
+  CaptureWatch watch(options_.folder);
+  watch.Update();
+  EXPECT_FALSE(watch.AllClosed()) << "no rank is there";
+
+  auto first = Rank(0, 2);
+  ASSERT_TRUE(first->Note("notice", R"({"text":"hello"})").ok());
+  watch.Update();
+  EXPECT_EQ(watch.world_size(), 2);
+  EXPECT_EQ(watch.ranks_closed(), 0);
+
+  ASSERT_TRUE(first->Close(true, "").ok());
+  watch.Update();
+  EXPECT_EQ(watch.ranks_closed(), 1);
+  EXPECT_FALSE(watch.AllClosed()) << "rank 1 has not started";
+
+  ASSERT_TRUE(Rank(1, 2)->Close(false, "the disk is full").ok());
+  watch.Update();
+  EXPECT_TRUE(watch.AllClosed()) << "a rank that gave up is done too";
+
+  auto restarted = Rank(1, 2);
+  watch.Update();
+  EXPECT_FALSE(watch.AllClosed()) << "the restart counts";
+}
+
+TEST_F(LaunchRecordTest, TheSummaryCountsIterationsThatEveryRankSealed) {
+  ASSERT_TRUE(CreateTraceFolder(options_.folder, "{}", false).ok());
+  auto first = Rank(0, 2);
+  auto second = Rank(1, 2);
+  ASSERT_TRUE(first->Note("replayer", R"({"name":"none"})").ok());
+  ASSERT_TRUE(first->Note("leg_skipped", R"({"leg":"fp32"})").ok());
+  ASSERT_TRUE(first->Seal(0, "real").ok());
+  ASSERT_TRUE(first->Seal(1, "real").ok());
+  ASSERT_TRUE(second->Seal(0, "real").ok());
+  ASSERT_TRUE(first->Close(true, "").ok());
+  ASSERT_TRUE(second->Close(false, "the disk is full").ok());
+  const CaptureSummary summary = SummarizeCapture(options_.folder, "real", 2);
+  EXPECT_EQ(summary.problem, "");
+  EXPECT_EQ(summary.iterations, 1);
+  EXPECT_EQ(summary.world_size, 2);
+  EXPECT_TRUE(summary.one_launch_per_leg);
+  EXPECT_THAT(summary.skipped_legs, ElementsAre("fp32"));
+  EXPECT_THAT(summary.warnings,
+              UnorderedElementsAre(HasSubstr("only 1 of the 2"),
+                                   HasSubstr("the disk is full")));
+}
+
+TEST(Legs, AreExpandedInOrderAndOnce) {
+  const auto legs = ExpandLegs("real,replay,noise:2,fp32,fp32.noise:2,noise.1");
+  ASSERT_TRUE(legs.ok());
+  EXPECT_THAT(*legs, ElementsAre("replay", "noise.1", "noise.2", "fp32",
+                                 "fp32.noise.1", "fp32.noise.2"));
+  EXPECT_THAT(*ExpandLegs("isolated,isolated.noise:2,fp32.isolated,"
+                          "fp32.isolated.noise.3"),
+              ElementsAre("isolated", "isolated.noise.1", "isolated.noise.2",
+                          "fp32.isolated", "fp32.isolated.noise.3"));
+  EXPECT_THAT(*ExpandLegs(""), IsEmpty());
+  EXPECT_THAT(*ExpandLegs("none"), IsEmpty());
+}
+
+TEST(Legs, UnknownWordsAreErrors) {
+  for (const char* text : {"noise:", "noise:0", "noise:x", "noise:1000", "nose",
+                           "fp32.noise.0", "noise:2:3", "noisex", "isolated:2",
+                           "isolated.noise.0", "isolatednoise"}) {
+    const auto legs = ExpandLegs(text);
+    ASSERT_FALSE(legs.ok()) << text;
+    EXPECT_THAT(legs.error().message(), HasSubstr("unknown leg"));
+  }
+  EXPECT_TRUE(ExpandLegs(kReferenceLegs).ok());
+  EXPECT_TRUE(ExpandLegs(kCandidateLegs).ok());
+}
+
+TEST(Iterations, AreHalfOpenAndNeverEmpty) {
+  const auto range = ParseIterations("3:5");
+  ASSERT_TRUE(range.ok());
+  EXPECT_EQ(range->begin, 3);
+  EXPECT_EQ(range->count(), 2);
+  for (const char* text :
+       {"", "2", "2:", ":2", "2:2", "3:1", "-1:2", "0:2x", "0:99999999999"}) {
+    EXPECT_FALSE(ParseIterations(text).ok()) << text;
+  }
+}
+
+TEST(Selection, NamesKnownKeys) {
+  EXPECT_TRUE(CheckSelection("fqn=*layers.0*;role=output").ok());
+  EXPECT_TRUE(CheckSelection("").ok());
+  EXPECT_FALSE(CheckSelection("layer=0").ok());
+  EXPECT_FALSE(CheckSelection("output").ok());
+}
+
+TEST_F(LaunchRecordTest, AFolderWithContentIsRefused) {
+  Write("out/notes.txt", "mine");
+  const Status refused = PrepareFolder(Path("out"), FolderKind::kTrace, false);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message(), HasSubstr("--force"));
+}
+
+TEST_F(LaunchRecordTest, ForceRemovesATraceAndNothingElse) {
+  ASSERT_TRUE(CreateTraceFolder(options_.folder, "{}", false).ok());
+  ASSERT_TRUE(Rank(0, 1)->Close(true, "").ok());
+  ASSERT_TRUE(
+      CreateTraceFolder(LegFolder(options_.folder, "fp32"), "{}", false).ok());
+  EXPECT_THAT(FindLegFolders(options_.folder),
+              ElementsAre(LegFolder(options_.folder, "fp32")));
+
+  // A foreign file anywhere: nothing is removed.
+  Write("trace/rank-00000.r0/thesis.tex", "mine");
+  EXPECT_FALSE(PrepareFolder(options_.folder, FolderKind::kTrace, true).ok());
+  EXPECT_TRUE(fs::exists(options_.folder + "/manifest.json"));
+  fs::remove(options_.folder + "/rank-00000.r0/thesis.tex");
+
+  ASSERT_TRUE(PrepareFolder(options_.folder, FolderKind::kTrace, true).ok());
+  EXPECT_TRUE(fs::is_empty(options_.folder));
+}
+
+TEST_F(LaunchRecordTest, ForceNeverFollowsALink) {
+  ASSERT_TRUE(CreateTraceFolder(options_.folder, "{}", false).ok());
+  Write("elsewhere/meta.json", "{}");
+  fs::create_directory_symlink(Path("elsewhere"),
+                               options_.folder + "/rank-00000.r0");
+  EXPECT_FALSE(PrepareFolder(options_.folder, FolderKind::kTrace, true).ok());
+  EXPECT_TRUE(fs::exists(Path("elsewhere/meta.json")));
+}
+
+TEST_F(LaunchRecordTest, ForceRemovesAReportThatCanProveIt) {
+  Write("report/report.txt", "WITHIN");
+  EXPECT_FALSE(PrepareFolder(Path("report"), FolderKind::kReport, true).ok());
+  Write("report/result.json", R"({"schema": 1, "verdict": "within"})");
+  EXPECT_TRUE(PrepareFolder(Path("report"), FolderKind::kReport, true).ok());
+  EXPECT_TRUE(fs::is_empty(Path("report")));
+}
+
+}  // namespace
+}  // namespace ttrace
