@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-FOLDERS = r"(?:src|include|python|zoo|tests|docs|scripts|cmake|bench|\.ci)/"
+FOLDERS = r"(?:src|include|python|zoo|tests|docs|scripts|cmake|bench|fuzz|\.ci)/"
 CODE = re.compile(rf"`({FOLDERS}[\w./-]*)`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the build needs, and only those missing.
 # Tested on Debian 12. On another system install their like by hand and set
-# TTRACE_SKIP_SYSTEM_SETUP=1.
+# TTRACE_SKIP_SYSTEM_SETUP=1. Arguments are further packages.
 set -euo pipefail
 
 packages=(
@@ -9,6 +9,7 @@ packages=(
   libhwy-dev libsimdjson-dev nlohmann-json3-dev libcli11-dev libfmt-dev
   libtbb-dev libxxhash-dev libgtest-dev libgmock-dev libbenchmark-dev
 )
+packages+=("$@")
 
 # A Python of one's own (pyenv, conda) brings venv and headers with it; Debian
 # keeps them in packages of their own.

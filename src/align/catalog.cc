@@ -1,6 +1,7 @@
 #include "src/align/catalog.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -17,6 +18,22 @@ bool IsSumOverMicroBatches(const Record& record) {
 }
 
 }  // namespace
+
+int64_t TensorPieces::elements_held() const {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  int64_t held = 0;
+  for (const Record* record : pieces) {
+    const int64_t count = record->layout.local_count();
+    if (count > kMost - held) return kMost;
+    held += count;
+  }
+  return held;
+}
+
+bool TensorPieces::MayBeWhole() const {
+  const int64_t declared = pieces.front()->layout.global_count();
+  return declared > 0 && elements_held() >= declared;
+}
 
 Catalog::Catalog(std::shared_ptr<const Trace> trace)
     : trace_(std::move(trace)) {

@@ -30,6 +30,13 @@ struct TensorPieces {
 
   // Of the whole logical tensor, the batch dimension included.
   Shape global_shape() const { return pieces.front()->layout.global_shape(); }
+
+  // Elements that its pieces hold, copies and terms counted each. In the files,
+  // unlike those that a shape declares.
+  int64_t elements_held() const;
+  // Whether there are any, and enough for the declared shape. What is not whole
+  // has gaps; nothing loops over its declared size or makes room for it.
+  bool MayBeWhole() const;
 };
 
 class Catalog {

@@ -90,9 +90,13 @@ Result<File> File::Create(std::string path) {
   return File(descriptor, std::move(path));
 }
 
-Result<File> File::Open(std::string path) {
+Result<File> File::Open(std::string path, Links links) {
   // O_NONBLOCK: opening a FIFO must not wait for a writer.
-  const int descriptor = OpenRetrying(path, O_RDONLY | O_NONBLOCK);
+  const int descriptor = OpenRetrying(
+      path, O_RDONLY | O_NONBLOCK | (links == Links::kRefuse ? O_NOFOLLOW : 0));
+  if (descriptor < 0 && errno == ELOOP && links == Links::kRefuse) {
+    return Error(ErrorCode::kCorrupt, "'" + path + "' is a symbolic link");
+  }
   if (descriptor < 0) return IoError("open", path, errno);
   File file(descriptor, std::move(path));
   struct stat status = {};
@@ -155,8 +159,9 @@ Status File::Sync() {
   return Done{};
 }
 
-Result<std::string> ReadWholeFile(const std::string& path, size_t max_bytes) {
-  TTRACE_ASSIGN_OR_RETURN(const File file, File::Open(path));
+Result<std::string> ReadWholeFile(const std::string& path, size_t max_bytes,
+                                  Links links) {
+  TTRACE_ASSIGN_OR_RETURN(const File file, File::Open(path, links));
   TTRACE_ASSIGN_OR_RETURN(const int64_t size, file.Size());
   if (static_cast<uint64_t>(size) > max_bytes) {
     return Error(ErrorCode::kCorrupt,

@@ -15,6 +15,11 @@
 
 namespace ttrace {
 
+// What becomes of a symbolic link in a file's place. (Folders on the way to it
+// may always be links.) Inside a trace it could lead anywhere; a path that the
+// user gave may be one.
+enum class Links { kRefuse, kFollow };
+
 class File {
  public:
   File() = default;
@@ -26,7 +31,7 @@ class File {
   static Result<File> Create(std::string path);
   // Opens a regular file for reading. Anything else (a FIFO would block for
   // ever) is kCorrupt, a missing file kNotFound.
-  static Result<File> Open(std::string path);
+  static Result<File> Open(std::string path, Links links = Links::kRefuse);
 
   bool is_open() const { return descriptor_ >= 0; }
   const std::string& path() const { return path_; }
@@ -53,7 +58,8 @@ class File {
 };
 
 // The bytes of a small text file. Fails with kCorrupt beyond `max_bytes`.
-Result<std::string> ReadWholeFile(const std::string& path, size_t max_bytes);
+Result<std::string> ReadWholeFile(const std::string& path, size_t max_bytes,
+                                  Links links = Links::kRefuse);
 
 // Writes beside `path`, then renames: whoever opens it sees all or nothing.
 Status WriteFileAtomically(const std::string& path, std::string_view text);

@@ -1,18 +1,19 @@
 // Lines are put together as text: building a JSON tree for each would cost more
 // than writing a small tensor.
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "src/trace/format.h"
+#include "src/trace/hex_digest.h"
+#include "src/trace/index_chain.h"
 #include "src/trace/index_line.h"
 
 namespace ttrace {
 namespace {
 
-// More than AppendExtent ever adds.
+// More than AppendExtent and the chain ever add.
 constexpr size_t kExtentReserve = 256;
 
 Error Invalid(std::string message) {
@@ -70,7 +71,8 @@ class LineBuilder {
   }
   Result<std::string> Finish() && {
     text_ += "}";
-    TTRACE_ASSIGN_OR_RETURN(std::string text, std::move(*this).Take(1));
+    TTRACE_ASSIGN_OR_RETURN(std::string text,
+                            std::move(*this).Take(1 + IndexChain::kAddedBytes));
     text += '\n';
     return text;
   }
@@ -108,15 +110,10 @@ Result<std::string> EncodeRecordStart(const Record& record) {
 }
 
 void AppendExtent(const Extent& extent, std::string& line) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::array<char, 16> hash{};
-  for (size_t i = 0; i < hash.size(); ++i) {
-    hash[i] = kHex[(extent.xxh3 >> (60 - 4 * i)) & 15];
-  }
   line.append(",\"segment\":").append(std::to_string(extent.segment));
   line.append(",\"offset\":").append(std::to_string(extent.offset));
   line.append(",\"bytes\":").append(std::to_string(extent.bytes));
-  line.append(",\"xxh3\":\"").append(hash.data(), hash.size());
+  line.append(",\"xxh3\":\"").append(HexDigest(extent.xxh3));
   line.append("\"}\n");
 }
 

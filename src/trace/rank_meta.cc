@@ -89,6 +89,7 @@ Result<std::string> EncodeRankMeta(const RankMeta& meta) {
   json.append(",\"mesh\":[").append(mesh).append("]");
   json.append(",\"coordinate\":[").append(coordinate).append("]");
   json.append(",\"run_id\":").append(QuoteJson(meta.run_id));
+  if (meta.chained) json.append(",\"chained\":true");
   json.append(",\"adapter\":").append(*adapter).append("}\n");
   if (json.size() > kMaxJsonFileBytes) return Invalid("adapter_json: too long");
   return json;
@@ -125,6 +126,10 @@ Result<RankMeta> DecodeRankMeta(std::string_view json) {
     meta.coordinate.push_back(static_cast<int>(c));
   }
   TTRACE_ASSIGN_OR_RETURN(meta.run_id, fields.Text("run_id"));
+  meta.chained = false;
+  if (fields.Has("chained")) {
+    TTRACE_ASSIGN_OR_RETURN(meta.chained, fields.Bool("chained"));
+  }
   TTRACE_ASSIGN_OR_RETURN(const simdjson::dom::object adapter,
                           fields.Object("adapter"));
   meta.adapter_json = simdjson::minify(adapter);

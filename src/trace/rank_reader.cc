@@ -6,6 +6,7 @@
 
 #include "src/trace/file.h"
 #include "src/trace/format.h"
+#include "src/trace/index_chain.h"
 #include "src/trace/index_line.h"
 #include "src/trace/line_reader.h"
 #include "src/trace/rank_meta.h"
@@ -20,8 +21,12 @@ Error Corrupt(std::string message) {
 
 class IndexReader {
  public:
-  explicit IndexReader(const std::string& folder, RankContents& contents)
-      : folder_(folder), contents_(contents), decoder_(contents.trace.meta) {}
+  IndexReader(const std::string& folder, std::string_view meta_json,
+              RankContents& contents)
+      : folder_(folder),
+        contents_(contents),
+        decoder_(contents.trace.meta),
+        chain_(meta_json) {}
 
   Status Read() {
     const std::string path = folder_ + "/" + std::string(kIndexFile);
@@ -54,7 +59,14 @@ class IndexReader {
  private:
   Status Take(std::string_view text, int64_t number) {
     if (contents_.trace.closed) return Corrupt("a line after the end line");
+    // Decoded first: what is wrong with a line says more than that it is wrong.
     TTRACE_ASSIGN_OR_RETURN(IndexLine line, decoder_.DecodePadded(text));
+    if (contents_.trace.meta.chained) {
+      TTRACE_RETURN_IF_ERROR(chain_.Check(text));
+    } else if (IndexChain::EndsWithKey(text)) {
+      return Corrupt(
+          "a line with a checksum, of which meta.json knows nothing");
+    }
     if (Record* record = std::get_if<Record>(&line)) {
       const std::vector<Record>& records = contents_.records;
       if (!records.empty() && record->sequence <= records.back().sequence) {
@@ -132,6 +144,7 @@ class IndexReader {
   const std::string& folder_;
   RankContents& contents_;
   IndexLineDecoder decoder_;
+  IndexChain chain_;
   std::vector<int64_t> line_numbers_;  // parallel to the records
   std::map<int, int64_t> sizes_;       // of segments
   size_t sealed_records_ = 0;          // records before the last seal
@@ -154,7 +167,7 @@ Result<RankContents> ReadRank(const std::string& folder, int rank) {
   contents.trace.folder = folder;
   contents.trace.incomplete_reason =
       "the process ended before it closed its trace";
-  TTRACE_RETURN_IF_ERROR(IndexReader(folder, contents).Read());
+  TTRACE_RETURN_IF_ERROR(IndexReader(folder, json, contents).Read());
   // A rank that gave up may have left its last segment without a header.
   if (contents.trace.complete) {
     TTRACE_RETURN_IF_ERROR(CheckSegments(folder, contents.records));

@@ -13,11 +13,13 @@
 #include <utility>
 
 #include "src/base/check.h"
+#include "src/base/rank_words.h"
 #include "src/trace/file.h"
 #include "src/trace/format.h"
 #include "src/trace/json.h"
 #include "src/trace/rank_reader.h"
 #include "src/trace/segment_pool.h"
+#include "src/trace/verified_records.h"
 
 namespace ttrace {
 namespace {
@@ -47,6 +49,7 @@ class FolderTrace final : public Trace {
   Status Read(const Record& record, int64_t offset,
               std::span<std::byte> out) const override;
   Status Verify(const Record& record) const override;
+  std::vector<DamagedRecord> damaged() const override;
 
  private:
   const RankTrace* FindRank(int rank) const {
@@ -58,6 +61,25 @@ class FolderTrace final : public Trace {
   Status LoadManifest();
   Status LoadRanks();
   Status CheckAgreement() const;
+  Status CheckRunIds() const;
+
+  bool IsOurs(const Record& record) const {
+    const auto number = static_cast<size_t>(record.number);
+    return record.number >= 0 && number < records_.size() &&
+           records_[number].rank == record.rank &&
+           records_[number].extent == record.extent;
+  }
+  std::string SegmentPath(const Record& record) const {
+    return FindRank(record.rank)->folder + "/" +
+           SegmentFileName(record.extent.segment);
+  }
+  Error Named(const Record& record, const Error& error) const;
+  // Of a record of this trace, without regard to its checksum.
+  Status ReadBytes(const Record& record, int64_t offset,
+                   std::span<std::byte> out) const;
+  Status ReadAndVerify(const Record& record, std::span<std::byte> out) const;
+  Status VerifyInTiles(const Record& record) const;
+  Status CheckDigest(const Record& record, uint64_t digest) const;
 
   std::string folder_;
   std::string manifest_;
@@ -66,6 +88,7 @@ class FolderTrace final : public Trace {
   std::vector<int> missing_;
   std::vector<Record> records_;
   mutable SegmentPool segments_;
+  std::unique_ptr<VerifiedRecords> verified_;
 };
 
 // The last start of each rank that has a folder.
@@ -137,16 +160,41 @@ Status FolderTrace::CheckAgreement() const {
     };
     if (meta.world_size != first.world_size) return differs("the world size");
     if (meta.mesh != first.mesh) return differs("the mesh");
-    if (meta.run_id != first.run_id) return differs("the run id");
     if (!coordinates.insert(meta.coordinate).second) {
       return Corrupt(rank.folder + ": another rank has the same coordinate");
     }
   }
-  if (!run_id_.empty() && !first.run_id.empty() && run_id_ != first.run_id) {
-    return Corrupt(folder_ +
-                   ": the manifest has another run id than the ranks");
+  return CheckRunIds();
+}
+
+// "ranks 0, 1 belong to run 6f1c, rank 2 to run 77aa"
+Status FolderTrace::CheckRunIds() const {
+  std::map<std::string, std::vector<int>> ranks;
+  for (const RankTrace& rank : ranks_) {
+    ranks[rank.meta.run_id].push_back(rank.meta.rank);
   }
-  return Done{};
+  const auto name = [](const std::string& run_id) {
+    return run_id.empty() ? "an unnamed run" : "run " + Abridged(run_id);
+  };
+  // Where either does not say, the manifest and the ranks do not disagree.
+  const std::string& of_ranks = ranks.begin()->first;
+  if (ranks.size() == 1 &&
+      (of_ranks.empty() || run_id_.empty() || of_ranks == run_id_)) {
+    return Done{};
+  }
+  std::vector<std::pair<std::vector<int>, std::string>> in_order;
+  for (const auto& [run_id, members] : ranks) {
+    in_order.emplace_back(members, run_id);
+  }
+  std::sort(in_order.begin(), in_order.end());
+  std::string text;
+  for (const auto& [members, run_id] : in_order) {
+    text += (text.empty() ? "" : ", ") + RankWords(members);
+    text += (members.size() == 1 ? " belongs to " : " belong to ");
+    text += name(run_id);
+  }
+  if (!run_id_.empty()) text += ", manifest.json to " + name(run_id_);
+  return Corrupt(folder_ + ": two runs are mixed in this folder: " + text);
 }
 
 Result<std::shared_ptr<const Trace>> FolderTrace::Load(
@@ -156,6 +204,9 @@ Result<std::shared_ptr<const Trace>> FolderTrace::Load(
   TTRACE_RETURN_IF_ERROR(trace->LoadManifest());
   TTRACE_RETURN_IF_ERROR(trace->LoadRanks());
   TTRACE_RETURN_IF_ERROR(trace->CheckAgreement());
+  int64_t number = 0;
+  for (Record& record : trace->records_) record.number = number++;
+  trace->verified_ = std::make_unique<VerifiedRecords>(trace->records_.size());
   size_t next = 0;
   for (int rank = 0; rank < trace->world_size(); ++rank) {
     if (next < trace->ranks_.size() && trace->ranks_[next].meta.rank == rank) {
@@ -167,11 +218,16 @@ Result<std::shared_ptr<const Trace>> FolderTrace::Load(
   return std::shared_ptr<const Trace>(std::move(trace));
 }
 
+Error FolderTrace::Named(const Record& record, const Error& error) const {
+  return error.WithContext("rank " + std::to_string(record.rank) + ": " +
+                           SegmentPath(record) + ": " +
+                           Abridged(ToString(record.id)));
+}
+
 Status FolderTrace::Read(const Record& record, int64_t offset,
                          std::span<std::byte> out) const {
-  const RankTrace* rank = FindRank(record.rank);
   const Extent& extent = record.extent;
-  if (rank == nullptr || offset < 0 || offset > extent.bytes ||
+  if (!IsOurs(record) || offset < 0 || offset > extent.bytes ||
       out.size() > static_cast<uint64_t>(extent.bytes - offset)) {
     return Error(ErrorCode::kInvalidArgument,
                  "rank " + std::to_string(record.rank) + ": " +
@@ -181,8 +237,31 @@ Status FolderTrace::Read(const Record& record, int64_t offset,
                      std::to_string(extent.bytes));
   }
   if (out.empty()) return Done{};  // Its segment need not even exist.
-  const std::string path = rank->folder + "/" + SegmentFileName(extent.segment);
-  Result<std::shared_ptr<const File>> file = segments_.Get(path);
+  const auto number = static_cast<size_t>(record.number);
+  if (!verified_->IsGood(number)) {
+    bool filled = false;
+    const Status status = verified_->Ensure(number, [&] {
+      filled = out.size() == static_cast<uint64_t>(extent.bytes);
+      return filled ? ReadAndVerify(record, out) : VerifyInTiles(record);
+    });
+    if (!status.ok() || filled) return status;
+  }
+  const Status read = ReadBytes(record, offset, out);
+  if (!read.ok()) return Named(record, read.error());
+  return Done{};
+}
+
+Status FolderTrace::Verify(const Record& record) const {
+  if (!IsOurs(record)) {
+    return Error(ErrorCode::kInvalidArgument, "a record of another trace");
+  }
+  return verified_->Ensure(static_cast<size_t>(record.number),
+                           [&] { return VerifyInTiles(record); });
+}
+
+Status FolderTrace::ReadBytes(const Record& record, int64_t offset,
+                              std::span<std::byte> out) const {
+  Result<std::shared_ptr<const File>> file = segments_.Get(SegmentPath(record));
   if (!file.ok()) {
     // It was there when the trace was opened.
     const ErrorCode code = file.error().code();
@@ -190,32 +269,47 @@ Status FolderTrace::Read(const Record& record, int64_t offset,
                  file.error().message());
   }
   TTRACE_ASSIGN_OR_RETURN(const size_t got,
-                          (*file)->ReadAt(out, extent.offset + offset));
+                          (*file)->ReadAt(out, record.extent.offset + offset));
   if (got < out.size()) {
-    return Corrupt(path + ": became shorter: " + Abridged(ToString(record.id)) +
-                   " is no longer inside");
+    return Corrupt("the file became shorter and no longer holds all of it");
   }
   return Done{};
 }
 
-Status FolderTrace::Verify(const Record& record) const {
-  constexpr int64_t kTileBytes = 1024 * 1024;
-  std::vector<std::byte> tile;
+Status FolderTrace::ReadAndVerify(const Record& record,
+                                  std::span<std::byte> out) const {
+  const Status read = ReadBytes(record, 0, out);
+  if (!read.ok()) return Named(record, read.error());
+  return CheckDigest(record, XXH3_64bits(out.data(), out.size()));
+}
+
+Status FolderTrace::VerifyInTiles(const Record& record) const {
+  constexpr int64_t kTileBytes = 256 * 1024;
+  thread_local std::vector<std::byte> tile;
   XXH3_state_t hash;
   XXH3_64bits_reset(&hash);
   for (int64_t at = 0; at < record.extent.bytes; at += kTileBytes) {
     tile.resize(
         static_cast<size_t>(std::min(kTileBytes, record.extent.bytes - at)));
-    TTRACE_RETURN_IF_ERROR(Read(record, at, tile));
+    const Status read = ReadBytes(record, at, tile);
+    if (!read.ok()) return Named(record, read.error());
     XXH3_64bits_update(&hash, tile.data(), tile.size());
   }
-  if (XXH3_64bits_digest(&hash) != record.extent.xxh3) {
-    return Corrupt("rank " + std::to_string(record.rank) + ": " +
-                   SegmentFileName(record.extent.segment) + ": the bytes of " +
-                   Abridged(ToString(record.id)) +
-                   " are not those that were written");
+  return CheckDigest(record, XXH3_64bits_digest(&hash));
+}
+
+Status FolderTrace::CheckDigest(const Record& record, uint64_t digest) const {
+  if (digest == record.extent.xxh3) return Done{};
+  return Named(record, Corrupt("damaged: its bytes are not those that were "
+                               "written (their checksum differs)"));
+}
+
+std::vector<DamagedRecord> FolderTrace::damaged() const {
+  std::vector<DamagedRecord> out;
+  for (const auto& [number, error] : verified_->bad()) {
+    out.push_back({&records_[number], error});
   }
-  return Done{};
+  return out;
 }
 
 }  // namespace

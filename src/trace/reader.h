@@ -4,6 +4,9 @@
 // pread, never mapped, so that a file that shrinks gives an Error and not a
 // signal. Whatever the files contain, the answer is a Trace or an Error.
 //
+// No byte of a tensor is given out before the whole tensor was compared with
+// its checksum, once for each record.
+//
 // Thread safety: const methods may be called from many threads.
 
 #ifndef TTRACE_SRC_TRACE_READER_H_
@@ -28,6 +31,12 @@ struct Note {
   int rank = 0;
   std::string kind;
   std::string json;  // the object as text
+};
+
+// A tensor whose bytes cannot be used, and why: rank, file and tensor.
+struct DamagedRecord {
+  const Record* record = nullptr;
+  Error error;
 };
 
 struct RankTrace {
@@ -76,13 +85,18 @@ class Trace {
 
   // Reads out.size() bytes of the record's tensor from byte `offset` of it.
   // Fails with kInvalidArgument outside the tensor, kCorrupt if the file became
-  // shorter, kIo otherwise.
+  // shorter or any byte of the tensor is not what was written, kIo otherwise.
+  // REQUIRES: `record` is one of records(), or a copy with its extent.
   virtual Status Read(const Record& record, int64_t offset,
                       std::span<std::byte> out) const = 0;
 
-  // Reads the whole tensor and checks its XXH3. Fails with kCorrupt if it
-  // differs.
+  // Compares the tensor with its checksum, if nobody has yet. For who draws
+  // conclusions from the checksum itself. Fails as Read does.
   virtual Status Verify(const Record& record) const = 0;
+
+  // Every record that Read or Verify failed on so far, whatever became of the
+  // Error, in the order of records().
+  virtual std::vector<DamagedRecord> damaged() const = 0;
 };
 
 }  // namespace ttrace

@@ -66,6 +66,7 @@ struct Extent {
   int64_t offset = 0;  // from the start of the file
   int64_t bytes = 0;
   uint64_t xxh3 = 0;
+  bool operator==(const Extent&) const = default;
 };
 
 // A validated index line. `layout` agrees with `spec.local_shape`, and the
@@ -84,6 +85,7 @@ struct Record {
   std::optional<BatchRows> rows;
   Layout layout;
   Extent extent;
+  int64_t number = -1;  // its place in Trace::records(), copies included
 };
 
 }  // namespace ttrace

@@ -21,7 +21,12 @@ namespace ttrace {
 
 class SegmentPool {
  public:
-  static constexpr size_t kMaxOpen = 64;
+  SegmentPool() : max_open_(MaxOpen()) {}
+
+  // How many files a pool keeps open: a quarter of what this process may have,
+  // because there are two sides and other files. Opening one again for every
+  // record, where there are more ranks than this, costs more than reading it.
+  static size_t MaxOpen();
 
   // The file stays open for as long as the caller holds it, even if the pool
   // lets go of it.
@@ -30,10 +35,15 @@ class SegmentPool {
  private:
   using Entry = std::pair<std::string, std::shared_ptr<const File>>;
 
+  const size_t max_open_;
   std::mutex mutex_;
   std::list<Entry> by_use_;  // the last used first
   std::unordered_map<std::string, std::list<Entry>::iterator> by_path_;
 };
+
+// Lets this process have as many files open as the system allows. For programs
+// that start no others afterwards: those would inherit it.
+void RaiseOpenFileLimit();
 
 }  // namespace ttrace
 

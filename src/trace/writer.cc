@@ -14,6 +14,7 @@
 
 #include "src/trace/file.h"
 #include "src/trace/format.h"
+#include "src/trace/index_chain.h"
 #include "src/trace/index_line.h"
 #include "src/trace/rank_meta.h"
 #include "src/trace/record_check.h"
@@ -26,6 +27,11 @@ namespace {
 // Lines are collected up to this many bytes, and written at the latest when
 // their iteration is sealed.
 constexpr size_t kLineBufferBytes = 64 * 1024;
+
+// Nor are they kept longer than this while records come: where a rank hangs,
+// the index says how far it came.
+using Clock = std::chrono::steady_clock;
+constexpr Clock::duration kLineBufferTime = std::chrono::milliseconds(10);
 
 Error Invalid(std::string message) {
   return Error(ErrorCode::kInvalidArgument, std::move(message));
@@ -49,10 +55,12 @@ Record MakeRecord(const RankMeta& meta, const RecordSpec& spec,
 
 class Writer final : public TraceWriter {
  public:
-  Writer(RankMeta meta, const std::string& rank_folder, File index)
+  Writer(RankMeta meta, std::string_view meta_json,
+         const std::string& rank_folder, File index)
       : meta_(std::move(meta)),
         owner_(::getpid()),
         index_(std::move(index)),
+        chain_(meta_json),
         segments_(rank_folder) {}
 
   ~Writer() override {
@@ -77,37 +85,37 @@ class Writer final : public TraceWriter {
     if (!written.ok()) return Fail(written.error());
     AppendExtent(record.extent, *line);
     ++next_sequence_;
-    lines_ += *line;
-    if (lines_.size() < kLineBufferBytes) return Done{};
+    Add(*std::move(line));
+    if (lines_.size() < kLineBufferBytes &&
+        Clock::now() - flushed_ < kLineBufferTime) {
+      return Done{};
+    }
     return FailUnlessOk(Flush());
   }
 
   Status Note(const std::string& kind,
               const std::string& json_object) override {
     TTRACE_RETURN_IF_ERROR(Usable());
-    TTRACE_ASSIGN_OR_RETURN(const std::string line,
-                            EncodeNote({kind, json_object}));
-    lines_ += line;
+    TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeNote({kind, json_object}));
+    Add(std::move(line));
     return FailUnlessOk(Flush());
   }
 
   Status Seal(int iteration, const std::string& leg) override {
     TTRACE_RETURN_IF_ERROR(Usable());
-    TTRACE_ASSIGN_OR_RETURN(const std::string line,
-                            EncodeSeal({iteration, leg}));
+    TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeSeal({iteration, leg}));
     // The seal promises that the bytes are on the disk: they go there first.
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(segments_.Sync()));
-    lines_ += line;
+    Add(std::move(line));
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(Flush()));
     return FailUnlessOk(index_.Sync());
   }
 
   Status Close(bool complete, const std::string& reason) override {
     TTRACE_RETURN_IF_ERROR(Usable());
-    TTRACE_ASSIGN_OR_RETURN(const std::string line,
-                            EncodeEnd({complete, reason}));
+    TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeEnd({complete, reason}));
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(segments_.Seal()));
-    lines_ += line;
+    Add(std::move(line));
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(Flush()));
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(index_.Sync()));
     closed_ = true;
@@ -165,12 +173,18 @@ class Writer final : public TraceWriter {
     return Done{};
   }
 
+  void Add(std::string line) {
+    if (meta_.chained) chain_.Add(line);
+    lines_ += line;
+  }
+
   // Writes the collected lines, whose bytes are all in their segments.
   Status Flush() {
     TTRACE_RETURN_IF_ERROR(
         index_.WriteAt(std::as_bytes(std::span(lines_)), index_bytes_));
     index_bytes_ += static_cast<int64_t>(lines_.size());
     lines_.clear();
+    flushed_ = Clock::now();
     return Done{};
   }
 
@@ -178,8 +192,8 @@ class Writer final : public TraceWriter {
   // system still lets it: a full disk often has room in the last block.
   Error Fail(const Error& error) {
     failure_ = error.WithContext("rank " + std::to_string(meta_.rank));
-    const Result<std::string> line = EncodeEnd({false, failure_->message()});
-    if (line.ok()) lines_ += *line;
+    Result<std::string> line = EncodeEnd({false, failure_->message()});
+    if (line.ok()) Add(*std::move(line));
     static_cast<void>(Flush());
     return *failure_;
   }
@@ -193,8 +207,10 @@ class Writer final : public TraceWriter {
   const pid_t owner_;
   File index_;
   int64_t index_bytes_ = 0;
+  IndexChain chain_;
   SegmentWriter segments_;
   int64_t next_sequence_ = 0;
+  Clock::time_point flushed_ = Clock::now();
   std::string lines_;
   std::optional<Error> failure_;
   bool closed_ = false;
@@ -231,7 +247,7 @@ Result<std::unique_ptr<TraceWriter>> OpenWriter(const std::string& folder,
   TTRACE_RETURN_IF_ERROR(
       WriteFileAtomically(path + "/" + std::string(kMetaFile), json));
   std::unique_ptr<TraceWriter> writer =
-      std::make_unique<Writer>(meta, path, std::move(index));
+      std::make_unique<Writer>(meta, json, path, std::move(index));
   return writer;
 }
 

@@ -36,6 +36,9 @@ struct RankMeta {
   // The same for all ranks of one run, so that a reader can tell when folders
   // of two runs were mixed. May stay empty.
   std::string run_id;
+  // Lines of the index carry a running checksum. Every writer's do; false is
+  // what a reader finds in traces from before it.
+  bool chained = true;
 };
 
 // A tensor in this process's memory. Strides are in elements and may be

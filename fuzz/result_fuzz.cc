@@ -1,0 +1,62 @@
+// Any bytes, taken for a result.json: `ttrace inspect` prints them or says that
+// it cannot. What it prints is printable.
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "fuzz/small_runs.h"
+#include "fuzz/trace_files.h"
+#include "src/base/check.h"
+#include "src/check/check.h"
+#include "src/cli/inspect.h"
+#include "src/report/render.h"
+
+namespace ttrace {
+namespace {
+
+const std::string& Path() {
+  static const std::string path =
+      "/dev/shm/ttrace-fuzz-result-" + std::to_string(::getpid());
+  return path;
+}
+
+// A real result, for a corpus to start from.
+void WriteSeed(const std::string& folder) {
+  const std::string work = Path() + ".run";
+  SmallReference().Write(work + "/reference");
+  SmallWrongCandidate().Write(work + "/candidate");
+  CheckOptions options;
+  options.reference = work + "/reference";
+  options.candidate = work + "/candidate";
+  const auto result = RunCheck(options);
+  TTRACE_CHECK(result.ok(), result.error().message());
+  std::filesystem::create_directories(folder);
+  WriteText(folder + "/result", RenderJson(*result));
+  std::filesystem::remove_all(work);
+}
+
+}  // namespace
+}  // namespace ttrace
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  const char* seeds = std::getenv("TTRACE_FUZZ_SEEDS");
+  if (seeds != nullptr) ttrace::WriteSeed(seeds);
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  ttrace::WriteText(ttrace::Path(),
+                    std::string(reinterpret_cast<const char*>(data), size));
+  const auto text = ttrace::DescribeResult(ttrace::Path(), {});
+  if (!text.ok()) return 0;
+  for (const char c : *text) {
+    const bool control = (c >= 0 && c < 0x20 && c != '\n') || c == 0x7F;
+    TTRACE_CHECK(!control, "names from a file are escaped");
+  }
+  return 0;
+}
