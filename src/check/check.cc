@@ -6,9 +6,12 @@
 #include <chrono>
 #include <iterator>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "src/check/conclusion.h"
 #include "src/check/diagnostician.h"
+#include "src/check/evidence_coverage.h"
 #include "src/check/explain_coverage.h"
 #include "src/diagnose/same_explanation.h"
 #include "src/experiment/handed_out.h"
@@ -16,9 +19,11 @@
 #include "src/experiment/leg_plan.h"
 #include "src/experiment/row_alignment.h"
 #include "src/experiment/side.h"
-#include "src/judge/judge_tensors.h"
+#include "src/judge/judge_run.h"
 #include "src/localize/agreement.h"
 #include "src/localize/dataflow.h"
+#include "src/localize/dropout_faults.h"
+#include "src/localize/hyperparameter_faults.h"
 #include "src/localize/isolation.h"
 
 namespace ttrace {
@@ -67,14 +72,7 @@ void NameForeignRows(const RowAlignment& rows,
     if (!t.diverged() || !fed) continue;
     const auto found = rows.foreign.find(t.id.iteration);
     if (found == rows.foreign.end()) continue;
-    const size_t shown = std::min<size_t>(16, found->second.size());
-    t.reason += fmt::format(
-        "{}rows {}{} of the global batch are not the reference's",
-        t.reason.empty() ? "" : "; ",
-        fmt::join(found->second.begin(),
-                  found->second.begin() + static_cast<std::ptrdiff_t>(shown),
-                  ", "),
-        shown < found->second.size() ? ", ..." : "");
+    t.reason.foreign_rows = found->second;
   }
 }
 
@@ -95,9 +93,88 @@ void JoinIsolation(Localization places, const HandedOut& handed_out,
   summary.faulty = agreement.by_both + agreement.by_isolation;
   summary.hidden = agreement.by_isolation;
   summary.disputed = agreement.by_dataflow;
-  result->notes.push_back(AgreementWords(isolation, agreement));
+  RunNote note;
+  note.kind = NoteKind::kIsolation;
+  note.reason = AgreementWords(isolation, agreement);
+  result->notes.push_back(std::move(note));
   result->culprits = std::move(agreement.culprits);
   result->downstream = agreement.downstream;
+}
+
+void AddNotes(const std::vector<RunNote>& notes, CheckResult* result) {
+  result->notes.insert(result->notes.end(), notes.begin(), notes.end());
+}
+
+void AddDefects(const Side& side, CheckResult* result) {
+  for (const std::string& defect : side.defects()) {
+    RunNote note;
+    note.kind = NoteKind::kDefect;
+    note.reason = defect;
+    result->notes.push_back(std::move(note));
+  }
+}
+
+// Facts by which the two runs compute different functions, so that nothing that
+// they compute can be compared.
+void CompareComputations(const Side& reference, const Side& candidate,
+                         CheckResult* result) {
+  for (const auto& [name, fact] : candidate.computation()) {
+    const auto other = reference.computation().find(name);
+    if (other == reference.computation().end() ||
+        other->second.value == fact.value) {
+      continue;
+    }
+    RunNote note;
+    note.kind = NoteKind::kComputation;
+    note.names = {name, other->second.value, fact.value};
+    note.way_out = fact.option;
+    result->notes.push_back(std::move(note));
+  }
+}
+
+// Whoever met damaged bytes may have gone on without them: no verdict stands on
+// what is left.
+void AddDamage(const Side& side, CheckResult* result) {
+  const std::vector<DamagedRecord> damaged = side.trace().damaged();
+  if (damaged.empty()) return;
+  RunNote note;
+  note.kind = NoteKind::kDamage;
+  note.count = static_cast<int64_t>(damaged.size());
+  note.reason = damaged.front().error.message();
+  note.way_out = "record it again";
+  result->notes.push_back(std::move(note));
+}
+
+// What makes values of the reference no yardstick for the candidate's.
+bool NothingIsComparable(const CheckResult& result) {
+  return std::any_of(result.notes.begin(), result.notes.end(),
+                     [](const RunNote& note) {
+                       return note.kind == NoteKind::kUnsupported ||
+                              note.kind == NoteKind::kComputation ||
+                              note.kind == NoteKind::kDropout ||
+                              note.kind == NoteKind::kNotGrafted ||
+                              note.kind == NoteKind::kDamage;
+                     });
+}
+
+// Of culprits, those that stand although nothing is comparable: none if the run
+// uses what is not supported or bytes are damaged, else copies that differ.
+void KeepWhatNeedsNoReference(CheckResult* result) {
+  const bool copies_too = std::any_of(
+      result->notes.begin(), result->notes.end(), [](const RunNote& note) {
+        return note.kind == NoteKind::kUnsupported ||
+               note.kind == NoteKind::kDamage;
+      });
+  std::set<TensorId> differing;
+  if (!copies_too) {
+    for (const TensorJudgement& t : result->tensors) {
+      if (t.replicas_differ) differing.insert(t.id);
+    }
+  }
+  std::erase_if(result->culprits, [&](const Culprit& culprit) {
+    return !differing.contains(culprit.tensor);
+  });
+  result->downstream = 0;
 }
 
 // Nothing diverged may stay without a place: if the dataflow names none, the
@@ -121,6 +198,78 @@ void EnsureCulprit(CheckResult* result) {
   }
 }
 
+// Puts culprits where they belong among those that are there: `last` in their
+// iteration, or first.
+void Insert(std::vector<Culprit> culprits, bool last, CheckResult* result) {
+  for (Culprit& culprit : culprits) {
+    const auto after =
+        std::find_if(result->culprits.begin(), result->culprits.end(),
+                     [&](const Culprit& c) {
+                       return last ? c.iteration > culprit.iteration
+                                   : c.iteration >= culprit.iteration;
+                     });
+    result->culprits.insert(after, std::move(culprit));
+  }
+}
+
+void AddNotices(const std::vector<std::string>& texts, CheckResult* result) {
+  for (const std::string& text : texts) {
+    RunNote note;
+    note.reason = text;
+    result->notes.push_back(std::move(note));
+  }
+}
+
+// Dropout that is on, or was switched off: what that means for a comparison.
+void NoteDropout(const Side& reference, const Side& candidate,
+                 CheckResult* result) {
+  const DropoutFacts own = ReadDropout(candidate.trace());
+  RunNote note;
+  note.kind = NoteKind::kDropout;
+  note.reason = DropoutPreventsComparison(ReadDropout(reference.trace()), own);
+  if (!note.reason.empty()) result->notes.push_back(note);
+  if (const std::string off = DropoutIsOff(own); !off.empty()) {
+    note.kind = NoteKind::kDropoutOff;
+    note.reason = off;
+    result->notes.push_back(std::move(note));
+  }
+}
+
+// Masks are drawn before anything is computed with them.
+void AddDropoutFaults(const Side* reference, const Side& candidate,
+                      const std::optional<IterationRange>& iterations,
+                      CheckResult* result) {
+  DropoutFaults found = FindDropoutFaults(
+      ReadDropout(candidate.trace()), RanksOf(candidate.trace()),
+      !result->culprits.empty(), iterations);
+  if (reference != nullptr) {
+    // The reference is trusted: what is strange about it is said.
+    const DropoutFaults strange =
+        FindDropoutFaults(ReadDropout(reference->trace()),
+                          RanksOf(reference->trace()), false, iterations);
+    for (const Culprit& culprit : strange.culprits) {
+      found.notes.push_back("in the reference, " +
+                            culprit.classes.front().evidence);
+    }
+  }
+  AddNotices(found.notes, result);
+  Insert(std::move(found.culprits), false, result);
+}
+
+// What the runs were told differs: facts, beside what their numbers show.
+void AddSettingsFaults(const Side* reference, const Side& candidate,
+                       const std::optional<IterationRange>& iterations,
+                       CheckResult* result) {
+  const Hyperparameters own = ReadHyperparameters(candidate.trace());
+  std::optional<Hyperparameters> theirs;
+  if (reference != nullptr) theirs = ReadHyperparameters(reference->trace());
+  HyperparameterFaults found =
+      FindHyperparameterFaults(theirs ? &*theirs : nullptr, own, iterations);
+  AddNotices(found.notes, result);
+  // The optimizer comes last in an iteration.
+  Insert(std::move(found.culprits), true, result);
+}
+
 }  // namespace
 
 Result<CheckResult> RunCheck(const CheckOptions& options) {
@@ -139,45 +288,47 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   result.candidate = Summarise(candidate);
   TTRACE_ASSIGN_OR_RETURN(result.iterations,
                           SelectIterations(candidate, options.iterations));
-  std::vector<std::string> defects = candidate.defects();
-  result.notes = candidate.notes();
+  AddNotes(candidate.notes(), &result);
+  AddDefects(candidate, &result);
 
   JudgeContext context;
   context.candidate = &candidate;
   context.iterations = options.iterations;
+  context.risk = options.risk;
   context.threads = options.threads;
   context.progress = options.progress;
   if (reference) {
     TTRACE_RETURN_IF_ERROR(SelectIterations(*reference, options.iterations));
     context.reference = &*reference;
     result.reference = Summarise(*reference);
-    defects.insert(defects.begin(), reference->defects().begin(),
-                   reference->defects().end());
-    result.notes.insert(result.notes.begin(), reference->notes().begin(),
-                        reference->notes().end());
+    AddNotes(reference->notes(), &result);
+    AddDefects(*reference, &result);
+    CompareComputations(*reference, candidate, &result);
+    NoteDropout(*reference, candidate, &result);
     LegPlans plans = PlanLegs(*reference, candidate);
     context.plans = std::move(plans.plans);
-    result.notes.insert(result.notes.end(), plans.notes.begin(),
-                        plans.notes.end());
+    AddNotes(plans.notes, &result);
     TTRACE_ASSIGN_OR_RETURN(
         context.rows, FindRows(*reference, candidate, options.iterations));
     for (const auto& [iteration, map] : context.rows.by_iteration) {
-      result.notes.push_back(fmt::format(
-          "iteration {}: the candidate sees the reference's rows in another "
-          "order; they were matched by content",
-          iteration));
+      RunNote note;
+      note.kind = NoteKind::kRowsReordered;
+      note.numbers = {static_cast<double>(iteration)};
+      result.notes.push_back(std::move(note));
     }
   }
 
-  TTRACE_ASSIGN_OR_RETURN(auto judged, JudgeTensors(context));
+  TTRACE_ASSIGN_OR_RETURN(auto judged, JudgeRun(context));
   result.tensors = std::move(judged.tensors);
   result.bytes_compared = judged.bytes_compared;
+  result.tests = judged.tests;
+  result.risk = options.risk;
   if (judged.not_repeatable > 0) {
-    result.notes.push_back(
-        fmt::format("{} tensors of the candidate are not reproduced bit by bit "
-                    "by a replay; "
-                    "their bounds include that difference",
-                    judged.not_repeatable));
+    RunNote note;
+    note.kind = NoteKind::kNotRepeatable;
+    note.count = judged.not_repeatable;
+    note.numbers = {judged.largest_repeat};
+    result.notes.push_back(std::move(note));
   }
   result.coverage = ExplainCoverage(reference ? &*reference : nullptr,
                                     candidate, &result.tensors);
@@ -188,6 +339,9 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
                                 .data_grafted = candidate.data_grafted()});
   JoinIsolation(std::move(places), candidate.handed_out(), &result);
   EnsureCulprit(&result);
+  if (reference) AddDamage(*reference, &result);
+  AddDamage(candidate, &result);
+  if (NothingIsComparable(result)) KeepWhatNeedsNoReference(&result);
   const Diagnostician diagnostician(reference ? &*reference : nullptr,
                                     candidate, context.plans, context.rows,
                                     result.tensors);
@@ -195,11 +349,16 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
     diagnostician.Explain(&culprit);
   }
   if (const int joined = JoinSameExplanation(&result.culprits); joined > 0) {
-    result.notes.push_back(
-        fmt::format("{} more faulty place{} the explanation of another one, "
-                    "with which they are counted",
-                    joined, joined == 1 ? " has" : "s have"));
+    RunNote note;
+    note.kind = NoteKind::kJoined;
+    note.count = joined;
+    result.notes.push_back(std::move(note));
   }
+
+  AddDropoutFaults(reference ? &*reference : nullptr, candidate,
+                   options.iterations, &result);
+  AddSettingsFaults(reference ? &*reference : nullptr, candidate,
+                    options.iterations, &result);
 
   result.clean = CountClean(result.tensors);
   for (const TensorJudgement& t : result.tensors) {
@@ -211,9 +370,14 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
     result.not_checkable += too_wide && !t.judged_alone();
     result.isolation.rescued += too_wide && t.judged_alone();
   }
-  for (const std::string& defect : defects) result.notes.push_back(defect);
-  const Conclusion conclusion =
-      Conclude(result, defects, judged.replica_groups);
+  ConclusionInput input;
+  input.replica_groups = judged.replica_groups;
+  if (reference) input.evidence = CoverEvidence(candidate, result.tensors);
+  AddNotes(input.evidence.missing, &result);
+  std::stable_sort(
+      result.notes.begin(), result.notes.end(),
+      [](const RunNote& a, const RunNote& b) { return a.kind < b.kind; });
+  const Conclusion conclusion = Conclude(result, input);
   result.verdict = conclusion.verdict;
   result.reason = conclusion.reason;
   result.next_steps = NextSteps(result);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/experiment/iteration_range.h"
+#include "src/judge/constants.h"
 #include "src/report/check_result.h"
 #include "ttrace/status.h"
 
@@ -25,6 +26,8 @@ struct CheckOptions {
   // Of others only what these are judged by is read (which weights an ungrafted
   // run starts from).
   std::optional<IterationRange> iterations;
+  // How often a clean run may be flagged by chance, over all tests together.
+  double risk = kRunRisk;
   int threads = 0;  // 0: as many as cores. The result does not depend on it.
   // Called now and then from any thread with (done, total) tensors.
   std::function<void(int64_t, int64_t)> progress;

@@ -7,58 +7,10 @@
 #include <utility>
 
 #include "src/experiment/leg_names.h"
+#include "src/report/reason_words.h"
 
 namespace ttrace {
 namespace {
-
-// What the run computed, by what a reader would miss if it were not judged.
-struct Computed {
-  std::string_view what;
-  std::vector<Role> roles;
-};
-
-// Equal tokens and weights say nothing about the computation.
-const std::vector<Computed>& AllComputed() {
-  static const auto& all = *new std::vector<Computed>{
-      {"outputs of modules", {Role::kOutput}},
-      {"gradients of activations", {Role::kGradOutput, Role::kGradInput}},
-      {"gradients of parameters", {Role::kGradLocal, Role::kGradReduced}},
-  };
-  return all;
-}
-
-// Says what was judged too little to call the run the same computation:
-// forward, backward or parameter gradients of which less than half has a usable
-// bound. Empty if there is no such thing, and something was computed at all. A
-// bound that is too wide for a few tensors is normal; for most of them it means
-// that noise legs are missing or that the weights are in a chaotic state.
-std::string TooFewCheckable(const std::vector<TensorJudgement>& tensors) {
-  bool any = false;
-  for (const Computed& computed : AllComputed()) {
-    int64_t of = 0;
-    int64_t checkable = 0;
-    const TensorJudgement* first = nullptr;
-    for (const TensorJudgement& t : tensors) {
-      if (t.verdict == TensorVerdict::kUnmatched || t.explained ||
-          std::find(computed.roles.begin(), computed.roles.end(), t.id.role) ==
-              computed.roles.end()) {
-        continue;
-      }
-      ++of;
-      if (t.verdict != TensorVerdict::kNotCheckable || t.judged_alone()) {
-        ++checkable;
-      } else if (first == nullptr) {
-        first = &t;
-      }
-    }
-    any |= checkable > 0;
-    if (2 * checkable >= of) continue;
-    return fmt::format("{} of {} {} are not checkable{}{}", of - checkable, of,
-                       computed.what, first->reason.empty() ? "" : ": ",
-                       first->reason);
-  }
-  return any ? "" : "nothing that the runs computed is checkable";
-}
 
 bool HasNoise(const SideSummary& side) {
   return std::any_of(side.legs.begin(), side.legs.end(), IsNoiseLeg);
@@ -66,17 +18,13 @@ bool HasNoise(const SideSummary& side) {
 
 }  // namespace
 
-Conclusion Conclude(const CheckResult& result,
-                    const std::vector<std::string>& defects,
-                    int64_t replica_groups) {
-  int64_t diverged = 0;
+Conclusion Conclude(const CheckResult& result, const ConclusionInput& input) {
   bool all_equal = true;
   for (const TensorJudgement& t : result.tensors) {
     if (t.verdict == TensorVerdict::kUnmatched || t.explained) continue;
-    diverged += t.diverged();
     all_equal &= t.verdict == TensorVerdict::kBitwiseEqual;
   }
-  if (diverged > 0 || result.isolation.faulty > 0) {
+  if (!result.culprits.empty()) {
     const Culprit& first = result.culprits.front();
     const std::string name = first.fqn.empty() ? "the model" : first.fqn;
     return {Verdict::kDiverged,
@@ -87,30 +35,40 @@ Conclusion Conclude(const CheckResult& result,
                             ? ""
                             : ", class " + first.classes.front().letter)};
   }
-  if (!defects.empty()) return {Verdict::kInconclusive, defects.front()};
+  for (const RunNote& note : result.notes) {
+    if (note.leaves_verdict_open()) {
+      return {Verdict::kInconclusive, NoteWords(note)};
+    }
+  }
   if (result.coverage.compared == 0) {
     return {Verdict::kInconclusive, "nothing was compared"};
   }
-  if (result.has_reference) {
-    const int64_t unexplained =
-        result.coverage.reference_only + result.coverage.candidate_only;
-    if (unexplained > 0) {
-      return {Verdict::kInconclusive,
-              fmt::format("{} tensors have no partner and no explanation",
-                          unexplained)};
-    }
-    if (std::string open = TooFewCheckable(result.tensors); !open.empty()) {
-      return {Verdict::kInconclusive, std::move(open)};
-    }
-  } else {
-    if (replica_groups == 0) {
+  if (!result.has_reference) {
+    if (input.replica_groups == 0) {
       return {Verdict::kInconclusive,
               "no reference, and no value is held by more than one rank"};
     }
     return {Verdict::kWithin,
             fmt::format("without a reference only copies ({} tensors), finite "
                         "values and the gradient norm were checked",
-                        replica_groups)};
+                        input.replica_groups)};
+  }
+  const int64_t unexplained =
+      result.coverage.reference_only + result.coverage.candidate_only;
+  if (unexplained > 0) {
+    return {Verdict::kInconclusive,
+            fmt::format("{} tensor{} no partner and no explanation",
+                        unexplained, unexplained == 1 ? " has" : "s have")};
+  }
+  if (!input.evidence.any) {
+    return {Verdict::kInconclusive,
+            input.evidence.missing.empty()
+                ? "nothing that the runs computed is checkable"
+                : "nothing that the runs computed is checkable: " +
+                      NoteWords(input.evidence.missing.front())};
+  }
+  if (!input.evidence.missing.empty()) {
+    return {Verdict::kInconclusive, NoteWords(input.evidence.missing.front())};
   }
   if (all_equal) return {Verdict::kBitwiseEqual, "every tensor is bit-equal"};
   return {Verdict::kWithin, "every checkable tensor is within its bound"};
@@ -133,6 +91,11 @@ std::vector<std::string> NextSteps(const CheckResult& result) {
           "CMD -o DIR");
     }
   } else if (result.verdict == Verdict::kInconclusive) {
+    for (const RunNote& note : result.notes) {
+      if (note.leaves_verdict_open() && !note.way_out.empty()) {
+        out.push_back(note.way_out);
+      }
+    }
     if (result.has_reference && !HasNoise(result.reference)) {
       out.push_back(
           "record the reference again with its noise legs: ttrace record -o "

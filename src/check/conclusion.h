@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "src/check/evidence_coverage.h"
 #include "src/report/check_result.h"
 
 namespace ttrace {
@@ -18,12 +19,15 @@ struct Conclusion {
   std::string reason;
 };
 
-// `defects`: of either trace, each enough to leave the verdict open.
-// `replica_groups`: how many values with copies were compared. Reads all of
-// `result` but its verdict and reason.
-Conclusion Conclude(const CheckResult& result,
-                    const std::vector<std::string>& defects,
-                    int64_t replica_groups);
+// What decides the verdict beside the result itself.
+struct ConclusionInput {
+  EvidenceCoverage evidence;   // with a reference
+  int64_t replica_groups = 0;  // how many values with copies were compared
+};
+
+// Reads all of `result` but its verdict and reason; of its notes those that
+// leave the verdict open.
+Conclusion Conclude(const CheckResult& result, const ConclusionInput& input);
 
 // What to do with the verdict that `result` has.
 std::vector<std::string> NextSteps(const CheckResult& result);

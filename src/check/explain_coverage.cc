@@ -1,38 +1,46 @@
 #include "src/check/explain_coverage.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "src/experiment/module_names.h"
-#include "src/localize/module_tree.h"
+#include "src/report/reason_words.h"
 
 namespace ttrace {
 namespace {
 
-// The reason why `side` has no values for the module `fqn` or anything below
-// it, or empty.
-std::string WhyAbsent(const Side& side, const std::string& fqn) {
-  for (std::string name = fqn; !name.empty(); name = ParentName(name)) {
-    const auto found = side.not_materialised().find(name);
-    if (found != side.not_materialised().end()) {
-      return "not materialised: " + found->second;
+Reason Because(ReasonKind kind, std::string detail = "") {
+  Reason reason;
+  reason.kind = kind;
+  reason.detail = std::move(detail);
+  return reason;
+}
+
+// Why `side` has no values for the module `fqn` or anything below it.
+Reason WhyAbsent(const Side& side, const std::string& fqn) {
+  for (std::string name = fqn;; name = ParentName(name)) {
+    const auto fused = side.not_materialised().find(name);
+    if (fused != side.not_materialised().end() && !name.empty()) {
+      return Because(ReasonKind::kNotMaterialised, fused->second);
     }
+    const auto unseen = side.not_observed().find(name);
+    if (unseen != side.not_observed().end()) {
+      return Because(ReasonKind::kNotObserved, unseen->second);
+    }
+    if (name.empty()) return {};
   }
-  return "";
 }
 
 // An absent interior is acceptable only inside a module that both sides have
 // and that was compared: then what comes out of it speaks for it.
 bool ContainerCompared(const std::set<std::string>& compared_modules,
                        const std::string& fqn) {
-  for (std::string name = ParentName(fqn); !name.empty();
-       name = ParentName(name)) {
+  for (std::string name = ParentName(fqn);; name = ParentName(name)) {
     if (compared_modules.contains(name)) return true;
+    if (name.empty()) return false;
   }
-  return false;
 }
 
 // Names of one side: modules that were seen to compute, and parameters.
@@ -84,47 +92,53 @@ Coverage ExplainCoverage(const Side* reference, const Side& candidate,
     }
   }
   const std::set<int> iterations = candidate.Iterations();
+  const bool selected =
+      !candidate.selection().empty() ||
+      (reference != nullptr && !reference->selection().empty());
   const Names candidate_names = NamesOf(candidate);
   const Names reference_names =
       reference == nullptr ? Names{} : NamesOf(*reference);
   for (TensorJudgement& t : *tensors) {
     if (t.verdict != TensorVerdict::kUnmatched) {
-      t.explained ? ++out.explained[t.reason] : ++out.compared;
+      t.explained ? ++out.explained[ReasonWords(t.reason)] : ++out.compared;
       continue;
     }
     const bool in_reference = reference != nullptr &&
                               reference->FindSameValue("real", t.id) != nullptr;
     const bool in_candidate = candidate.Find("real", t.id) != nullptr;
+    Reason why;
     if (reference != nullptr && in_reference != in_candidate) {
-      std::string why =
-          WhyAbsent(in_reference ? candidate : *reference, t.id.fqn);
-      if (!why.empty() && !ContainerCompared(compared_modules, t.id.fqn)) {
-        why.clear();
+      const Side& lacking = in_reference ? candidate : *reference;
+      why = WhyAbsent(lacking, t.id.fqn);
+      if (!why.none() && !ContainerCompared(compared_modules, t.id.fqn)) {
+        why = {};
       }
-      if (why.empty() &&
+      if (why.none() &&
           InsideOfOnePiece(in_reference ? candidate_names : reference_names,
                            in_reference ? reference_names : candidate_names,
                            compared_modules, t.id.fqn)) {
-        why = fmt::format(
-            "not materialised: inside a module that the {} "
-            "computes in one piece",
-            in_reference ? "candidate" : "reference");
+        why = Because(ReasonKind::kInsideOnePiece,
+                      in_reference ? "candidate" : "reference");
+      }
+      const auto unrecorded = lacking.not_recorded().find(
+          {t.id.fqn, std::string(ToString(t.id.role))});
+      if (unrecorded != lacking.not_recorded().end()) {
+        why = Because(ReasonKind::kNotObserved, unrecorded->second);
       }
       if (t.id.role == Role::kParamUpdated && !iterations.empty() &&
           t.id.iteration >= *iterations.rbegin()) {
-        why = "seen only by a run that took one more step";
+        why = Because(ReasonKind::kOneMoreStep);
       }
       if (t.id.role == Role::kData && compared_modules.contains("")) {
-        why =
-            "the other run's iterator yields other items; the model's inputs "
-            "were compared";
+        why = Because(ReasonKind::kOtherItems);
       }
-      if (!why.empty()) {
-        t.explained = true;
-        t.reason = why;
-        ++out.explained[why];
-        continue;
-      }
+    }
+    if (why.none() && selected) why = Because(ReasonKind::kNotSelected);
+    if (!why.none()) {
+      t.explained = true;
+      ++out.explained[ReasonWords(why)];
+      t.reason = std::move(why);
+      continue;
     }
     ++(in_reference ? out.reference_only : out.candidate_only);
   }

@@ -53,10 +53,12 @@ class SyntheticRun {
     return t.fqn == omitted_fqn;
   }
   std::string omitted_fqn = "none";
-  bool reverse_ranks = false;          // write the last rank first
-  std::vector<SyntheticTensor> extra;  // beside those of Model()
+  bool reverse_ranks = false;              // write the last rank first
+  std::vector<SyntheticTensor> extra;      // beside those of Model()
+  std::vector<std::string> unsealed_legs;  // that rank ends did not complete
   int iterations = 1;         // all with the same values, but for faults
   int faulty_iteration = -1;  // -1: the fault is in all of them
+  std::string run_id;
 
   static constexpr int64_t kRows = 8;
 
@@ -128,7 +130,9 @@ class SyntheticRun {
   }
 
   void Write(const std::string& folder) const {
-    ASSERT_TRUE(CreateTraceFolder(folder, "{}", false).ok());
+    const std::string manifest =
+        run_id.empty() ? "{}" : "{\"run_id\":\"" + run_id + "\"}";
+    ASSERT_TRUE(CreateTraceFolder(folder, manifest, false).ok());
     int world = 1;
     for (const MeshDim& dim : mesh) world *= dim.size;
     for (int i = 0; i < world; ++i) {
@@ -152,6 +156,7 @@ class SyntheticRun {
     RankMeta meta;
     meta.rank = rank;
     meta.world_size = world;
+    meta.run_id = run_id;
     meta.mesh.dims = mesh;
     int rest = rank;
     meta.coordinate.assign(mesh.size(), 0);
@@ -184,7 +189,10 @@ class SyntheticRun {
                        static_cast<int>(call * dp + dp_rank), iteration);
           }
         }
-        ASSERT_TRUE((*writer)->Seal(iteration, leg).ok());
+        if (std::find(unsealed_legs.begin(), unsealed_legs.end(), leg) ==
+            unsealed_legs.end()) {
+          ASSERT_TRUE((*writer)->Seal(iteration, leg).ok());
+        }
       }
     }
     ASSERT_TRUE((*writer)->Close(true, "").ok());

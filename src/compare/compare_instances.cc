@@ -54,12 +54,14 @@ InstanceComparer::InstanceComparer(int64_t tile_elements, double element_scale)
       element_scale_(element_scale) {}
 
 Status InstanceComparer::Compare(const PlacedInstance& ref,
-                                 const PlacedInstance& cand, ErrorSums* sums) {
+                                 const PlacedInstance& cand, ErrorSums* sums,
+                                 const Layout* within) {
   const bool same = &ref.instance == &cand.instance;
   LocalBlock a;
   LocalBlock b;
   return ForEachTile(
-      ref.layout, cand.layout, tile_elements_, [&](const Tile& tile) -> Status {
+      ref.layout, cand.layout, tile_elements_,
+      [&](const Tile& tile) -> Status {
         a = {tile.a_begin, {}, {}};
         b = {tile.b_begin, {}, {}};
         for (const Axis& axis : tile.axes) {
@@ -80,7 +82,8 @@ Status InstanceComparer::Compare(const PlacedInstance& ref,
         CompareViews(tile.axes, tile.logical_begin, ref_view, cand_view,
                      element_scale_, sums);
         return Done{};
-      });
+      },
+      within);
 }
 
 }  // namespace ttrace

@@ -25,10 +25,10 @@ class InstanceComparer {
   explicit InstanceComparer(int64_t tile_elements, double element_scale = 0);
 
   // Adds the statistics of the shared elements to `sums`. Given one instance
-  // twice, reads it once.
+  // twice, reads it once. `within`: see ForEachTile.
   // REQUIRES: equal global shapes.
   Status Compare(const PlacedInstance& ref, const PlacedInstance& cand,
-                 ErrorSums* sums);
+                 ErrorSums* sums, const Layout* within = nullptr);
 
  private:
   int64_t tile_elements_;

@@ -1,3 +1,11 @@
+// Register arrays below need vectors of a size that is known while compiling.
+// Where there are only scalable ones (SVE, RVV) the next best set is used: NEON
+// on Arm. Before any header of Highway.
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS \
+  (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#endif
+
 #include "src/compare/compare_kernel.h"
 
 #include <hwy/cache_control.h>
@@ -44,9 +52,7 @@ using F32Vec = hn::Vec<F32Tag>;
 #if HWY_TARGET == HWY_SCALAR
 inline constexpr size_t kLanes = 1;
 #else
-// Register arrays below need a size that is known while compiling. On scalable
-// targets (SVE, RVV) this file would have to use fixed-size tags.
-static_assert(!HWY_HAVE_SCALABLE, "see above");
+static_assert(!HWY_HAVE_SCALABLE, "they are disabled above");
 inline constexpr size_t kLanes = HWY_MAX_BYTES / sizeof(float);
 #endif
 inline constexpr size_t kRegisters = kLine / kLanes;  // that make a line

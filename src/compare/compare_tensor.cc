@@ -74,12 +74,16 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
   const LayoutOverlap coverage = MeasureOverlap(Layouts(refs), Layouts(cands));
   comparison.candidate_gap = coverage.only_a;
   comparison.reference_gap = coverage.only_b;
+  comparison.common_gap = refs.front().layout.global_count() - coverage.both -
+                          coverage.only_a - coverage.only_b;
   comparison.reference_overlap = coverage.twice_a;
   comparison.candidate_overlap = coverage.twice_b;
 
   InstanceComparer comparer(options.tile_elements, options.element_scale);
   ErrorSums total;
   for (const InstanceGroup& group : cands) {
+    const auto region = static_cast<int>(comparison.regions.size());
+    comparison.regions.push_back(group.layout);
     ErrorSums worst;
     std::optional<ErrorStats> worst_stats;
     double max_elem = 0;
@@ -99,7 +103,7 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
         worst_stats = stats;
       }
       comparison.instances.push_back(
-          {instance.ranks, instance.micro_batch, stats});
+          {instance.ranks, instance.micro_batch, stats, region});
     }
     // The replica of the worst norm need not have the worst element.
     worst.max_elem = max_elem;
@@ -113,6 +117,46 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
                             std::tie(b.micro_batch, b.ranks);
                    });
   return comparison;
+}
+
+Result<std::vector<ErrorStats>> CompareWithin(
+    const TensorPieces& reference, const TensorPieces& other,
+    const std::vector<Layout>& regions, const CompareOptions& options) {
+  TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> refs,
+                          GroupInstances(reference, {}));
+  TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> others,
+                          GroupInstances(other, options));
+  const Shape shape = refs.front().layout.global_shape();
+  if (shape != others.front().layout.global_shape()) {
+    return DifferentShapes(reference, shape,
+                           others.front().layout.global_shape());
+  }
+  InstanceComparer comparer(options.tile_elements, options.element_scale);
+  std::vector<ErrorStats> out;
+  out.reserve(regions.size());
+  for (const Layout& region : regions) {
+    ErrorSums total;
+    for (const InstanceGroup& group : others) {
+      ErrorSums worst;
+      std::optional<ErrorStats> worst_stats;
+      for (const Instance& instance : group.instances) {
+        ErrorSums sums;
+        for (const InstanceGroup& ref : refs) {
+          TTRACE_RETURN_IF_ERROR(
+              comparer.Compare({Counterpart(ref, instance), ref.layout},
+                               {instance, group.layout}, &sums, &region));
+        }
+        const ErrorStats stats = sums.Stats();
+        if (!worst_stats.has_value() || Worse(stats, *worst_stats)) {
+          worst = sums;
+          worst_stats = stats;
+        }
+      }
+      total.Merge(worst);
+    }
+    out.push_back(total.Stats());
+  }
+  return out;
 }
 
 Result<double> SumOfSquares(const TensorPieces& pieces) {

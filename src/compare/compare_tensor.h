@@ -47,6 +47,7 @@ struct InstanceStats {
   std::vector<int> ranks;  // of its pieces, sorted
   int micro_batch = -1;
   ErrorStats stats;
+  int region = 0;  // index into TensorComparison::regions
 };
 
 struct TensorComparison {
@@ -54,10 +55,16 @@ struct TensorComparison {
   // with its worst replica: a good copy must not hide a bad one.
   ErrorStats total;
   std::vector<InstanceStats> instances;  // sorted by (micro_batch, ranks)
+  // The regions that the candidate's instances hold, replicas once, in the
+  // reference's order of rows. They do not overlap if `complete()`.
+  std::vector<Layout> regions;
   // Elements of the logical tensor that one side holds and the other does not,
   // or that distinct, partly overlapping instances of one side hold twice.
   int64_t candidate_gap = 0;  // reference has them, candidate does not
   int64_t reference_gap = 0;  // candidate has them, reference does not
+  // Declared by the shape, and held by neither: not in complete(), because two
+  // runs may leave out the same ranks or rows on purpose.
+  int64_t common_gap = 0;
   int64_t candidate_overlap = 0;
   int64_t reference_overlap = 0;
   bool complete() const {
@@ -73,6 +80,15 @@ struct TensorComparison {
 Result<TensorComparison> CompareTensor(const TensorPieces& reference,
                                        const TensorPieces& candidate,
                                        const CompareOptions& options = {});
+
+// The same for each of `regions` apart: `other` is usually a leg of the
+// reference itself and `regions` are those of a candidate's comparison, so that
+// what a rank holds is judged by what noise does to just that part. Blocks are
+// cut as the candidate's are. Fails as CompareTensor.
+// REQUIRES: the regions have the tensors' global shape.
+Result<std::vector<ErrorStats>> CompareWithin(
+    const TensorPieces& reference, const TensorPieces& other,
+    const std::vector<Layout>& regions, const CompareOptions& options = {});
 
 // Copies of one thing on several ranks (or in a recomputed forward), compared
 // with the first of them, bit by bit where finite and by kind where not.

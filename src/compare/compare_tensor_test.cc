@@ -188,6 +188,43 @@ Sharding EveryElementOnce() {
   return s;
 }
 
+// A noise leg of the reference, seen through the cuts of a candidate.
+TEST(CompareWithin, TellsWhatAPairOfTensorsDoesToEachRegion) {
+  const std::vector<double> values = RandomReals(11);
+  const std::vector<double> noisy = RandomReals(12);
+  const ShardedTrace ref(kShape, values, kWhole);
+  const ShardedTrace cand(kShape, noisy, EveryElementOnce());
+  const auto direct = CompareTensor(ref.pieces(), cand.pieces());
+  ASSERT_TRUE(direct.ok()) << direct.error().message();
+  ASSERT_EQ(direct->regions.size(), 32u);
+  std::mt19937 rng(13);
+  for (int round = 0; round < 6; ++round) {
+    Sharding sharding = round == 0 ? kWhole : RandomSharding(rng);
+    sharding.dtype = DType::kF32;
+    sharding.scale = {1, 1};
+    SCOPED_TRACE(Describe(sharding));
+    const ShardedTrace other(kShape, noisy, sharding);
+    const auto within =
+        CompareWithin(ref.pieces(), other.pieces(), direct->regions);
+    ASSERT_TRUE(within.ok()) << within.error().message();
+    ASSERT_EQ(within->size(), direct->regions.size());
+    ErrorStats total;
+    for (const InstanceStats& instance : direct->instances) {
+      const ErrorStats& region =
+          (*within)[static_cast<size_t>(instance.region)];
+      EXPECT_EQ(region.count, instance.stats.count);
+      EXPECT_NEAR(region.sum_sq_err, instance.stats.sum_sq_err,
+                  1e-5 * instance.stats.sum_sq_err);
+      total.Merge(region);
+    }
+    EXPECT_EQ(total.count, kCount);
+    EXPECT_NEAR(total.sum_sq_err, direct->total.sum_sq_err,
+                1e-5 * direct->total.sum_sq_err);
+    EXPECT_NEAR(total.sum_sq_ref, direct->total.sum_sq_ref,
+                1e-9 * direct->total.sum_sq_ref);
+  }
+}
+
 TEST(CompareTensor, AMissingPieceIsAGapOfItsSize) {
   const std::vector<double> values = RandomIntegers(5);
   const ShardedTrace whole(kShape, values, kWhole);
@@ -212,6 +249,10 @@ TEST(CompareTensor, AMissingPieceIsAGapOfItsSize) {
     ASSERT_TRUE(as_ref.ok());
     EXPECT_EQ(as_ref->reference_gap, size);
     EXPECT_EQ(as_ref->candidate_gap, 0);
+    const auto alike = CompareTensor(holed.pieces(), holed.pieces());
+    ASSERT_TRUE(alike.ok());
+    EXPECT_EQ(alike->common_gap, size);
+    EXPECT_EQ(as_cand->common_gap + as_ref->common_gap, 0);
     const auto box = ReadBox(holed.pieces(), {0, 0, 0}, kShape);
     ASSERT_TRUE(box.ok());
     EXPECT_EQ(std::count_if(box->begin(), box->end(),

@@ -13,6 +13,9 @@
 namespace ttrace {
 namespace {
 
+// Values that are given room whatever the trace holds of them.
+constexpr int64_t kAlwaysRoom = int64_t{1} << 20;
+
 // The box as if it were somebody's local tensor.
 Result<Layout> BoxLayout(const TensorPieces& pieces, const Shape& begin,
                          const Shape& size) {
@@ -48,7 +51,14 @@ Result<std::vector<double>> ReadBox(const TensorPieces& pieces,
   TTRACE_ASSIGN_OR_RETURN(const Layout box, BoxLayout(pieces, begin, size));
   TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> groups,
                           GroupInstances(pieces, options));
-  std::vector<double> out(static_cast<size_t>(box.local_count()),
+  const int64_t count = box.local_count();
+  if (count > kAlwaysRoom && count > pieces.elements_held()) {
+    return Error(ErrorCode::kIncomparable,
+                 DescribeTensor(pieces) + ": of " + std::to_string(count) +
+                     " declared elements the trace holds at most " +
+                     std::to_string(pieces.elements_held()));
+  }
+  std::vector<double> out(static_cast<size_t>(count),
                           std::numeric_limits<double>::quiet_NaN());
   TileReader reader;
   for (const InstanceGroup& group : groups) {

@@ -16,9 +16,28 @@ Shape Strides(const Shape& shape) {
   return strides;
 }
 
+// The parts of `runs` that `within` holds.
+std::vector<SharedRun> Clip(const std::vector<SharedRun>& runs,
+                            const DimLayout& within) {
+  std::vector<SharedRun> out;
+  for (const SharedRun& run : runs) {
+    for (const Segment& segment : within.segments) {
+      const int64_t begin = std::max(run.begin, segment.begin);
+      const int64_t end =
+          std::min(run.begin + run.size, segment.begin + segment.size);
+      if (begin >= end) continue;
+      const int64_t skipped = begin - run.begin;
+      out.push_back(
+          {run.a_local + skipped, run.b_local + skipped, begin, end - begin});
+    }
+  }
+  return out;
+}
+
 class TileWalk {
  public:
-  TileWalk(const Layout& a, const Layout& b, int64_t tile_elements,
+  TileWalk(const Layout& a, const Layout& b, const Layout* within,
+           int64_t tile_elements,
            const std::function<Status(const Tile&)>& visit)
       : a_strides_(Strides(a.local_shape())),
         b_strides_(Strides(b.local_shape())),
@@ -27,6 +46,7 @@ class TileWalk {
         visit_(visit) {
     for (size_t d = 0; d < a.dims.size(); ++d) {
       runs_.push_back(Intersect(a.dims[d], b.dims[d]));
+      if (within != nullptr) runs_[d] = Clip(runs_[d], within->dims[d]);
       if (runs_.back().empty()) disjoint_ = true;
     }
     chosen_.resize(runs_.size());
@@ -131,11 +151,17 @@ bool MayMeet(const DimLayout& a, const DimLayout& b) {
 }  // namespace
 
 Status ForEachTile(const Layout& a, const Layout& b, int64_t tile_elements,
-                   const std::function<Status(const Tile&)>& visit) {
+                   const std::function<Status(const Tile&)>& visit,
+                   const Layout* within) {
   for (size_t d = 0; d < a.dims.size(); ++d) {
     if (!MayMeet(a.dims[d], b.dims[d])) return Done{};
+    if (within == nullptr) continue;
+    if (!MayMeet(a.dims[d], within->dims[d]) ||
+        !MayMeet(b.dims[d], within->dims[d])) {
+      return Done{};
+    }
   }
-  return TileWalk(a, b, tile_elements, visit).Run();
+  return TileWalk(a, b, within, tile_elements, visit).Run();
 }
 
 }  // namespace ttrace

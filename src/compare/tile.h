@@ -42,9 +42,11 @@ struct Tile {
 // `tile_elements` elements, and stops at the first Error. Cuts of a long row
 // fall on multiples of kCompareBlock in the global tensor if tiles are at least
 // twice as large.
+// Only elements that `within` holds as well; null: all.
 // REQUIRES: equal global shapes, tile_elements > 0.
 Status ForEachTile(const Layout& a, const Layout& b, int64_t tile_elements,
-                   const std::function<Status(const Tile&)>& visit);
+                   const std::function<Status(const Tile&)>& visit,
+                   const Layout* within = nullptr);
 
 }  // namespace ttrace
 

@@ -15,26 +15,13 @@ std::vector<Diagnosis> Diagnose(const Evidence& evidence) {
   // factor (L before K only where the factors differ, and there K says
   // nothing).
   constexpr std::optional<Diagnosis> (*kRules[])(const Evidence&) = {
-      NonFinite,
-      OtherInputs,
-      WrongGradNorm,
-      MissingValue,
-      ConstantFactor,
-      UnchangedParameter,
-      MissingPartialSum,
-      OtherIteration,
-      Leftover,
-      MicroBatchTerms,
-      OtherPlace,
-      MovedSlices,
-      WrongTableRow,
-      FlatOffset,
-      LostPrecision,
-      LossNormalisation,
-      WrongGroup,
-      LostTerms,
-      WrongModuleAttribute,
-      ReplicasDiffer,
+      NonFinite,          OtherInputs,          NotRepeatable,
+      WrongGradNorm,      MissingValue,         ConstantFactor,
+      UnchangedParameter, MissingPartialSum,    OtherIteration,
+      Leftover,           MicroBatchTerms,      OtherPlace,
+      MovedSlices,        WrongTableRow,        FlatOffset,
+      LostPrecision,      LossNormalisation,    WrongGroup,
+      LostTerms,          WrongModuleAttribute, ReplicasDiffer,
       OtherStructure,
   };
   constexpr size_t kMost = 3;

@@ -55,6 +55,8 @@ std::optional<Diagnosis> LostPrecision(const Evidence& evidence);
 // for each micro-batch.
 std::optional<Diagnosis> LossNormalisation(const Evidence& evidence);
 // G: the gradient norm is not the norm of the gradients.
+// A replay of the candidate is not what it was.
+std::optional<Diagnosis> NotRepeatable(const Evidence& evidence);
 std::optional<Diagnosis> WrongGradNorm(const Evidence& evidence);
 // Z: other inputs or other initial weights.
 std::optional<Diagnosis> OtherInputs(const Evidence& evidence);

@@ -19,7 +19,7 @@
 
 namespace ttrace {
 
-// A side's tensors in the leg that convicted, or else in its real leg; null if
+// A side's tensors in the leg that fails, or else in its real leg; null if
 // it has no such tensor.
 using TensorLookup = std::function<const TensorPieces*(const TensorId&)>;
 using TensorVisit = std::function<void(const TensorId&, const TensorPieces&)>;
@@ -27,9 +27,9 @@ using TensorVisit = std::function<void(const TensorId&, const TensorPieces&)>;
 struct Evidence {
   const Culprit* culprit = nullptr;
   const TensorJudgement* judgement = nullptr;
-  // The leg whose numbers are looked at: an isolated one that convicts if there
+  // The leg whose numbers are looked at: an isolated one that fails if there
   // is one (nothing contaminates it), else the deciding leg; null when only
-  // replicas convict.
+  // replicas fail.
   const LegJudgement* leg = nullptr;
   const TensorPieces* reference = nullptr;  // may be null: no reference
   const TensorPieces* candidate = nullptr;
@@ -51,14 +51,14 @@ struct Evidence {
   bool sums_were_made = false;
   // Says that such a sum was made over other ranks; empty if none was seen.
   std::string wrong_group;
-  // They support a class, and convict nobody.
+  // They support a class, and name no culprit.
   std::vector<Attribute> attributes;
   // Diverged tensors of the culprit's role and iteration, in order.
   std::vector<const TensorJudgement*> affected;
   // The candidate ended before all ranks had completed this iteration: what it
   // has not may have been to come.
   bool cut_short = false;
-  // Without a partner and without an explanation.
+  // Unmatched and without an explanation.
   std::vector<const TensorJudgement*> unmatched;
 };
 

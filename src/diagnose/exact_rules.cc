@@ -68,20 +68,37 @@ std::optional<Diagnosis> OtherInputs(const Evidence& evidence) {
       evidence.judgement->replicas_differ) {
     return std::nullopt;
   }
-  const std::string& reason = evidence.judgement->reason;
-  if (reason.empty()) return std::nullopt;
-  return Diagnosis{"Z", "before any computation " + reason,
+  const Reason& reason = evidence.judgement->reason;
+  if (reason.none()) return std::nullopt;
+  return Diagnosis{"Z", "before any computation ",
                    evidence.leg == nullptr
                        ? 0
-                       : static_cast<double>(evidence.leg->stats.mismatched)};
+                       : static_cast<double>(evidence.leg->stats.mismatched),
+                   reason};
+}
+
+std::optional<Diagnosis> NotRepeatable(const Evidence& evidence) {
+  for (const LegJudgement& leg : evidence.judgement->legs) {
+    const Test* repeat = leg.Find(Statistic::kRepeat);
+    if (repeat == nullptr || !(repeat->headroom > 1)) continue;
+    return Diagnosis{
+        "I",
+        fmt::format("a replay of the same iteration with the same weights and "
+                    "data differs by {:.2g}; the reference's own noise allows "
+                    "{:.2g}: a race, memory that was not initialised, or a "
+                    "missing wait",
+                    repeat->value, repeat->bound),
+        repeat->value};
+  }
+  return std::nullopt;
 }
 
 std::optional<Diagnosis> WrongGradNorm(const Evidence& evidence) {
   const TensorJudgement& t = *evidence.judgement;
   if (t.id.role != Role::kGradNorm) return std::nullopt;
-  if (!t.reason.empty()) {
-    return Diagnosis{"G", t.reason,
-                     evidence.leg == nullptr ? 0 : evidence.leg->err};
+  if (!t.reason.none()) {
+    return Diagnosis{"G", "", evidence.leg == nullptr ? 0 : evidence.leg->err,
+                     t.reason};
   }
   if (!t.replicas_differ) return std::nullopt;
   return Diagnosis{

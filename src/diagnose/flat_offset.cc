@@ -148,12 +148,12 @@ std::optional<Diagnosis> FlatOffset(const Evidence& evidence) {
   int64_t searched = 0;
   evidence.visit_reference([&](const TensorId& id, const TensorPieces& other) {
     const Shape shape = other.global_shape();
-    if (id.role != own.role || id.iteration != own.iteration || shape.empty()) {
+    if (id.role != own.role || id.iteration != own.iteration || shape.empty() ||
+        !other.MayBeWhole()) {
       return;
     }
-    int64_t count = 1;
-    for (const int64_t n : shape) count *= n;
-    if ((searched += count) <= kSearched) Search(id, other, &runs);
+    if ((searched += other.pieces.front()->layout.global_count()) <= kSearched)
+      Search(id, other, &runs);
   });
   std::vector<const Run*> found;
   for (const Run& run : runs) {

@@ -149,8 +149,8 @@ std::optional<Diagnosis> OtherPlace(const Evidence& evidence) {
 
 std::optional<Diagnosis> UnchangedParameter(const Evidence& evidence) {
   const TensorId& id = evidence.judgement->id;
-  if (evidence.judgement->not_updated) {
-    return Diagnosis{"S", evidence.judgement->reason, 0};
+  if (evidence.judgement->not_updated()) {
+    return Diagnosis{"S", "", 0, evidence.judgement->reason};
   }
   if (id.role != Role::kParamUpdated || evidence.candidate == nullptr) {
     return std::nullopt;

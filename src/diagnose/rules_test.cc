@@ -71,7 +71,7 @@ TEST(ConstantFactor, OfTheWholeTensor) {
 TEST(ConstantFactor, IsNotAFactorWithARemainder) {
   const auto other = RandomValues(9, kCount);
   EXPECT_EQ(OutputLab(Plus(Times(Truth(), 2), other, 0.1)).Letters(), "");
-  // Just out of bound, in a random direction.
+  // Just out of bounds, in a random direction.
   EXPECT_EQ(OutputLab(Plus(Truth(), other, 3e-3)).Letters(), "");
 }
 
@@ -214,7 +214,7 @@ TEST(MissingPartialSum, CopiesThatDifferOtherwiseAreOnlyReplicas) {
 }
 
 TEST(MissingPartialSum, OneWrongCopyIsNotATermOfAMean) {
-  // Just out of bound: what it leaves in the mean of two is within.
+  // Just out of bounds: what it leaves in the mean of two is within.
   for (const double error : {1.5, 3.0}) {
     Lab lab = OutputLab(Truth(), Copies(2), [&](Piece* piece) {
       if (piece->rank == 1) {

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "src/experiment/module_names.h"
 #include "src/localize/blame.h"
 
 namespace ttrace {
@@ -22,7 +24,13 @@ bool SameExplanation(const Culprit& a, const Culprit& b) {
   const Diagnosis& x = a.classes.front();
   const Diagnosis& y = b.classes.front();
   if (x.letter != y.letter) return false;
-  return x.letter != "K" || std::fabs(x.value / y.value - 1) <= 0.01;
+  if (x.letter == "K") return std::fabs(x.value / y.value - 1) <= 0.01;
+  // A reduction or a step that is missing, and a loss, hit parameters of any
+  // name. Anything else is one fault only in the same place of the code.
+  if (std::string_view("PRMSLN").find(x.letter) != std::string_view::npos) {
+    return true;
+  }
+  return WithoutLayerNumbers(a.fqn) == WithoutLayerNumbers(b.fqn);
 }
 
 void Join(const Culprit& from, Culprit* into) {

@@ -39,6 +39,17 @@ TEST(JoinSameExplanation, JoinsParametersWithTheSameClass) {
   EXPECT_EQ(culprits[1].fqn, "ccc");
 }
 
+// Two slices that are taken wrongly are one fault only in the same code.
+TEST(JoinSameExplanation, WhatBelongsToAPlaceIsJoinedInThatPlaceOnly) {
+  std::vector<Culprit> culprits = {
+      Make("layers.0.fc1.weight", Role::kGradLocal, "W"),
+      Make("layers.0.fc2.weight", Role::kGradLocal, "W"),
+      Make("layers.1.fc1.weight", Role::kGradLocal, "W")};
+  EXPECT_EQ(JoinSameExplanation(&culprits), 1);
+  ASSERT_EQ(culprits.size(), 2u);
+  EXPECT_EQ(culprits[1].fqn, "layers.0.fc2.weight");
+}
+
 TEST(JoinSameExplanation, WhatIsCountedIsNotCountedAgain) {
   std::vector<Culprit> culprits = {Make("a", Role::kGradLocal, "S"),
                                    Make("b", Role::kGradLocal, "S")};

@@ -20,6 +20,7 @@ namespace {
 
 constexpr int64_t kSamples = 8;        // wrong rows looked at
 constexpr int64_t kChunk = 1 << 20;    // table elements in memory at a time
+constexpr int kOldestTable = 1000;     // iterations back
 constexpr int64_t kMaxScan = 1 << 24;  // output elements looked through
 
 struct WrongRow {
@@ -77,14 +78,17 @@ std::optional<Diagnosis> WrongTableRow(const Evidence& evidence) {
     return std::nullopt;
   }
   const TensorPieces* table = nullptr;
-  for (int iteration = id.iteration; iteration >= 0 && !table; --iteration) {
+  const int oldest = std::max(0, id.iteration - kOldestTable);
+  for (int iteration = id.iteration; iteration >= oldest && !table;
+       --iteration) {
     table = evidence.find_reference(
         TensorId{id.fqn + ".weight", Role::kParam, iteration, 0, ""});
   }
   if (table == nullptr) return std::nullopt;
   const Shape table_shape = table->global_shape();
   const Shape out_shape = evidence.reference->global_shape();
-  if (table_shape.size() != 2 || out_shape.size() < 2 ||
+  if (!table->MayBeWhole() || !evidence.reference->MayBeWhole() ||
+      table_shape.size() != 2 || out_shape.size() < 2 ||
       out_shape.back() != table_shape[1] || table_shape[1] < 8) {
     return std::nullopt;
   }

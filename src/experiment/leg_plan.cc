@@ -1,6 +1,6 @@
 #include "src/experiment/leg_plan.h"
 
-#include <fmt/format.h>
+#include <utility>
 
 namespace ttrace {
 namespace {
@@ -18,10 +18,16 @@ void PlanIsolated(const std::string& name, const std::string& plain,
                   double unit_roundoff, LegPlans* out) {
   if (!candidate.HasLeg(name)) return;
   if (!candidate.weights_grafted() || !candidate.data_grafted()) {
-    out->notes.push_back(fmt::format(
-        "leg {} of the candidate is not used: its modules were given its own "
-        "values and not the reference's (record it with --graft)",
-        name));
+    RunNote note;
+    note.kind = NoteKind::kLegNotUsed;
+    note.names = {name};
+    note.reason =
+        !candidate.weights_grafted()
+            ? "its modules were given its own weights, not the reference's"
+            : "the data that the model is fed were not replaced by the "
+              "reference's";
+    note.way_out = "record it with --graft";
+    out->notes.push_back(std::move(note));
     return;
   }
   LegPlan plan;
@@ -31,13 +37,12 @@ void PlanIsolated(const std::string& name, const std::string& plain,
   plan.isolated = true;
   const std::string prefix = plain == "fp32" ? "fp32." : "";
   plan.noise_legs = reference.NoiseLegs(prefix + "isolated.noise");
-  plan.noise_words = "one module deep";
   if (plain == "real" && reference.HasLeg("fp32")) {
     plan.reference_hp_leg = "fp32";
   }
   if (plan.noise_legs.empty()) {
     plan.noise_legs = reference.NoiseLegs(prefix + "noise");
-    plan.noise_words = "end to end, for want of noise one module deep";
+    plan.borrowed_noise = true;
   }
   out->plans.push_back(std::move(plan));
 }
@@ -59,10 +64,11 @@ LegPlans PlanLegs(const Side& reference, const Side& candidate) {
     real.unit_roundoff = UnitRoundoff(ref_dtype);
     out.plans.push_back(std::move(real));
   } else {
-    out.notes.push_back(fmt::format(
-        "the reference computes in {} and the candidate in {}: their own runs "
-        "are not compared, only fp32 legs",
-        Info(ref_dtype).torch_name, Info(cand_dtype).torch_name));
+    RunNote note;
+    note.kind = NoteKind::kPrecisions;
+    note.names = {std::string(Info(ref_dtype).torch_name),
+                  std::string(Info(cand_dtype).torch_name)};
+    out.notes.push_back(std::move(note));
   }
 
   const bool same_as_real =
@@ -77,9 +83,10 @@ LegPlans PlanLegs(const Side& reference, const Side& candidate) {
     fp32.unit_roundoff = UnitRoundoff(DType::kF32);
     out.plans.push_back(std::move(fp32));
   } else if (!same_as_real) {
-    out.notes.push_back(fmt::format(
-        "no fp32 leg of the {}: bugs that hide in rounding noise are not seen",
-        ref_fp32.empty() ? "reference" : "candidate"));
+    RunNote note;
+    note.kind = NoteKind::kNoFp32Leg;
+    note.names = {ref_fp32.empty() ? "reference" : "candidate"};
+    out.notes.push_back(std::move(note));
   }
   // The candidate was given values of the reference's leg of the same
   // precision; other values than those it was given are no yardstick.

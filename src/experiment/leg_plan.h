@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/experiment/run_note.h"
 #include "src/experiment/side.h"
 
 namespace ttrace {
@@ -25,13 +26,14 @@ struct LegPlan {
   double unit_roundoff = 0;
   // Judges what each module adds, not the run: TensorJudgement::isolated.
   bool isolated = false;
-  // Said of the bound: how deep the noise is.
-  std::string noise_words;
+  // Isolated, but judged by noise of whole runs, for want of noise one module
+  // deep.
+  bool borrowed_noise = false;
 };
 
 struct LegPlans {
   std::vector<LegPlan> plans;
-  std::vector<std::string> notes;  // what cannot be compared, and why
+  std::vector<RunNote> notes;  // what cannot be compared, and why
 };
 
 // An fp32 run is its own fp32 leg: a bf16 candidate's fp32 leg is compared with

@@ -54,7 +54,8 @@ Result<RowAlignment> FindRows(const Side& reference, const Side& candidate,
     const TensorPieces* other = reference.FindSameValue("real", id);
     const int dim = BatchDim(pieces);
     if (other == nullptr || dim < 0 || BatchDim(*other) != dim ||
-        other->global_shape() != pieces.global_shape()) {
+        other->global_shape() != pieces.global_shape() ||
+        !other->MayBeWhole() || !pieces.MayBeWhole()) {
       continue;
     }
     TTRACE_ASSIGN_OR_RETURN(auto ref_rows, RowsOf(*other, dim));

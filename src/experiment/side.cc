@@ -3,36 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <iterator>
 #include <optional>
+#include <utility>
+
+#include "src/experiment/gather_notes.h"
+#include "src/experiment/note_json.h"
 
 namespace ttrace {
 namespace {
 
 using Json = nlohmann::json;
-
-std::string Text(const Json& object, const char* key) {
-  const auto it = object.find(key);
-  if (it == object.end()) return "";
-  return it->is_string() ? it->get<std::string>() : it->dump();
-}
-
-// "decoder.layers.0.x, decoder.layers.1.x" from a JSON array of strings.
-std::string Examples(const Json& object) {
-  const auto it = object.find("examples");
-  if (it == object.end() || !it->is_array()) return "";
-  std::string out;
-  for (const Json& example : *it) {
-    if (!out.empty()) out += ", ";
-    out += example.is_string() ? example.get<std::string>() : example.dump();
-  }
-  return out;
-}
-
-int64_t Count(const Json& object, const char* key) {
-  const auto it = object.find(key);
-  return it != object.end() && it->is_number_integer() ? it->get<int64_t>() : 0;
-}
 
 }  // namespace
 
@@ -48,18 +29,24 @@ Result<Side> Side::Open(const std::string& folder,
     side.ReadNotIsolated(*trace);
     side.catalogs_.push_back(std::make_shared<Catalog>(std::move(trace)));
     side.NoteUnfinishedSums(*side.catalogs_.back());
+    side.FindCutLegs(*side.catalogs_.back());
   }
   return side;
 }
 
 bool Side::Completed(int iteration) const {
-  return std::all_of(
-      trace().ranks().begin(), trace().ranks().end(),
-      [&](const RankTrace& rank) { return rank.Completed(iteration, "real"); });
+  return trace().missing_ranks().empty() &&
+         std::all_of(trace().ranks().begin(), trace().ranks().end(),
+                     [&](const RankTrace& rank) {
+                       return rank.Completed(iteration, "real");
+                     });
 }
 
 const TensorPieces* Side::Find(const std::string& leg,
                                const TensorId& id) const {
+  // A leg that a rank did not end may lack anything. Of the real one, what is
+  // whole by itself still says something.
+  if (leg != "real" && cut_legs_.contains({leg, id.iteration})) return nullptr;
   for (const auto& catalog : catalogs_) {
     if (const TensorPieces* found = catalog->Find(leg, id)) return found;
   }
@@ -87,6 +74,15 @@ bool Side::HasLeg(const std::string& leg) const {
                      [&](const auto& c) { return c->HasLeg(leg); });
 }
 
+bool Side::LegCompleted(const Catalog& catalog, const std::string& leg,
+                        int iteration) {
+  const auto& ranks = catalog.trace().ranks();
+  return catalog.trace().missing_ranks().empty() &&
+         std::all_of(ranks.begin(), ranks.end(), [&](const RankTrace& rank) {
+           return rank.Completed(iteration, leg);
+         });
+}
+
 std::vector<std::string> Side::NoiseLegs(const std::string& prefix) const {
   std::vector<std::string> out;
   for (const std::string& leg : Legs()) {
@@ -102,16 +98,14 @@ std::vector<std::string> Side::NoiseLegs(const std::string& prefix) const {
 
 std::optional<DType> Side::ComputeDType() const {
   std::optional<DType> lowest;
-  for (const Role role : {Role::kParam, Role::kParamUpdated, Role::kOutput}) {
-    for (const auto& [id, pieces] : real()) {
-      if (id.role != role) continue;
-      const DType dtype = pieces.pieces.front()->dtype;
-      if (!Info(dtype).floating) continue;
-      if (!lowest || UnitRoundoff(dtype) > UnitRoundoff(*lowest)) {
-        lowest = dtype;
-      }
+  for (const auto& [id, pieces] : real()) {
+    if (id.role != Role::kParam && id.role != Role::kParamUpdated &&
+        id.role != Role::kOutput) {
+      continue;
     }
-    if (lowest) break;
+    const DType dtype = pieces.pieces.front()->dtype;
+    if (!Info(dtype).floating) continue;
+    if (!lowest || UnitRoundoff(dtype) > UnitRoundoff(*lowest)) lowest = dtype;
   }
   return lowest;
 }
@@ -159,164 +153,122 @@ void Side::FindDefects(const Trace& trace) {
   }
 }
 
+void Side::FindCutLegs(const Catalog& catalog) {
+  std::set<std::string> cut;
+  for (const std::string& leg : catalog.legs()) {
+    if (leg == "real") continue;
+    std::set<int> iterations;
+    for (const auto& [id, pieces] : catalog.tensors(leg)) {
+      iterations.insert(id.iteration);
+    }
+    for (const int iteration : iterations) {
+      if (LegCompleted(catalog, leg, iteration)) continue;
+      cut_legs_.insert({leg, iteration});
+      cut.insert(leg);
+    }
+  }
+  if (cut.empty()) return;
+  RunNote note;
+  note.kind = NoteKind::kLegNotSealed;
+  note.folder = catalog.trace().folder();
+  note.names.assign(cut.begin(), cut.end());
+  note.count = static_cast<int64_t>(cut.size());
+  notes_.push_back(std::move(note));
+}
+
 void Side::NoteUnfinishedSums(const Catalog& catalog) {
   if (catalog.unfinished_sums().empty()) return;
   const auto& [first, rank] = *catalog.unfinished_sums().begin();
-  notes_.push_back(fmt::format(
-      "{}: {} sums over micro-batches are left out ({} {} of iteration {}, "
-      "...): rank {} did not complete them",
-      catalog.trace().folder(), catalog.unfinished_sums().size(), first.fqn,
-      first.arg.empty() ? ToString(first.role) : first.arg, first.iteration,
-      rank));
+  RunNote note;
+  note.kind = NoteKind::kUnfinishedSums;
+  note.folder = catalog.trace().folder();
+  note.count = static_cast<int64_t>(catalog.unfinished_sums().size());
+  note.names = {ToString(first)};
+  note.ranks = {rank};
+  notes_.push_back(std::move(note));
 }
 
-namespace {
-
-// What many ranks, legs or iterations say alike is said once.
-class NoteGatherer {
- public:
-  explicit NoteGatherer(const Trace& trace) : trace_(trace) {}
-
-  void Add(int rank, const std::string& kind, const Json& json) {
-    if (kind == "not_observed") {
-      ++unknown_[fmt::format("class {}: {}", Text(json, "class"),
-                             Text(json, "reason"))];
-    } else if (kind == "leg_skipped") {
-      skipped_[Text(json, "reason")].insert(Text(json, "leg"));
-    } else if (kind == "graft") {
-      AddGraft(rank, json);
-    } else if (kind == "replay") {
-      const auto leaks = json.find("leaks");
-      if (leaks != json.end() && leaks->is_array() && !leaks->empty()) {
-        Say(fmt::format("leg {} left state behind: {}", Text(json, "leg"),
-                        leaks->dump()));
-      }
-    } else if (kind == "not_isolated") {
-      not_isolated_[Text(json, "reason")].insert(Text(json, "fqn"));
-    } else if (kind == "attribute") {
-      ++attributes_[fmt::format("{} is {} where the topology expects {}",
-                                Text(json, "name"), Text(json, "value"),
-                                Text(json, "expected"))];
-    } else if (kind == "notice" || kind == "stopped") {
-      Say(fmt::format("rank {}: {}", rank,
-                      Text(json, kind == "notice" ? "text" : "reason")));
-    }
-  }
-
-  std::vector<std::string> Finish() {
-    for (const auto& [reason, legs] : skipped_) {
-      // An fp32 run is its own fp32 leg: nothing is missing.
-      if (reason.find("already") != std::string::npos) continue;
-      Say(fmt::format("legs {} were skipped: {}", fmt::join(legs, ", "),
-                      reason));
-    }
-    for (const auto& [text, count] : unknown_) {
-      Say(fmt::format("{} modules not observed, {}", count, text));
-    }
-    for (const auto& [reason, modules] : not_isolated_) {
-      Say(fmt::format("{} modules could not be isolated ({}{}): {}",
-                      modules.size(), *modules.begin(),
-                      modules.size() > 1 ? ", ..." : "", reason));
-    }
-    for (const auto& [text, count] : attributes_) {
-      Say(fmt::format("{} times: {}", count, text));
-    }
-    for (const auto& [what, graft] : grafts_) {
-      if (graft.differs == 0) continue;
-      Say(
-          fmt::format("iteration {}: its own {} differed from the reference's "
-                      "in up to {} of {} tensors of a rank (ranks {}) and were "
-                      "replaced ({})",
-                      graft.iteration, what, graft.differs, graft.of,
-                      fmt::join(graft.ranks, ", "), graft.examples));
-    }
-    return std::move(notes_);
-  }
-
- private:
-  struct Graft {
-    int64_t iteration = 0;
-    int64_t differs = 0;
-    int64_t of = 0;
-    std::set<int> ranks;
-    std::string examples;
-  };
-
-  void Say(const std::string& text) {
-    std::string note = fmt::format("{}: {}", trace_.folder(), text);
-    if (once_.insert(note).second) notes_.push_back(std::move(note));
-  }
-
-  void AddGraft(int rank, const Json& json) {
-    const int64_t iteration = Count(json, "iteration");
-    // After a step of its own a run's weights always differ a little: an
-    // optimizer amplifies rounding. Only where it starts is news.
-    const auto [it, is_new] = grafts_.try_emplace(Text(json, "what"));
-    Graft& graft = it->second;
-    if (is_new || iteration < graft.iteration) {
-      graft = Graft{};
-      graft.iteration = iteration;
-    }
-    if (iteration != graft.iteration) return;
-    if (Count(json, "differs") == 0) return;
-    graft.ranks.insert(rank);
-    graft.of = std::max(graft.of, Count(json, "of"));
-    if (Count(json, "differs") > graft.differs) {
-      graft.differs = Count(json, "differs");
-      graft.examples = Examples(json);
-    }
-  }
-
-  const Trace& trace_;
-  std::vector<std::string> notes_;
-  std::set<std::string> once_;
-  std::map<std::string, int64_t> unknown_;
-  std::map<std::string, int64_t> attributes_;
-  std::map<std::string, std::set<std::string>> not_isolated_;
-  std::map<std::string, std::set<std::string>> skipped_;
-  std::map<std::string, Graft> grafts_;
-};
-
-}  // namespace
-
 void Side::ReadNotes(const Trace& trace) {
-  NoteGatherer gatherer(trace);
+  const Json manifest = Json::parse(trace.manifest_json(), nullptr, false);
+  if (manifest.is_object()) selection_ = TextAt(manifest, "select");
   collectives_ = ReadCollectives(trace);
   attributes_ = ReadAttributes(trace);
   for (const RankTrace& rank : trace.ranks()) {
     for (const Note& note : rank.notes) {
       const Json json = Json::parse(note.json, nullptr, false);
-      if (!json.is_object()) continue;
-      gatherer.Add(rank.meta.rank, note.kind, json);
-      if (note.kind == "not_materialised") {
-        not_materialised_.emplace(Text(json, "fqn"), Text(json, "reason"));
-      } else if (note.kind == "reduction_order" && json.contains("names") &&
-                 json["names"].is_array()) {
-        int64_t index = 0;
-        for (const Json& name : json["names"]) {
-          if (name.is_string()) {
-            reduction_index_.emplace(name.get<std::string>(), index);
-          }
-          ++index;
-        }
-      } else if (note.kind == "hands_out") {
-        const std::string module = Text(json, "fqn");
-        handed_out_.modules.insert(module);
-        if (const std::string name = Text(json, "parameter"); !name.empty()) {
-          handed_out_.parameters.insert(
-              module.empty() ? name : fmt::format("{}.{}", module, name));
-        }
-      } else if (note.kind == "graft_begins" || note.kind == "graft") {
-        (Text(json, "what") == "weights" ? weights_grafted_ : data_grafted_) =
-            true;
-      }
+      if (json.is_object()) ReadNote(rank.meta.rank, note.kind, json);
     }
   }
-  notes_ = gatherer.Finish();
+  std::vector<RunNote> notes = GatherNotes(trace);
+  notes_.insert(notes_.end(), std::make_move_iterator(notes.begin()),
+                std::make_move_iterator(notes.end()));
   if (collectives_.malformed > 0) {
-    notes_.push_back(fmt::format("{}: {} notes of collectives are unreadable",
-                                 trace.folder(), collectives_.malformed));
+    RunNote note;
+    note.kind = NoteKind::kMalformed;
+    note.folder = trace.folder();
+    note.count = collectives_.malformed;
+    note.names = {"collectives"};
+    notes_.push_back(std::move(note));
   }
+}
+
+void Side::ReadNote(int rank, const std::string& kind, const Json& json) {
+  if (kind == "not_materialised") {
+    not_materialised_.emplace(TextAt(json, "fqn"), TextAt(json, "reason"));
+  } else if (kind == "not_observed" || kind == "compiled") {
+    not_observed_.emplace(TextAt(json, "fqn"), TextAt(json, "reason"));
+  } else if (kind == "not_recorded") {
+    not_recorded_.insert(
+        {{TextAt(json, "fqn"), TextAt(json, "role")}, TextAt(json, "reason")});
+    const auto role = ParseRole(TextAt(json, "role"));
+    if (role == Role::kGradReduced) {
+      unrecorded_gradient_ = TextAt(json, "fqn");
+    }
+  } else if (kind == "reduction_order") {
+    int64_t index = 0;
+    for (const std::string& name : TextsAt(json, "names")) {
+      reduction_index_.emplace(name, index++);
+    }
+  } else if (kind == "hands_out") {
+    const std::string module = TextAt(json, "fqn");
+    handed_out_.modules.insert(module);
+    if (const std::string name = TextAt(json, "parameter"); !name.empty()) {
+      handed_out_.parameters.insert(
+          module.empty() ? name : fmt::format("{}.{}", module, name));
+    }
+  } else if (kind == "graft_begins" || kind == "graft") {
+    (TextAt(json, "what") == "weights" ? weights_grafted_ : data_grafted_) =
+        true;
+  } else if (kind == "modules") {
+    const auto classes = json.find("classes");
+    if (classes == json.end() || !classes->is_object()) return;
+    for (const auto& [fqn, name] : classes->items()) {
+      if (name.is_string()) classes_.emplace(fqn, name.get<std::string>());
+    }
+  } else if (kind == "gradient_norms") {
+    const auto norms = json.find("norms");
+    if (norms == json.end() || !norms->is_object()) return;
+    const auto iteration = static_cast<int>(CountAt(json, "iteration"));
+    for (const auto& [fqn, norm] : norms->items()) {
+      if (norm.is_number()) {
+        gradient_norms_[{rank, iteration, fqn}] = norm.get<double>();
+      }
+    }
+  } else if (kind == "computation") {
+    computation_[TextAt(json, "name")] = {TextAt(json, "value"),
+                                          TextAt(json, "option")};
+  }
+}
+
+const double* Side::GradientNorm(int rank, int iteration,
+                                 const std::string& fqn) const {
+  const auto found = gradient_norms_.find({rank, iteration, fqn});
+  return found == gradient_norms_.end() ? nullptr : &found->second;
+}
+
+std::string Side::ClassOf(const std::string& fqn) const {
+  const auto found = classes_.find(fqn);
+  return found == classes_.end() ? "" : found->second;
 }
 
 // A leg may be a launch and a folder of its own, so these are read from all.
@@ -326,11 +278,12 @@ void Side::ReadNotIsolated(const Trace& trace) {
       if (note.kind != "not_isolated") continue;
       const Json json = Json::parse(note.json, nullptr, false);
       if (!json.is_object()) continue;
-      const auto role = ParseRole(Text(json, "role"));
+      const auto role = ParseRole(TextAt(json, "role"));
       if (!role || !IsEdge(*role)) continue;
-      not_isolated_.push_back(
-          {Text(json, "leg"), static_cast<int>(Count(json, "iteration")),
-           Text(json, "fqn"), *role, Text(json, "arg"), Text(json, "reason")});
+      not_isolated_.push_back({TextAt(json, "leg"),
+                               static_cast<int>(CountAt(json, "iteration")),
+                               TextAt(json, "fqn"), *role, TextAt(json, "arg"),
+                               TextAt(json, "reason")});
     }
   }
 }

@@ -10,15 +10,19 @@
 
 #include <map>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "src/align/attribute.h"
 #include "src/align/catalog.h"
 #include "src/align/collective.h"
 #include "src/experiment/handed_out.h"
+#include "src/experiment/run_note.h"
 #include "ttrace/dtype.h"
 #include "ttrace/status.h"
 
@@ -52,9 +56,9 @@ class Side {
   // "noise.1", "noise.2", ... present, for prefix "noise".
   std::vector<std::string> NoiseLegs(const std::string& prefix) const;
 
-  // The lowest floating precision among the parameters (or, without any, the
-  // module outputs) of the real leg: what the run computes in. Nothing if there
-  // are no floating tensors.
+  // The lowest floating precision among the parameters and module outputs of
+  // the real leg (under autocast they differ): what the run computes in.
+  // Nothing if there are no floating tensors.
   std::optional<DType> ComputeDType() const;
   std::set<int> Iterations() const;
   // Micro-batches that one data-parallel rank runs in an iteration.
@@ -76,7 +80,37 @@ class Side {
   // by that is not as expected: of the main folder.
   const CollectiveLog& collectives() const { return collectives_; }
   const std::vector<Attribute>& attributes() const { return attributes_; }
-  const std::vector<std::string>& notes() const { return notes_; }
+  const std::vector<RunNote>& notes() const { return notes_; }
+  // Module fqn, or that of a tensor of it -> why it is not observed.
+  const std::map<std::string, std::string>& not_observed() const {
+    return not_observed_;
+  }
+  // (fqn, role) -> why capture saw such a tensor and could not record it.
+  const std::map<std::pair<std::string, std::string>, std::string>&
+  not_recorded() const {
+    return not_recorded_;
+  }
+  // The class of a module as its framework calls it; empty: unknown.
+  std::string ClassOf(const std::string& fqn) const;
+  // What the framework's own primitive gave for the norm of a gradient as it
+  // lies on a rank; null: not known.
+  const double* GradientNorm(int rank, int iteration,
+                             const std::string& fqn) const;
+  // A parameter whose reduced gradient could not be recorded; empty: none.
+  const std::string& unrecorded_gradient() const {
+    return unrecorded_gradient_;
+  }
+  // Facts by which two runs compute different functions if they differ, with
+  // the option that settles it.
+  struct ComputationFact {
+    std::string value;
+    std::string option;
+  };
+  const std::map<std::string, ComputationFact>& computation() const {
+    return computation_;
+  }
+  // What the user asked to be recorded (--select); empty: everything.
+  const std::string& selection() const { return selection_; }
   // Every rank that left a trace ran this iteration to its end.
   bool Completed(int iteration) const;
   // Why the trace cannot be complete; empty if it is.
@@ -84,6 +118,10 @@ class Side {
 
  private:
   void ReadNotes(const Trace& trace);
+  void ReadNote(int rank, const std::string& kind, const nlohmann::json& json);
+  void FindCutLegs(const Catalog& catalog);
+  static bool LegCompleted(const Catalog& catalog, const std::string& leg,
+                           int iteration);
   void ReadNotIsolated(const Trace& trace);
   void FindDefects(const Trace& trace);
   void NoteUnfinishedSums(const Catalog& catalog);
@@ -95,7 +133,15 @@ class Side {
   std::map<std::string, int64_t> reduction_index_;
   CollectiveLog collectives_;
   std::vector<Attribute> attributes_;
-  std::vector<std::string> notes_;
+  std::vector<RunNote> notes_;
+  std::map<std::string, std::string> not_observed_;
+  std::map<std::pair<std::string, std::string>, std::string> not_recorded_;
+  std::map<std::string, std::string> classes_;
+  std::map<std::tuple<int, int, std::string>, double> gradient_norms_;
+  std::map<std::string, ComputationFact> computation_;
+  std::string unrecorded_gradient_;
+  std::string selection_;
+  std::set<std::pair<std::string, int>> cut_legs_;  // (leg, iteration)
   std::vector<std::string> defects_;
   bool weights_grafted_ = false;
   bool data_grafted_ = false;

@@ -16,7 +16,7 @@ namespace ttrace {
 // Iterations that an ungrafted candidate starts from other weights than the
 // reference, because an optimizer step amplified rounding. `iterations`: those
 // that are judged; nothing: all. Fails if a file cannot be read.
-Result<std::set<int>> DirtyIterations(
+Result<std::set<int>> UnequalStarts(
     const Side& reference, const Side& candidate,
     const std::optional<IterationRange>& iterations);
 

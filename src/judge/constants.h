@@ -13,10 +13,9 @@ namespace ttrace {
 // 2 leaves as much again.
 inline constexpr double kNoiseFactor = 2;
 
-// Probability with which a clean tensor of few elements may exceed its bound by
-// chance of its few noise samples. One in a million tensors: a trace holds some
-// thousands, and a false alarm is as bad as a miss.
-inline constexpr double kSmallSampleRisk = 1e-6;
+// How often a clean run may be flagged by chance of its few noise samples,
+// unless the user says otherwise. Divided over the tests that are made.
+inline constexpr double kRunRisk = 1e-3;
 
 // Floor of a noise scale, in unit round-offs: a tensor that noise legs leave
 // untouched (a gather, a loss gradient) may still be rounded once more or once
@@ -34,10 +33,10 @@ inline constexpr double kWidestBound = 0.2;
 // values does not stir up again. Empirical (clean maximum 6.8).
 inline constexpr double kVectorGradientFactor = 8;
 
-// A reported gradient norm against the one recomputed from the gradients it is
-// the norm of. Both are sums of squares in fp32 or better: n terms summed in
-// blocks of b lose about u sqrt(n / b); 1e-5 is 170 u. Clean: 5e-7.
-inline constexpr double kGradNormBound = 1e-5;
+// What scalars that multiply whole tensors (a loss scale, one over a number of
+// tokens or ranks) may differ by, in unit round-offs: two roundings of a factor
+// in either run, each of at most one.
+inline constexpr double kScalarRoundoffs = 4;
 
 // Unit round-off of fp32: legs that compute in it or better sum in their own
 // precision.

@@ -1,29 +1,13 @@
 #include "src/judge/isolated_verdict.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "src/experiment/module_names.h"
 #include "src/judge/constants.h"
 
 namespace ttrace {
-
-bool InIsolation(Role role) {
-  switch (role) {
-    case Role::kInput:
-    case Role::kOutput:
-    case Role::kLoss:
-    case Role::kGradOutput:
-    case Role::kGradInput:
-    case Role::kGradLocal:
-    case Role::kGradReduced:
-      return true;
-    default:
-      return false;
-  }
-}
 
 NotIsolatedIndex::NotIsolatedIndex(const std::vector<NotIsolated>& notes) {
   for (const NotIsolated& note : notes) {
@@ -43,9 +27,9 @@ const NotIsolated* NotIsolatedIndex::Find(const std::string& leg, int iteration,
   return note == found->second.end() ? nullptr : *note;
 }
 
-std::string NotIsolatedIndex::WhyNot(const std::string& leg,
-                                     const TensorId& id) const {
-  if (by_module_.empty()) return "";
+Reason NotIsolatedIndex::WhyNot(const std::string& leg,
+                                const TensorId& id) const {
+  if (by_module_.empty()) return {};
   const NotIsolated* note = nullptr;
   switch (id.role) {
     case Role::kInput:
@@ -70,39 +54,39 @@ std::string NotIsolatedIndex::WhyNot(const std::string& leg,
       break;
     }
   }
-  if (note == nullptr) return "";
-  return fmt::format("{} {} of {} was not replaced: {}", ToString(note->role),
-                     note->arg, note->fqn.empty() ? "the model" : note->fqn,
-                     note->reason);
+  if (note == nullptr) return {};
+  Reason reason;
+  reason.kind = ReasonKind::kNotReplaced;
+  reason.tensor = {note->fqn, note->role, id.iteration, 0, note->arg, id.pass};
+  reason.detail = note->reason;
+  return reason;
 }
 
-void ConcludeIsolated(const std::vector<std::string>& isolated_legs,
-                      const NotIsolatedIndex& not_isolated, bool is_exact,
-                      TensorJudgement* out) {
-  TensorJudgement::Isolated alone;
-  std::string why_not;
+std::optional<TensorJudgement::Isolated> ConcludeIsolated(
+    const TensorId& id, const std::vector<LegJudgement>& legs,
+    const std::vector<bool>& is_isolated, const NotIsolatedIndex& not_isolated,
+    bool is_exact, bool copies_differ, const std::vector<int>& copy_ranks) {
+  TensorJudgement::Isolated out;
+  Reason why_not;
   bool any = false;
   bool any_replaced = false;
   bool equal = true;
   bool nonfinite = false;
-  for (size_t i = 0; i < out->legs.size(); ++i) {
-    const LegJudgement& leg = out->legs[i];
-    if (std::find(isolated_legs.begin(), isolated_legs.end(), leg.leg) ==
-        isolated_legs.end()) {
-      continue;
-    }
+  for (size_t i = 0; i < legs.size(); ++i) {
+    if (!is_isolated[i]) continue;
+    const LegJudgement& leg = legs[i];
     any = true;
-    const std::string why = not_isolated.WhyNot(leg.leg, out->id);
-    if (!why.empty()) {
-      why_not = why;
+    Reason why = not_isolated.WhyNot(leg.leg, id);
+    if (!why.none()) {
+      why_not = std::move(why);
       if (any_replaced) continue;
     } else if (!any_replaced) {
       // The first leg with everything replaced takes the say from others.
       any_replaced = true;
       equal = true;
       nonfinite = false;
-      alone.deciding_leg = -1;
-      alone.headroom = 0;
+      out.deciding_leg = -1;
+      out.headroom = 0;
     }
     equal = equal && leg.stats.bitwise_equal();
     const bool bad = leg.stats.nonfinite_differ > 0;
@@ -110,40 +94,38 @@ void ConcludeIsolated(const std::vector<std::string>& isolated_legs,
         bad ? std::numeric_limits<double>::infinity() : leg.headroom;
     nonfinite = nonfinite || bad;
     if ((leg.checkable || bad) &&
-        (alone.deciding_leg < 0 || headroom > alone.headroom)) {
-      alone.deciding_leg = static_cast<int>(i);
-      alone.headroom = headroom;
+        (out.deciding_leg < 0 || headroom > out.headroom)) {
+      out.deciding_leg = static_cast<int>(i);
+      out.headroom = headroom;
     }
-    if (!leg.checkable && alone.deciding_leg < 0) alone.reason = leg.provenance;
-  }
-  if (!any) return;
-  alone.replicas_differ = out->isolated && out->isolated->replicas_differ;
-  const bool is_data =
-      out->id.role == Role::kInput && (is_exact || out->id.fqn.empty());
-  alone.replaced = any_replaced && !is_data;
-  if (!any_replaced) alone.reason = why_not;
-  if (alone.deciding_leg >= 0) {
-    alone.verdict = equal ? TensorVerdict::kBitwiseEqual
-                    : alone.headroom > 1 || nonfinite ? TensorVerdict::kDiverged
-                    : alone.headroom > kSuspectHeadroom
-                        ? TensorVerdict::kSuspect
-                        : TensorVerdict::kWithin;
-  }
-  if (alone.replicas_differ) {
-    alone.verdict = TensorVerdict::kDiverged;
-    if (!(alone.headroom > 1)) {
-      alone.headroom = std::numeric_limits<double>::infinity();
+    if (!leg.checkable && out.deciding_leg < 0) {
+      out.reason = WhyNotCheckable(leg);
     }
   }
-  if (alone.verdict == TensorVerdict::kDiverged) {
-    if (alone.deciding_leg >= 0) {
-      alone.ranks = out->legs[static_cast<size_t>(alone.deciding_leg)].ranks;
-    }
-    if (alone.ranks.empty() && alone.replicas_differ) {
-      alone.ranks = out->replicas.differing_ranks;
+  if (!any) return std::nullopt;
+  out.replicas_differ = copies_differ;
+  const bool is_data = id.role == Role::kInput && (is_exact || id.fqn.empty());
+  out.replaced = any_replaced && !is_data;
+  if (!any_replaced) out.reason = why_not;
+  if (out.deciding_leg >= 0) {
+    out.verdict = equal                           ? TensorVerdict::kBitwiseEqual
+                  : out.headroom > 1 || nonfinite ? TensorVerdict::kDiverged
+                  : out.headroom > kSuspectHeadroom ? TensorVerdict::kSuspect
+                                                    : TensorVerdict::kWithin;
+  }
+  if (copies_differ) {
+    out.verdict = TensorVerdict::kDiverged;
+    if (!(out.headroom > 1)) {
+      out.headroom = std::numeric_limits<double>::infinity();
     }
   }
-  out->isolated = std::move(alone);
+  if (out.verdict == TensorVerdict::kDiverged) {
+    if (out.deciding_leg >= 0) {
+      out.ranks = legs[static_cast<size_t>(out.deciding_leg)].ranks;
+    }
+    if (out.ranks.empty() && copies_differ) out.ranks = copy_ranks;
+  }
+  return out;
 }
 
 }  // namespace ttrace

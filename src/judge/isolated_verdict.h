@@ -6,6 +6,7 @@
 #define TTRACE_SRC_JUDGE_ISOLATED_VERDICT_H_
 
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -15,18 +16,14 @@
 
 namespace ttrace {
 
-// Roles that an isolated leg says something about: what modules compute, and
-// what arrives at them before it is replaced.
-bool InIsolation(Role role);
-
 // What could not be replaced, by leg and module.
 class NotIsolatedIndex {
  public:
   explicit NotIsolatedIndex(const std::vector<NotIsolated>& notes);
 
   // Why `id` is not known to depend on the reference's values alone in `leg`;
-  // empty if it is. For an edge: why it was itself not replaced.
-  std::string WhyNot(const std::string& leg, const TensorId& id) const;
+  // none if it is. For an edge: why it was itself not replaced.
+  Reason WhyNot(const std::string& leg, const TensorId& id) const;
 
  private:
   const NotIsolated* Find(const std::string& leg, int iteration,
@@ -38,14 +35,16 @@ class NotIsolatedIndex {
       by_module_;
 };
 
-// Fills `out->isolated` from the legs of `out` named in `isolated_legs`, which
-// are judged already. A leg in which everything was replaced has the say; one
-// in which something was not decides only if there is no other. `is_exact`: its
+// The verdict of the isolated legs among `legs`, as told by `is_isolated`,
+// parallel to them. A leg in which everything was replaced has the say; one in
+// which something was not decides only if there is no other. `is_exact`: its
 // values are integers or booleans. Such inputs, and those of the model itself,
-// are data, which no leg replaces.
-void ConcludeIsolated(const std::vector<std::string>& isolated_legs,
-                      const NotIsolatedIndex& not_isolated, bool is_exact,
-                      TensorJudgement* out);
+// are data, which no leg replaces. `copies_differ`: in an isolated leg as well,
+// on `copy_ranks`. Nothing if no leg is isolated.
+std::optional<TensorJudgement::Isolated> ConcludeIsolated(
+    const TensorId& id, const std::vector<LegJudgement>& legs,
+    const std::vector<bool>& is_isolated, const NotIsolatedIndex& not_isolated,
+    bool is_exact, bool copies_differ, const std::vector<int>& copy_ranks);
 
 }  // namespace ttrace
 

@@ -15,6 +15,8 @@
 
 #include "src/compare/compare_tensor.h"
 #include "src/compare/error_stats.h"
+#include "src/judge/reason.h"
+#include "src/judge/test.h"
 #include "ttrace/tensor_id.h"
 
 namespace ttrace {
@@ -29,59 +31,46 @@ enum class TensorVerdict : uint8_t {
 };
 std::string_view ToString(TensorVerdict verdict);
 
-// What is measured of an error. The norm sees what is wrong everywhere, the
-// maxima what is wrong in a few elements of many.
-enum class Statistic : uint8_t { kNorm, kElement, kBlock };
-std::string_view ToString(Statistic statistic);
-
-// The largest error of one element, |cand - ref| / (|ref| + rms of ref), or of
-// one block of elements, its norm over that of the whole reference.
-struct MaximumJudgement {
-  bool judged = false;  // false: all else is meaningless
-  double err = 0;
-  double noise = 0;  // largest of the noise legs
-  // As in LegJudgement.
-  double err_hp = std::numeric_limits<double>::quiet_NaN();
-  double ref_err_hp = std::numeric_limits<double>::quiet_NaN();
-  double bound = 0;
-  double headroom = 0;
-};
-
 // One leg's comparison: "real" (the user's run against the reference's), "fp32"
 // (both sides rerun in fp32), "isolated" and "fp32.isolated" (the candidate
 // rerun with every module's inputs and arriving gradients replaced by the
 // reference's).
 struct LegJudgement {
   std::string leg;
-  double err = 0;    // ||cand - ref|| / ||ref||
-  double noise = 0;  // rms of the same over the noise legs of the reference
-  // Errors against the reference's fp32 leg; NaN where there is none.
-  double err_hp = std::numeric_limits<double>::quiet_NaN();
-  double ref_err_hp = std::numeric_limits<double>::quiet_NaN();
-  double bound = 0;  // what `err` may be
-  // The largest of the norm's and of both maxima's; `decides` says whose.
-  double headroom = 0;
-  Statistic decides = Statistic::kNorm;
-  MaximumJudgement element;
-  MaximumJudgement block;
-  bool checkable = true;   // by the norm's bound
-  std::string provenance;  // "3 noise legs, rms 4.1e-3 x 2"
-  ErrorStats stats;        // candidate against the reference in this leg
-  // Ranks that hold an instance whose own error exceeds the bound, sorted.
+  // All tests made; the norm's first if there is one.
+  std::vector<Test> tests;
+  int deciding_test = -1;  // of the largest headroom; -1: none was made
+  // Of the norm: ||cand - ref|| / ||ref||, the rms of the same over the noise
+  // legs, and what it may be.
+  double err = 0;
+  double noise = 0;
+  double bound = 0;
+  double headroom = 0;    // of the deciding test
+  bool checkable = true;  // by the norm's bound
+  ErrorStats stats;       // candidate against the reference in this leg
+  // Ranks that hold an instance whose own error is out of bounds, sorted.
   std::vector<int> ranks;
+
+  const Test* deciding() const {
+    return deciding_test < 0 ? nullptr
+                             : &tests[static_cast<size_t>(deciding_test)];
+  }
+  // The test of the whole tensor by `statistic`, or null.
+  const Test* Find(Statistic statistic) const;
+  // Adds a test, which decides if its headroom is the largest.
+  void Add(Test test);
 
   // Of the statistic that decides.
   double deciding_err() const {
-    return decides == Statistic::kNorm      ? err
-           : decides == Statistic::kElement ? element.err
-                                            : block.err;
+    return deciding() == nullptr ? err : deciding()->value;
   }
   double deciding_bound() const {
-    return decides == Statistic::kNorm      ? bound
-           : decides == Statistic::kElement ? element.bound
-                                            : block.bound;
+    return deciding() == nullptr ? bound : deciding()->bound;
   }
 };
+
+// Why a leg has no usable bound.
+Reason WhyNotCheckable(const LegJudgement& leg);
 
 struct TensorJudgement {
   TensorId id;
@@ -113,16 +102,20 @@ struct TensorJudgement {
     bool replaced = true;
     bool replicas_differ = false;  // copies differ in an isolated leg as well
     std::vector<int> ranks;        // that hold a faulty instance; empty: all
-    std::string reason;            // why not checkable or not replaced
+    Reason reason;                 // why not checkable or not replaced
   };
   std::optional<Isolated> isolated;
   bool nonfinite = false;  // NaN or Inf where the reference has none
-  // A parameter that a step left as it was; `reason` says how that is known.
-  bool not_updated = false;
-  std::string reason;      // why not checkable, unmatched, or explained
+  // A replay of the candidate differs from its real leg by more than the
+  // reference's own does.
+  bool not_repeatable = false;
+  Reason reason;           // why not checkable, unmatched, explained or flagged
   bool explained = false;  // unmatched, and `reason` says why that is right
+  // The reference's values are all zero: nothing wrong would show in them.
+  bool all_zero = false;
   std::vector<int> ranks;  // that hold a faulty instance; empty: all
 
+  bool not_updated() const { return reason.kind == ReasonKind::kNotUpdated; }
   bool diverged() const { return verdict == TensorVerdict::kDiverged; }
   // Out of bound in an isolated leg, by its own fault or not.
   bool out_alone() const {

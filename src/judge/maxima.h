@@ -9,7 +9,7 @@
 //   a floor: one unit in the last place of an element, the norm's of a block,
 // where m is how many elements of the largest error would make up the whole
 // error, so that noise which sits in a few elements widens its own bound. With
-// an fp32 leg both estimates of rule F must convict, as for the norm.
+// an fp32 leg both estimates of rule F must flag it, as for the norm.
 // Derivation: docs/tolerance.md, "Few wrong elements".
 //
 // Thread safety: pure functions.
@@ -27,32 +27,23 @@
 
 namespace ttrace {
 
-// All measured with one CompareOptions::element_scale.
-struct MaximaErrors {
-  // Each noise leg, and what a replay differs by, against the reference.
-  std::vector<ErrorStats> noise;
-  // Both or neither: against the reference's fp32 leg.
-  std::optional<ErrorStats> candidate_hp;
-  std::optional<ErrorStats> reference_hp;
-};
-
-// Upper bound, at risk kSmallSampleRisk, of the largest of `elements`
+// Upper bound, at risk `risk`, of the largest of `elements`
 // independent normal errors in units of their rms, if the rms was measured on
 // `legs` as large samples.
 // REQUIRES: elements >= 1, legs >= 1.
-double LargestElementFactor(int64_t elements, int legs);
+double LargestElementFactor(int64_t elements, int legs, double risk);
 
 // The same for the largest norm of a block of kCompareBlock elements, in units
 // of rms times the root of kCompareBlock. Infinite for fewer elements than a
 // block has.
-double LargestBlockFactor(int64_t elements, int legs);
+double LargestBlockFactor(int64_t elements, int legs, double risk);
 
-// Adds the judgement of both maxima to what JudgeLeg(errors) gave. Without
-// noise, or with errors.stats measured without an element_scale, nothing is
-// judged. A one-dimensional gradient in low precision without an fp32 leg is
-// left to the norm: its rounding happens where noise legs do not reach.
-void JudgeMaxima(const LegErrors& errors, const MaximaErrors& maxima,
-                 LegJudgement* leg);
+// Adds the tests of both maxima to what JudgeLeg(errors) gave. Without noise,
+// or with errors.stats measured without an element_scale, none is made. All of
+// `errors` are measured with one CompareOptions::element_scale. A
+// one-dimensional gradient in low precision without an fp32 leg is left to the
+// norm: its rounding happens where noise legs do not reach.
+void JudgeMaxima(const LegErrors& errors, LegJudgement* leg);
 
 // Whether a part of the tensor is itself out of one of the two bounds.
 bool ExceedsMaxima(const LegJudgement& leg, const ErrorStats& part);

@@ -1,9 +1,8 @@
 #include "src/judge/rule.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "src/judge/constants.h"
 #include "src/judge/small_sample.h"
@@ -11,47 +10,103 @@
 namespace ttrace {
 namespace {
 
-double RootMeanSquare(const std::vector<double>& values) {
+double RootMeanSquare(const std::vector<ErrorStats>& noise) {
   double sum = 0;
-  for (const double v : values) sum += v * v;
-  return std::sqrt(sum / static_cast<double>(values.size()));
+  for (const ErrorStats& leg : noise) sum += leg.rel_err() * leg.rel_err();
+  return std::sqrt(sum / static_cast<double>(noise.size()));
 }
 
-// The variance of a low-precision sum over n ranks, in units of one rounding of
-// its result: uncorrelated terms are rounded (1 in all), and each of the n - 1
-// partial sums, of which the one of i terms has i / n of the result's variance.
-double RoundingsOverRanks(int64_t ranks) {
-  const auto n = static_cast<double>(ranks);
-  return 1 + (n - 1) * (n + 2) / (2 * n);
-}
+// The norm's test. REQUIRES: errors.noise is not empty.
+Test JudgeNorm(const LegErrors& errors) {
+  Test test;
+  test.value = errors.stats.rel_err();
+  if (errors.candidate_hp) test.value_hp = errors.candidate_hp->rel_err();
+  if (errors.reference_hp) test.reference_hp = errors.reference_hp->rel_err();
 
-// What SummationGrowth is made of, for the provenance.
-std::string GrowthWords(const LegErrors& errors) {
-  if (!(SummationGrowth(errors) > 1)) return "";
-  return errors.unit_roundoff > kFp32Roundoff
-             ? fmt::format(
-                   ", sums over {} ranks",
-                   std::max(errors.reference_ranks, errors.candidate_ranks))
-             : fmt::format(", sums of {} terms", errors.longest_sum);
+  const int legs = static_cast<int>(errors.noise.size());
+  const double measured = RootMeanSquare(errors.noise);
+  const double repeat = errors.repeat ? errors.repeat->rel_err() : 0;
+  test.noise = std::max(measured, repeat);
+  const double unit = errors.rounding.unit_roundoff;
+  const double growth = SummationGrowth(errors.rounding);
+  const double floor = growth * kFloorRoundoffs * unit;
+  const double noise = growth * test.noise;
+  const bool has_hp = errors.candidate_hp && errors.reference_hp;
+  double factor =
+      NoiseFactor(IndependentErrors(errors.noise), legs, errors.risk);
+  const bool vector_rule =
+      errors.vector_gradient && !has_hp && unit > kFp32Roundoff;
+  if (vector_rule) factor = std::max(factor, kVectorGradientFactor);
+
+  double scale_b = std::max(noise, floor);
+  Origin origin = noise < floor        ? Origin::kFloor
+                  : repeat <= measured ? Origin::kNoise
+                                       : Origin::kRepeat;
+  if (vector_rule && errors.reference_hp) {
+    // Both sides round one exact sum over tokens, each by about what the
+    // reference is off (which also holds what came from other modules): their
+    // difference is sqrt(2) of that.
+    const double rounding = std::sqrt(2) * test.reference_hp;
+    if (kNoiseFactor * rounding > factor * scale_b) {
+      scale_b = rounding;
+      factor = kNoiseFactor;
+      origin = Origin::kReferenceRounds;
+    }
+  }
+  double score = test.value / scale_b;
+  test.bound = factor * scale_b;
+  if (has_hp) {
+    const double scale_d = std::max({test.reference_hp, noise, floor});
+    const double score_d = test.value_hp / scale_d;
+    if (score_d < score) {
+      score = score_d;
+      test.bound = factor * scale_d;
+      if (test.reference_hp >= std::max(noise, floor)) {
+        origin = Origin::kReferenceFp32;
+      }
+    }
+  }
+  test.headroom = score / factor;
+  Expectation& expected = test.expected;
+  expected.origin = origin;
+  expected.scale = test.bound / factor;
+  expected.factor = factor;
+  expected.noise_legs = legs;
+  expected.fp32_leg = has_hp;
+  expected.vector_gradient = vector_rule;
+  expected.growth = growth;
+  if (unit > kFp32Roundoff) {
+    expected.summed_ranks = std::max(errors.rounding.reference_ranks,
+                                     errors.rounding.candidate_ranks);
+  } else {
+    expected.summed_terms = errors.rounding.longest_sum;
+  }
+  expected.one_module_deep = errors.one_module_deep;
+  expected.end_to_end_for_want = errors.end_to_end_for_want;
+  return test;
 }
 
 }  // namespace
 
-// Low-precision kernels sum in fp32, so a result is rounded once, which is what
-// a noise leg does, and the difference of two runs holds two such roundings.
-// But what ranks sum they sum in the values' own precision, one after the other
-// in a ring. In an fp32 leg the sum itself rounds at each of its K terms, too:
-// the rounding errors of a random walk of partial sums add up to sqrt(K / 2)
-// times that of one rounding. Any other order is better, and both runs may use
-// any. Source: N. Higham, T. Mary, A new approach to probabilistic rounding
-// error analysis, 2019 (errors of sums grow with sqrt(K)).
-double SummationGrowth(const LegErrors& errors) {
-  if (errors.unit_roundoff > kFp32Roundoff) {
-    return std::sqrt((RoundingsOverRanks(errors.reference_ranks) +
-                      RoundingsOverRanks(errors.candidate_ranks)) /
-                     2);
+double IndependentErrors(const std::vector<ErrorStats>& noise) {
+  double whole = 0;     // of squared errors
+  double coherent = 0;  // of squared projections on the reference
+  double largest = 0;   // squared error of an element
+  for (const ErrorStats& leg : noise) {
+    whole += leg.sum_sq_err;
+    if (leg.sum_sq_ref > 0) {
+      coherent += leg.sum_err_ref * leg.sum_err_ref / leg.sum_sq_ref;
+    }
+    largest = std::max(largest, leg.max_abs_err * leg.max_abs_err);
   }
-  return std::max(1.0, std::sqrt(static_cast<double>(errors.longest_sum) / 2));
+  const auto n = static_cast<double>(std::max<int64_t>(1, noise.front().count));
+  if (!(whole > 0) || !std::isfinite(whole)) return n;
+  const double share = std::min(1.0, coherent / whole);
+  const double by_factor = 1 / (share * share + (1 - share) * (1 - share) / n);
+  if (!(largest > 0)) return std::min(n, by_factor);
+  const double mean = whole / static_cast<double>(noise.size());
+  const double by_few = mean / largest * std::max(1.0, 2 * std::log(n));
+  return std::max(1.0, std::min({n, by_factor, by_few}));
 }
 
 LegJudgement JudgeLeg(const LegErrors& errors) {
@@ -59,65 +114,25 @@ LegJudgement JudgeLeg(const LegErrors& errors) {
   out.leg = errors.leg;
   out.stats = errors.stats;
   out.err = errors.stats.rel_err();
-  if (errors.candidate_hp) out.err_hp = *errors.candidate_hp;
-  if (errors.reference_hp) out.ref_err_hp = *errors.reference_hp;
-
   if (errors.noise.empty()) {
     // Bit equality needs no tolerance; anything else cannot be judged.
     out.checkable = errors.stats.bitwise_equal();
-    out.provenance = "no noise leg in the reference";
     return out;
   }
-
-  const int legs = static_cast<int>(errors.noise.size());
-  const double measured = RootMeanSquare(errors.noise);
-  out.noise = std::max(measured, errors.repeat_err);
-  const double growth = SummationGrowth(errors);
-  const double floor = growth * kFloorRoundoffs * errors.unit_roundoff;
-  const double noise = growth * out.noise;
-  const bool has_hp = errors.candidate_hp && errors.reference_hp;
-  double factor = NoiseFactor(errors.stats.count, legs);
-  const bool vector_rule =
-      errors.vector_gradient && !has_hp && errors.unit_roundoff > 0x1p-20;
-  if (vector_rule) factor = std::max(factor, kVectorGradientFactor);
-
-  double scale_b = std::max(noise, floor);
-  const char* origin = noise < floor                   ? "floor u/4"
-                       : errors.repeat_err <= measured ? "noise"
-                                                       : "replay differs by";
-  if (vector_rule && errors.reference_hp) {
-    // Both sides round one exact sum over tokens, each by about what the
-    // reference is off (which also holds what came from other modules): their
-    // difference is sqrt(2) of that.
-    const double rounding = std::sqrt(2) * *errors.reference_hp;
-    if (kNoiseFactor * rounding > factor * scale_b) {
-      scale_b = rounding;
-      factor = kNoiseFactor;
-      origin = "reference against its fp32 leg, sqrt(2)";
-    }
-  }
-  double score = out.err / scale_b;
-  out.bound = factor * scale_b;
-  if (has_hp) {
-    const double scale_d = std::max({*errors.reference_hp, noise, floor});
-    const double score_d = *errors.candidate_hp / scale_d;
-    if (score_d < score) {
-      score = score_d;
-      out.bound = factor * scale_d;
-      origin = *errors.reference_hp >= std::max(noise, floor)
-                   ? "reference against its fp32 leg"
-                   : origin;
-    }
-  }
-  out.headroom = score / factor;
-  out.checkable = out.bound <= kWidestBound;
-  out.provenance =
-      fmt::format("{} {:.1e} x {:.3g} ({} noise leg{}{}{}{}{})", origin,
-                  out.bound / factor, factor, legs, legs == 1 ? "" : "s",
-                  errors.noise_words.empty() ? "" : " " + errors.noise_words,
-                  has_hp ? " + fp32 leg" : "",
-                  vector_rule ? ", 1-D gradient" : "", GrowthWords(errors));
+  Test norm = JudgeNorm(errors);
+  out.noise = norm.noise;
+  out.bound = norm.bound;
+  out.checkable = norm.bound <= kWidestBound;
+  out.Add(std::move(norm));
   return out;
+}
+
+std::optional<Test> JudgePart(const LegErrors& part) {
+  if (part.noise.empty() || !(part.stats.sum_sq_ref > 0)) return std::nullopt;
+  Test test = JudgeNorm(part);
+  test.statistic = Statistic::kPiece;
+  if (!(test.bound <= kWidestBound)) return std::nullopt;
+  return test;
 }
 
 }  // namespace ttrace

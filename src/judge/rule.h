@@ -1,6 +1,6 @@
 // The tolerance rule: from measured errors of one tensor to a LegJudgement.
 //
-// Two estimates must both convict (docs/tolerance.md, "Rule F"):
+// Two estimates must both flag a tensor (docs/tolerance.md, "Rule F"):
 //   B  err(C, R)  against the rms of err(P_s, R) over the noise legs P_s;
 //   D  err(C, H)  against max(err(R, H), that rms), H the fp32 leg.
 // D knows rounding that noise on values cannot stir up (sums over tokens), B
@@ -19,39 +19,42 @@
 #include <string>
 #include <vector>
 
+#include "src/experiment/rounding.h"
+#include "src/judge/constants.h"
 #include "src/judge/judgement.h"
 
 namespace ttrace {
 
 struct LegErrors {
   std::string leg;
-  ErrorStats stats;           // candidate against the reference
-  std::vector<double> noise;  // rel_err of each noise leg
-  double repeat_err = 0;      // rel_err of a replayed leg: non-determinism
+  ErrorStats stats;               // candidate against the reference
+  std::vector<ErrorStats> noise;  // each noise leg, against the reference
+  // The reference's own replay against its real leg, if they differ.
+  std::optional<ErrorStats> repeat;
   // Against the reference's fp32 leg. Both or neither, but that an isolated leg
   // has the reference's alone.
-  std::optional<double> candidate_hp;
-  std::optional<double> reference_hp;
-  double unit_roundoff = 0;      // of the precision this leg computes in
+  std::optional<ErrorStats> candidate_hp;
+  std::optional<ErrorStats> reference_hp;
   bool vector_gradient = false;  // one-dimensional parameter gradient
-  // Terms of the longest sum that the value can hang on (an inner dimension, a
-  // number of tokens). Matters where sums are made in the leg's own precision.
-  int64_t longest_sum = 1;
-  // Ranks that a value can be summed over in either run. Matters where the
-  // terms are of low precision: each is rounded, and so is each partial sum.
-  int64_t reference_ranks = 1;
-  int64_t candidate_ranks = 1;
-  // Said of the noise legs in the provenance; empty: the usual ones.
-  std::string noise_words;
+  Rounding rounding;
+  double risk = kRunRisk;  // of one test
+  bool one_module_deep = false;
+  bool end_to_end_for_want = false;  // noise of an isolated leg
 };
 
+// How many independent errors the noise of a tensor is made of, at most its
+// elements: fewer if a common factor (its projection) or few elements are much
+// of it. By Satterthwaite's approximation from the share of the projection; a
+// normal law of n elements has its largest at sqrt(2 ln n).
+// REQUIRES: noise is not empty.
+double IndependentErrors(const std::vector<ErrorStats>& noise);
+
+// Makes the norm's test, which is the judgement's first.
 LegJudgement JudgeLeg(const LegErrors& errors);
 
-// By how much sums in the leg's own precision exceed one rounding of their
-// result: those of `longest_sum` terms in fp32 legs, those over ranks in legs
-// of low precision. Noise legs do not show it, so noise and floors are
-// multiplied by it.
-double SummationGrowth(const LegErrors& errors);
+// What the norm of a part of the tensor may be: the same rule for that part
+// alone. Nothing where it has no noise of its own or its bound is too wide.
+std::optional<Test> JudgePart(const LegErrors& part);
 
 }  // namespace ttrace
 

@@ -12,6 +12,7 @@ namespace ttrace {
 namespace {
 
 constexpr double kBf16 = 0x1p-8;
+constexpr double kRisk = 1e-6;
 
 // Statistics of `count` elements with the given relative error.
 ErrorStats StatsWith(double rel_err, int64_t count = 4096) {
@@ -23,12 +24,13 @@ ErrorStats StatsWith(double rel_err, int64_t count = 4096) {
   return stats;
 }
 
-LegErrors Errors(double err, std::vector<double> noise) {
+LegErrors Errors(double err, const std::vector<double>& noise) {
   LegErrors errors;
   errors.leg = "real";
   errors.stats = StatsWith(err);
-  errors.noise = std::move(noise);
-  errors.unit_roundoff = kBf16;
+  for (const double leg : noise) errors.noise.push_back(StatsWith(leg));
+  errors.rounding.unit_roundoff = kBf16;
+  errors.risk = kRisk;
   return errors;
 }
 
@@ -39,12 +41,13 @@ TEST(JudgeLeg, HeadroomIsErrorOverTwiceTheNoise) {
   EXPECT_TRUE(leg.checkable);
 }
 
-TEST(JudgeLeg, BothEstimatesMustConvict) {
+TEST(JudgeLeg, BothEstimatesMustFlag) {
   LegErrors errors = Errors(6e-2, {1e-2, 1e-2, 1e-2});
-  errors.candidate_hp = 3e-2;
-  errors.reference_hp = 3e-2;  // the reference is as far from the truth
+  errors.candidate_hp = StatsWith(3e-2);
+  errors.reference_hp =
+      StatsWith(3e-2);  // the reference is as far from the truth
   EXPECT_NEAR(JudgeLeg(errors).headroom, 0.5, 1e-9);
-  errors.candidate_hp = 9e-2;
+  errors.candidate_hp = StatsWith(9e-2);
   EXPECT_NEAR(JudgeLeg(errors).headroom, 1.5, 1e-9);
 }
 
@@ -64,51 +67,48 @@ TEST(JudgeLeg, AWideBoundIsNotCheckable) {
   EXPECT_TRUE(JudgeLeg(Errors(1e-3, {0.05, 0.05, 0.05})).checkable);
 }
 
-TEST(JudgeLeg, NonDeterminismWidensTheBound) {
+TEST(JudgeLeg, WhatTheReferenceDoesNotRepeatWidensTheBound) {
   LegErrors errors = Errors(3e-2, {1e-2, 1e-2, 1e-2});
-  EXPECT_THAT(JudgeLeg(errors).provenance,
-              testing::HasSubstr("noise 1.0e-02 x 2"));
-  errors.repeat_err = 4e-2;
+  EXPECT_EQ(JudgeLeg(errors).deciding()->expected.origin, Origin::kNoise);
+  errors.repeat = StatsWith(4e-2);
   EXPECT_LT(JudgeLeg(errors).headroom, 0.5);
-  EXPECT_THAT(JudgeLeg(errors).provenance,
-              testing::HasSubstr("replay differs by 4.0e-02 x 2"));
+  EXPECT_EQ(JudgeLeg(errors).deciding()->expected.origin, Origin::kRepeat);
 }
 
 TEST(JudgeLeg, VectorGradientsAreWiderOnlyWithoutFp32Leg) {
   LegErrors errors = Errors(6e-2, {1e-2, 1e-2, 1e-2});
   errors.vector_gradient = true;
   EXPECT_LT(JudgeLeg(errors).headroom, 1);
-  errors.candidate_hp = 6e-2;
-  errors.reference_hp = 1e-2;
+  errors.candidate_hp = StatsWith(6e-2);
+  errors.reference_hp = StatsWith(1e-2);
   EXPECT_GT(JudgeLeg(errors).headroom, 1);
   errors.candidate_hp = errors.reference_hp = std::nullopt;
-  errors.unit_roundoff = 0x1p-24;
+  errors.rounding.unit_roundoff = 0x1p-24;
   EXPECT_GT(JudgeLeg(errors).headroom, 1);
 }
 
 TEST(JudgeLeg, Fp32SumsRoundOncePerTermAndBf16SumsDoNot) {
   LegErrors errors = Errors(3e-6, {1e-6, 1e-6, 1e-6});
-  errors.longest_sum = 128;  // sqrt(128 / 2) = 8
+  errors.rounding.longest_sum = 128;  // sqrt(128 / 2) = 8
   EXPECT_NEAR(JudgeLeg(errors).headroom, 3e-6 / (2 * kBf16 / 4), 1e-9);
-  errors.unit_roundoff = 0x1p-24;
+  errors.rounding.unit_roundoff = 0x1p-24;
   EXPECT_NEAR(JudgeLeg(errors).headroom, 3.0 / (2 * 8), 1e-9);
-  errors.longest_sum = 1;
+  errors.rounding.longest_sum = 1;
   EXPECT_NEAR(JudgeLeg(errors).headroom, 1.5, 1e-9);
 }
 
 TEST(JudgeLeg, Bf16SumsOverRanksRoundEachPartialSum) {
   LegErrors errors = Errors(3e-3, {2e-3, 2e-3, 2e-3});
   const double alone = JudgeLeg(errors).bound;
-  errors.candidate_ranks = 2;  // 1 + 1 x 4 / 4 = 2 roundings, and 1
+  errors.rounding.candidate_ranks = 2;  // 1 + 1 x 4 / 4 = 2 roundings, and 1
   EXPECT_NEAR(JudgeLeg(errors).bound, alone * std::sqrt(1.5), 1e-9);
-  EXPECT_THAT(JudgeLeg(errors).provenance,
-              testing::HasSubstr("sums over 2 ranks"));
-  errors.candidate_ranks = 8;  // 1 + 7 x 10 / 16 = 5.375
-  errors.reference_ranks = 2;
+  EXPECT_EQ(JudgeLeg(errors).deciding()->expected.summed_ranks, 2);
+  errors.rounding.candidate_ranks = 8;  // 1 + 7 x 10 / 16 = 5.375
+  errors.rounding.reference_ranks = 2;
   EXPECT_NEAR(JudgeLeg(errors).bound, alone * std::sqrt(7.375 / 2), 1e-9);
   // An fp32 leg's longest sums are inside its operations.
-  errors.unit_roundoff = 0x1p-24;
-  errors.longest_sum = 1;
+  errors.rounding.unit_roundoff = 0x1p-24;
+  errors.rounding.longest_sum = 1;
   EXPECT_NEAR(JudgeLeg(errors).bound, alone, 1e-9);
 }
 
@@ -139,39 +139,68 @@ TEST(SummationGrowth, IsWhatSumsOfBf16Show) {
     return squares / norm;
   };
   const double one = error_of(1);
-  LegErrors errors;
-  errors.unit_roundoff = kBf16;
+  Rounding rounding;
+  rounding.unit_roundoff = kBf16;
   for (const int ranks : {2, 4, 8, 32}) {
-    errors.candidate_ranks = ranks;
-    const double growth = SummationGrowth(errors);
+    rounding.candidate_ranks = ranks;
+    const double growth = SummationGrowth(rounding);
     EXPECT_NEAR((error_of(ranks) / one + 1) / 2, growth * growth,
                 0.15 * growth * growth)
         << ranks;
   }
 }
 
-TEST(JudgeLeg, AScalarNeedsAMuchLargerErrorToConvict) {
-  LegErrors errors = Errors(0, {1e-3, 1e-3, 1e-3});
+TEST(JudgeLeg, AScalarNeedsAMuchLargerErrorToBeFlagged) {
+  LegErrors errors = Errors(0, {});
   errors.stats = StatsWith(2e-2, 1);
+  errors.noise.assign(3, StatsWith(1e-3, 1));
   EXPECT_LT(JudgeLeg(errors).headroom, 1);
 }
 
 TEST(JudgeLeg, AVectorGradientAloneIsAllowedTheReferencesOwnRounding) {
   LegErrors errors = Errors(0.05, {0.005, 0.005});
-  errors.unit_roundoff = 0x1p-8;
+  errors.rounding.unit_roundoff = 0x1p-8;
   errors.vector_gradient = true;
   const LegJudgement eight_times_noise = JudgeLeg(errors);
   EXPECT_GT(eight_times_noise.headroom, 1);
-  errors.reference_hp = 0.05;
+  errors.reference_hp = StatsWith(0.05);
   const LegJudgement rounding = JudgeLeg(errors);
   EXPECT_NEAR(rounding.bound, 2 * std::sqrt(2) * 0.05, 1e-12);
   EXPECT_NEAR(rounding.headroom, 0.05 / rounding.bound, 1e-12);
   // Where that is less, noise decides as before; and never for matrices.
-  errors.reference_hp = 0.001;
+  errors.reference_hp = StatsWith(0.001);
   EXPECT_EQ(JudgeLeg(errors).bound, eight_times_noise.bound);
-  errors.reference_hp = 0.05;
+  errors.reference_hp = StatsWith(0.05);
   errors.vector_gradient = false;
   EXPECT_LT(JudgeLeg(errors).bound, 0.05);
+}
+
+// A common factor is one error, however many elements it moves.
+TEST(IndependentErrors, AreFewWhereNoiseIsACommonFactor) {
+  ErrorStats leg = StatsWith(1e-2);
+  EXPECT_NEAR(IndependentErrors({leg, leg, leg}), 4096, 1e-6);
+  leg.sum_err_ref = 1e-2;  // all of the error is along the reference
+  EXPECT_NEAR(IndependentErrors({leg, leg, leg}), 1, 1e-6);
+  leg.sum_err_ref = 5e-3;  // a quarter of its square
+  EXPECT_NEAR(IndependentErrors({leg, leg, leg}), 16, 0.2);
+}
+
+TEST(IndependentErrors, AreFewWhereNoiseSitsInFewElements) {
+  ErrorStats leg = StatsWith(1e-2);
+  leg.max_abs_err = 1e-2;  // one element is all of it
+  EXPECT_NEAR(IndependentErrors({leg}), 2 * std::log(4096), 1e-6);
+}
+
+TEST(JudgePart, IsJudgedByTheNoiseOfThatPart) {
+  LegErrors part = Errors(3e-2, {1e-2, 1e-2, 1e-2});
+  auto test = JudgePart(part);
+  ASSERT_TRUE(test.has_value());
+  EXPECT_EQ(test->statistic, Statistic::kPiece);
+  EXPECT_NEAR(test->headroom, 1.5, 1e-9);
+  part.noise.assign(3, StatsWith(0.5));
+  EXPECT_FALSE(JudgePart(part).has_value()) << "a bound that says nothing";
+  part.noise.clear();
+  EXPECT_FALSE(JudgePart(part).has_value());
 }
 
 }  // namespace

@@ -71,14 +71,17 @@ double FUpperQuantile(double risk, double d1, double d2) {
   return high;
 }
 
-double NoiseFactor(int64_t elements, int legs) {
-  // Beyond this the quantile is below 4 for any number of legs.
-  constexpr int64_t kMany = 256;
-  if (elements >= kMany) return kNoiseFactor;
-  const auto n = static_cast<double>(std::max<int64_t>(1, elements));
+double NoiseFactor(double elements, int legs, double risk) {
+  const double n = std::max(1.0, elements);
   const double s = std::max(1, legs);
-  return std::max(kNoiseFactor,
-                  std::sqrt(FUpperQuantile(kSmallSampleRisk, n, s * n)));
+  // Of many elements the quantile is close to 1: sqrt(F) exceeds 2 with a
+  // probability below exp(-n / 8), whatever the number of legs.
+  if (n > 1024) return kNoiseFactor;
+  return std::max(kNoiseFactor, std::sqrt(FUpperQuantile(risk, n, s * n)));
+}
+
+double SampleFactor(int degrees, double risk) {
+  return std::sqrt(FUpperQuantile(risk, 1, std::max(1, degrees)));
 }
 
 }  // namespace ttrace

@@ -22,9 +22,15 @@ double FDistribution(double x, double d1, double d2);
 // REQUIRES: 0 < risk < 1.
 double FUpperQuantile(double risk, double d1, double d2);
 
-// max(kNoiseFactor, sqrt of the upper kSmallSampleRisk quantile of F(n, s n)).
-// REQUIRES: elements >= 1, legs >= 1.
-double NoiseFactor(int64_t elements, int legs);
+// max(kNoiseFactor, sqrt of the upper `risk` quantile of F(n, s n)) for n
+// independent elements and s legs.
+// REQUIRES: legs >= 1, 0 < risk < 1.
+double NoiseFactor(double elements, int legs, double risk);
+
+// The upper `risk` quantile of |t| of Student's law with `degrees` of freedom:
+// one number against the rms of as many samples of it.
+// REQUIRES: degrees >= 1, 0 < risk < 1.
+double SampleFactor(int degrees, double risk);
 
 }  // namespace ttrace
 

@@ -9,6 +9,8 @@
 namespace ttrace {
 namespace {
 
+constexpr double kRisk = 1e-6;
+
 // Published tables: F(0.95; 4, 10) = 3.478, F(0.99; 1, 3) = 34.12.
 TEST(FUpperQuantile, AgreesWithPublishedTables) {
   EXPECT_NEAR(FUpperQuantile(0.05, 4, 10), 3.478, 1e-3);
@@ -26,16 +28,22 @@ TEST(FUpperQuantile, InvertsTheDistribution) {
 }
 
 TEST(NoiseFactor, IsTheOneConstantForLargeTensors) {
-  EXPECT_EQ(NoiseFactor(256, 1), kNoiseFactor);
-  EXPECT_EQ(NoiseFactor(1 << 20, 3), kNoiseFactor);
+  EXPECT_EQ(NoiseFactor(2048, 1, kRisk), kNoiseFactor);
+  EXPECT_EQ(NoiseFactor(1 << 20, 3, kRisk), kNoiseFactor);
 }
 
 TEST(NoiseFactor, GrowsAsElementsAndLegsGetFewer) {
-  EXPECT_GT(NoiseFactor(1, 3), 50);
-  EXPECT_GT(NoiseFactor(1, 3), NoiseFactor(2, 3));
-  EXPECT_GT(NoiseFactor(4, 3), NoiseFactor(16, 3));
-  EXPECT_GT(NoiseFactor(4, 1), NoiseFactor(4, 3));
-  EXPECT_GE(NoiseFactor(255, 3), kNoiseFactor);
+  EXPECT_GT(NoiseFactor(1, 3, kRisk), 50);
+  EXPECT_GT(NoiseFactor(1, 3, kRisk), NoiseFactor(2, 3, kRisk));
+  EXPECT_GT(NoiseFactor(4, 3, kRisk), NoiseFactor(16, 3, kRisk));
+  EXPECT_GT(NoiseFactor(4, 1, kRisk), NoiseFactor(4, 3, kRisk));
+  EXPECT_GE(NoiseFactor(255, 3, kRisk), kNoiseFactor);
+}
+
+// Published table of Student's t: 12.706 for one degree, 3.182 for three.
+TEST(SampleFactor, IsStudentsQuantile) {
+  EXPECT_NEAR(SampleFactor(1, 0.05), 12.706, 1e-3);
+  EXPECT_NEAR(SampleFactor(3, 0.05), 3.182, 1e-3);
 }
 
 // By definition: errors of n elements against the rms of s legs.
@@ -51,7 +59,7 @@ TEST(NoiseFactor, HoldsForDrawnErrors) {
     return sum;
   };
   for (const int n : {1, 4, 16}) {
-    const double factor = NoiseFactor(n, 3);
+    const double factor = NoiseFactor(n, 3, kRisk);
     int exceeded = 0;
     for (int trial = 0; trial < 20000; ++trial) {
       const double error = sum_of_squares(n);

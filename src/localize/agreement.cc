@@ -82,7 +82,8 @@ class Joiner {
   // `first`: no other culprit of isolation was joined with this one.
   void AddAgreed(const Culprit& whole, bool first, Culprit alone) {
     const std::string confirmed = fmt::format(
-        "alone, on the reference's values, it is out as well (headroom {:.3g})",
+        "isolated, on the reference's values, it is out of bounds too "
+        "(headroom {:.3g})",
         alone.headroom);
     // The other way's word is kept where it is about the same tensor.
     const bool same = whole.tensor == alone.tensor;
@@ -94,7 +95,7 @@ class Joiner {
                             : whole.affected;
       AddRanks(alone.ranks, &joined);
       joined.where +=
-          fmt::format("; {} is out alone, too (headroom {:.3g})",
+          fmt::format("; isolated, {} is out of bounds too (headroom {:.3g})",
                       NameOrModel(alone.tensor.fqn), alone.headroom);
       alone = std::move(joined);
     } else if (first) {
@@ -131,22 +132,23 @@ class Joiner {
       case TensorVerdict::kDiverged:
         culprit.disagreement =
             before == nullptr
-                ? "end to end it is out as well, but what it was made from is "
-                  "too"
+                ? "end to end it is out of bounds too, but so is what it was "
+                  "computed from"
                 : fmt::format(
-                      "end to end it is out as well, but downstream of {}: "
-                      "only isolation tells that it is faulty itself",
+                      "end to end it is out of bounds too, but downstream of "
+                      "{}: "
+                      "only isolation shows that it is faulty itself",
                       NameOrModel(before->fqn));
         break;
       case TensorVerdict::kNotCheckable:
-        culprit.disagreement = fmt::format(
-            "end to end it cannot be judged ({}): only isolation sees it",
-            t.reason);
+        culprit.disagreement =
+            "only isolation sees it; end to end it cannot be judged: ";
+        culprit.disagreement_reason = t.reason;
         break;
       case TensorVerdict::kUnmatched:
-        culprit.disagreement = fmt::format(
-            "end to end it has no partner ({}): only isolation sees it",
-            t.reason);
+        culprit.disagreement =
+            "only isolation sees it; end to end it has no partner: ";
+        culprit.disagreement_reason = t.reason;
         break;
       default:
         culprit.disagreement = fmt::format(
@@ -157,6 +159,18 @@ class Joiner {
     }
     ++out_.by_isolation;
     out_.culprits.push_back(std::move(culprit));
+  }
+
+  // Weights and data are the reference's again in each iteration, so a place
+  // that was faulty in one explains nothing in the next, unless isolation finds
+  // it faulty there as well.
+  bool Explains(size_t culprit, const TensorJudgement& t) const {
+    return std::any_of(isolation_.blamed.begin(), isolation_.blamed.end(),
+                       [&](const auto& blamed) {
+                         return blamed.second == culprit &&
+                                blamed.first.iteration == t.id.iteration &&
+                                Order(blamed.first) < t.order;
+                       });
   }
 
   // Only dataflow names it. `isolated`: how many of the culprits so far are
@@ -171,7 +185,7 @@ class Joiner {
     const Culprit* cause = nullptr;
     for (size_t i = 0; i < isolated; ++i) {
       const Culprit& other = out_.culprits[i];
-      if (Order(other.tensor) < t.order || explained) {
+      if (Explains(i, t) || explained) {
         cause = &other;
         break;
       }
@@ -182,8 +196,8 @@ class Joiner {
             "{} ({}, headroom {:.3g} end to end, {}) follows from {}",
             NameOrModel(culprit.fqn), ToString(culprit.direction),
             culprit.headroom,
-            explained ? "explained alone"
-                      : fmt::format("{:.2g} alone", t.isolated->headroom),
+            explained ? "explained when isolated"
+                      : fmt::format("{:.2g} isolated", t.isolated->headroom),
             NameOrModel(cause->fqn)));
       }
       out_.downstream += culprit.affected.count;
@@ -216,8 +230,8 @@ std::string AgreementWords(const IsolationOutcome& isolation,
                            const Agreement& agreement) {
   const int64_t faulty = agreement.by_both + agreement.by_isolation;
   std::string text = fmt::format(
-      "isolation: {} of {} module tensors judged alone (closest clean headroom "
-      "{:.2g}), {} faulty place{}",
+      "isolation: {} of {} module tensors judged in isolation (closest "
+      "clean headroom {:.2g}), {} faulty place{}",
       isolation.judged, isolation.of, isolation.worst_clean,
       faulty == 0 ? "no" : std::to_string(faulty), faulty == 1 ? "" : "s");
   std::vector<std::string> differences;

@@ -42,8 +42,8 @@ struct Agreement {
 Agreement Agree(const std::vector<TensorJudgement>& tensors,
                 Localization dataflow, IsolationOutcome isolation);
 
-// "isolation: 733 of 733 module tensors judged alone (closest headroom 0.31), 1
-// faulty place; dataflow agrees"
+// "isolation: 733 of 733 module tensors judged in isolation (closest headroom
+// 0.31), 1 faulty place; dataflow agrees"
 std::string AgreementWords(const IsolationOutcome& isolation,
                            const Agreement& agreement);
 

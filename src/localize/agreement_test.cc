@@ -42,7 +42,7 @@ TEST(Agree, ThePlaceThatBothNameIsOneCulprit) {
   EXPECT_EQ(culprit.affected.count, 2);
   EXPECT_THAT(culprit.ranks, ElementsAre(0, 1));
   EXPECT_THAT(culprit.where, HasSubstr("within bounds"));
-  EXPECT_THAT(culprit.where, HasSubstr("alone"));
+  EXPECT_THAT(culprit.where, HasSubstr("isolated, on the reference"));
   EXPECT_EQ(found.downstream, 1);
   EXPECT_THAT(Words(run), HasSubstr("1 faulty place; dataflow agrees"));
 }
@@ -123,7 +123,7 @@ TEST(Agree, AnEarlierCulpritOfIsolationExplainsAPlaceThatIsCleanAlone) {
   EXPECT_EQ(found.downstream, 1);
   ASSERT_EQ(found.dropped.size(), 1u);
   EXPECT_THAT(Words(run), HasSubstr("layers.1.mlp (forward, headroom 10 end to "
-                                    "end, 0.2 alone) follows from "
+                                    "end, 0.2 isolated) follows from "
                                     "layers.0.attn.core"));
 }
 
@@ -170,8 +170,18 @@ TEST(Agree, CulpritsStandInExecutionOrder) {
 TEST(Agree, TheNextIterationOfAFaultIsNotASecondOne) {
   IsolatedRun run;
   run.Alone("embedding", Role::kOutput).EndToEnd("embedding", Role::kOutput);
+  run.Alone("embedding", Role::kOutput, "", 1);
   run.EndToEnd("layers.1.mlp", Role::kOutput, "", 1);
   EXPECT_THAT(Names(run.Join()), ElementsAre("embedding"));
+}
+
+// Weights and data are the reference's again: what was wrong once explains
+// nothing that is wrong later.
+TEST(Agree, AFaultOfOneIterationDoesNotHideAnotherOfTheNext) {
+  IsolatedRun run;
+  run.Alone("embedding", Role::kOutput).EndToEnd("embedding", Role::kOutput);
+  run.EndToEnd("layers.1.mlp", Role::kOutput, "", 1);
+  EXPECT_THAT(Names(run.Join()), ElementsAre("embedding", "layers.1.mlp"));
 }
 
 }  // namespace

@@ -3,17 +3,9 @@
 #include <algorithm>
 #include <set>
 
-namespace ttrace {
+#include "src/experiment/module_names.h"
 
-std::string WithoutNumbers(std::string_view fqn) {
-  std::string out;
-  for (const char c : fqn) {
-    const bool digit = c >= '0' && c <= '9';
-    if (digit && !out.empty() && out.back() == '#') continue;
-    out += digit ? '#' : c;
-  }
-  return out;
-}
+namespace ttrace {
 
 bool IsParameterRole(Role role) {
   return role == Role::kGradLocal || role == Role::kGradReduced ||
@@ -32,8 +24,9 @@ void AddRanks(const std::vector<int>& ranks, Culprit* culprit) {
 }
 
 Cause CauseOf(Role role, const Blame& blame) {
-  std::string place = IsParameterRole(role) ? "" : WithoutNumbers(blame.fqn);
-  if (!blame.point.empty()) place += "|" + WithoutNumbers(blame.point);
+  std::string place =
+      IsParameterRole(role) ? "" : WithoutLayerNumbers(blame.fqn);
+  if (!blame.point.empty()) place += "|" + WithoutLayerNumbers(blame.point);
   return {role, blame.direction, blame.stage, std::move(place)};
 }
 

@@ -1,6 +1,6 @@
 // From single blames to culprits: what two ways of finding places share.
 //
-// A blame says where one tensor that is out of bound puts the fault. Many
+// A blame says where one tensor that is out of bounds puts the fault. Many
 // tensors have one cause: the same code in another layer or iteration, or the
 // same step for another parameter. They become one culprit, named by the
 // earliest.
@@ -30,10 +30,6 @@ struct Blame {
   std::string point = "";
 };
 
-// "decoder.layers.7.mlp" -> "decoder.layers.#.mlp": the same place of the code
-// in every layer.
-std::string WithoutNumbers(std::string_view fqn);
-
 // True for roles that belong to a parameter and not to a module.
 bool IsParameterRole(Role role);
 
@@ -62,7 +58,7 @@ class CulpritList {
   explicit CulpritList(std::string found_by) : found_by_(std::move(found_by)) {}
 
   // `of`: tensors of the same role in the same iteration. `headroom` and
-  // `ranks`: of the verdict that convicts.
+  // `ranks`: of the verdict that fails.
   // Returns the index of the culprit that `t` belongs to.
   // REQUIRES: called in execution order.
   size_t Add(const TensorJudgement& t, const Blame& blame, double headroom,

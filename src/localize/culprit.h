@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/judge/reason.h"
 #include "ttrace/tensor_id.h"
 
 namespace ttrace {
@@ -23,6 +24,7 @@ struct Diagnosis {
   std::string letter;    // "K", "P", "R", ...
   std::string evidence;  // one sentence with numbers
   double value = std::numeric_limits<double>::quiet_NaN();  // its main number
+  Reason reason = {};  // goes on where `evidence` ends; may be none
 };
 
 struct Culprit {
@@ -45,7 +47,8 @@ struct Culprit {
   // order; and, where they disagree, how.
   std::vector<std::string> found_by = {"dataflow"};
   std::string disagreement;
-  std::vector<Diagnosis> classes;  // most certain first; may be empty
+  Reason disagreement_reason = {};  // goes on where it ends; may be none
+  std::vector<Diagnosis> classes;   // most certain first; may be empty
   // Where to look, each with what was observed there; may be empty.
   std::vector<std::string> hints;
 };

@@ -96,7 +96,7 @@ class Judge {
   // Ranks that scale equal gradients by the norms they have make copies that
   // differ. A step that was not made has another cause.
   bool ClippedByOtherNorms(const TensorJudgement& t) const {
-    if (t.not_updated || !t.replicas_differ) return false;
+    if (t.not_updated() || !t.replicas_differ) return false;
     const auto& norms = tree_.Of("grad_norm", Role::kGradNorm);
     return std::any_of(norms.begin(), norms.end(), [](const auto* norm) {
       return norm->diverged() && norm->replicas_differ;
@@ -147,7 +147,7 @@ class Judge {
                  recompute ? Direction::kBackward : Direction::kForward,
                  Stage::kCompute,
                  inputs.empty() ? "it has no recorded input, and nothing "
-                                  "before it is out of bound"
+                                  "before it is out of bounds"
                                 : Worst(inputs, "input")};
   }
 
@@ -156,14 +156,16 @@ class Judge {
     if (seen.forward || seen.state || seen.backward) return std::nullopt;
     if (t.id.fqn.empty()) {
       return Blame{"loss", Direction::kBackward, Stage::kCompute,
-                   "the gradient that the loss sends into the model is out "
-                   "while the loss is within bounds"};
+                   "the gradient that the loss sends into the model is out of "
+                   "bounds while the loss is within bounds"};
     }
     const std::string container = tree_.Container(t.id.fqn);
-    return Blame{container, Direction::kBackward, Stage::kCompute,
-                 fmt::format("the gradient arriving at {} is out while nothing "
-                             "before it is: the code between modules, in {}",
-                             t.id.fqn, NameOrModel(container))};
+    return Blame{
+        container, Direction::kBackward, Stage::kCompute,
+        fmt::format(
+            "the gradient arriving at {} is out of bounds while nothing "
+            "before it is: the code between modules, in {}",
+            t.id.fqn, NameOrModel(container))};
   }
 
   std::optional<Blame> ForGradInput(const TensorJudgement& t,
@@ -178,7 +180,7 @@ class Judge {
       return std::nullopt;
     }
     return Blame{t.id.fqn, Direction::kBackward, Stage::kCompute,
-                 arriving.empty() ? "nothing before it is out of bound"
+                 arriving.empty() ? "nothing before it is out of bounds"
                                   : "its forward values and " +
                                         Worst(arriving, "arriving gradient")};
   }

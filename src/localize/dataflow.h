@@ -1,5 +1,5 @@
 // First divergence by dataflow: a tensor is where an error starts when it is
-// out of bound while everything it was made from is within.
+// out of bounds while everything it was made from is within.
 //
 //   forward   an output, while its module's inputs, parameters and children are
 //             clean; an input, while nothing before it in the iteration is out

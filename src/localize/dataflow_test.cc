@@ -10,7 +10,8 @@
 namespace ttrace {
 namespace {
 
-// A run of a tiny model, in execution order; Break() puts tensors out of bound.
+// A run of a tiny model, in execution order; Break() puts tensors out of
+// bounds.
 class TinyRun {
  public:
   TinyRun() {
@@ -235,7 +236,8 @@ TEST(Localize, CopiesClippedByOtherNormsAreTheNormsDoing) {
   const Localization found = run.Find();
   ASSERT_EQ(found.culprits.size(), 1u);
   EXPECT_EQ(found.culprits[0].fqn, "grad_norm");
-  run.Break("layers.0.fc1.weight", Role::kParamUpdated).not_updated = true;
+  run.Break("layers.0.fc1.weight", Role::kParamUpdated).reason.kind =
+      ReasonKind::kNotUpdated;
   EXPECT_EQ(run.Find().culprits.size(), 2u);
 }
 

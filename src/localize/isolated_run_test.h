@@ -31,12 +31,15 @@ class IsolatedRun {
 
   // Out of bound in the isolated leg.
   IsolatedRun& Alone(const std::string& fqn, Role role,
-                     const std::string& arg = "") {
-    ForEach(fqn, role, arg, [](TensorJudgement& t) {
-      t.isolated->verdict = TensorVerdict::kDiverged;
-      t.isolated->headroom = 20;
-      t.isolated->ranks = {1};
-    });
+                     const std::string& arg = "", int iteration = 0) {
+    ForEach(
+        fqn, role, arg,
+        [](TensorJudgement& t) {
+          t.isolated->verdict = TensorVerdict::kDiverged;
+          t.isolated->headroom = 20;
+          t.isolated->ranks = {1};
+        },
+        iteration);
     return *this;
   }
   // Out of bound in the run as it was.

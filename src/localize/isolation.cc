@@ -49,7 +49,7 @@ class IsolationJudge {
     }
   }
 
-  // Nothing if something else explains that `t` is out of bound.
+  // Nothing if something else explains that `t` is out of bounds.
   std::optional<Blame> BlameFor(const TensorJudgement& t) const {
     // What could not be isolated may be out because of others.
     if (!t.judged_alone() || RecomputedWrongFromTheStart(t)) {
@@ -101,7 +101,7 @@ class IsolationJudge {
            ReceivesErrors(fqn, Role::kInput);
   }
 
-  // A tensor of `role` of a module directly in `container`, out of bound, in
+  // A tensor of `role` of a module directly in `container`, out of bounds, in
   // the same pass and earlier than `t`.
   bool OutBefore(const TensorJudgement& t, const std::string& container,
                  Role role) const {
@@ -177,7 +177,8 @@ class IsolationJudge {
         from, Within(t.id.fqn, container), forward ? "input" : "grad_output",
         t.id.arg, NameOrModel(container), IsRecompute(t) ? ", recomputed" : "");
     if (!unjudged.empty()) {
-      text += fmt::format("; not judged alone: {}", fmt::join(unjudged, ", "));
+      text += fmt::format("; not judged in isolation: {}",
+                          fmt::join(unjudged, ", "));
     }
     return text;
   }
@@ -207,7 +208,7 @@ class IsolationJudge {
       return std::nullopt;
     }
     return Blame{t.id.fqn, DirectionOf(t), Stage::kCompute,
-                 "its output is out of bound when it is given the reference's "
+                 "its output is out of bounds when it is given the reference's "
                  "inputs" +
                      Inside(t.id.fqn)};
   }
@@ -229,8 +230,8 @@ class IsolationJudge {
         return std::nullopt;
       }
       return Blame{"loss", Direction::kBackward, Stage::kCompute,
-                   "the gradient that the loss sends into the model is out "
-                   "while the loss is within bounds"};
+                   "the gradient that the loss sends into the model is out of "
+                   "bounds while the loss is within bounds"};
     }
     const std::string container = GradientFrom(t);
     if (OutBefore(t, container, Role::kGradInput) ||
@@ -255,7 +256,7 @@ class IsolationJudge {
       return std::nullopt;
     }
     return Blame{t.id.fqn, Direction::kBackward, Stage::kCompute,
-                 "the gradient leaving through its input is out of bound when "
+                 "the gradient leaving through its input is out of bounds when "
                  "it is given the reference's inputs and arriving gradients" +
                      Inside(t.id.fqn)};
   }
@@ -263,7 +264,7 @@ class IsolationJudge {
   std::optional<Blame> ForGradLocal(const TensorJudgement& t) const {
     if (OwnerOut(t) || UserOut(t)) return std::nullopt;
     return Blame{t.id.fqn, Direction::kBackward, Stage::kCompute,
-                 "its gradient before any reduction is out of bound when its "
+                 "its gradient before any reduction is out of bounds when its "
                  "module is given the reference's inputs and arriving "
                  "gradients",
                  t.id.fqn};

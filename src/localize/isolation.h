@@ -1,7 +1,7 @@
 // Faulty places by isolation: from the verdicts of the isolated legs.
 //
 // There every module computes from the reference's values, forward and
-// backward, so an error never crosses a module and what is out of bound was
+// backward, so an error never crosses a module and what is out of bounds was
 // made right there:
 //
 //   output         the module, if nothing below it is out
@@ -45,7 +45,7 @@ namespace ttrace {
 struct IsolationOutcome {
   std::vector<Culprit> culprits;  // earliest first, found_by "isolation"
   int64_t of = 0;                 // tensors that an isolated leg has
-  int64_t judged = 0;             // of these, judged alone
+  int64_t judged = 0;             // of these, judged in isolation
   // Out of bound by its own fault -> index into `culprits`.
   std::map<TensorId, size_t> blamed;
   // Out of bound, but because of a culprit or of something that could not be

@@ -308,7 +308,7 @@ TEST(Isolation, AnUnjudgedNeighbourIsNamedBesideTheCodeBetween) {
   EXPECT_THAT(run.Isolate().culprits.at(0).where, Not(HasSubstr("not judged")));
   run.NotReplaced("layers.0.attn.core", Role::kOutput);
   EXPECT_THAT(run.Isolate().culprits.at(0).where,
-              HasSubstr("not judged alone: core"));
+              HasSubstr("not judged in isolation: core"));
 }
 
 TEST(Isolation, AWrongBufferIsNoFaultOfTheModuleAndParametersWereReplaced) {

@@ -18,7 +18,7 @@ namespace ttrace {
 
 class ModuleTree {
  public:
-  // Says whether a tensor counts as out of bound.
+  // Says whether a tensor counts as out of bounds.
   using Predicate = bool (*)(const TensorJudgement&);
 
   // `tensors`: the judgements of one iteration; must outlive the tree.
@@ -29,7 +29,7 @@ class ModuleTree {
   // Judgements of exactly this name and role.
   const std::vector<const TensorJudgement*>& Of(std::string_view fqn,
                                                 Role role) const;
-  // Any tensor out of bound with one of `roles` at `fqn`, below it, or both.
+  // Any tensor out of bounds with one of `roles` at `fqn`, below it, or both.
   bool AnyDiverged(std::string_view fqn, std::initializer_list<Role> roles,
                    bool below) const;
   bool AnyDivergedBelow(std::string_view fqn,

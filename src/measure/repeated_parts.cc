@@ -68,10 +68,12 @@ RepeatedParts FindRepeatedParts(const TensorPieces& own,
     for (const Segment& segment : record->layout.dims[dim].segments) {
       part.places.insert(segment.begin);
     }
+    // Evidence only if it is the checksum of what is there.
+    if (!own.trace->Verify(*record).ok()) return {};
     part.digests.push_back(record->extent.xxh3);
   }
   std::set<int> ranks;
-  std::set<int> as;
+  std::set<int> owners;
   for (const int rank : wrong) {
     const auto mine = parts.find(rank);
     if (mine == parts.end()) continue;
@@ -84,12 +86,12 @@ RepeatedParts FindRepeatedParts(const TensorPieces& own,
     }
     if (twins.empty() || !Varies(own, rank, dim)) continue;
     ranks.insert(rank);
-    as.insert(twins.begin(), twins.end());
+    owners.insert(twins.begin(), twins.end());
   }
   // Where none is in its own place, each holds what the others do.
-  std::erase_if(as, [&](int rank) { return ranks.contains(rank); });
-  if (as.empty()) as = ranks;
-  return {{ranks.begin(), ranks.end()}, {as.begin(), as.end()}};
+  std::erase_if(owners, [&](int rank) { return ranks.contains(rank); });
+  if (owners.empty()) owners = ranks;
+  return {{ranks.begin(), ranks.end()}, {owners.begin(), owners.end()}};
 }
 
 }  // namespace ttrace

@@ -15,8 +15,8 @@
 namespace ttrace {
 
 struct RepeatedParts {
-  std::vector<int> ranks;  // sorted; empty: none
-  std::vector<int> as;     // whose part they hold, sorted
+  std::vector<int> ranks;   // sorted; empty: none
+  std::vector<int> owners;  // whose part they hold, sorted
 };
 
 // `own` is what the candidate's ranks brought themselves. Of the ranks in

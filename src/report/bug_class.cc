@@ -19,8 +19,11 @@ std::string_view BugClassName(std::string_view letter) {
       {"G", "only gradient norm or clipping"},
       {"L", "loss normalisation"},
       {"N", "non-finite values"},
-      {"Z", "structure: missing layers or other inputs"},
+      {"Z", "other structure or other inputs"},
       {"D", "lost precision"},
+      {"I", "the run does not repeat itself"},
+      {"H", "hyperparameters differ"},
+      {"U", "dropout masks"},
   };
   for (const Entry& entry : kClasses) {
     if (entry.letter == letter) return entry.name;

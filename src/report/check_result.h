@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/experiment/run_note.h"
 #include "src/judge/judgement.h"
 #include "src/localize/culprit.h"
 
@@ -50,14 +51,14 @@ struct CleanCount {
 // What the isolated legs of the candidate said.
 struct IsolationSummary {
   bool ran = false;    // the candidate has an isolated leg
-  int64_t judged = 0;  // tensors judged alone
+  int64_t judged = 0;  // tensors judged in isolation
   int64_t of = 0;      // tensors that an isolated leg has
   int64_t faulty = 0;  // culprits that isolation names
   // Culprits that only isolation or, though isolation looked there, only
   // dataflow names.
   int64_t hidden = 0;
   int64_t disputed = 0;
-  // Not checkable end to end, but judged alone.
+  // Not checkable end to end, but judged in isolation.
   int64_t rescued = 0;
 };
 
@@ -69,7 +70,7 @@ struct CheckResult {
   SideSummary candidate;
   std::vector<int> iterations;
   Coverage coverage;
-  std::vector<std::string> notes;
+  std::vector<RunNote> notes;     // what matters most first
   std::vector<Culprit> culprits;  // earliest first
   // Diverged tensors that no culprit's own fault explains but that come after
   // one: "downstream".
@@ -77,7 +78,9 @@ struct CheckResult {
   IsolationSummary isolation;
   std::vector<CleanCount> clean;
   int64_t suspects = 0;
-  int64_t not_checkable = 0;             // neither end to end nor alone
+  int64_t not_checkable = 0;             // neither end to end nor isolated
+  int64_t tests = 0;                     // that the risk was divided over
+  double risk = 0;                       // of flagging a clean run
   std::vector<TensorJudgement> tensors;  // by order
   std::vector<std::string> next_steps;   // commands or advice
   double seconds = 0;

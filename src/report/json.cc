@@ -8,6 +8,7 @@
 
 #include "src/base/format.h"
 #include "src/report/bug_class.h"
+#include "src/report/reason_words.h"
 #include "src/report/render.h"
 
 namespace ttrace {
@@ -15,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kSchema = 1;
+constexpr int kSchema = 2;
 
 // JSON has no spelling for these; Python's float() and JavaScript's Number()
 // both read the strings.
@@ -46,14 +47,37 @@ Json IdJson(const TensorId& id) {
           {"pass", ToString(id.pass)}};
 }
 
-Json MaximumJson(const MaximumJudgement& maximum) {
-  if (!maximum.judged) return nullptr;
-  return {{"err", Number(maximum.err)},
-          {"noise", Number(maximum.noise)},
-          {"err_hp", NumberOrNull(maximum.err_hp)},
-          {"ref_err_hp", NumberOrNull(maximum.ref_err_hp)},
-          {"bound", Number(maximum.bound)},
-          {"headroom", Number(maximum.headroom)}};
+Json TestJson(const Test& test) {
+  Json json = {{"statistic", ToString(test.statistic)},
+               {"value", Number(test.value)},
+               {"bound", Number(test.bound)},
+               {"headroom", Number(test.headroom)},
+               {"origin", ToString(test.expected.origin)},
+               {"expected", Number(test.expected.scale)},
+               {"factor", Number(test.expected.factor)},
+               {"noise", Number(test.noise)},
+               {"value_hp", NumberOrNull(test.value_hp)},
+               {"reference_hp", NumberOrNull(test.reference_hp)}};
+  if (!test.ranks.empty()) {
+    json["ranks"] = test.ranks;
+    json["micro_batch"] = test.micro_batch;
+  }
+  return json;
+}
+
+// Those of the whole, and of the pieces the one that comes closest.
+Json TestsJson(const LegJudgement& leg) {
+  Json tests = Json::array();
+  const Test* piece = nullptr;
+  for (const Test& test : leg.tests) {
+    if (test.statistic != Statistic::kPiece) {
+      tests.push_back(TestJson(test));
+    } else if (piece == nullptr || test.headroom > piece->headroom) {
+      piece = &test;
+    }
+  }
+  if (piece != nullptr) tests.push_back(TestJson(*piece));
+  return tests;
 }
 
 Json LegJson(const LegJudgement& leg) {
@@ -63,13 +87,12 @@ Json LegJson(const LegJudgement& leg) {
                {"bound", Number(leg.bound)},
                {"headroom", Number(leg.headroom)},
                {"checkable", leg.checkable},
-               {"provenance", leg.provenance},
-               {"statistic", ToString(leg.decides)},
-               {"element", MaximumJson(leg.element)},
-               {"block", MaximumJson(leg.block)},
+               {"provenance", OriginWords(leg)},
+               {"statistic", leg.deciding() == nullptr
+                                 ? Json(nullptr)
+                                 : Json(ToString(leg.deciding()->statistic))},
+               {"tests", TestsJson(leg)},
                {"noise", Number(leg.noise)},
-               {"err_hp", NumberOrNull(leg.err_hp)},
-               {"ref_err_hp", NumberOrNull(leg.ref_err_hp)},
                {"ranks", leg.ranks},
                {"elements", stats.count},
                {"mismatched", stats.mismatched},
@@ -101,7 +124,7 @@ Json IsolatedJson(const TensorJudgement& tensor) {
                {"replaced", alone.replaced},
                {"replicas_differ", alone.replicas_differ},
                {"ranks", alone.ranks},
-               {"reason", alone.reason}};
+               {"reason", ReasonWords(alone.reason)}};
   if (alone.deciding_leg >= 0) {
     json["leg"] = tensor.legs[static_cast<size_t>(alone.deciding_leg)].leg;
   }
@@ -119,7 +142,7 @@ Json TensorJson(const TensorJudgement& tensor) {
     json["legs"].push_back(LegJson(leg));
   }
   json["isolated"] = IsolatedJson(tensor);
-  json["reason"] = tensor.reason;
+  json["reason"] = ReasonWords(tensor.reason);
   json["explained"] = tensor.explained;
   json["ranks"] = tensor.ranks;
   json["order"] = tensor.order;
@@ -134,10 +157,11 @@ Json TensorJson(const TensorJudgement& tensor) {
 Json CulpritJson(const Culprit& culprit) {
   Json classes = Json::array();
   for (const Diagnosis& diagnosis : culprit.classes) {
-    classes.push_back({{"class", diagnosis.letter},
-                       {"name", BugClassName(diagnosis.letter)},
-                       {"evidence", diagnosis.evidence},
-                       {"value", NumberOrNull(diagnosis.value)}});
+    classes.push_back(
+        {{"class", diagnosis.letter},
+         {"name", BugClassName(diagnosis.letter)},
+         {"evidence", diagnosis.evidence + ReasonWords(diagnosis.reason)},
+         {"value", NumberOrNull(diagnosis.value)}});
   }
   return {{"fqn", culprit.fqn},
           {"role", ToString(culprit.tensor.role)},
@@ -154,7 +178,8 @@ Json CulpritJson(const Culprit& culprit) {
           {"tensor", IdJson(culprit.tensor)},
           {"where", culprit.where},
           {"found_by", culprit.found_by},
-          {"disagreement", culprit.disagreement},
+          {"disagreement",
+           culprit.disagreement + ReasonWords(culprit.disagreement_reason)},
           {"hints", culprit.hints}};
 }
 
@@ -217,7 +242,13 @@ Json HeadJson(const CheckResult& result) {
                                     : Json(nullptr);
   head["seconds"] = Number(result.seconds);
   head["bytes_compared"] = result.bytes_compared;
-  head["notes"] = result.notes;
+  head["risk"] = Number(result.risk);
+  head["tests"] = result.tests;
+  Json notes = Json::array();
+  for (const RunNote& note : result.notes) {
+    notes.push_back({{"kind", ToString(note.kind)}, {"text", NoteWords(note)}});
+  }
+  head["notes"] = std::move(notes);
   head["next_steps"] = result.next_steps;
   return head;
 }

@@ -43,7 +43,11 @@ CheckResult HostileResult() {
   result.candidate.legs = {kHostile};
   result.coverage.explained = {{kHostile, 1}};
   result.coverage.reference_only = 1;
-  result.notes = {kHostile, std::string(100'000, 'x')};
+  RunNote hostile;
+  hostile.reason = kHostile;
+  RunNote longest;
+  longest.reason = std::string(100'000, 'x');
+  result.notes = {hostile, longest};
   result.next_steps = {"ttrace inspect " + kHostile, kHostile};
   result.clean[0].kind = kHostile;
   for (Culprit& culprit : result.culprits) {
@@ -60,12 +64,12 @@ CheckResult HostileResult() {
   tensor.id.arg = kHostile;
   result.culprits[0].tensor = tensor.id;
   tensor.legs[0].leg = kHostile;
-  tensor.legs[0].provenance = kHostile;
   tensor.replicas.mesh_dims = {kHostile};
-  tensor.reason = kHostile;
+  tensor.reason.kind = ReasonKind::kNotComparable;
+  tensor.reason.detail = kHostile;
   TensorJudgement missing;
   missing.id.fqn = kHostile;
-  missing.reason = kHostile;
+  missing.reason = tensor.reason;
   result.tensors.push_back(missing);
   return result;
 }
@@ -81,7 +85,7 @@ TEST(RenderTerminal, ShowsWhereAndWhyOfADivergence) {
   EXPECT_EQ(RenderTerminal(SampleDiverged()),
             R"(DIVERGED  decoder.layers.3.mlp.linear_fc1 goes wrong in backward
 
-CHECKED  5,460 of 5,460 tensors compared, none without a partner
+CHECKED  5,460 of 5,460 tensors compared, none unmatched
          24 more not compared, for a known reason:
          - 24: fused
          candidate  2 ranks pp=1 dp=1 cp=1 tp=2, legs real, fp32
@@ -94,9 +98,9 @@ FIRST    decoder.layers.3.mlp.linear_fc1
          its grad_output is within bounds (headroom 0.41)
          found by dataflow and isolation
          leg   error    bound    headroom  where the bound is from
-         real  6.7e-01  1.2e-02  56        noise 6.1e-03 x 2 (3 noise legs +
+         real  6.7e-01  1.2e-02  56        noise 6.0e-03 x 2 (3 noise legs +
                                            fp32 leg)
-         fp32  6.7e-01  2.1e-07  3.2e+06   noise 1.0e-07 x 2 (3 noise legs)
+         fp32  6.7e-01  2.1e-07  3.2e+06   noise 1.1e-07 x 2 (3 noise legs)
          copies: 4 of 4 differ, by up to 1.4e+00, along tp (ranks 0-1)
 
 WHY      P: missing partial sum
@@ -112,7 +116,7 @@ ALSO     8 of 40 grad_input tensors share this cause:
          - decoder.layers.0.self_attention.linear_qkv  grad_input: backward,
                                                        communication, headroom
                                                        56, P
-         98 later tensors are out of bound too, downstream of these
+         98 later tensors are out of bounds too, downstream of these
 
 CLEAN    forward 1,820 of 1,820, backward 1,616 of 1,716
 
@@ -136,7 +140,7 @@ TEST(RenderTerminal, SaysHowTheTwoWaysToAPlaceDiffer) {
 TEST(RenderTerminal, IsShortForACleanResult) {
   EXPECT_EQ(RenderTerminal(SampleClean()),
             R"(WITHIN BOUNDS  every tensor is within its bound
-CHECKED  5,460 of 5,460 tensors compared, none without a partner
+CHECKED  5,460 of 5,460 tensors compared, none unmatched
          candidate  2 ranks pp=1 dp=1 cp=1 tp=2, legs real, fp32
          reference  1 rank, legs real, replay, noise.1, fp32
          iterations 0, 1; 1.2 s, 3.4 GB at 2.7 GB/s
@@ -148,10 +152,10 @@ CLEAN    forward 1,820 of 1,820, backward 1,716 of 1,716
 
 TEST(RenderTerminal, SaysFirstWhatIsIncomplete) {
   EXPECT_EQ(RenderTerminal(SampleInconclusive()),
-            R"(INCONCLUSIVE  12 tensors have no partner
+            R"(INCONCLUSIVE  12 tensors are unmatched
 CHECKED  400 of 412 tensors compared: INCOMPLETE, 11 only in the reference, 1
          only in the candidate
-         - decoder.layers.4.mlp output 0: only in the reference
+         - decoder.layers.4.mlp output 0: the candidate has no such tensor
          1 of them NOT CHECKABLE, first loss value: its bound of 4.0e-01 is
            too wide to mean anything
          candidate  2 ranks pp=1 dp=1 cp=1 tp=2, legs real, fp32
@@ -187,6 +191,48 @@ TEST(RenderTerminal, AdmitsThatNoClassIsNamed) {
               HasSubstr("WHY      no class named: the evidence is weak\n"));
 }
 
+TEST(RenderTerminal, AnnouncesNoListThatItDoesNotHave) {
+  CheckResult result = SampleDiverged();
+  result.culprits[0].affected.examples = {result.culprits[0].fqn};
+  EXPECT_THAT(RenderTerminal(result),
+              HasSubstr("8 of 40 grad_input tensors share this cause\n"));
+}
+
+TEST(RenderTerminal, NamesTheInputsThatDifferAndNotTheStructure) {
+  CheckResult result = SampleDiverged();
+  Culprit& culprit = result.culprits[0];
+  culprit.classes = {{"Z", "before any computation the data differ", 0}};
+  for (const auto& [role, words] :
+       {std::pair{Role::kData, "Z: other input data\n"},
+        std::pair{Role::kParam, "Z: other initial weights\n"},
+        std::pair{Role::kOutput, "Z: other structure or other inputs\n"}}) {
+    culprit.tensor.role = role;
+    EXPECT_THAT(RenderTerminal(result), HasSubstr(words));
+  }
+}
+
+TEST(RenderTerminal, ShowsThreeNotesAndSaysWhereTheOthersAre) {
+  CheckResult result = SampleClean();
+  for (const char* text : {"first", "second", "third", "fourth", "fifth"}) {
+    RunNote note;
+    note.reason = text;
+    result.notes.push_back(note);
+  }
+  TerminalOptions options;
+  const std::string text = RenderTerminal(result, options);
+  EXPECT_THAT(text, HasSubstr("- third\n"));
+  EXPECT_THAT(text, Not(HasSubstr("fourth")));
+  EXPECT_THAT(text, HasSubstr("- and 2 more: ttrace inspect shows all"));
+  options.verbose = true;
+  EXPECT_THAT(RenderTerminal(result, options), HasSubstr("- fifth\n"));
+}
+
+TEST(RenderTerminal, SaysThatNoIterationWasCompared) {
+  CheckResult result = SampleClean();
+  result.iterations.clear();
+  EXPECT_THAT(RenderTerminal(result), HasSubstr("no iteration; 1.2 s"));
+}
+
 TEST(RenderTerminal, SaysWhenThereWasNoReference) {
   CheckResult result = SampleClean();
   result.has_reference = false;
@@ -199,10 +245,9 @@ TEST(RenderTerminal, ShowsNoHeadroomForALegThatIsNotCheckable) {
   CheckResult result = SampleDiverged();
   LegJudgement& leg = result.tensors[0].legs[0];
   leg.checkable = false;
-  leg.provenance = "bound too wide";
   EXPECT_THAT(RenderTerminal(result),
               HasSubstr("real  6.7e-01  1.2e-02  -         not checkable: "
-                        "bound too wide\n"));
+                        "noise"));
 }
 
 TEST(RenderTerminal, CountsNonFiniteValuesOfEachSide) {
@@ -277,7 +322,7 @@ TEST(RenderTerminal, LetsNothingOfAHostileNameActOnTheTerminal) {
 
 TEST(RenderJson, HasTheFieldsOfTheSchema) {
   const auto json = nlohmann::json::parse(RenderJson(SampleDiverged()));
-  EXPECT_EQ(json["schema"], 1);
+  EXPECT_EQ(json["schema"], 2);
   EXPECT_EQ(json["verdict"], "diverged");
   EXPECT_EQ(json["exit_code"], 1);
   EXPECT_EQ(json["coverage"],
@@ -321,19 +366,20 @@ TEST(RenderJson, HasTheFieldsOfTheSchema) {
 
 TEST(RenderJson, SaysWhichStatisticDecides) {
   CheckResult result = SampleDiverged();
-  LegJudgement& leg = result.tensors[0].legs[0];
-  leg.decides = Statistic::kElement;
-  leg.element.judged = true;
-  leg.element.err = 0.5;
-  leg.element.bound = 0.125;
-  leg.element.headroom = 4;
+  ttrace::Test element;
+  element.statistic = Statistic::kElement;
+  element.value = 0.5;
+  element.bound = 0.125;
+  element.headroom = 400;
+  result.tensors[0].legs[0].Add(element);
   const auto json = nlohmann::json::parse(RenderJson(result));
   const auto& got = json["tensors"][0]["legs"][0];
   EXPECT_EQ(got["statistic"], "element");
-  EXPECT_EQ(got["element"]["headroom"], 4);
-  EXPECT_EQ(got["element"]["bound"], 0.125);
-  EXPECT_TRUE(got["element"]["err_hp"].is_null());
-  EXPECT_TRUE(got["block"].is_null());
+  ASSERT_EQ(got["tests"].size(), 2u);
+  EXPECT_EQ(got["tests"][1]["statistic"], "element");
+  EXPECT_EQ(got["tests"][1]["headroom"], 400);
+  EXPECT_EQ(got["tests"][1]["bound"], 0.125);
+  EXPECT_TRUE(got["tests"][1]["value_hp"].is_null());
 }
 
 TEST(RenderJson, HasNoDecidingLegForATensorThatCannotBeJudged) {
@@ -351,7 +397,6 @@ TEST(RenderJson, WritesNonFiniteNumbersAsStringsAndUnmeasuredOnesAsNull) {
   leg.headroom = kInf;
   leg.bound = -kInf;
   leg.stats.sum_sq_ref = 0;
-  leg.err_hp = kNan;
   result.culprits[0].headroom = kInf;
   result.culprits[0].classes[0].value = kNan;
   const auto json = nlohmann::json::parse(RenderJson(result));
@@ -359,7 +404,7 @@ TEST(RenderJson, WritesNonFiniteNumbersAsStringsAndUnmeasuredOnesAsNull) {
   EXPECT_EQ(written["err"], "NaN");
   EXPECT_EQ(written["headroom"], "Infinity");
   EXPECT_EQ(written["bound"], "-Infinity");
-  EXPECT_TRUE(written["err_hp"].is_null());
+  EXPECT_TRUE(written["tests"][0]["value_hp"].is_null());
   EXPECT_EQ(json["culprits"][0]["headroom"], "Infinity");
   EXPECT_TRUE(json["culprits"][0]["classes"][0]["value"].is_null());
 }
@@ -376,7 +421,7 @@ TEST(RenderJson, SurvivesHostileNamesAndKeepsThem) {
             "evil\x1b[2J\nDIVERGED\r\x07\xc2\x9b"
             "1m\xe2\x80\xae\xef\xbf\xbd"
             "\"\\\x7f");
-  EXPECT_EQ(json["notes"][1].get<std::string>().size(), 100'000u);
+  EXPECT_EQ(json["notes"][1]["text"].get<std::string>().size(), 100'000u);
 }
 
 TEST(RenderJson, PutsEachTensorOnALineOfItsOwn) {
@@ -400,7 +445,7 @@ TEST(RenderJson, ParsesWithoutTensorsOrReference) {
 }
 
 TEST(BugClassName, KnowsEveryLetterOfTheSchema) {
-  for (const char letter : std::string("KPRSXWMGLNZD")) {
+  for (const char letter : std::string("KPRSXWMGLNZDI")) {
     EXPECT_NE(BugClassName(std::string(1, letter)), "unknown class") << letter;
   }
   EXPECT_EQ(BugClassName("Q"), "unknown class");

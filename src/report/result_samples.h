@@ -11,15 +11,24 @@
 
 namespace ttrace {
 
+// `legs`: noise legs that the bound is from.
 inline LegJudgement SampleLeg(std::string leg, double err, double bound,
-                              std::string provenance) {
+                              int legs, bool fp32_leg) {
   LegJudgement out;
   out.leg = std::move(leg);
   out.err = err;
   out.noise = bound / 2;
   out.bound = bound;
-  out.headroom = err / bound;
-  out.provenance = std::move(provenance);
+  Test norm;
+  norm.value = err;
+  norm.bound = bound;
+  norm.headroom = err / bound;
+  norm.expected.origin = Origin::kNoise;
+  norm.expected.scale = bound / 2;
+  norm.expected.factor = 2;
+  norm.expected.noise_legs = legs;
+  norm.expected.fp32_leg = fp32_leg;
+  out.Add(norm);
   out.stats.count = 1000;
   out.stats.mismatched = 990;
   out.stats.sum_sq_ref = 1;
@@ -32,8 +41,7 @@ inline TensorJudgement SampleTensor(TensorId id, TensorVerdict verdict,
   TensorJudgement out;
   out.id = std::move(id);
   out.verdict = verdict;
-  out.legs.push_back(SampleLeg("real", err, bound,
-                               "noise 6.1e-03 x 2 (3 noise legs + fp32 leg)"));
+  out.legs.push_back(SampleLeg("real", err, bound, 3, true));
   out.deciding_leg = 0;
   out.headroom = out.legs[0].headroom;
   return out;
@@ -72,8 +80,9 @@ inline CheckResult SampleDiverged() {
   result.reason = "decoder.layers.3.mlp.linear_fc1 goes wrong in backward";
   result.coverage.compared = 5460;
   result.coverage.explained = {{"fused", 24}};
-  result.notes = {
-      "initial weights of the candidate differed and were replaced"};
+  RunNote note;
+  note.reason = "initial weights of the candidate differed and were replaced";
+  result.notes = {note};
   result.clean = {{"forward", 1820, 1820}, {"backward", 1616, 1716}};
   result.next_steps = {
       "ttrace inspect report/candidate decoder.layers.3.mlp.linear_fc1"};
@@ -86,8 +95,7 @@ inline CheckResult SampleDiverged() {
   id.pass = Pass::kBackward;
   TensorJudgement tensor =
       SampleTensor(id, TensorVerdict::kDiverged, 0.672, 1.2e-2);
-  tensor.legs.push_back(
-      SampleLeg("fp32", 0.671, 2.1e-7, "noise 1.0e-07 x 2 (3 noise legs)"));
+  tensor.legs.push_back(SampleLeg("fp32", 0.671, 2.1e-7, 3, false));
   tensor.deciding_leg = 1;
   tensor.headroom = tensor.legs[1].headroom;
   tensor.replicas_differ = true;
@@ -131,7 +139,7 @@ inline CheckResult SampleDiverged() {
 inline CheckResult SampleInconclusive() {
   CheckResult result = SampleCommon();
   result.verdict = Verdict::kInconclusive;
-  result.reason = "12 tensors have no partner";
+  result.reason = "12 tensors are unmatched";
   result.coverage.compared = 400;
   result.coverage.reference_only = 11;
   result.coverage.candidate_only = 1;
@@ -142,7 +150,7 @@ inline CheckResult SampleInconclusive() {
   id.arg = "0";
   TensorJudgement missing;
   missing.id = id;
-  missing.reason = "only in the reference";
+  missing.reason.kind = ReasonKind::kNotInCandidate;
   id.fqn = "loss";
   id.role = Role::kLoss;
   id.arg = "value";
@@ -151,7 +159,8 @@ inline CheckResult SampleInconclusive() {
   wide.legs[0].checkable = false;
   wide.deciding_leg = -1;
   wide.headroom = 0;
-  wide.reason = "its bound of 4.0e-01 is too wide to mean anything";
+  wide.reason.kind = ReasonKind::kBoundTooWide;
+  wide.reason.numbers = {0.4};
   result.tensors = {missing, wide};
   return result;
 }

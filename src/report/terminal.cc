@@ -9,6 +9,7 @@
 #include "src/base/format.h"
 #include "src/report/bug_class.h"
 #include "src/report/page.h"
+#include "src/report/reason_words.h"
 #include "src/report/render.h"
 
 namespace ttrace {
@@ -16,7 +17,8 @@ namespace {
 
 // Lists longer than this are read in result.json.
 constexpr size_t kMaxListed = 8;
-constexpr size_t kMaxNotes = 12;
+// The most important ones come first. All are in report.txt and result.json.
+constexpr size_t kMaxNotes = 3;
 
 std::string Name(const std::string& fqn) {
   return fqn.empty() ? "(the model itself)" : fqn;
@@ -81,16 +83,15 @@ void AddVerdict(const CheckResult& result, Page* page) {
 // must not take a partial check for a whole one.
 void AddCoverage(const CheckResult& result, Page* page) {
   const Coverage& coverage = result.coverage;
-  const int64_t without_partner =
-      coverage.reference_only + coverage.candidate_only;
+  const int64_t unmatched = coverage.reference_only + coverage.candidate_only;
   std::string line =
       fmt::format("{} of {} compared", FormatCount(coverage.compared),
-                  Plural(coverage.compared + without_partner, "tensor"));
+                  Plural(coverage.compared + unmatched, "tensor"));
   if (!result.has_reference) {
     page->Text(Plural(coverage.compared, "tensor") +
                " checked without a reference");
-  } else if (without_partner == 0) {
-    page->Text(line + ", none without a partner");
+  } else if (unmatched == 0) {
+    page->Text(line + ", none unmatched");
   } else {
     line += fmt::format(
         ": INCOMPLETE, {} only in the reference, {} only in the candidate",
@@ -104,7 +105,7 @@ void AddCoverage(const CheckResult& result, Page* page) {
       }
       if (++shown > 3) break;
       std::string example = "- " + FullWords(tensor.id);
-      if (!tensor.reason.empty()) example += ": " + tensor.reason;
+      if (!tensor.reason.none()) example += ": " + ReasonWords(tensor.reason);
       page->Text(example, Tone::kPlain, 2);
     }
   }
@@ -116,7 +117,7 @@ void AddCoverage(const CheckResult& result, Page* page) {
         continue;
       }
       line += ", first " + FullWords(tensor.id);
-      if (!tensor.reason.empty()) line += ": " + tensor.reason;
+      if (!tensor.reason.none()) line += ": " + ReasonWords(tensor.reason);
       break;
     }
     page->Text(line, Tone::kDoubtful, 2);
@@ -151,11 +152,12 @@ void AddChecked(const CheckResult& result, Page* page) {
                                     : "none: only copies, shapes, non-finite "
                                       "values, reductions and the norm"});
   page->Table(sides);
-  std::string line =
-      fmt::format("iteration{} {}", result.iterations.size() == 1 ? "" : "s",
-                  result.iterations.empty()
-                      ? "none"
-                      : fmt::format("{}", fmt::join(result.iterations, ", ")));
+  std::string line = "no iteration";
+  if (!result.iterations.empty()) {
+    line =
+        fmt::format("iteration{} {}", result.iterations.size() == 1 ? "" : "s",
+                    fmt::join(result.iterations, ", "));
+  }
   line += "; " + FormatSeconds(result.seconds);
   const auto bytes = static_cast<double>(result.bytes_compared);
   if (bytes > 0 && result.seconds > 0) {
@@ -172,7 +174,7 @@ void AddLegs(const TensorJudgement& tensor, Page* page) {
       {"leg", "error", "bound", "headroom", "where the bound is from"});
   for (size_t i = 0; i < tensor.legs.size(); ++i) {
     const LegJudgement& leg = tensor.legs[i];
-    std::string origin = leg.provenance;
+    std::string origin = OriginWords(leg);
     if (!leg.checkable) {
       origin = origin.empty() ? "not checkable" : "not checkable: " + origin;
     }
@@ -213,14 +215,16 @@ void AddNonFinite(const TensorJudgement& tensor, Page* page) {
   }
 }
 
-// Dataflow alone is the rule, and said by `where`.
+// Dataflow only is the rule, and said by `where`.
 void AddFoundBy(const Culprit& culprit, Page* page) {
   if (culprit.found_by != std::vector<std::string>{"dataflow"}) {
     page->Text(
         fmt::format("found by {}", fmt::join(culprit.found_by, " and ")));
   }
   if (!culprit.disagreement.empty()) {
-    page->Text("but: " + culprit.disagreement, Tone::kDoubtful);
+    page->Text("but: " + culprit.disagreement +
+                   ReasonWords(culprit.disagreement_reason),
+               Tone::kDoubtful);
   }
 }
 
@@ -237,6 +241,13 @@ void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
   }
   if (!culprit.where.empty()) page->Text(culprit.where);
   AddFoundBy(culprit, page);
+  // Settings and masks are facts beside the tensors: no leg shows them.
+  const bool of_tensors =
+      std::any_of(culprit.found_by.begin(), culprit.found_by.end(),
+                  [](const std::string& way) {
+                    return way == "dataflow" || way == "isolation";
+                  });
+  if (!of_tensors) return;
   const TensorJudgement* tensor = FindTensor(result, culprit.tensor);
   if (tensor == nullptr) {
     if (culprit.headroom > 0) {
@@ -244,10 +255,21 @@ void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
     }
     return;
   }
-  if (!tensor->reason.empty()) page->Text(tensor->reason);
+  if (!tensor->reason.none()) page->Text(ReasonWords(tensor->reason));
   AddLegs(*tensor, page);
   AddReplicas(*tensor, page);
   AddNonFinite(*tensor, page);
+}
+
+// Class Z holds what makes two runs another computation; which of it, the place
+// says.
+std::string ClassWords(const Diagnosis& diagnosis, const Culprit& culprit) {
+  if (diagnosis.letter == "Z") {
+    if (culprit.tensor.role == Role::kData) return "other input data";
+    if (culprit.tensor.role == Role::kParam) return "other initial weights";
+    if (culprit.tensor.role == Role::kBuffer) return "other initial buffers";
+  }
+  return std::string(BugClassName(diagnosis.letter));
 }
 
 void AddWhy(const Culprit& culprit, Page* page) {
@@ -258,9 +280,11 @@ void AddWhy(const Culprit& culprit, Page* page) {
   }
   for (const Diagnosis& diagnosis : culprit.classes) {
     page->Text(
-        fmt::format("{}: {}", diagnosis.letter, BugClassName(diagnosis.letter)),
+        fmt::format("{}: {}", diagnosis.letter, ClassWords(diagnosis, culprit)),
         Tone::kStrong);
-    page->Text(diagnosis.evidence);
+    const std::string evidence =
+        diagnosis.evidence + ReasonWords(diagnosis.reason);
+    if (!evidence.empty()) page->Text(evidence);
   }
 }
 
@@ -275,15 +299,17 @@ void AddAlso(const CheckResult& result, const Culprit& culprit, Page* page) {
   page->Section("ALSO");
   const Culprit::Affected& affected = culprit.affected;
   if (affected.count > 1) {
-    page->Text(fmt::format(
-        "{} of {} {} tensors share this cause:", FormatCount(affected.count),
-        FormatCount(affected.of), ToString(culprit.tensor.role)));
     std::vector<std::vector<std::string>> rows;
     for (const std::string& example : affected.examples) {
       if (example == culprit.fqn || rows.size() == kMaxListed) continue;
       rows.push_back({"- " + ShortenMiddle(Printable(Name(example)),
                                            page->columns() - 2)});
     }
+    // One tensor in several iterations or calls has nothing to list.
+    page->Text(
+        fmt::format("{} of {} {} tensors share this cause{}",
+                    FormatCount(affected.count), FormatCount(affected.of),
+                    ToString(culprit.tensor.role), rows.empty() ? "" : ":"));
     page->Table(rows);
   }
   if (result.culprits.size() > 1) {
@@ -312,7 +338,7 @@ void AddAlso(const CheckResult& result, const Culprit& culprit, Page* page) {
     }
   }
   if (result.downstream > 0) {
-    page->Text(fmt::format("{} later {} out of bound too, downstream of {}",
+    page->Text(fmt::format("{} later {} out of bounds too, downstream of {}",
                            FormatCount(result.downstream),
                            result.downstream == 1 ? "tensor is" : "tensors are",
                            result.culprits.size() > 1 ? "these" : "this"));
@@ -365,17 +391,19 @@ void AddClean(const CheckResult& result, Page* page) {
   }
 }
 
-void AddNotes(const CheckResult& result, Page* page) {
+// The three that matter, unless all are wanted.
+void AddNotes(const CheckResult& result, bool all, Page* page) {
+  if (result.notes.empty()) return;
   page->Section("NOTES");
   size_t shown = 0;
-  for (const std::string& note : result.notes) {
-    if (shown == kMaxNotes) break;
-    page->Text("- " + note, Tone::kPlain, 2);
+  for (const RunNote& note : result.notes) {
+    if (!all && shown == kMaxNotes) break;
+    page->Text("- " + NoteWords(note), Tone::kPlain, 2);
     ++shown;
   }
   if (shown < result.notes.size()) {
     page->Text(fmt::format(
-        "- and {} more in result.json",
+        "- and {} more: ttrace inspect shows all of a result or a trace",
         FormatCount(static_cast<int64_t>(result.notes.size() - shown))));
   }
 }
@@ -409,7 +437,7 @@ std::string RenderTerminal(const CheckResult& result,
   }
   if (options.verbose) AddDiverged(result, &page);
   AddClean(result, &page);
-  AddNotes(result, &page);
+  AddNotes(result, options.verbose, &page);
   AddNext(result, &page);
   return page.Take();
 }

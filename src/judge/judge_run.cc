@@ -1,4 +1,4 @@
-#include "src/judge/judge_tensors.h"
+#include "src/judge/judge_run.h"
 
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/parallel_for.h>
@@ -13,8 +13,11 @@
 
 #include "src/experiment/execution_order.h"
 #include "src/experiment/unequal_starts.h"
-#include "src/judge/grad_norm.h"
-#include "src/judge/tensor_judge.h"
+#include "src/judge/expectations.h"
+#include "src/judge/judge_norm.h"
+#include "src/judge/judge_tensor.h"
+#include "src/measure/measure_tensor.h"
+#include "src/measure/reported_norm.h"
 
 namespace ttrace {
 namespace {
@@ -46,15 +49,11 @@ std::vector<const Entry*> InOrder(const JudgeContext& context) {
   return out;
 }
 
-// Each tensor by itself, on all threads. Adds to `bytes` what was read.
-Result<std::vector<TensorJudgement>> JudgeAll(
-    const JudgeContext& context, const TensorJudge& judge,
-    const std::vector<const Entry*>& entries, int64_t* bytes) {
-  std::vector<TensorJudgement> out(entries.size());
-  std::vector<std::optional<Error>> errors(entries.size());
-  std::atomic<int64_t> read = 0;
-  std::atomic<int64_t> done = 0;
-  const auto total = static_cast<int64_t>(entries.size());
+// Calls `work(i)` for each i below `count`, on all threads, and reports the
+// first error in the order of i.
+Status ForEach(const JudgeContext& context, size_t count,
+               const std::function<Status(size_t)>& work) {
+  std::vector<std::optional<Error>> errors(count);
   // More threads than cores are a user's right: without this oneTBB warns.
   std::optional<tbb::global_control> limit;
   if (context.threads > 0) {
@@ -64,22 +63,55 @@ Result<std::vector<TensorJudgement>> JudgeAll(
   tbb::task_arena arena(context.threads > 0 ? context.threads
                                             : tbb::task_arena::automatic);
   arena.execute([&] {
-    tbb::parallel_for(size_t{0}, entries.size(), [&](size_t i) {
-      const auto& [id, pieces] = *entries[i];
-      out[i].order = static_cast<int64_t>(i);
-      const Status status = judge.Judge(id, pieces, &out[i], &read);
+    tbb::parallel_for(size_t{0}, count, [&](size_t i) {
+      const Status status = work(i);
       if (!status.ok()) errors[i] = status.error();
-      const int64_t n = ++done;
-      if (context.progress && (n % 64 == 0 || n == total)) {
-        context.progress(n, total);
-      }
     });
   });
   for (const auto& error : errors) {
     if (error) return *error;
   }
+  return Done{};
+}
+
+Result<std::vector<TensorFacts>> MeasureAll(
+    const JudgeContext& context, const TensorMeasurer& measurer,
+    const std::vector<const Entry*>& entries, int64_t* bytes) {
+  std::vector<TensorFacts> facts(entries.size());
+  std::atomic<int64_t> read = 0;
+  std::atomic<int64_t> done = 0;
+  const auto total = static_cast<int64_t>(entries.size());
+  TTRACE_RETURN_IF_ERROR(
+      ForEach(context, entries.size(), [&](size_t i) -> Status {
+        const auto& [id, pieces] = *entries[i];
+        TTRACE_ASSIGN_OR_RETURN(facts[i], measurer.Measure(id, pieces, &read));
+        facts[i].order = static_cast<int64_t>(i);
+        const int64_t n = ++done;
+        if (context.progress && (n % 64 == 0 || n == total)) {
+          context.progress(n, total);
+        }
+        return Done{};
+      }));
   *bytes += read;
-  return out;
+  return facts;
+}
+
+Status JudgeNorms(const JudgeContext& context, double risk,
+                  std::vector<TensorJudgement>* tensors) {
+  for (TensorJudgement& t : *tensors) {
+    if (t.id.role != Role::kGradNorm) continue;
+    auto norm = MeasureReportedNorm(*context.candidate, t.id);
+    if (!norm.ok()) {
+      if (norm.error().code() != ErrorCode::kCorrupt) return norm.error();
+      t.verdict = TensorVerdict::kNotCheckable;
+      t.reason = {};
+      t.reason.kind = ReasonKind::kDamaged;
+      t.reason.detail = norm.error().message();
+      continue;
+    }
+    t = JudgeReportedNorm(*norm, t, risk);
+  }
+  return Done{};
 }
 
 bool CandidateHas(const Side& candidate, TensorId id) {
@@ -100,30 +132,43 @@ void AddWhatOnlyTheReferenceHas(const JudgeContext& context,
     t.id = id;
     t.order = static_cast<int64_t>(tensors->size());
     t.verdict = TensorVerdict::kUnmatched;
-    t.reason = "the candidate has no such tensor";
+    t.reason.kind = ReasonKind::kNotInCandidate;
     tensors->push_back(std::move(t));
   }
 }
 
 }  // namespace
 
-Result<JudgeOutcome> JudgeTensors(const JudgeContext& context) {
-  std::set<int> dirty;
+Result<JudgeOutcome> JudgeRun(const JudgeContext& context) {
+  std::set<int> unequal;
   if (context.reference != nullptr) {
     TTRACE_ASSIGN_OR_RETURN(
-        dirty, DirtyIterations(*context.reference, *context.candidate,
+        unequal, UnequalStarts(*context.reference, *context.candidate,
                                context.iterations));
   }
-  const TensorJudge judge(context.reference, *context.candidate, context.plans,
-                          context.rows, std::move(dirty));
   JudgeOutcome out;
+  const TensorMeasurer measurer(context.reference, *context.candidate,
+                                context.plans, context.rows, unequal);
   TTRACE_ASSIGN_OR_RETURN(
-      out.tensors,
-      JudgeAll(context, judge, InOrder(context), &out.bytes_compared));
-  TTRACE_RETURN_IF_ERROR(JudgeGradNorms(*context.candidate, &out.tensors));
+      const std::vector<TensorFacts> facts,
+      MeasureAll(context, measurer, InOrder(context), &out.bytes_compared));
+
+  const Expectations expectations(facts, context.risk);
+  out.tests = expectations.tests();
+  const TensorJudge judge(context.reference, *context.candidate, context.plans,
+                          expectations, std::move(unequal));
+  out.tensors.resize(facts.size());
+  TTRACE_RETURN_IF_ERROR(ForEach(context, facts.size(), [&](size_t i) {
+    out.tensors[i] = judge.Judge(facts[i]);
+    return Status(Done{});
+  }));
+  TTRACE_RETURN_IF_ERROR(
+      JudgeNorms(context, expectations.risk(), &out.tensors));
   for (const TensorJudgement& t : out.tensors) {
     if (t.replicas.groups > 0) ++out.replica_groups;
-    if (t.repeat && !t.repeat->bitwise) ++out.not_repeatable;
+    if (!t.not_repeatable) continue;
+    ++out.not_repeatable;
+    out.largest_repeat = std::max(out.largest_repeat, t.repeat->err);
   }
   if (context.reference != nullptr) {
     AddWhatOnlyTheReferenceHas(context, &out.tensors);

@@ -1,21 +1,21 @@
-// From two sides to one TensorJudgement per logical tensor.
+// From two sides to one TensorJudgement per logical tensor: everything is
+// measured, and then judged.
 //
-// Thread safety: JudgeTensors runs its own threads; the result does not depend
-// on their number.
+// Thread safety: JudgeRun runs its own threads; the result does not depend on
+// their number.
 
-#ifndef TTRACE_SRC_JUDGE_JUDGE_TENSORS_H_
-#define TTRACE_SRC_JUDGE_JUDGE_TENSORS_H_
+#ifndef TTRACE_SRC_JUDGE_JUDGE_RUN_H_
+#define TTRACE_SRC_JUDGE_JUDGE_RUN_H_
 
 #include <functional>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "src/compare/compare_tensor.h"
 #include "src/experiment/iteration_range.h"
 #include "src/experiment/leg_plan.h"
 #include "src/experiment/row_alignment.h"
 #include "src/experiment/side.h"
+#include "src/judge/constants.h"
 #include "src/judge/judgement.h"
 
 namespace ttrace {
@@ -26,6 +26,7 @@ struct JudgeContext {
   std::vector<LegPlan> plans;  // of the two sides; empty without a reference
   RowAlignment rows;
   std::optional<IterationRange> iterations;  // to judge; nothing: all
+  double risk = kRunRisk;                    // of flagging a clean run
   int threads = 0;
   std::function<void(int64_t, int64_t)> progress;
 
@@ -36,14 +37,17 @@ struct JudgeContext {
 
 struct JudgeOutcome {
   std::vector<TensorJudgement> tensors;  // by order; unmatched ones last
+  int64_t tests = 0;                     // that were made
   int64_t bytes_compared = 0;            // of both sides, all legs
   int64_t replica_groups = 0;            // that were compared
-  // Of the candidate's tensors, how many a replay did not reproduce bit by bit.
+  // Of the candidate's tensors, those that a replay did not reproduce although
+  // the reference's did, and the largest difference of them.
   int64_t not_repeatable = 0;
+  double largest_repeat = 0;
 };
 
-Result<JudgeOutcome> JudgeTensors(const JudgeContext& context);
+Result<JudgeOutcome> JudgeRun(const JudgeContext& context);
 
 }  // namespace ttrace
 
-#endif  // TTRACE_SRC_JUDGE_JUDGE_TENSORS_H_
+#endif  // TTRACE_SRC_JUDGE_JUDGE_RUN_H_

@@ -1,0 +1,34 @@
+// Whether every kind of computation was judged somewhere.
+//
+// "Within" must rest on evidence: for each role of each class of module (the
+// outputs of all linears, the reduced gradients of all norm weights, ...) at
+// least one tensor must have been judged against a bound, and not be zero. A
+// gradient that is exactly zero on both sides would also be so without its
+// all-reduce.
+//
+// Thread safety: pure function.
+
+#ifndef TTRACE_SRC_CHECK_EVIDENCE_COVERAGE_H_
+#define TTRACE_SRC_CHECK_EVIDENCE_COVERAGE_H_
+
+#include <vector>
+
+#include "src/experiment/run_note.h"
+#include "src/experiment/side.h"
+#include "src/judge/judgement.h"
+
+namespace ttrace {
+
+struct EvidenceCoverage {
+  bool any = false;  // something that was computed was judged
+  // One for each kind without evidence: kNoEvidence or kZeroEvidence.
+  std::vector<RunNote> missing;
+};
+
+// `classes`: names the classes of modules; usually the candidate's side.
+EvidenceCoverage CoverEvidence(const Side& classes,
+                               const std::vector<TensorJudgement>& tensors);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_CHECK_EVIDENCE_COVERAGE_H_

@@ -1,0 +1,66 @@
+// What a trace declares costs no memory and no time; what it holds may.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "src/check/check.h"
+#include "src/check/synthetic_run_test.h"
+#include "src/trace/scratch_trace.h"
+
+namespace ttrace {
+namespace {
+
+constexpr int64_t kHuge = int64_t{1} << 36;
+
+// One element of a tensor that declares `global`, its first.
+void AppendCorner(TraceWriter& writer, const std::string& fqn, Role role,
+                  Pass pass, const Shape& global) {
+  RecordSpec spec;
+  spec.fqn = fqn;
+  spec.role = role;
+  spec.local_shape.assign(global.size(), 1);
+  spec.global_shape = global;
+  spec.batch_dim = 0;
+  if (global.size() > 1) {
+    spec.local_shape[1] = global[1];
+  }
+  Occurrence at = RealOccurrence();
+  at.pass = pass;
+  at.micro_batch = 0;
+  const std::vector<float> values(64, 1.0f);
+  const std::vector<int64_t> strides(global.size(), 1);
+  OrDie(writer.Append(spec, at,
+                      {std::as_bytes(std::span(values)).data(), strides}));
+}
+
+void WriteHostile(const std::string& folder) {
+  OrDie(CreateTraceFolder(folder, "{}", false));
+  const auto writer = OpenRank(folder, 0, 1);
+  AppendCorner(*writer, "", Role::kInput, Pass::kForward, {kHuge, 4});
+  AppendCorner(*writer, "fc", Role::kOutput, Pass::kForward, {kHuge});
+  AppendCorner(*writer, "fc.weight", Role::kGradReduced, Pass::kBackward,
+               {kHuge, 8});
+  AppendCorner(*writer, "", Role::kGradNorm, Pass::kOptimizer, {kHuge});
+  AppendCorner(*writer, "f64", Role::kGradReduced, Pass::kBackward,
+               {kHuge << 26});
+  OrDie(writer->Seal(0, "real"));
+  OrDie(writer->Close(true, ""));
+}
+
+TEST(HostileTrace, DeclaredSizesDriveNeitherMemoryNorLoops) {
+  const ScratchFolder folder;
+  WriteHostile(folder / "ref");
+  WriteHostile(folder / "cand");
+  for (const bool with_reference : {true, false}) {
+    CheckOptions options;
+    if (with_reference) options.reference = folder / "ref";
+    options.candidate = folder / "cand";
+    const auto result = RunCheck(options);
+    EXPECT_TRUE(!result.ok() || result->culprits.empty());
+  }
+}
+
+}  // namespace
+}  // namespace ttrace

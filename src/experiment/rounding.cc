@@ -1,0 +1,183 @@
+#include "src/experiment/rounding.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/experiment/module_names.h"
+
+namespace ttrace {
+namespace {
+
+const double kFp32 = UnitRoundoff(DType::kF32);
+
+bool IsParameterGradient(Role role) {
+  return role == Role::kGradLocal || role == Role::kGradReduced;
+}
+
+bool IsForward(const TensorId& id) {
+  return id.role == Role::kInput || id.role == Role::kOutput ||
+         id.role == Role::kLoss;
+}
+
+// What a module computes with: what goes in and out of it, both ways.
+bool TellsPrecision(Role role) {
+  return role == Role::kInput || role == Role::kOutput ||
+         role == Role::kGradInput || role == Role::kGradOutput;
+}
+
+double RoundoffOf(const TensorPieces& pieces) {
+  return UnitRoundoff(pieces.pieces.front()->dtype);
+}
+
+// The variance of a low-precision sum over n ranks, in units of one rounding of
+// its result: uncorrelated terms are rounded (1 in all), and each of the n - 1
+// partial sums, of which the one of i terms has i / n of the result's variance.
+double RoundingsOverRanks(int64_t ranks) {
+  const auto n = static_cast<double>(ranks);
+  return 1 + (n - 1) * (n + 2) / (2 * n);
+}
+
+}  // namespace
+
+// Low-precision kernels sum in fp32, so a result is rounded once, which is what
+// a noise leg does, and the difference of two runs holds two such roundings.
+// But what ranks sum they sum in the values' own precision, one after the other
+// in a ring. In an fp32 leg the sum itself rounds at each of its K terms, too:
+// the rounding errors of a random walk of partial sums add up to sqrt(K / 2)
+// times that of one rounding. Any other order is better, and both runs may use
+// any. Source: N. Higham, T. Mary, A new approach to probabilistic rounding
+// error analysis, 2019 (errors of sums grow with sqrt(K)).
+double SummationGrowth(const Rounding& rounding) {
+  if (rounding.unit_roundoff > kFp32) {
+    return std::sqrt((RoundingsOverRanks(rounding.reference_ranks) +
+                      RoundingsOverRanks(rounding.candidate_ranks)) /
+                     2);
+  }
+  return std::max(1.0,
+                  std::sqrt(static_cast<double>(rounding.longest_sum) / 2));
+}
+
+RoundingOfTensors::RoundingOfTensors(const Side& reference,
+                                     const Side& candidate) {
+  ReadPrecisions(reference);
+  ReadDimensions(reference);
+  reference_ranks_ = RanksOf(reference, reference);
+  candidate_ranks_ = RanksOf(reference, candidate);
+}
+
+void RoundingOfTensors::ReadPrecisions(const Side& reference) {
+  lowest_ = UnitRoundoff(reference.ComputeDType().value_or(DType::kF32));
+  for (const auto& [id, pieces] : reference.real()) {
+    if (!TellsPrecision(id.role)) continue;
+    double& unit = modules_[id.fqn].unit_roundoff;
+    unit = std::max(unit, RoundoffOf(pieces));
+  }
+}
+
+void RoundingOfTensors::ReadDimensions(const Side& reference) {
+  for (const auto& [id, pieces] : reference.real()) {
+    const Shape shape = pieces.global_shape();
+    if (id.role == Role::kParam || id.role == Role::kGradReduced) {
+      if (shape.empty()) continue;
+      const int64_t any = *std::max_element(shape.begin(), shape.end());
+      inner_ = std::max(inner_, shape.back());
+      any_ = std::max(any_, any);
+      // Of the module, and of all that contain it.
+      for (std::string name = ParentName(id.fqn);; name = ParentName(name)) {
+        Module& module = modules_[name];
+        module.inner = std::max(module.inner, shape.back());
+        module.any = std::max(module.any, any);
+        if (name.empty()) break;
+      }
+    } else if (id.fqn.empty() && id.role == Role::kInput) {
+      // Token ids are [batch, sequence]; floating inputs carry features last.
+      const bool tokens_only = !Info(pieces.pieces.front()->dtype).floating;
+      const size_t dims =
+          tokens_only || shape.size() < 2 ? shape.size() : shape.size() - 1;
+      int64_t tokens = 1;
+      for (size_t d = 0; d < shape.size(); ++d) {
+        if (d < dims) tokens *= std::max<int64_t>(1, shape[d]);
+        sequence_ = std::max(sequence_, shape[d]);
+      }
+      // Masks and positions may be larger than what they belong to.
+      if (tokens_only && shape.size() <= 2) tokens_ = std::max(tokens_, tokens);
+      if (!tokens_only) tokens_ = std::max(tokens_, tokens);
+    }
+  }
+}
+
+RoundingOfTensors::Ranks RoundingOfTensors::RanksOf(const Side& reference,
+                                                    const Side& side) const {
+  const DeviceMesh& mesh = side.trace().mesh();
+  Ranks out;
+  for (const auto& [id, pieces] : side.real()) {
+    const TensorPieces* same = reference.FindSameValue("real", id);
+    if (same == nullptr || RoundoffOf(*same) <= kFp32) continue;
+    int64_t ranks = 1;
+    for (const std::string& name : pieces.pieces.front()->reduced_over) {
+      const int dim = mesh.Find(name);
+      if (dim >= 0) ranks *= mesh.dims[static_cast<size_t>(dim)].size;
+    }
+    if (ranks <= 1) continue;
+    out.own[id] = ranks;
+    if (IsParameterGradient(id.role)) continue;
+    int64_t& longest = IsForward(id) ? out.forward : out.backward;
+    longest = std::max(longest, ranks);
+  }
+  out.backward = std::max(out.backward, out.forward);
+  return out;
+}
+
+const RoundingOfTensors::Module* RoundingOfTensors::ModuleOf(
+    const TensorId& id) const {
+  // A loss is made of what the model returns.
+  if (id.role == Role::kLoss) {
+    const auto root = modules_.find("");
+    return root == modules_.end() ? nullptr : &root->second;
+  }
+  std::string name = IsParameterGradient(id.role) ? ParentName(id.fqn) : id.fqn;
+  const auto found = modules_.find(name);
+  return found == modules_.end() ? nullptr : &found->second;
+}
+
+int64_t RoundingOfTensors::LongestSum(const TensorId& id, bool isolated) const {
+  const int64_t forward = std::max(inner_, sequence_);
+  const int64_t backward = std::max(any_, forward);
+  if (id.role == Role::kLoss) return std::max(backward, tokens_);
+  if (IsParameterGradient(id.role)) {
+    return isolated ? std::max(tokens_, sequence_)
+                    : std::max(tokens_, backward);
+  }
+  if (isolated && !IsEdge(id.role)) {
+    const Module* module = ModuleOf(id);
+    if (module != nullptr && module->any > 0) {
+      // Attention has a sum over the sequence beside those over dimensions.
+      return std::max(IsForward(id) ? module->inner : module->any, sequence_);
+    }
+  }
+  return IsForward(id) ? forward : backward;
+}
+
+int64_t RoundingOfTensors::SummedRanks(const Ranks& ranks, const TensorId& id) {
+  const auto found = ranks.own.find(id);
+  const int64_t own = found == ranks.own.end() ? 1 : found->second;
+  return std::max(own, IsForward(id) ? ranks.forward : ranks.backward);
+}
+
+Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
+                               bool fp32) const {
+  Rounding out;
+  const Module* module = ModuleOf(id);
+  out.unit_roundoff = fp32 ? kFp32
+                      : module != nullptr && module->unit_roundoff > 0
+                          ? module->unit_roundoff
+                          : lowest_;
+  out.longest_sum = LongestSum(id, isolated);
+  if (out.unit_roundoff > kFp32) {
+    out.reference_ranks = SummedRanks(reference_ranks_, id);
+    out.candidate_ranks = SummedRanks(candidate_ranks_, id);
+  }
+  return out;
+}
+
+}  // namespace ttrace

@@ -1,0 +1,80 @@
+// How the values of one tensor are rounded: in which precision, in sums of how
+// many terms, over how many ranks. All of it belongs to the tensor, not to the
+// run, and all but the candidate's mesh is read from the reference: a candidate
+// that computes in less precision does not widen its own bounds.
+//
+// A value inherits the rounding of what it was made from. So the forward pass
+// is as rounded as its longest inner dimension makes it, the backward pass also
+// as the longest outer one (a vocabulary, at the loss), and a parameter's
+// gradient also as the number of tokens that it is a sum over, which nothing
+// inherits from it. In an isolated leg a module inherits no sums of others, but
+// a container holds what its children sum over ranks.
+//
+// Thread safety: const after construction.
+
+#ifndef TTRACE_SRC_EXPERIMENT_ROUNDING_H_
+#define TTRACE_SRC_EXPERIMENT_ROUNDING_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "src/experiment/side.h"
+#include "ttrace/tensor_id.h"
+
+namespace ttrace {
+
+struct Rounding {
+  double unit_roundoff = 0;  // of the precision its values are computed in
+  // Terms of the longest sum that the value hangs on. Matters where sums are
+  // made in the values' own precision.
+  int64_t longest_sum = 1;
+  // Ranks that a value of low precision is summed over, in each run.
+  int64_t reference_ranks = 1;
+  int64_t candidate_ranks = 1;
+};
+
+// By how much sums exceed one rounding of their result, which is what a noise
+// leg shows: multiplies noise and floors. Derivation: docs/tolerance.md.
+double SummationGrowth(const Rounding& rounding);
+
+class RoundingOfTensors {
+ public:
+  RoundingOfTensors(const Side& reference, const Side& candidate);
+
+  // `isolated`: in a leg in which every module is given the reference's values.
+  // `fp32`: in a leg that computes everything in fp32.
+  Rounding Of(const TensorId& id, bool isolated, bool fp32) const;
+
+ private:
+  struct Module {
+    double unit_roundoff = 0;  // lowest precision of what goes in and out
+    int64_t inner = 0;         // longest last dimension of its parameters
+    int64_t any = 0;           // longest dimension of its parameters
+  };
+  struct Ranks {
+    int64_t forward = 1;
+    int64_t backward = 1;
+    std::map<TensorId, int64_t> own;
+  };
+
+  void ReadPrecisions(const Side& reference);
+  void ReadDimensions(const Side& reference);
+  Ranks RanksOf(const Side& reference, const Side& side) const;
+  const Module* ModuleOf(const TensorId& id) const;
+  int64_t LongestSum(const TensorId& id, bool isolated) const;
+  static int64_t SummedRanks(const Ranks& ranks, const TensorId& id);
+
+  std::map<std::string, Module> modules_;
+  double lowest_ = 0;     // precision of the run, where nothing closer is known
+  int64_t sequence_ = 1;  // longest dimension of what the model is fed
+  int64_t tokens_ = 1;    // of an iteration
+  int64_t inner_ = 1;     // longest of all modules
+  int64_t any_ = 1;
+  Ranks reference_ranks_;
+  Ranks candidate_ranks_;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_EXPERIMENT_ROUNDING_H_

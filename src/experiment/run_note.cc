@@ -1,0 +1,75 @@
+#include "src/experiment/run_note.h"
+
+namespace ttrace {
+
+std::string_view ToString(NoteKind kind) {
+  switch (kind) {
+    case NoteKind::kUnsupported:
+      return "unsupported";
+    case NoteKind::kComputation:
+      return "other_computation";
+    case NoteKind::kDropout:
+      return "dropout_on";
+    case NoteKind::kNotGrafted:
+      return "not_grafted";
+    case NoteKind::kDamage:
+      return "damage";
+    case NoteKind::kDefect:
+      return "defect";
+    case NoteKind::kStopped:
+      return "stopped";
+    case NoteKind::kNotObserved:
+      return "not_observed";
+    case NoteKind::kCompiled:
+      return "compiled";
+    case NoteKind::kNotRecorded:
+      return "not_recorded";
+    case NoteKind::kNoEvidence:
+      return "no_evidence";
+    case NoteKind::kZeroEvidence:
+      return "zero_evidence";
+    case NoteKind::kLegSkipped:
+      return "leg_skipped";
+    case NoteKind::kLegNotSealed:
+      return "leg_not_sealed";
+    case NoteKind::kLegNotUsed:
+      return "leg_not_used";
+    case NoteKind::kPrecisions:
+      return "precisions";
+    case NoteKind::kNoFp32Leg:
+      return "no_fp32_leg";
+    case NoteKind::kNotIsolated:
+      return "not_isolated";
+    case NoteKind::kUnfinishedSums:
+      return "unfinished_sums";
+    case NoteKind::kGraftDiffers:
+      return "graft_differs";
+    case NoteKind::kGraftedInputs:
+      return "grafted_inputs";
+    case NoteKind::kDropoutOff:
+      return "dropout_off";
+    case NoteKind::kNotRepeatable:
+      return "not_repeatable";
+    case NoteKind::kStateLeft:
+      return "state_left";
+    case NoteKind::kAttribute:
+      return "attribute";
+    case NoteKind::kRowsReordered:
+      return "rows_reordered";
+    case NoteKind::kIsolation:
+      return "isolation";
+    case NoteKind::kJoined:
+      return "joined";
+    case NoteKind::kSkippedStep:
+      return "skipped_step";
+    case NoteKind::kZeroStep:
+      return "zero_step";
+    case NoteKind::kMalformed:
+      return "malformed";
+    case NoteKind::kNotice:
+      return "notice";
+  }
+  return "notice";
+}
+
+}  // namespace ttrace

@@ -1,0 +1,52 @@
+#include "src/judge/expectations.h"
+
+#include <algorithm>
+
+#include "src/experiment/module_names.h"
+#include "src/judge/projection.h"
+
+namespace ttrace {
+namespace {
+
+std::vector<ErrorStats> Totals(const std::vector<PairFacts>& legs) {
+  std::vector<ErrorStats> out;
+  for (const PairFacts& leg : legs) out.push_back(leg.total);
+  return out;
+}
+
+// How many tests a leg takes: norm, projection, element and block of the whole,
+// and one for each piece.
+int64_t TestsOf(const LegFacts& leg) {
+  if (!leg.usable) return 0;
+  if (leg.noise.empty()) return 1;
+  const auto pieces = static_cast<int64_t>(leg.candidate.instances.size());
+  return 4 + (leg.candidate.regions.size() > 1 ? pieces : 0);
+}
+
+}  // namespace
+
+Expectations::Expectations(const std::vector<TensorFacts>& tensors,
+                           double run_risk) {
+  for (const TensorFacts& tensor : tensors) {
+    for (const LegFacts& leg : tensor.legs) {
+      tests_ += TestsOf(leg);
+      if (!leg.usable || leg.noise.empty() || tensor.exact) continue;
+      Pool& pool = pools_[FamilyOf(tensor.id, leg.plan)];
+      pool.sum += MeanSquareProjection(Totals(leg.noise));
+      ++pool.count;
+    }
+  }
+  risk_ = run_risk / static_cast<double>(std::max<int64_t>(1, tests_));
+}
+
+double Expectations::PooledProjection(const TensorId& id, size_t plan) const {
+  const auto found = pools_.find(FamilyOf(id, plan));
+  if (found == pools_.end() || found->second.count == 0) return 0;
+  return found->second.sum / static_cast<double>(found->second.count);
+}
+
+Expectations::Family Expectations::FamilyOf(const TensorId& id, size_t plan) {
+  return {id.role, id.arg, WithoutLayerNumbers(id.fqn), id.pass, plan};
+}
+
+}  // namespace ttrace

@@ -1,0 +1,49 @@
+// What all tensors together say about what each may be: how small the risk of
+// one test must be, and the common factors that noise shows in one role of all
+// layers.
+//
+// Thread safety: const after construction.
+
+#ifndef TTRACE_SRC_JUDGE_EXPECTATIONS_H_
+#define TTRACE_SRC_JUDGE_EXPECTATIONS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "src/judge/constants.h"
+#include "src/measure/facts.h"
+
+namespace ttrace {
+
+class Expectations {
+ public:
+  // `run_risk`: how often a clean run may be flagged by chance.
+  Expectations(const std::vector<TensorFacts>& tensors, double run_risk);
+
+  // Of one test: the run's, divided over all tests.
+  double risk() const { return risk_; }
+  int64_t tests() const { return tests_; }
+  // Mean square of the noise legs' projections over the layers of the tensor's
+  // role, in all iterations.
+  double PooledProjection(const TensorId& id, size_t plan) const;
+
+ private:
+  // (role, argument, name without layer numbers, pass, plan)
+  using Family = std::tuple<Role, std::string, std::string, Pass, size_t>;
+  static Family FamilyOf(const TensorId& id, size_t plan);
+
+  struct Pool {
+    double sum = 0;
+    int64_t count = 0;
+  };
+  std::map<Family, Pool> pools_;
+  int64_t tests_ = 0;
+  double risk_ = kRunRisk;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_JUDGE_EXPECTATIONS_H_

@@ -1,0 +1,98 @@
+#include "src/judge/judge_norm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "src/judge/constants.h"
+
+namespace ttrace {
+namespace {
+
+// What the way from the parts' norms to the reported one may round. Parts are
+// squared and added in fp32 or better, in any order: n positive terms lose at
+// most about sqrt(n) roundings of the result with any probability that matters
+// (Higham, Mary 2019: lambda sqrt(n) u with lambda = sqrt(2 ln(2 / risk))), the
+// square and the root one each. The value itself is rounded to its own dtype,
+// once for each part if parts are of that dtype too.
+double Bound(const ReportedNorm& facts, double risk) {
+  const double lambda = std::sqrt(2 * std::log(2 / risk));
+  const double sum =
+      (lambda * std::sqrt(static_cast<double>(facts.parts)) + 4) *
+      kFp32Roundoff;
+  const double own = UnitRoundoff(facts.dtype);
+  const double rounding = own > kFp32Roundoff ? 3 * own : 0;
+  return sum + rounding;
+}
+
+// The same where the primitive's word on the parts is not known: it may have
+// added the largest part one by one.
+double LooseBound(const ReportedNorm& facts, double risk) {
+  return Bound(facts, risk) +
+         static_cast<double>(facts.largest_part) * kFp32Roundoff;
+}
+
+}  // namespace
+
+TensorJudgement JudgeReportedNorm(const std::optional<ReportedNorm>& facts,
+                                  const TensorJudgement& before, double risk) {
+  TensorJudgement out = before;
+  if (before.reason.kind == ReasonKind::kDamaged) return out;
+  if (!facts || !facts->unknown.empty()) {
+    if (before.replicas_differ) return out;
+    out.verdict = TensorVerdict::kNotCheckable;
+    out.reason = {};
+    out.reason.kind = ReasonKind::kNoGradients;
+    if (facts) out.reason.detail = facts->unknown;
+    return out;
+  }
+  const double expected = facts->primitive.value_or(facts->exact);
+  LegJudgement leg;
+  leg.leg = "real";
+  Test test;
+  test.value =
+      expected == facts->reported
+          ? 0
+          : std::fabs(facts->reported - expected) / std::fabs(expected);
+  test.bound =
+      facts->primitive ? Bound(*facts, risk) : LooseBound(*facts, risk);
+  test.headroom = test.value / test.bound;
+  // A norm that is not finite is the gradients' doing, if they are not either.
+  if (!std::isfinite(facts->reported) && !std::isfinite(expected)) {
+    test.value = test.headroom = 0;
+  } else if (!std::isfinite(test.headroom)) {
+    test.headroom = std::numeric_limits<double>::infinity();
+  }
+  test.expected.origin = Origin::kPrimitive;
+  test.expected.scale = test.bound;
+  test.expected.factor = 1;
+  leg.err = test.value;
+  leg.bound = test.bound;
+  leg.checkable = leg.bound <= kWidestBound;
+  const double headroom = test.headroom;
+  leg.Add(std::move(test));
+  out.legs = {leg};
+  if (!leg.checkable) {
+    if (!before.replicas_differ) {
+      out.verdict = TensorVerdict::kNotCheckable;
+      out.reason = WhyNotCheckable(leg);
+    }
+    return out;
+  }
+  out.deciding_leg = 0;
+  out.headroom = headroom;
+  if (headroom > 1) {
+    out.verdict = TensorVerdict::kDiverged;
+    out.reason = {};
+    out.reason.kind = ReasonKind::kReportedNorm;
+    out.reason.numbers = {facts->reported, expected};
+  } else if (!before.replicas_differ) {
+    out.verdict = leg.err == 0                  ? TensorVerdict::kBitwiseEqual
+                  : headroom > kSuspectHeadroom ? TensorVerdict::kSuspect
+                                                : TensorVerdict::kWithin;
+  }
+  return out;
+}
+
+}  // namespace ttrace

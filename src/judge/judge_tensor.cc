@@ -1,0 +1,440 @@
+#include "src/judge/judge_tensor.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "src/judge/constants.h"
+#include "src/judge/maxima.h"
+#include "src/judge/mismatches.h"
+#include "src/judge/projection.h"
+#include "src/judge/rule.h"
+#include "src/judge/small_sample.h"
+#include "src/measure/exact_values.h"
+
+namespace ttrace {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+bool IsParameterGradient(Role role) {
+  return role == Role::kGradLocal || role == Role::kGradReduced;
+}
+
+Reason Because(ReasonKind kind) {
+  Reason reason;
+  reason.kind = kind;
+  return reason;
+}
+
+// Ranks that hold an instance which is out of bounds by itself.
+std::vector<int> FaultyRanks(const LegJudgement& leg,
+                             const std::vector<InstanceStats>& instances) {
+  std::set<int> ranks;
+  const bool pieces = std::any_of(
+      leg.tests.begin(), leg.tests.end(),
+      [](const Test& test) { return test.statistic == Statistic::kPiece; });
+  for (const Test& test : leg.tests) {
+    if (test.statistic == Statistic::kPiece && test.headroom > 1) {
+      ranks.insert(test.ranks.begin(), test.ranks.end());
+    }
+  }
+  for (const InstanceStats& instance : instances) {
+    if ((!pieces && instance.stats.rel_err() > leg.bound) ||
+        ExceedsMaxima(leg, instance.stats) ||
+        instance.stats.nonfinite_differ > 0) {
+      ranks.insert(instance.ranks.begin(), instance.ranks.end());
+    }
+  }
+  if (ranks.empty() && leg.headroom > 1) {
+    for (const InstanceStats& instance : instances) {
+      if (instance.stats.rel_err() > leg.bound) {
+        ranks.insert(instance.ranks.begin(), instance.ranks.end());
+      }
+    }
+  }
+  return {ranks.begin(), ranks.end()};
+}
+
+std::vector<int> NonfiniteRanks(const TensorComparison& compared) {
+  std::set<int> ranks;
+  for (const InstanceStats& instance : compared.instances) {
+    if (instance.stats.nonfinite_cand == 0) continue;
+    ranks.insert(instance.ranks.begin(), instance.ranks.end());
+  }
+  return {ranks.begin(), ranks.end()};
+}
+
+std::vector<ErrorStats> Totals(const std::vector<PairFacts>& legs) {
+  std::vector<ErrorStats> out;
+  out.reserve(legs.size());
+  for (const PairFacts& leg : legs) out.push_back(leg.total);
+  return out;
+}
+
+std::optional<ErrorStats> Total(const std::optional<PairFacts>& pair) {
+  if (!pair) return std::nullopt;
+  return pair->total;
+}
+
+// Nothing else is said of it than what its reason says.
+void Settle(TensorVerdict verdict, Reason reason, TensorJudgement* out) {
+  out->verdict = verdict;
+  out->reason = std::move(reason);
+  out->deciding_leg = -1;
+  out->headroom = 0;
+}
+
+void Explain(ReasonKind kind, TensorJudgement* out) {
+  Settle(TensorVerdict::kNotCheckable, Because(kind), out);
+  out->explained = true;
+}
+
+// By something else than a bound.
+void Flag(std::vector<int> ranks, Reason reason, TensorJudgement* out) {
+  out->verdict = TensorVerdict::kDiverged;
+  out->explained = false;
+  out->headroom = kInfinity;
+  out->ranks = std::move(ranks);
+  out->reason = std::move(reason);
+}
+
+// Without a reference: copies, and values that must be finite.
+void ConcludeAlone(const TensorFacts& facts, TensorJudgement* out) {
+  out->verdict = TensorVerdict::kWithin;
+  if (!facts.trouble.empty()) {
+    out->verdict = TensorVerdict::kNotCheckable;
+    out->reason = Because(ReasonKind::kNotComparable);
+    out->reason.detail = facts.trouble;
+    return;
+  }
+  if (!facts.own || facts.own->total.nonfinite_cand == 0) return;
+  LegJudgement leg;
+  leg.leg = "real";
+  leg.stats = facts.own->total;
+  leg.headroom = kInfinity;
+  leg.ranks = NonfiniteRanks(*facts.own);
+  out->ranks = leg.ranks;
+  out->legs.push_back(std::move(leg));
+  out->deciding_leg = 0;
+  out->nonfinite = true;
+  out->headroom = kInfinity;
+  out->verdict = TensorVerdict::kDiverged;
+}
+
+void JudgeUpdate(const TensorFacts& facts, TensorJudgement* out) {
+  if (!facts.update || facts.update->ranks.empty()) return;
+  Reason reason = Because(ReasonKind::kNotUpdated);
+  reason.counts = {facts.update->unchanged, facts.update->changed};
+  reason.far = facts.update->far;
+  Flag(facts.update->ranks, std::move(reason), out);
+}
+
+// Other data or weights are no finding where they are grafted: samplers
+// shuffle, and topologies draw other random numbers. Ranks that have one
+// another's are.
+void JudgeOwnParts(const TensorFacts& facts, TensorJudgement* out) {
+  if (out->verdict != TensorVerdict::kNotCheckable || out->legs.empty() ||
+      !facts.foreign_parts || facts.foreign_parts->ranks.empty()) {
+    return;
+  }
+  out->deciding_leg = 0;
+  Reason reason = Because(ReasonKind::kForeignPart);
+  reason.ranks = facts.foreign_parts->ranks;
+  reason.owners = facts.foreign_parts->owners;
+  reason.tensor = facts.id;
+  Flag(facts.foreign_parts->ranks, std::move(reason), out);
+}
+
+}  // namespace
+
+TensorJudge::TensorJudge(const Side* reference, const Side& candidate,
+                         const std::vector<LegPlan>& plans,
+                         const Expectations& expectations,
+                         std::set<int> unequal_starts)
+    : has_reference_(reference != nullptr),
+      weights_grafted_(candidate.weights_grafted()),
+      data_grafted_(candidate.data_grafted()),
+      plans_(plans),
+      expectations_(expectations),
+      unequal_starts_(std::move(unequal_starts)),
+      not_isolated_(candidate.not_isolated()) {
+  if (reference != nullptr) rounding_.emplace(*reference, candidate);
+}
+
+TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
+  TensorJudgement out;
+  out.id = facts.id;
+  out.order = facts.order;
+  out.replicas = facts.replicas;
+  if (facts.candidate_repeat) {
+    out.repeat = {facts.candidate_repeat->bitwise, facts.candidate_repeat->err};
+    out.not_repeatable =
+        !facts.candidate_repeat->bitwise &&
+        (!facts.reference_repeat ||
+         facts.candidate_repeat->err >
+             SampleFactor(1, kRunRisk) * facts.reference_repeat->err);
+  }
+  if (!facts.damage.empty()) {
+    Settle(TensorVerdict::kNotCheckable, Because(ReasonKind::kDamaged), &out);
+    out.reason.detail = facts.damage;
+    return out;
+  }
+  std::vector<bool> is_isolated;
+  for (const LegFacts& leg : facts.legs) {
+    if (!leg.usable) continue;
+    out.legs.push_back(JudgeLegOf(facts, leg));
+    is_isolated.push_back(plans_[leg.plan].isolated);
+    if (leg.candidate.total.count > 0 && !facts.exact &&
+        leg.candidate.total.sum_sq_ref == 0) {
+      out.all_zero = true;
+    }
+  }
+  if (!has_reference_) {
+    ConcludeAlone(facts, &out);
+  } else {
+    ConcludeEndToEnd(facts, &out);
+    bool copies_differ_alone = false;
+    for (const LegFacts& leg : facts.legs) {
+      copies_differ_alone |=
+          leg.replicas && CopiesDiffer(facts, *leg.replicas, out.legs);
+    }
+    out.isolated = ConcludeIsolated(
+        facts.id, out.legs, is_isolated, not_isolated_, facts.exact,
+        copies_differ_alone, facts.replicas.differing_ranks);
+    if (ReplacedByGraft(facts.id)) JudgeOwnParts(facts, &out);
+    JudgeUpdate(facts, &out);
+  }
+  out.replicas_differ = CopiesDiffer(facts, facts.replicas, out.legs);
+  if (out.replicas_differ) {
+    // Whatever else is not comparable: copies need no reference.
+    out.verdict = TensorVerdict::kDiverged;
+    out.explained = false;
+    if (!(out.headroom > 1)) out.headroom = kInfinity;
+    if (out.ranks.empty()) out.ranks = out.replicas.differing_ranks;
+  }
+  return out;
+}
+
+LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
+                                     const LegFacts& leg) const {
+  const LegPlan& plan = plans_[leg.plan];
+  const TensorId& id = facts.id;
+  if (facts.exact || HasNoTolerance(id.role)) {
+    const bool computed =
+        facts.exact && !HasNoTolerance(id.role) && !id.fqn.empty();
+    return JudgeEquality(plan.name, leg, computed, expectations_.risk());
+  }
+  const bool fp32 = plan.unit_roundoff <= kFp32Roundoff;
+  LegErrors errors;
+  errors.leg = plan.name;
+  errors.stats = leg.candidate.total;
+  errors.noise = Totals(leg.noise);
+  errors.repeat = Total(leg.repeat);
+  errors.candidate_hp = Total(leg.candidate_hp);
+  errors.reference_hp = Total(leg.reference_hp);
+  errors.vector_gradient = IsParameterGradient(id.role) && facts.vector;
+  errors.rounding = rounding_->Of(id, plan.isolated, fp32);
+  errors.risk = expectations_.risk();
+  errors.one_module_deep = plan.isolated && !plan.borrowed_noise;
+  errors.end_to_end_for_want = plan.isolated && plan.borrowed_noise;
+  LegJudgement out = JudgeLeg(errors);
+  if (!errors.noise.empty()) {
+    // Element errors are measured unless the reference has no scale of its own.
+    if (errors.noise.front().sum_sq_elem > 0 || errors.stats.max_elem > 0) {
+      LegErrors maxima = errors;
+      if (maxima.repeat) maxima.noise.push_back(*maxima.repeat);
+      JudgeMaxima(maxima, &out);
+    }
+    JudgeProjection(errors, expectations_.PooledProjection(id, leg.plan), &out);
+    AddPieces(leg, errors, &out);
+  }
+  // A replay of the candidate that differs by more than its bound: not the
+  // noise of a run that is right.
+  if (plan.name == "real" && facts.candidate_repeat && out.checkable &&
+      !facts.candidate_repeat->bitwise && !out.tests.empty()) {
+    Test repeat;
+    repeat.statistic = Statistic::kRepeat;
+    repeat.value = facts.candidate_repeat->err;
+    repeat.bound = out.bound;
+    repeat.headroom = repeat.value / repeat.bound;
+    repeat.expected = out.tests.front().expected;
+    out.Add(std::move(repeat));
+  }
+  for (Test& test : out.tests) {
+    test.expected.one_module_deep = errors.one_module_deep;
+    test.expected.end_to_end_for_want = errors.end_to_end_for_want;
+  }
+  out.ranks = FaultyRanks(out, leg.candidate.instances);
+  return out;
+}
+
+void TensorJudge::AddPieces(const LegFacts& leg, const LegErrors& whole,
+                            LegJudgement* out) const {
+  // One region is the whole tensor, on however many ranks.
+  if (leg.candidate.regions.size() < 2 || !out->checkable) return;
+  for (const InstanceStats& instance : leg.candidate.instances) {
+    const auto region = static_cast<size_t>(instance.region);
+    LegErrors part = whole;
+    part.stats = instance.stats;
+    const auto of = [region](const PairFacts& pair) {
+      return region < pair.regions.size() ? pair.regions[region] : ErrorStats{};
+    };
+    for (size_t i = 0; i < leg.noise.size(); ++i) {
+      part.noise[i] = of(leg.noise[i]);
+    }
+    if (leg.repeat) part.repeat = of(*leg.repeat);
+    if (leg.candidate_hp) part.candidate_hp = of(*leg.candidate_hp);
+    if (leg.reference_hp) part.reference_hp = of(*leg.reference_hp);
+    std::optional<Test> test = JudgePart(part);
+    if (!test) continue;
+    test->ranks = instance.ranks;
+    test->micro_batch = instance.micro_batch;
+    out->Add(*std::move(test));
+  }
+}
+
+// Copies are made by the same operations on the same values, so they are equal
+// bit for bit, unless the run does not even repeat itself. Then they may differ
+// by what the reference's noise allows, never by what the candidate shows.
+bool TensorJudge::CopiesDiffer(const TensorFacts& facts,
+                               const ReplicaComparison& copies,
+                               const std::vector<LegJudgement>& legs) const {
+  if (copies.differing == 0) return false;
+  const bool repeats =
+      (!facts.candidate_repeat || facts.candidate_repeat->bitwise) &&
+      (!facts.reference_repeat || facts.reference_repeat->bitwise);
+  if (repeats) return true;
+  const auto real = std::find_if(legs.begin(), legs.end(), [](const auto& leg) {
+    return leg.leg == "real" && leg.checkable && !leg.tests.empty();
+  });
+  if (real != legs.end()) return copies.worst_rel_err > real->bound;
+  // Without a bound, one sample of the run's own differences, for the worst of
+  // so many copies.
+  const double risk =
+      kRunRisk / static_cast<double>(std::max<int64_t>(1, copies.copies));
+  return copies.worst_rel_err >
+         SampleFactor(1, risk) *
+             (facts.candidate_repeat ? facts.candidate_repeat->err : 0);
+}
+
+// From the legs to the verdict of the run as it was.
+void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
+                                   TensorJudgement* out) const {
+  if (!facts.in_reference) {
+    Settle(TensorVerdict::kUnmatched, Because(ReasonKind::kNotInReference),
+           out);
+    return;
+  }
+  if (facts.reference_shape != facts.candidate_shape) {
+    Reason reason = Because(ReasonKind::kShapeDiffers);
+    reason.shape = facts.candidate_shape;
+    reason.other_shape = facts.reference_shape;
+    Flag({}, std::move(reason), out);
+    return;
+  }
+  if (facts.id.role == Role::kGradNorm) {
+    // Judged from the gradients it is the norm of.
+    out->verdict = TensorVerdict::kWithin;
+    return;
+  }
+  // What keeps the comparison from being whole.
+  for (const LegFacts& leg : facts.legs) {
+    if (plans_[leg.plan].isolated) continue;
+    if (!leg.trouble.empty()) {
+      out->reason = Because(ReasonKind::kNotComparable);
+      out->reason.detail = leg.trouble;
+    } else if (!leg.candidate.complete()) {
+      out->reason = Because(ReasonKind::kElementsMissing);
+      out->reason.counts = {
+          leg.candidate.candidate_gap, leg.candidate.reference_gap,
+          leg.candidate.candidate_overlap + leg.candidate.reference_overlap};
+    }
+  }
+  const bool gaps = !out->reason.none();
+  if (gaps && !facts.complete) {
+    out->reason = Because(ReasonKind::kIterationCut);
+  }
+  bool equal = true;
+  bool any = false;
+  const LegJudgement* first = nullptr;
+  size_t judged = 0;
+  for (const LegFacts& facts_of_leg : facts.legs) {
+    if (!facts_of_leg.usable) continue;
+    const size_t i = judged++;
+    if (plans_[facts_of_leg.plan].isolated) continue;
+    const LegJudgement& leg = out->legs[i];
+    if (first == nullptr) first = &leg;
+    any = true;
+    equal = equal && leg.stats.bitwise_equal();
+    if (leg.stats.nonfinite_differ > 0) out->nonfinite = true;
+    if (leg.checkable &&
+        (out->deciding_leg < 0 || leg.headroom > out->headroom)) {
+      out->deciding_leg = static_cast<int>(i);
+      out->headroom = leg.headroom;
+    }
+  }
+  if (!any) {
+    if (out->reason.none()) out->reason = Because(ReasonKind::kNoCommonLeg);
+    out->verdict = TensorVerdict::kUnmatched;
+    return;
+  }
+  if (equal && !gaps) {
+    out->verdict = TensorVerdict::kBitwiseEqual;
+    return;
+  }
+  if (out->nonfinite) {
+    out->verdict = TensorVerdict::kDiverged;
+    out->headroom = kInfinity;
+    if (out->deciding_leg < 0) out->deciding_leg = 0;
+    out->ranks = out->deciding()->ranks;
+    return;
+  }
+  if (ReplacedByGraft(facts.id)) {
+    Explain(ReasonKind::kReplacedByGraft, out);
+    return;
+  }
+  if (IsAfterStep(facts.id.role)) {
+    Explain(ReasonKind::kAfterStep, out);
+    return;
+  }
+  if (facts.exact || HasNoTolerance(facts.id.role)) {
+    if (out->headroom > 1) {
+      out->verdict = TensorVerdict::kDiverged;
+      out->ranks = out->deciding()->ranks;
+      out->reason = Because(ReasonKind::kElementsDiffer);
+      out->reason.counts = {out->deciding()->stats.mismatched,
+                            out->deciding()->stats.count};
+      out->reason.dtype = facts.dtype;
+    } else {
+      out->verdict = gaps ? TensorVerdict::kUnmatched : TensorVerdict::kWithin;
+    }
+    return;
+  }
+  if (unequal_starts_.contains(facts.id.iteration)) {
+    Explain(ReasonKind::kUnequalStart, out);
+    return;
+  }
+  if (out->deciding_leg < 0) {
+    out->verdict = TensorVerdict::kNotCheckable;
+    out->reason = WhyNotCheckable(*first);
+    return;
+  }
+  if (out->headroom > 1) {
+    out->verdict = TensorVerdict::kDiverged;
+    out->ranks = out->deciding()->ranks;
+  } else if (gaps) {
+    out->verdict = TensorVerdict::kUnmatched;
+  } else if (out->headroom > kSuspectHeadroom) {
+    out->verdict = TensorVerdict::kSuspect;
+  } else {
+    out->verdict = TensorVerdict::kWithin;
+  }
+}
+
+bool TensorJudge::ReplacedByGraft(const TensorId& id) const {
+  return (id.role == Role::kParam && weights_grafted_) ||
+         (id.role == Role::kData && data_grafted_);
+}
+
+}  // namespace ttrace

@@ -1,0 +1,57 @@
+// From the facts of one tensor to its tests, and from these to its verdict.
+// Both steps are pure: nothing is read, and nothing that is known is
+// overwritten.
+//
+// Thread safety: const after construction.
+
+#ifndef TTRACE_SRC_JUDGE_JUDGE_TENSOR_H_
+#define TTRACE_SRC_JUDGE_JUDGE_TENSOR_H_
+
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "src/experiment/leg_plan.h"
+#include "src/experiment/rounding.h"
+#include "src/experiment/side.h"
+#include "src/judge/expectations.h"
+#include "src/judge/isolated_verdict.h"
+#include "src/judge/judgement.h"
+#include "src/judge/rule.h"
+#include "src/measure/facts.h"
+
+namespace ttrace {
+
+class TensorJudge {
+ public:
+  // `reference`: null if there is none, and then `plans` is empty.
+  // `unequal_starts`: iterations that start from other weights (see
+  // experiment/unequal_starts.h). Keeps references to all but these.
+  TensorJudge(const Side* reference, const Side& candidate,
+              const std::vector<LegPlan>& plans,
+              const Expectations& expectations, std::set<int> unequal_starts);
+
+  TensorJudgement Judge(const TensorFacts& facts) const;
+
+ private:
+  LegJudgement JudgeLegOf(const TensorFacts& facts, const LegFacts& leg) const;
+  void AddPieces(const LegFacts& leg, const LegErrors& whole,
+                 LegJudgement* out) const;
+  bool CopiesDiffer(const TensorFacts& facts, const ReplicaComparison& copies,
+                    const std::vector<LegJudgement>& legs) const;
+  void ConcludeEndToEnd(const TensorFacts& facts, TensorJudgement* out) const;
+  bool ReplacedByGraft(const TensorId& id) const;
+
+  bool has_reference_;
+  bool weights_grafted_;
+  bool data_grafted_;
+  const std::vector<LegPlan>& plans_;
+  const Expectations& expectations_;
+  std::set<int> unequal_starts_;
+  NotIsolatedIndex not_isolated_;
+  std::optional<RoundingOfTensors> rounding_;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_JUDGE_JUDGE_TENSOR_H_

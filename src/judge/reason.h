@@ -1,0 +1,74 @@
+// Why a tensor has the verdict it has, where a bound alone does not say it.
+// Typed: decisions are made by the kind, words by src/report/reason_words.h.
+//
+// Thread safety: plain values.
+
+#ifndef TTRACE_SRC_JUDGE_REASON_H_
+#define TTRACE_SRC_JUDGE_REASON_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ttrace/dtype.h"
+#include "ttrace/layout.h"
+#include "ttrace/tensor_id.h"
+
+namespace ttrace {
+
+enum class ReasonKind : uint8_t {
+  kNone,
+  // Without a partner, or not whole.
+  kNotInReference,
+  kNotInCandidate,
+  kNoCommonLeg,
+  kNotComparable,    // detail: what the comparison said
+  kElementsMissing,  // counts: in the candidate, in the reference, twice
+  kIterationCut,     // its iteration did not end on every rank
+  // Not judged.
+  kNoNoiseLegs,
+  kBoundTooWide,     // numbers: the bound
+  kReplacedByGraft,  // its own values are not those that were computed with
+  kAfterStep,        // the step is not replayed
+  kUnequalStart,     // its iteration starts from other weights
+  kNotReplaced,      // isolated: tensor and detail say what was not and why
+  kNoGradients,      // of which the norm could be recomputed
+  kDamaged,          // detail: rank, file and tensor
+  // As it should be.
+  kNotMaterialised,  // detail: why
+  kInsideOnePiece,   // detail: which side computes the container in one piece
+  kOneMoreStep,      // seen only by a run that took one more step
+  kOtherItems,       // the iterators yield other items; inputs were compared
+  kNotSelected,      // left out by --select
+  kNotObserved,      // a side does not observe the module; detail: why
+  // Flagged by something else than a bound.
+  kShapeDiffers,    // shapes: the candidate's, the reference's
+  kElementsDiffer,  // counts: that differ, of; dtype
+  kNotUpdated,      // counts: unchanged, of them changed by the reference
+  kForeignPart,     // ranks hold the part of `owners`
+  kReportedNorm,    // numbers: reported, expected
+};
+
+struct Reason {
+  ReasonKind kind = ReasonKind::kNone;
+  std::string detail;
+  std::vector<int64_t> counts;
+  std::vector<double> numbers;
+  std::vector<int> ranks;
+  std::vector<int> owners;
+  Shape shape;
+  Shape other_shape;
+  DType dtype = DType::kF32;
+  TensorId tensor;   // another one that is meant
+  bool far = false;  // kNotUpdated: by several units in the last place
+  // Rows of the global batch that are not the reference's.
+  std::vector<int64_t> foreign_rows;
+
+  bool none() const {
+    return kind == ReasonKind::kNone && foreign_rows.empty();
+  }
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_JUDGE_REASON_H_

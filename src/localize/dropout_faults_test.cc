@@ -1,0 +1,198 @@
+#include "src/localize/dropout_faults.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ttrace {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Two data-parallel groups of two tensor-parallel ranks.
+RanksInMesh FourRanks() {
+  return {{{{"dp", 2}, {"tp", 2}}}, {{0, 0}, {0, 1}, {1, 0}, {1, 1}}};
+}
+
+// A mask of 1,000 values with p = 0.1: 286 bits.
+DropoutMask Mask(int rank, const std::string& input, const std::string& mask,
+                 const std::string& fqn = "layers.0", int micro_batch = 0,
+                 int iteration = 0) {
+  DropoutMask out;
+  out.rank = rank;
+  out.iteration = iteration;
+  out.fqn = fqn;
+  out.micro_batch = micro_batch;
+  out.p = 0.1;
+  out.elements = 1000;
+  out.input = input;
+  out.mask = mask;
+  // Samples that tell inputs apart as their digests do.
+  for (int i = 0; i < 16; ++i) {
+    out.sample.push_back(static_cast<double>(
+        std::hash<std::string>{}(input + std::to_string(i)) % 1000));
+  }
+  return out;
+}
+
+DropoutFaults Find(std::vector<DropoutMask> masks, bool spoilt = false) {
+  DropoutFacts facts;
+  facts.active = true;
+  facts.masks = std::move(masks);
+  return FindDropoutFaults(facts, FourRanks(), spoilt);
+}
+
+std::string Evidence(const DropoutFaults& found) {
+  if (found.culprits.size() != 1) return "not one culprit";
+  EXPECT_EQ(found.culprits[0].classes.front().letter, "U");
+  return found.culprits[0].classes.front().evidence;
+}
+
+TEST(DropoutFaults, ACorrectRun) {
+  EXPECT_THAT(Find({
+                       Mask(0, "a", "m"),
+                       Mask(1, "a", "m"),  // a copy
+                       Mask(2, "b", "n", "layers.0", 1),
+                       Mask(3, "b", "n", "layers.0", 1),
+                       Mask(0, "c", "o", "layers.1"),
+                       Mask(0, "d", "q", "layers.0", 2),
+                       Mask(0, "a", "r", "layers.0", 0, 1),
+                       Mask(0, "e", "s", "attention"),  // shards
+                       Mask(1, "f", "t", "attention"),
+                   })
+                  .culprits,
+              IsEmpty());
+}
+
+TEST(DropoutFaults, CopiesWithOtherMasks) {
+  const DropoutFaults found = Find({Mask(0, "a", "m"), Mask(1, "a", "n")});
+  EXPECT_THAT(Evidence(found),
+              HasSubstr("ranks 0 and 1 hold the same input of a dropout in "
+                        "layers.0 and drop different parts of it: 1 of 2"));
+  EXPECT_THAT(found.culprits[0].ranks, ElementsAre(0, 1));
+  EXPECT_EQ(found.culprits[0].direction, Direction::kForward);
+}
+
+TEST(DropoutFaults, EqualInputsThatRepeatWithinARankAreNoCopies) {
+  DropoutMask a = Mask(0, "uniform", "m");
+  DropoutMask b = Mask(1, "uniform", "n");
+  a.repeats = b.repeats = true;
+  EXPECT_THAT(Find({a, b}).culprits, IsEmpty());
+}
+
+TEST(DropoutFaults, OneMaskOnDataParallelRanks) {
+  const DropoutFaults found = Find({Mask(0, "a", "m"), Mask(1, "a", "m"),
+                                    Mask(2, "b", "m", "layers.0", 1),
+                                    Mask(3, "b", "m", "layers.0", 1)});
+  ASSERT_FALSE(found.culprits.empty());
+  EXPECT_THAT(found.culprits[0].classes.front().evidence,
+              HasSubstr("ranks 0 and 2 (apart in dp) have different inputs"));
+}
+
+TEST(DropoutFaults, WhatAFrameworkIsKnownToDoIsANote) {
+  DropoutFacts facts;
+  facts.masks = {Mask(0, "a", "m"), Mask(2, "b", "m", "layers.0", 1)};
+  facts.alike = {"cp", "dp"};
+  facts.alike_why = "it seeds data-parallel ranks alike";
+  const DropoutFaults found = FindDropoutFaults(facts, FourRanks(), false);
+  EXPECT_THAT(found.culprits, IsEmpty());
+  EXPECT_THAT(found.notes, ElementsAre(HasSubstr("seeds data-parallel ranks")));
+}
+
+TEST(DropoutFaults, OneMaskOnShards) {
+  EXPECT_THAT(Evidence(Find({Mask(0, "a", "m"), Mask(1, "b", "m")})),
+              HasSubstr("(apart in tp)"));
+  // Where the forward is wrong anyway these may be copies.
+  EXPECT_THAT(Find({Mask(0, "a", "m"), Mask(1, "b", "m")}, true).culprits,
+              IsEmpty());
+}
+
+TEST(DropoutFaults, NearCopiesAreNeither) {
+  DropoutMask a = Mask(0, "a", "m");
+  DropoutMask b = a;
+  b.rank = 1;
+  b.input = "a, rounded";
+  for (double& value : b.sample) value *= 1.001;
+  EXPECT_THAT(Find({a, b}).culprits, IsEmpty());
+  b.mask = "n";
+  EXPECT_THAT(Find({a, b}).culprits, IsEmpty());
+}
+
+TEST(DropoutFaults, OneMaskForLayersMicroBatchesAndIterations) {
+  EXPECT_THAT(
+      Evidence(Find({Mask(0, "a", "m"), Mask(0, "b", "m", "layers.1")})),
+      HasSubstr("in layers.0 and dropout 0 in layers.1"));
+  EXPECT_THAT(
+      Evidence(Find({Mask(0, "a", "m"), Mask(0, "b", "m", "layers.0", 2)})),
+      HasSubstr("micro-batches 0 and 2 of rank 0"));
+  EXPECT_THAT(
+      Evidence(Find({Mask(0, "a", "m"), Mask(0, "b", "m", "layers.0", 0, 1)})),
+      HasSubstr("iterations 0 and 1"));
+}
+
+TEST(DropoutFaults, ARecomputedForwardHasTheMaskOfTheForward) {
+  DropoutMask again = Mask(0, "a", "m");
+  again.recompute = true;
+  EXPECT_THAT(Find({Mask(0, "a", "m"), again}).culprits, IsEmpty());
+  again.mask = "n";
+  EXPECT_THAT(Evidence(Find({Mask(0, "a", "m"), again})),
+              HasSubstr("the recomputed forward of layers.0"));
+}
+
+TEST(DropoutFaults, SmallMasksAgreeByChance) {
+  // 220 values with p = 0.1 are 63 bits.
+  DropoutMask a = Mask(0, "a", "m");
+  DropoutMask b = Mask(0, "b", "m", "layers.1");
+  a.elements = b.elements = 220;
+  EXPECT_THAT(Find({a, b}).culprits, IsEmpty());
+  a.elements = b.elements = 230;
+  EXPECT_EQ(Find({a, b}).culprits.size(), 1);
+}
+
+std::string Note1(const std::string& extra) {
+  return R"({"iteration":0,"fqn":"a","call":0,"micro_batch":0,"pass":"forward",)"
+         R"("shape":[4],"p":0.5,"elements":4,"input":"i","mask":"m",)"
+         R"("repeats":false)" +
+         extra + "}";
+}
+
+TEST(ReadDropout, NotesAreReadAndStrangeOnesCounted) {
+  const DropoutFacts facts =
+      ReadDropout({{0, "dropout", R"({"p_max":0.1,"calls":3,"off":true})"},
+                   {1, "dropout",
+                    R"({"p_max":0.2,"calls":3,"off":true,)"
+                    R"("seeded_alike":{"dims":["dp"],"why":"because"}})"},
+                   {0, "dropout_mask", Note1(R"(,"sample":[1,2])")},
+                   {0, "dropout_mask", Note1("")},
+                   {0, "dropout_mask", Note1(R"(,"sample":["x"])")},
+                   {0, "dropout_mask", "7"},
+                   {0, "dropout", R"({"p_max":"x"})"}});
+  EXPECT_TRUE(facts.active);
+  EXPECT_TRUE(facts.off);
+  EXPECT_EQ(facts.p_max, 0.2);
+  EXPECT_THAT(facts.alike, ElementsAre("dp"));
+  EXPECT_EQ(facts.alike_why, "because");
+  ASSERT_EQ(facts.masks.size(), 1);
+  EXPECT_THAT(facts.masks[0].sample, ElementsAre(1, 2));
+  EXPECT_EQ(facts.malformed, 4);
+}
+
+TEST(DropoutPreventsComparison, UnlessItIsOffOnBothSides) {
+  const DropoutFacts none;
+  DropoutFacts on;
+  on.active = true;
+  on.p_max = 0.1;
+  DropoutFacts off = on;
+  off.off = true;
+  EXPECT_EQ(DropoutPreventsComparison(none, none), "");
+  EXPECT_EQ(DropoutPreventsComparison(off, off), "");
+  EXPECT_EQ(DropoutPreventsComparison(on, off),
+            "the reference ran with dropout (p 0.1), whose masks differ "
+            "between topologies: record it again with --dropout off");
+  EXPECT_THAT(DropoutPreventsComparison(off, on), HasSubstr("the candidate"));
+  EXPECT_THAT(DropoutPreventsComparison(on, on), HasSubstr("both sides"));
+}
+
+}  // namespace
+}  // namespace ttrace

@@ -1,0 +1,174 @@
+#include "src/localize/hyperparameter_faults.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ttrace {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Note Group(int rank, int iteration, const std::string& values,
+           const std::string& parameters, const std::string& kind = "Adam") {
+  return {rank, "optimizer_group",
+          R"({"iteration":)" + std::to_string(iteration) +
+              R"(,"optimizer":0,"group":0,"kind":")" + kind + R"(","values":)" +
+              values + R"(,"parameters":)" + parameters + "}"};
+}
+
+HyperparameterFaults Compare(const std::vector<Note>& reference,
+                             const std::vector<Note>& candidate) {
+  const Hyperparameters a = ReadHyperparameters(reference);
+  return FindHyperparameterFaults(&a, ReadHyperparameters(candidate));
+}
+
+std::string Evidence(const Culprit& culprit) {
+  return culprit.classes.front().evidence;
+}
+
+TEST(HyperparameterFaults, GroupsAreForgottenAndParametersCompared) {
+  const auto found =
+      Compare({Group(0, 0, R"({"lr":1e-3})", R"(["a","b","c"])")},
+              {Group(0, 0, R"({"lr":1e-3})", R"(["c"])"),
+               Group(0, 0, R"({"lr":1e-3})", R"(["b","a"])"),
+               Group(1, 0, R"({"lr":1e-3})", R"(["a"])")});
+  EXPECT_THAT(found.culprits, IsEmpty());
+  EXPECT_THAT(found.notes, IsEmpty());
+}
+
+TEST(HyperparameterFaults, OneCulpritForOneDifference) {
+  const auto found = Compare(
+      {Group(0, 0, R"({"lr":1e-3,"betas":[0.9,0.95]})", R"(["a","b"])"),
+       Group(0, 1, R"({"lr":9e-4,"betas":[0.9,0.95]})", R"(["a","b"])")},
+      {Group(0, 0, R"({"lr":2e-3,"betas":[0.9,0.999]})", R"(["a","b"])"),
+       Group(1, 0, R"({"lr":2e-3,"betas":[0.9,0.999]})", R"(["a","b"])"),
+       Group(0, 1, R"({"lr":18e-4,"betas":[0.9,0.999]})", R"(["a","b"])")});
+  ASSERT_EQ(found.culprits.size(), 2);
+  EXPECT_EQ(Evidence(found.culprits[0]),
+            "betas is (0.9, 0.999) where the reference has (0.9, 0.95), for 2 "
+            "of 2 parameters (iteration 0)");
+  const Culprit& lr = found.culprits[1];
+  EXPECT_EQ(Evidence(lr),
+            "lr is 0.002 where the reference has 0.001, for 2 of 2 parameters "
+            "(iteration 0)");
+  EXPECT_EQ(lr.classes.front().letter, "H");
+  EXPECT_EQ(lr.classes.front().value, 2);
+  EXPECT_EQ(lr.stage, Stage::kOptimizer);
+  EXPECT_EQ(lr.direction, Direction::kUpdate);
+  EXPECT_EQ(lr.tensor.role, Role::kParamUpdated);
+  EXPECT_THAT(lr.ranks, ElementsAre(0, 1));
+  EXPECT_THAT(lr.affected.examples, ElementsAre("a", "b"));
+}
+
+TEST(HyperparameterFaults, OtherParametersAreAnotherDifference) {
+  const auto found =
+      Compare({Group(0, 0, R"({"weight_decay":0.1})", R"(["a","b","c"])")},
+              {Group(0, 0, R"({"weight_decay":0.1})", R"(["a"])"),
+               Group(0, 0, R"({"weight_decay":0.0})", R"(["b"])"),
+               Group(0, 0, R"({"weight_decay":0.2})", R"(["c"])")});
+  ASSERT_EQ(found.culprits.size(), 2);
+  EXPECT_THAT(Evidence(found.culprits[0]), HasSubstr("for 1 of 3 parameters"));
+}
+
+TEST(HyperparameterFaults, ADifferenceThatBeginsLaterIsFound) {
+  const auto found = Compare({Group(0, 0, R"({"lr":1e-3})", R"(["a"])"),
+                              Group(0, 1, R"({"lr":5e-4})", R"(["a"])")},
+                             {Group(0, 0, R"({"lr":1e-3})", R"(["a"])"),
+                              Group(0, 1, R"({"lr":1e-3})", R"(["a"])")});
+  ASSERT_EQ(found.culprits.size(), 1);
+  EXPECT_EQ(found.culprits[0].iteration, 1);
+}
+
+TEST(HyperparameterFaults, RoundOffOfAScheduleIsNoDifference) {
+  EXPECT_THAT(
+      Compare({Group(0, 0, R"({"lr":1e-4})", R"(["a"])")},
+              {Group(0, 0, R"({"lr":0.00010000000000000002})", R"(["a"])")})
+          .culprits,
+      IsEmpty());
+  EXPECT_EQ(Compare({Group(0, 0, R"({"lr":1e-4})", R"(["a"])")},
+                    {Group(0, 0, R"({"lr":1.0000001e-4})", R"(["a"])")})
+                .culprits.size(),
+            1);
+}
+
+TEST(HyperparameterFaults, WhatHasNoEffectIsNoDifference) {
+  const auto found = Compare(
+      {Group(0, 0, R"({"weight_decay":0,"decoupled_weight_decay":true})",
+             R"(["a"])"),
+       Group(0, 0, R"({"weight_decay":0.1,"decoupled_weight_decay":true})",
+             R"(["b"])"),
+       Group(0, 0, R"({"momentum":0,"dampening":0.5})", R"(["c"])", "SGD")},
+      {Group(0, 0, R"({"weight_decay":0,"decoupled_weight_decay":false})",
+             R"(["a"])"),
+       Group(0, 0, R"({"weight_decay":0.1,"decoupled_weight_decay":false})",
+             R"(["b"])"),
+       Group(0, 0, R"({"momentum":0,"dampening":0})", R"(["c"])", "SGD")});
+  ASSERT_EQ(found.culprits.size(), 1);
+  EXPECT_EQ(found.culprits[0].fqn, "b");
+}
+
+TEST(HyperparameterFaults, AnotherAlgorithmIsTheWholeDifference) {
+  const auto found = Compare({Group(0, 0, R"({"lr":1})", R"(["a"])")},
+                             {Group(0, 0, R"({"lr":2})", R"(["a"])", "SGD")});
+  ASSERT_EQ(found.culprits.size(), 1);
+  EXPECT_THAT(Evidence(found.culprits[0]),
+              HasSubstr("the optimizer is SGD where the reference has Adam"));
+}
+
+TEST(HyperparameterFaults, WhatOneSideDoesNotSayIsANote) {
+  const auto silent = Compare({}, {Group(0, 0, R"({"lr":1})", R"(["a"])")});
+  EXPECT_THAT(silent.culprits, IsEmpty());
+  EXPECT_THAT(silent.notes, ElementsAre(HasSubstr("only the candidate says")));
+  const auto unseen =
+      Compare({Group(0, 0, R"({"lr":1,"clip_grad":1.0})", R"(["a"])")},
+              {Group(0, 0, R"({"lr":1})", R"(["a"])")});
+  EXPECT_THAT(unseen.culprits, IsEmpty());
+  EXPECT_THAT(unseen.notes, ElementsAre(HasSubstr("clip_grad was seen on the "
+                                                  "reference's side only")));
+}
+
+TEST(HyperparameterFaults, NoClippingIsNotTheSameAsClipping) {
+  const auto found =
+      Compare({Group(0, 0, R"({"clip_grad":1.0})", R"(["a"])")},
+              {Group(0, 0, R"({"clip_grad":null})", R"(["a"])")});
+  ASSERT_EQ(found.culprits.size(), 1);
+  EXPECT_THAT(Evidence(found.culprits[0]), HasSubstr("clip_grad is none"));
+}
+
+TEST(HyperparameterFaults, AStepOfNothingIsANote) {
+  const auto found = Compare({Group(0, 0, R"({"lr":0.0})", R"(["a"])"),
+                              Group(0, 1, R"({"lr":1e-3})", R"(["a"])")},
+                             {Group(0, 0, R"({"lr":0})", R"(["a"])"),
+                              Group(0, 1, R"({"lr":1e-3})", R"(["a"])")});
+  EXPECT_THAT(found.culprits, IsEmpty());
+  EXPECT_THAT(found.notes,
+              ElementsAre(HasSubstr("the step of iteration 0 moves nothing")));
+}
+
+TEST(HyperparameterFaults, WithoutAReferenceRanksAreCompared) {
+  const auto found = FindHyperparameterFaults(
+      nullptr, ReadHyperparameters({Group(0, 0, R"({"lr":1})", R"(["a"])"),
+                                    Group(1, 0, R"({"lr":1})", R"(["a"])"),
+                                    Group(2, 0, R"({"lr":3})", R"(["a"])")}));
+  ASSERT_EQ(found.culprits.size(), 1);
+  EXPECT_THAT(Evidence(found.culprits[0]), HasSubstr("where most ranks have"));
+  EXPECT_THAT(found.culprits[0].ranks, ElementsAre(2));
+}
+
+TEST(HyperparameterFaults, UnreadableNotesAreCounted) {
+  const std::vector<Note> strange = {
+      {0, "optimizer_group", "[]"},
+      {0, "optimizer_group",
+       R"({"iteration":"x","values":{},"parameters":[]})"},
+      {0, "optimizer_group", R"({"iteration":0,"values":[],"parameters":[]})"},
+      {0, "optimizer_group",
+       R"({"iteration":0,"values":{"lr":{}},"parameters":[1]})"}};
+  const auto found = Compare(strange, strange);
+  EXPECT_THAT(found.culprits, IsEmpty());
+  EXPECT_THAT(found.notes, ElementsAre(HasSubstr("8 notes")));
+}
+
+}  // namespace
+}  // namespace ttrace

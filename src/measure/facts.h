@@ -1,0 +1,80 @@
+// Facts: what was measured of one logical tensor, without any opinion on it.
+//
+// Statistics are kept for each region that an instance of the candidate holds;
+// those of the whole are their sum, taken in the order of regions. So facts of
+// disjoint regions merge, in any order, into what one measurement of all would
+// have given, and they can be made by whoever holds the bytes.
+//
+// Thread safety: plain values and pure functions.
+
+#ifndef TTRACE_SRC_MEASURE_FACTS_H_
+#define TTRACE_SRC_MEASURE_FACTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/compare/compare_tensor.h"
+#include "src/compare/error_stats.h"
+#include "src/measure/repeated_parts.h"
+#include "src/measure/skipped_update.h"
+#include "ttrace/tensor_id.h"
+
+namespace ttrace {
+
+// One leg of the reference against another one.
+struct PairFacts {
+  ErrorStats total;
+  std::vector<ErrorStats> regions;  // parallel to TensorComparison::regions
+};
+
+// One planned comparison (experiment/leg_plan.h) of one tensor.
+struct LegFacts {
+  size_t plan = 0;             // index into the plans
+  TensorComparison candidate;  // against the reference's leg
+  std::vector<PairFacts> noise;
+  // The reference's replay against its real leg; in the real leg, if it was
+  // replayed and differs.
+  std::optional<PairFacts> repeat;
+  // Against the reference's fp32 leg.
+  std::optional<PairFacts> candidate_hp;
+  std::optional<PairFacts> reference_hp;
+  // Copies in the candidate's isolated leg, where those of its real leg differ.
+  std::optional<ReplicaComparison> replicas;
+  bool usable = false;  // false: only `trouble` says something
+  std::string trouble;  // why the comparison is not whole, or not possible
+  int64_t elements_missing = 0;  // in the candidate
+};
+
+// How far a replay of a leg is from the leg.
+struct RepeatFacts {
+  bool bitwise = true;
+  double err = 0;  // rel_err
+};
+
+struct TensorFacts {
+  TensorId id;
+  int64_t order = 0;  // place in the order of execution
+  bool in_reference = true;
+  bool exact = false;    // integers or booleans
+  bool vector = false;   // of at most one dimension
+  bool complete = true;  // its iteration ended on all ranks, in both runs
+  DType dtype = DType::kF32;
+  Shape reference_shape;
+  Shape candidate_shape;
+  std::optional<RepeatFacts> candidate_repeat;
+  std::optional<RepeatFacts> reference_repeat;
+  ReplicaComparison replicas;  // of the candidate's real leg
+  std::vector<LegFacts> legs;  // in the order of the plans
+  // Without a reference: the candidate against itself, for finite values.
+  std::optional<TensorComparison> own;
+  std::optional<SkippedUpdate> update;
+  std::optional<RepeatedParts> foreign_parts;
+  std::string damage;   // bytes of it could not be trusted: rank, file, tensor
+  std::string trouble;  // no leg could be compared, and why
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_MEASURE_FACTS_H_

@@ -1,0 +1,325 @@
+#include "src/measure/measure_tensor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "src/measure/exact_values.h"
+
+namespace ttrace {
+namespace {
+
+bool IsParameterGradient(Role role) {
+  return role == Role::kGradLocal || role == Role::kGradReduced;
+}
+
+// Roles that must be finite even where there is nothing to compare with.
+// Activations may hold infinities on purpose (masked scores).
+bool MustBeFinite(Role role) {
+  switch (role) {
+    case Role::kLoss:
+    case Role::kGradOutput:
+    case Role::kGradInput:
+    case Role::kGradLocal:
+    case Role::kGradReduced:
+    case Role::kGradNorm:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Errors that are facts about the traces, not failures to read them.
+bool IsFact(const Error& error) {
+  return error.code() == ErrorCode::kIncomparable ||
+         error.code() == ErrorCode::kUnsupported ||
+         error.code() == ErrorCode::kInvalidArgument;
+}
+
+Result<std::optional<RepeatFacts>> MeasureRepeat(const Side& side,
+                                                 const TensorId& id,
+                                                 const TensorPieces& real) {
+  const TensorPieces* replay = side.FindSameValue("replay", id);
+  if (replay == nullptr) return std::optional<RepeatFacts>();
+  const auto compared = CompareTensor(real, *replay);
+  if (!compared.ok()) {
+    if (IsFact(compared.error())) return std::optional<RepeatFacts>();
+    return compared.error();
+  }
+  const bool bitwise = compared->total.bitwise_equal();
+  return std::optional<RepeatFacts>(
+      {bitwise, bitwise ? 0 : compared->total.rel_err()});
+}
+
+// The comparisons of one tensor in one planned pair of legs.
+class LegMeasurer {
+ public:
+  LegMeasurer(const Side& reference, const LegPlan& plan, const TensorId& id,
+              const TensorPieces& r, const TensorPieces& c,
+              std::atomic<int64_t>* bytes)
+      : side_(reference), plan_(plan), id_(id), r_(r), c_(c), bytes_(bytes) {}
+
+  // `rows` says which rows of the candidate are which. `real`: the reference
+  // was replayed and differs, so its replay is measured too.
+  Status Measure(CompareOptions rows, bool repeat, LegFacts* out) {
+    TTRACE_ASSIGN_OR_RETURN(own_.element_scale, ElementScale());
+    aligned_ = std::move(rows);
+    aligned_.element_scale = own_.element_scale;
+    TTRACE_ASSIGN_OR_RETURN(out->candidate, CompareTensor(r_, c_, aligned_));
+    Count(r_, c_, out->candidate.total.count);
+    out->elements_missing = out->candidate.candidate_gap;
+    regions_ = &out->candidate.regions;
+    for (const std::string& leg : plan_.noise_legs) {
+      const TensorPieces* noisy = side_.FindSameValue(leg, id_);
+      if (noisy == nullptr) continue;
+      TTRACE_ASSIGN_OR_RETURN(auto noise, Within(r_, *noisy, own_));
+      if (noise) out->noise.push_back(*std::move(noise));
+    }
+    if (repeat) {
+      if (const auto* replay = side_.FindSameValue("replay", id_)) {
+        TTRACE_ASSIGN_OR_RETURN(out->repeat, Within(r_, *replay, own_));
+      }
+    }
+    return MeasureFp32(out);
+  }
+
+ private:
+  Status MeasureFp32(LegFacts* out) {
+    const bool vector_gradient =
+        IsParameterGradient(id_.role) && r_.global_shape().size() <= 1;
+    if (vector_gradient && !plan_.reference_hp_leg.empty()) {
+      if (const auto* hp = side_.FindSameValue(plan_.reference_hp_leg, id_)) {
+        TTRACE_ASSIGN_OR_RETURN(out->reference_hp, Within(*hp, r_, own_));
+      }
+    }
+    if (plan_.fp32_leg.empty()) return Done{};
+    const auto* hp = side_.FindSameValue(plan_.fp32_leg, id_);
+    if (hp == nullptr) return Done{};
+    TTRACE_ASSIGN_OR_RETURN(auto candidate, Within(*hp, c_, aligned_));
+    TTRACE_ASSIGN_OR_RETURN(auto reference, Within(*hp, r_, own_));
+    if (!candidate || !reference) return Done{};
+    out->candidate_hp = std::move(candidate);
+    out->reference_hp = std::move(reference);
+    return Done{};
+  }
+
+  // Nothing if the two cannot be compared: such a leg says nothing.
+  Result<std::optional<PairFacts>> Within(const TensorPieces& a,
+                                          const TensorPieces& b,
+                                          const CompareOptions& options) {
+    auto regions = CompareWithin(a, b, *regions_, options);
+    if (!regions.ok()) {
+      if (IsFact(regions.error())) return std::optional<PairFacts>();
+      return regions.error();
+    }
+    PairFacts facts;
+    facts.regions = *std::move(regions);
+    for (const ErrorStats& region : facts.regions) facts.total.Merge(region);
+    Count(a, b, facts.total.count);
+    return std::optional<PairFacts>(std::move(facts));
+  }
+
+  // What errors of single elements are relative to, beside the element itself:
+  // the rms of the reference's tensor. 0: they are not measured, because no
+  // noise leg bounds them, the value is judged exactly or not at all, or the
+  // reference has no rms (all zero, not finite, in overlapping pieces).
+  Result<double> ElementScale() const {
+    const bool bounded = std::any_of(
+        plan_.noise_legs.begin(), plan_.noise_legs.end(), [&](const auto& leg) {
+          return side_.FindSameValue(leg, id_) != nullptr;
+        });
+    if (!bounded || IsExact(r_) || HasNoTolerance(id_.role)) return 0.0;
+    const auto squares = SumOfSquares(r_);
+    if (!squares.ok()) {
+      if (!IsFact(squares.error())) return squares.error();
+      return 0.0;
+    }
+    // Of what is there: a declared shape is not to be trusted.
+    int64_t count = 0;
+    for (const Record* piece : r_.pieces) count += piece->layout.local_count();
+    int64_t whole = 1;
+    for (const int64_t n : r_.global_shape()) {
+      if (n != 0 && whole > count / n + 1) return 0.0;
+      whole *= n;
+    }
+    Count(r_, r_, whole / 2);
+    if (whole == 0 || !(*squares > 0) || !std::isfinite(*squares)) return 0.0;
+    return std::sqrt(*squares / static_cast<double>(whole));
+  }
+
+  void Count(const TensorPieces& a, const TensorPieces& b,
+             int64_t elements) const {
+    *bytes_ += elements * (Info(a.pieces.front()->dtype).itemsize +
+                           Info(b.pieces.front()->dtype).itemsize);
+  }
+
+  const Side& side_;  // the reference
+  const LegPlan& plan_;
+  const TensorId& id_;
+  const TensorPieces& r_;
+  const TensorPieces& c_;
+  std::atomic<int64_t>* bytes_;
+  const std::vector<Layout>* regions_ = nullptr;
+  CompareOptions own_;      // legs of the reference among each other
+  CompareOptions aligned_;  // the candidate against one of these
+};
+
+}  // namespace
+
+bool InIsolation(Role role) {
+  switch (role) {
+    case Role::kInput:
+    case Role::kOutput:
+    case Role::kLoss:
+    case Role::kGradOutput:
+    case Role::kGradInput:
+    case Role::kGradLocal:
+    case Role::kGradReduced:
+      return true;
+    default:
+      return false;
+  }
+}
+
+TensorMeasurer::TensorMeasurer(const Side* reference, const Side& candidate,
+                               const std::vector<LegPlan>& plans,
+                               const RowAlignment& rows,
+                               std::set<int> unequal_starts)
+    : reference_(reference),
+      candidate_(candidate),
+      plans_(plans),
+      rows_(rows),
+      unequal_starts_(std::move(unequal_starts)) {}
+
+Result<TensorFacts> TensorMeasurer::Measure(const TensorId& id,
+                                            const TensorPieces& candidate,
+                                            std::atomic<int64_t>* bytes) const {
+  TensorFacts out;
+  out.id = id;
+  out.exact = IsExact(candidate);
+  out.dtype = candidate.pieces.front()->dtype;
+  out.candidate_shape = candidate.global_shape();
+  out.vector = out.candidate_shape.size() <= 1;
+  out.complete = candidate_.Completed(id.iteration) &&
+                 (reference_ == nullptr || reference_->Completed(id.iteration));
+  Status status = MeasureCandidate(id, candidate, &out, bytes);
+  if (status.ok() && reference_ != nullptr) {
+    status = MeasureAgainstReference(id, candidate, &out, bytes);
+  }
+  if (status.ok()) return out;
+  if (status.error().code() != ErrorCode::kCorrupt) return status.error();
+  // Nothing measured of a damaged tensor is evidence.
+  TensorFacts damaged;
+  damaged.id = id;
+  damaged.candidate_shape = out.candidate_shape;
+  damaged.reference_shape = out.reference_shape;
+  damaged.in_reference = out.in_reference;
+  damaged.dtype = out.dtype;
+  damaged.exact = out.exact;
+  damaged.damage = status.error().message();
+  return damaged;
+}
+
+Status TensorMeasurer::MeasureCandidate(const TensorId& id,
+                                        const TensorPieces& candidate,
+                                        TensorFacts* out,
+                                        std::atomic<int64_t>* bytes) const {
+  TTRACE_ASSIGN_OR_RETURN(out->candidate_repeat,
+                          MeasureRepeat(candidate_, id, candidate));
+  auto replicas = CompareReplicas(candidate);
+  if (replicas.ok()) {
+    out->replicas = *std::move(replicas);
+  } else if (!IsFact(replicas.error())) {
+    return replicas.error();
+  }
+  if (reference_ != nullptr || !MustBeFinite(id.role)) return Done{};
+  auto own = CompareTensor(candidate, candidate);
+  if (!own.ok()) {
+    if (!IsFact(own.error())) return own.error();
+    out->trouble = own.error().message();
+    return Done{};
+  }
+  *bytes += own->total.count * Info(candidate.pieces.front()->dtype).itemsize;
+  out->own = *std::move(own);
+  return Done{};
+}
+
+Status TensorMeasurer::MeasureAgainstReference(
+    const TensorId& id, const TensorPieces& candidate, TensorFacts* out,
+    std::atomic<int64_t>* bytes) const {
+  const TensorPieces* reference = reference_->FindSameValue("real", id);
+  out->in_reference = reference != nullptr;
+  if (reference == nullptr) return Done{};
+  out->reference_shape = reference->global_shape();
+  if (out->reference_shape != out->candidate_shape) return Done{};
+  // The optimizer reports a norm of its own gradients: no leg repeats a step.
+  if (id.role == Role::kGradNorm) return Done{};
+  TTRACE_ASSIGN_OR_RETURN(out->reference_repeat,
+                          MeasureRepeat(*reference_, id, *reference));
+  for (size_t i = 0; i < plans_.size(); ++i) {
+    // From other weights a module computes something else.
+    if (plans_[i].isolated &&
+        (!InIsolation(id.role) || unequal_starts_.contains(id.iteration))) {
+      continue;
+    }
+    TTRACE_RETURN_IF_ERROR(MeasureLeg(id, i, out, bytes));
+  }
+  if (id.role == Role::kParamUpdated) {
+    TTRACE_ASSIGN_OR_RETURN(out->update,
+                            FindSkippedUpdate(*reference_, candidate_, id));
+  }
+  const bool replaced =
+      (id.role == Role::kParam && candidate_.weights_grafted()) ||
+      (id.role == Role::kData && candidate_.data_grafted());
+  if (replaced && !out->legs.empty() && out->legs.front().usable) {
+    std::set<int> wrong;
+    for (const InstanceStats& part : out->legs.front().candidate.instances) {
+      if (part.stats.bitwise_equal()) continue;
+      wrong.insert(part.ranks.begin(), part.ranks.end());
+    }
+    out->foreign_parts =
+        FindRepeatedParts(candidate, {wrong.begin(), wrong.end()});
+  }
+  return Done{};
+}
+
+Status TensorMeasurer::MeasureLeg(const TensorId& id, size_t index,
+                                  TensorFacts* out,
+                                  std::atomic<int64_t>* bytes) const {
+  const LegPlan& plan = plans_[index];
+  const TensorPieces* r = reference_->FindSameValue(plan.reference_leg, id);
+  const TensorPieces* c = candidate_.Find(plan.candidate_leg, id);
+  if (r == nullptr || c == nullptr) return Done{};
+  LegFacts facts;
+  facts.plan = index;
+  LegMeasurer measurer(*reference_, plan, id, *r, *c, bytes);
+  const bool repeat = plan.reference_leg == "real" && out->reference_repeat &&
+                      !out->reference_repeat->bitwise;
+  const Status status =
+      measurer.Measure(rows_.OptionsFor(id.iteration), repeat, &facts);
+  if (!status.ok()) {
+    if (!IsFact(status.error())) return status.error();
+    facts = LegFacts{};
+    facts.plan = index;
+    facts.trouble = status.error().message();
+  } else {
+    facts.usable = true;
+  }
+  if (plan.isolated && facts.usable && out->replicas.differing > 0) {
+    // Copies that differ in the run as it was: do they on equal inputs?
+    auto replicas = CompareReplicas(*c);
+    if (replicas.ok()) {
+      facts.replicas = *std::move(replicas);
+    } else if (!IsFact(replicas.error())) {
+      return replicas.error();
+    }
+  }
+  // What a replay of parts did not reach says nothing about the run.
+  if (plan.isolated && (!facts.usable || !facts.candidate.complete())) {
+    return Done{};
+  }
+  out->legs.push_back(std::move(facts));
+  return Done{};
+}
+
+}  // namespace ttrace

@@ -1,0 +1,59 @@
+// Reads the bytes of one tensor, of all legs of both sides, and says what they
+// are: facts.h. No bound is known here.
+//
+// Thread safety: const after construction. What it is given must outlive it.
+
+#ifndef TTRACE_SRC_MEASURE_MEASURE_TENSOR_H_
+#define TTRACE_SRC_MEASURE_MEASURE_TENSOR_H_
+
+#include <atomic>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "src/experiment/leg_plan.h"
+#include "src/experiment/row_alignment.h"
+#include "src/experiment/side.h"
+#include "src/measure/facts.h"
+
+namespace ttrace {
+
+// Roles that an isolated leg says something about: what modules compute, and
+// what arrives at them before it is replaced.
+bool InIsolation(Role role);
+
+class TensorMeasurer {
+ public:
+  // `reference`: null if there is none, and then `plans` is empty.
+  // `unequal_starts`: iterations in which isolated legs say nothing, because
+  // weights differ.
+  TensorMeasurer(const Side* reference, const Side& candidate,
+                 const std::vector<LegPlan>& plans, const RowAlignment& rows,
+                 std::set<int> unequal_starts);
+
+  // `candidate`: the tensor in its real leg. Adds what it read to `bytes`.
+  // What cannot be compared is part of the facts, damaged bytes too. Fails if
+  // the operating system does not give the bytes.
+  Result<TensorFacts> Measure(const TensorId& id, const TensorPieces& candidate,
+                              std::atomic<int64_t>* bytes) const;
+
+ private:
+  Status MeasureCandidate(const TensorId& id, const TensorPieces& candidate,
+                          TensorFacts* out, std::atomic<int64_t>* bytes) const;
+  Status MeasureAgainstReference(const TensorId& id,
+                                 const TensorPieces& candidate,
+                                 TensorFacts* out,
+                                 std::atomic<int64_t>* bytes) const;
+  Status MeasureLeg(const TensorId& id, size_t plan, TensorFacts* out,
+                    std::atomic<int64_t>* bytes) const;
+
+  const Side* reference_;
+  const Side& candidate_;
+  const std::vector<LegPlan>& plans_;
+  const RowAlignment& rows_;
+  std::set<int> unequal_starts_;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_MEASURE_MEASURE_TENSOR_H_

@@ -1,0 +1,87 @@
+#include "src/measure/reported_norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/compare/compare_tensor.h"
+
+namespace ttrace {
+namespace {
+
+// Adds what the primitive gave for the parts of one gradient. False if one is
+// not known. Copies count once, and of each the first rank's.
+bool AddParts(const Side& side, const TensorId& id, const TensorPieces& pieces,
+              double* squares, ReportedNorm* out) {
+  std::vector<const Layout*> seen;
+  bool known = true;
+  for (const Record* piece : pieces.pieces) {
+    const bool copy = std::any_of(
+        seen.begin(), seen.end(),
+        [&](const Layout* layout) { return *layout == piece->layout; });
+    if (copy) continue;
+    seen.push_back(&piece->layout);
+    const int64_t count = piece->layout.local_count();
+    ++out->parts;
+    out->largest_part = std::max(out->largest_part, count);
+    const double* norm = side.GradientNorm(piece->rank, id.iteration, id.fqn);
+    if (norm == nullptr) {
+      known = known && count == 0;
+      continue;
+    }
+    const double value = *norm * piece->scale.value();
+    *squares += value * value;
+  }
+  return known;
+}
+
+}  // namespace
+
+Result<std::optional<ReportedNorm>> MeasureReportedNorm(const Side& side,
+                                                        const TensorId& id) {
+  const TensorPieces* reported = side.Find("real", id);
+  if (reported == nullptr || !side.Completed(id.iteration) ||
+      !side.selection().empty()) {
+    return std::optional<ReportedNorm>();
+  }
+  // Not its declared shape: that may be anything.
+  const Record& first = *reported->pieces.front();
+  if (first.layout.local_count() != 1 || first.layout.global_count() != 1) {
+    return std::optional<ReportedNorm>();
+  }
+  ReportedNorm out;
+  const Shape shape = reported->global_shape();
+  TTRACE_ASSIGN_OR_RETURN(const auto values,
+                          ReadBox(*reported, Shape(shape.size(), 0), shape));
+  out.reported = values.front();
+  out.dtype = first.dtype;
+  double exact = 0;
+  double primitive = 0;
+  bool any = false;
+  bool known = true;
+  for (const auto& [other, pieces] : side.real()) {
+    if (other.role != Role::kGradReduced || other.iteration != id.iteration) {
+      continue;
+    }
+    const auto squares = SumOfSquares(pieces);
+    if (!squares.ok()) {
+      if (squares.error().code() != ErrorCode::kIncomparable) {
+        return squares.error();
+      }
+      return std::optional<ReportedNorm>();
+    }
+    exact += *squares;
+    any = true;
+    if (UnitRoundoff(pieces.pieces.front()->dtype) >
+        UnitRoundoff(out.gradients)) {
+      out.gradients = pieces.pieces.front()->dtype;
+    }
+    known = AddParts(side, other, pieces, &primitive, &out) && known;
+  }
+  if (!any) return std::optional<ReportedNorm>();
+  out.exact = std::sqrt(exact);
+  if (known) out.primitive = std::sqrt(primitive);
+  out.unknown = side.unrecorded_gradient();
+  return std::optional<ReportedNorm>(std::move(out));
+}
+
+}  // namespace ttrace
