@@ -1,6 +1,7 @@
 // `ttrace check [REF] CAND`: compare and judge traces that are there.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "src/cli/verdict_output.h"
 #include "src/experiment/iteration_range.h"
 #include "src/experiment/leg_names.h"
+#include "src/judge/constants.h"
 #include "src/run/output_folder.h"
 
 namespace ttrace {
@@ -16,6 +18,7 @@ namespace {
 constexpr const char* kFooter = R"(
 Without a reference, what needs none is checked: copies that must be equal,
 non-finite values, the gradient norm.
+Exit codes: 0 within bounds, 1 diverged, 2 could not decide.
 
 Examples:
   ttrace check reference candidate
@@ -30,6 +33,7 @@ struct Options {
   bool force = false;
   bool verbose = false;
   int threads = 0;
+  double risk = kRunRisk;
 };
 
 int Check(const Options& options) {
@@ -41,15 +45,18 @@ int Check(const Options& options) {
     check.reference_legs = FindLegFolders(check.reference);
   }
   check.threads = options.threads;
+  check.risk = options.risk;
   if (!options.iterations.empty()) {
     const auto range = ParseIterations(options.iterations);
     if (!range.ok()) return Complain(range.error());
     check.iterations = *range;
   }
+  std::optional<FolderLock> folder;
   if (!options.output.empty()) {
-    const Status prepared =
+    auto prepared =
         PrepareFolder(options.output, FolderKind::kReport, options.force);
     if (!prepared.ok()) return Complain(prepared.error());
+    folder = *std::move(prepared);
   }
   return CheckAndReport(check, options.output, options.verbose);
 }
@@ -68,6 +75,11 @@ void AddCheck(CLI::App& app, Action* action) {
       ->type_name("[REF] CAND");
   command->add_option("--iterations", options->iterations,
                       "judge only these optimizer steps, FIRST:END");
+  command
+      ->add_option("--risk", options->risk,
+                   "how often a clean run may be flagged by chance")
+      ->check(CLI::Range(1e-12, 0.5))
+      ->capture_default_str();
   command->add_option("-o,--output", options->output,
                       "folder for result.json and report.txt");
   command->add_flag("--force", options->force,

@@ -1,5 +1,6 @@
 // `ttrace diff`: two commands in, a verdict out.
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -23,11 +24,12 @@ namespace {
 
 constexpr const char* kFooter = R"(
 DIR gets reference/, candidate/, the commands' output in reference.log and
-candidate.log, result.json and report.txt.
+candidate.log, result.json and report.txt. --timeout holds for each launch.
+Exit codes: 0 within bounds, 1 diverged, 2 could not decide.
 
 Examples:
   ttrace diff -o report --reference "python train.py" --candidate "python train.py --tp 2"
-  ttrace diff -o again --reference-trace report/reference --candidate "python train.py --tp 2")";
+  ttrace diff -o again --timeout 30m --reference-trace report/reference --candidate "python train.py --tp 2")";
 
 struct Options {
   std::string folder;
@@ -44,10 +46,16 @@ struct Options {
   bool run_to_end = false;
   bool force = false;
   bool verbose = false;
+  WatchOptions watch;
 };
 
 // What one side came to.
 enum class SideEnd { kGood, kFailed, kUnusable, kInterrupted };
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
 
 std::string Plural(int count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
@@ -60,14 +68,21 @@ SideEnd Report(const std::string& side, const RecordOptions& run,
   const LaunchOutcome& launch = outcome.launch;
   const CaptureSummary& capture = outcome.capture;
   if (launch.ending == Ending::kInterrupted) return SideEnd::kInterrupted;
-  if (!capture.problem.empty()) {
-    Complain(side + ": the command " + Describe(launch) +
-             ", and nothing can be compared: " + capture.problem);
-    PrintLogTail(run.log_file);
+  ReportSurvivors(side + ": ", launch);
+  if (!capture.problem.empty() || launch.ending == Ending::kTimedOut) {
+    std::string text = side + ": the command " + DescribeEnd(outcome);
+    if (!capture.problem.empty()) {
+      text += "\n  nothing to compare: " + capture.problem;
+    }
+    Complain(text + FullDiskWords(run.folder));
+    PrintLogTail(run.log_file, launch);
     return SideEnd::kUnusable;
   }
+  if (ShellExitCode(launch) != 0) {
+    Complain(side + ": the command " + DescribeEnd(outcome));
+  }
   for (const std::string& warning : capture.warnings) {
-    Complain(side + ": " + warning);
+    Complain(side + ": " + warning + FullDiskWords(run.folder));
   }
   const std::string time = FormatSeconds(launch.seconds);
   if (launch.ending == Ending::kFinished) {
@@ -83,7 +98,7 @@ SideEnd Report(const std::string& side, const RecordOptions& run,
   }
   std::fflush(stdout);
   if (ShellExitCode(launch) == 0) return SideEnd::kGood;
-  PrintLogTail(run.log_file);
+  PrintLogTail(run.log_file, launch);
   // A command that fails after all was captured failed at something else.
   return capture.warnings.empty() ? SideEnd::kGood : SideEnd::kFailed;
 }
@@ -91,15 +106,26 @@ SideEnd Report(const std::string& side, const RecordOptions& run,
 // Runs one side's command and, where needed, its legs.
 SideEnd RunSide(const std::string& side, RecordOptions run,
                 const InterruptGuard& guard) {
-  std::printf("%s: %s\n", side.c_str(), Printable(run.argv.back()).c_str());
+  // The two commands differ somewhere near their ends, and both are known.
+  constexpr size_t kLongestCommand = 160;
+  std::printf(
+      "%s: %s\n", side.c_str(),
+      ShortenMiddle(Printable(run.argv.back()), kLongestCommand).c_str());
   std::fflush(stdout);
-  const Status prepared = PrepareFolder(run.folder, FolderKind::kTrace, false);
-  if (!prepared.ok()) {
-    Complain(prepared.error());
+  const auto folder = PrepareFolder(run.folder, FolderKind::kTrace, false);
+  if (!folder.ok()) {
+    Complain(folder.error());
     return SideEnd::kUnusable;
   }
   ProgressLine progress;
+  const auto start = std::chrono::steady_clock::now();
+  bool began = false;
   run.progress = [&](int closed, int world_size) {
+    if (world_size > 0 && !began) {
+      began = true;
+      progress.Phase(side + ": capture began after " +
+                     FormatSeconds(SecondsSince(start)));
+    }
     progress.Show(world_size == 0 ? side + ": waiting for the first rank"
                                   : side + ": capture complete in " +
                                         std::to_string(closed) + " of " +
@@ -123,10 +149,12 @@ Result<RecordOptions> CommonOptions(const Options& options) {
   TTRACE_ASSIGN_OR_RETURN(run.iterations, ParseIterations(options.iterations));
   TTRACE_RETURN_IF_ERROR(CheckGraft(options.graft));
   TTRACE_RETURN_IF_ERROR(CheckSelection(options.select));
+  TTRACE_RETURN_IF_ERROR(SetWatch(options.watch, "", &run));
   TTRACE_RETURN_IF_ERROR(UseOwnEnvironment(&run));
   run.select = options.select;
   run.seed = options.seed;
   run.graft_what = options.graft;
+  run.dropout_off = true;  // masks of two topologies cannot agree
   run.end_when_captured = !options.run_to_end;
   run.end_leftovers = true;
   return run;
@@ -140,15 +168,19 @@ RecordOptions ForSide(const RecordOptions& common, const Options& options,
   run.folder = (std::filesystem::path(options.folder) / side).string();
   run.log_file = run.folder + ".log";
   run.legs = std::move(legs);
+  run.notice = [side](const std::string& text) {
+    Complain(side + ": " + text);
+  };
   return run;
 }
 
 void PrintFirstLine(const Options& options) {
   std::string what = "ttrace: diff ";
   if (options.graft != "none") {
-    what += "gives the candidate the reference's " +
+    what += "tries to run the candidate with the reference's " +
             std::string(options.graft == "weights,data" ? "weights and data"
-                                                        : options.graft);
+                                                        : options.graft) +
+            " (what it cannot replace is in the report)";
     if (!options.run_to_end) what += ", and ";
   }
   if (!options.run_to_end) {
@@ -191,9 +223,10 @@ int Diff(const Options& options) {
       return Complain(saved.error().WithContext("--reference-trace"));
     }
   }
-  const Status prepared =
+  const auto folder =
       PrepareFolder(options.folder, FolderKind::kReport, options.force);
-  if (!prepared.ok()) return Complain(prepared.error());
+  if (!folder.ok()) return Complain(folder.error());
+  WarnOfOrphans();
   PrintFirstLine(options);
 
   CheckOptions check;
@@ -271,7 +304,8 @@ void AddDiff(CLI::App& app, Action* action) {
       ->capture_default_str();
   command->add_option("--select", options->select,
                       "compare only these: KEY=PATTERN;... with fqn, role, "
-                      "rank, micro_batch");
+                      "micro_batch, rank (what other ranks hold is then "
+                      "missing from sums and shards)");
   command->add_option("--seed", options->seed, "of the noise")
       ->capture_default_str();
   command
@@ -279,6 +313,7 @@ void AddDiff(CLI::App& app, Action* action) {
                    "traces: everything; report: delete the traces at the end")
       ->capture_default_str()
       ->check(CLI::IsMember({"traces", "report"}));
+  AddWatchOptions(command, &options->watch);
   command->add_flag("--run-to-end", options->run_to_end,
                     "let the commands finish");
   command->add_flag("--force", options->force,

@@ -15,6 +15,7 @@ namespace {
 
 constexpr const char* kFooter = R"(
 TENSOR is a name with * and ?, or a pattern on name and role together.
+Exit codes: 0 shown, 2 nothing to show.
 
 Examples:
   ttrace inspect candidate

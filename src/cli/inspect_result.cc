@@ -61,7 +61,7 @@ Result<std::string> DescribeResult(const std::string& path,
   // As large as a result of a very large model.
   constexpr size_t kLargest = size_t{1} << 30;
   TTRACE_ASSIGN_OR_RETURN(const std::string text,
-                          ReadWholeFile(path, kLargest));
+                          ReadWholeFile(path, kLargest, Links::kFollow));
   const Json json = Json::parse(text, nullptr, false);
   if (!At(json, "schema").is_number_integer() ||
       !At(json, "verdict").is_string()) {
@@ -85,7 +85,9 @@ Result<std::string> DescribeResult(const std::string& path,
   page.Text(TensorSummary(At(json, "tensors")));
   for (const Json& culprit : At(json, "culprits")) AddCulprit(culprit, page);
   page.Section("NOTES");
-  for (const Json& note : At(json, "notes")) page.Text(Text(note));
+  for (const Json& note : At(json, "notes")) {
+    page.Text(note.is_string() ? Text(note) : Text(At(note, "text")));
+  }
   return page.Take();
 }
 

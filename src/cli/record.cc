@@ -24,24 +24,29 @@ namespace ttrace {
 namespace {
 
 constexpr const char* kFooter = R"(
-The numbers of the run stay what they are, except with --graft.
+The numbers of the run stay what they are, except with --graft or --dropout off.
+Exit codes: the command's own; 128 + N if signal N ended it; 2 if nothing was
+captured or --timeout ended it.
 
 Examples:
   ttrace record -o reference --as-reference -- python train.py
-  ttrace record -o candidate --graft reference -- python train.py --tp 2
+  ttrace record -o candidate --graft reference --timeout 10m -- python train.py --tp 2
   ttrace record -o piece --select "fqn=*layers.0*;role=output" --iterations 0:1 -- python train.py)";
 
 struct Options {
   RecordOptions record;
   std::string iterations = "0:2";
   std::string legs;
+  std::string dropout;  // empty: as it follows from --graft
   bool legs_given = false;
   bool bounded = true;  // the reference has noise legs
   bool force = false;
+  WatchOptions watch;
 };
 
-// Checks what the option parser cannot. Leaves `options` ready to record.
-Status Complete(const CommandLine& line, Options* options) {
+// Checks what the option parser cannot. Leaves `options` ready to record into a
+// folder that is ours while the lock is kept.
+Result<FolderLock> Complete(const CommandLine& line, Options* options) {
   RecordOptions& record = options->record;
   if (line.after_dashes.empty()) {
     return Error(ErrorCode::kInvalidArgument,
@@ -57,6 +62,9 @@ Status Complete(const CommandLine& line, Options* options) {
                     : !record.graft.empty() ? kCandidateLegs
                                             : "";
   }
+  // Masks of two topologies cannot agree.
+  record.dropout_off = options->dropout.empty() ? !record.graft.empty()
+                                                : options->dropout == "off";
   TTRACE_ASSIGN_OR_RETURN(record.legs, ExpandLegs(options->legs));
   TTRACE_RETURN_IF_ERROR(CheckSelection(record.select));
   TTRACE_RETURN_IF_ERROR(CheckGraft(record.graft_what));
@@ -67,22 +75,29 @@ Status Complete(const CommandLine& line, Options* options) {
     const std::vector<std::string> legs = reference->Legs();
     options->bounded = std::any_of(legs.begin(), legs.end(), IsNoiseLeg);
   }
+  TTRACE_RETURN_IF_ERROR(SetWatch(options->watch, "", &record));
   TTRACE_RETURN_IF_ERROR(UseOwnEnvironment(&record));
   return PrepareFolder(record.folder, FolderKind::kTrace, options->force);
 }
 
 int RunRecord(const CommandLine& line, Options* options) {
-  const Status completed = Complete(line, options);
-  if (!completed.ok()) return Complain(completed.error());
+  const Result<FolderLock> folder = Complete(line, options);
+  if (!folder.ok()) return Complain(folder.error());
+  WarnOfOrphans();
   RecordOptions& record = options->record;
   if (!record.graft.empty()) {
+    std::fprintf(
+        stderr,
+        "ttrace: this run uses %s of %s where it can: its numbers are not its "
+        "own.\n",
+        record.graft_what == "weights,data" ? "weights and data"
+                                            : record.graft_what.c_str(),
+        Printable(record.graft).c_str());
+  }
+  if (record.dropout_off && record.graft.empty()) {
     std::fprintf(stderr,
-                 "ttrace: this run uses %s of %s: its numbers are not its "
-                 "own.\n",
-                 record.graft_what == "weights,data"
-                     ? "weights and data"
-                     : record.graft_what.c_str(),
-                 Printable(record.graft).c_str());
+                 "ttrace: this run is without dropout: if it has any, its "
+                 "numbers are not its own.\n");
   }
   if (!options->bounded) {
     std::fprintf(stderr,
@@ -95,17 +110,21 @@ int RunRecord(const CommandLine& line, Options* options) {
   record.interrupt = guard.flag();
   const Result<RecordOutcome> outcome = RecordCommand(record);
   if (!outcome.ok()) return Complain(outcome.error());
-  const int exit_code = ShellExitCode(outcome->launch);
+  const LaunchOutcome& launch = outcome->launch;
+  const bool timed_out = launch.ending == LaunchOutcome::Ending::kTimedOut;
+  const int exit_code = timed_out ? kCouldNotDecide : ShellExitCode(launch);
   const CaptureSummary& capture = outcome->capture;
+  ReportSurvivors("", launch);
   if (!capture.problem.empty()) {
-    Complain("the command " + Describe(outcome->launch) +
-             ", and nothing was captured: " + capture.problem);
+    Complain("the command " + DescribeEnd(*outcome) + "\n  nothing captured: " +
+             capture.problem + FullDiskWords(record.folder));
     return exit_code != 0 ? exit_code : kCouldNotDecide;
   }
+  if (exit_code != 0) Complain("the command " + DescribeEnd(*outcome));
   for (const std::string& warning : capture.warnings) {
-    std::fprintf(stderr, "ttrace: %s\n", warning.c_str());
+    Complain(warning + FullDiskWords(record.folder));
   }
-  if (!guard.interrupted()) {
+  if (!guard.interrupted() && !timed_out) {
     RunLegLaunches(record, capture, *guard.flag());
   }
   std::fprintf(stderr, "ttrace: captured %d iteration%s of %d rank%s in %s\n",
@@ -145,9 +164,16 @@ void AddRecord(CLI::App& app, const CommandLine& line, Action* action) {
       ->capture_default_str();
   command->add_option("--select", record.select,
                       "capture only these: KEY=PATTERN;... with fqn, role, "
-                      "rank, micro_batch");
+                      "micro_batch, rank (what other ranks hold is then "
+                      "missing from sums and shards)");
+  command
+      ->add_option("--dropout", options->dropout,
+                   "off: run without dropout, as a comparison of topologies "
+                   "needs; keep (off with --graft)")
+      ->check(CLI::IsMember({"off", "keep"}));
   command->add_option("--seed", record.seed, "of the noise")
       ->capture_default_str();
+  AddWatchOptions(command, &options->watch);
   command->add_flag("--force", options->force,
                     "replace a trace that ttrace wrote there before");
   command->footer(kFooter);

@@ -6,10 +6,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <utility>
 
 #include "src/base/format.h"
 #include "src/cli/command.h"
 #include "src/experiment/leg_names.h"
+#include "src/run/duration.h"
+#include "src/run/last_error.h"
+#include "src/run/orphan_ranks.h"
 #include "src/run/output_folder.h"
 
 namespace ttrace {
@@ -67,20 +72,20 @@ void RunLegLaunches(const RecordOptions& real, const CaptureSummary& summary,
     run.end_leftovers = true;
     std::fprintf(stderr, "ttrace: leg %s (%zu of %zu)\n", run.leg.c_str(),
                  i + 1, legs.size());
-    const Status prepared =
-        PrepareFolder(run.folder, FolderKind::kTrace, false);
-    if (!prepared.ok()) {
-      Complain(prepared.error());
+    const auto folder = PrepareFolder(run.folder, FolderKind::kTrace, false);
+    if (!folder.ok()) {
+      Complain(folder.error());
       return;
     }
     const Result<RecordOutcome> outcome = RecordCommand(run);
     if (outcome.ok() && outcome->capture.problem.empty()) continue;
     if (interrupt.signal.load() == 0) {
       Complain("leg " + run.leg + ": " +
-               (outcome.ok() ? "the command " + Describe(outcome->launch) +
-                                   "; " + outcome->capture.problem
-                             : outcome.error().message()));
-      PrintLogTail(run.log_file);
+               (outcome.ok()
+                    ? "the command " + DescribeEnd(*outcome) + "\n  " +
+                          outcome->capture.problem + FullDiskWords(run.folder)
+                    : outcome.error().message()));
+      if (outcome.ok()) PrintLogTail(run.log_file, outcome->launch);
     }
     // A leg without records would look like a leg in which all is missing.
     const Status removed = RemoveTrace(run.folder);
@@ -88,15 +93,81 @@ void RunLegLaunches(const RecordOptions& real, const CaptureSummary& summary,
   }
 }
 
-void PrintLogTail(const std::string& log_file) {
+void AddWatchOptions(CLI::App* command, WatchOptions* options) {
+  command
+      ->add_option("--timeout", options->timeout,
+                   "end a command that takes longer (exit code 2): 90s, 10m, "
+                   "2h; 0: never")
+      ->capture_default_str()
+      ->type_name("DURATION");
+  command
+      ->add_option("--stall-notice", options->stall_notice,
+                   "say where each rank is once none has written for so long; "
+                   "0: never")
+      ->capture_default_str()
+      ->type_name("DURATION");
+}
+
+Status SetWatch(const WatchOptions& options, const std::string& who,
+                RecordOptions* run) {
+  const Result<double> timeout = ParseDuration(options.timeout);
+  if (!timeout.ok()) return timeout.error().WithContext("--timeout");
+  const Result<double> stall = ParseDuration(options.stall_notice);
+  if (!stall.ok()) return stall.error().WithContext("--stall-notice");
+  run->timeout_seconds = *timeout;
+  run->stall_seconds = *stall;
+  run->notice = [who](const std::string& text) { Complain(who + text); };
+  return Done{};
+}
+
+void WarnOfOrphans() {
+  std::map<std::string, std::vector<RunProcess>> by_trace;
+  for (RunProcess& process : FindOrphans()) {
+    by_trace[process.trace].push_back(std::move(process));
+  }
+  for (const auto& [trace, processes] : by_trace) {
+    Complain(
+        "the ttrace of an earlier run into '" + Printable(trace) +
+        "' is gone, but " + PidWords(processes) +
+        (processes.size() == 1 ? " of it still runs" : " of it still run"));
+  }
+}
+
+void ReportSurvivors(const std::string& who, const LaunchOutcome& launch) {
+  if (launch.ending == LaunchOutcome::Ending::kSignalled ||
+      launch.ending == LaunchOutcome::Ending::kExited) {
+    if (launch.leftovers > 0) {
+      Complain(who + std::to_string(launch.leftovers) +
+               (launch.leftovers == 1 ? " process" : " processes") +
+               " of the run outlived the command and " +
+               (launch.leftovers == 1 ? "was" : "were") + " ended");
+    }
+  }
+  if (!launch.survivors.empty()) {
+    Complain(who + PidWords(launch.survivors) +
+             " of the run outlived the command and still " +
+             (launch.survivors.size() == 1 ? "runs" : "run"));
+  }
+}
+
+void PrintLogTail(const std::string& log_file, const LaunchOutcome& launch) {
   constexpr int kLines = 20;
-  const std::vector<std::string> lines = LastLines(log_file, kLines);
+  // A launcher has much to say after the rank that failed.
+  std::vector<std::string> lines = LinesOfLastError(launch.output_tail, kLines);
+  const bool of_error = !lines.empty();
+  if (!of_error) lines = LastLines(launch.output_tail, kLines);
   if (lines.empty()) {
     std::fprintf(stderr, "  (the command printed nothing)\n");
     return;
   }
-  std::fprintf(stderr, "  the last lines of %s:\n",
-               Printable(log_file).c_str());
+  if (launch.log_problem.empty()) {
+    std::fprintf(stderr, "  %s %s:\n",
+                 of_error ? "where it failed, from" : "the last lines of",
+                 Printable(log_file).c_str());
+  } else {
+    std::fprintf(stderr, "  its last lines (%s is incomplete: %s):\n",
+                 Printable(log_file).c_str(), launch.log_problem.c_str());
+  }
   for (const std::string& line : lines) {
     std::fprintf(stderr, "  | %s\n", line.c_str());
   }

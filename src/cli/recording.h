@@ -4,6 +4,7 @@
 #ifndef TTRACE_SRC_CLI_RECORDING_H_
 #define TTRACE_SRC_CLI_RECORDING_H_
 
+#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,27 @@ Status CheckGraft(const std::string& what);
 void RunLegLaunches(const RecordOptions& real, const CaptureSummary& summary,
                     const InterruptFlag& interrupt);
 
-// Prints the last lines of a command's log to stderr.
-void PrintLogTail(const std::string& log_file);
+// --timeout and --stall-notice, as typed.
+struct WatchOptions {
+  std::string timeout = "0";
+  std::string stall_notice = "60s";
+};
+void AddWatchOptions(CLI::App* command, WatchOptions* options);
+
+// Fills in the seconds, and that notices go to stderr as "ttrace: <who>...".
+// Fails with kInvalidArgument for what is no duration.
+Status SetWatch(const WatchOptions& options, const std::string& who,
+                RecordOptions* run);
+
+// Says on stderr if processes of an earlier run outlived their ttrace.
+void WarnOfOrphans();
+
+// Says on stderr what of a run did not end with its command.
+void ReportSurvivors(const std::string& who, const LaunchOutcome& launch);
+
+// Prints the last lines of a command's output to stderr, and why its log lacks
+// some of it.
+void PrintLogTail(const std::string& log_file, const LaunchOutcome& launch);
 
 }  // namespace ttrace
 

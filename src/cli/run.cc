@@ -1,7 +1,10 @@
 #include "src/cli/run.h"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,7 +25,7 @@ Examples:
   ttrace check reference candidate
   ttrace inspect candidate
 
-Exit codes: 0 within tolerance, 1 diverged, 2 could not decide. `record` passes
+Exit codes: 0 within bounds, 1 diverged, 2 could not decide. `record` passes
 the command's own exit code on. `ttrace COMMAND --help` tells more.)";
 
 // CLI11's help, with what it cannot know: that record takes a command.
@@ -107,6 +110,17 @@ int ReportParseError(const CLI::App& app, const CLI::ParseError& error) {
   return kCouldNotDecide;
 }
 
+// What was printed has to have arrived: a verdict on a full disk is none. A
+// reader that has seen enough (`| head`) needs no message.
+int FlushOutput(int exit_code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  const int error = errno;
+  std::clearerr(stdout);
+  if (error == EPIPE) return kCouldNotDecide;
+  return Complain(std::string("cannot write to standard output: ") +
+                  std::strerror(error));
+}
+
 int Run(int argc, char** argv) {
   CommandLine line;
   std::vector<std::string> words;
@@ -137,7 +151,8 @@ int Run(int argc, char** argv) {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::Success& asked) {  // --help, --version
     app.exit(asked);
-    return 0;
+    std::cout.flush();
+    return std::cout.good() ? 0 : Complain("cannot write to standard output");
   } catch (const CLI::ParseError& error) {
     return ReportParseError(app, error);
   }
@@ -162,7 +177,7 @@ int Complain(const Error& error) { return Complain(error.message()); }
 
 int RunCli(int argc, char** argv) {
   try {
-    return Run(argc, argv);
+    return FlushOutput(Run(argc, argv));
   } catch (const std::exception& error) {
     // Only what no code can foresee comes here: memory that ran out.
     return Complain(std::string("internal error: ") + error.what());

@@ -41,15 +41,29 @@ TerminalOptions StandardOutputOptions() {
 ProgressLine::ProgressLine() : active_(isatty(STDERR_FILENO) != 0) {}
 
 void ProgressLine::Show(const std::string& text) {
-  if (!active_) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto now = std::chrono::steady_clock::now();
+  if (!active_) {
+    if (now - last_ < patience_) return;
+    last_ = now;
+    patience_ *= 2;
+    std::fprintf(stderr, "ttrace: %s\n", text.c_str());
+    std::fflush(stderr);
+    return;
+  }
   if (shown_ && now - last_ < std::chrono::milliseconds(100)) return;
   last_ = now;
   shown_ = true;
   const auto width = static_cast<size_t>(TerminalWidth(STDERR_FILENO) - 1);
   const std::string line = ShortenMiddle(text, width);
   std::fprintf(stderr, "\r\033[K%s", line.c_str());
+  std::fflush(stderr);
+}
+
+void ProgressLine::Phase(const std::string& text) {
+  if (active_) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::fprintf(stderr, "ttrace: %s\n", text.c_str());
   std::fflush(stderr);
 }
 

@@ -17,7 +17,8 @@ namespace ttrace {
 TerminalOptions StandardOutputOptions();
 
 // One line on stderr, rewritten in place a few times a second, and gone in the
-// end. Shows nothing unless stderr is a terminal.
+// end. Where stderr is no terminal (the log of a job), a line of its own for
+// each phase, and from time to time for a phase that takes long.
 //
 // Thread safety: Show from many threads.
 class ProgressLine {
@@ -30,11 +31,16 @@ class ProgressLine {
   void Show(const std::string& text);
   void Clear();
 
+  // A phase has begun or ended. On a terminal the rewritten line says enough.
+  void Phase(const std::string& text);
+
  private:
   const bool active_;
   std::mutex mutex_;
   bool shown_ = false;
-  std::chrono::steady_clock::time_point last_{};
+  std::chrono::steady_clock::time_point last_ =
+      std::chrono::steady_clock::now();
+  std::chrono::steady_clock::duration patience_ = std::chrono::seconds(30);
 };
 
 }  // namespace ttrace

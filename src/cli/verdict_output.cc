@@ -7,7 +7,9 @@
 #include "src/cli/command.h"
 #include "src/cli/terminal.h"
 #include "src/report/render.h"
+#include "src/run/record_command.h"
 #include "src/trace/file.h"
+#include "src/trace/segment_pool.h"
 
 namespace ttrace {
 
@@ -18,9 +20,13 @@ int CheckAndReport(CheckOptions options, const std::string& folder,
     progress.Show("comparing " + FormatCount(done) + " of " +
                   FormatCount(total) + " tensors");
   };
+  // All commands have ended: nobody inherits it.
+  RaiseOpenFileLimit();
   const Result<CheckResult> result = RunCheck(options);
   progress.Clear();
   if (!result.ok()) return Complain(result.error());
+  progress.Phase("compared " + FormatCount(result->coverage.compared) +
+                 " tensors in " + FormatSeconds(result->seconds));
 
   TerminalOptions terminal = StandardOutputOptions();
   terminal.verbose = verbose;
@@ -35,7 +41,9 @@ int CheckAndReport(CheckOptions options, const std::string& folder,
                               RenderJson(*result)),
           WriteFileAtomically((at / "report.txt").string(),
                               RenderTerminal(*result, plain))}) {
-      if (!written.ok()) return Complain(written.error());
+      if (!written.ok()) {
+        return Complain(written.error().message() + FullDiskWords(folder));
+      }
     }
   }
   return ExitCode(result->verdict);

@@ -1,53 +1,19 @@
 #include "src/run/capture_summary.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string_view>
-#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "src/base/format.h"
-#include "src/trace/file.h"
+#include "src/run/capture_watch.h"
+#include "src/run/process_messages.h"
 #include "src/trace/format.h"
-#include "src/trace/index_line.h"
-#include "src/trace/rank_meta.h"
+#include "src/trace/reader.h"
 
 namespace ttrace {
 namespace {
-
-namespace fs = std::filesystem;
-
-// Whether the last line of the index at `path`, of `size` bytes, is the end
-// line. Anything unreadable is "not yet": the reader judges it later.
-bool EndsWithEndLine(const fs::path& path, int64_t size, const RankMeta& meta) {
-  // An end line holds one sentence; a longer last line is a record being
-  // written.
-  constexpr int64_t kLongest = 64 << 10;
-  const Result<File> file = File::Open(path.string());
-  if (!file.ok()) return false;
-  std::string tail(static_cast<size_t>(std::min(size, kLongest)), '\0');
-  const Result<size_t> got =
-      file->ReadAt(std::as_writable_bytes(std::span<char>(tail)),
-                   size - static_cast<int64_t>(tail.size()));
-  if (!got.ok() || *got != tail.size()) return false;
-  if (tail.empty() || tail.back() != '\n') return false;
-  tail.pop_back();
-  std::string line = tail.substr(tail.rfind('\n') + 1);
-  const size_t length = line.size();
-  line.append(simdjson::SIMDJSON_PADDING, '\0');
-  IndexLineDecoder decoder(meta);
-  const Result<IndexLine> decoded =
-      decoder.DecodePadded(std::string_view(line).substr(0, length));
-  return decoded.ok() && std::holds_alternative<EndLine>(*decoded);
-}
-
-Result<RankMeta> ReadMeta(const fs::path& rank_folder) {
-  TTRACE_ASSIGN_OR_RETURN(
-      const std::string json,
-      ReadWholeFile((rank_folder / kMetaFile).string(), kMaxJsonFileBytes));
-  return DecodeRankMeta(json);
-}
 
 // The value of a note's string field, or "".
 std::string NoteField(const Note& note, const char* key) {
@@ -66,33 +32,107 @@ int SealedIterations(const RankTrace& rank, const std::string& leg) {
   return static_cast<int>(iterations.size());
 }
 
-constexpr std::string_view kNothingCaptured =
-    "no process of the command started to capture. One of these holds:\n"
-    "  - capture refused: a line `ttrace: rank 0: capture stopped: ...` above "
-    "says why;\n"
-    "  - the command's Python does not see PYTHONPATH, by which capture gets "
-    "in:\n"
-    "    python -I, -E and -S, sudo, containers and job submissions drop it.\n"
-    "    Pass PYTHONPATH and the TTRACE_* variables on, or put\n"
-    "    `import ttrace; ttrace.attach(model, optimizer)` into the script;\n"
-    "  - the script's framework is not recognised (megatron-core 0.16 is; "
-    "plain\n"
-    "    torch needs the line above);\n"
-    "  - the command ended before its first training step.";
+// Why no rank has a trace, as far as the processes themselves said.
+std::string NoRank(const ProcessMessages& messages) {
+  if (!messages.refusals.empty()) {
+    std::string text = "capture refused:";
+    for (const std::string& refusal : messages.refusals) {
+      text += (messages.refusals.size() == 1 ? " " : "\n  - ") + refusal;
+    }
+    return text;
+  }
+  if (messages.loaded == 0) {
+    return "no Python process of the command loaded capture.\n"
+           "  Capture gets in by PYTHONPATH; python -I, -E and -S, sudo, "
+           "containers and job\n"
+           "  submissions drop it. Pass PYTHONPATH and the TTRACE_* variables "
+           "on, or put\n"
+           "  `import ttrace; ttrace.attach(model, optimizer)` into the "
+           "script.";
+  }
+  if (messages.with_framework > 0) {
+    return "capture was loaded and megatron.core imported, but no training "
+           "step began.";
+  }
+  if (messages.with_torch > 0) {
+    return "capture was loaded and torch imported, but nothing that is "
+           "captured by itself (megatron.core is).\n"
+           "  A plain torch loop needs one line after its optimizer is built:\n"
+           "  `import ttrace; ttrace.attach(model, optimizer)`.";
+  }
+  if (messages.ended > 0) {
+    return "capture was loaded by the command's Python, which imported "
+           "neither torch nor megatron.core.";
+  }
+  return "capture was loaded, but the command ended before its first training "
+         "step.";
+}
 
-std::string NothingSealed(const Trace& trace, const std::string& leg) {
-  std::string text =
-      "capture started, but no rank completed a training iteration";
-  if (leg != "real") text += " of leg " + leg;
+// Sentences and the ranks that each holds for, in the order of the first.
+class ByRank {
+ public:
+  void Add(const std::string& text, int rank) {
+    for (auto& [known, ranks] : texts_) {
+      if (known != text) continue;
+      if (ranks.back() != rank) ranks.push_back(rank);
+      return;
+    }
+    texts_.push_back({text, {rank}});
+  }
+
+  // "ranks 0-3<between>text", at most `most`.
+  std::vector<std::string> Lines(int world_size, const char* between,
+                                 size_t most) const {
+    std::vector<std::string> lines;
+    for (const auto& [text, ranks] : texts_) {
+      if (lines.size() == most) break;
+      lines.push_back(FormatRanks(ranks, world_size) + between +
+                      ShortenMiddle(Printable(text), 600));
+    }
+    return lines;
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::vector<int>>> texts_;
+};
+
+// What the ranks gave as the reason why they have nothing.
+std::string StopReasons(const Trace& trace) {
+  ByRank reasons;
   for (const RankTrace& rank : trace.ranks()) {
+    for (const Note& note : rank.notes) {
+      if (note.kind != "unsupported") continue;
+      std::string text = NoteField(note, "what") + " is not supported";
+      if (const auto why = NoteField(note, "reason"); !why.empty()) {
+        text += ": " + why;
+      }
+      if (const auto way = NoteField(note, "way_out"); !way.empty()) {
+        text += "; " + way;
+      }
+      reasons.Add(text, rank.meta.rank);
+    }
     if (!rank.incomplete_reason.empty()) {
-      return text + ": rank " + std::to_string(rank.meta.rank) + ": " +
-             Printable(rank.incomplete_reason);
+      reasons.Add(rank.incomplete_reason, rank.meta.rank);
     }
   }
+  constexpr size_t kMostReasons = 4;
+  const std::vector<std::string> lines =
+      reasons.Lines(trace.world_size(), ": ", kMostReasons);
+  std::string text;
+  for (const std::string& line : lines) {
+    text += (lines.size() == 1 ? " " : "\n  - ") + line;
+  }
+  return text;
+}
+
+std::string NothingSealed(const Trace& trace, const std::string& leg) {
+  std::string text = "no rank completed a training iteration";
+  if (leg != "real") text += " of leg " + leg;
+  const std::string reasons = StopReasons(trace);
+  if (!reasons.empty()) return text + ":" + reasons;
   return text +
-         ". The command may have ended, or failed, before the end of its first "
-         "optimizer step.";
+         ": the processes ended before the end of their first optimizer "
+         "step.";
 }
 
 void AddWarnings(const Trace& trace, int asked, CaptureSummary& summary) {
@@ -106,60 +146,40 @@ void AddWarnings(const Trace& trace, int asked, CaptureSummary& summary) {
                                " of the " + std::to_string(asked) +
                                " iterations asked for were captured");
   }
+  ByRank ends;
   for (const RankTrace& rank : trace.ranks()) {
-    const std::string who = "rank " + std::to_string(rank.meta.rank);
     if (!rank.closed) {
-      summary.warnings.push_back(who +
-                                 " ended before its capture was complete");
+      ends.Add("ended before its capture was complete", rank.meta.rank);
     } else if (!rank.complete) {
-      summary.warnings.push_back(
-          who + " stopped capturing: " + Printable(rank.incomplete_reason));
+      ends.Add("stopped capturing: " + rank.incomplete_reason, rank.meta.rank);
     }
+  }
+  constexpr size_t kMostEnds = 8;
+  for (std::string& line : ends.Lines(trace.world_size(), " ", kMostEnds)) {
+    summary.warnings.push_back(std::move(line));
   }
 }
 
 }  // namespace
 
-void CaptureWatch::Update() {
-  std::error_code ignored;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(folder_, ignored)) {
-    const auto name = ParseRankFolderName(entry.path().filename().string());
-    if (!name) continue;
-    RankIndex& rank = ranks_[name->rank];
-    if (name->restart < rank.restart) continue;
-    if (name->restart > rank.restart) rank = {name->restart, -1, false};
-    const fs::path index = entry.path() / kIndexFile;
-    std::error_code missing;
-    const auto size = static_cast<int64_t>(fs::file_size(index, missing));
-    if (missing || size == rank.bytes) continue;
-    const Result<RankMeta> meta = ReadMeta(entry.path());
-    if (!meta.ok()) continue;
-    rank.bytes = size;
-    rank.closed = EndsWithEndLine(index, size, *meta);
-    world_size_ = std::max(world_size_, meta->world_size);
-  }
-  ranks_closed_ = static_cast<int>(
-      std::count_if(ranks_.begin(), ranks_.end(),
-                    [](const auto& rank) { return rank.second.closed; }));
-}
-
 CaptureSummary SummarizeCapture(const std::string& folder,
                                 const std::string& leg, int iterations_asked) {
   CaptureSummary summary;
+  const ProcessMessages messages = ReadProcessMessages(folder);
+  summary.errors = messages.errors;
   const Result<std::shared_ptr<const Trace>> opened = Trace::Open(folder);
   if (!opened.ok()) {
     CaptureWatch watch(folder);
     watch.Update();
     summary.problem =
         watch.world_size() == 0 && opened.error().code() == ErrorCode::kNotFound
-            ? std::string(kNothingCaptured)
+            ? NoRank(messages)
             : opened.error().message();
     return summary;
   }
   const Trace& trace = **opened;
   if (trace.ranks().empty()) {
-    summary.problem = kNothingCaptured;
+    summary.problem = NoRank(messages);
     return summary;
   }
   summary.world_size = trace.world_size();

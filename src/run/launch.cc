@@ -2,19 +2,26 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <iterator>
+#include <memory>
 #include <optional>
+#include <sstream>
 #include <thread>
 
 #include "src/base/check.h"
 #include "src/base/format.h"
 #include "src/run/orphan_ranks.h"
+#include "src/run/output_log.h"
+#include "src/run/supervisor.h"
 
 namespace ttrace {
 namespace {
@@ -118,16 +125,10 @@ Error Failure(const std::string& what, int error) {
                what + ": " + std::strerror(error));
 }
 
-Result<Child> Start(const LaunchOptions& options) {
-  const bool to_log = !options.log_file.empty();
+// `output` -1: the command shares our terminal.
+Result<Child> Start(const LaunchOptions& options, int output) {
+  const bool to_log = output >= 0;
   const Descriptor input(to_log ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1);
-  const Descriptor output(
-      to_log ? open(options.log_file.c_str(),
-                    O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)
-             : -1);
-  if (to_log && output.get() < 0) {
-    return Failure("cannot write " + options.log_file, errno);
-  }
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return Failure("pipe", errno);
   const Descriptor read_end(ends[0]);
@@ -139,7 +140,7 @@ Result<Child> Start(const LaunchOptions& options) {
   const pid_t pid = fork();
   if (pid < 0) return Failure("fork", errno);
   if (pid == 0) {
-    Exec(argv.data(), environment.data(), own_group, input.get(), output.get(),
+    Exec(argv.data(), environment.data(), own_group, input.get(), output,
          write_end.get());
   }
   // In both processes, because either may come first.
@@ -178,55 +179,115 @@ int End(Child& child, int signal, const LaunchOptions& options) {
   return EndRunProcesses(options.run_id, hurry ? 0 : options.grace_seconds);
 }
 
-}  // namespace
+// The end of what is written to our standard error from here on, where that is
+// a file.
+class OwnErrorFile {
+ public:
+  OwnErrorFile() {
+    struct stat status {};
+    if (fstat(STDERR_FILENO, &status) != 0 || !S_ISREG(status.st_mode)) return;
+    is_file_ = true;
+    begin_ = status.st_size;
+  }
 
-Result<LaunchOutcome> Launch(const LaunchOptions& options) {
-  TTRACE_CHECK(!options.argv.empty(), "a launch without a command");
+  std::string Tail() const {
+    if (!is_file_) return "";
+    std::ifstream file("/proc/self/fd/2", std::ios::binary | std::ios::ate);
+    if (!file) return "";
+    constexpr std::streamoff kTail = 64 << 10;
+    const std::streamoff end = file.tellg();
+    file.seekg(std::max<std::streamoff>(begin_, end - kTail));
+    return std::string((std::istreambuf_iterator<char>(file)), {});
+  }
+
+ private:
+  bool is_file_ = false;
+  std::streamoff begin_ = 0;
+};
+
+using Ending = LaunchOutcome::Ending;
+using Wish = LaunchOptions::Wish;
+
+// Waits for the command's end, or ends it. Fills in everything but the output.
+void Attend(Child& child, const LaunchOptions& options,
+            LaunchOutcome* outcome) {
   const auto start = Clock::now();
-  TTRACE_ASSIGN_OR_RETURN(Child child, Start(options));
-
-  LaunchOutcome outcome;
-  using Ending = LaunchOutcome::Ending;
-  auto next_question = start;
-  while (true) {
-    if (child.WaitFor(milliseconds(40))) break;
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  const auto end = [&](Ending ending, int signal) {
+    outcome->ending = ending;
+    outcome->seconds = seconds();
+    outcome->leftovers = End(child, signal, options);
+  };
+  auto next_look = start;
+  double soon = 0;  // when the command has had its time to end by itself
+  while (!child.WaitFor(milliseconds(40))) {
     const int interrupt =
         options.interrupt ? options.interrupt->signal.load() : 0;
     if (interrupt != 0) {
-      outcome.ending = Ending::kInterrupted;
-      outcome.signal = interrupt;
-      outcome.leftovers = End(child, interrupt, options);
-      break;
+      outcome->signal = interrupt;
+      return end(Ending::kInterrupted, interrupt);
     }
-    if (options.finished && Clock::now() >= next_question) {
-      if (options.finished()) {
-        outcome.ending = Ending::kFinished;
-        outcome.seconds =
-            std::chrono::duration<double>(Clock::now() - start).count();
-        outcome.leftovers = End(child, SIGTERM, options);
-        return outcome;
-      }
-      next_question = Clock::now() + milliseconds(200);
+    if (options.timeout_seconds > 0 && seconds() > options.timeout_seconds) {
+      return end(Ending::kTimedOut, SIGTERM);
     }
+    if (soon > 0 && seconds() > soon) return end(Ending::kStopped, SIGTERM);
+    if (!options.look || Clock::now() < next_look) continue;
+    const Wish wish = options.look();
+    if (wish == Wish::kEnd) return end(Ending::kFinished, SIGTERM);
+    if (wish == Wish::kEndSoon && soon == 0) {
+      soon = seconds() + options.grace_seconds;
+    }
+    next_look = Clock::now() + milliseconds(200);
   }
-  outcome.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  if (outcome.ending == Ending::kInterrupted) return outcome;
+  outcome->seconds = seconds();
 
   // Ctrl-C in a shared terminal may end the command before we look.
   const int interrupt =
       options.interrupt ? options.interrupt->signal.load() : 0;
   const int status = child.Poll().value_or(0);
   if (interrupt != 0) {
-    outcome.ending = Ending::kInterrupted;
-    outcome.signal = interrupt;
+    outcome->ending = Ending::kInterrupted;
+    outcome->signal = interrupt;
   } else if (WIFSIGNALED(status)) {
-    outcome.ending = Ending::kSignalled;
-    outcome.signal = WTERMSIG(status);
+    outcome->ending = Ending::kSignalled;
+    outcome->signal = WTERMSIG(status);
   } else {
-    outcome.exit_code = WEXITSTATUS(status);
+    outcome->exit_code = WEXITSTATUS(status);
   }
-  if (options.end_leftovers || interrupt != 0) {
-    outcome.leftovers = EndRunProcesses(options.run_id, options.grace_seconds);
+  // A launcher that was killed could not take its ranks along; a shell says so
+  // by its exit code.
+  const bool killed =
+      outcome->ending != Ending::kExited || outcome->exit_code == 128 + SIGKILL;
+  if (options.end_leftovers || killed) {
+    outcome->leftovers = EndRunProcesses(options.run_id, options.grace_seconds);
+  } else {
+    outcome->survivors = FindSurvivors(options.run_id);
+  }
+}
+
+}  // namespace
+
+Result<LaunchOutcome> Launch(const LaunchOptions& options) {
+  TTRACE_CHECK(!options.argv.empty(), "a launch without a command");
+  const Supervisor supervisor(options.run_id, options.grace_seconds);
+  std::unique_ptr<OutputLog> log;
+  if (!options.log_file.empty()) {
+    TTRACE_ASSIGN_OR_RETURN(log, OutputLog::Open(options.log_file));
+  }
+  const OwnErrorFile error_file;
+  TTRACE_ASSIGN_OR_RETURN(Child child,
+                          Start(options, log ? log->write_end() : -1));
+  if (log) log->Start();
+  LaunchOutcome outcome;
+  Attend(child, options, &outcome);
+  if (log) {
+    log->Stop();
+    outcome.output_tail = log->tail();
+    outcome.log_problem = log->problem();
+  } else {
+    outcome.output_tail = error_file.Tail();
   }
   return outcome;
 }
@@ -236,7 +297,10 @@ int ShellExitCode(const LaunchOutcome& outcome) {
     case LaunchOutcome::Ending::kExited:
       return outcome.exit_code;
     case LaunchOutcome::Ending::kFinished:
+    case LaunchOutcome::Ending::kStopped:
       return 0;
+    case LaunchOutcome::Ending::kTimedOut:
+      return 124;
     case LaunchOutcome::Ending::kSignalled:
     case LaunchOutcome::Ending::kInterrupted:
       break;
@@ -252,6 +316,11 @@ std::string Describe(const LaunchOutcome& outcome) {
   switch (outcome.ending) {
     case LaunchOutcome::Ending::kFinished:
       return "was ended after its capture was complete";
+    case LaunchOutcome::Ending::kStopped:
+      return "was ended because its capture had stopped";
+    case LaunchOutcome::Ending::kTimedOut:
+      return "was ended after " + FormatSeconds(outcome.seconds) +
+             ", the time it was given";
     case LaunchOutcome::Ending::kInterrupted:
       return "was interrupted by " + signal;
     case LaunchOutcome::Ending::kSignalled:
@@ -277,14 +346,10 @@ std::string Describe(const LaunchOutcome& outcome) {
   }
 }
 
-std::vector<std::string> LastLines(const std::string& path, int lines) {
+std::vector<std::string> LastLines(const std::string& text, int lines) {
   std::vector<std::string> result;
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return result;
-  constexpr std::streamoff kTail = 64 << 10;
-  const std::streamoff size = file.tellg();
-  file.seekg(std::max<std::streamoff>(0, size - kTail));
-  for (std::string line; std::getline(file, line);) {
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
     result.push_back(Printable(line));
   }
   const auto keep = static_cast<size_t>(lines);

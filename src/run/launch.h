@@ -3,7 +3,7 @@
 // The processes of a run are more than the command's own: torchrun starts its
 // workers in sessions of their own, where no signal to a process group reaches
 // them and where they survive their agent. They are found by the run's id in
-// their environment (launch_leftovers.h).
+// their environment (orphan_ranks.h).
 //
 // Thread safety: one launch at a time per process, because a command may share
 // the terminal.
@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "src/run/orphan_ranks.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
@@ -32,15 +33,21 @@ struct LaunchOptions {
   // Value of TTRACE_RUN_ID in `environment`.
   std::string run_id;
   // Output goes here; empty: passes through, as does standard input. With a log
-  // file, standard input is empty.
+  // file, standard input is empty, and output that comes after the end of the
+  // launch has no reader: such a command's leftovers are to be ended.
   std::string log_file;
   // End what is left of the run after the command has ended by itself.
-  // `record` does not: a command may start what is meant to outlive it.
+  // `record` does not: a command may start what is meant to outlive it. After
+  // a command that was killed, everything is ended in any case.
   bool end_leftovers = false;
   // From a request to end until SIGKILL.
   double grace_seconds = 10;
-  // Asked a few times a second. The command is ended once it returns true.
-  std::function<bool()> finished;
+  // Beyond this, the command is ended; 0: it may take as long as it likes.
+  double timeout_seconds = 0;
+  // Asked a few times a second. kEnd ends the command; kEndSoon gives it
+  // `grace_seconds` to end by itself before that.
+  enum class Wish { kGoOn, kEndSoon, kEnd };
+  std::function<Wish()> look;
   const InterruptFlag* interrupt = nullptr;
 };
 
@@ -48,7 +55,9 @@ struct LaunchOutcome {
   enum class Ending {
     kExited,       // by itself, with exit_code
     kSignalled,    // died of `signal`
-    kFinished,     // ended by us because `finished` said so
+    kFinished,     // ended by us because of kEnd
+    kStopped,      // ended by us because of kEndSoon
+    kTimedOut,     // ended by us after timeout_seconds
     kInterrupted,  // ended by us because of `signal`, which we received
   };
   Ending ending = Ending::kExited;
@@ -56,21 +65,28 @@ struct LaunchOutcome {
   int signal = 0;
   double seconds = 0;
   int leftovers = 0;  // processes that outlived the command and were ended
+  // Processes that outlived the command and still run.
+  std::vector<RunProcess> survivors;
+  // The end of its output, at most 64 KiB, as far as it can be known: with a
+  // log file, or where standard error is a file.
+  std::string output_tail;
+  std::string log_problem;  // why the log file lacks output, or ""
 };
 
 // Runs the command to its end. Fails with kNotFound if it does not exist, with
 // kIo if it cannot be started or its log file cannot be written.
 Result<LaunchOutcome> Launch(const LaunchOptions& options);
 
-// What a shell would report: the exit code, or 128 + signal. 0 for kFinished.
+// What a shell would report: the exit code, or 128 + signal; 124, as
+// timeout(1), for kTimedOut. 0 for kFinished and kStopped.
 int ShellExitCode(const LaunchOutcome& outcome);
 
 // "exited with code 3", "was killed by SIGKILL (...)", "was interrupted".
 std::string Describe(const LaunchOutcome& outcome);
 
-// The last `lines` lines of a text file, without anything that a terminal would
-// act on. Empty if there is no such file.
-std::vector<std::string> LastLines(const std::string& path, int lines);
+// The last `lines` lines of a text, without anything that a terminal would act
+// on.
+std::vector<std::string> LastLines(const std::string& text, int lines);
 
 }  // namespace ttrace
 

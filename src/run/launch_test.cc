@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -19,6 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Ending = LaunchOutcome::Ending;
+using Wish = LaunchOptions::Wish;
 
 std::string ReadAll(const std::string& path) {
   std::ifstream file(path);
@@ -110,7 +112,9 @@ TEST_F(LaunchTest, IgnoredSignalsOfThisProcessAreNotInherited) {
 }
 
 TEST_F(LaunchTest, EndsTheCommandOnceFinished) {
-  options_.finished = [&] { return std::filesystem::exists(Path("ready")); };
+  options_.look = [&] {
+    return std::filesystem::exists(Path("ready")) ? Wish::kEnd : Wish::kGoOn;
+  };
   const LaunchOutcome outcome =
       Run("touch " + Path("ready") + "; sleep 60; echo too late");
   EXPECT_EQ(outcome.ending, Ending::kFinished);
@@ -122,7 +126,9 @@ TEST_F(LaunchTest, EndsTheCommandOnceFinished) {
 
 TEST_F(LaunchTest, ACommandThatIgnoresSigtermIsKilled) {
   options_.grace_seconds = 0.3;
-  options_.finished = [&] { return std::filesystem::exists(Path("ready")); };
+  options_.look = [&] {
+    return std::filesystem::exists(Path("ready")) ? Wish::kEnd : Wish::kGoOn;
+  };
   const LaunchOutcome outcome = Run("trap '' TERM; touch " + Path("ready") +
                                     "; while true; do sleep 1; done");
   EXPECT_EQ(outcome.ending, Ending::kFinished);
@@ -174,11 +180,86 @@ TEST_F(LaunchTest, AnotherRunsProcessesAreNotFound) {
       ElementsAre());
 }
 
-TEST_F(LaunchTest, LastLinesAreSafeToPrint) {
-  std::ofstream(Path("text")) << "one\ntwo\n\033[31mthree\nfour";
-  EXPECT_THAT(LastLines(Path("text"), 2),
+TEST_F(LaunchTest, ACommandThatTakesTooLongIsEnded) {
+  options_.timeout_seconds = 0.5;
+  const LaunchOutcome outcome =
+      Run("setsid sleep 60 & echo before; sleep 60; echo after");
+  EXPECT_EQ(outcome.ending, Ending::kTimedOut);
+  EXPECT_EQ(ShellExitCode(outcome), 124);
+  EXPECT_LT(outcome.seconds, 20);
+  EXPECT_EQ(outcome.output_tail, "before\n");
+  EXPECT_THAT(Describe(outcome), HasSubstr("was ended after"));
+  EXPECT_THAT(FindRunProcesses(options_.run_id), ElementsAre());
+}
+
+TEST_F(LaunchTest, ACommandWhoseCaptureStoppedMayEndByItself) {
+  options_.look = [] { return Wish::kEndSoon; };
+  const LaunchOutcome by_itself = Run("sleep 1; echo said; exit 3");
+  EXPECT_EQ(by_itself.ending, Ending::kExited);
+  EXPECT_EQ(by_itself.exit_code, 3);
+  EXPECT_EQ(by_itself.output_tail, "said\n");
+  options_.grace_seconds = 0.3;
+  const LaunchOutcome ended = Run("sleep 60");
+  EXPECT_EQ(ended.ending, Ending::kStopped);
+}
+
+TEST_F(LaunchTest, OutputThatADiskDoesNotTakeIsKnownAllTheSame) {
+  options_.log_file = "/dev/full";
+  const LaunchOutcome outcome = Run("echo cannot write: disk full; exit 1");
+  EXPECT_EQ(outcome.output_tail, "cannot write: disk full\n");
+  EXPECT_THAT(outcome.log_problem, HasSubstr("No space"));
+}
+
+TEST_F(LaunchTest, TheTailOfLongOutputIsItsEnd) {
+  const LaunchOutcome outcome = Run("seq 1 200000");
+  EXPECT_TRUE(outcome.output_tail.ends_with("199999\n200000\n"));
+  EXPECT_LT(outcome.output_tail.size(), 200U << 10);
+  EXPECT_EQ(std::filesystem::file_size(Path("log")), 1288895U);
+}
+
+TEST_F(LaunchTest, RanksOfALauncherThatWasKilledAreEnded) {
+  const LaunchOutcome outcome = Run(LeaveSomething() + "; kill -KILL $$");
+  EXPECT_EQ(outcome.ending, Ending::kSignalled);
+  EXPECT_EQ(outcome.leftovers, 1);
+  EXPECT_THAT(FindRunProcesses(options_.run_id), ElementsAre());
+}
+
+TEST_F(LaunchTest, WhatOutlivesACommandIsNamed) {
+  const LaunchOutcome outcome = Run(LeaveSomething());
+  ASSERT_EQ(outcome.survivors.size(), 1U);
+  EXPECT_EQ(outcome.survivors[0].run_id, options_.run_id);
+  EXPECT_EQ(outcome.survivors[0].pid, FindRunProcesses(options_.run_id)[0]);
+}
+
+// SIGKILL gives the process that launches no chance to end the run.
+TEST_F(LaunchTest, ARunDoesNotOutliveTheProcessThatLaunchedIt) {
+  options_.grace_seconds = 0.5;
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    options_.argv = {"/bin/sh", "-c",
+                     "setsid sleep 60 & touch " + Path("ready") + "; sleep 60"};
+    (void)Launch(options_).ok();
+    _exit(0);
+  }
+  while (!std::filesystem::exists(Path("ready")) ||
+         FindRunProcesses(options_.run_id).size() < 3) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  kill(launcher, SIGKILL);
+  waitpid(launcher, nullptr, 0);
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!FindRunProcesses(options_.run_id).empty() &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_THAT(FindRunProcesses(options_.run_id), ElementsAre());
+}
+
+TEST(LastLines, AreSafeToPrint) {
+  EXPECT_THAT(LastLines("one\ntwo\n\033[31mthree\nfour", 2),
               ElementsAre("\\x1b[31mthree", "four"));
-  EXPECT_THAT(LastLines(Path("missing"), 2), ElementsAre());
+  EXPECT_THAT(LastLines("", 2), ElementsAre());
 }
 
 }  // namespace

@@ -7,32 +7,60 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <set>
 #include <string_view>
 #include <thread>
+#include <utility>
+
+#include "src/run/folder_lock.h"
 
 namespace ttrace {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Whether `entry` is one of the NUL-separated strings of the environment with
-// which a process was started. False if it may not be read or is gone.
-bool StartedWith(pid_t pid, std::string_view entry) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/environ",
-                     std::ios::binary);
-  const std::string environment((std::istreambuf_iterator<char>(file)), {});
-  for (size_t at = environment.find(entry); at != std::string::npos;
-       at = environment.find(entry, at + 1)) {
-    const size_t end = at + entry.size();
-    const bool begins = at == 0 || environment[at - 1] == '\0';
-    const bool ends = end == environment.size() || environment[end] == '\0';
-    if (begins && ends) return true;
+// The value of a variable in the environment with which a process was started:
+// NUL-separated "NAME=value". Empty if there is none.
+std::string ValueIn(const std::string& environment, std::string_view name) {
+  const std::string key = std::string(name) + "=";
+  for (size_t at = environment.find(key); at != std::string::npos;
+       at = environment.find(key, at + 1)) {
+    if (at != 0 && environment[at - 1] != '\0') continue;
+    const size_t begin = at + key.size();
+    return environment.substr(begin, environment.find('\0', begin) - begin);
   }
-  return false;
+  return "";
+}
+
+// All processes of all runs, except this one. Those that may not be read are
+// passed over.
+std::vector<RunProcess> FindAll() {
+  std::vector<RunProcess> found;
+  const std::unique_ptr<DIR, int (*)(DIR*)> proc(opendir("/proc"), closedir);
+  if (proc == nullptr) return found;
+  while (const dirent* item = readdir(proc.get())) {
+    const std::string_view name = item->d_name;
+    pid_t pid = 0;
+    const auto parsed =
+        std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (parsed.ec != std::errc() || parsed.ptr != name.data() + name.size() ||
+        pid == getpid()) {
+      continue;
+    }
+    std::ifstream file("/proc/" + std::to_string(pid) + "/environ",
+                       std::ios::binary);
+    const std::string environment((std::istreambuf_iterator<char>(file)), {});
+    const std::string run_id = ValueIn(environment, "TTRACE_RUN_ID");
+    if (run_id.empty()) continue;
+    found.push_back({pid, run_id, ValueIn(environment, "TTRACE_OUT"),
+                     ValueIn(environment, "TTRACE_LOCKS") == "1"});
+  }
+  return found;
 }
 
 // The processes that are there after at most `limit`; returns as soon as there
@@ -51,20 +79,63 @@ std::vector<pid_t> WaitUntilGone(const std::string& run_id,
 
 std::vector<pid_t> FindRunProcesses(const std::string& run_id) {
   std::vector<pid_t> found;
-  const std::unique_ptr<DIR, int (*)(DIR*)> proc(opendir("/proc"), closedir);
-  if (proc == nullptr) return found;
-  const std::string entry = "TTRACE_RUN_ID=" + run_id;
-  while (const dirent* item = readdir(proc.get())) {
-    const std::string_view name = item->d_name;
-    pid_t pid = 0;
-    const auto parsed =
-        std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (parsed.ec != std::errc() || parsed.ptr != name.data() + name.size()) {
-      continue;
-    }
-    if (pid != getpid() && StartedWith(pid, entry)) found.push_back(pid);
+  for (const RunProcess& process : FindAll()) {
+    if (process.run_id == run_id) found.push_back(process.pid);
   }
   return found;
+}
+
+std::vector<RunProcess> FindSurvivors(const std::string& run_id) {
+  std::vector<RunProcess> found = FindAll();
+  std::erase_if(found, [&](const RunProcess& process) {
+    return process.run_id != run_id;
+  });
+  return found;
+}
+
+std::vector<RunProcess> FindWriters(const std::string& folder) {
+  std::error_code ignored;
+  const std::string place =
+      std::filesystem::weakly_canonical(folder, ignored).string();
+  std::vector<RunProcess> found;
+  for (RunProcess& process : FindAll()) {
+    const std::string trace =
+        std::filesystem::weakly_canonical(process.trace, ignored).string();
+    if (trace == place || trace.starts_with(place + "/")) {
+      found.push_back(std::move(process));
+    }
+  }
+  return found;
+}
+
+std::vector<RunProcess> FindOrphans() {
+  std::vector<RunProcess> found;
+  std::map<std::string, bool> held;
+  for (RunProcess& process : FindAll()) {
+    // Started by an earlier version, or not by ttrace at all.
+    if (!process.locks) continue;
+    const auto [known, added] = held.try_emplace(process.trace, false);
+    if (added) {
+      // Without the folder, or on a file system without locks, one cannot tell.
+      known->second = !std::filesystem::is_directory(process.trace) ||
+                      MayBeLocked(process.trace);
+    }
+    if (!known->second) found.push_back(std::move(process));
+  }
+  return found;
+}
+
+std::string PidWords(const std::vector<RunProcess>& processes) {
+  constexpr size_t kMaxListed = 8;
+  std::string text = processes.size() == 1 ? "process " : "processes ";
+  for (size_t i = 0; i < std::min(processes.size(), kMaxListed); ++i) {
+    if (i > 0) text += ", ";
+    text += std::to_string(processes[i].pid);
+  }
+  if (processes.size() > kMaxListed) {
+    text += " and " + std::to_string(processes.size() - kMaxListed) + " more";
+  }
+  return text;
 }
 
 int EndRunProcesses(const std::string& run_id, double grace_seconds) {

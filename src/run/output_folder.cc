@@ -1,5 +1,7 @@
 #include "src/run/output_folder.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -8,6 +10,8 @@
 #include <vector>
 
 #include "src/base/format.h"
+#include "src/experiment/leg_names.h"
+#include "src/run/orphan_ranks.h"
 #include "src/trace/file.h"
 #include "src/trace/format.h"
 
@@ -18,9 +22,10 @@ namespace fs = std::filesystem;
 
 Error Foreign(const fs::path& path) {
   return Error(ErrorCode::kInvalidArgument,
-               "'" + Printable(path.string()) +
-                   "' is not something that ttrace wrote; --force removes only "
-                   "that. Choose another folder, or remove it yourself");
+               fmt::format("'{}' is not something that ttrace wrote; --force "
+                           "removes only that. Choose another folder, or "
+                           "remove it yourself",
+                           Printable(path.string())));
 }
 
 std::string Name(const fs::path& path) { return path.filename().string(); }
@@ -44,8 +49,9 @@ Result<std::vector<fs::path>> Entries(const fs::path& folder) {
     entries.push_back(it->path());
   }
   if (error) {
-    return Error(ErrorCode::kIo,
-                 "'" + Printable(folder.string()) + "': " + error.message());
+    return Error(
+        ErrorCode::kIo,
+        fmt::format("'{}': {}", Printable(folder.string()), error.message()));
   }
   return entries;
 }
@@ -92,6 +98,7 @@ Status CheckTrace(const fs::path& folder) {
   for (const fs::path& path : entries) {
     const std::string name = Name(path);
     if (name.starts_with(kManifestFile) && IsPlainFile(path)) continue;
+    if (name == "messages.jsonl" && IsPlainFile(path)) continue;
     // Output of the launches of single legs.
     if (path.extension() == ".log" && IsPlainFile(path)) continue;
     if (ParseRankFolderName(name) && IsPlainFolder(path)) {
@@ -137,13 +144,40 @@ Status RemoveAll(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
   if (!error) return Done{};
-  return Error(ErrorCode::kIo,
-               "'" + Printable(path.string()) + "': " + error.message());
+  return Error(ErrorCode::kIo, fmt::format("'{}': {}", Printable(path.string()),
+                                           error.message()));
+}
+
+// Fails if somebody writes into the folder or a trace in it: a live ttrace, or
+// ranks that outlived theirs.
+Status CheckNotInUse(const std::string& folder,
+                     const std::vector<fs::path>& entries) {
+  std::vector<fs::path> traces = entries;
+  for (const std::string& leg : FindLegFolders(folder)) traces.push_back(leg);
+  for (const fs::path& path : entries) {
+    for (const std::string& leg : FindLegFolders(path.string())) {
+      traces.push_back(leg);
+    }
+  }
+  for (const fs::path& path : traces) {
+    if (!IsPlainFolder(path)) continue;
+    const auto lock = FolderLock::Take(path.string());
+    if (!lock.ok()) return lock.error();
+  }
+  const std::vector<RunProcess> writers = FindWriters(folder);
+  if (writers.empty()) return Done{};
+  return Error(ErrorCode::kInvalidArgument,
+               fmt::format("'{}' is in use: {} of an earlier run may still "
+                           "write there. End {} first, or choose another "
+                           "folder",
+                           Printable(folder), PidWords(writers),
+                           writers.size() == 1 ? "it" : "them"));
 }
 
 }  // namespace
 
-Status PrepareFolder(const std::string& folder, FolderKind kind, bool force) {
+Result<FolderLock> PrepareFolder(const std::string& folder, FolderKind kind,
+                                 bool force) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error || !fs::is_directory(folder, error)) {
@@ -152,20 +186,22 @@ Status PrepareFolder(const std::string& folder, FolderKind kind, bool force) {
         "cannot make the folder '" + Printable(folder) +
             "': " + (error ? error.message() : "there is a file of that name"));
   }
+  TTRACE_ASSIGN_OR_RETURN(FolderLock lock, FolderLock::Take(folder));
   TTRACE_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Entries(folder));
-  if (entries.empty()) return Done{};
+  if (entries.empty()) return lock;
   if (!force) {
     return Error(ErrorCode::kInvalidArgument,
-                 "'" + Printable(folder) +
-                     "' is not empty. Choose another folder, or replace what "
-                     "ttrace wrote there with --force");
+                 fmt::format("'{}' is not empty. Choose another folder, or "
+                             "replace what ttrace wrote there with --force",
+                             Printable(folder)));
   }
   TTRACE_RETURN_IF_ERROR(kind == FolderKind::kTrace ? CheckTrace(folder)
                                                     : CheckReport(folder));
+  TTRACE_RETURN_IF_ERROR(CheckNotInUse(folder, entries));
   for (const fs::path& path : entries) {
     TTRACE_RETURN_IF_ERROR(RemoveAll(path));
   }
-  return Done{};
+  return lock;
 }
 
 Status RemoveTrace(const std::string& folder) {

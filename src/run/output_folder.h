@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "src/run/folder_lock.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
@@ -19,9 +20,11 @@ enum class FolderKind {
 // `force`, emptied if all of its content is a trace's or a report's. Symbolic
 // links are never followed or removed.
 //
-// Fails with kInvalidArgument if there is content and not `force`, or if there
-// is anything foreign, which it names; nothing is removed then.
-Status PrepareFolder(const std::string& folder, FolderKind kind, bool force);
+// Fails with kInvalidArgument if there is content and not `force`, if there is
+// anything foreign, which it names, or if another run writes there; nothing is
+// removed then. The folder is this process's for as long as the lock is kept.
+Result<FolderLock> PrepareFolder(const std::string& folder, FolderKind kind,
+                                 bool force);
 
 // Removes a trace folder made by this program. Fails as PrepareFolder does.
 Status RemoveTrace(const std::string& folder);

@@ -1,5 +1,7 @@
 #include "src/run/record_command.h"
 
+#include <sys/statvfs.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -12,6 +14,9 @@
 #include <utility>
 
 #include "src/base/format.h"
+#include "src/run/capture_watch.h"
+#include "src/run/last_error.h"
+#include "src/run/stall_notice.h"
 #include "src/trace/writer.h"
 #include "ttrace/version.h"
 
@@ -68,12 +73,14 @@ std::string Manifest(const RecordOptions& options, const std::string& run_id) {
                          {"what", options.graft_what}};
   }
   if (!options.select.empty()) manifest["select"] = options.select;
+  if (options.dropout_off) manifest["dropout"] = "off";
   manifest["seed"] = options.seed;
   // A command line is bytes, and JSON is UTF-8.
   return manifest.dump(-1, ' ', false,
                        nlohmann::json::error_handler_t::replace);
 }
 
+using Wish = LaunchOptions::Wish;
 using Variable = std::pair<std::string, std::string>;
 
 // What the ranks are told.
@@ -82,9 +89,11 @@ std::vector<Variable> Instructions(const RecordOptions& options,
   std::vector<Variable> variables = {
       {"TTRACE_OUT", fs::absolute(options.folder).string()},
       {"TTRACE_RUN_ID", run_id},
+      {"TTRACE_LOCKS", "1"},  // see orphan_ranks.h
       {"TTRACE_ITERATIONS", Iterations(options)},
       {"TTRACE_LEGS", Join(options.legs, ',')},
       {"TTRACE_LEG", options.leg},
+      {"TTRACE_DROPOUT", options.dropout_off ? "off" : "keep"},
       {"TTRACE_SEED", std::to_string(options.seed)}};
   if (!options.graft.empty()) {
     variables.emplace_back("TTRACE_GRAFT",
@@ -124,10 +133,15 @@ std::vector<std::string> Environment(const RecordOptions& options,
 
 Result<RecordOutcome> RecordCommand(const RecordOptions& options) {
   const std::string run_id = NewRunId();
-  TTRACE_RETURN_IF_ERROR(
-      CreateTraceFolder(options.folder, Manifest(options, run_id), false));
+  const Status created =
+      CreateTraceFolder(options.folder, Manifest(options, run_id), false);
+  if (!created.ok()) {
+    return Error(created.error().code(),
+                 created.error().message() + FullDiskWords(options.folder));
+  }
 
   CaptureWatch watch(options.folder);
+  StallNotice stall(options.stall_seconds);
   LaunchOptions launch;
   launch.argv = options.argv;
   launch.environment = Environment(options, run_id);
@@ -135,20 +149,63 @@ Result<RecordOutcome> RecordCommand(const RecordOptions& options) {
   launch.log_file = options.log_file;
   launch.end_leftovers = options.end_leftovers;
   launch.interrupt = options.interrupt;
-  if (options.end_when_captured) {
-    launch.finished = [&] {
-      watch.Update();
-      if (options.progress) {
-        options.progress(watch.ranks_closed(), watch.world_size());
-      }
-      return watch.AllClosed();
-    };
-  }
+  launch.timeout_seconds = options.timeout_seconds;
+  launch.look = [&] {
+    watch.Update();
+    if (options.progress) {
+      options.progress(watch.ranks_closed(), watch.world_size());
+    }
+    const std::string idle = stall.Look(watch, CaptureWatch::Clock::now());
+    if (!idle.empty() && options.notice) options.notice(idle);
+    if (!options.end_when_captured || !watch.AllClosed()) return Wish::kGoOn;
+    // A rank whose process died is closed too: its launcher has to say so yet.
+    return watch.AllComplete() ? Wish::kEnd : Wish::kEndSoon;
+  };
   RecordOutcome outcome;
   TTRACE_ASSIGN_OR_RETURN(outcome.launch, Launch(launch));
   outcome.capture =
       SummarizeCapture(options.folder, options.leg, options.iterations.count());
+  if (outcome.launch.ending == LaunchOutcome::Ending::kTimedOut) {
+    watch.Update();
+    outcome.last_records = watch.LastRecords();
+  }
   return outcome;
+}
+
+std::string DescribeEnd(const RecordOutcome& outcome) {
+  const LaunchOutcome& launch = outcome.launch;
+  std::string text = Describe(launch);
+  if (launch.ending == LaunchOutcome::Ending::kTimedOut) {
+    if (outcome.last_records.empty()) {
+      return text + "; no rank had begun to capture";
+    }
+    return text + "; last record of each rank: " + outcome.last_records;
+  }
+  if (launch.ending == LaunchOutcome::Ending::kInterrupted ||
+      launch.ending == LaunchOutcome::Ending::kFinished ||
+      (launch.ending == LaunchOutcome::Ending::kExited &&
+       launch.exit_code == 0)) {
+    return text;
+  }
+  std::string error = LastError(launch.output_tail);
+  if ((error.empty() || IsConsequence(error)) &&
+      !outcome.capture.errors.empty()) {
+    error = outcome.capture.errors.front();
+  }
+  return error.empty() ? text : text + ": " + error;
+}
+
+std::string FullDiskWords(const std::string& folder) {
+  struct statvfs status {};
+  if (statvfs(folder.c_str(), &status) != 0) return "";
+  const auto block = static_cast<double>(status.f_frsize);
+  const double free = block * static_cast<double>(status.f_bavail);
+  const double all = block * static_cast<double>(status.f_blocks);
+  // Less than one segment's worth is where writing begins to fail.
+  constexpr double kLittle = 16e6;
+  if (free > kLittle || free > 0.05 * all) return "";
+  return "; the file system of '" + Printable(folder) + "' has " +
+         FormatBytes(free) + " of " + FormatBytes(all) + " left";
 }
 
 }  // namespace ttrace

@@ -28,12 +28,17 @@ struct RecordOptions {
   std::string graft;              // trace folder; empty: none
   std::string graft_what = "weights,data";
   std::string select;
+  bool dropout_off = false;  // capture hands on what dropout is given
   int64_t seed = 0;
   std::string log_file;
   bool end_when_captured = false;
   bool end_leftovers = false;  // see LaunchOptions
-  // Called a few times a second with how many of how many ranks are done; only
-  // with end_when_captured.
+  double timeout_seconds = 0;  // see LaunchOptions
+  // After so long without a record, and then after twice that and so on,
+  // `notice` is called with where each rank is. 0: never.
+  double stall_seconds = 0;
+  std::function<void(const std::string&)> notice;
+  // Called a few times a second with how many of how many ranks are done.
   std::function<void(int closed, int world_size)> progress;
 
   std::string hook_folder;  // put in front of PYTHONPATH
@@ -45,12 +50,21 @@ struct RecordOptions {
 struct RecordOutcome {
   LaunchOutcome launch;
   CaptureSummary capture;
+  // Where each rank was in the end, if the command was ended for its time.
+  std::string last_records;
 };
 
 // Runs the command and summarises its trace. Fails as Launch does, or if the
 // folder cannot be written. A command that fails or captures nothing is no
 // Error: see the outcome.
 Result<RecordOutcome> RecordCommand(const RecordOptions& options);
+
+// How the command ended, its own last error first: "exited with code 1: rank 0:
+// TypeError: ...". In one line.
+std::string DescribeEnd(const RecordOutcome& outcome);
+
+// "; its file system has 1.2 MB left", if that is too little to go on, else "".
+std::string FullDiskWords(const std::string& folder);
 
 }  // namespace ttrace
 

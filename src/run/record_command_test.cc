@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,9 @@
 #include "src/experiment/iteration_range.h"
 #include "src/experiment/leg_names.h"
 #include "src/experiment/selection.h"
+#include "src/run/capture_watch.h"
+#include "src/run/folder_lock.h"
+#include "src/run/orphan_ranks.h"
 #include "src/run/output_folder.h"
 #include "src/trace/writer.h"
 
@@ -142,6 +146,131 @@ TEST_F(LaunchRecordTest, TheSummaryCountsIterationsThatEveryRankSealed) {
                                    HasSubstr("the disk is full")));
 }
 
+TEST_F(LaunchRecordTest, ForceNeverEmptiesAFolderInUse) {
+  ASSERT_TRUE(CreateTraceFolder(options_.folder, "{}", false).ok());
+  ASSERT_TRUE(CreateTraceFolder(Path("report/reference"), "{}", false).ok());
+  {
+    const auto lock = FolderLock::Take(options_.folder);
+    ASSERT_TRUE(lock.ok());
+    const auto inner = FolderLock::Take(Path("report/reference"));
+    ASSERT_TRUE(inner.ok());
+    const auto refused =
+        PrepareFolder(options_.folder, FolderKind::kTrace, true);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_THAT(refused.error().message(), HasSubstr("is in use"));
+    EXPECT_FALSE(PrepareFolder(Path("report"), FolderKind::kReport, true).ok())
+        << "a trace in it is being written";
+    EXPECT_TRUE(fs::exists(Path("report/reference/manifest.json")));
+  }
+  EXPECT_TRUE(PrepareFolder(options_.folder, FolderKind::kTrace, true).ok());
+  EXPECT_TRUE(PrepareFolder(Path("report"), FolderKind::kReport, true).ok());
+}
+
+// Its ttrace is gone, and with it the lock.
+TEST_F(LaunchRecordTest, ForceNeverEmptiesAFolderThatAnOrphanWritesTo) {
+  ASSERT_TRUE(CreateTraceFolder(options_.folder, "{}", false).ok());
+  LaunchOptions launch;
+  launch.run_id = folder_.filename().string();
+  launch.environment = {"PATH=/usr/bin:/bin", "TTRACE_RUN_ID=" + launch.run_id,
+                        "TTRACE_OUT=" + options_.folder, "TTRACE_LOCKS=1"};
+  launch.argv = {"/bin/sh", "-c",
+                 "setsid sleep 60 & "
+                 "while [ \"$(cat /proc/$!/comm)\" != sleep ]; do :; done"};
+  const auto outcome = Launch(launch);
+  ASSERT_TRUE(outcome.ok());
+  ASSERT_EQ(outcome->survivors.size(), 1U);
+  const std::string pid = std::to_string(outcome->survivors[0].pid);
+  const auto refused = PrepareFolder(options_.folder, FolderKind::kTrace, true);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message(), HasSubstr("process " + pid));
+  EXPECT_TRUE(fs::exists(options_.folder + "/manifest.json"));
+  const auto is_it = [&](const RunProcess& process) {
+    return process.run_id == launch.run_id;
+  };
+  EXPECT_EQ(std::ranges::count_if(FindOrphans(), is_it), 1);
+  {
+    const auto lock = FolderLock::Take(options_.folder);
+    EXPECT_EQ(std::ranges::count_if(FindOrphans(), is_it), 0)
+        << "somebody holds it";
+  }
+  EXPECT_EQ(EndRunProcesses(launch.run_id, 1), 1);
+  EXPECT_TRUE(PrepareFolder(options_.folder, FolderKind::kTrace, true).ok());
+}
+
+TEST_F(LaunchRecordTest, ACrashIsNamedByItsOwnError) {
+  options_.argv = {"/bin/sh", "-c",
+                   "echo 'Traceback (most recent call last):'; "
+                   "echo '  File \"train.py\"'; "
+                   "echo 'TypeError: no such argument'; exit 1"};
+  const auto outcome = RecordCommand(options_);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(DescribeEnd(*outcome),
+            "exited with code 1: TypeError: no such argument");
+}
+
+// Whoever records to a terminal has no log: the process left it in the trace.
+TEST_F(LaunchRecordTest, ACrashIsNamedWithoutALogToo) {
+  RecordOutcome outcome;
+  outcome.launch.exit_code = 1;
+  Write("trace/messages.jsonl",
+        "{\"kind\":\"loaded\"}\n"
+        "{\"kind\":\"error\",\"rank\":\"\",\"text\":\"ChildFailedError: x\"}\n"
+        "{\"kind\":\"error\",\"rank\":\"1\",\"text\":\"TypeError: y\"}\n"
+        "not json\n[1]\n{\"kind\":7,\"rank\":{}}\n");
+  outcome.capture = SummarizeCapture(options_.folder, "real", 2);
+  EXPECT_EQ(DescribeEnd(outcome), "exited with code 1: rank 1: TypeError: y");
+}
+
+TEST_F(LaunchRecordTest, EachCauseOfNothingHasItsOwnWords) {
+  ASSERT_TRUE(CreateTraceFolder(options_.folder, "{}", false).ok());
+  const auto problem = [&](const std::string& messages) {
+    Write("trace/messages.jsonl", messages);
+    return SummarizeCapture(options_.folder, "real", 2).problem;
+  };
+  EXPECT_THAT(problem(""), HasSubstr("PYTHONPATH"));
+  const std::string loaded = "{\"kind\":\"loaded\"}\n";
+  const std::string refused = problem(
+      loaded + "{\"kind\":\"refused\",\"rank\":\"0\",\"text\":\"a GAN\"}\n");
+  EXPECT_EQ(refused, "capture refused: rank 0: a GAN");
+  EXPECT_THAT(problem(loaded + "{\"kind\":\"ended\",\"torch\":true}\n"),
+              AllOf(HasSubstr("ttrace.attach"), Not(HasSubstr("PYTHONPATH"))));
+  EXPECT_THAT(problem(loaded + "{\"kind\":\"ended\",\"torch\":true,"
+                               "\"framework\":true}\n"),
+              AllOf(HasSubstr("no training step began"),
+                    Not(HasSubstr("ttrace.attach"))));
+  EXPECT_THAT(problem(loaded + "{\"kind\":\"ended\",\"torch\":false}\n"),
+              HasSubstr("neither torch nor megatron.core"));
+  EXPECT_THAT(problem(loaded), HasSubstr("before its first training step"));
+}
+
+TEST_F(LaunchRecordTest, WhatHoldsForAllRanksIsSaidOnce) {
+  ASSERT_TRUE(CreateTraceFolder(options_.folder, "{}", false).ok());
+  for (int number = 0; number < 4; ++number) {
+    auto rank = Rank(number, 4);
+    ASSERT_TRUE(rank->Seal(0, "real").ok());
+    ASSERT_TRUE(rank->Close(false, number == 2 ? "killed" : "no more").ok());
+  }
+  EXPECT_THAT(SummarizeCapture(options_.folder, "real", 2).warnings,
+              ElementsAre(HasSubstr("only 1 of the 2"),
+                          "ranks 0-1, 3 stopped capturing: no more",
+                          "rank 2 stopped capturing: killed"));
+}
+
+TEST_F(LaunchRecordTest, WhatARankRefusedIsSaidWithTheWayOut) {
+  ASSERT_TRUE(CreateTraceFolder(options_.folder, "{}", false).ok());
+  auto rank = Rank(0, 1);
+  ASSERT_TRUE(rank->Note("unsupported", R"({"what":"a distributed optimizer",)"
+                                        R"("reason":"gradients are sharded",)"
+                                        R"("way_out":"run with --no-x"})")
+                  .ok());
+  ASSERT_TRUE(rank->Close(false, "stopped").ok());
+  EXPECT_EQ(SummarizeCapture(options_.folder, "real", 2).problem,
+            "no rank completed a training iteration:\n"
+            "  - rank 0: a distributed optimizer is not supported: "
+            "gradients are sharded; run with --no-x\n"
+            "  - rank 0: stopped");
+}
+
 TEST(Legs, AreExpandedInOrderAndOnce) {
   const auto legs = ExpandLegs("real,replay,noise:2,fp32,fp32.noise:2,noise.1");
   ASSERT_TRUE(legs.ok());
@@ -187,7 +316,7 @@ TEST(Selection, NamesKnownKeys) {
 
 TEST_F(LaunchRecordTest, AFolderWithContentIsRefused) {
   Write("out/notes.txt", "mine");
-  const Status refused = PrepareFolder(Path("out"), FolderKind::kTrace, false);
+  const auto refused = PrepareFolder(Path("out"), FolderKind::kTrace, false);
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.error().message(), HasSubstr("--force"));
 }

@@ -64,6 +64,9 @@ def test_help_is_there_for_every_command() -> None:
         done = ttrace(command, "--help")
         assert done.returncode == 0, said(done)
         assert "Examples:" in done.stdout
+        assert "Exit codes:" in done.stdout or command == "version"
+        if command in ("diff", "record"):
+            assert "--timeout" in done.stdout
 
 
 def test_help_examples_run(tmp_path: Path) -> None:
@@ -117,6 +120,8 @@ def test_help_examples_run(tmp_path: Path) -> None:
         (["record", "-o", "x", "--select", "layer=1", "--", "true"], "KEY=PATTERN"),
         (["record", "-o", "x", "--graft", "nowhere", "--", "true"], "nowhere"),
         (["record", "-o", "x", "--graft-what", "all", "--", "true"], "cannot graft 'all'"),
+        (["record", "-o", "x", "--timeout", "soon", "--", "true"], "--timeout: 'soon' is no"),
+        (["record", "-o", "x", "--stall-notice", "-1", "--", "true"], "--stall-notice: "),
         (["check", "nowhere"], "nowhere"),
         (["check", "a", "--", "b"], "only `ttrace record` takes a command"),
         (["inspect", "nowhere"], "nowhere"),
@@ -279,6 +284,219 @@ def test_a_candidate_that_breaks_down_is_never_a_pass(tmp_path: Path) -> None:
     done = diff(tmp_path / "d", RANK, f"{RANK} --iterations 1 --fail-after")
     assert done.returncode == 2, said(done)
     assert "only 1 of the 2 iterations" in done.stderr
+
+
+# Commands that fail, hang or fill the disk
+
+
+def test_a_crash_is_named_first_and_without_guesses(tmp_path: Path) -> None:
+    done = diff(tmp_path / "d", f"{RANK} --crash", RANK)
+    assert done.returncode == 2, said(done)
+    first = done.stderr.index("TypeError: int() argument")
+    assert "reference: the command exited with code 1: TypeError" in done.stderr
+    assert first < done.stderr.index("only 1 of the 2"), said(done)
+    for guess in ("PYTHONPATH", "was ended after its capture", "ttrace.attach"):
+        assert guess not in done.stderr, said(done)
+
+
+@pytest.mark.parametrize("verb", ["diff", "record"])
+def test_a_crash_before_training_is_named_too(tmp_path: Path, verb: str) -> None:
+    command = f"{RANK} --crash-first"
+    if verb == "diff":
+        done = diff(tmp_path / "d", command, RANK)
+    else:  # No log: the process itself has left what it died of.
+        done = ttrace("record", "-o", tmp_path / "t", "--", *shlex.split(command))
+    assert done.returncode == (2 if verb == "diff" else 1), said(done)
+    assert "the command exited with code 1: TypeError: int() argument" in done.stderr, said(done)
+    assert "PYTHONPATH" not in done.stderr, said(done)
+
+
+def test_distinct_causes_have_distinct_words(tmp_path: Path) -> None:
+    """Plain torch without attach, Python without torch, a refusal: each has one cause."""
+    refusal = (
+        "from ttrace.capture.session import Session; from ttrace.capture.settings import Settings;"
+        " Session(Settings.from_environment()).stop('the model is sharded')"
+    )
+    said_of = {}
+    for name, code in (("bare", "pass"), ("torch", "import torch"), ("refusal", refusal)):
+        done = ttrace("record", "-o", tmp_path / name, "--", sys.executable, "-c", code)
+        assert done.returncode == 2, said(done)
+        assert "PYTHONPATH" not in done.stderr, said(done)
+        said_of[name] = done.stderr
+    assert "neither torch nor megatron.core" in said_of["bare"]
+    assert "ttrace.attach(model, optimizer)" in said_of["torch"]
+    assert "capture refused: the model is sharded" in said_of["refusal"]
+    assert "attach" not in said_of["refusal"]
+
+
+def test_a_command_that_hangs_is_noticed_and_ended(tmp_path: Path) -> None:
+    options = ("--timeout", "4s", "--stall-notice", "1s")
+    start = time.monotonic()
+    done = diff(tmp_path / "d", RANK, f"{RANK} --hang", *options)
+    assert done.returncode == 2, said(done)
+    assert time.monotonic() - start < 60
+    place = "rank 0: output of layers.1.mlp (iteration 1, leg real)"
+    notices = re.findall(
+        r"candidate: no rank wrote for .*; last record of each rank: (.*)", done.stderr
+    )
+    assert notices and set(notices) == {place}, said(done)
+    assert len(notices) <= 2, "a notice repeated without end is noise"
+    assert f"the time it was given; last record of each rank: {place}" in done.stderr, said(done)
+    done = ttrace(
+        "record", "-o", tmp_path / "t", "--timeout", "2", "--", *shlex.split(RANK), "--hang"
+    )
+    assert done.returncode == 2, said(done)
+    assert place in done.stderr, said(done)
+
+
+def test_progress_reaches_a_log(tmp_path: Path) -> None:
+    done = diff(tmp_path / "d", f"{RANK} --sleep", f"{RANK} --sleep")
+    for phase in (
+        r"reference: capture began after [0-9.]+ s",
+        r"candidate: capture began after [0-9.]+ s",
+        r"compared [0-9,]+ tensors in [0-9.]+ s",
+    ):
+        assert re.search(phase, done.stderr), said(done)
+
+
+def test_long_commands_are_shortened(tmp_path: Path) -> None:
+    done = diff(tmp_path / "d", RANK, f"{RANK} {' '.join(['--scale 1'] * 100)}")
+    assert done.returncode == 0, said(done)
+    assert all(len(line) < 200 for line in done.stdout.splitlines()), said(done)
+
+
+def test_a_verdict_that_cannot_be_written_is_none(tmp_path: Path) -> None:
+    record(tmp_path / "t")
+    for arguments in (
+        ("check", tmp_path / "t", tmp_path / "t"),
+        ("inspect", tmp_path / "t"),
+        ("version",),
+    ):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [str(TTRACE), *map(str, arguments)], stdout=full, stderr=subprocess.PIPE, text=True
+            )
+        assert done.returncode == 2, done.stderr
+        assert "cannot write to standard output" in done.stderr
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small disk takes root")
+    try:
+        fill = "import sys; sys.stdout.write('x' * 400000 + '\\nNo space left\\n'); sys.exit(1)"
+        command = f"{shlex.quote(sys.executable)} -c {shlex.quote(fill)}"
+        done = diff(disk / "d", command, RANK)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+    assert done.returncode == 2, said(done)
+    assert "printed nothing" not in done.stderr, said(done)
+    assert "| No space left" in done.stderr, said(done)
+    assert "is incomplete: No space left on device" in done.stderr, said(done)
+    assert re.search(r"the file system of '.*' has .* left", done.stderr), said(done)
+
+
+# Processes that outlive others
+
+
+def waiting(marker: str) -> str:
+    """A command with a process in a session of its own, as torchrun's workers are."""
+    return (
+        f"setsid {shlex.quote(sys.executable)} -c 'import time; time.sleep(99)' {marker} &"
+        " echo started; wait"
+    )
+
+
+def wait_for(condition: object, what: str, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def end(marker: str) -> None:
+    for pid in processes_with(marker):
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_killed_ttrace_takes_its_ranks_along(tmp_path: Path) -> None:
+    marker = f"ttrace-test-{os.getpid()}-killed"
+    running = subprocess.Popen(
+        [str(TTRACE), "diff", "-o", str(tmp_path / "d"), "--reference", waiting(marker)]
+        + ["--candidate", RANK],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        # ttrace itself, its shell and the process.
+        wait_for(lambda: len(processes_with(marker)) >= 3, "nothing started")
+        time.sleep(0.3)
+        running.kill()
+        _, errors = running.communicate(timeout=60)
+        wait_for(lambda: not processes_with(marker), "ranks are left")
+        assert "was killed" in errors
+    finally:
+        end(marker)
+
+
+def test_ranks_of_a_killed_launcher_are_ended_and_said(tmp_path: Path) -> None:
+    marker = f"ttrace-test-{os.getpid()}-launcher"
+    launcher = waiting(marker).replace("wait", "sleep 1; kill -KILL $$")
+    try:
+        done = ttrace("record", "-o", tmp_path / "t", "--", "/bin/sh", "-c", launcher)
+        assert done.returncode == 128 + signal.SIGKILL, said(done)
+        assert "1 process of the run outlived the command and was ended" in done.stderr, said(done)
+        assert processes_with(marker) == []
+    finally:
+        end(marker)
+
+
+def test_what_outlives_a_recorded_command_is_said_and_kept(tmp_path: Path) -> None:
+    marker = f"ttrace-test-{os.getpid()}-outlives"
+    command = waiting(marker).replace(" &", " > /dev/null 2>&1 &").replace("wait", "sleep 1")
+    try:
+        done = ttrace("record", "-o", tmp_path / "t", "--", "/bin/sh", "-c", command)
+        (pid,) = processes_with(marker)
+        assert f"process {pid} of the run outlived the command and still runs" in done.stderr
+        # A later run says so as well, and does not empty the folder under it.
+        again = ttrace("record", "-o", tmp_path / "u", "--", "true")
+        assert f"process {pid} of it still runs" in again.stderr, said(again)
+        forced = ttrace("record", "--force", "-o", tmp_path / "t", "--", "true")
+        assert forced.returncode == 2
+        assert f"process {pid} of an earlier run may still write there" in forced.stderr
+        assert (tmp_path / "t" / "manifest.json").exists()
+    finally:
+        end(marker)
+
+
+def test_force_spares_a_folder_in_use(tmp_path: Path) -> None:
+    running = subprocess.Popen(
+        [str(TTRACE), "diff", "-o", str(tmp_path / "d"), "--reference", f"{RANK} --hang"]
+        + ["--candidate", RANK],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        index = tmp_path / "d" / "reference" / "rank-00000.r0" / "index.jsonl"
+        wait_for(index.exists, "nothing recorded")
+        for forced in (
+            diff(tmp_path / "d", RANK, RANK, "--force"),
+            ttrace("record", "--force", "-o", tmp_path / "d" / "reference", "--", "true"),
+        ):
+            assert forced.returncode == 2, said(forced)
+            assert "is in use" in forced.stderr, said(forced)
+            assert index.exists()
+    finally:
+        running.send_signal(signal.SIGTERM)
+        running.wait(timeout=60)
+    done = diff(tmp_path / "d", RANK, RANK, "--force")
+    assert done.returncode == 0, said(done)
 
 
 # Interrupts

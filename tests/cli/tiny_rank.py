@@ -3,7 +3,8 @@
 What the command line does with commands, logs, signals and folders needs no model. Arguments:
 `--scale X` multiplies what it computes, `--sleep` goes on for a minute after the last iteration,
 `--fail-after` exits with 3 then, `--iterations N` stops early, `--replayer none` asks for one
-launch per leg.
+launch per leg. `--hang` stands still in its second iteration, `--crash` dies of a TypeError there
+and `--crash-first` before anything is written.
 """
 
 import argparse
@@ -22,7 +23,12 @@ parser.add_argument("--sleep", action="store_true")
 parser.add_argument("--fail-after", action="store_true")
 parser.add_argument("--iterations", type=int, default=2)
 parser.add_argument("--replayer", default="megatron")
+parser.add_argument("--hang", action="store_true")
+parser.add_argument("--crash", action="store_true")
+parser.add_argument("--crash-first", action="store_true")
 arguments = parser.parse_args()
+if arguments.crash_first:
+    int([])
 
 leg = os.environ["TTRACE_LEG"]
 legs = [leg]
@@ -39,6 +45,13 @@ for iteration in range(arguments.iterations):
             )
             spec = writer.spec(fqn, "output", "0", "float32", [8])
             writer.append(spec, name, iteration, 0, "forward", -1, 0, values.buffer_info()[0], [1])
+            if (arguments.hang or arguments.crash) and iteration == 1:
+                time.sleep(0.02)  # Lines are collected for a moment.
+            if arguments.hang and iteration == 1 and k == 2:
+                time.sleep(99)
+            if arguments.crash and iteration == 1 and k == 2:
+                writer.close(False, "the process ended before iteration 1 was complete")
+                int([])
         writer.seal(iteration, name)
     print(f"iteration {iteration} done", flush=True)
 writer.close(True, "")
