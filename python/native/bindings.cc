@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "src/base/check_handler.h"
+
 #if __has_include("src/cli/run.h")
 #include "src/cli/run.h"
 #define TTRACE_HAS_CLI 1
@@ -95,6 +97,10 @@ NB_MODULE(_native, module) {
   ttrace::BindErrors(module);
   ttrace::BindCapture(module);
   ttrace::BindReference(module);
+  // Not for the command line, which is a program of ours.
+  module.def("throw_on_failed_checks", &ttrace::ThrowOnFailedChecks,
+             "A bug of the core raises RuntimeError in this process instead of "
+             "ending it.");
   module.def("main", &ttrace::Main, nb::arg("argv"),
              "Runs the command line; returns its exit code.");
 }

@@ -5,6 +5,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#define XXH_INLINE_ALL
+#include <fmt/format.h>
+#include <xxhash.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -62,7 +66,7 @@ class Writer {
  public:
   Writer(const std::string& folder, int rank, int world_size,
          const std::vector<std::pair<std::string, int>>& mesh,
-         Coordinate coordinate, std::string adapter_json) {
+         Coordinate coordinate, std::string adapter_json, std::string run_id) {
     auto meta = std::make_shared<RankMeta>();
     meta->rank = rank;
     meta->world_size = world_size;
@@ -70,6 +74,7 @@ class Writer {
       meta->mesh.dims.push_back({name, size});
     meta->coordinate = std::move(coordinate);
     meta->adapter_json = std::move(adapter_json);
+    meta->run_id = std::move(run_id);
     writer_ = ValueOrThrow(TraceWriter::Open(folder, *meta));
     meta_ = std::move(meta);
   }
@@ -151,6 +156,11 @@ void PerturbTensor(const Spec& spec, int64_t row_begin, uint64_t seed,
                        reinterpret_cast<std::byte*>(data), strides));
 }
 
+std::string Digest(uintptr_t data, size_t bytes) {
+  const nb::gil_scoped_release release;
+  return fmt::format("{:016x}", XXH3_64bits(AsBytes(data), bytes));
+}
+
 }  // namespace
 
 void BindCapture(nb::module_& module) {
@@ -161,10 +171,10 @@ void BindCapture(nb::module_& module) {
   nb::class_<Writer>(module, "Writer", "One rank's append-only trace.")
       .def(nb::init<const std::string&, int, int,
                     const std::vector<std::pair<std::string, int>>&, Coordinate,
-                    std::string>(),
+                    std::string, std::string>(),
            nb::arg("folder"), nb::arg("rank"), nb::arg("world_size"),
            nb::arg("mesh"), nb::arg("coordinate"),
-           nb::arg("adapter_json") = "{}")
+           nb::arg("adapter_json") = "{}", nb::arg("run_id") = "")
       .def("spec", &Writer::MakeSpec, nb::arg("fqn"), nb::arg("role"),
            nb::arg("arg"), nb::arg("dtype"), nb::arg("local_shape"),
            nb::arg("placements") = "", nb::arg("batch_dim") = -1,
@@ -182,6 +192,8 @@ void BindCapture(nb::module_& module) {
              nb::arg("seed"), nb::arg("name"), nb::arg("data_ptr"),
              nb::arg("strides"),
              "Adds one unit of round-off of noise, in place.");
+  module.def("digest", &Digest, nb::arg("data_ptr"), nb::arg("bytes"),
+             "XXH3 of bytes in a row, in hexadecimal.");
 }
 
 }  // namespace ttrace

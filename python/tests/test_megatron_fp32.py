@@ -50,3 +50,38 @@ def test_frozen_parameters_stay_frozen() -> None:
     weight, bias = gradients_of_a_rerun(module)
     assert weight.abs().sum() == 0
     assert bias.abs().sum() > 0
+
+
+class _FusedLinear(torch.autograd.Function):
+    """As Megatron's linear with gradient_accumulation_fusion: the weight's gradient is added to
+    main_grad where it is computed, and autograd is given memory that nobody has written."""
+
+    @staticmethod
+    def forward(ctx, values, weight):
+        ctx.save_for_backward(values, weight)
+        return values @ weight.t()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        values, weight = ctx.saved_tensors
+        weight.main_grad.add_(gradient.t() @ values)
+        weight.grad_added_to_main_grad = True
+        return gradient @ weight, torch.full_like(weight, 1e30)
+
+
+class FusedLinear(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3, 4, dtype=torch.bfloat16))
+        self.weight.main_grad = torch.zeros(3, 4)
+        self.weight.grad_added_to_main_grad = False
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return _FusedLinear.apply(values, self.weight)
+
+
+def test_a_gradient_that_a_fused_kernel_has_added_is_not_added_again() -> None:
+    module = FusedLinear()
+    (gradient,) = gradients_of_a_rerun(module)
+    assert torch.equal(gradient, torch.full((3, 4), 16.0))
+    assert module.weight.grad_added_to_main_grad is False

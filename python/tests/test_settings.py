@@ -55,3 +55,9 @@ def test_selection_needs_every_key_and_any_pattern():
     assert Selection.parse("").keeps(fqn="x", role="y", **values)
     with pytest.raises(ValueError):
         Selection.parse("layer=3")
+
+
+def test_how_long_a_leg_may_take_is_the_real_call_s_unless_said_otherwise():
+    assert Settings.from_environment({"TTRACE_OUT": "/t"}).leg_timeout is None
+    given = Settings.from_environment({"TTRACE_OUT": "/t", "TTRACE_LEG_TIMEOUT": "12.5"})
+    assert given.leg_timeout == 12.5

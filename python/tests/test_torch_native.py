@@ -364,7 +364,11 @@ def test_placements_are_derived_or_refused(two_ranks):
 
     known = Provenance(Topology({"tp": 2}, {"tp": 0}, None, two_ranks, ("tp",), 0, 2))
     given = torch.ones(4)
-    known.begin([given])
+    lies = {}
+    known.begin([given], lies)
+    assert (known.placements(given), lies) == ("?0", {"?0": None}), "nothing has said it yet"
+    assert known.declared(given, two_ranks, [Replicate()]) == ""
+    assert lies == {"?0": ""}
     shard, same, whole = handed_on(Shard(1)), handed_on(Shard(1)), handed_on(Replicate())
     assert known.placements(given) == known.placements(given[1:]) == ""
     assert known.placements(shard) == "tp:Shard(1)"

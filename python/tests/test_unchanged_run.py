@@ -11,6 +11,9 @@ CASES = [
     (1, ["--bf16", "--dropout", "0.1"], "replay,noise:1,fp32,fp32.noise:1"),
     (2, ["--tp", "2", "--sp", "--recompute", "--dropout", "0.1"], "replay,noise:1"),
     (2, ["--pp", "2", "--bf16"], "replay,fp32"),
+    (2, ["--tp", "2", "--sp", "--fp16", "--linears", "te", "--norm", "own"], "replay,fp32"),
+    (1, ["--repeat", "--feed-forward", "own"], "replay"),
+    (1, ["--compile", "mlp"], "replay,noise:1"),
 ]
 
 
@@ -23,7 +26,7 @@ def test_losses_parameters_and_random_states_are_equal(tmp_path, processes, argu
     assert "ttrace:" not in log
     for rank in range(processes):
         entries = index(out, rank)
-        assert entries[-1] == {"type": "end", "complete": True, "reason": ""}
+        assert entries[-1].items() >= {"type": "end", "complete": True, "reason": ""}.items()
         sealed = {(e["iteration"], e["leg"]) for e in entries if e["type"] == "seal"}
         assert {iteration for iteration, _ in sealed} == {0, 1}
         assert {leg for _, leg in sealed} >= {"real", "replay"}
@@ -52,6 +55,18 @@ def test_another_authors_loop_is_captured_with_its_evaluation_left_out(tmp_path)
     assert captured == plain
     micro_batches = {e["micro_batch"] for e in index(out) if e["type"] == "record"}
     assert micro_batches == {-1, 0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("batches", ["hidden", "by-hand"])
+def test_reruns_take_nothing_from_batches_that_no_iterator_hands_out(tmp_path, batches):
+    arguments = ["--steps", "3", "--batches", batches]
+    plain, _ = run(arguments, script="zoo/own_loop.py")
+    out = tmp_path / "trace"
+    legs = "replay,noise:1"
+    captured, _ = run(arguments, script="zoo/own_loop.py", TTRACE_OUT=out, TTRACE_LEGS=legs)
+    assert captured == plain
+    sealed = {(e["iteration"], e["leg"]) for e in index(out) if e["type"] == "seal"}
+    assert sealed == {(i, leg) for i in (0, 1) for leg in ("real", "replay", "noise.1")}
 
 
 def test_a_full_disk_ends_capture_with_one_line_and_not_the_run(tmp_path):

@@ -11,18 +11,24 @@ from typing import TYPE_CHECKING, Any
 from ttrace._native import Error, IoError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
 
 __all__ = ["Error", "IoError", "NotFoundError", "UnsupportedError", "attach"]
 
 
 def attach(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, out: str | None = None
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
+    *,
+    out: str | None = None,
 ) -> Any:
-    """Captures a plain torch training loop; to be called once, after the optimizer is built.
+    """Captures a plain torch training loop; to be called once, after the optimizer is built. Where
+    a loop has several optimizers, give all that step in each iteration.
 
     Does nothing unless the run was started by `ttrace record` or `ttrace diff`, or `out` names a
-    trace folder. Frameworks with an adapter of their own (Megatron-core) need no call at all.
+    trace folder. Megatron-core, and loops on accelerate (transformers' Trainer), need no call.
     """
     from ttrace.adapters.torch_native import attach as attach_torch_native
 

@@ -1,4 +1,4 @@
-"""Megatron-core without a changed line: entry points that are wrapped, and the course of a step.
+"""Megatron-core, unchanged scripts included: entry points that are wrapped, the course of a step.
 
 `forward_backward_func` gives the iteration, its data and its loss; `start_grad_sync` the gradients
 before reduction; `finalize_model_grads` the last reductions; `CheckpointFunction` the identity of a
@@ -8,7 +8,9 @@ recomputed forward; the optimizer's `step` the end. Megatron is imported by the 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -67,12 +69,12 @@ def register(on_import: OnImport, settings: Settings) -> None:
 
         @functools.wraps(forward)
         def traced_forward(ctx: Any, *args: Any) -> Any:
-            ctx.ttrace_moment = capture().session.moment
+            ctx.ttrace_moment = capture().moment
             return forward(ctx, *args)
 
         @functools.wraps(backward)
         def traced_backward(ctx: Any, *args: Any) -> Any:
-            with capture().session.inside(ctx.ttrace_moment, "recompute"):
+            with capture().recomputing(getattr(ctx, "ttrace_moment", None)):
                 return backward(ctx, *args)
 
         function.forward = staticmethod(traced_forward)
@@ -96,7 +98,8 @@ def register(on_import: OnImport, settings: Settings) -> None:
 
 
 class _Lazily:
-    """Makes the capture when Megatron first asks: torch is not imported before."""
+    """Makes the capture when Megatron first asks: torch is not imported before. What Megatron calls
+    goes on without it if that fails."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -104,7 +107,37 @@ class _Lazily:
 
     def __call__(self) -> Any:
         if self._capture is None:
-            from ttrace.adapters.megatron_iteration import MegatronCapture
+            try:
+                from ttrace.adapters.megatron_iteration import MegatronCapture
 
-            self._capture = MegatronCapture(self._settings)
+                self._capture = MegatronCapture(self._settings)
+            except Exception as error:
+                sys.stderr.write(f"ttrace: capture is off: {type(error).__name__}: {error}\n")
+                self._capture = _Nothing()
         return self._capture
+
+
+class _Nothing:
+    """In place of a capture that could not be made."""
+
+    def wrap_schedule(self, schedule: Callable[..., Any]) -> Callable[..., Any]:
+        return schedule
+
+    def wrap_optimizer(self, optimizer: Any) -> Any:
+        return optimizer
+
+    def before_reduction(self, group: Any) -> None:
+        pass
+
+    def flattened(self, tensors: Any, flat: Any) -> None:
+        pass
+
+    def reducing(self, group: Any = None) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def recomputing(self, moment: Any) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    @property
+    def moment(self) -> None:
+        return None

@@ -17,11 +17,21 @@ from ttrace.capture.replay_data import map_tensors
 class DataItems:
     """Records each item of the data iterator, and hands on the reference's if it is grafted."""
 
-    def __init__(self, model: Model, batch: Batch, iteration: int, graft: Graft | None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        batch: Batch,
+        iteration: int,
+        graft: Graft | None,
+        repeated: bool = False,
+    ) -> None:
+        """`repeated`: the loop runs the iteration again, which is recorded already."""
         self._model = model
         self._batch = batch
         self._iteration = iteration
         self._graft = graft if graft is not None and graft.data else None
+        self._repeated = repeated
+        self.tensors = 0  # seen so far
 
     def inspect(self, position: int, item: Any) -> Any:
         """The item itself, or its grafted copy. Never raises."""
@@ -38,6 +48,7 @@ class DataItems:
 
     def _tensor(self, micro_batch: int, arg: str, tensor: torch.Tensor) -> torch.Tensor:
         session, batch = self._model.session, self._batch
+        self.tensors += 1
         rows = tensor.dim() > 0 and tensor.shape[0] == batch.micro_batch_size
         if not rows:
             # One value a micro-batch and not a part of a batch: its number makes it another tensor.
@@ -46,18 +57,19 @@ class DataItems:
             batch_dim=0 if rows else -1, batch_global=batch.global_rows if rows else 0
         )
         row_begin = micro_batch * batch.micro_batch_size if rows else 0
-        session.record(
-            "data",
-            "data",
-            arg,
-            tensor,
-            iteration=self._iteration,
-            pass_="forward",
-            micro_batch=micro_batch,
-            row_begin=row_begin,
-            always=True,
-            **place,
-        )
+        if not self._repeated:
+            session.record(
+                "data",
+                "data",
+                arg,
+                tensor,
+                iteration=self._iteration,
+                pass_="forward",
+                micro_batch=micro_batch,
+                row_begin=row_begin,
+                always=True,
+                **place,
+            )
         if self._graft is None:
             return tensor
         spec = session.specs.get("data", "data", arg, tensor, "", **place)
@@ -68,6 +80,7 @@ class DataItems:
             iteration=self._iteration,
             micro_batch=micro_batch,
             row_begin=row_begin,
+            counted=not self._repeated,
         )
 
 

@@ -147,7 +147,10 @@ def _accumulate(
 
     def hook(*unused: Any) -> None:
         if copy.grad is not None:
-            parameter.main_grad.add_(copy.grad)
+            # A fused kernel has added the gradient itself, and what arrives here is a dummy.
+            added = getattr(copy, "grad_added_to_main_grad", False)
+            if not added or getattr(copy, "zero_out_wgrad", False):
+                parameter.main_grad.add_(copy.grad)
             copy.grad = None
         groups = getattr(chunk, "param_to_bucket_group", {})
         if parameter in groups and chunk.ddp_config.overlap_grad_reduce:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import torch
 
+from ttrace.adapters.megatron_loss_scale import divided
 from ttrace.adapters.megatron_model import Model, ParameterEntry
 from ttrace.adapters.megatron_names import TIED_WEIGHT, is_tied
+from ttrace.adapters.megatron_unsupported import is_sharded, uses_distributed_optimizer
+from ttrace.capture.gradient_norms import note_norms
+from ttrace.capture.placed import Scale
 
 
 class Gradients:
@@ -17,6 +22,10 @@ class Gradients:
         self._model = model
         self._local_done: set[str] = set()
         self.reduction_order: list[str] = []
+        self._loss_scale = 1.0  # of the iteration that runs, or ran last
+        # With a distributed optimizer only a rank's own shard of main_grad is reduced.
+        self._reduced_are_whole = not uses_distributed_optimizer(model) and not is_sharded(model)
+        self._said = False
 
     def begin(self) -> None:
         self._local_done.clear()
@@ -56,7 +65,7 @@ class Gradients:
             entry.rule.local_placements if local else entry.rule.placements,
             iteration=self._model.session.iteration,
             pass_="backward",
-            scale=entry.rule.local_scale if local else (1, 1),
+            scale=self._scale(entry.rule.local_scale if local else (1, 1)),
             reduced_over=() if local else entry.rule.reduced_over,
         )
 
@@ -86,23 +95,47 @@ class Gradients:
             rule.local_placements,
             iteration=self._model.session.iteration,
             pass_="backward",
-            scale=rule.local_scale,
+            scale=self._scale(rule.local_scale),
         )
+
+    def _scale(self, scale: Scale) -> Scale:
+        if self._model.batch is not None:
+            self._loss_scale = self._model.batch.loss_scale
+        return divided(scale, self._loss_scale)
 
     def reduced(self) -> None:
         """As the optimizer finds them."""
-        for entry in self._model.parameters():
-            gradient = gradient_of(entry)
-            if gradient is not None:
-                self._record("grad_reduced", entry.fqn, gradient, entry)
-
-    def fingerprint(self) -> list[tuple[float, float]]:
-        """Enough to notice that the user's loop changed gradients. Not for comparing runs."""
+        if not self._reduced_are_whole:
+            self._say_not_recorded()
+            return
         found = []
         for entry in self._model.parameters():
             gradient = gradient_of(entry)
             if gradient is not None:
-                found.append((gradient.sum().item(), gradient.abs().max().item()))
+                self._record("grad_reduced", entry.fqn, gradient, entry)
+                found.append((entry.fqn, gradient))
+        session = self._model.session
+        note_norms(session, session.iteration, found)
+
+    def _say_not_recorded(self) -> None:
+        if self._said:
+            return
+        self._said = True
+        reason = "no rank holds the whole reduced gradient"
+        for entry in self._model.parameters():
+            self._model.session.note(
+                "not_recorded", fqn=entry.fqn, role="grad_reduced", arg="", reason=reason
+            )
+
+    def fingerprint(self) -> list[bytes]:
+        """Enough to notice that the user's loop changed gradients. Not for comparing runs. Bits, as
+        a NaN is not equal to itself."""
+        found = []
+        for entry in self._model.parameters():
+            gradient = gradient_of(entry)
+            if gradient is not None and gradient.numel():
+                values = torch.stack([gradient.sum(), gradient.abs().max()]).double()
+                found.append(struct.pack("2d", *values.tolist()))
         return found
 
 

@@ -6,7 +6,8 @@ Errors of this tool end capture and nothing else; errors of the user's code pass
 from __future__ import annotations
 
 import functools
-import platform
+import inspect
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -14,22 +15,30 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ttrace.adapters import megatron_fp32
+from ttrace.adapters import (
+    megatron_fp32,
+    megatron_hyperparameters,
+    megatron_notes,
+    megatron_repeats,
+)
 from ttrace.adapters.megatron_batch import DataItems, trace_losses
+from ttrace.adapters.megatron_buffers import record_buffers
 from ttrace.adapters.megatron_gradients import Gradients, gradient_of
-from ttrace.adapters.megatron_model import Model
+from ttrace.adapters.megatron_hidden_data import HiddenData
+from ttrace.adapters.megatron_inputs import OwnInputs
+from ttrace.adapters.megatron_loss_scale import divided, loss_scale
+from ttrace.adapters.megatron_model import Chunk, Model
 from ttrace.adapters.megatron_replayer import MegatronReplayer
-from ttrace.capture import agreement, collective_calls, replay_data
+from ttrace.capture import collective_calls, replay_data, rerun
 from ttrace.capture.collectives import CollectiveLog
+from ttrace.capture.dropout import Dropout
 from ttrace.capture.graft import Graft
 from ttrace.capture.legs import Leg, make_leg, running
 from ttrace.capture.noise import Noise
-from ttrace.capture.placed import Batch
+from ttrace.capture.placed import Batch, Moment
 from ttrace.capture.rerun import Reruns
 from ttrace.capture.session import Session
 from ttrace.capture.settings import LegName, Settings
-
-_FACTS = (str, int, float, bool, type(None))
 
 
 class MegatronCapture:
@@ -42,30 +51,44 @@ class MegatronCapture:
         self._gradients: Gradients | None = None
         self._collectives: CollectiveLog | None = None
         self._graft: Graft | None = None
+        self._dropout = Dropout(self.session, self._innermost, _seeded_alike)
         self._optimizer: Any = None
-        self._legs: tuple[str, ...] | None = None
         self._unread: set[int] = set()  # owners whose parameters this iteration has not read
         self._in_schedule = False
+        self._own_inputs: OwnInputs | None = None
         self._fingerprint: Any = None
         self._changed_before_step = False
+
+    def _innermost(self) -> str | None:
+        return None if self._model is None else self._model.hooks.innermost
 
     # The schedule
 
     def wrap_schedule(self, schedule: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(schedule)
+
         @functools.wraps(schedule)
         def traced(*args: Any, **kwargs: Any) -> Any:
-            if args or kwargs.get("forward_only"):
+            arguments = _bound(signature, args, kwargs)
+            if arguments is None:
+                self.session.stop("the schedule was called with arguments that have no names")
+            if arguments is None or arguments.get("forward_only"):
                 with collective_calls.unheard():
                     return schedule(*args, **kwargs)
-            return self._training_call(schedule, kwargs)
+            return self._training_call(schedule, arguments)
 
         return traced
 
     def _training_call(self, schedule: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         session = self.session
+        if megatron_repeats.is_repetition():
+            return self._repeated_call(schedule, arguments)
         session.iteration += 1
         if session.iteration not in self.settings.iterations:
-            self._leave()
+            try:
+                self._leave()
+            except Exception as error:
+                session.stop(error)
             return schedule(**arguments)
         call = None
         if not session.over:
@@ -77,10 +100,38 @@ class MegatronCapture:
             return call.run()
         result = schedule(**arguments)
         if self.settings.legs:
-            # The other ranks vote on their reruns now, and wait for this one.
-            self.legs()
-            agreement.all_agree(False)
+            rerun.refuse(session)
         return result
+
+    def _repeated_call(self, schedule: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """The loop checks the iteration that is recorded already: on the same data."""
+        try:
+            arguments = self._repeated_arguments(arguments)
+        except Exception as error:
+            self.session.stop(error)
+        with collective_calls.unheard():
+            return schedule(**arguments)
+
+    def _repeated_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if not self._captured() or self._graft is None or not self._graft.data:
+            return arguments
+        assert self._model is not None
+        items = DataItems(
+            self._model,
+            self._make_batch(self._model, arguments),
+            self.session.iteration,
+            self._graft,
+            repeated=True,
+        )
+        source = replay_data.wrap(arguments["data_iterator"], items.inspect, False)
+        return {**arguments, "data_iterator": source}
+
+    def _make_batch(self, model: Model, arguments: dict[str, Any]) -> Batch:
+        dp = model.topology.size["dp"]
+        calls, rows = arguments["num_microbatches"], arguments["micro_batch_size"]
+        factor = loss_scale(model.config, model.device)
+        scale = divided(model.chunks[0].rules.gradient_scale(), factor)
+        return Batch(calls * rows * dp, rows, calls, scale, factor)
 
     def _leave(self) -> None:
         """After the last captured iteration nothing of capture remains in the model."""
@@ -89,6 +140,7 @@ class MegatronCapture:
                 self.session.finish()
             if self._collectives is not None:
                 self._collectives.stop()
+            self._dropout.remove()
             self._model.remove_hooks()
             self._model = None
 
@@ -108,14 +160,15 @@ class MegatronCapture:
         session, settings = self.session, self.settings
         # Known before anything is opened: messages name the rank.
         session.rank = dist.get_rank()
-        model = Model(session, wrapped)
+        graft = Graft(session) if settings.graft is not None else None
+        model = Model(session, wrapped, graft.shape_of if graft and graft.weights else None)
         topology = model.topology
         session.start(
             dist.get_rank(),
             dist.get_world_size(),
             list(topology.size.items()),
             list(topology.coordinate.values()),
-            self._facts(model),
+            megatron_notes.facts(model),
         )
         self._gradients = Gradients(model)
         self._collectives = CollectiveLog(
@@ -124,52 +177,33 @@ class MegatronCapture:
             lambda: ((entry.fqn, gradient_of(entry)) for entry in model.parameters()),
             stable=True,
         )
-        if settings.graft is not None:
-            self._graft = Graft(session)
+        self._graft = graft
         session.note("replayer", name="megatron")
-        model.install(self._owner_called)
-        model.write_notes()
-        self._note_unsupported(model)
+        model.install(self._forward_begins, self._owner_called)
+        megatron_notes.write_notes(model)
         return model
 
-    def _facts(self, model: Model) -> dict[str, Any]:
-        import megatron.core
-
-        config = {
-            name: value if isinstance(value, _FACTS) else str(value)
-            for name, value in sorted(vars(model.config).items())
-            if isinstance(value, (*_FACTS, torch.dtype))
-        }
-        return {
-            "framework": "megatron-core",
-            "version": megatron.core.__version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "sequence_parallel": model.topology.sequence_parallel,
-            "virtual_stages": len(model.chunks),
-            "config": config,
-        }
-
-    def _note_unsupported(self, model: Model) -> None:
-        reasons = []
-        if getattr(model.config, "num_moe_experts", None):
-            reasons.append("mixture of experts: its modules are not observed")
-        if any(c.wrapped.ddp_config.use_distributed_optimizer for c in model.chunks):
-            reasons.append("distributed optimizer: reduced gradients are recorded by no rank")
-        if getattr(model.config, "fp16", False):
-            reasons.append("fp16: gradients are recorded with the loss scale in them")
-        for reason in reasons:
-            self.session.note("notice", text=reason)
-
     # Events inside the real call
+
+    def _forward_begins(
+        self, chunk: Chunk, forward: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Of the whole model, for one micro-batch: before any of its hooks."""
+        if forward == 0 and self.session.leg == self.settings.leg:
+            for entry in chunk.parameters:
+                if entry.early:
+                    self._owner_called(entry.owner)
+        if self._own_inputs is None:
+            return None
+        return self._own_inputs.enter(chunk, forward, args, kwargs)
 
     def _owner_called(self, owner: torch.nn.Module) -> None:
         """Parameters are read where the first forward uses them, after any gather."""
         if id(owner) in self._unread and self.session.leg == self.settings.leg:
             self._unread.discard(id(owner))
-            self._read_parameters(owner, graft=True)
+            self._read_parameters(owner, used=False)
 
-    def _read_parameters(self, owner: torch.nn.Module, graft: bool) -> None:
+    def _read_parameters(self, owner: torch.nn.Module, used: bool) -> None:
         model, session, iteration = self._model, self.session, self.session.iteration
         assert model is not None
         first = iteration == self.settings.iterations[0]
@@ -186,8 +220,10 @@ class MegatronCapture:
                 pass_="forward" if first else "optimizer",
                 always=True,
             )
-            if graft and self._graft is not None:
-                self._graft.parameter(entry.fqn, entry.original, entry.rule.placements, iteration)
+            if self._graft is not None:
+                self._graft.parameter(
+                    entry.fqn, entry.original, entry.rule.placements, iteration, used
+                )
 
     def read_what_was_not_used(self) -> None:
         """Parameters that no module's forward asked for."""
@@ -195,18 +231,31 @@ class MegatronCapture:
         for entry in list(self._model.parameters()):
             if id(entry.owner) in self._unread:
                 self._unread.discard(id(entry.owner))
-                self._read_parameters(entry.owner, graft=False)
+                self._read_parameters(entry.owner, used=True)
 
     def before_reduction(self, group: Any) -> None:
         if self._in_schedule and self._gradients is not None:
             self.session.guarded(self._gradients.before_reduction)(group)
 
+    # Recomputed forwards
+
+    @property
+    def moment(self) -> Moment | None:
+        return self.session.moment
+
+    def recomputing(self, moment: Moment | None) -> AbstractContextManager[None]:
+        """Inside, the forward of `moment` runs again."""
+        return self.session.inside(moment, "recompute")
+
     # Where collectives come from
 
     def reducing(self, group: Any = None) -> AbstractContextManager[None]:
         """Inside, gradients are reduced: those of a bucket group, or of whom is not known yet."""
+        return self.session.around(lambda: self._reducing(group))
+
+    def _reducing(self, group: Any) -> AbstractContextManager[None]:
         log, model = self._collectives, self._model
-        if log is None or model is None or self.session.over:
+        if log is None or model is None:
             return nullcontext()
         buckets = getattr(group, "buckets", ())
         entries = (model.entry_of(p) for bucket in buckets for p in bucket.params_list)
@@ -248,28 +297,21 @@ class MegatronCapture:
         self.read_what_was_not_used()
         if self.session.iteration == self.settings.iterations[0]:
             self.session.note("reduction_order", names=list(gradients.reduction_order))
-            model.note_not_called()
+            megatron_notes.note_not_called(model)
         if self._graft is not None:
             self._graft.report(self.session.iteration)
             if self._graft.weights and self._optimizer is not None:
                 # Masters follow the grafted working copies.
                 self._optimizer.reload_model_params()
 
-    def legs(self) -> tuple[str, ...]:
-        """As rank 0 was asked. The first call communicates: after the real call only, so that a
-        rank whose capture failed at start meets the others at the same place."""
-        if self._legs is None:
-            self._legs = agreement.same_everywhere(self.settings.legs)
-        return self._legs
-
-    def rerun(self, reruns: Reruns, replayer: MegatronReplayer) -> None:
+    def before_reruns(self, replayer: MegatronReplayer) -> None:
         assert self._gradients is not None
         replayer.records_reduced = not self._changed_before_step
         self._fingerprint = self._gradients.fingerprint()
-        reruns.run(self.legs())
 
     def end_schedule(self) -> None:
         self._in_schedule = False
+        self._own_inputs = None
         self.session.moment = None
         if self._model is not None:
             self._model.batch = None
@@ -278,7 +320,9 @@ class MegatronCapture:
 
     def wrap_optimizer(self, optimizer: Any) -> Any:
         self._optimizer = optimizer
-        original = optimizer.step
+        original = getattr(optimizer, "step", None)
+        if original is None:
+            return optimizer
 
         @functools.wraps(original)
         def step(*args: Any, **kwargs: Any) -> Any:
@@ -293,7 +337,9 @@ class MegatronCapture:
 
     def _stepping(self) -> AbstractContextManager[None]:
         log = self._collectives
-        return nullcontext() if log is None else log.inside("optimizer")
+        return (
+            nullcontext() if log is None else self.session.around(lambda: log.inside("optimizer"))
+        )
 
     def _captured(self) -> bool:
         return self._model is not None and self.session.iteration in self.settings.iterations
@@ -313,11 +359,16 @@ class MegatronCapture:
                 )
             self._fingerprint = None
         self._gradients.reduced()
+        if self._model is not None and self._optimizer is not None:
+            megatron_hyperparameters.note_step(self._model, self._optimizer)
 
     def _after_step(self, result: Any) -> None:
         if not self._captured():
             return
         session = self.session
+        if isinstance(result, tuple) and result and result[0] is False:
+            reason = "the optimizer found gradients that are not finite and made no step"
+            session.note("skipped_step", iteration=session.iteration, reason=reason)
         if isinstance(result, tuple) and len(result) > 1 and result[1] is not None:
             norm = torch.as_tensor(result[1]).detach().to(torch.float32).reshape(())
             session.record(
@@ -325,6 +376,7 @@ class MegatronCapture:
             )
         if self._collectives is not None:
             self._collectives.end()
+        self._dropout.end_iteration()
         session.seal(session.iteration, session.leg)
         if session.iteration == self.settings.iterations[-1]:
             session.finish()
@@ -342,7 +394,11 @@ class MegatronCapture:
             reason = "an isolated leg needs the real call before it in the same launch"
         if reason is not None:
             self.session.note(
-                "leg_skipped", leg=name, iteration=self.session.iteration, reason=reason
+                "leg_skipped",
+                leg=name,
+                iteration=self.session.iteration,
+                reason=reason,
+                expected=parsed.fp32 and not megatron_fp32.is_low_precision(model.wrapped),
             )
             return None
         noise = Noise(self.session, parsed.noise) if parsed.noise else None
@@ -359,40 +415,48 @@ class _Call:
         self._schedule = schedule
         model = arguments["model"]
         self._model = capture.begin(list(model) if isinstance(model, list) else [model])
-        self._batch = self._make_batch(arguments)
+        self._batch = capture._make_batch(self._model, arguments)
+        iteration = capture.session.iteration
+        if self._batch.loss_scale != 1:
+            capture.session.note("loss_scale", iteration=iteration, scale=self._batch.loss_scale)
         self._model.begin_call(self._batch)
-        items = DataItems(self._model, self._batch, capture.session.iteration, capture._graft)
-        keep = bool(capture.settings.legs)
+        if iteration == capture.settings.iterations[0]:
+            record_buffers(self._model, capture._graft)
+        self._items = DataItems(self._model, self._batch, iteration, capture._graft)
+        self._keep = bool(capture.settings.legs)
+        capture._own_inputs = OwnInputs(self._model, self._items, capture._graft, self._keep)
+        source = arguments["data_iterator"]
+        self._hidden = HiddenData(arguments["forward_step_func"] if _is_none(source) else None)
         self._arguments = {
             **arguments,
-            "data_iterator": replay_data.wrap(arguments["data_iterator"], items.inspect, keep),
+            "data_iterator": self._wrap(source),
             "forward_step_func": trace_losses(self._model, arguments["forward_step_func"]),
         }
         self._reruns: Reruns | None = None
         self._replayer = MegatronReplayer(
-            self._model, capture._gradients, schedule, self._arguments, self._batch
+            self._model, capture._gradients, schedule, self._arguments, self._batch, self._hidden
         )
         self._own_leg = capture.own_leg(self._model)
 
-    def _make_batch(self, arguments: dict[str, Any]) -> Batch:
-        dp = self._model.topology.size["dp"]
-        calls, rows = arguments["num_microbatches"], arguments["micro_batch_size"]
-        scale = self._model.chunks[0].rules.gradient_scale()
-        return Batch(calls * rows * dp, rows, calls, scale)
+    def _wrap(self, source: Any) -> Any:
+        return replay_data.wrap(source, self._items.inspect, self._keep)
 
     def run(self) -> Any:
         capture, session = self._capture, self._capture.session
         legs = capture.settings.legs
         try:
-            if legs:
-                session.guarded(self._prepare_reruns)()
-            with running(self._own_leg) if self._own_leg else nullcontext():
-                self._model.hooks.rewrite = self._own_leg.rewrite if self._own_leg else None
-                with capture.finalizing(self._model):
-                    result = self._schedule(**self._arguments)
-            session.guarded(capture.after_real_call)()
-            if legs:
-                self._rerun()
+            own = self._own_leg
+            with session.around(lambda: self._hidden.wrapped(self._wrap)) as iterators:
+                self._replayer.iterators = iterators or []
+                if legs:
+                    session.guarded(self._prepare_reruns)()
+                with session.around(lambda: running(own)) if own else nullcontext():
+                    self._model.hooks.rewrite = own.rewrite if own else None
+                    with session.around(lambda: capture.finalizing(self._model)):
+                        result = self._schedule(**self._arguments)
+                session.guarded(capture.after_real_call)()
+                if legs:
+                    self._rerun()
             return result
         finally:
             capture.end_schedule()
@@ -409,15 +473,54 @@ class _Call:
     def _rerun(self) -> None:
         """Every rank takes part in the first vote, whatever happened to its capture."""
         capture = self._capture
+        session = capture.session
+        session.guarded(capture.before_reruns)(self._replayer)
         if self._reruns is None:
-            capture.legs()
-            agreement.all_agree(False)
-            return
-        try:
-            capture.rerun(self._reruns, self._replayer)
-        except Exception as error:
-            capture.session.stop(error)
+            rerun.refuse(session)
+        else:
+            self._reruns.run(capture.settings.legs)
+
+
+def _seeded_alike() -> dict[str, Any]:
+    """Megatron-LM's own training script draws one dropout mask for all data-parallel ranks, unless
+    it is told otherwise, and for all context-parallel ranks. megatron-core alone leaves seeds to
+    its caller."""
+    training = sys.modules.get("megatron.training.global_vars")
+    arguments = getattr(training, "_GLOBAL_ARGS", None)
+    if arguments is None:
+        return {}
+    if getattr(arguments, "data_parallel_random_init", False):
+        return {"dims": ["cp"], "why": "Megatron-LM seeds context-parallel ranks alike"}
+    why = "Megatron-LM seeds data-parallel ranks alike without --data-parallel-random-init"
+    return {"dims": ["dp", "cp"], "why": why}
 
 
 def session_done(session: Session, settings: Settings) -> bool:
     return session.over or session.iteration > settings.iterations[-1]
+
+
+def _bound(
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any] | None:
+    """A call of the schedule by the names of its parameters; None: it has none for what is given,
+    or is about to fail anyway."""
+    if not args:
+        return kwargs
+    try:
+        bound = signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        return None
+    named: dict[str, Any] = {}
+    for name, value in bound.items():
+        kind = signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            named.update(value)
+        elif kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL):
+            return None
+        else:
+            named[name] = value
+    return named
+
+
+def _is_none(source: Any) -> bool:
+    return all(item is None for item in source) if isinstance(source, list) else source is None

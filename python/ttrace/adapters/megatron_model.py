@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from ttrace.adapters import megatron_names as names
+from ttrace.adapters.megatron_declared import declared, is_distributed_tensor
 from ttrace.adapters.megatron_names import Topology
-from ttrace.adapters.megatron_numbering import numbering_mismatches
 from ttrace.adapters.megatron_rules import ModuleRules, is_transparent
-from ttrace.capture.module_hooks import ModuleHooks
+from ttrace.adapters.megatron_unsupported import is_sharding, uses_cuda_graphs
+from ttrace.capture.module_hooks import Arguments, ModuleHooks
 from ttrace.capture.placed import Batch, ModuleRule, Moment, ParameterRule
 from ttrace.capture.session import Session
+
+# The shape of a whole parameter in the reference, where there is one.
+ReferenceShape = Callable[[str], "list[int] | None"]
 
 
 @dataclass(eq=False)
 class ParameterEntry:
     """A parameter, who owns it, and where it lies. The owner's slot is read anew each time, since
-    an fp32 leg puts another parameter there."""
+    an fp32 leg puts another parameter there.
+
+    `early`: it is read when the model's forward begins. No hook of its owner says when it is used,
+    because the owner may never be called, or only inside a compiled region.
+    """
 
     fqn: str
     owner: nn.Module
     slot: str
     original: nn.Parameter
     rule: ParameterRule
+    early: bool = False
 
     @property
     def current(self) -> nn.Parameter:
@@ -37,61 +46,129 @@ class ParameterEntry:
 class Chunk:
     """One pipeline stage's piece of the model on this rank."""
 
-    def __init__(self, wrapped: nn.Module, first_layer: int, topology: Topology) -> None:
+    def __init__(
+        self,
+        wrapped: nn.Module,
+        first_layer: int,
+        topology: Topology,
+        reference_shape: ReferenceShape | None,
+    ) -> None:
         self.wrapped = wrapped
         self.root = names.unwrap(wrapped)
         self.config: Any = self.root.config
+        self.entry = wrapped if uses_cuda_graphs(self.config) else _entry(wrapped)
         self.rules = ModuleRules(topology, self.config, self.root)
         self.first_layer = first_layer
         self.forwards = 0  # of the root, in the current call of the schedule
         self.parameters: list[ParameterEntry] = []
-        self.unknown_parameters: list[tuple[str, str]] = []
+        self.refused_parameters: list[tuple[str, str]] = []  # fqn, reason
         self.known: dict[str, tuple[nn.Module, ModuleRule]] = {}
         self.unknown: list[tuple[str, str, str]] = []  # fqn, class, reason
+        self.compiled: list[str] = []
         self.classes: dict[str, str] = {}
+        self._topology = topology
+        self._reference_shape = reference_shape
         self._find()
 
     def _find(self) -> None:
+        is_region = any(map(names.is_compiled, names.wrappers(self.wrapped)))
+        # Megatron refuses to capture modules that have hooks.
+        regions = [""] if is_region or uses_cuda_graphs(self.config) else []
+        if is_region:
+            self.compiled.append("")
         for name, module in self.root.named_modules():
             fqn = names.module_name(name, self.first_layer)
-            kind = type(module).__name__
-            self.classes[fqn] = kind
-            self._find_parameters(name, module)
-            if is_transparent(module):
-                continue
-            if kind == "OptimizedModule" or getattr(module, "_compiled_call_impl", None):
-                self.unknown.append((fqn, kind, "compiled: its interior is not observed"))
-                continue
-            rule = self.rules.module(module, fqn)
-            if rule is None:
-                self.unknown.append((fqn, kind, "unknown module class"))
-            else:
-                self.known[fqn] = (module, rule)
+            inside = any(_is_inside(name, region) for region in regions)
+            if names.is_compiled(module) and module is not self.root:
+                regions.append(name)
+                if not inside:
+                    self.compiled.append(fqn)
+                inner = module._modules.get("_orig_mod")
+                if inner is not None:
+                    # Hooks of the wrapper run outside of what is compiled.
+                    if not inside:
+                        self._find_rule(module, inner, fqn)
+                    continue
+                inside = True
+            self.classes[fqn] = type(module).__name__
+            self.rules.kind(module, fqn)
+            self._find_parameters(name, fqn, module, inside)
+            if not inside:
+                self._find_rule(module, module, fqn)
+        if is_region and self.entry is not self.wrapped:
+            self._find_rule(self.entry, self.root, "")
 
-    def _find_parameters(self, name: str, module: nn.Module) -> None:
+    def _find_rule(self, module: nn.Module, known_as: nn.Module, fqn: str) -> None:
+        """`module` is what is called, `known_as` what it is; they differ if it is compiled."""
+        if is_transparent(known_as):
+            return
+        kind = type(known_as).__name__
+        self.classes[fqn] = kind
+        self.rules.kind(known_as, fqn)
+        rule = self.rules.module(known_as, fqn)
+        if rule is None:
+            self.unknown.append((fqn, kind, "unknown module class"))
+            return
+        if module is not known_as and rule.arguments is None:
+            rule = replace(rule, arguments=Arguments.of(known_as).names)
+        self.known[fqn] = (module, rule)
+
+    def _find_parameters(self, name: str, fqn: str, module: nn.Module, compiled: bool) -> None:
         for slot, parameter in module._parameters.items():
             if parameter is None:
                 continue
             local = f"{name}.{slot}" if name else slot
-            fqn = names.parameter_name(local, self.root, self.first_layer)
-            rule = self.rules.parameter(module, names.module_name(name, self.first_layer), slot)
+            own = names.parameter_name(local, self.root, self.first_layer)
+            if is_distributed_tensor(parameter) or is_sharding(self.wrapped):
+                self.refused_parameters.append((own, "it is sharded between its uses"))
+                continue
+            rule = self.rules.parameter(module, fqn, slot)
+            known = rule is not None
             if rule is None:
-                self.unknown_parameters.append((fqn, type(module).__name__))
-            else:
-                self.parameters.append(ParameterEntry(fqn, module, slot, parameter, rule))
+                shape = self._reference_shape(own) if self._reference_shape else None
+                found = declared(parameter, self._topology, shape)
+                if found.refusal is not None:
+                    self.refused_parameters.append((own, found.refusal))
+                    continue
+                rule = self.rules.declared(found)
+            early = compiled or not known
+            self.parameters.append(ParameterEntry(own, module, slot, parameter, rule, early))
+
+
+def _entry(wrapped: nn.Module) -> nn.Module:
+    """The module whose hooks see each forward of the model, outside of what is compiled."""
+    chain = names.wrappers(wrapped)
+    for index, module in enumerate(chain):
+        if names.is_compiled(module):
+            return module if "_orig_mod" in module._modules else chain[max(index - 1, 0)]
+    return chain[-1]
+
+
+def _is_inside(name: str, region: str) -> bool:
+    return not region or name.startswith(f"{region}.")
 
 
 class Model:
     """All chunks of this rank."""
 
-    def __init__(self, session: Session, wrapped: list[nn.Module]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        wrapped: list[nn.Module],
+        reference_shape: ReferenceShape | None = None,
+    ) -> None:
         self.session = session
         self.config: Any = names.unwrap(wrapped[0]).config
         self.topology = Topology.of(self.config)
         roots = [names.unwrap(chunk) for chunk in wrapped]
-        first = names.first_layers(roots, self.topology.coordinate["pp"], self.topology.size["pp"])
+        first = names.first_layers(
+            roots,
+            self.topology.coordinate["pp"],
+            self.topology.size["pp"],
+            session.settings,
+        )
         self.chunks = [
-            Chunk(chunk, offset, self.topology)
+            Chunk(chunk, offset, self.topology, reference_shape)
             for chunk, offset in zip(wrapped, first, strict=True)
         ]
         self.wrapped = wrapped
@@ -109,15 +186,23 @@ class Model:
     def entry_of(self, parameter: torch.Tensor) -> ParameterEntry | None:
         return self._by_parameter.get(id(parameter))
 
-    def install(self, on_owner_called: Callable[[nn.Module], None]) -> None:
-        """Registers all hooks. `on_owner_called` runs when a module with parameters of its own is
-        about to use them."""
+    def install(
+        self,
+        on_forward: Callable[[Chunk, int, Any, Any], Any],
+        on_owner_called: Callable[[nn.Module], None],
+    ) -> None:
+        """Registers all hooks. `on_forward` runs when the k-th forward of a chunk begins, and may
+        return other arguments; `on_owner_called` when a module with parameters of its own is about
+        to use them."""
         guarded = self.session.guarded
         for chunk in self.chunks:
             self._handles.append(
-                chunk.root.register_forward_pre_hook(guarded(self._enter_root(chunk)))
+                chunk.entry.register_forward_pre_hook(
+                    guarded(self._enter_root(chunk, on_forward)), with_kwargs=True
+                )
             )
-            for owner in {id(e.owner): e.owner for e in chunk.parameters}.values():
+            owners = {id(e.owner): e.owner for e in chunk.parameters if not e.early}
+            for owner in owners.values():
                 self._handles.append(
                     owner.register_forward_pre_hook(
                         guarded(lambda module, args: on_owner_called(module))
@@ -126,7 +211,7 @@ class Model:
             for fqn, (module, rule) in chunk.known.items():
                 self.hooks.install(module, fqn, rule)
             self._handles.append(
-                chunk.root.register_forward_hook(guarded(self._leave_root), always_call=True)
+                chunk.entry.register_forward_hook(guarded(self._leave_root), always_call=True)
             )
 
     def remove_hooks(self) -> None:
@@ -146,99 +231,22 @@ class Model:
         a chunk is micro-batch k."""
         return forward * self.topology.size["dp"] + self.topology.coordinate["dp"]
 
-    def _enter_root(self, chunk: Chunk) -> Callable[..., None]:
-        def hook(module: nn.Module, args: Any) -> None:
+    def _enter_root(
+        self, chunk: Chunk, on_forward: Callable[[Chunk, int, Any, Any], Any]
+    ) -> Callable[..., Any]:
+        def hook(module: nn.Module, args: Any, kwargs: Any) -> Any:
             session = self.session
             if self.batch is None:
-                return
+                return None
             forward, chunk.forwards = chunk.forwards, chunk.forwards + 1
             session.moment = self.last_moment = Moment(
                 session.iteration, session.leg, self.micro_batch(forward), self.batch
             )
             session.pass_ = "forward"
             self.hooks.begin_forward()
+            return on_forward(chunk, forward, args, kwargs)
 
         return hook
 
     def _leave_root(self, module: nn.Module, args: Any, output: Any) -> None:
         self.session.moment = None
-
-    # Notes
-
-    def write_notes(self) -> None:
-        """What is known before the first step."""
-        note = self.session.note
-        classes: dict[str, str] = {}
-        for chunk in self.chunks:
-            classes.update(chunk.classes)
-            for fqn, kind, reason in chunk.unknown:
-                note("not_observed", **{"fqn": fqn, "class": kind, "reason": reason})
-            for fqn, kind in chunk.unknown_parameters:
-                reason = "parameter of an unknown module class"
-                note("not_observed", **{"fqn": fqn, "class": kind, "reason": reason})
-            for fqn, (module, rule) in chunk.known.items():
-                for child in rule.not_materialised:
-                    reason = f"fused into {type(module).__name__}"
-                    note("not_materialised", fqn=f"{fqn}.{child}", reason=reason)
-            for fqn, name, value, expected in numbering_mismatches(
-                chunk.root, chunk.config, chunk.first_layer
-            ):
-                note("attribute", fqn=fqn, name=name, value=value, expected=expected)
-        note("modules", classes=classes)
-        self._note_attributes()
-
-    def note_not_called(self) -> None:
-        """Modules that are there and never ran although their parent did."""
-        for chunk in self.chunks:
-            for fqn in chunk.known:
-                parent = fqn.rpartition(".")[0]
-                while parent and parent not in chunk.known:
-                    parent = parent.rpartition(".")[0]
-                if not self.hooks.called(fqn) and self.hooks.called(parent):
-                    self.session.note(
-                        "not_materialised", fqn=fqn, reason="its parent never calls it"
-                    )
-
-    def _note_attributes(self) -> None:
-        """Attributes that Megatron reduces and slices by, where they are not as expected."""
-        for entry in self.parameters():
-            for name, value, expected in self._attributes(entry):
-                if value != expected:
-                    self.session.note(
-                        "attribute", fqn=entry.fqn, name=name, value=value, expected=expected
-                    )
-        for chunk in self.chunks:
-            for group in getattr(chunk.wrapped, "bucket_groups", ()):
-                for bucket in group.buckets:
-                    self._note_scaling(chunk, bucket)
-
-    def _attributes(self, entry: ParameterEntry) -> Iterator[tuple[str, Any, Any]]:
-        parameter, topology = entry.original, self.topology
-        if topology.sequence_parallel:
-            expected = "tp" in entry.rule.reduced_over
-            value = bool(getattr(parameter, "sequence_parallel", False))
-            yield "sequence_parallel", value, expected
-        if topology.size["tp"] > 1:
-            expected = "tp:" in entry.rule.placements
-            value = bool(getattr(parameter, "tensor_model_parallel", False))
-            yield "tensor_model_parallel", value, expected
-        if topology.size["pp"] > 1:
-            expected = "pp" in entry.rule.reduced_over
-            value = bool(getattr(parameter, "shared_embedding", False))
-            yield "shared_embedding", value, expected
-
-    def _note_scaling(self, chunk: Chunk, bucket: Any) -> None:
-        size = self.topology.size
-        expected = 1.0 / (size["dp"] * size["cp"])
-        if chunk.config.calculate_per_token_loss or chunk.wrapped.ddp_config.average_in_collective:
-            expected = 1.0
-        if bucket.gradient_scaling_factor != expected:
-            entry = self.entry_of(bucket.params_list[0])
-            self.session.note(
-                "attribute",
-                fqn=entry.fqn if entry else "",
-                name="gradient_scaling_factor",
-                value=bucket.gradient_scaling_factor,
-                expected=expected,
-                of="bucket",
-            )

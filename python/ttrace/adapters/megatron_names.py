@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
+
+from ttrace.capture.agreement import Board
+from ttrace.capture.settings import Settings
 
 MESH = ("pp", "dp", "cp", "tp")
 TIED_WEIGHT = "embedding.word_embeddings.weight"
+
+# Stages come to their first step together, but for what one of them may still load.
+_STAGE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -57,26 +63,44 @@ class Topology:
         return ",".join(f"{d}={self.coordinate[d]}" for d in self.over(*dims))
 
 
+def wrappers(module: nn.Module) -> list[nn.Module]:
+    """DistributedDataParallel, Float16Module, torch.compile's and the like, the outermost first,
+    and the model last."""
+    found = [module]
+    while True:
+        # torch.compile's wrapper hands on attributes of what it wraps.
+        inner = module._modules.get("_orig_mod") or module._modules.get("module")
+        if inner is None:
+            return found
+        found.append(module := inner)
+
+
 def unwrap(module: nn.Module) -> nn.Module:
-    """The model inside DistributedDataParallel, Float16Module and the like."""
-    while isinstance(getattr(module, "module", None), nn.Module):
-        module = module.module
-    return module
+    """The model inside its wrappers."""
+    return wrappers(module)[-1]
 
 
-def first_layers(chunks: list[nn.Module], pp_rank: int, pp_size: int) -> list[int]:
+def is_compiled(module: nn.Module) -> bool:
+    """Whether torch.compile was called on it, or `compile` of its own."""
+    own = getattr(module, "_compiled_call_impl", None) is not None
+    return own or type(module).__name__ == "OptimizedModule"
+
+
+def first_layers(
+    chunks: list[nn.Module], pp_rank: int, pp_size: int, settings: Settings
+) -> list[int]:
     """Global number of the first layer of each of this rank's chunks, counted from what is there
     and not from Megatron's own offsets, which may be what is wrong.
 
-    The only communication of capture: one gather, at start, if there are pipeline stages.
+    Stages tell each other through the store: a collective would be one more in the user's call. Any
+    rank of a stage speaks for it. Raises RuntimeError if a stage says nothing.
     """
     mine = [len(_layers(chunk)) for chunk in chunks]
     counts = [mine]
     if pp_size > 1:
-        from megatron.core import parallel_state as ps
-
-        counts = [[] for _ in range(pp_size)]
-        dist.all_gather_object(counts, mine, group=ps.get_pipeline_model_parallel_group())
+        board = Board(settings)
+        board.pin(f"layers of stage {pp_rank}", json.dumps(mine))
+        counts = [_layers_of_stage(board, stage) for stage in range(pp_size)]
     first, offset = [], 0
     for chunk in range(len(mine)):
         for stage in range(pp_size):
@@ -86,12 +110,24 @@ def first_layers(chunks: list[nn.Module], pp_rank: int, pp_size: int) -> list[in
     return first
 
 
+def _layers_of_stage(board: Board, stage: int) -> list[int]:
+    text = board.read(f"layers of stage {stage}", _STAGE_SECONDS)
+    if text is None:
+        raise RuntimeError(
+            f"no rank of pipeline stage {stage} said in {_STAGE_SECONDS:.0f} s how many layers it"
+            " has: is capture on there?"
+        )
+    return json.loads(text)
+
+
 def _layers(chunk: nn.Module) -> Any:
     return getattr(getattr(chunk, "decoder", None), "layers", ())
 
 
 def module_name(name: str, first_layer: int) -> str:
-    """What a later stage calls decoder.layers.0.mlp may be decoder.layers.2.mlp."""
+    """What a later stage calls decoder.layers.0.mlp may be decoder.layers.2.mlp. torch.compile's
+    wrappers leave no trace in a name."""
+    name = ".".join(part for part in name.split(".") if part != "_orig_mod")
     return re.sub(
         r"^decoder\.layers\.(\d+)",
         lambda match: f"decoder.layers.{int(match[1]) + first_layer}",

@@ -1,8 +1,8 @@
 """What Megatron derives from the number of a layer, beside what counting the layers gives.
 
 Numbers are counted from one over the whole model. A stage that numbers its layers wrongly builds
-modules that are right in every other respect: the deviation is told as an attribute and convicts
-nobody.
+modules that are right in every other respect: the deviation is reported as an attribute, and
+names no culprit.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ def numbering_mismatches(
             # Others that have a window write "none" in other ways.
             if type(module).__name__ == "FusedScaleMaskSoftmax":
                 window = window_of_layer(config, number)
-                if module.window_size != window:
-                    yield name, "window_size", str(module.window_size), str(window)
+                # Older versions have no windows.
+                found = getattr(module, "window_size", window)
+                if found != window:
+                    yield name, "window_size", str(found), str(window)
 
 
 def window_of_layer(config: Any, number: int) -> tuple[int, int] | None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
 
 from ttrace.adapters import megatron_fp32
 from ttrace.adapters.megatron_gradients import Gradients
+from ttrace.adapters.megatron_hidden_data import HiddenData
 from ttrace.adapters.megatron_model import Model
+from ttrace.adapters.megatron_repeats import not_validating
+from ttrace.adapters.megatron_unsupported import leg_refusal
 from ttrace.capture import replay_data
+from ttrace.capture.legs import Refusal
 from ttrace.capture.placed import Batch, ParameterRule
 from ttrace.capture.settings import LegName
-from ttrace.capture.state import GlobalState, Watched
+from ttrace.capture.state import GlobalState, Part, Watched
 
 # Attributes that are structure or large buffers, restored by other means or not at all.
 _BUCKETS = frozenset(
@@ -44,6 +49,7 @@ class MegatronReplayer:
         schedule: Callable[..., Any],
         arguments: dict[str, Any],
         batch: Batch,
+        hidden: HiddenData,
     ) -> None:
         """`arguments` are those of the real call, with the data iterator wrapped."""
         self._model = model
@@ -51,6 +57,8 @@ class MegatronReplayer:
         self._schedule = schedule
         self._arguments = arguments
         self._batch = batch
+        self._hidden = hidden
+        self.iterators: list[Any] = []  # of data, beside the schedule's own
         self.records_reduced = True
 
     @property
@@ -72,25 +80,42 @@ class MegatronReplayer:
         from megatron.core.tensor_parallel.random import get_cuda_rng_tracker
 
         tracker = get_cuda_rng_tracker()
-        return [GlobalState("random states of Megatron", tracker.get_states, tracker.set_states)]
+        return [
+            GlobalState("random states of Megatron", tracker.get_states, tracker.set_states),
+            GlobalState(
+                "variables of forward_step", self._hidden.counters, self._hidden.set_counters
+            ),
+        ]
 
-    def refusal(self, leg: str) -> str | None:
-        if LegName.parse(leg).fp32:
-            return megatron_fp32.refusal(self._model.wrapped)
-        return None
+    def refusal(self, leg: str) -> Refusal | None:
+        fp32 = LegName.parse(leg).fp32
+        lost = replay_data.lost([self._arguments["data_iterator"], *self.iterators])
+        if lost is not None:
+            return Refusal(f"the iteration's data could not be kept: {lost}")
+        reason = leg_refusal(self._model, fp32)
+        if reason is not None:
+            return Refusal(reason)
+        reason = megatron_fp32.refusal(self._model.wrapped) if fp32 else None
+        needless = not megatron_fp32.is_low_precision(self._model.wrapped)
+        return None if reason is None else Refusal(reason, expected=needless)
 
     def memory(self, leg: str) -> int:
         """Activations of the real call are free again and will be taken again; copies are new."""
         return megatron_fp32.added_bytes(self._model.wrapped) if LegName.parse(leg).fp32 else 0
 
-    def save_gradients(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        return [(tensor, tensor.clone()) for tensor in self._gradient_storage()]
-
-    def restore_gradients(self, saved: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-        for tensor, copy in saved:
-            tensor.copy_(copy)
-        for parameter, flag in self._flags:
-            parameter.grad_added_to_main_grad = flag
+    def save_gradients(self) -> list[Part]:
+        parts = []
+        for wrapped in self._model.wrapped:
+            for index, buffer in enumerate(_buffers(wrapped)):
+                saved = buffer.grad_data.clone()
+                put_back = partial(buffer.grad_data.copy_, saved)
+                parts.append(Part(f"gradient buffer {index}", put_back))
+            for name, parameter in wrapped.named_parameters():
+                flag = getattr(parameter, "grad_added_to_main_grad", None)
+                if flag is not None:
+                    put_back = partial(setattr, parameter, "grad_added_to_main_grad", flag)
+                    parts.append(Part(f"{name}.grad_added_to_main_grad", put_back))
+        return parts
 
     def clear_gradients(self) -> None:
         for wrapped in self._model.wrapped:
@@ -107,23 +132,13 @@ class MegatronReplayer:
     def run(self, leg: str) -> None:
         self._model.begin_call(self._batch)
         self._gradients.begin()
-        replay_data.rewind(self._arguments["data_iterator"])
-        self._schedule(**self._arguments)
+        replay_data.rewind([self._arguments["data_iterator"], *self.iterators])
+        with not_validating():
+            self._schedule(**self._arguments)
         self._model.hooks.flush()
         self._gradients.after_backward()
         if self.records_reduced:
             self._gradients.reduced()
-
-    def _gradient_storage(self) -> Iterator[torch.Tensor]:
-        self._flags = [
-            (p, p.grad_added_to_main_grad)
-            for wrapped in self._model.wrapped
-            for p in wrapped.parameters()
-            if hasattr(p, "grad_added_to_main_grad")
-        ]
-        for wrapped in self._model.wrapped:
-            for buffer in _buffers(wrapped):
-                yield buffer.grad_data
 
 
 def _groups(wrapped: Any) -> list[Any]:

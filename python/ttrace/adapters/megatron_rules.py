@@ -12,13 +12,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from ttrace.adapters.megatron_declared import Declared
 from ttrace.adapters.megatron_names import TIED_WEIGHT, Topology, is_tied
+from ttrace.adapters.megatron_structure import COLUMN, HEAD_NORMS, NORM, ROW, Structure
 from ttrace.capture.placed import ModuleRule, ParameterRule, RuleOrChoice, Scale, TensorRule
 
 # Hand their input on, or only hold children.
 _TRANSPARENT = ("ModuleList", "IdentityOp", "IdentityFuncOp", "Float16Module")
-NORMS = ("LayerNorm", "RMSNorm", "FusedLayerNorm", "WrappedTorchNorm", "L2Norm")
-_QK_NORMS = ("q_layernorm", "k_layernorm")
+# Megatron's own names, whatever a class calls its first argument.
+_LINEAR_ARGUMENTS = ("input_", "weight", "runtime_gather_output")
 _FUSED_IN_ATTENTION = ("scale_mask_softmax", "attention_dropout")
 
 
@@ -35,6 +37,7 @@ class ModuleRules:
         self._topology = topology
         self._config = config
         self._root = root
+        self._structure = Structure(root, topology.size["tp"])
         place = topology.placements
         sequence = {"cp": "ZigzagShard(0)"}
         split = {**sequence, "tp": "Shard(0)"} if topology.sequence_parallel else sequence
@@ -46,19 +49,22 @@ class ModuleRules:
         self._batch_first = TensorRule(place(cp="ZigzagShard(1)"), batch_dim=0)
         self._angles = TensorRule(place(**sequence))
 
+    def kind(self, module: nn.Module, name: str) -> str | None:
+        """What the module is; to be asked of parents before their children."""
+        return self._structure.kind(module, name)
+
     def module(self, module: nn.Module, name: str) -> ModuleRule | None:
         """None: nothing is known of this class."""
-        kind = type(module).__name__
-        last = name.rpartition(".")[2]
+        kind = self._structure.kind(module, name)
+        if "experts" in name.split("."):
+            return None  # its rows are tokens that were sent there, not rows of the batch
         if module is self._root:
             return self._model() if kind == "GPTModel" else None
-        if last in _QK_NORMS:
-            return self._norm(self._heads)
-        if kind in NORMS:
-            return self._norm(self._own)
+        if kind == NORM:
+            return self._norm(self._heads if _last(name) in HEAD_NORMS else self._own)
         if kind == "Dropout":
             return self._dropout(name)
-        if kind.endswith("DotProductAttention"):
+        if kind == "DotProductAttention":
             return self._core_attention(module)
         build = {
             "LanguageModelEmbedding": self._embedding,
@@ -69,10 +75,10 @@ class ModuleRules:
             "TransformerLayer": self._layer,
             "SelfAttention": self._residual_branch,
             "MLP": self._residual_branch,
-            "ColumnParallelLinear": self._column_parallel,
-            "RowParallelLinear": self._row_parallel,
+            COLUMN: self._column_parallel,
+            ROW: self._row_parallel,
             "FusedScaleMaskSoftmax": self._softmax,
-        }.get(kind)
+        }.get(kind or "")
         return None if build is None else build(module, name)
 
     def _model(self) -> ModuleRule:
@@ -145,8 +151,8 @@ class ModuleRules:
         return ModuleRule({"hidden_states": self._own}, {"0": self._own}, computes=False)
 
     def _norm(self, rule: TensorRule) -> ModuleRule:
-        # torch's norms say "input", others "x".
-        return ModuleRule(dict.fromkeys(("input", "x"), rule), {"0": rule})
+        # Whatever the class calls its first argument: one tensor has one name.
+        return ModuleRule({"input": rule}, {"0": rule}, arguments=("input",))
 
     def _dropout(self, name: str) -> ModuleRule | None:
         if name.endswith("embedding_dropout"):
@@ -181,19 +187,20 @@ class ModuleRules:
         tp = self._topology.over("tp")
         given = self._own if self._topology.sequence_parallel else self._full
         inputs = {"input_": TensorRule(given.placements, 1, grad_reduced_over=tp)}
-        if module.gather_output:
+        if getattr(module, "gather_output", False):
             output = self._full
         elif self._is_gated(name):
             words = {"cp": "ZigzagShard(0)", "tp": "StridedShard(2,2)"}
             output = TensorRule(self._topology.placements(**words), 1)
         else:
             output = self._columns
-        return ModuleRule(inputs, {"0": output})
+        return ModuleRule(inputs, {"0": output}, arguments=_LINEAR_ARGUMENTS)
 
     def _row_parallel(self, module: nn.Module, name: str) -> ModuleRule:
         made = self._own if self._topology.sequence_parallel else self._full
         output = TensorRule(made.placements, 1, reduced_over=self._topology.over("tp"))
-        return ModuleRule({"input_": self._columns}, {"0": output})
+        inputs = {"input_": self._columns}
+        return ModuleRule(inputs, {"0": output}, arguments=_LINEAR_ARGUMENTS)
 
     def _is_gated(self, name: str) -> bool:
         """Gate and up projection in one weight: each rank holds a part of both."""
@@ -203,28 +210,41 @@ class ModuleRules:
 
     def parameter(self, owner: nn.Module, owner_name: str, name: str) -> ParameterRule | None:
         """`name` is the parameter's own, "weight" or "bias". None: the class is unknown."""
-        kind = type(owner).__name__
+        kind = self._structure.kind(owner, owner_name)
         words: dict[str, str] = {}
         summed = ["dp", "cp"]
         if kind == "VocabParallelEmbedding":
             words["tp"] = "Shard(0)"
-        elif kind == "ColumnParallelLinear":
+        elif kind in (COLUMN, ROW) and name not in ("weight", "bias"):
+            return None  # a subclass's own
+        elif kind == COLUMN:
             words["tp"] = "StridedShard(0,2)" if self._is_gated(owner_name) else "Shard(0)"
-        elif kind == "RowParallelLinear":
+        elif kind == ROW:
             if name == "weight":
                 words["tp"] = "Shard(1)"
             elif self._topology.sequence_parallel:
                 summed.append("tp")  # the bias is added to a part of the sequence
-        elif owner_name.rpartition(".")[2] in _QK_NORMS:
-            summed.append("tp")  # applied to the rank's own heads
-        elif kind in NORMS:
-            if self._topology.sequence_parallel:
+        elif kind == NORM:
+            # Norms of heads are applied to the rank's own heads.
+            if self._topology.sequence_parallel or _last(owner_name) in HEAD_NORMS:
                 summed.append("tp")
         elif kind != "Embedding":
             return None
         if self._is_head(owner_name, name) and is_tied(self._root):
             summed.append("pp")
         return self._parameter(words, summed)
+
+    def declared(self, found: Declared) -> ParameterRule:
+        """Of a parameter whose class is not known."""
+        place = self._topology.placements
+        local = {**found.words, **self._topology.terms(*found.summed)}
+        local.update(dict.fromkeys(found.averaged, "Partial(avg)"))
+        return ParameterRule(
+            placements=place(**found.words),
+            local_placements=place(**local),
+            local_scale=self.gradient_scale(),
+            reduced_over=self._topology.over(*found.summed, *found.averaged),
+        )
 
     def tied_weight(self) -> ParameterRule:
         """That of the embedding that is the LM head too."""
@@ -252,3 +272,7 @@ class ModuleRules:
         if self._config.calculate_per_token_loss:
             return (1, 1)
         return (1, self._topology.size["dp"] * self._topology.size["cp"])
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]

@@ -14,6 +14,7 @@ own micro-batches thus gives the same logical values for every dp.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -24,22 +25,39 @@ from torch.nn.utils import clip_grad
 from ttrace.adapters.torch_native_patches import Patches
 from ttrace.adapters.torch_native_placement import Provenance
 from ttrace.adapters.torch_native_session import DeferredSession
-from ttrace.adapters.torch_native_topology import Unplaceable, is_dtensor, local_tensor
+from ttrace.adapters.torch_native_topology import (
+    Unplaceable,
+    canonical_name,
+    is_dtensor,
+    local_tensor,
+)
+from ttrace.capture.gradient_norms import note_norms
 from ttrace.capture.graft import Graft
-from ttrace.capture.placed import Moment, ParameterRule
+from ttrace.capture.placed import Moment, ParameterRule, Scale
 from ttrace.capture.rewrite import Rewrite
+
+# Of BatchNorm: training does not read them.
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 class Parameters:
     """All parameters of the model, under their own names, tied ones once."""
 
-    def __init__(self, session: DeferredSession, root: nn.Module) -> None:
+    def __init__(
+        self, session: DeferredSession, root: nn.Module, on_arrival: Callable[[], None]
+    ) -> None:
+        """`on_arrival()` is called when a gradient reaches a parameter."""
         self.rewrite: Rewrite | None = None
+        self.loss_scale: Scale = (1, 1)  # from a gradient as backward makes it to what it means
+        self.reduced_scale: Scale = (1, 1)  # the same for gradients as the optimizer finds them
         self._session = session
-        self._named = dict(root.named_parameters())
+        self._on_arrival = on_arrival
+        self._named = {canonical_name(name): p for name, p in root.named_parameters()}
+        self._buffers = {canonical_name(name): b for name, b in root.named_buffers()}
         self._sums: dict[str, torch.Tensor] = {}
         self._order: list[str] = []
-        self._reduced_done = False
+        self._arrived: set[str] = set()  # in this iteration
+        self._recorded: set[str] = set()  # reduced gradients, in this iteration
         self._handles = [
             parameter.register_hook(self._arriving(fqn))
             for fqn, parameter in self._named.items()
@@ -52,11 +70,17 @@ class Parameters:
         self._handles.clear()
         self._sums.clear()
 
+    def end_iteration(self) -> None:
+        self._sums.clear()
+        self._order.clear()
+        self._arrived.clear()
+        self._recorded.clear()
+        self.loss_scale = self.reduced_scale = (1, 1)
+
     def begin_iteration(self, graft: Graft | None) -> None:
         """Before the first forward: what it will use, and grafting."""
         session = self._session
-        self._sums.clear()
-        self._reduced_done = False
+        self.end_iteration()
         iteration = session.iteration
         first = iteration == session.settings.iterations[0]
         for fqn, parameter in self._named.items():
@@ -75,12 +99,22 @@ class Parameters:
                 except Unplaceable:
                     continue  # the record above has said so
                 graft.parameter(fqn, local, placements, iteration)
+        if session.topology.dp_rank > 0:
+            return  # DistributedDataParallel takes rank 0's buffers: others may differ for a while
+        for fqn, buffer in self._buffers.items():
+            session.record(fqn, "buffer", "", buffer, iteration=iteration, pass_="forward")
+            if graft is not None and fqn.rpartition(".")[2] not in _STATISTICS:
+                graft.keeps_buffer(fqn, buffer, iteration)
 
     def _arriving(self, fqn: str) -> Callable[[torch.Tensor], torch.Tensor | None]:
-        def arrived(gradient: torch.Tensor) -> torch.Tensor | None:
+        def arrived(gradient: torch.Tensor | None) -> torch.Tensor | None:
             session = self._session
+            if gradient is None:
+                return None
+            self._on_arrival()
             if not session.recording or session.backward_moment is None:
                 return None
+            self._arrived.add(fqn)
             replaced = None
             if self.rewrite is not None:
                 topology = session.topology
@@ -107,26 +141,49 @@ class Parameters:
                 gradient: Any = parameter.grad
                 yield fqn, gradient._local_tensor if is_dtensor(gradient) else gradient
 
-    def after_backward(self) -> None:
-        """Local and reduced gradients, once an iteration."""
-        if self._reduced_done:
-            return
-        self._reduced_done = True
+    def arrived(self, of: Iterable[torch.Tensor]) -> bool:
+        """Whether this iteration's backward has reached one of these parameters."""
+        wanted = {id(parameter) for parameter in of}
+        return any(id(self._named[fqn]) in wanted for fqn in self._arrived)
+
+    def after_backward(self, of: Iterable[torch.Tensor] | None, unscaled: bool) -> None:
+        """Local and reduced gradients, once an iteration: of all parameters, or of those that an
+        optimizer steps. `unscaled`: the loss scale has been taken out of what is reduced."""
+        self.reduced_scale = (1, 1) if unscaled else self.loss_scale
+        wanted = None if of is None else {id(parameter) for parameter in of}
         session, topology = self._session, self._session.topology
-        for fqn, total in self._sums.items():
-            terms = topology.dp_placement("Partial(sum)")
-            self._record(fqn, "grad_local", total, terms, scale=(1, topology.dp_size))
+        numerator, denominator = self.loss_scale
         over = (topology.dp_name,) if topology.dp_name else ()
-        # In the order of arrival too: the first wrong one is where a fault began.
-        for fqn in dict.fromkeys((*self._sums, *self._named)):
-            parameter = self._named[fqn]
-            if parameter.grad is not None:
-                self._record(fqn, "grad_reduced", parameter.grad, "", reduced_over=over)
-        if session.iteration == session.settings.iterations[0]:
-            names = list(dict.fromkeys(self._order))
-            session.note("reduction_order", names=names)
-        self._sums.clear()
-        self._order.clear()
+        # In the order of arrival: the first wrong one is where a fault began.
+        names = [
+            fqn
+            for fqn in dict.fromkeys((*self._sums, *self._named))
+            if fqn not in self._recorded and (wanted is None or id(self._named[fqn]) in wanted)
+        ]
+        self._recorded.update(names)
+        for fqn in names:
+            total = self._sums.pop(fqn, None)
+            if total is not None:
+                terms = topology.dp_placement("Partial(sum)")
+                scale = numerator, denominator * topology.dp_size
+                self._record(fqn, "grad_local", total, terms, scale=scale)
+        found = []
+        for fqn in names:
+            gradient = self._named[fqn].grad
+            if gradient is not None:
+                found.append((fqn, local_tensor(gradient) if is_dtensor(gradient) else gradient))
+                self._record(
+                    fqn,
+                    "grad_reduced",
+                    gradient,
+                    "",
+                    reduced_over=over,
+                    scale=self.reduced_scale,
+                )
+        note_norms(session, session.iteration, found)
+        if names and session.iteration == session.settings.iterations[0]:
+            order = [fqn for fqn in dict.fromkeys(self._order) if fqn in names]
+            session.note("reduction_order", names=order)
 
     def _record(self, fqn: str, role: str, value: torch.Tensor, place: str, **rest: Any) -> None:
         iteration = self._session.iteration
@@ -141,35 +198,30 @@ class Parameters:
 
 
 class Losses:
-    """The scalars on which the loop calls backward().
-
-    More than one in a micro-batch are several losses; then none is recorded as the loss.
-    """
+    """The scalars on which the loop calls backward(). Of several in one micro-batch the sum is the
+    loss."""
 
     def __init__(
         self, session: DeferredSession, patches: Patches, last_moment: Callable[[], Moment | None]
     ) -> None:
         self._session = session
         self._last_moment = last_moment
-        self._seen: dict[Moment, int] = {}
-        patches.wrap_call(torch.Tensor, "backward", session.guarded(self._backward))
+        # What Tensor.backward calls, and others directly.
+        patches.wrap_call(torch.autograd, "backward", session.guarded(self._backward))
 
-    def begin_iteration(self) -> None:
-        self._seen.clear()
-
-    @property
-    def several(self) -> bool:
-        return any(count > 1 for count in self._seen.values())
-
-    def _backward(
-        self, loss: torch.Tensor, gradient: torch.Tensor | None = None, *args: Any, **kwargs: Any
-    ) -> None:
+    def _backward(self, tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
+        if torch._C._current_graph_task_id() != -1:
+            return  # within a backward: reentrant checkpointing
         session, moment = self._session, self._last_moment()
         session.backward_moment = moment
-        if moment is None or gradient is not None or loss.numel() != 1:
+        if moment is None:
             return
-        self._seen[moment] = self._seen.get(moment, 0) + 1
-        topology = session.topology
+        for loss in [tensors] if torch.is_tensor(tensors) else list(tensors):
+            if grad_tensors is None and loss.numel() == 1:
+                self._record(loss, moment)
+
+    def _record(self, loss: torch.Tensor, moment: Moment) -> None:
+        session, topology = self._session, self._session.topology
         placements = f"mb:Partial(sum) {topology.dp_placement('Partial(sum)')}".strip()
         if not is_dtensor(loss):
             try:
@@ -203,11 +255,34 @@ class Clipping:
         self._session = session
         self._backward_done = backward_done
         self._norm_type = 2.0
+        # What this iteration was seen to clip by. Clipping that is not seen is not "none": a loop
+        # may have a function of its own for it.
+        self.limits: dict[str, float | None] = {}
+        self._several: set[str] = set()  # limits that differ between calls: not one fact
+        for owner in (clip_grad, nn.utils):
+            patches.wrap_call(owner, "clip_grad_value_", session.guarded(self._clip_values))
         # What clip_grad_norm_ itself calls, so that copies of its name do not matter.
         patches.wrap_call(clip_grad, "_get_total_norm", session.guarded(self._norm_of))
         self.observed = patches.wrap_call(
             clip_grad, "_clip_grads_with_norm_", session.guarded(self._clip)
         )
+
+    def begin_iteration(self) -> None:
+        self.limits.clear()
+        self._several.clear()
+
+    def _limit(self, name: str, value: float) -> None:
+        # An infinite limit is how one asks for the norm alone.
+        seen = float(value) if math.isfinite(value) else None
+        if name in self._several or self.limits.get(name, seen) != seen:
+            self._several.add(name)
+            self.limits.pop(name, None)
+        else:
+            self.limits[name] = seen
+
+    def _clip_values(self, tensors: Any, clip_value: float, *args: Any, **kwargs: Any) -> None:
+        if self._session.due:
+            self._limit("clip_grad_value", clip_value)
 
     def _norm_of(self, tensors: Any, norm_type: float = 2.0, *args: Any, **kwargs: Any) -> None:
         self._norm_type = float(norm_type)
@@ -218,6 +293,8 @@ class Clipping:
         session, parameters = self._session, self._backward_done()
         if parameters is None:
             return
+        self._limit("clip_grad", max_norm)
+        self._limit("clip_grad_norm_type", self._norm_type)
         several = [tensors] if torch.is_tensor(tensors) else tensors
         if not isinstance(several, list | tuple):
             return  # reading it would use it up
@@ -234,7 +311,8 @@ class Clipping:
             "grad_norm",
             "grad_norm",
             "",
-            norm.detach().to(torch.float32).reshape(()),
+            norm.detach().reshape(()),
             iteration=session.iteration,
             pass_="optimizer",
+            scale=parameters.reduced_scale,
         )

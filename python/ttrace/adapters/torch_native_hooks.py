@@ -1,8 +1,8 @@
 """Module hooks of a plain torch model: every module, no table of classes.
 
-Outputs are seen by a hook for all modules of the process, because torch calls such hooks before
-those of a module: before the output conversion of a parallel style, which turns a DTensor into a
-plain tensor that no longer says where it lies. Inputs are seen last, after every conversion.
+Outputs are seen by the first of a module's hooks: before the output conversion of a parallel style,
+which turns a DTensor into a plain tensor that no longer says where it lies. Inputs are seen last,
+after every conversion.
 """
 
 from __future__ import annotations
@@ -13,13 +13,23 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules import module as torch_module
 
+from ttrace.adapters.torch_native_compiled import AroundCall, is_compiled
 from ttrace.adapters.torch_native_placement import Provenance, batch_dim
 from ttrace.adapters.torch_native_session import DeferredSession
-from ttrace.adapters.torch_native_topology import Unplaceable, dtensor_placements, is_dtensor
+from ttrace.adapters.torch_native_topology import (
+    Topology,
+    Unplaceable,
+    canonical_name,
+    dtensor_placements,
+    is_dtensor,
+    rows_cut,
+    without_rows,
+    wrappers,
+)
 from ttrace.capture.isolation import Isolation
-from ttrace.capture.module_hooks import ModuleHooks, _argument_names, _bind
+from ttrace.capture.module_hooks import Arguments, ModuleHooks
+from ttrace.capture.nested import opaque
 from ttrace.capture.noise import Noise
 from ttrace.capture.placed import ModuleRule, ParameterRule, RuleOrChoice, TensorRule
 from ttrace.capture.recorded_values import RecordedValues
@@ -27,6 +37,8 @@ from ttrace.capture.rewrite import Place
 
 # Hand their input on: noise on them would be applied twice.
 _TRANSPARENT = (nn.Identity, nn.Flatten, nn.Unflatten)
+
+_COMPILED = "torch.compile: what it computes inside is not observed"
 
 Choice = Callable[[torch.Tensor], TensorRule | None]
 
@@ -55,48 +67,69 @@ class TorchNativeHooks(ModuleHooks):
         self._deferred = session
         self._provenance = provenance
         self._rules: dict[nn.Module, tuple[str, ModuleRule]] = {}
-        hook = torch_module.register_module_forward_hook(session.guarded(self._any_output))
-        self._handles.append(hook)
 
-    def install_all(self, root: nn.Module) -> None:
-        """Compiled modules are left alone, with all that is in them."""
+    def install_all(self, root: nn.Module, outside: nn.Module) -> None:
+        """Of a compiled module only what can be seen from `outside` of it."""
+        self.remove()
+        self._names = Arguments.of(root)
         hidden: set[nn.Module] = set()
-        for fqn, module in root.named_modules():
+        for name, module in root.named_modules():
             if module in hidden:
                 continue
-            kind = type(module).__name__
-            if kind == "OptimizedModule" or getattr(module, "_compiled_call_impl", None):
+            seen = outside if module is root else module
+            fqn = canonical_name(name)
+            if is_compiled(seen):
                 hidden |= set(module.modules())
-                self._deferred.not_observed(fqn, kind, "compiled: its interior is not observed")
-                continue
-            self.install(module, fqn, self._rule(module, fqn))
+                if not self._deferred.said("compiled", fqn):
+                    self._deferred.note("compiled", fqn=fqn, reason=_COMPILED)
+            rule = self._rule(wrappers(module)[-1], fqn)
+            self._rules[seen] = fqn, rule
+            self.install(seen, fqn, rule)
 
-    def install(self, module: nn.Module, fqn: str, rule: ModuleRule) -> None:
-        super().install(module, fqn, rule)
-        # The hook after the module's forward comes too late, see above.
-        self._handles.pop().remove()
-        self._rules[module] = fqn, rule
+    def _around(
+        self, module: nn.Module, before: Callable[..., Any], after: Callable[..., Any]
+    ) -> list[Any]:
+        return [AroundCall(module, before, after, first=True)]
+
+    def _arguments(self, module: nn.Module, rule: ModuleRule) -> Arguments:
+        return Arguments.of(wrappers(module)[-1], rule)
 
     def remove(self) -> None:
         super().remove()
         self._rules.clear()
 
-    def before_root(self, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """For the first forward, which was under way when the hooks were installed."""
-        fqn, rule = self._rules[root]
-        self._before(root, fqn, rule, dict(_bind(_argument_names(root), args, kwargs)))
+    def not_called(self) -> list[str]:
+        """The outermost modules that can be called and were not."""
+        found: list[str] = []
+        for module, (fqn, _) in self._rules.items():
+            if self.called(fqn) or not fqn or type(module).forward is nn.Module.forward:
+                continue
+            if not any(name == fqn or fqn.startswith(f"{name}.") for name in found):
+                found.append(fqn)
+        return found
 
-    def _any_output(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
-        known = self._rules.get(module)
-        if known is None or self._session.moment is None:
-            return None
-        fqn, rule = known
-        values = output if isinstance(output, tuple | list) else [output]
-        for value in values:
-            if isinstance(value, dict | tuple | list):
-                reason = f"output inside a {type(value).__name__}"
-                self._deferred.not_observed(fqn, type(module).__name__, reason)
-        return self._after(module, fqn, rule, output)
+    def before_root(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """For the first forward, which was under way when the hooks were installed. `module` is
+        the one that is seen."""
+        fqn, rule = self._rules[module]
+        self._before(module, fqn, rule, self._names.bound(args, kwargs))
+
+    def _before(
+        self, module: nn.Module, fqn: str, rule: ModuleRule, arguments: Mapping[str, Any]
+    ) -> dict[str, torch.Tensor]:
+        if self._session.moment is not None:
+            for name, value in arguments.items():
+                self._say_opaque(fqn, "input", value, name)
+        return super()._before(module, fqn, rule, arguments)
+
+    def _after(self, module: nn.Module, fqn: str, rule: ModuleRule, output: Any) -> Any:
+        if self._session.moment is not None:
+            self._say_opaque(fqn, "output", output, "")
+        return super()._after(module, fqn, rule, output)
+
+    def _say_opaque(self, fqn: str, role: str, value: Any, name: str) -> None:
+        for arg, kind in opaque(value, name):
+            self._deferred.not_recorded(fqn, role, arg, f"inside an object of class {kind}")
 
     def _rule(self, module: nn.Module, fqn: str) -> ModuleRule:
         leaf = next(module.children(), None) is None
@@ -116,13 +149,28 @@ class TorchNativeHooks(ModuleHooks):
                     placements = dtensor_placements(value, session.topology)
                 else:
                     placements = self._provenance.placements(value)
-                rows = batch_dim(value.shape, moment.batch.micro_batch_size)
-                return TensorRule(placements, rows)
+                return placed(placements, value, moment.batch.micro_batch_size, session.topology)
             except Unplaceable as reason:
                 session.not_observed(fqn, kind, str(reason))
                 return None
 
         return choose
+
+
+def placed(
+    placements: str, value: torch.Tensor, micro_batch_size: int, topology: Topology
+) -> TensorRule:
+    """The rule of a tensor that lies so. Where the batch is cut, it is said by rows."""
+    whole = list(value.shape)  # a DTensor's is the whole one's already
+    if not is_dtensor(value):
+        for word in placements.split():
+            name, _, kind = word.partition(":")
+            if kind.startswith("Shard("):
+                whole[int(kind[6:-1])] *= topology.size[name]
+    dim = batch_dim(torch.Size(whole), micro_batch_size)
+    pieces, index = rows_cut(placements, dim, topology)
+    offset = index * (whole[dim] // pieces) if dim >= 0 else 0
+    return TensorRule(without_rows(placements, dim), dim, row_offset=offset)
 
 
 class DTensorNoise(Noise):
@@ -139,11 +187,11 @@ class DTensorNoise(Noise):
         if any(hasattr(placement, "mask_buffer") for placement in tensor.placements):
             return None  # a look-up, which rounds nothing
         try:
-            local, placements = self._deferred.local(tensor, place.rule.placements)
+            local, rule = _local(self._deferred, tensor, place.rule)
         except Unplaceable:
             return None
+        placements = rule.placements
         arg = f"{place.arg}@{self._coordinate()}" if "Partial" in placements else place.arg
-        rule = TensorRule(placements, place.rule.batch_dim)
         noisy = super().perturbed(replace(place, rule=rule, arg=arg), local)
         return None if noisy is None else _like(tensor, noisy)
 
@@ -179,19 +227,41 @@ class DTensorIsolation(Isolation):
     ) -> None:
         super().__init__(session, source, source_leg, noise)
         self._deferred = session
+        self._given: set[tuple[Any, ...]] = set()  # gradients that were put in place
+
+    def passed_on(self, place: Place, gradient: torch.Tensor) -> torch.Tensor:
+        """What is recorded is the sum over all backwards through the graph. The first gets it; then
+        nothing is left for those that follow, and the module's gradients are those of the sum."""
+        key = (place.moment, place.fqn, place.arg, place.call)
+        if key in self._given:
+            return torch.zeros_like(gradient)
+        value = self.value(place, gradient)
+        if value is None:
+            return gradient
+        self._given.add(key)
+        return value
 
     def value(self, place: Place, tensor: torch.Tensor) -> torch.Tensor | None:
+        if place.rule.placements.startswith("?"):
+            return self.keeps(place, "where it lies on the device mesh is not known")
         if not is_dtensor(tensor):
             return super().value(place, tensor)
         try:
-            local, placements = self._deferred.local(tensor, place.rule.placements)
+            local, rule = _local(self._deferred, tensor, place.rule)
         except Unplaceable as reason:
             return self.keeps(place, str(reason))
-        if "Partial" in placements:
+        if "Partial" in rule.placements:
             return self.keeps(place, "a sum that is pending has no terms in another run")
-        placed = replace(place, rule=TensorRule(placements, place.rule.batch_dim))
-        value = super().value(placed, local)
+        value = super().value(replace(place, rule=rule), local)
         return None if value is None else _like(tensor, value)
+
+
+def _local(
+    session: DeferredSession, tensor: torch.Tensor, rule: TensorRule
+) -> tuple[torch.Tensor, TensorRule]:
+    """The local tensor of a DTensor, and where it lies now."""
+    local, placements = session.local(tensor, rule.placements, rule.batch_dim)
+    return local, replace(rule, placements=placements)
 
 
 def _like(tensor: Any, local: torch.Tensor) -> torch.Tensor:

@@ -37,19 +37,36 @@ class Patches:
             return False
 
         @functools.wraps(original)
-        def wrapper(first: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(first, *args, **kwargs)
-            return change(first, result) if self._active else result
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            return change(args[0] if args else None, result) if self._active else result
 
         self._replace(owner, name, original, wrapper)
+        return True
+
+    def wrap_static(self, owner: Any, name: str, around: Callable[..., Any]) -> bool:
+        """`around(original, *arguments)` is called in place of a static method or a function."""
+        original = getattr(owner, name, None)
+        if original is None:
+            return False
+
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if not self._active:
+                return original(*args, **kwargs)
+            return around(original, *args, **kwargs)
+
+        made: Any = staticmethod(wrapper) if isinstance(owner, type) else wrapper
+        self._replace(owner, name, original, made)
         return True
 
     def undo(self) -> None:
         self._active = False
         while self._undo:
             owner, name, original, wrapper = self._undo.pop()
-            if getattr(owner, name, None) is wrapper:
-                setattr(owner, name, original)
+            if vars(owner).get(name) is wrapper:
+                static = isinstance(wrapper, staticmethod)
+                setattr(owner, name, staticmethod(original) if static else original)
 
     def _replace(self, owner: Any, name: str, original: Any, wrapper: Any) -> None:
         setattr(owner, name, wrapper)

@@ -14,7 +14,12 @@ from typing import Any
 
 import torch
 
-from ttrace.adapters.torch_native_topology import Topology, Unplaceable, spec_placements
+from ttrace.adapters.torch_native_topology import (
+    Topology,
+    Unplaceable,
+    is_dtensor,
+    spec_placements,
+)
 
 # Names of autograd nodes whose result has, element by element, the indices of their operands.
 _ELEMENTWISE = frozenset(
@@ -38,18 +43,57 @@ class Provenance:
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._known: dict[Any, _Sources | Unplaceable] = {}
-        self._given: set[int] = set()
+        self._given: dict[int, str] = {}  # storage -> the word that stands for its placements
+        self._numels: dict[str, int] = {}
+        self._lies: dict[str, str | None] = {}
 
-    def begin(self, given: Iterable[torch.Tensor]) -> None:
-        """A new forward, whose arguments are the same on all ranks of a tensor-parallel group."""
+    def begin(self, given: Iterable[torch.Tensor], lies: dict[str, str | None]) -> None:
+        """A new forward, of these arguments. They may be the same on all ranks of a tensor-parallel
+        group or parts of something: what the model makes of them says it, see `declared`, and
+        until then a word stands for it, to be looked up in `lies`."""
         self._known.clear()
-        self._given = {_storage(tensor) for tensor in given}
+        self._given.clear()
+        self._numels.clear()
+        self._lies = lies
+        if self._topology.device_mesh is None:
+            return
+        for tensor in given:
+            if not is_dtensor(tensor):
+                word = self._given.setdefault(_storage(tensor), f"?{len(lies)}")
+                self._numels[word] = max(tensor.numel(), self._numels.get(word, 0))
+                lies.setdefault(word, None)
+
+    def declared(self, local: Any, mesh: Any, placements: Any) -> str | None:
+        """The model makes a DTensor of a plain tensor. Returns the placements of an argument."""
+        if not torch.is_tensor(local) or is_dtensor(local) or placements is None:
+            return None
+        word = self._given.get(_storage(local))
+        if word is None or local.numel() != self._numels[word] or self._lies[word] is not None:
+            return None
+        if mesh != self._topology.device_mesh:
+            return None
+        shape = list(local.shape)
+        for i, placement in enumerate(placements):
+            if placement.is_shard():
+                shape[placement.dim] *= mesh.size(i)
+        try:
+            self._lies[word] = spec_placements(placements, torch.Size(shape), self._topology)
+        except Unplaceable:
+            return None
+        return self._lies[word]
+
+    def of_argument(self, tensor: torch.Tensor) -> str:
+        """Of one of the model's arguments; anything else is the same on all ranks."""
+        return self._given.get(_storage(tensor), "") if not is_dtensor(tensor) else ""
 
     def placements(self, tensor: torch.Tensor) -> str:
         if self._topology.device_mesh is None:
             return ""
         if tensor.grad_fn is None:
-            if _storage(tensor) in self._given:
+            word = self._given.get(_storage(tensor))
+            if word is not None and tensor.numel() == self._numels[word]:
+                return self._lies[word] if self._lies[word] is not None else word  # type: ignore[return-value]
+            if word is not None and self._lies[word] == "":
                 return ""
             raise Unplaceable("a plain tensor without history among DTensors")
         sources = self._of(tensor.grad_fn)

@@ -6,6 +6,7 @@ of the model's DTensor parameters, under their own names ("tp" where they have n
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,14 @@ except ImportError:  # a torch without distributed, or too old for DTensor
 
 class Unplaceable(Exception):
     """Nothing certain can be said about where a tensor lies."""
+
+
+class Unsupported(Exception):
+    """A run that this adapter cannot capture: what it uses, why that matters, the way out."""
+
+    def __init__(self, what: str, reason: str, way_out: str) -> None:
+        super().__init__(f"{what}: {reason}; {way_out}")
+        self.what, self.reason, self.way_out = what, reason, way_out
 
 
 @dataclass(frozen=True)
@@ -50,12 +59,12 @@ class Topology:
 
     @staticmethod
     def of(model: nn.Module, ddp: DistributedDataParallel | None) -> Topology:
-        """Raises RuntimeError with a reason for a parallelism that this adapter does not know."""
+        """Raises Unsupported for a parallelism that this adapter does not know."""
         initialized = dist.is_available() and dist.is_initialized()
         world = dist.get_world_size() if initialized else 1
         size: dict[str, int] = {}
         coordinate: dict[str, int] = {}
-        refuse_fully_sharded(model)
+        refuse_unknown_wrappers(model)
         if ddp is not None:
             group = ddp.process_group
             size["dp"] = dist.get_world_size(group)
@@ -65,17 +74,18 @@ class Topology:
         if mesh is not None:
             names = tuple(mesh.mesh_dim_names or _default_names(mesh.ndim))
             if size.keys() & set(names):
-                raise RuntimeError("DistributedDataParallel around a model with DTensors on 'dp'")
+                raise Unsupported(
+                    "a device mesh with a dimension 'dp' inside DistributedDataParallel",
+                    "the name is that of DistributedDataParallel's own group",
+                    "give the device mesh's dimension another name",
+                )
             size |= {name: mesh.size(i) for i, name in enumerate(names)}
             coordinate |= dict(zip(names, mesh.get_coordinate(), strict=True))
         ranks = 1
         for count in size.values():
             ranks *= count
         if ranks != world:
-            raise RuntimeError(
-                f"DistributedDataParallel and DTensors account for {ranks} of {world} ranks:"
-                " how the others take part cannot be seen"
-            )
+            raise _unaccounted(ranks, world, ddp is not None)
         if not size:  # a mesh has at least one dimension
             size, coordinate = {"dp": 1}, {"dp": 0}
         rank = dist.get_rank() if initialized else 0
@@ -84,11 +94,61 @@ class Topology:
         )
 
 
-def refuse_fully_sharded(model: nn.Module) -> None:
-    """FSDP gathers parameters in hooks of its own; nothing here accounts for that."""
-    names = ("FSDPModule", "FullyShardedDataParallel")
-    if any(base.__name__ in names for m in model.modules() for base in type(m).__mro__):
-        raise RuntimeError("fully sharded data parallelism (FSDP) is not supported")
+# By the names of their classes, so that nothing has to be imported.
+_UNSUPPORTED = {
+    "FSDPModule": "FSDP2 (fully_shard)",
+    "FullyShardedDataParallel": "FSDP (FullyShardedDataParallel)",
+    "DeepSpeedEngine": "DeepSpeed",
+    "PipelineModule": "DeepSpeed's pipeline parallelism",
+    "PipelineStage": "pipeline parallelism (torch.distributed.pipelining)",
+    "_PipelineStageBase": "pipeline parallelism (torch.distributed.pipelining)",
+    "DataParallel": "torch.nn.DataParallel",
+}
+_WAY_OUT = "check the model under DistributedDataParallel or DTensor tensor parallelism"
+
+
+def refuse_unknown_wrappers(model: nn.Module) -> None:
+    """Wrappers that keep parameters elsewhere, or call the model in ways of their own."""
+    for module in model.modules():
+        for base in type(module).__mro__:
+            if base.__name__ in _UNSUPPORTED:
+                what = _UNSUPPORTED[base.__name__]
+                raise Unsupported(what, "its parameters and calls are not understood", _WAY_OUT)
+            if base is DistributedDataParallel:
+                raise Unsupported(
+                    "DistributedDataParallel around a part of the model",
+                    "how the rest of the model takes part in data parallelism is not known",
+                    "wrap the whole model that is given to ttrace.attach",
+                )
+    if any(type(p).__name__ == "DTensor" for p in model.parameters()):
+        return
+    if any(hasattr(p, "ds_id") or hasattr(p, "_ds_tensor") for p in model.parameters()):
+        raise Unsupported("DeepSpeed", "its parameters and calls are not understood", _WAY_OUT)
+
+
+def _unaccounted(ranks: int, world: int, ddp: bool) -> Unsupported:
+    """Several processes, and nothing of the model says what most of them do."""
+    for name, what in (
+        ("deepspeed.runtime.engine", "DeepSpeed"),
+        ("torch.distributed.pipelining.stage", "pipeline parallelism"),
+        ("apex.parallel", "apex DistributedDataParallel"),
+        ("horovod.torch", "Horovod"),
+    ):
+        if name in sys.modules:
+            reason = f"it is loaded, and {ranks} of {world} ranks are accounted for without it"
+            return Unsupported(what, reason, _WAY_OUT)
+    if ddp or ranks > 1:
+        return Unsupported(
+            "a parallelism beside DistributedDataParallel and DTensors",
+            f"these account for {ranks} of {world} ranks",
+            "how the other ranks take part cannot be seen; start as many ranks as these use",
+        )
+    return Unsupported(
+        f"{world} ranks without DistributedDataParallel",
+        "the model that ttrace.attach was given is neither wrapped in it nor made of DTensors",
+        "call ttrace.attach with the wrapped model, or before it is wrapped; a loop that averages"
+        " gradients by itself cannot be followed",
+    )
 
 
 def _default_names(count: int) -> tuple[str, ...]:
@@ -101,7 +161,11 @@ def _device_mesh(model: nn.Module) -> Any:
         if is_dtensor(parameter) and parameter.device_mesh not in meshes:
             meshes.append(parameter.device_mesh)
     if len(meshes) > 1:
-        raise RuntimeError(f"parameters lie on {len(meshes)} device meshes, one is supported")
+        raise Unsupported(
+            f"parameters on {len(meshes)} device meshes",
+            "only one can be followed",
+            "build all parallel modules on one device mesh of several dimensions",
+        )
     return meshes[0] if meshes else None
 
 
@@ -109,10 +173,27 @@ def is_dtensor(value: Any) -> bool:
     return DTensor is not None and isinstance(value, DTensor)
 
 
-def unwrap(model: nn.Module) -> tuple[nn.Module, DistributedDataParallel | None]:
-    if isinstance(model, DistributedDataParallel):
-        return model.module, model
-    return model, None
+def canonical_name(name: str) -> str:
+    """Without what torch.compile puts around a module."""
+    return ".".join(word for word in name.split(".") if word != "_orig_mod")
+
+
+def wrappers(model: nn.Module) -> list[nn.Module]:
+    """`model` and what is inside it, down to the user's own module, which is the last."""
+    chain = [model]
+    while True:
+        inside = chain[-1]
+        if isinstance(inside, DistributedDataParallel):
+            chain.append(inside.module)
+        elif is_compiled_wrapper(inside):
+            chain.append(inside._orig_mod)  # type: ignore[arg-type]
+        else:
+            return chain
+
+
+def is_compiled_wrapper(module: Any) -> bool:
+    """What torch.compile(module) returns."""
+    return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
 
 
 def dtensor_placements(tensor: Any, topology: Topology) -> str:
@@ -142,6 +223,25 @@ def spec_placements(placements: Any, shape: torch.Size, topology: Topology) -> s
         kind = f"StridedShard({dim},{sections})" if sections > 1 else f"Shard({dim})"
         words.append(f"{name}:{kind}")
     return " ".join(words)
+
+
+def without_rows(placements: str, batch_dim: int) -> str:
+    """Without cuts through the batch: these are said by the rows of a record."""
+    if batch_dim < 0:
+        return placements
+    cut = f":Shard({batch_dim})"
+    return " ".join(word for word in placements.split() if not word.endswith(cut))
+
+
+def rows_cut(placements: str, batch_dim: int, topology: Topology) -> tuple[int, int]:
+    """Into how many pieces the batch is cut, and the number of this rank's."""
+    pieces, index = 1, 0
+    for word in placements.split():
+        name, _, kind = word.partition(":")
+        if kind == f"Shard({batch_dim})":
+            pieces *= topology.size[name]
+            index = index * topology.size[name] + topology.coordinate[name]
+    return pieces, index
 
 
 def local_tensor(tensor: Any) -> torch.Tensor:

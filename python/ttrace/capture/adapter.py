@@ -6,9 +6,10 @@ user's `ttrace.attach`), it calls the neutral part:
 
 1. *Once*, when model and optimizer exist: `session.start(rank, world size, mesh, coordinate,
    adapter facts)`, then `hooks.install(module, fqn, ModuleRule)` for each module whose class it
-   knows. What it does not know becomes a note: `not_observed` (class without a rule, compiled
-   region), `not_materialised` (in the tree or expected there, but not called). Never guess a
-   placement.
+   knows. What it does not know becomes a note: `not_observed` (class without a rule), `compiled`,
+   `not_recorded` (a tensor whose place is not known), `unsupported`, `not_materialised` (in the
+   tree or expected there, but not called). Never guess a placement. Parameters of a class without
+   a rule are recorded and grafted if what they declare, and the reference's shape, place them.
 2. *At each captured iteration*: a `Batch`; then at each forward of the root a new `Moment`, set as
    `session.moment` until the forward returns. `moment.micro_batch` is the number of the micro-batch
    in the global batch, the same in every topology. A recomputed forward runs inside
@@ -31,8 +32,10 @@ the trace format. Placements, scales and reductions are expectations from (modul
 configuration, topology); attributes that the code under test sets are recorded as notes
 (`attribute`) if they differ, and are never an input.
 
-Every callback that runs inside user code goes through `session.guarded`. Nothing here may use
-torch's random state, communicate outside `agreement`, or keep a user's tensor alive.
+Every callback that runs inside user code goes through `session.guarded`, every context around a
+user's call through `session.around`. Nothing here may use torch's random state, communicate outside
+`agreement`, or keep a user's tensor alive. A rank that cannot take part in the reruns of an
+iteration says so (`rerun.refuse`), so that the others do not wait for it.
 """
 
 from __future__ import annotations
@@ -44,8 +47,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import torch
 
+    from ttrace.capture.legs import Refusal
     from ttrace.capture.placed import ParameterRule
-    from ttrace.capture.state import GlobalState, Watched
+    from ttrace.capture.state import GlobalState, Part, Watched
 
 
 class Replayer(Protocol):
@@ -57,7 +61,7 @@ class Replayer(Protocol):
     def global_states(self) -> Iterable[GlobalState]:
         """Random states and other globals, beyond those of torch, numpy and Python."""
 
-    def refusal(self, leg: str) -> str | None:
+    def refusal(self, leg: str) -> Refusal | None:
         """Why this leg cannot run here, or None. Looks at this rank only."""
 
     @property
@@ -67,11 +71,8 @@ class Replayer(Protocol):
     def memory(self, leg: str) -> int:
         """Bytes that the leg takes beyond the real call, as an estimate."""
 
-    def save_gradients(self) -> Any:
-        """What the real call left for the optimizer, as a copy."""
-
-    def restore_gradients(self, saved: Any) -> None:
-        """Puts it back."""
+    def save_gradients(self) -> list[Part]:
+        """Copies what the real call left for the optimizer: how each part of it is put back."""
 
     def clear_gradients(self) -> None:
         """As the user's loop does before an iteration."""

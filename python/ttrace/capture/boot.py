@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+from ttrace.capture import process_messages
 from ttrace.capture.settings import Settings
 
 Patch = Callable[[ModuleType], None]
@@ -48,7 +49,7 @@ class PatchingFinder(importlib.abc.MetaPathFinder):
         """Calls `patch` with the module once it is executed, or now if it is already there."""
         self._patches.setdefault(name, []).append(patch)
         if name in sys.modules:
-            _apply(patch, sys.modules[name])
+            _apply_late(patch, sys.modules[name])
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -72,9 +73,31 @@ def _apply(patch: Patch, module: ModuleType) -> None:
     try:
         patch(module)
     except Exception as error:
-        sys.stderr.write(
-            f"ttrace: cannot observe {module.__name__}: {type(error).__name__}: {error}\n"
-        )
+        reason = f"cannot observe {module.__name__}: {type(error).__name__}: {error}"
+        sys.stderr.write(f"ttrace: {reason}\n")
+        settings = Settings.from_environment()
+        if settings is not None:
+            process_messages.leave(settings.out, "refused", text=reason)
+
+
+def _apply_late(patch: Patch, module: ModuleType) -> None:
+    """Somebody imported the module before capture began (a .pth file, an interpreter that embeds
+    Python): others may have copied names from it, which now get the patched ones too."""
+    before = dict(vars(module))
+    _apply(patch, module)
+    now = vars(module)
+    replaced = {
+        id(value): now[name]
+        for name, value in before.items()
+        if name in now and now[name] is not value
+    }
+    for other in list(sys.modules.values()):
+        names = getattr(other, "__dict__", None)
+        if other is module or not isinstance(names, dict):
+            continue
+        for name, value in list(names.items()):
+            if id(value) in replaced and value is not replaced[id(value)]:
+                names[name] = replaced[id(value)]
 
 
 def install() -> None:
@@ -82,7 +105,8 @@ def install() -> None:
     settings = Settings.from_environment()
     if settings is None:
         return
-    from ttrace.adapters import megatron
+    process_messages.watch(settings.out)
+    from ttrace.adapters import accelerate, megatron
     from ttrace.capture import collective_calls
 
     finder = PatchingFinder()
@@ -90,3 +114,4 @@ def install() -> None:
     finder.on_import(collective_calls.C10D, collective_calls.patch_c10d)
     finder.on_import(collective_calls.FUNCTIONAL, collective_calls.patch_functional)
     megatron.register(finder.on_import, settings)
+    accelerate.register(finder.on_import)

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
-from ttrace.capture.recorded_values import RecordedValues, Unreadable, Where
+from ttrace.capture.recorded_values import RecordedValues, Unreadable
 from ttrace.capture.session import Session
 from ttrace.capture.tensor_bytes import bitwise_equal
 
 _EXAMPLES = 3
+_EQUAL_WEIGHTS = "give both runs the same initial weights"
 
 
 class _Tally:
@@ -24,7 +25,6 @@ class _Tally:
         self.seen = 0
         self.differing = 0
         self.examples: list[str] = []
-        self.missing: list[str] = []
 
     def count(self, name: str, differs: bool) -> None:
         self.seen += 1
@@ -46,28 +46,77 @@ class Graft:
         self.data = "data" in settings.graft_what
         self._tallies: dict[str, _Tally] = {}
         self._said: set[str] = set()
+        self._kept: set[tuple[str, str]] = set()  # (what, name): said to keep its own value
 
     @torch.no_grad()
-    def parameter(self, fqn: str, parameter: torch.Tensor, placements: str, iteration: int) -> None:
-        """Overwrites a parameter by what iteration `iteration` of the reference used."""
+    def parameter(
+        self,
+        fqn: str,
+        parameter: torch.Tensor,
+        placements: str,
+        iteration: int,
+        used: bool = False,
+    ) -> None:
+        """Overwrites a parameter by what iteration `iteration` of the reference used. `used`: this
+        iteration has used its own value already, and nothing is overwritten."""
         if not self.weights:
             return
-        first = self._session.settings.iterations[0]
-        role, since, pass_ = "param", first, "forward"
-        if iteration > first:
-            role, since, pass_ = "param_updated", iteration - 1, "optimizer"
+        role, since, pass_ = self._last_written(iteration)
         spec = self._session.specs.get(fqn, role, "", parameter, placements)
-        value = self._read(("real", fqn, role, since, 0, "", pass_), spec, 0, parameter)
         tally = self._tally("weights", iteration)
+        try:
+            value = self._reference.read(
+                ("real", fqn, role, since, 0, "", pass_), spec, 0, parameter
+            )
+            reason = "the reference has no such parameter"
+        except Unreadable as error:
+            value, reason = None, str(error)
         if value is None:
-            tally.missing.append(fqn)
+            self._keeps("weights", fqn, iteration, reason, _EQUAL_WEIGHTS)
             return
-        tally.count(fqn, not bitwise_equal(value, parameter))
-        parameter.data.copy_(value)
+        differs = not bitwise_equal(value, parameter)
+        tally.count(fqn, differs)
+        if not used:
+            parameter.data.copy_(value)
+        elif differs:
+            reason = "it was used before capture could know"
+            self._keeps("weights", fqn, iteration, reason, _EQUAL_WEIGHTS)
 
-    def rows_of_data(self, arg: str, iteration: int) -> int | None:
+    def _last_written(self, iteration: int) -> tuple[str, int, str]:
+        """Role, iteration and pass of the record that holds a parameter of `iteration`."""
+        first = self._session.settings.iterations[0]
+        return (
+            ("param_updated", iteration - 1, "optimizer")
+            if iteration > first
+            else ("param", first, "forward")
+        )
+
+    def shape_of(self, fqn: str, role: str = "param") -> list[int] | None:
+        """Of the reference's whole parameter or buffer, or None if it has none."""
+        first = self._session.settings.iterations[0]
+        shape = self._reference.global_shape(("real", fqn, role, first, 0, "", "forward"))
+        has = bool(shape) or self._reference.has(("real", fqn, role, first, 0, "", "forward"))
+        return list(shape) if has else None
+
+    @torch.no_grad()
+    def keeps_buffer(self, fqn: str, buffer: torch.Tensor, iteration: int) -> None:
+        """Buffers are not grafted: says so where that makes a difference."""
+        if not self.weights:
+            return
+        spec = self._session.specs.get(fqn, "buffer", "", buffer, "")
+        where = ("real", fqn, "buffer", iteration, 0, "", "forward")
+        try:
+            value = self._reference.read(where, spec, 0, buffer)
+        except Unreadable:
+            value = None
+        if value is not None and not bitwise_equal(value, buffer):
+            reason = "a buffer, which differs from the reference's"
+            self._keeps("weights", fqn, iteration, reason, _EQUAL_WEIGHTS)
+
+    def rows_of_data(self, arg: str, iteration: int, call: int = 0) -> int | None:
         """The size of the reference's global batch, or None if it has no such item."""
-        shape = self._reference.global_shape(("real", "data", "data", iteration, 0, arg, "forward"))
+        where = ("real", "data", "data", iteration, call, arg, "forward")
+        shape = self._reference.global_shape(where)
         return shape[0] if shape else None
 
     @torch.no_grad()
@@ -80,16 +129,26 @@ class Graft:
         iteration: int,
         micro_batch: int,
         row_begin: int,
+        call: int = 0,
+        own_input: bool = False,
+        counted: bool = True,
     ) -> torch.Tensor:
-        """The reference's values of one tensor of a data item, or the item's own."""
-        where = ("real", "data", "data", iteration, 0, arg, "forward")
-        value = self._read(where, spec, row_begin, tensor)
+        """The reference's values of one tensor of a data item, or the item's own. `own_input`: of
+        an argument of the model itself, where there are no items; not `counted`: said before."""
+        fqn, role = ("", "input") if own_input else ("data", "data")
+        where = ("real", fqn, role, iteration, call, arg, "forward")
+        try:
+            value = self._reference.read(where, spec, row_begin, tensor)
+            reason = f"the reference has no such {'input of the model' if own_input else 'data'}"
+        except Unreadable as error:
+            value, reason = None, str(error)
+        if not counted:
+            return tensor if value is None else value
         tally = self._tally("data", iteration)
-        name = f"{arg} of micro-batch {micro_batch}"
         if value is None:
-            tally.missing.append(name)
+            self._keeps("data", arg, iteration, reason, "give both runs the same data")
             return tensor
-        tally.count(name, not bitwise_equal(value, tensor))
+        tally.count(f"{arg} of micro-batch {micro_batch}", not bitwise_equal(value, tensor))
         return value
 
     def report(self, iteration: int) -> None:
@@ -103,13 +162,6 @@ class Graft:
                 of=tally.seen,
                 examples=tally.examples,
             )
-            if tally.missing:
-                names = ", ".join(tally.missing[:_EXAMPLES])
-                self._session.note(
-                    "notice",
-                    text=f"iteration {iteration}: the reference has no {what} for"
-                    f" {len(tally.missing)} tensors, which keep their own values: {names}",
-                )
         self._tallies.clear()
 
     def _tally(self, what: str, iteration: int) -> _Tally:
@@ -120,14 +172,16 @@ class Graft:
             self._session.note("graft_begins", what=what, iteration=iteration)
         return self._tallies.setdefault(what, _Tally())
 
-    def _read(
-        self, where: Where, spec: Any, row_begin: int, like: torch.Tensor
-    ) -> torch.Tensor | None:
-        """None if the reference has no such tensor, or none that fits."""
-        try:
-            return self._reference.read(where, spec, row_begin, like)
-        except Unreadable as error:
-            self._session.note(
-                "notice", text=f"{where[1]} {where[5]} keeps its own values: {error}"
-            )
-            return None
+    def _keeps(self, what: str, name: str, iteration: int, reason: str, way_out: str) -> None:
+        """Said once of each parameter and data item."""
+        if (what, name) in self._kept:
+            return
+        self._kept.add((what, name))
+        self._session.note(
+            "not_grafted",
+            what=what,
+            fqn=name,
+            iteration=iteration,
+            reason=reason,
+            way_out=way_out,
+        )

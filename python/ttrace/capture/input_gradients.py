@@ -47,11 +47,12 @@ def _same_elements(view: torch.Tensor, base: torch.Tensor) -> bool:
 
 
 class GradientSum:
-    """Adds what arrives along several edges, in order of arrival, and emits it once."""
+    """Adds what arrives along several edges, in order of arrival, and emits it once for each
+    backward through the graph."""
 
     def __init__(self, edges: int, emit: Emit, shape: torch.Size | None = None) -> None:
         """`shape` is that of the input, where edges may carry its base's."""
-        self._waiting = edges
+        self._edges = self._waiting = edges
         self._emit = emit
         self._shape = shape
         self._total: torch.Tensor | None = None
@@ -72,6 +73,7 @@ class GradientSum:
 
     def flush(self) -> None:
         """Emits what there is: an edge that never fires carries no gradient."""
+        self._waiting = self._edges
         total, self._total = self._total, None
         if total is not None:
             self._emit(total)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,6 +26,14 @@ from ttrace.capture.rewrite import Rewrite
 from ttrace.capture.settings import LegName
 
 FullPrecision = Callable[[], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a leg is not run. Where that is `expected` nothing is missing without it."""
+
+    reason: str
+    expected: bool = False
 
 
 class Leg:

@@ -8,17 +8,20 @@ other values in place of what passes.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
+from ttrace.capture import nested
 from ttrace.capture.input_gradients import GradientSum, InputTarget, watch_inputs
 from ttrace.capture.placed import ModuleRule, Moment, RuleOrChoice, TensorRule
 from ttrace.capture.rewrite import Place, Rewrite
 from ttrace.capture.session import Session
+
+_Hook = TypeVar("_Hook", bound=Callable[..., Any])
 
 
 @dataclass(eq=False)
@@ -50,20 +53,31 @@ class ModuleHooks:
     def install(self, module: nn.Module, fqn: str, rule: ModuleRule) -> None:
         """Records `module` from now on, as `fqn`. Register after the framework's own hooks, so
         that what is seen is what the module is really given."""
-        names = rule.arguments or _argument_names(module)
+        names = self._arguments(module, rule)
         guarded = self._session.guarded
 
         def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            replaced = self._before(module, fqn, rule, dict(_bind(names, args, kwargs)))
-            return _rebind(names, args, kwargs, replaced) if replaced else None
+            replaced = self._before(module, fqn, rule, names.bound(args, kwargs))
+            return names.rebound(args, kwargs, replaced) if replaced else None
 
         def after(
             module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
         ) -> Any:
             return self._after(module, fqn, rule, output)
 
-        self._handles.append(module.register_forward_pre_hook(guarded(before), with_kwargs=True))
-        self._handles.append(module.register_forward_hook(guarded(after), with_kwargs=True))
+        self._handles += self._around(module, guarded(before), guarded(after))
+
+    def _arguments(self, module: nn.Module, rule: ModuleRule) -> Arguments:
+        return Arguments.of(module, rule)
+
+    def _around(
+        self, module: nn.Module, before: Callable[..., Any], after: Callable[..., Any]
+    ) -> list[Any]:
+        """Has both called at every call of the module; returns handles."""
+        return [
+            module.register_forward_pre_hook(eager_only(before), with_kwargs=True),
+            module.register_forward_hook(eager_only(after), with_kwargs=True),
+        ]
 
     def remove(self) -> None:
         for handle in self._handles:
@@ -102,8 +116,9 @@ class ModuleHooks:
         pass_ = session.pass_
         call = moment.next_call(fqn, pass_)
         targets = []
-        for name, value in arguments.items():
-            if not torch.is_tensor(value) or isinstance(value, nn.Parameter):
+        given = [pair for n, v in arguments.items() for pair in nested.named_tensors(v, n)]
+        for name, value in given:
+            if isinstance(value, nn.Parameter):
                 continue
             known = _choose(rule.inputs.get(name), value)
             if known is not None:
@@ -125,28 +140,23 @@ class ModuleHooks:
         if not self._frames:
             return None
         frame = self._frames.pop()
-        outputs = list(output) if isinstance(output, tuple | list) else [output]
-        replaced = False
-        for index, value in enumerate(outputs):
+        replaced: dict[str, torch.Tensor] = {}
+        tensors = []
+        for name, value in nested.outputs(output):
             if isinstance(value, nn.Parameter):
-                self._hands_out(module, fqn, str(index), value)
-            known = _choose(rule.outputs.get(str(index)), value)
-            if known is None:
-                continue
-            recorded = self._output(frame, fqn, rule, known, str(index), value)
-            replaced = replaced or recorded is not value
-            outputs[index] = recorded
+                self._hands_out(module, fqn, name, value)
+            known = _choose(rule.outputs.get(name), value)
+            if known is not None:
+                recorded = self._output(frame, fqn, rule, known, name, value)
+                if recorded is not value:
+                    replaced[name] = value = recorded
+            tensors.append(value)
         if frame.targets:
             # What C++ calls the graph is only there if gradients are wanted.
-            tensors = [value for value in outputs if torch.is_tensor(value)]
             self._sums += watch_inputs(tensors, frame.targets, self._session.guarded)
         if not replaced:
             return None
-        if isinstance(output, tuple | list):
-            # Named tuples take their fields one by one.
-            cls = type(output)
-            return cls(*outputs) if hasattr(cls, "_fields") else cls(outputs)
-        return outputs[0]
+        return nested.with_replaced(output, "0" if torch.is_tensor(output) else "", replaced)
 
     def _hands_out(self, module: nn.Module, fqn: str, arg: str, value: nn.Parameter) -> None:
         """Megatron's linears return their bias for others to add: its gradient is made there."""
@@ -179,7 +189,9 @@ class ModuleHooks:
         return value
 
     def _grad_output(self, place: Place) -> Callable[[torch.Tensor], None]:
-        def hook(gradient: torch.Tensor) -> None:
+        def hook(gradient: torch.Tensor | None) -> None:
+            if gradient is None:
+                return  # one of several results of compiled code, which the loss does not use
             self._session.backward_moment = place.moment
             self._gradient_arrived(place.fqn, gradient)
             self._session.record_at(place, gradient)
@@ -199,7 +211,9 @@ class ModuleHooks:
         value._ttrace_modules = modules = [(place, computes)]  # type: ignore[attr-defined]
         session = self._session
 
-        def hook(gradient: torch.Tensor) -> torch.Tensor | None:
+        def hook(gradient: torch.Tensor | None) -> torch.Tensor | None:
+            if gradient is None:
+                return None
             session.backward_moment = place.moment
             passed_on = gradient
             for at, computes in modules:
@@ -237,27 +251,53 @@ def _choose(rule: RuleOrChoice | None, value: Any) -> TensorRule | None:
     return rule if isinstance(rule, TensorRule) else rule(value)
 
 
-def _argument_names(module: nn.Module) -> tuple[str, ...]:
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(module.forward).parameters.values()
-    return tuple(parameter.name for parameter in parameters if parameter.kind in kinds)
+def eager_only(hook: _Hook) -> _Hook:
+    """A hook that is nothing at all where torch.compile traces it: it is left out of the compiled
+    code, without a break of the graph."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return None
+        return hook(*args, **kwargs)
+
+    return run  # type: ignore[return-value]
 
 
-def _bind(
-    names: Iterable[str], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Iterator[tuple[str, Any]]:
-    """Positional and keyword calls of a module give the same names."""
-    yield from zip(names, args, strict=False)
-    yield from kwargs.items()
+@dataclass(frozen=True)
+class Arguments:
+    """What a module's forward calls its arguments."""
 
+    names: tuple[str, ...]
+    rest: str | None = None  # of those that only a `*rest` takes
 
-def _rebind(
-    names: tuple[str, ...],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    replaced: Mapping[str, torch.Tensor],
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The call with other values for some of its arguments."""
-    positional = [replaced.get(name, value) for name, value in zip(names, args, strict=False)]
-    rest = args[len(positional) :]
-    return (*positional, *rest), {name: replaced.get(name, v) for name, v in kwargs.items()}
+    @staticmethod
+    def of(module: nn.Module, rule: ModuleRule | None = None) -> Arguments:
+        if rule is not None and rule.arguments is not None:
+            return Arguments(rule.arguments)
+        parameters = inspect.signature(module.forward).parameters.values()
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        names = tuple(parameter.name for parameter in parameters if parameter.kind in kinds)
+        rest = (p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL)
+        return Arguments(names, next(rest, None))
+
+    def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Positional and keyword calls of a module give the same names."""
+        values = dict(zip(self.names, args, strict=False))
+        rest = args[len(self.names) :]
+        if self.rest is not None and rest:
+            values[self.rest] = rest
+        return values | dict(kwargs)
+
+    def rebound(
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        replaced: Mapping[str, torch.Tensor],
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The call with other values at some names."""
+        change = nested.with_replaced
+        positional = [change(v, n, replaced) for n, v in zip(self.names, args, strict=False)]
+        rest = args[len(positional) :]
+        if self.rest is not None:
+            rest = change(rest, self.rest, replaced)
+        return (*positional, *rest), {n: change(v, n, replaced) for n, v in kwargs.items()}

@@ -26,6 +26,9 @@ class TensorRule:
 
     `reduced_over` names mesh dimensions over which the value was summed just now by the code under
     test, `grad_reduced_over` the same for the gradient: evidence, never used to merge.
+
+    `row_offset`: where the batch dimension is cut over ranks, this rank's first row within the
+    micro-batch.
     """
 
     placements: str = ""
@@ -33,6 +36,7 @@ class TensorRule:
     order: tuple[int, ...] | None = None
     reduced_over: tuple[str, ...] = ()
     grad_reduced_over: tuple[str, ...] = ()
+    row_offset: int = 0
 
     def canonical(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor if self.order is None else tensor.permute(self.order)
@@ -79,6 +83,7 @@ class Batch:
     micro_batch_size: int
     micro_batches: int  # forward calls on this rank
     grad_scale: Scale  # from a recorded activation gradient to that of the global loss
+    loss_scale: float = 1.0  # a factor that every gradient carries; in grad_scale already
 
 
 @dataclass(eq=False)

@@ -27,6 +27,7 @@ class ReplayIterator:
         self._items: list[Any] = []
         self._position = 0
         self._replaying = False
+        self.lost: str | None = None  # why an item could not be remembered
 
     def __iter__(self) -> ReplayIterator:
         return self
@@ -41,9 +42,17 @@ class ReplayIterator:
                 )
             return clone(self._items[position])
         item = self._inspect(position, next(self._source))
-        if self._keep:
-            self._items.append(clone(item))
+        if self._keep and self.lost is None:
+            self._remember(item)
         return item
+
+    def _remember(self, item: Any) -> None:
+        """Without the item there is no rerun; the iteration that runs now has it."""
+        try:
+            self._items.append(clone(item))
+        except Exception as error:
+            self.lost = f"{type(error).__name__}: {error}"
+            self._items.clear()
 
     def __getattr__(self, name: str) -> Any:
         # Iterators of frameworks have methods of their own.
@@ -66,11 +75,21 @@ def wrap(source: Any, inspect: Inspect, keep: bool) -> Any:
 
 
 def rewind(wrapped: Any) -> None:
+    for iterator in _iterators(wrapped):
+        iterator.rewind()
+
+
+def lost(wrapped: Any) -> str | None:
+    """Why the items cannot be given again, or None."""
+    return next((iterator.lost for iterator in _iterators(wrapped) if iterator.lost), None)
+
+
+def _iterators(wrapped: Any) -> Iterator[ReplayIterator]:
     for item in wrapped if isinstance(wrapped, list) else [wrapped]:
         if isinstance(item, list):
-            rewind(item)
+            yield from _iterators(item)
         elif isinstance(item, ReplayIterator):
-            item.rewind()
+            yield item
 
 
 def clone(item: Any) -> Any:

@@ -1,26 +1,54 @@
 """Runs the legs of an iteration: the real call first and untouched, then the reruns, then
 everything is put back, so that the user's loop notices nothing.
 
-All ranks run the same legs: they vote before and after each. A rank whose capture is over takes
-part in the vote, with no, because the others would wait for it.
+All ranks run the same legs: they vote before and after each, and whatever fails between two votes
+is this rank's no at the next. What was not put back ends the run, on every rank.
 """
 
 from __future__ import annotations
 
+import gc
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
-from ttrace.capture import agreement
+import torch
+
 from ttrace.capture.adapter import Replayer
+from ttrace.capture.agreement import Agreement
+from ttrace.capture.free_memory import Peak, free_memory
 from ttrace.capture.isolation import Isolation
 from ttrace.capture.isolation_source import IsolationSources
-from ttrace.capture.legs import Leg, make_leg, running
+from ttrace.capture.legs import Leg, Refusal, make_leg
 from ttrace.capture.module_hooks import ModuleHooks
 from ttrace.capture.noise import Noise
 from ttrace.capture.rewrite import Rewrite
 from ttrace.capture.session import Session
 from ttrace.capture.settings import LegName
-from ttrace.capture.state import Snapshot, random_states
+from ttrace.capture.state import Part, Snapshot, put_back, random_states
 from ttrace.capture.watchdog import Watchdog
+
+# The first vote of an iteration, which a rank without a capture refuses.
+START = "start"
+PUT_BACK = "put back"
+
+# A rerun may do more than the real call (compile, copy, make noise) and meet a slower machine: what
+# takes longer than this is stuck. The grace is for ranks that are still on their way to a failure
+# of their own, or to the next vote.
+_GRACE_SECONDS, _GRACE_CALLS = 30.0, 3
+_LIMIT_SECONDS, _LIMIT_CALLS = 600.0, 30
+_VOTE_SECONDS, _VOTE_CALLS = 120.0, 5
+_NAMED = 3  # of what could not be put back
+
+
+def refuse(session: Session) -> None:
+    """For a rank that cannot take part: the others vote on their reruns without waiting for it."""
+    try:
+        reason = session.stopped or "its capture is off"
+        Agreement.about(session.settings, session.iteration).refuse(START, reason)
+    except Exception:
+        pass  # The others give up after a time.
 
 
 class Reruns:
@@ -39,66 +67,167 @@ class Reruns:
         self._iteration = iteration
         self._sources = IsolationSources(session)
         self._before = self._snapshot()
+        self._trouble: str | None = None  # what failed since the last vote
+        self._taken = 0
+        session.peak = Peak(replayer.device)
+        self._began = time.monotonic()
 
     def _snapshot(self) -> Snapshot:
         states = [*random_states(), *self._replayer.global_states()]
         return Snapshot(self._replayer.watched(), states)
 
     def run(self, legs: tuple[str, ...]) -> None:
-        """To be called by every rank after the real call, with the same legs."""
-        # What other ranks may read must be in the files before the vote.
-        self._session.note("legs", iteration=self._iteration, names=list(legs))
-        if not agreement.all_agree(self._session.recording):
-            self._skipped(legs, "capture is off on some rank")
+        """To be called by every rank after the real call. Raises nothing of its own."""
+        session, seconds = self._session, time.monotonic() - self._began
+        limit = session.settings.leg_timeout or max(_LIMIT_SECONDS, _LIMIT_CALLS * seconds)
+        grace = min(limit / 2, max(_GRACE_SECONDS, _GRACE_CALLS * seconds))
+        self._patience = limit + grace
+        self._first_patience = min(self._patience, max(_VOTE_SECONDS, _VOTE_CALLS * seconds))
+        try:
+            self._agreement = Agreement.about(session.settings, self._iteration)
+            self._watchdog = Watchdog(self._agreement, session, grace, limit)
+            with session.legs_running(), self._watchdog:
+                self._run(legs)
+        except Exception as error:
+            session.stop(error)
+            self._agreement.refuse(START, _words(error))
+
+    def _run(self, legs: tuple[str, ...]) -> None:
+        if self._session.no_reruns is not None:
+            self._skipped(legs, Refusal(self._session.no_reruns))
             return
-        after = self._snapshot()
-        gradients = self._replayer.save_gradients()
+        saved: list[tuple[list[Part], Snapshot]] = []
+        self._watchdog.begins("saving the state of the real call")
+        self._try(lambda: self._prepare(legs))
+        self._try(lambda: saved.append((self._replayer.save_gradients(), self._snapshot())))
+        against = self._vote(START)
+        if against is not None:
+            if self._agreement.silent:
+                # Another iteration would wait for that rank as long again.
+                self._session.no_reruns = against
+            self._skipped(legs, Refusal(against))
+            return
+        gradients, after = saved[0]
         try:
             for position, name in enumerate(legs):
                 if not self._run_leg(name, after):
-                    self._skipped(legs[position + 1 :], "an earlier leg failed")
+                    self._skipped(legs[position + 1 :], Refusal("an earlier leg failed"))
                     break
         finally:
-            after.restore()
-            self._replayer.restore_gradients(gradients)
-            leaks = after.difference(self._snapshot())
-            if leaks:
-                self._leaked("all", leaks)
+            self._put_back(gradients, after)
+        self._wait_for_the_others()
+        self._try(lambda: self._leaked("all", after))
+
+    def _prepare(self, legs: tuple[str, ...]) -> None:
+        # What other ranks may read must be in the files before the vote.
+        self._session.note("legs", iteration=self._iteration, names=list(legs))
+        self._session.passes_complete(self._iteration)
+        peak, self._session.peak = self._session.peak, None
+        self._taken = 0 if peak is None else peak.above_now()
+        mine = ",".join(legs)
+        others = self._agreement.differing("legs", mine)
+        if others is not None:
+            raise ValueError(f"TTRACE_LEGS is {mine!r} here and {others!r} on another rank")
 
     def _run_leg(self, name: str, after: Snapshot) -> bool:
         """False if legs must end here. A leg that is not possible is skipped, and others go on."""
-        session = self._session
-        reason = self._reason_against(name)
-        if not agreement.all_agree(reason is None and session.recording):
-            self._skipped((name,), reason or "another rank cannot run it")
-            return session.recording
-        leg = make_leg(name, self._rewrite(name), self._replayer.full_precision)
-        with Watchdog(f"{session.settings.run_id}/{self._iteration}/{name}", session.rank) as dog:
-            failure = self._rerun(leg)
-            if failure is not None:
-                dog.failed(failure)
-            everywhere = agreement.all_agree(failure is None and session.recording)
-        if not everywhere:
-            self._skipped((name,), failure or "it failed on another rank")
+        dog = self._watchdog
+        if LegName.parse(name).isolated:
+            # It reads what other ranks recorded in the legs before: their files must have it.
+            against = self._vote(f"{name} has its values")
+            if against is not None:
+                self._skipped((name,), Refusal(against))
+                return True
+        made: list[Leg | Refusal] = []
+        dog.begins(f"leg {name} of iteration {self._iteration}")
+        self._try(lambda: made.append(self._make(name)))
+        leg = made[0] if made else None
+        refusal = leg if isinstance(leg, Refusal) else None
+        failure = None
+        with ExitStack() as inside:
+            if isinstance(leg, Leg):
+                # Before the vote: copies in fp32 are what memory runs out for.
+                self._try(lambda: self._enter(leg, inside))
+            against = self._vote(f"{name} begins", refusal and refusal.reason)
+            if against is None:
+                failure = self._rerun(name)
+                if failure is not None:
+                    dog.failed(failure)
+        if against is not None:
+            self._skipped((name,), refusal or Refusal(against))
+            return True
+        against = self._vote(f"{name} ends", failure)
+        if against is not None:
+            self._skipped((name,), Refusal(against))
             return False
-        session.seal(self._iteration, name)
-        if name == "replay":
-            leaks = after.difference(self._snapshot())
-            if leaks:
-                self._leaked(name, leaks)
+        self._try(lambda: self._sealed(name, after))
         return True
 
-    def _reason_against(self, name: str) -> str | None:
-        reason = self._replayer.refusal(name) or self._sources.refusal(name)
+    def _sealed(self, name: str, after: Snapshot) -> None:
+        self._session.seal(self._iteration, name)
+        if name == "replay":
+            self._leaked(name, after)
+
+    def _try(self, action: Callable[[], object]) -> None:
+        """Out of memory, a full disk, a bug of ours: a no at the next vote and nothing else."""
+        if self._trouble is None:
+            try:
+                action()
+            except Exception as error:
+                self._trouble = _words(error)
+                if isinstance(error, OSError):
+                    self._session.stop(error)  # the trace cannot be written any more
+
+    def _vote(self, question: str, refusal: str | None = None) -> str | None:
+        refusal = self._trouble or refusal
+        self._trouble = None
+        if refusal is None and not self._session.recording:
+            refusal = self._session.stopped or "its capture is off"
+        with self._watchdog.waiting():
+            try:
+                patience = self._first_patience if question == START else self._patience
+                return self._agreement.vote(question, refusal, patience)
+            except Exception as error:
+                return self._refused(question, error)
+
+    def _refused(self, question: str, error: Exception) -> str:
+        """A vote that broke: the others should not wait for this rank."""
+        reason = f"it cannot vote: {_words(error)}"
+        try:
+            self._agreement.refuse(question, reason)
+        except Exception:
+            pass  # Nobody to tell: the store went with the rank that kept it.
+        return reason
+
+    def _make(self, name: str) -> Leg | Refusal:
+        refusal = self._refusal(name)
+        if refusal is not None:
+            return refusal
+        return make_leg(name, self._rewrite(name), self._replayer.full_precision)
+
+    def _refusal(self, name: str) -> Refusal | None:
+        refusal = self._replayer.refusal(name)
+        if refusal is not None:
+            return refusal
+        reason = self._sources.refusal(name)
         if reason is not None:
-            return reason
-        needed = self._replayer.memory(name)
-        if LegName.parse(name).isolated:
-            needed += self._session.input_bytes  # what is put in place of inputs
-        free = agreement.free_memory(self._replayer.device)
+            return Refusal(reason)
+        needed, free = self._needed(name), free_memory(self._replayer.device)
         if needed > free:
-            return f"it needs about {needed >> 20} MiB more memory, {free >> 20} MiB are free"
+            return Refusal(
+                f"it needs about {needed >> 20} MiB more memory, {free >> 20} MiB are free"
+            )
         return None
+
+    def _needed(self, name: str) -> int:
+        """What the real call took above what is in use now, twice as much in fp32, half as much
+        again for values with noise beside the model's own; and what is new."""
+        leg = LegName.parse(name)
+        activations = self._taken * (1 + leg.fp32) * (3 if leg.noise else 2) // 2
+        needed = activations + self._replayer.memory(name)
+        if leg.isolated:
+            needed += self._session.input_bytes  # what is put in place of inputs
+        return needed
 
     def _rewrite(self, name: str) -> Rewrite | None:
         parsed = LegName.parse(name)
@@ -108,48 +237,115 @@ class Reruns:
             return Isolation(self._session, source, parsed.source, noise)
         return noise
 
-    def _rerun(self, leg: Leg) -> str | None:
-        """What went wrong, or None."""
-        session, hooks = self._session, self._hooks
+    def _enter(self, leg: Leg, inside: ExitStack) -> None:
+        """Everything as it was before the real call, and what the leg changes."""
+        failures = self._before.restore()
+        if failures:
+            raise RuntimeError(f"the state before the real call is lost: {_some(failures)}")
+        self._replayer.clear_gradients()
+        leg.enter()
+        inside.callback(self._leave, leg)
         handles: list[Any] = []
-        session.failed_hooks = None
-        session.leg = leg.name
+        inside.callback(self._no_rewriting, handles)
+        self._hooks.rewrite = leg.rewrite
+        self._rewrite_parameter_gradients(leg.rewrite, handles)
+
+    def _leave(self, leg: Leg) -> None:
         try:
-            self._before.restore()
-            self._replayer.clear_gradients()
-            with running(leg):
-                hooks.rewrite = leg.rewrite
-                handles = self._rewrite_parameter_gradients(leg.rewrite)
-                self._replayer.run(leg.name)
-                hooks.flush()
+            leg.exit()
         except Exception as error:
-            return f"{type(error).__name__}: {error}"
+            self._watchdog.end(
+                f"rank {self._agreement.rank} could not leave leg {leg.name} ({_words(error)});"
+                " training would go on in its precision"
+            )
+
+    def _no_rewriting(self, handles: list[Any]) -> None:
+        self._hooks.rewrite = None
+        for handle in handles:
+            handle.remove()
+
+    def _rerun(self, name: str) -> str | None:
+        """What went wrong, or None."""
+        session = self._session
+        session.failed_hooks = None
+        session.leg = name
+        try:
+            self._replayer.run(name)
+            self._hooks.flush()
+        except Exception as error:
+            return _words(error)
+        except BaseException as error:  # an interrupt: the user's to handle, once all is put back
+            self._watchdog.failed(_words(error))
+            raise
         finally:
-            for handle in handles:
-                handle.remove()
-            hooks.rewrite = None
             session.leg = session.settings.leg
             session.moment = session.backward_moment = None
         return session.failed_hooks
 
-    def _rewrite_parameter_gradients(self, rewrite: Rewrite | None) -> list[Any]:
+    def _rewrite_parameter_gradients(self, rewrite: Rewrite | None, handles: list[Any]) -> None:
         if rewrite is None:
-            return []
+            return
 
         def hook(fqn: str, rule: Any, coordinate: str) -> Any:
             return self._session.guarded(
                 lambda gradient: rewrite.parameter_gradient(fqn, rule, coordinate, gradient)
             )
 
-        return [
-            parameter.register_hook(hook(fqn, rule, coordinate))
-            for fqn, parameter, rule, coordinate in self._replayer.parameters()
-            if parameter.requires_grad
-        ]
+        for fqn, parameter, rule, coordinate in self._replayer.parameters():
+            if parameter.requires_grad:
+                handles.append(parameter.register_hook(hook(fqn, rule, coordinate)))
 
-    def _skipped(self, legs: tuple[str, ...], reason: str) -> None:
+    def _put_back(self, gradients: list[Part], after: Snapshot) -> None:
+        """Gradients first. The optimizer must never see those of a leg."""
+        self._watchdog.begins(f"putting back iteration {self._iteration}")
+        parts = [*gradients, *after.parts()]
+        failures = put_back(parts)
+        if failures:
+            # Out of memory, most likely: what the leg left over goes, and once more.
+            _free()
+            failures = put_back(parts)
+        if failures:
+            self._watchdog.end(
+                f"after a rerun rank {self._agreement.rank} could not put back {_some(failures)};"
+                " training would go on with a rerun's numbers"
+            )
+
+    def _wait_for_the_others(self) -> None:
+        """Nobody goes on before all have put everything back: a rank that cannot ends the run."""
+        with self._watchdog.waiting():
+            try:
+                self._agreement.vote(PUT_BACK, None, self._patience)
+            except Exception as error:
+                self._refused(PUT_BACK, error)
+
+    def _skipped(self, legs: tuple[str, ...], refusal: Refusal) -> None:
         for leg in legs:
-            self._session.note("leg_skipped", leg=leg, iteration=self._iteration, reason=reason)
+            self._try(
+                lambda leg=leg: self._session.note(
+                    "leg_skipped",
+                    leg=leg,
+                    iteration=self._iteration,
+                    reason=refusal.reason,
+                    expected=refusal.expected,
+                )
+            )
 
-    def _leaked(self, leg: str, leaks: list[str]) -> None:
-        self._session.note("replay", iteration=self._iteration, leg=leg, leaks=leaks)
+    def _leaked(self, leg: str, after: Snapshot) -> None:
+        leaks = after.difference(self._snapshot())
+        if leaks:
+            self._session.note("replay", iteration=self._iteration, leg=leg, leaks=leaks)
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _some(failures: list[str]) -> str:
+    more = len(failures) - _NAMED
+    return ", ".join(failures[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _free() -> None:
+    gc.collect()
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()

@@ -26,7 +26,9 @@ class Place:
 
     @property
     def row_begin(self) -> int:
-        return self.moment.row_begin if self.rule.batch_dim >= 0 else 0
+        if self.rule.batch_dim < 0:
+            return 0
+        return self.moment.row_begin + self.rule.row_offset
 
     @property
     def global_rows(self) -> int:

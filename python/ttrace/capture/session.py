@@ -13,12 +13,14 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 import torch
 
 from ttrace import _native
+from ttrace.capture import process_messages
+from ttrace.capture.free_memory import Peak
 from ttrace.capture.placed import Moment, Scale
 from ttrace.capture.rewrite import Place
 from ttrace.capture.settings import Settings
@@ -32,6 +34,7 @@ class Session:
     """States: not started, recording, over (finished or failed). Never goes back."""
 
     def __init__(self, settings: Settings) -> None:
+        _native.throw_on_failed_checks()  # a bug of ours must not end the user's process
         self.settings = settings
         self.rank = 0
         self.leg = settings.leg
@@ -42,8 +45,15 @@ class Session:
         self.backward_moment: Moment | None = None
         self.over = False
         self.failed_hooks: str | None = None  # set instead of raising, while a leg runs
+        self.stopped: str | None = None  # why capture is off, in words for the other ranks
+        self.no_reruns: str | None = None  # why later iterations have none, the same on all ranks
+        self._said_later: str | None = None  # of a capture that stopped within `legs_running`
+        self._in_legs = False
+        self._complete: list[int] = []  # iterations of which all was recorded
+        self._passes_complete = -1  # the iteration whose forward and backward were
         # Of the current iteration's real call: what an isolated leg will hold copies of.
         self.input_bytes = 0
+        self.peak: Peak | None = None  # of the current iteration's real call, if legs will follow
         self._writer: Any = None
         self._specs: SpecCache | None = None
         self._process = os.getpid()
@@ -65,7 +75,13 @@ class Session:
         """Opens the rank's trace. `adapter` is kept verbatim in meta.json."""
         self.rank = rank
         self._writer = _native.Writer(
-            self.settings.out, rank, world_size, mesh, coordinate, json.dumps(adapter)
+            self.settings.out,
+            rank,
+            world_size,
+            mesh,
+            coordinate,
+            json.dumps(adapter),
+            self.settings.run_id,
         )
         self._specs = SpecCache(self._writer, self._refuse)
         atexit.register(self._at_exit)
@@ -94,16 +110,54 @@ class Session:
         if isinstance(reason, BaseException):
             reason = f"{type(reason).__name__}: {reason}"
         reason = " ".join(str(reason).split())
-        if self._writer is not None:
+        self.stopped = f"its capture stopped: {reason}"
+        if self._writer is None:
+            process_messages.leave(self.settings.out, "refused", text=reason)
+        else:
             try:
                 self._writer.note("stopped", json.dumps({"reason": reason}))
             except Exception:
                 pass  # The writer is what failed, most likely: the message below says it.
         self._close(False, reason)
+        self._say_stopped(reason)
+
+    def end(self, reason: str) -> None:
+        """Closes the trace of a run that ends. What is said about it is the caller's."""
+        if self._lock.acquire(timeout=1):
+            try:
+                self.note("stopped", reason=reason)
+                self._close(False, reason)
+            finally:
+                self._lock.release()
+
+    def _say_stopped(self, reason: str) -> None:
+        if self._in_legs:
+            # Whether training continues is not known before everything is put back.
+            self._said_later = reason
+            return
         sys.stderr.write(
             f"ttrace: rank {self.rank}: capture stopped: {reason}; training continues\n"
         )
         sys.stderr.flush()
+
+    @contextmanager
+    def legs_running(self) -> Iterator[None]:
+        """Inside, nothing is said to continue."""
+        self._in_legs = True
+        try:
+            yield
+        finally:
+            self._in_legs = False
+            reason, self._said_later = self._said_later, None
+            if reason is not None:
+                self._say_stopped(reason)
+
+    def kept(self) -> str:
+        """One sentence on what the trace has of the run as it was."""
+        parts = [f"iteration {iteration}" for iteration in self._complete]
+        if self._passes_complete >= 0 and self._passes_complete not in self._complete:
+            parts.append(f"the forward and backward passes of iteration {self._passes_complete}")
+        return f"The trace has {' and '.join(parts)}." if parts else "The trace has no iteration."
 
     def _close(self, complete: bool, reason: str) -> None:
         with self._lock:
@@ -115,14 +169,14 @@ class Session:
                 writer.close(complete, reason)
             except Exception as error:
                 if complete:
-                    sys.stderr.write(
-                        f"ttrace: rank {self.rank}: capture stopped: {error}; training continues\n"
-                    )
+                    self._say_stopped(str(error))
 
     def _at_exit(self) -> None:
         if self.recording and os.getpid() == self._process:
             last = self.settings.iterations[-1]
-            self._close(False, f"the process ended before iteration {last} was complete")
+            reason = f"the process ended before iteration {last} was complete"
+            error = process_messages.uncaught_exception()
+            self._close(False, f"{reason}: {error}" if error else reason)
 
     def _abandon(self) -> None:
         self.over = True
@@ -147,6 +201,27 @@ class Session:
                 return None
 
         return guard  # type: ignore[return-value]
+
+    @contextmanager
+    def around(self, make: Callable[[], AbstractContextManager[Any]]) -> Iterator[Any]:
+        """A context of this tool around a call of the user's: nothing that it raises gets out, and
+        the call runs with it or without. Gives the context's value, or None."""
+        entered = value = None
+        if not self.over:
+            try:
+                context = make()
+                value = context.__enter__()
+                entered = context
+            except Exception as error:
+                self.hook_failed(error)
+        try:
+            yield value
+        finally:
+            if entered is not None:
+                try:
+                    entered.__exit__(None, None, None)
+                except Exception as error:
+                    self.hook_failed(error)
 
     def hook_failed(self, error: Exception) -> None:
         if self.leg == self.settings.leg or isinstance(error, OSError):
@@ -175,6 +250,15 @@ class Session:
         if self.recording:
             with self._lock:
                 self._writer.seal(iteration, leg)
+            if leg == self.settings.leg:
+                self._complete.append(iteration)
+
+    def passes_complete(self, iteration: int) -> None:
+        """All of the real leg is in the files but what the optimizer's step shows. Whatever happens
+        to the process in a rerun, this much can be judged."""
+        self.note("passes_complete", iteration=iteration)
+        if self.recording:
+            self._passes_complete = iteration
 
     def record(
         self,
@@ -220,6 +304,8 @@ class Session:
         )
         if spec is None:
             return
+        if role == "grad_output" and self.peak is not None:
+            self.peak.sample(micro_batch)
         if role == "input" and self.leg == self.settings.leg:
             self.input_bytes += tensor.numel() * tensor.element_size()
         with self._lock:

@@ -94,7 +94,9 @@ class Settings:
     graft: str | None = None
     graft_what: frozenset[str] = frozenset()
     seed: int = 0
+    leg_timeout: float | None = None  # seconds that a rerun may take; None: by the real call's
     selection: Selection = field(default_factory=Selection)
+    dropout_off: bool = False
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] = os.environ) -> Settings | None:
@@ -112,6 +114,10 @@ class Settings:
         graft_what = frozenset(word for word in what.split(",") if word and word != "none")
         if graft_what - {"weights", "data"}:
             raise ValueError(f"TTRACE_GRAFT_WHAT {what!r} is not of weights, data")
+        # Where numbers are given away anyway, masks that cannot agree are no use.
+        dropout = get("TTRACE_DROPOUT") or ("off" if graft else "keep")
+        if dropout not in ("off", "keep"):
+            raise ValueError(f"TTRACE_DROPOUT {dropout!r} is neither off nor keep")
         leg = get("TTRACE_LEG") or "real"
         LegName.parse(leg)
         return Settings(
@@ -123,5 +129,7 @@ class Settings:
             graft=graft,
             graft_what=graft_what,
             seed=int(get("TTRACE_SEED") or 0),
+            leg_timeout=float(get("TTRACE_LEG_TIMEOUT") or 0) or None,
             selection=Selection.parse(get("TTRACE_SELECT", "")),
+            dropout_off=dropout == "off",
         )

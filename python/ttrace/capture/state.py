@@ -12,8 +12,9 @@ did not put back is reported as a leak.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,6 +44,27 @@ class Watched:
     name: str
     target: Any
     skip: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that a leg may have changed, and how it is put back."""
+
+    name: str
+    put_back: Callable[[], None]
+
+
+@torch.no_grad()
+def put_back(parts: Iterable[Part]) -> list[str]:
+    """Each part by itself: one that fails keeps no other from being put back. Returns what failed,
+    with the reason."""
+    failures = []
+    for part in parts:
+        try:
+            part.put_back()
+        except Exception as error:
+            failures.append(f"{part.name} ({type(error).__name__}: {error})")
+    return failures
 
 
 def random_states() -> list[GlobalState]:
@@ -75,25 +97,24 @@ class Snapshot:
             for item in self._watched
         ]
 
-    @torch.no_grad()
-    def restore(self) -> None:
-        """Puts everything back as it was, tensors and containers in place."""
+    def restore(self) -> list[str]:
+        """Puts everything back as it was, tensors and containers in place. Returns what could not
+        be put back, and why."""
+        return put_back(self.parts())
+
+    def parts(self) -> Iterator[Part]:
+        for state, saved in self._globals:
+            yield Part(state.name, partial(_set_global, state, saved))
         for item, attributes, buffers in zip(
             self._watched, self._attributes, self._buffers, strict=True
         ):
-            target = item.target
             for name, (tensor, saved) in buffers.items():
-                target._buffers[name] = tensor
-                if tensor is not None:
-                    tensor.copy_(saved)
-            now = vars(target)
-            for name in [name for name in now if _is_state(item, name, now[name])]:
-                if name not in attributes and isinstance(now[name], _SIMPLE):
-                    del now[name]
+                put = partial(_put_buffer_back, item.target, name, tensor, saved)
+                yield Part(f"{item.name}.{name}", put)
+            yield Part(item.name, partial(_remove_new_attributes, item, attributes.keys()))
             for name, (value, saved) in attributes.items():
-                now[name] = _put_back(value, saved)
-        for state, saved in self._globals:
-            state.set(_copy(saved))
+                put = partial(_put_attribute_back, item.target, name, value, saved)
+                yield Part(f"{item.name}.{name}", put)
 
     def difference(self, other: Snapshot) -> list[str]:
         """Names of what differs, "object.attribute", sorted."""
@@ -113,6 +134,29 @@ class Snapshot:
             if not _same(mine, theirs):
                 found.append(state.name)
         return sorted(found)
+
+
+def _set_global(state: GlobalState, saved: Any) -> None:
+    state.set(_copy(saved))
+
+
+def _put_buffer_back(
+    target: Any, name: str, tensor: torch.Tensor | None, saved: torch.Tensor | None
+) -> None:
+    target._buffers[name] = tensor
+    if tensor is not None:
+        tensor.copy_(saved)
+
+
+def _remove_new_attributes(item: Watched, known: Collection[str]) -> None:
+    now = vars(item.target)
+    for name in [name for name in now if _is_state(item, name, now[name])]:
+        if name not in known and isinstance(now[name], _SIMPLE):
+            del now[name]
+
+
+def _put_attribute_back(target: Any, name: str, value: Any, saved: Any) -> None:
+    vars(target)[name] = _put_back(value, saved)
 
 
 def _is_state(item: Watched, name: str, value: Any) -> bool:

@@ -1,8 +1,9 @@
-"""Starts capture in a Python process without a changed line in the user's script.
+"""Starts capture in a Python process whose script knows nothing of it.
 
 `ttrace record` puts this folder in front of PYTHONPATH, so that Python imports this file at start.
-An existing sitecustomize would be hidden by it, and is therefore run first. Without TTRACE_OUT
-nothing else happens, and nothing that goes wrong here may reach the user's program.
+An existing sitecustomize would be hidden by it, and is therefore run too, after capture is in
+place: what it imports is then captured like anything else. Without TTRACE_OUT nothing else happens,
+and nothing that goes wrong here may reach the user's program.
 """
 
 import os
@@ -36,12 +37,23 @@ def _start() -> None:
     boot.install()
 
 
+def _leave_reason(reason: str) -> None:
+    """For `ttrace`, which says it at the end. The package cannot be used: it did not load."""
+    import json
+
+    line = json.dumps({"kind": "refused", "text": f"capture is off: {reason}"}) + "\n"
+    try:
+        with open(os.path.join(os.environ["TTRACE_OUT"], "messages.jsonl"), "a") as messages:
+            messages.write(line)
+    except OSError:
+        pass
+
+
+if os.environ.get("TTRACE_OUT"):
+    try:
+        _start()
+    except Exception as error:
+        sys.stderr.write(f"ttrace: capture is off: {type(error).__name__}: {error}\n")
+        _leave_reason(f"{type(error).__name__}: {error}")
 # Python itself reports what an existing sitecustomize raises, as it would without this file.
-try:
-    _chain_load()
-finally:
-    if os.environ.get("TTRACE_OUT"):
-        try:
-            _start()
-        except Exception as error:
-            sys.stderr.write(f"ttrace: capture is off: {type(error).__name__}: {error}\n")
+_chain_load()

@@ -1,0 +1,107 @@
+"""Real torchrun runs in which something fails in the middle of a rerun, on one rank of two.
+
+All combinations are in docs/faults.md, made by scripts/fault_table.py.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from captured_run import HOOK, ROOT, index
+
+pytest.importorskip("megatron.core")
+
+ARGUMENTS = "--tp 2 --steps 3 --layers 1 --hidden 32 --ffn 64 --print-state".split()
+LEG_TIMEOUT = 8
+
+
+def train(out=None, **fault):
+    """(exit code of torchrun, lines about the run's numbers, everything it said)"""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if out is not None:
+        out.mkdir()
+        (out / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
+        environment |= {
+            "PYTHONPATH": str(HOOK),
+            "TTRACE_OUT": str(out),
+            "TTRACE_LEGS": "replay,noise:1",
+            "TTRACE_LEG_TIMEOUT": str(LEG_TIMEOUT),
+            "TTRACE_FAULT": json.dumps({"rank": 1, **fault}),
+        }
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [sys.executable, *launcher, "zoo/with_fault.py", "zoo/train_gpt.py", *ARGUMENTS],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=200,
+    )
+    lines = sorted(re.findall(r"^(?:step|state) .*$", done.stdout, re.MULTILINE))
+    return done.returncode, lines, done.stdout
+
+
+@pytest.fixture(scope="module")
+def plain():
+    code, lines, log = train()
+    assert code == 0 and len(lines) == 5, log
+    return lines
+
+
+def notes(out, rank, kind):
+    return [e["data"] for e in index(out, rank) if e.get("kind") == kind]
+
+
+def sealed(out, rank):
+    return {(e["iteration"], e["leg"]) for e in index(out, rank) if e["type"] == "seal"}
+
+
+@pytest.mark.parametrize(
+    ("step", "fault", "words"),
+    [
+        ("start of capture", "exception", "RuntimeError: injected"),
+        ("save gradients", "memory", "MemoryError: out of memory, injected"),
+        ("put back", "memory", None),
+    ],
+)
+def test_the_run_goes_on_with_its_own_numbers(tmp_path, plain, step, fault, words):
+    out = tmp_path / "trace"
+    code, lines, log = train(out, step=step, fault=fault)
+    assert code == 0, log
+    assert lines == plain
+    if words is not None:
+        # Every rank that has a trace says what was missing on the other.
+        skipped = notes(out, 0, "leg_skipped")
+        assert {note["leg"] for note in skipped} == {"replay", "noise.1"}
+        assert all("rank 1" in n["reason"] and words in n["reason"] for n in skipped)
+        assert not any(note["expected"] for note in skipped)
+    assert sealed(out, 0) >= {(0, "real"), (1, "real")}
+
+
+@pytest.mark.parametrize(
+    ("step", "fault", "words"),
+    [
+        ("forward", "exception", "leg noise.1 of iteration 1 failed on rank 1: RuntimeError: inj"),
+        ("put back", "exception", "rank 1 could not put back gradient buffer 0"),
+        ("leave the leg", "stuck", f"leg noise.1 of iteration 1 is not over after {LEG_TIMEOUT} s"),
+    ],
+)
+def test_the_run_ends_on_all_ranks_with_one_reason(tmp_path, plain, step, fault, words):
+    out = tmp_path / "trace"
+    code, lines, log = train(out, step=step, fault=fault)
+    assert code != 0
+    # Not one step was made with a rerun's gradients.
+    assert lines == [line for line in plain if line.startswith("step 0")]
+    for rank in range(2):
+        said = re.findall(rf"^ttrace: rank {rank}: .*$", log, re.MULTILINE)
+        assert len(said) == 1 and words in said[0] and "exit code 70" in said[0], log
+        assert re.search(rf"rank +: {rank} .*\n +exitcode +: 70 ", log), log
+        # What the run did by itself can be read, and why there is no more.
+        assert (0, "real") in sealed(out, rank)
+        assert notes(out, rank, "passes_complete")[-1] == {"iteration": 1}
+        end = index(out, rank)[-1]
+        assert end["type"] == "end" and not end["complete"] and words in end["reason"]

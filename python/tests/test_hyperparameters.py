@@ -1,0 +1,115 @@
+"""What is noted of an optimizer's step, on real optimizers and in real runs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from captured_run import index
+from captured_run import run as run_zoo
+from test_torch_native import DDP, notes, run
+from torch import nn
+
+from ttrace.capture import hyperparameters
+
+
+class Notes:
+    """Takes notes as a session does."""
+
+    def __init__(self):
+        self.all = []
+
+    def note(self, kind, /, **values):
+        assert kind == "optimizer_group"
+        self.all.append(values)
+
+
+def noted(*optimizers, names=None, of_step=None):
+    notes = Notes()
+    names = names or {}
+    pairs = [(optimizer, of_step or {}) for optimizer in optimizers]
+    hyperparameters.note_step(notes, 3, pairs, lambda parameter: names.get(id(parameter)))
+    return notes.all
+
+
+def test_each_group_is_noted_with_the_values_of_its_step():
+    first, second = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.AdamW(
+        [{"params": [first], "lr": 0.5}, {"params": [second], "weight_decay": 0.0}],
+        lr=torch.tensor(0.25),
+        betas=(0.8, 0.9),
+    )
+    names = {id(first): "a", id(second): "b"}
+    one, two = noted(optimizer, names=names, of_step={"clip_grad": 1.0})
+    assert (one["kind"], one["iteration"], one["group"]) == ("Adam", 3, 0)
+    assert (one["parameters"], two["parameters"]) == (["a"], ["b"])
+    assert (one["values"]["lr"], two["values"]["lr"]) == (0.5, 0.25)
+    assert two["values"]["weight_decay"] == 0.0
+    assert two["values"]["betas"] == [0.8, 0.9]
+    assert two["values"]["decoupled_weight_decay"] is True
+    assert two["values"]["clip_grad"] == 1.0
+    assert "fused" not in two["values"]
+
+
+def test_parameters_without_a_name_and_several_optimizers():
+    mine, foreign = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
+    names = {id(mine): "mine"}
+    sgd = torch.optim.SGD([mine, foreign], lr=1.0, momentum=0.9)
+    adam = torch.optim.Adam([foreign])
+    notes = noted(adam, sgd, names=names)
+    assert [(n["optimizer"], n["kind"], n["parameters"]) for n in notes] == [(1, "SGD", ["mine"])]
+    assert notes[0]["values"]["momentum"] == 0.9
+
+
+def test_a_class_of_the_users_own_has_values_and_no_kind():
+    class Adam(torch.optim.Adam):
+        pass
+
+    parameter = nn.Parameter(torch.ones(1))
+    (note,) = noted(Adam([parameter], lr=2.0), names={id(parameter): "p"})
+    assert "kind" not in note
+    assert note["values"]["lr"] == 2.0
+
+
+def test_what_json_cannot_hold_is_left_out():
+    parameter = nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([parameter], lr=1.0)
+    optimizer.defaults["schedule"] = None
+    optimizer.param_groups[0].update(schedule=lambda step: step, lr=math.inf)
+    (note,) = noted(optimizer, names={id(parameter): "p"})
+    assert "schedule" not in note["values"]
+    assert note["values"]["lr"] == "inf"
+
+
+def test_many_parameters_are_several_notes():
+    parameters = [nn.Parameter(torch.ones(1)) for _ in range(5000)]
+    names = {id(parameter): str(i) for i, parameter in enumerate(parameters)}
+    notes = noted(torch.optim.SGD(parameters, lr=1.0), names=names)
+    assert [len(note["parameters"]) for note in notes] == [4096, 904]
+
+
+def test_a_plain_loop_says_what_it_steps_and_clips_by(tmp_path):
+    run(DDP, "--steps", "2", "--lr", "0.01", out=tmp_path / "t")
+    found = notes(tmp_path / "t", "optimizer_group")
+    assert [note["iteration"] for note in found] == [0, 1]
+    for note in found:
+        values = note["values"]
+        assert note["kind"] == "Adam"
+        assert (values["lr"], values["weight_decay"]) == (0.01, 0.01)
+        assert (values["clip_grad"], values["clip_grad_norm_type"]) == (1.0, 2.0)
+        assert {"embedding.weight", "blocks.0.up.bias", "head.weight"} < set(note["parameters"])
+
+
+def test_megatron_in_bf16_names_parameters_and_not_their_masters(tmp_path):
+    pytest.importorskip("megatron.core")
+    arguments = ["--steps", "1", "--layers", "2", "--bf16", "--tp", "2", "--clip", "0"]
+    run_zoo(arguments, processes=2, TTRACE_OUT=tmp_path / "t", TTRACE_ITERATIONS="0:1")
+    for rank in range(2):
+        entries = index(tmp_path / "t", rank)
+        groups = [e["data"] for e in entries if e.get("kind") == "optimizer_group"]
+        named = [fqn for group in groups for fqn in group["parameters"]]
+        recorded = {e["fqn"] for e in entries if e["type"] == "record" and e["role"] == "param"}
+        assert len(named) == len(set(named))
+        assert set(named) == recorded
+        assert all(group["values"]["clip_grad"] is None for group in groups)

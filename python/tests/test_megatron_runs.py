@@ -1,0 +1,151 @@
+"""What capture writes of Megatron runs that are not the plain dense case."""
+
+from __future__ import annotations
+
+import pytest
+from captured_run import index, run
+
+pytest.importorskip("megatron.core")
+
+SMALL = [
+    *("--layers", "2", "--hidden", "32", "--ffn", "64", "--seq", "16", "--vocab", "64"),
+    *("--global-batch", "4", "--micro-batch", "2", "--steps", "2"),
+]
+
+
+def captured(tmp_path, arguments, processes=1, name="trace", **variables):
+    """Notes by kind, and records, of rank 0."""
+    out = tmp_path / name
+    run([*SMALL, *arguments], processes=processes, TTRACE_OUT=out, **variables)
+    entries = index(out)
+    assert entries[-1]["complete"], entries[-1]
+    notes = {}
+    for entry in entries:
+        if entry["type"] == "note":
+            notes.setdefault(entry["kind"], []).append(entry["data"])
+    return notes, [entry for entry in entries if entry["type"] == "record"]
+
+
+def roles_of(records, fqn):
+    return {record["role"] for record in records if record["fqn"] == fqn}
+
+
+PARAMETER_ROLES = {"param", "grad_local", "grad_reduced", "param_updated"}
+
+
+def test_an_unknown_module_has_parameters_all_the_same(tmp_path):
+    notes, records = captured(tmp_path, ["--feed-forward", "own", "--tp", "2", "--sp"], processes=2)
+    gain = "decoder.layers.1.mlp.gain"
+    assert roles_of(records, gain) == PARAMETER_ROLES
+    reduced = [r for r in records if r["fqn"] == gain and r["role"] == "grad_reduced"]
+    assert all(r["reduced_over"] == ["tp"] for r in reduced)
+    assert {n["class"] for n in notes["not_observed"]} == {"GainedFeedForward"}
+    # Linears inside, of a class that is known, are observed.
+    assert "output" in roles_of(records, "decoder.layers.1.mlp.up")
+    # Nothing tells whether tensor parallelism cuts the buffer.
+    assert {n["fqn"] for n in notes["not_recorded"]} == {
+        f"decoder.layers.{layer}.mlp.shift" for layer in range(2)
+    }
+
+
+def test_a_graft_reaches_unknown_parameters_and_tells_where_buffers_lie(tmp_path):
+    arguments = ["--feed-forward", "own"]
+    captured(tmp_path, arguments, name="reference")
+    notes, records = captured(
+        tmp_path,
+        [*arguments, "--seed", "9", "--tp", "2", "--sp"],
+        processes=2,
+        TTRACE_GRAFT=tmp_path / "reference",
+    )
+    assert "not_grafted" not in notes
+    assert "not_recorded" not in notes
+    assert roles_of(records, "decoder.layers.0.mlp.shift") == {"buffer"}
+    (first, second) = (n for n in notes["graft"] if n["what"] == "weights")
+    assert first["of"] == second["of"] == len({r["fqn"] for r in records if r["role"] == "param"})
+
+
+def test_layers_under_other_names_are_observed_like_megatrons_own(tmp_path):
+    topology = ["--tp", "2", "--sp"]
+    other = [*topology, "--linears", "te", "--norm", "own"]
+    notes, records = captured(tmp_path, other, processes=2, name="other")
+    _, expected = captured(tmp_path, topology, processes=2, name="core")
+    assert "not_observed" not in notes
+
+    def activations(of):
+        roles = ("input", "output", "grad_input", "grad_output")
+        return {(r["fqn"], r["role"], r["arg"], r["placements"]) for r in of if r["role"] in roles}
+
+    assert activations(records) == activations(expected)
+
+
+def test_fp16_gradients_are_recorded_with_the_loss_scale(tmp_path):
+    notes, records = captured(tmp_path, ["--fp16", "--loss-scale", "1024"])
+    assert notes["loss_scale"] == [{"iteration": i, "scale": 1024.0} for i in (0, 1)]
+    scales = {
+        role: {tuple(r["scale"]) for r in records if r["role"] == role}
+        for role in (
+            "grad_output",
+            "grad_input",
+            "grad_local",
+            "grad_reduced",
+            "output",
+            "grad_norm",
+        )
+    }
+    assert scales.pop("output") == scales.pop("grad_norm") == {(1, 1)}
+    assert all(scale == {(1, 1024)} for scale in scales.values()), scales
+
+
+def test_a_step_that_the_optimizer_skips_is_said(tmp_path):
+    notes, _ = captured(tmp_path, ["--fp16", "--initial-loss-scale", str(2.0**32)])
+    assert [note["iteration"] for note in notes["skipped_step"]] == [0, 1]
+
+
+def test_a_step_that_megatron_repeats_is_one_iteration(tmp_path):
+    def checksums(records):
+        return [(r["iteration"], r["fqn"], r["role"], r["xxh3"]) for r in records]
+
+    _, repeated = captured(tmp_path, ["--repeat"], name="repeated", TTRACE_LEGS="replay")
+    _, plain = captured(tmp_path, [], name="plain", TTRACE_LEGS="replay")
+    assert checksums(repeated) == checksums(plain)
+
+
+def test_a_repeated_step_of_a_grafted_run_computes_on_the_reference_data(tmp_path):
+    captured(tmp_path, ["--repeat"], name="reference")
+    notes, _ = captured(
+        tmp_path, ["--repeat", "--seed", "9"], TTRACE_GRAFT=tmp_path / "reference",
+        TTRACE_LEGS="replay",
+    )  # fmt: skip
+    assert not [n for n in notes.get("notice", ()) if "gradients changed" in n["text"]]
+
+
+def test_the_padded_vocabulary_is_a_fact_of_the_computation(tmp_path):
+    notes, _ = captured(tmp_path, [])
+    (fact,) = notes["computation"]
+    assert (fact["name"], fact["value"]) == ("padded_vocab_size", 64)
+    assert "--make-vocab-size-divisible-by" in fact["option"]
+
+
+def test_a_compiled_module_is_named_and_its_parameters_are_recorded(tmp_path):
+    notes, records = captured(tmp_path, ["--compile", "mlp"], TTRACE_LEGS="replay")
+    assert [n["fqn"] for n in notes["compiled"]] == [f"decoder.layers.{i}.mlp" for i in range(2)]
+    assert roles_of(records, "decoder.layers.0.mlp.linear_fc1.weight") == PARAMETER_ROLES
+    assert {"input", "output"} <= roles_of(records, "decoder.layers.0.mlp")
+    assert not any("_orig_mod" in record["fqn"] for record in records)
+
+
+@pytest.mark.parametrize(
+    ("what", "processes", "arguments"),
+    [
+        ("distributed optimizer", 2, ["--distributed-optimizer"]),
+        ("mixture of experts", 1, ["--experts", "4", "--no-gated"]),
+    ],
+)
+def test_what_cannot_be_judged_is_named_and_captured(tmp_path, what, processes, arguments):
+    notes, records = captured(tmp_path, arguments, processes, TTRACE_LEGS="replay")
+    assert [note["what"] for note in notes["unsupported"]] == [what]
+    assert notes["unsupported"][0]["way_out"]
+    roles = {record["role"] for record in records}
+    assert {"param", "output", "grad_local", "param_updated"} <= roles
+    # Of a gradient of which a rank has reduced a part only nothing is recorded.
+    assert ("grad_reduced" in roles) == (what != "distributed optimizer")

@@ -1,0 +1,99 @@
+"""What a configuration asks for and this version cannot judge has a name."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from ttrace.adapters import megatron_unsupported
+from ttrace.adapters.megatron_names import Topology
+from ttrace.adapters.megatron_unsupported import leg_refusal, unsupported
+
+transformer = pytest.importorskip("megatron.core.transformer")
+
+
+class GPTModel(nn.Module):
+    pass
+
+
+class FullyShardedDataParallel(nn.Module):
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+
+def model(wrapped: nn.Module | None = None, chunks: int = 1, **options: object) -> SimpleNamespace:
+    config = transformer.TransformerConfig(num_layers=2, hidden_size=8, num_attention_heads=2)
+    for name, value in options.items():
+        assert hasattr(config, name)  # as megatron-core calls it today
+        setattr(config, name, value)
+    root = GPTModel()
+    chunk = SimpleNamespace(wrapped=wrapped or root, root=root)
+    return SimpleNamespace(config=config, chunks=[chunk] * chunks)
+
+
+def named(found: SimpleNamespace) -> list[str]:
+    return [what for what, _, _ in unsupported(found)]
+
+
+def test_a_plain_dense_model_is_supported() -> None:
+    assert named(model()) == []
+    assert leg_refusal(model(), fp32=True) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"num_moe_experts": 4}, "mixture of experts"),
+        ({"fp8": "hybrid"}, "fp8"),
+        ({"fp4": "e2m1"}, "fp4"),
+        ({"cuda_graph_impl": "local"}, "CUDA graphs"),
+        ({"enable_cuda_graph": True}, "CUDA graphs"),
+        ({"multi_latent_attention": True}, "multi-latent attention"),
+        ({"heterogeneous_block_specs": True}, "heterogeneous blocks"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_option_is_named(options: dict[str, object], what: str) -> None:
+    assert named(model(**options)) == [what]
+
+
+def test_wrappers_stages_and_other_models_are_named() -> None:
+    assert named(model(chunks=2)) == ["virtual pipeline stages"]
+    assert named(model(FullyShardedDataParallel(GPTModel()))) == ["FSDP"]
+    other = model()
+    other.chunks[0].root = nn.Linear(1, 1)
+    assert named(other) == ["model class Linear"]
+
+
+def test_no_leg_runs_whose_numbers_would_be_the_runs() -> None:
+    assert leg_refusal(model(FullyShardedDataParallel(GPTModel())), fp32=False)
+    assert leg_refusal(model(cuda_graph_impl="local"), fp32=False)
+    assert leg_refusal(model(fp8="hybrid"), fp32=False) is None
+    assert leg_refusal(model(fp8="hybrid"), fp32=True)
+
+
+def test_modules_that_megatron_captures_in_graphs_get_no_hooks() -> None:
+    from ttrace.adapters.megatron_model import Chunk
+
+    root = GPTModel()
+    root.linear = nn.Linear(2, 2)
+    root.config = SimpleNamespace(
+        cuda_graph_impl="local", calculate_per_token_loss=False, gated_linear_unit=False
+    )
+    root.post_process = root.parallel_output = True
+    wrapped = FullyShardedDataParallel(root)
+    wrapped.__class__ = type("DistributedDataParallel", (nn.Module,), {})
+    size = {"pp": 1, "dp": 1, "cp": 1, "tp": 1}
+    chunk = Chunk(wrapped, 0, Topology(size, dict.fromkeys(size, 0), False), None)
+    assert chunk.known == {}
+    assert chunk.entry is wrapped
+    assert [(e.fqn, e.early) for e in chunk.parameters] == [
+        ("linear.weight", True),
+        ("linear.bias", True),
+    ]
+    assert megatron_unsupported.uses_cuda_graphs(chunk.config)
+    assert torch.is_tensor(chunk.parameters[0].current)

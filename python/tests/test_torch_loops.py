@@ -1,0 +1,643 @@
+"""Habits of training loops that the toys of the zoo do not have: capture changes no bit of the run,
+and gives the same tensors as a loop that does the same in another way."""
+
+import contextlib
+import dataclasses
+import hashlib
+import re
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+import torch
+from test_torch_native import ROOT, Tensors, assert_aligned, entries, notes, run
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import ttrace
+
+WIDTH = 16
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.up = nn.Linear(WIDTH, 2 * WIDTH)
+        self.down = nn.Linear(2 * WIDTH, WIDTH)
+
+    def forward(self, hidden):
+        return hidden + self.down(nn.functional.gelu(self.up(self.norm(hidden))))
+
+
+class Net(nn.Module):
+    def __init__(self, reentrant=None):
+        super().__init__()
+        self.first = nn.Linear(6, WIDTH)
+        self.blocks = nn.ModuleList(Block() for _ in range(3))
+        self.head = nn.Linear(WIDTH, 4)
+        self.reentrant = reentrant
+
+    def forward(self, x):
+        hidden = self.first(x)
+        # The first block is used twice.
+        for block in (self.blocks[0], *self.blocks):
+            if self.reentrant is None:
+                hidden = block(hidden)
+            else:
+                hidden = checkpoint(block, hidden, use_reentrant=self.reentrant)
+        return self.head(hidden)
+
+
+def simple(model, x, y):
+    return [(model(x) - y).square().mean()]
+
+
+def two_backwards(model, x, y):
+    out = model(x)
+    return [(out - y).square().mean(), out.abs().mean()]
+
+
+def one_backward(model, x, y):
+    return [sum(two_backwards(model, x, y))]
+
+
+def pair(model, x, y):
+    return [(model(x) - model(x.flip(1))).square().mean() + (model(x) - y).square().mean()]
+
+
+@dataclasses.dataclass
+class Loop:
+    """Three steps of eight rows each."""
+
+    losses: object = simple
+    make: object = Net
+    after: object = lambda model: model  # what happens to the model after attach
+    rows: int = 2
+    read: str = "loader"
+    scaler: object = None
+    dtype: object = None
+    optimizer: object = torch.optim.SGD
+
+    def batches(self):
+        generator = torch.Generator().manual_seed(3)
+        x = torch.randn(40, 6, generator=generator)
+        y = torch.randn(40, 4, generator=generator)
+        if self.read == "hand":
+            yield from zip(x.split(self.rows), y.split(self.rows), strict=True)
+            return
+        data = torch.utils.data.TensorDataset(x, y)
+        loader = torch.utils.data.DataLoader(data, batch_size=self.rows)
+        if self.read == "loader":
+            yield from loader
+            return
+        held = []  # read ahead
+        for item in loader:
+            held.append(item)
+            if len(held) > 2:
+                yield held.pop(0)
+
+    def run(self, out=None):
+        """What it computed; captured into a folder, or not."""
+        torch.manual_seed(0)
+        model = self.make()
+        parameters = list(model.parameters())
+        optimizer = self.optimizer(parameters, lr=0.05)
+        scaler = self.scaler() if self.scaler else None
+        if out is not None:
+            ttrace.attach(model, optimizer, out=str(out))
+        model = self.after(model)
+        batches = self.batches()
+        accumulate = 8 // self.rows
+        lines = []
+        for _ in range(3):
+            for _ in range(accumulate):
+                x, y = next(batches)
+                with torch.autocast("cpu", self.dtype) if self.dtype else contextlib.nullcontext():
+                    losses = [loss / accumulate for loss in self.losses(model, x, y)]
+                for loss in losses:
+                    scaled = scaler.scale(loss) if scaler else loss
+                    scaled.backward(retain_graph=loss is not losses[-1])
+            if scaler:
+                scaler.unscale_(optimizer)
+            norm = nn.utils.clip_grad_norm_(parameters, 1.0)
+            if scaler:
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                optimizer.step()
+            optimizer.zero_grad()
+            lines.append((losses[0].item(), norm.item()))
+        state = hashlib.sha256(torch.get_rng_state().numpy().tobytes())
+        for parameter in parameters:
+            state.update(parameter.detach().float().numpy().tobytes())
+        return str(lines), state.hexdigest()
+
+
+class Captured:
+    """A loop's trace; the run was the same as without capture."""
+
+    def __init__(self, tmp_path, name, loop, same=True):
+        self.folder = tmp_path / name
+        plain = loop.run()
+        captured = loop.run(self.folder)
+        assert captured == plain or not same
+        (end,) = [e for e in entries(self.folder) if e["type"] == "end"]
+        assert end["complete"], end
+        self.tensors = Tensors(self.folder, tmp_path / f"{name}-scratch")
+
+    def notes(self, kind):
+        return notes(self.folder, kind)
+
+    def count(self, **wanted):
+        records = (e for e in entries(self.folder) if e["type"] == "record")
+        return sum(all(e[key] == value for key, value in wanted.items()) for e in records)
+
+    def duplicates(self):
+        keys = ("fqn", "role", "iteration", "call", "arg", "pass", "micro_batch")
+        found = Counter(
+            tuple(e[k] for k in keys) for e in entries(self.folder) if e["type"] == "record"
+        )
+        return [key for key, times in found.items() if times > 1]
+
+
+def verdict(reference, candidate):
+    command = [sys.executable, "-m", "ttrace._cli", "check"]
+    done = subprocess.run(
+        [*command, str(reference.folder), str(candidate.folder)], capture_output=True, text=True
+    )
+    return done.returncode, done.stdout
+
+
+def test_two_backwards_on_one_graph_are_one_gradient(tmp_path):
+    one = Captured(tmp_path, "one", Loop(one_backward))
+    two = Captured(tmp_path, "two", Loop(two_backwards))
+    assert two.duplicates() == []
+    assert_aligned(one.tensors, two.tensors)
+    assert ("loss", "loss", 0, 0, "value", "forward") in two.tensors.shapes
+
+
+def test_isolated_from_their_own_values_two_backwards_give_the_sum_once(tmp_path, monkeypatch):
+    loop = Loop(two_backwards)
+    real = Captured(tmp_path, "real", loop)
+    folder = real.folder / "legs" / "isolated"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
+    monkeypatch.setenv("TTRACE_OUT", str(folder))
+    monkeypatch.setenv("TTRACE_LEG", "isolated")
+    loop.run(folder)
+    alone = Tensors(folder, tmp_path / "scratch", "isolated")
+    assert_aligned(real.tensors, alone)
+
+
+def test_forwards_until_a_backward_are_calls_of_one_micro_batch(tmp_path):
+    small = Captured(tmp_path, "small", Loop(pair))
+    large = Captured(tmp_path, "large", Loop(pair, rows=4))
+    assert small.duplicates() == []
+    assert {key[3] for key in small.tensors.shapes if key[0] == ""} == {0, 1, 2}
+    assert {key[3] for key in small.tensors.shapes if key[0] == "blocks.0.up"} == set(range(6))
+    assert small.tensors.shapes["", "output", 0, 2, "0", "forward"][1] == (8, 4)
+    assert_aligned(small.tensors, large.tensors)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointed_modules_show_all_their_gradients(tmp_path, reentrant):
+    plain = Captured(tmp_path, "plain", Loop())
+    saving = Captured(tmp_path, "saving", Loop(make=lambda: Net(reentrant)))
+    assert saving.duplicates() == []
+    for role in ("grad_output", "grad_input", "grad_local"):
+        wanted = plain.count(role=role)
+        assert (role, saving.count(role=role)) == (role, wanted)
+    again = saving.count(role="output", **{"pass": "recompute"})
+    assert again == (32 * 4 if reentrant else 0)
+    for key, shape in plain.tensors.shapes.items():
+        assert saving.tensors.shapes[key] == shape
+        error = (saving.tensors[key] - plain.tensors[key]).norm()
+        assert error <= 1e-5 * plain.tensors[key].norm().clamp(min=1e-30), key
+    for key in saving.tensors.shapes:
+        if key[5] == "recompute":
+            assert torch.equal(saving.tensors[key], saving.tensors[(*key[:5], "forward")])
+    assert verdict(plain, saving)[0] == verdict(saving, plain)[0] == 0
+
+
+@pytest.mark.parametrize("read", ["ahead", "hand"])
+def test_items_belong_to_the_forward_that_uses_them(tmp_path, read):
+    plain = Captured(tmp_path, "plain", Loop())
+    other = Captured(tmp_path, "other", Loop(read=read))
+    if read == "ahead":
+        assert_aligned(plain.tensors, other.tensors)
+    for iteration in range(2):
+        args = ("0", "1") if read == "ahead" else ("x", "x")
+        place = ("data", "data", iteration, 0)
+        mine, its = (*place, args[0], "forward"), (*place, "0", "forward")
+        assert torch.equal(other.tensors[mine], plain.tensors[its])
+    assert verdict(plain, other)[0] == 0
+
+
+def test_a_loader_that_reads_ahead_is_given_the_rows_of_the_reference(tmp_path, monkeypatch):
+    """The candidate's own rows are other ones."""
+    reference = Captured(tmp_path, "reference", Loop())
+
+    dataset = torch.utils.data.TensorDataset
+    monkeypatch.setattr(
+        torch.utils.data, "TensorDataset", lambda x, y: dataset(x.flip(0), y.flip(0))
+    )
+    for read in ("loader", "ahead"):
+        out = tmp_path / read
+        out.mkdir()
+        (out / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
+        monkeypatch.setenv("TTRACE_OUT", str(out))
+        monkeypatch.setenv("TTRACE_GRAFT", str(reference.folder))
+        loop = Loop(read=read)
+        loop.run(out)
+        grafted = Tensors(out, tmp_path / f"{read}-scratch")
+        assert not notes(out, "not_grafted")
+        assert {n["iteration"] for n in notes(out, "graft") if n["what"] == "data"} >= {0, 1}
+        assert_aligned(reference.tensors, grafted, skip=("data", "param_updated"))
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["loss function", "own loss"])
+def test_batches_made_by_hand_are_grafted(tmp_path, monkeypatch, seen):
+    losses = simple
+    if seen:
+
+        def losses(model, x, y):
+            return [nn.MSELoss()(model(x), y)]
+
+    reference = Captured(tmp_path, "reference", Loop(losses, read="hand"))
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
+    monkeypatch.setenv("TTRACE_OUT", str(out))
+    monkeypatch.setenv("TTRACE_GRAFT", str(reference.folder))
+    monkeypatch.setattr(torch.Tensor, "split", lambda s, n: s.flip(0).tensor_split(len(s) // n))
+    Loop(losses, read="hand").run(out)
+    assert "data" in {n["what"] for n in notes(out, "graft_begins")}
+    grafted = Tensors(out, tmp_path / "scratch")
+    same = ("", "input", 0, 0, "x", "forward")
+    assert torch.equal(grafted[same], reference.tensors[same])
+    said = {(n["what"], n["fqn"]) for n in notes(out, "not_grafted")}
+    assert said == (set() if seen else {("data", "target")})
+    if seen:
+        assert_aligned(reference.tensors, grafted, skip=("data", "param_updated"))
+
+
+def compiled(model):
+    return torch.compile(model, backend="aot_eager", fullgraph=True)
+
+
+def in_place(model):
+    model.compile(backend="aot_eager", fullgraph=True)
+    return model
+
+
+def part(how):
+    def make():
+        model = Net()
+        model.blocks[1] = how(model.blocks[1])
+        return model
+
+    return make
+
+
+def forward_only():
+    model = Net()
+    model.forward = compiled(model.forward)
+    return model
+
+
+COMPILED = {
+    "before": (Loop(make=lambda: compiled(Net())), ""),
+    "after": (Loop(after=compiled), ""),
+    "in place": (Loop(make=lambda: in_place(Net())), ""),
+    "in place after": (Loop(after=in_place), ""),
+    "part": (Loop(make=part(compiled)), "blocks.1"),
+    "part in place": (Loop(make=part(in_place)), "blocks.1"),
+    "forward": (Loop(make=forward_only), None),
+}
+
+
+@pytest.mark.parametrize("case", COMPILED)
+def test_compiled_modules_are_seen_from_outside(tmp_path, case):
+    loop, inside = COMPILED[case]
+    plain = Captured(tmp_path, "plain", Loop())
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    found = Captured(tmp_path, "found", loop)
+    # Once without capture and once with it; not again for every step.
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2
+    assert not torch._dynamo.utils.counters["graph_break"]
+    named = {note["fqn"] for note in found.notes("compiled")}
+    outer = {"first", "blocks.0", "blocks.1", "blocks.2", "head"}
+    assert named == (outer if inside is None else {inside})
+    for key, shape in found.tensors.shapes.items():
+        assert plain.tensors.shapes[key] == shape
+        error = (found.tensors[key] - plain.tensors[key]).norm()
+        assert error <= 1e-5 * plain.tensors[key].norm().clamp(min=1e-30), key
+    for key in plain.tensors.shapes.keys() - found.tensors.shapes.keys():
+        assert key[1] in ("input", "output", "grad_input", "grad_output")
+        assert any(not fqn or key[0] == fqn or key[0].startswith(f"{fqn}.") for fqn in named), key
+        assert key[0], "the model itself is seen"
+
+
+class Pair(Net):
+    """Returns its logits beside what the loss is made of, as nanoGPT does."""
+
+    def forward(self, x):
+        out = super().forward(x)
+        return out * 2, out.square().mean()
+
+
+def test_a_result_of_compiled_code_without_a_gradient_has_none(tmp_path):
+    def losses(model, x, y):
+        return [model(x)[1]]
+
+    torch._dynamo.reset()
+    found = Captured(tmp_path, "found", Loop(losses, make=Pair, after=compiled))
+    args = {key[4] for key in found.tensors.shapes if key[1] == "grad_output"}
+    assert args == {"1"}
+
+
+def test_inductor_is_left_alone(tmp_path):
+    loop = Loop(after=lambda model: torch.compile(model, fullgraph=True))
+    torch._dynamo.reset()
+    found = Captured(tmp_path, "found", loop)
+    assert found.count(role="output") == 8 and found.count(role="grad_reduced") == 22 * 2
+
+
+def overflowing():
+    return torch.amp.GradScaler("cpu", init_scale=2.0**40, backoff_factor=2.0**-30)
+
+
+def test_a_loss_scale_is_taken_out(tmp_path):
+    plain = Captured(tmp_path, "plain", Loop())
+    scaler = Loop(scaler=lambda: torch.amp.GradScaler("cpu", init_scale=1024.0))
+    scaled = Captured(tmp_path, "scaled", scaler)
+    assert [n["scale"] for n in scaled.notes("loss_scale")] == [1024.0, 1024.0]
+    assert verdict(plain, scaled)[0] == 0
+    scales = {(e["role"], tuple(e["scale"])) for e in entries(scaled.folder) if "scale" in e}
+    assert {("grad_output", (1, 1024)), ("grad_local", (1, 1024)), ("loss", (1, 1024))} <= scales
+    assert ("grad_reduced", (1, 1)) in scales and ("grad_norm", (1, 1)) in scales
+
+
+def test_a_step_that_is_skipped_ends_its_iteration(tmp_path):
+    loop = Loop(scaler=overflowing, dtype=torch.float16)
+    found = Captured(tmp_path, "found", loop)
+    assert [n["iteration"] for n in found.notes("skipped_step")] == [0]
+    assert [n["scale"] for n in found.notes("loss_scale")] == [2.0**40, 1024.0]
+    for iteration in range(2):
+        assert found.tensors.shapes["", "output", iteration, 0, "0", "forward"][1] == (8, 4)
+    for key in found.tensors.shapes:
+        if key[1] == "param_updated" and key[2] == 0:
+            before = found.tensors[key[0], "param", 0, 0, "", "forward"]
+            assert torch.equal(found.tensors[key], before)
+
+
+def test_gradients_that_the_loop_throws_away_end_the_iteration(tmp_path):
+    torch.manual_seed(0)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    ttrace.attach(model, optimizer, out=str(tmp_path / "out"))
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(2, 6)).square().mean().backward()
+        if step != 0:
+            optimizer.step()
+    skipped = notes(tmp_path / "out", "skipped_step")
+    assert [n["iteration"] for n in skipped] == [0]
+    tensors = Tensors(tmp_path / "out", tmp_path / "scratch")
+    assert tensors.shapes["", "output", 1, 0, "0", "forward"][1] == (2, 4)
+
+
+def test_a_norm_keeps_its_precision(tmp_path):
+    class Low(Net):
+        def __init__(self):
+            super().__init__()
+            self.to(torch.bfloat16)
+
+        def forward(self, x):
+            return super().forward(x.bfloat16())
+
+    found = Captured(tmp_path, "found", Loop(make=Low))
+    assert found.tensors.shapes["grad_norm", "grad_norm", 0, 0, "", "optimizer"][0] == "bfloat16"
+
+
+@dataclasses.dataclass
+class Batch:
+    x: torch.Tensor
+    extra: dict
+
+
+class Taker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, WIDTH)
+
+    def forward(self, batch, *more, **named):
+        hidden = self.linear(batch.x) + more[0][0]
+        return {"hidden": hidden, "pair": (more[1] * 2, named["other"]["sum"] * 1)}
+
+
+class Opaque:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+class Keeper(nn.Module):
+    def forward(self, cache):
+        return cache.tensor * 2
+
+
+class Nested(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(6, WIDTH)
+        self.taker = Taker()
+        self.keeper = Keeper()
+        self.head = nn.Linear(WIDTH, 4)
+
+    def forward(self, x):
+        hidden = self.first(x)
+        made = self.taker(
+            Batch(x, {"twice": x * 2}), [hidden, "no tensor"], hidden + 1,
+            other={"sum": hidden.sum(dim=1)},
+        )  # fmt: skip
+        return self.head(made["hidden"] + made["pair"][0] + self.keeper(Opaque(hidden)))
+
+
+def test_tensors_inside_of_arguments_and_results_are_recorded(tmp_path):
+    found = Captured(tmp_path, "found", Loop(make=Nested))
+    args = {(key[1], key[4]) for key in found.tensors.shapes if key[0] == "taker"}
+    assert args == {
+        *(("input", name) for name in ("batch.x", "batch.extra.twice", "more.0.0", "more.1")),
+        ("input", "other.sum"),
+        *(("output", name) for name in ("hidden", "pair.0", "pair.1")),
+        *(("grad_output", name) for name in ("hidden", "pair.0")),
+        *(("grad_input", name) for name in ("more.0.0", "more.1")),
+    }
+    (note,) = found.notes("not_recorded")
+    assert (note["fqn"], note["role"], note["arg"]) == ("keeper", "input", "cache")
+    assert "Opaque" in note["reason"]
+
+
+def test_tensors_inside_of_arguments_are_isolated(tmp_path, monkeypatch):
+    loop = Loop(make=Nested)
+    real = Captured(tmp_path, "real", loop)
+    folder = real.folder / "legs" / "isolated"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("TTRACE_OUT", str(folder))
+    monkeypatch.setenv("TTRACE_LEG", "isolated")
+    (folder / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
+    loop.run(folder)
+    alone = Tensors(folder, tmp_path / "scratch", "isolated")
+    assert_aligned(real.tensors, alone, tolerance=0)
+    assert not [n for n in notes(folder, "not_isolated") if n["fqn"] == "taker"]
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_an_iteration_ends_when_all_optimizers_have_stepped(tmp_path, several):
+    def loop(out=None):
+        torch.manual_seed(0)
+        model = Net()
+        first = torch.optim.SGD(model.first.parameters(), lr=0.1)
+        rest = torch.optim.AdamW([*model.blocks.parameters(), *model.head.parameters()])
+        if out:
+            ttrace.attach(model, [first, rest] if several else rest, out=str(out))
+        for _ in range(3):
+            model(torch.randn(4, 6)).square().mean().backward()
+            first.step()
+            rest.step()
+            first.zero_grad()
+            rest.zero_grad()
+        return [parameter.sum().item() for parameter in model.parameters()]
+
+    assert loop() == loop(tmp_path / "out")
+    tensors = Tensors(tmp_path / "out", tmp_path / "scratch")
+    for role in ("grad_local", "grad_reduced", "param_updated"):
+        for iteration in range(2):
+            found = [k for k in tensors.shapes if k[1:3] == (role, iteration)]
+            assert len(found) == (22 if role != "param_updated" or iteration == 0 else 0)
+
+
+def test_buffers_and_the_rows_of_batch_norm_are_said(tmp_path):
+    def make():
+        return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))
+
+    found = Captured(tmp_path, "found", Loop(make=make))
+    buffers = {key[0] for key in found.tensors.shapes if key[1] == "buffer"}
+    assert buffers == {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
+    (note,) = found.notes("computation")
+    assert note["value"] == 2 and "SyncBatchNorm" in note["option"]
+
+
+# Pairs under DistributedDataParallel: two forwards a micro-batch, read ahead, each rank its own
+# rows unless they are grafted.
+PAIRS = """
+import os, sys, torch, torch.distributed as dist, ttrace
+from torch import nn
+distributed = "RANK" in os.environ
+rank = 0
+if distributed:
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 4))
+if distributed:
+    model = nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+ttrace.attach(model, optimizer)
+generator = torch.Generator().manual_seed(5 + rank)
+left, right = (torch.randn(40, 6, generator=generator) for _ in range(2))
+data = torch.utils.data.TensorDataset(left, right)
+
+def ahead():
+    held = None
+    for item in torch.utils.data.DataLoader(data, batch_size=2):
+        if held is not None:
+            yield held
+        held = item
+
+items = ahead()
+accumulate = 2 if distributed else 4
+for step in range(3):
+    for _ in range(accumulate):
+        a, b = next(items)
+        loss = (model(a) - model(b) * 0.5).square().mean() / accumulate
+        loss.backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+    state = sum(p.double().sum().item() for p in model.parameters())
+    os.write(1, f"step {step} {loss.item()!r} {norm.item()!r} {state!r}\\n".encode())
+if distributed:
+    dist.destroy_process_group()
+"""
+
+
+def test_pairs_that_are_read_ahead_align_over_ranks(tmp_path):
+    script = tmp_path / "pairs.py"
+    script.write_text(PAIRS)
+    one, two = tmp_path / "one", tmp_path / "two"
+    run(script, out=one)
+    plain, _ = run(script, processes=2)
+    captured, log = run(script, processes=2, out=tmp_path / "own")
+    assert captured == plain and "ttrace:" not in log
+    run(script, processes=2, out=two, TTRACE_GRAFT=one)
+    assert all(n["differs"] for n in notes(two, "graft") if n["what"] == "data")
+    assert not notes(two, "not_grafted")
+    reference = Tensors(one, tmp_path / "scratch1")
+    assert reference.shapes["", "output", 1, 1, "0", "forward"][1] == (8, 4)
+    candidate = Tensors(two, tmp_path / "scratch2")
+    assert_aligned(reference, candidate, skip=("data", "param_updated"))
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("options", [["--compile"], ["--dtype", "float16"]])
+def test_nanogpt_is_the_same_run_on_two_ranks(tmp_path, options):
+    script = ROOT / "zoo/loops/nanogpt.py"
+    plain, _ = run(script, *options, processes=2)
+    captured, log = run(script, *options, processes=2, out=tmp_path / "out")
+    assert captured == plain and "ttrace:" not in log
+
+
+REFUSED = """
+import os, sys, torch, torch.distributed as dist, ttrace
+from torch import nn
+dist.init_process_group("gloo")
+model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+case = sys.argv[1]
+if case == "fsdp":
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.device_mesh import init_device_mesh
+    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+if case == "part":
+    model[0] = nn.parallel.DistributedDataParallel(model[0])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+ttrace.attach(model, optimizer)
+for step in range(2):
+    loss = model(torch.ones(2, 4)).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("step done", flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(
+    ("case", "what"),
+    [
+        ("fsdp", "FSDP2"),
+        ("part", "DistributedDataParallel around a part"),
+        ("none", "2 ranks without DistributedDataParallel"),
+    ],
+)
+def test_what_cannot_be_captured_is_named_with_a_way_out(tmp_path, case, what):
+    script = tmp_path / "script.py"
+    script.write_text(REFUSED)
+    _, log = run(script, case, processes=2, out=tmp_path / "out")
+    found = notes(tmp_path / "out", "unsupported")
+    assert {what in note["what"] for note in found} == {True}
+    assert all(note["reason"] and note["way_out"] for note in found)
+    assert len(re.findall(r"capture stopped", log)) == 2

@@ -1,0 +1,208 @@
+"""Dropout in captured iterations: its masks are audited, or it is switched off.
+
+Masks of two topologies cannot agree, so runs that are to be compared tensor by tensor run without
+dropout (`off`): the original function still draws its random numbers and its mask is still looked
+at, but the value is handed on as it is, as with a probability of 0. Otherwise nothing is changed:
+the mask is read out of the values before and after.
+
+Only the real leg is audited, and of each iteration the first two micro-batches of a rank: enough to
+see that masks repeat. Attention kernels keep their masks to themselves and are counted only.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from ttrace import _native
+from ttrace.capture.placed import Moment
+from ttrace.capture.session import Session
+from ttrace.capture.tensor_bytes import host_view
+
+# Of torch.nn.functional. Modules call them by these names, and so do attention functions.
+_ELEMENTWISE = ("dropout",)
+# Zero channels, or put other values than zero: no mask can be read, but they can be switched off.
+_OTHER = ("alpha_dropout", "feature_alpha_dropout", "dropout1d", "dropout2d", "dropout3d")
+_ATTENTION = "scaled_dot_product_attention"
+_AUDITED_MICRO_BATCHES = 2
+_SAMPLES = 16
+
+
+class Dropout:
+    """One per capture; patches torch until `remove`. To be made before the first forward: what is
+    compiled then stays as it is, with dropout or without."""
+
+    def __init__(
+        self,
+        session: Session,
+        innermost: Callable[[], str | None],
+        alike: Callable[[], dict[str, Any]],
+    ) -> None:
+        """`innermost` names the module whose forward runs. `alike`: {"dims", "why"} if the
+        framework is known to seed ranks along these mesh dimensions alike, else empty; asked at
+        the end of an iteration."""
+        self._session = session
+        self._innermost = innermost
+        self._alike = alike
+        self._off = session.settings.dropout_off
+        self._calls = 0
+        self._p_max = 0.0
+        self._noted = False
+        self._audited: set[tuple[int, int]] = set()  # (iteration, micro-batch)
+        self._patched: list[tuple[str, Any, Any]] = []
+        functional = nn.functional
+        for name in (*_ELEMENTWISE, *_OTHER):
+            self._patch(name, self._wrap(getattr(functional, name), name in _ELEMENTWISE))
+        self._patch(_ATTENTION, self._wrap_attention(getattr(functional, _ATTENTION)))
+
+    def remove(self) -> None:
+        while self._patched:
+            name, original, wrapper = self._patched.pop()
+            if getattr(nn.functional, name) is wrapper:
+                setattr(nn.functional, name, original)
+
+    def end_iteration(self) -> None:
+        """Before the iteration is sealed."""
+        if self._calls and not self._noted:
+            self._noted = True
+            alike = self._alike()
+            values: dict[str, Any] = {"seeded_alike": alike} if alike else {}
+            self._session.note(
+                "dropout", p_max=self._p_max, calls=self._calls, off=self._off, **values
+            )
+
+    def _patch(self, name: str, wrapper: Any) -> None:
+        self._patched.append((name, getattr(nn.functional, name), wrapper))
+        setattr(nn.functional, name, wrapper)
+
+    @property
+    def _captured(self) -> bool:
+        session = self._session
+        return session.recording and session.iteration in session.settings.iterations
+
+    @property
+    def _is_off(self) -> bool:
+        """Before the first captured iteration too: a compiled forward is not compiled anew."""
+        return self._off and not self._session.over
+
+    def _wrap(self, original: Callable[..., Any], audited: bool) -> Callable[..., Any]:
+        off = self._off
+
+        @functools.wraps(original)
+        def dropout(
+            input: Any, p: float = 0.5, training: bool = True, inplace: bool = False
+        ) -> Any:
+            if torch.compiler.is_compiling():
+                return original(input, 0.0 if off else p, training, inplace)
+            plain = not training or not torch.is_tensor(input) or not 0.0 < p <= 1.0
+            if plain or not (self._captured or self._is_off):
+                return original(input, p, training, inplace)
+            self._count(p)
+            before = self._session.guarded(self._look)(input) if audited else None
+            if not off:
+                result = original(input, p, training, inplace)
+                self._session.guarded(self._note_mask)(before, result, p)
+                return result
+            with torch.no_grad():  # the same random numbers are drawn
+                result = original(input.detach(), p, training, False)
+            self._session.guarded(self._note_mask)(before, result, p)
+            return input
+
+        return dropout
+
+    def _wrap_attention(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        off = self._off
+
+        @functools.wraps(original)
+        def scaled_dot_product_attention(
+            query: Any,
+            key: Any,
+            value: Any,
+            attn_mask: Any = None,
+            dropout_p: float = 0.0,
+            *args: Any,
+            **kwargs: Any,
+        ) -> Any:
+            if torch.compiler.is_compiling():
+                p = 0.0 if off else dropout_p
+                return original(query, key, value, attn_mask, p, *args, **kwargs)
+            if dropout_p > 0.0 and (self._captured or self._is_off):
+                self._count(dropout_p)
+                if off:
+                    dropout_p = 0.0
+            return original(query, key, value, attn_mask, dropout_p, *args, **kwargs)
+
+        return scaled_dot_product_attention
+
+    def _count(self, p: float) -> None:
+        if self._captured and self._session.leg == self._session.settings.leg:
+            self._calls += 1
+            self._p_max = max(self._p_max, float(p))
+
+    def _audits(self, moment: Moment | None) -> bool:
+        session = self._session
+        if moment is None or session.leg != "real" or not self._captured:
+            return False
+        place = moment.iteration, moment.micro_batch
+        if place not in self._audited:
+            of_iteration = sum(iteration == place[0] for iteration, _ in self._audited)
+            if of_iteration >= _AUDITED_MICRO_BATCHES:
+                return False
+            self._audited.add(place)
+        return True
+
+    def _look(self, value: torch.Tensor) -> dict[str, Any] | None:
+        """What is noted of the input, which a call in place overwrites."""
+        moment = self._session.moment
+        if not self._audits(moment) or type(value) not in (torch.Tensor, nn.Parameter):
+            return None
+        value = host_view(value).contiguous()
+        if value.numel() == 0 or not torch.isfinite(value).all():
+            return None  # 0 x NaN is NaN: no mask can be read
+        flat = value.reshape(-1)
+        places = torch.arange(_SAMPLES) * (flat.numel() - 1) // (_SAMPLES - 1)
+        return {
+            "fqn": self._innermost() or "",
+            "shape": list(value.shape),
+            "input": _digest(value),
+            "sample": flat[places].double().tolist(),
+            "repeats": _repeats(value),
+            "known": value != 0,  # elsewhere the mask does not show
+        }
+
+    def _note_mask(self, before: dict[str, Any] | None, result: torch.Tensor, p: float) -> None:
+        session, moment = self._session, self._session.moment
+        if before is None or moment is None:
+            return
+        known = before.pop("known")
+        mask = (host_view(result) != 0).contiguous()
+        fqn = before.pop("fqn")
+        session.note(
+            "dropout_mask",
+            iteration=moment.iteration,
+            fqn=fqn,
+            call=moment.next_call(fqn, f"dropout {session.pass_}"),
+            micro_batch=moment.micro_batch,
+            p=p,
+            mask=_digest(mask),
+            elements=int(known.sum()),
+            **{"pass": session.pass_},
+            **before,
+        )
+
+
+def _digest(value: torch.Tensor) -> str:
+    return _native.digest(value.data_ptr(), value.numel() * value.element_size())
+
+
+def _repeats(value: torch.Tensor) -> bool:
+    """Whether the tensor holds one slice twice. What repeats within a rank (uniform attention, a
+    row of padding) may repeat on another rank that holds other data."""
+    for dim, size in enumerate(value.shape):
+        if size > 1 and torch.equal(value.select(dim, 0), value.select(dim, size - 1)):
+            return True
+    return False

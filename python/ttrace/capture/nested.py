@@ -1,0 +1,99 @@
+"""Tensors inside the values that modules take and return: dicts, sequences, dataclasses.
+
+A tensor's name is the way to it, joined by dots: argument `batch` that is a dict with the key
+`tokens` gives `batch.tokens`; the second item of a returned tuple is `1`.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+_DEPTH = 4
+
+
+def named_tensors(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every tensor in `value`, which is called `name`. A bare tensor has the name itself."""
+    if torch.is_tensor(value):
+        yield name, value
+    elif depth < _DEPTH:
+        for key, item in _items(value):
+            yield from named_tensors(item, f"{name}.{key}" if name else key, depth + 1)
+
+
+def outputs(value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """What a module returned: a bare tensor is "0", others are named by index, key or field."""
+    yield from named_tensors(value, "0" if torch.is_tensor(value) else "")
+
+
+def opaque(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]:
+    """(name, class) of objects that hold tensors and are none of the above: nothing in them is
+    seen."""
+    if isinstance(value, torch.nn.Module):
+        return
+    pairs = list(_items(value))
+    if not pairs:
+        held = getattr(value, "__dict__", None)
+        if isinstance(held, dict) and not torch.is_tensor(value) and _holds_tensor(held.values()):
+            yield name, type(value).__name__
+    elif depth < _DEPTH:
+        for key, item in pairs:
+            yield from opaque(item, f"{name}.{key}" if name else key, depth + 1)
+
+
+def with_replaced(
+    value: Any, name: str, replaced: Mapping[str, torch.Tensor], depth: int = 0
+) -> Any:
+    """The same structure with other tensors at some names; `value` itself is not changed."""
+    if torch.is_tensor(value):
+        return replaced.get(name, value)
+    if depth >= _DEPTH or not any(_within(key, name) for key in replaced):
+        return value
+    changed = {
+        key: with_replaced(item, f"{name}.{key}" if name else key, replaced, depth + 1)
+        for key, item in _items(value)
+    }
+    if isinstance(value, dict):
+        result = copy.copy(value)  # subclasses keep their class and attributes
+        for key in value:
+            result[key] = changed[str(key)]
+        return result
+    if isinstance(value, list | tuple):
+        items = list(changed.values())
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if _is_dataclass(value):
+        result = copy.copy(value)
+        for key, item in changed.items():
+            object.__setattr__(result, key, item)
+        return result
+    return value
+
+
+def _within(key: str, name: str) -> bool:
+    return not name or key == name or key.startswith(f"{name}.")
+
+
+def _items(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        yield from ((str(key), item) for key, item in value.items())
+    elif isinstance(value, list | tuple):
+        yield from ((str(i), item) for i, item in enumerate(value))
+    elif _is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield field.name, getattr(value, field.name, None)
+
+
+def _is_dataclass(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def _holds_tensor(values: Any) -> bool:
+    return any(
+        torch.is_tensor(item)
+        or (isinstance(item, list | tuple) and any(torch.is_tensor(part) for part in item))
+        for item in values
+    )
