@@ -1,7 +1,7 @@
 """Which share of few-element faults does each statistic of the judge see?
 
 Takes clean recorded runs, corrupts k elements of every tensor of the candidate in each leg, checks
-the copy and counts the tensors that the norm, the block maximum and the element maximum convict.
+the copy and counts the tensors that the norm, the block maximum and the element maximum flag.
 Real values and real noise; the fault is not propagated.
 
     python scripts/few_elements.py REFERENCE CANDIDATE [--rounds 3]
@@ -81,6 +81,11 @@ def corrupt(trace: Path, count: int, factor: float, rng: random.Random) -> None:
         if line["leg"] == "real" and twin is not None:
             change(index.parent, twin, at, factor)
     for index, entries in lines.items():
+        # The lines are no longer those that were chained.
+        meta = json.loads((index.parent / "meta.json").read_text())
+        (index.parent / "meta.json").write_text(json.dumps({**meta, "chained": False}) + "\n")
+        for entry in entries:
+            entry.pop("chain", None)
         index.write_text("".join(json.dumps(e, separators=(",", ":")) + "\n" for e in entries))
 
 
@@ -95,15 +100,12 @@ def change(rank: Path, line: dict, at: list[int], factor: float) -> None:
         segment.write(values.tobytes())
 
 
-def convicts(leg: dict, statistic: str) -> bool:
-    if statistic != "norm":
-        maximum = leg[statistic]
-        return maximum is not None and float(maximum["headroom"]) > 1
-    if leg["statistic"] == "norm":
-        return float(leg["headroom"]) > 1
-    # Another statistic has the larger headroom: the norm may convict as well, if both of its
-    # estimates do.
-    return min(leg["err"], leg["err_hp"] or leg["err"]) > leg["bound"]
+def flags(leg: dict, statistic: str) -> bool:
+    return any(
+        test["statistic"] == statistic and float(test["headroom"]) > 1
+        for test in leg["tests"]
+        if "ranks" not in test
+    )
 
 
 def check(ttrace: Path, reference: Path, candidate: Path, out: Path) -> list[dict]:
@@ -141,7 +143,7 @@ def main() -> None:
                 shutil.copytree(options.candidate, copy)
                 corrupt(copy, count, factor, rng)
                 for leg in check(options.ttrace, options.reference, copy, Path(scratch, "out")):
-                    seen[leg["leg"]].append([convicts(leg, s) for s in STATISTICS])
+                    seen[leg["leg"]].append([flags(leg, s) for s in STATISTICS])
         for leg, rows in seen.items():
             shares = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
             shares.append(sum(map(any, rows)) / len(rows))

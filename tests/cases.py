@@ -46,6 +46,7 @@ FEATURES = {
     "learned": ("--positions", "learned"),
     "uneven": ("--loss-mask", "uneven", "--per-token-loss"),
     "uniform": ("--init-std", "0.002"),
+    "dropout": ("--dropout", "0.1"),
 }
 # Where each feature meets the topology that makes it hard.
 FEATURE_TOPOLOGIES = (
@@ -62,6 +63,9 @@ FEATURE_TOPOLOGIES = (
     ("uneven", "dp2"),
     ("uneven", "cp2"),
     ("uniform", "cp2"),
+    ("dropout", "tp2sp"),
+    ("dropout", "dp2"),
+    ("dropout", "pp2"),
 )
 
 
@@ -118,6 +122,7 @@ QUICK_CLEAN = {
     ("dp2", "bf16"),
     ("tp2sp_pp2", "bf16"),
     ("tp2sp_recompute", "fp32"),
+    ("dropout-tp2sp", "fp32"),
 }
 QUICK_BUGS = {
     ("t1_embedding_mask", "bf16"),
@@ -130,6 +135,7 @@ QUICK_BUGS = {
     ("mg21_rope_positions", "fp32"),
     ("mg22_gradient_buffer_leftovers", "fp32"),
     ("ot8_last_micro_batch_only", "fp32"),
+    ("do1_data_parallel_masks", "fp32"),
 }
 
 
@@ -212,6 +218,37 @@ def several_cases() -> list[Case]:
     ]
 
 
+# Layers of other classes than megatron-core's: features of both runs, topology, bugs.
+OTHER_CLASSES = ("--linears", "te", "--norm", "own", "--feed-forward", "own")
+OTHER_LAYERS = (
+    ("other-layers", OTHER_CLASSES, "tp2sp", ()),
+    ("other-layers", OTHER_CLASSES, "tp2", ("t10_tp_dgrad_no_allreduce",)),
+    ("other-layers", OTHER_CLASSES, "tp2sp", ("t11_sp_layernorm_not_reduced",)),
+    ("other-layers", OTHER_CLASSES, "pp2", ()),
+    ("compiled", ("--compile", "mlp"), "tp2sp", ()),
+    ("repeated", ("--repeat",), "tp2sp", ()),
+    ("fp16", ("--fp16",), "tp2sp", ()),
+    ("fp16", ("--fp16",), "dp2", ()),
+    ("fp16", ("--fp16",), "tp2", ("t10_tp_dgrad_no_allreduce",)),
+    ("fp16-overflow", ("--fp16", "--initial-loss-scale", "4294967296"), "tp2", ()),
+)
+
+
+def other_cases() -> list[Case]:
+    return [
+        _gpt(
+            f"{name}-{'-'.join((topology, *(bug.split('_')[0] for bug in bugs)))}",
+            TOPOLOGIES["single"],
+            TOPOLOGIES[topology],
+            "fp32",
+            shared=shared,
+            bugs=bugs,
+            quick=(name, topology) in {("other-layers", "tp2sp"), ("fp16", "tp2sp")},
+        )
+        for name, shared, topology, bugs in OTHER_LAYERS
+    ]
+
+
 def style_cases() -> list[Case]:
     """Scripts of other authors, and plain torch."""
     own = ("--steps", "3")
@@ -229,6 +266,15 @@ def style_cases() -> list[Case]:
             (1, (*own, "--evaluate")),
             (2, (*own, "--pp", "2", "--evaluate")),
         ),
+        *(
+            Case(
+                f"own-loop-{batches}-tp2",
+                "own_loop.py",
+                (1, (*own, "--batches", batches)),
+                (2, (*own, "--batches", batches, "--tp", "2")),
+            )
+            for batches in ("hidden", "by-hand")
+        ),
         Case("ddp-toy", "ddp_toy.py", (1, own), (2, own), quick=True),
         Case(
             "tensor-parallel-toy",
@@ -241,4 +287,4 @@ def style_cases() -> list[Case]:
 
 
 def all_cases() -> list[Case]:
-    return clean_cases() + bug_cases() + several_cases() + style_cases()
+    return clean_cases() + bug_cases() + several_cases() + other_cases() + style_cases()

@@ -83,6 +83,8 @@ def record_reference(folder: Path, command: str, iterations: str = "0:2") -> Out
         "--as-reference",
         "--iterations",
         iterations,
+        "--dropout",
+        "off",
         "-o",
         folder,
         "--",

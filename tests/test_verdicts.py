@@ -39,7 +39,7 @@ def test_other_data_and_weights_are_grafted_away_and_noted(reference: Path, tmp_
     candidate = launch(1, SCRIPT, "--steps", "2", "--seed", "4321")
     outcome = diff(tmp_path / "report", reference, candidate, "--iterations", "0:1")
     assert outcome.code == 0, outcome.explain()
-    notes = " ".join(outcome.result["notes"])
+    notes = " ".join(note["text"] for note in outcome.result["notes"])
     assert "its own weights differed" in notes, notes
     assert "its own data differed" in notes, notes
 
@@ -135,7 +135,7 @@ def test_a_crash_between_micro_batches_is_no_finding(tmp_path: Path) -> None:
     outcome = ttrace("check", reference, candidate, "-o", tmp_path / "r", folder=tmp_path / "r")
     assert outcome.code == 2, outcome.explain()
     assert outcome.result["culprits"] == []
-    notes = " ".join(outcome.result["notes"])
+    notes = " ".join(note["text"] for note in outcome.result["notes"])
     assert "sums over micro-batches are left out" in notes, notes
 
 

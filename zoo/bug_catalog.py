@@ -16,7 +16,7 @@ _FOLDER = Path(__file__).resolve().parent / "bugs"
 # Letters and numbers of the ID. What comes after them begins with a letter.
 _STEM = re.compile(r"([a-z]+)(\d+)(?:_(\d+))?_[a-z]\w*")
 # The table of the paper comes first, then the others by origin.
-_FAMILIES = ("t", "mg", "m", "ot", "hf", "ds")
+_FAMILIES = ("t", "mg", "m", "ot", "hf", "ds", "do")
 
 
 def names() -> list[str]:

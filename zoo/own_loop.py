@@ -97,8 +97,32 @@ def build(options):
     return config, wrapped
 
 
+def by_hand(number):
+    """The batch of that number, which nothing hands out."""
+    return next(CountingText(number, 1))
+
+
 def step_of(iterator, net):
-    item = next(iterator)
+    return step_on(next(iterator), net)
+
+
+def step_of_hidden_text(iterator, net):
+    return step_on(next(hidden_text), net)
+
+
+def step_by_hand(iterator, net):
+    global made
+    replicas = mpu.get_data_parallel_world_size()
+    made += 1
+    return step_on(by_hand((made - 1) * replicas + mpu.get_data_parallel_rank() + offset), net)
+
+
+hidden_text = None
+made = 0  # batches so far
+offset = 0
+
+
+def step_on(item, net):
     output = net(
         item["tokens"],
         item["position_ids"],
@@ -132,6 +156,13 @@ def main():
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--global-batch", type=int, default=4)
+    parser.add_argument(
+        "--batches",
+        choices=("iterator", "hidden", "by-hand"),
+        default="iterator",
+        help="hidden: from a global iterator; by-hand: made in the forward step",
+    )
+    parser.add_argument("--first-row", type=int, default=0, help="of the text made by hand")
     parser.add_argument("--evaluate", action="store_true", help="one pass without gradients a step")
     options = parser.parse_args()
 
@@ -149,6 +180,11 @@ def main():
     config.finalize_model_grads_func = finish
 
     data = CountingText(mpu.get_data_parallel_rank(), mpu.get_data_parallel_world_size())
+    global hidden_text, offset
+    hidden_text, offset = data, options.first_row
+    step = {"hidden": step_of_hidden_text, "by-hand": step_by_hand}.get(options.batches, step_of)
+    if step is not step_of:
+        data = None
     calls = options.global_batch // mpu.get_data_parallel_world_size()
     run = get_forward_backward_func()
     sizes = dict(seq_length=LENGTH, micro_batch_size=1, num_microbatches=calls)
@@ -156,7 +192,7 @@ def main():
         net.zero_grad_buffer()
         adam.zero_grad()
         reports = run(
-            forward_step_func=step_of, data_iterator=data, model=net, forward_only=False, **sizes
+            forward_step_func=step, data_iterator=data, model=net, forward_only=False, **sizes
         )
         norm = adam.step()[1]
         text = f"iteration {i}"

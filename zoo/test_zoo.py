@@ -250,6 +250,14 @@ def test_forward_bug_moves_the_first_loss_a_little(name: str) -> None:
 
 
 @pytest.mark.matrix
+@pytest.mark.parametrize("name", ["DO1", "DO2"])
+def test_wrong_masks_move_the_loss_as_other_masks_do(name: str) -> None:
+    buggy, clean = buggy_and_clean(name)
+    assert buggy[0].loss != pytest.approx(clean[0].loss, rel=FIRST_STEP)
+    assert buggy[0].loss == pytest.approx(clean[0].loss, rel=0.02)
+
+
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["T13", "MG11", "MG25", "M7452-11", "OT8", "HF1"])
 def test_gradient_bug_leaves_the_first_loss_and_moves_the_norm(name: str) -> None:
     buggy, clean = buggy_and_clean(name)
@@ -303,7 +311,7 @@ def test_bug_states_what_must_be_said_of_it(name: str) -> None:
     assert all(re.compile(pattern) for pattern in bug.EXPECT["fqn"])
     assert bug.EXPECT["direction"] in ("forward", "backward", "update")
     assert bug.EXPECT["stage"] in ("input", "compute", "communication", "optimizer")
-    assert bug.EXPECT["classes"] and set(bug.EXPECT["classes"]) <= set("KPRSXWMGLNZD")
+    assert bug.EXPECT["classes"] and set(bug.EXPECT["classes"]) <= set("KPRSXWMGLNZDHU")
 
 
 def test_bugs_are_found_by_name_and_by_id_and_the_papers_come_first() -> None:
@@ -311,7 +319,7 @@ def test_bugs_are_found_by_name_and_by_id_and_the_papers_come_first() -> None:
     assert len(set(names)) == len(names) == len(list((ZOO / "bugs").glob("[!_]*.py")))
     assert names[:2] == ["t1_embedding_mask", "t2_recompute_chunk_input"]
     others = [bug_catalog.bug_id(name) for name in names if not name.startswith("t")]
-    families = "MG1 MG11 MG21 MG22 MG25 M7452-6 M7452-11 OT8 HF1 DS1"
+    families = "MG1 MG11 MG21 MG22 MG25 M7452-6 M7452-11 OT8 HF1 DS1 DO1 DO2"
     assert others == families.split()
     for name in names:
         assert bug_catalog.load(bug_catalog.bug_id(name).lower()).ID == bug_catalog.load(name).ID

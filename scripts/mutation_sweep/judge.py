@@ -231,7 +231,8 @@ def _headroom(tensor: dict[str, Any]) -> float:
 
 
 def _not_repeatable(result: dict[str, Any]) -> str:
-    return next((note for note in result["notes"] if "not reproduced bit by bit" in note), "")
+    notes = result["notes"]
+    return next((note["text"] for note in notes if note["kind"] == "not_repeatable"), "")
 
 
 def _short(culprit: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def write_table(path: Path, launches: list[Row], command: str) -> None:
         "",
         f"Written by `{command}`. Faults are planted by mechanism at random places of random",
         "topologies and models (`zoo/mutation`); each captured iteration has weights and data of",
-        "its own and is judged alone. Every other iteration is clean.",
+        "its own and is judged by itself. Every other iteration is clean.",
         "",
         *_seeds(done),
         f"- {len(done)} launches, {len(mutants)} mutants that changed a number, {len(clean)} clean",

@@ -16,6 +16,7 @@ that megatron-core leaves to TransformerEngine: attention under context parallel
 from __future__ import annotations
 
 import os
+import sys
 
 
 def enable() -> None:
@@ -23,7 +24,8 @@ def enable() -> None:
 
     Environment variables that the user has set are respected.
     """
-    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    if "--compile" not in sys.argv:
+        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     # What Megatron-LM's launch scripts set, and megatron-core warns about where it is missing.

@@ -1,0 +1,103 @@
+"""Layers that are not megatron-core's own, in places where its layers stand.
+
+Their classes have other names, as TransformerEngine's have, or are written from scratch, as users
+write theirs. What they compute is right.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from megatron.core.tensor_parallel import ColumnParallelLinear, RowParallelLinear
+from megatron.core.transformer import TransformerConfig
+from megatron.core.transformer.module import MegatronModule
+from megatron.core.transformer.spec_utils import ModuleSpec, build_module
+from torch import nn
+
+
+class TEColumnParallelLinear(ColumnParallelLinear):
+    """Under TransformerEngine's name, with its name for the input."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return super().forward(x)
+
+
+class TERowParallelLinear(RowParallelLinear):
+    def forward(self, x: torch.Tensor) -> Any:
+        return super().forward(x)
+
+
+class MeanSquareNorm(nn.Module):
+    """An RMS norm of nobody's library. Megatron reduces its gradient over the sequence's parts
+    because of the attribute."""
+
+    def __init__(
+        self, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **unused: Any
+    ) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(hidden_size, dtype=config.params_dtype))
+        self.gain.sequence_parallel = config.sequence_parallel
+        self.eps = eps
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        mean = values.float().square().mean(dim=-1, keepdim=True)
+        return (values.float() * torch.rsqrt(mean + self.eps)).to(values.dtype) * self.gain
+
+
+class ForgetfulNorm(MeanSquareNorm):
+    """The same, whose author did not know of the attribute: wrong with sequence parallelism."""
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        del self.gain.sequence_parallel
+
+
+class GainedFeedForward(MegatronModule):
+    """A feed-forward block of a user's own, with a parameter that no layer of Megatron has."""
+
+    def __init__(self, config: TransformerConfig, submodules: Any, **unused: Any) -> None:
+        super().__init__(config=config)
+        keywords = dict(
+            config=config,
+            init_method=config.init_method,
+            bias=config.add_bias_linear,
+            skip_bias_add=False,
+            is_expert=False,
+        )
+        self.up = build_module(
+            submodules.linear_fc1,
+            config.hidden_size,
+            config.ffn_hidden_size,
+            gather_output=False,
+            **keywords,
+        )
+        self.down = build_module(
+            submodules.linear_fc2,
+            config.ffn_hidden_size,
+            config.hidden_size,
+            input_is_parallel=True,
+            **keywords,
+        )
+        self.gain = nn.Parameter(torch.full((config.hidden_size,), 0.5, dtype=config.params_dtype))
+        self.gain.sequence_parallel = config.sequence_parallel
+        self.register_buffer("shift", torch.full((1,), 0.25))
+
+    def forward(self, values: torch.Tensor, **unused: Any) -> tuple[torch.Tensor, None]:
+        up, _ = self.up(values)
+        down, _ = self.down(nn.functional.gelu(up) + self.shift.to(up.dtype))
+        return down * self.gain, None
+
+
+def replace(spec: ModuleSpec, linears: str, norm: str, feed_forward: str) -> None:
+    """Puts other classes into a layer's specification."""
+    layer = spec.submodules
+    attention, mlp = layer.self_attention.submodules, layer.mlp.submodules
+    if linears == "te":
+        attention.linear_qkv = mlp.linear_fc1 = TEColumnParallelLinear
+        attention.linear_proj = mlp.linear_fc2 = TERowParallelLinear
+    if norm != "core":
+        kind = MeanSquareNorm if norm == "own" else ForgetfulNorm
+        layer.input_layernorm = layer.pre_mlp_layernorm = kind
+    if feed_forward == "own":
+        layer.mlp = ModuleSpec(module=GainedFeedForward, submodules=mlp)

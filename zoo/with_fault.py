@@ -1,0 +1,227 @@
+"""Runs a trainer with a fault in the middle of capture's reruns, on one rank.
+
+    TTRACE_FAULT='{"step": "forward", "fault": "exception", "rank": 1}' \
+        torchrun --nproc-per-node 2 zoo/with_fault.py zoo/train_gpt.py --tp 2
+
+For tests of "capture cannot harm" only: the package itself knows no such variable. Keys: `step` and
+`fault` of the tables below, `rank`, and if wanted `iteration` (1) and `leg` (noise.1). Does nothing
+in a run without capture.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import runpy
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SLOW_SECONDS, STUCK_SECONDS = 4.0, 600.0
+
+# In the order in which they happen.
+STEPS = (
+    "start of capture",
+    "first vote",
+    "save gradients",
+    "make the leg",
+    "enter the leg",
+    "forward",
+    "backward",
+    "record gradients",
+    "leave the leg",
+    "vote after the leg",
+    "seal the leg",
+    "put back",
+    "last vote",
+)
+
+
+def memory() -> None:
+    raise MemoryError("out of memory, injected")
+
+
+def exception() -> None:
+    raise RuntimeError("injected")
+
+
+def slow() -> None:
+    time.sleep(SLOW_SECONDS)
+
+
+def stuck() -> None:
+    time.sleep(STUCK_SECONDS)
+
+
+def killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def full_disk() -> None:
+    """No file of this process may grow any more, as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+
+
+FAULTS: dict[str, Callable[[], None]] = {
+    "memory": memory,
+    "exception": exception,
+    "slow": slow,
+    "stuck": stuck,
+    "killed": killed,
+    "full disk": full_disk,
+}
+
+
+class Fault:
+    """What is to go wrong, and whether it is time."""
+
+    def __init__(self, text: str) -> None:
+        asked = json.loads(text)
+        self.step: str = asked["step"]
+        self.kind: str = asked["fault"]
+        self._rank: int = asked["rank"]
+        self._iteration: int = asked.get("iteration", 1)
+        self._leg: str = asked.get("leg", "noise.1")
+        self._happened = False
+        if self.step not in STEPS or self.kind not in FAULTS:
+            raise SystemExit(f"no such fault: {text}")
+
+    def here(self, step: str, session: Any, leg: str | None = None) -> None:
+        """Called at each step of each rerun."""
+        if step != self.step or int(os.environ.get("RANK", "0")) != self._rank:
+            return
+        started = session.started  # before that there is only one iteration to fail in
+        if started and (session.iteration != self._iteration or leg not in (None, self._leg)):
+            return
+        # Memory may be there at the next attempt. A fault of code comes again.
+        if self._happened and self.kind != "exception":
+            return
+        self._happened = True
+        os.write(2, f"fault at {time.time():.3f}\n".encode())
+        FAULTS[self.kind]()
+
+
+def plant(fault: Fault) -> None:
+    """Puts a call of `fault.here` into each step of a rerun."""
+    from megatron.core.pipeline_parallel import schedules
+
+    from ttrace.adapters.megatron_gradients import Gradients
+    from ttrace.adapters.megatron_replayer import MegatronReplayer
+    from ttrace.capture import rerun
+    from ttrace.capture.agreement import Agreement
+    from ttrace.capture.session import Session
+    from ttrace.capture.state import Part
+
+    sessions: list[Any] = []
+
+    def session() -> Any:
+        return sessions[-1]
+
+    def before(owner: Any, name: str, act: Callable[..., None]) -> None:
+        original = getattr(owner, name)
+
+        def changed(self: Any, *args: Any, **kwargs: Any) -> Any:
+            act(self, *args, **kwargs)
+            return original(self, *args, **kwargs)
+
+        setattr(owner, name, changed)
+
+    before(Session, "start", lambda self, *args: fault.here("start of capture", self))
+
+    def prepare(reruns: Any, legs: Any) -> None:
+        sessions.append(reruns._session)
+        fault.here("first vote", session())
+
+    before(rerun.Reruns, "_prepare", prepare)
+    before(rerun.Reruns, "_make", lambda self, name: fault.here("make the leg", session(), name))
+
+    def vote(self: Any, question: str, *args: Any) -> None:
+        if question.endswith(" ends"):
+            fault.here("vote after the leg", session(), question.removesuffix(" ends"))
+        elif question == "put back":
+            fault.here("last vote", session())
+
+    before(Agreement, "vote", vote)
+    before(Session, "seal", lambda self, iteration, leg: fault.here("seal the leg", self, leg))
+
+    make_leg = rerun.make_leg
+
+    def make(name: str, *args: Any) -> Any:
+        leg = make_leg(name, *args)
+        enter, leave = leg.enter, leg.exit
+
+        def entering() -> None:
+            fault.here("enter the leg", session(), name)
+            enter()
+
+        def leaving() -> None:
+            fault.here("leave the leg", session(), name)
+            leave()
+
+        leg.enter, leg.exit = entering, leaving
+        return leg
+
+    rerun.make_leg = make
+
+    save = MegatronReplayer.save_gradients
+
+    def save_gradients(self: Any) -> Any:
+        fault.here("save gradients", session())
+        parts = save(self)
+
+        def put_back() -> None:
+            fault.here("put back", session())
+            parts[0].put_back()
+
+        return [Part(parts[0].name, put_back), *parts[1:]]
+
+    MegatronReplayer.save_gradients = save_gradients
+
+    step = schedules.backward_step
+
+    def backward_step(*args: Any, **kwargs: Any) -> Any:
+        if sessions and session().leg != "real":
+            fault.here("backward", session(), session().leg)
+        return step(*args, **kwargs)
+
+    schedules.backward_step = backward_step
+
+    def run(replayer: Any, leg: str) -> None:
+        if getattr(replayer, "_faulty", False):
+            return
+        replayer._faulty = True
+        forward = replayer._arguments["forward_step_func"]
+
+        def faulty(*args: Any, **kwargs: Any) -> Any:
+            fault.here("forward", session(), session().leg)
+            return forward(*args, **kwargs)
+
+        replayer._arguments["forward_step_func"] = faulty
+
+    before(MegatronReplayer, "run", run)
+
+    def after_backward(gradients: Any) -> None:
+        if sessions and session().leg != "real":
+            fault.here("record gradients", session(), session().leg)
+
+    before(Gradients, "after_backward", after_backward)
+
+
+def main() -> None:
+    script = Path(sys.argv[1])
+    sys.argv = sys.argv[1:]
+    sys.path[0] = str(script.resolve().parent)
+    if os.environ.get("TTRACE_OUT") and os.environ.get("TTRACE_FAULT"):
+        import megatron_cpu
+
+        megatron_cpu.enable()
+        plant(Fault(os.environ["TTRACE_FAULT"]))
+    runpy.run_path(str(script), run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
