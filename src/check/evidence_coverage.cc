@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/experiment/module_names.h"
+#include "src/experiment/parameter_roles.h"
 #include "src/report/reason_words.h"
 
 namespace ttrace {
@@ -29,8 +30,7 @@ bool IsComputed(Role role) {
 // "grad_reduced of ColumnParallelLinear weight". Where the class of a module is
 // not known, its name without layer numbers stands for it.
 std::string KindOf(const Side& classes, const TensorId& id) {
-  const bool parameter =
-      id.role == Role::kGradLocal || id.role == Role::kGradReduced;
+  const bool parameter = IsParameterGradient(id.role);
   const std::string module = parameter ? ParentName(id.fqn) : id.fqn;
   std::string cls = classes.ClassOf(module);
   if (cls.empty()) cls = WithoutLayerNumbers(module);

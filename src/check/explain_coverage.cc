@@ -11,13 +11,6 @@
 namespace ttrace {
 namespace {
 
-Reason Because(ReasonKind kind, std::string detail = "") {
-  Reason reason;
-  reason.kind = kind;
-  reason.detail = std::move(detail);
-  return reason;
-}
-
 // Why `side` has no values for the module `fqn` or anything below it.
 Reason WhyAbsent(const Side& side, const std::string& fqn) {
   for (std::string name = fqn;; name = ParentName(name)) {

@@ -4,15 +4,12 @@
 #include <cmath>
 
 #include "src/experiment/module_names.h"
+#include "src/experiment/parameter_roles.h"
 
 namespace ttrace {
 namespace {
 
 const double kFp32 = UnitRoundoff(DType::kF32);
-
-bool IsParameterGradient(Role role) {
-  return role == Role::kGradLocal || role == Role::kGradReduced;
-}
 
 bool IsForward(const TensorId& id) {
   return id.role == Role::kInput || id.role == Role::kOutput ||

@@ -8,12 +8,6 @@
 namespace ttrace {
 namespace {
 
-std::vector<ErrorStats> Totals(const std::vector<PairFacts>& legs) {
-  std::vector<ErrorStats> out;
-  for (const PairFacts& leg : legs) out.push_back(leg.total);
-  return out;
-}
-
 // How many tests a leg takes: norm, projection, element and block of the whole,
 // and one for each piece.
 int64_t TestsOf(const LegFacts& leg) {

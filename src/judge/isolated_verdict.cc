@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/experiment/module_names.h"
+#include "src/experiment/parameter_roles.h"
 #include "src/judge/constants.h"
 
 namespace ttrace {
@@ -44,8 +45,7 @@ Reason NotIsolatedIndex::WhyNot(const std::string& leg,
       break;
     default: {
       // A backward pass works on the forward values, too.
-      const bool parameter =
-          id.role == Role::kGradLocal || id.role == Role::kGradReduced;
+      const bool parameter = IsParameterGradient(id.role);
       const std::string module = parameter ? ParentName(id.fqn) : id.fqn;
       note = Find(leg, id.iteration, module, Role::kGradOutput, nullptr);
       if (note == nullptr) {

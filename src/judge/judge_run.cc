@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "src/experiment/execution_order.h"
+#include "src/experiment/parameter_roles.h"
 #include "src/experiment/unequal_starts.h"
 #include "src/judge/expectations.h"
 #include "src/judge/judge_norm.h"
@@ -33,8 +34,7 @@ std::vector<const Entry*> InOrder(const JudgeContext& context) {
     // Gradients are recorded together; what tells their order is the order in
     // which they are reduced.
     const int64_t index = context.candidate->ReductionIndex(entry.first.fqn);
-    if (index >= 0 && (entry.first.role == Role::kGradLocal ||
-                       entry.first.role == Role::kGradReduced)) {
+    if (index >= 0 && IsParameterGradient(entry.first.role)) {
       key.sequence = index;
     }
     order.emplace_back(key, &entry);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "src/experiment/parameter_roles.h"
 #include "src/judge/constants.h"
 #include "src/judge/maxima.h"
 #include "src/judge/mismatches.h"
@@ -16,16 +17,6 @@ namespace ttrace {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-bool IsParameterGradient(Role role) {
-  return role == Role::kGradLocal || role == Role::kGradReduced;
-}
-
-Reason Because(ReasonKind kind) {
-  Reason reason;
-  reason.kind = kind;
-  return reason;
-}
 
 // Ranks that hold an instance which is out of bounds by itself.
 std::vector<int> FaultyRanks(const LegJudgement& leg,
@@ -63,13 +54,6 @@ std::vector<int> NonfiniteRanks(const TensorComparison& compared) {
     ranks.insert(instance.ranks.begin(), instance.ranks.end());
   }
   return {ranks.begin(), ranks.end()};
-}
-
-std::vector<ErrorStats> Totals(const std::vector<PairFacts>& legs) {
-  std::vector<ErrorStats> out;
-  out.reserve(legs.size());
-  for (const PairFacts& leg : legs) out.push_back(leg.total);
-  return out;
 }
 
 std::optional<ErrorStats> Total(const std::optional<PairFacts>& pair) {
@@ -236,8 +220,6 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
   errors.vector_gradient = IsParameterGradient(id.role) && facts.vector;
   errors.rounding = rounding_->Of(id, plan.isolated, fp32);
   errors.risk = expectations_.risk();
-  errors.one_module_deep = plan.isolated && !plan.borrowed_noise;
-  errors.end_to_end_for_want = plan.isolated && plan.borrowed_noise;
   LegJudgement out = JudgeLeg(errors);
   if (!errors.noise.empty()) {
     // Element errors are measured unless the reference has no scale of its own.
@@ -262,8 +244,8 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
     out.Add(std::move(repeat));
   }
   for (Test& test : out.tests) {
-    test.expected.one_module_deep = errors.one_module_deep;
-    test.expected.end_to_end_for_want = errors.end_to_end_for_want;
+    test.expected.one_module_deep = plan.isolated && !plan.borrowed_noise;
+    test.expected.end_to_end_for_want = plan.isolated && plan.borrowed_noise;
   }
   out.ranks = FaultyRanks(out, leg.candidate.instances);
   return out;

@@ -66,10 +66,6 @@ Noise BlockNoise(const LegErrors& errors) {
   return out;
 }
 
-double EquivalentFactor(double equivalent, int legs, double risk) {
-  return NoiseFactor(equivalent, legs, risk);
-}
-
 // The two errors of one statistic against the fp32 leg.
 struct HighPrecision {
   double candidate = 0;
@@ -85,7 +81,7 @@ Test Judge(Statistic statistic, double err, const Noise& noise, double floor,
   out.statistic = statistic;
   out.value = err;
   out.noise = noise.largest;
-  const double factor = EquivalentFactor(noise.equivalent, legs, errors.risk);
+  const double factor = NoiseFactor(noise.equivalent, legs, errors.risk);
   const double by_noise = factor * noise.largest;
   const double allowed = std::max({by_noise, noise.extreme, floor});
   Expectation& expected = out.expected;
@@ -102,9 +98,8 @@ Test Judge(Statistic statistic, double err, const Noise& noise, double floor,
     out.value_hp = hp->candidate;
     out.reference_hp = hp->reference;
     // The reference's own rounding is a single sample.
-    const double bound_hp =
-        std::max(out.bound, EquivalentFactor(hp->equivalent, 1, errors.risk) *
-                                hp->reference);
+    const double bound_hp = std::max(
+        out.bound, NoiseFactor(hp->equivalent, 1, errors.risk) * hp->reference);
     if (hp->candidate / bound_hp < out.headroom) {
       out.headroom = hp->candidate / bound_hp;
       if (bound_hp > out.bound) expected.origin = Origin::kReferenceFp32;

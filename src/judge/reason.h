@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ttrace/dtype.h"
@@ -68,6 +69,13 @@ struct Reason {
     return kind == ReasonKind::kNone && foreign_rows.empty();
   }
 };
+
+inline Reason Because(ReasonKind kind, std::string detail = "") {
+  Reason reason;
+  reason.kind = kind;
+  reason.detail = std::move(detail);
+  return reason;
+}
 
 }  // namespace ttrace
 

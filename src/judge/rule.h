@@ -38,8 +38,6 @@ struct LegErrors {
   bool vector_gradient = false;  // one-dimensional parameter gradient
   Rounding rounding;
   double risk = kRunRisk;  // of one test
-  bool one_module_deep = false;
-  bool end_to_end_for_want = false;  // noise of an isolated leg
 };
 
 // How many independent errors the noise of a tensor is made of, at most its

@@ -29,6 +29,14 @@ struct PairFacts {
   std::vector<ErrorStats> regions;  // parallel to TensorComparison::regions
 };
 
+// Of each leg, what it is over all regions.
+inline std::vector<ErrorStats> Totals(const std::vector<PairFacts>& legs) {
+  std::vector<ErrorStats> out;
+  out.reserve(legs.size());
+  for (const PairFacts& leg : legs) out.push_back(leg.total);
+  return out;
+}
+
 // One planned comparison (experiment/leg_plan.h) of one tensor.
 struct LegFacts {
   size_t plan = 0;             // index into the plans
@@ -44,7 +52,6 @@ struct LegFacts {
   std::optional<ReplicaComparison> replicas;
   bool usable = false;  // false: only `trouble` says something
   std::string trouble;  // why the comparison is not whole, or not possible
-  int64_t elements_missing = 0;  // in the candidate
 };
 
 // How far a replay of a leg is from the leg.

@@ -4,14 +4,11 @@
 #include <cmath>
 #include <utility>
 
+#include "src/experiment/parameter_roles.h"
 #include "src/measure/exact_values.h"
 
 namespace ttrace {
 namespace {
-
-bool IsParameterGradient(Role role) {
-  return role == Role::kGradLocal || role == Role::kGradReduced;
-}
 
 // Roles that must be finite even where there is nothing to compare with.
 // Activations may hold infinities on purpose (masked scores).
@@ -67,7 +64,6 @@ class LegMeasurer {
     aligned_.element_scale = own_.element_scale;
     TTRACE_ASSIGN_OR_RETURN(out->candidate, CompareTensor(r_, c_, aligned_));
     Count(r_, c_, out->candidate.total.count);
-    out->elements_missing = out->candidate.candidate_gap;
     regions_ = &out->candidate.regions;
     for (const std::string& leg : plan_.noise_legs) {
       const TensorPieces* noisy = side_.FindSameValue(leg, id_);
