@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -16,6 +18,48 @@ bool IsSumOverMicroBatches(const Record& record) {
                               std::holds_alternative<Partial>(placement.second);
                      });
 }
+
+// What the optimizer's step shows.
+bool IsOfTheStep(Role role) {
+  return role == Role::kGradReduced || role == Role::kGradNorm ||
+         role == Role::kParamUpdated || role == Role::kOptimState;
+}
+
+// The iterations of which a rank says that both passes of its real leg are
+// recorded, whatever became of it afterwards.
+std::set<int> PassesCompleted(const RankTrace& rank) {
+  std::set<int> out;
+  for (const Note& note : rank.notes) {
+    if (note.kind != "passes_complete") continue;
+    const auto json = nlohmann::json::parse(note.json, nullptr, false);
+    if (!json.is_object()) continue;
+    const auto iteration = json.find("iteration");
+    if (iteration != json.end() && iteration->is_number_integer()) {
+      out.insert(iteration->get<int>());
+    }
+  }
+  return out;
+}
+
+// A rank that did not come to the end of a sum may lack terms of it.
+class FinishedSums {
+ public:
+  explicit FinishedSums(const Trace& trace) {
+    for (const RankTrace& rank : trace.ranks()) {
+      ranks_[rank.meta.rank] = {&rank, PassesCompleted(rank)};
+    }
+  }
+
+  bool Has(const Record& record) const {
+    const auto& [rank, passes] = ranks_.at(record.rank);
+    return rank->Completed(record.id.iteration, record.leg) ||
+           (record.leg == "real" && !IsOfTheStep(record.id.role) &&
+            passes.contains(record.id.iteration));
+  }
+
+ private:
+  std::map<int, std::pair<const RankTrace*, std::set<int>>> ranks_;
+};
 
 }  // namespace
 
@@ -37,11 +81,9 @@ bool TensorPieces::MayBeWhole() const {
 
 Catalog::Catalog(std::shared_ptr<const Trace> trace)
     : trace_(std::move(trace)) {
-  std::map<int, const RankTrace*> ranks;
-  for (const RankTrace& rank : trace_->ranks()) ranks[rank.meta.rank] = &rank;
+  const FinishedSums finished(*trace_);
   for (const Record& record : trace_->records()) {
-    if (IsSumOverMicroBatches(record) &&
-        !ranks.at(record.rank)->Completed(record.id.iteration, record.leg)) {
+    if (IsSumOverMicroBatches(record) && !finished.Has(record)) {
       unfinished_sums_.emplace(record.id, record.rank);
       continue;
     }
@@ -88,6 +130,19 @@ const TensorPieces* Catalog::Find(const std::string& leg,
   const auto& all = tensors(leg);
   const auto found = all.find(id);
   return found == all.end() ? nullptr : &found->second;
+}
+
+void Catalog::Reread(const TensorId& id,
+                     const std::function<void(Record*)>& change) {
+  for (auto& [leg, tensors] : tensors_) {
+    const auto found = tensors.find(id);
+    if (found == tensors.end()) continue;
+    for (const Record*& piece : found->second.pieces) {
+      Record& copy = reread_.emplace_back(*piece);
+      change(&copy);
+      piece = &copy;
+    }
+  }
 }
 
 }  // namespace ttrace

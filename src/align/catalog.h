@@ -6,11 +6,13 @@
 // A sum over micro-batches is left out if a rank ended before it had completed
 // the iteration: terms are missing, and nothing in the others shows it.
 //
-// Thread safety: const after construction.
+// Thread safety: const after construction and Reread.
 
 #ifndef TTRACE_SRC_ALIGN_CATALOG_H_
 #define TTRACE_SRC_ALIGN_CATALOG_H_
 
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -51,6 +53,8 @@ class Catalog {
   const std::map<TensorId, TensorPieces>& tensors(const std::string& leg) const;
   // One tensor, or nullptr.
   const TensorPieces* Find(const std::string& leg, const TensorId& id) const;
+  // Replaces the records of a tensor, in every leg, by changed copies.
+  void Reread(const TensorId& id, const std::function<void(Record*)>& change);
   // What was left out, by its first rank that did not complete it.
   const std::map<TensorId, int>& unfinished_sums() const {
     return unfinished_sums_;
@@ -61,6 +65,7 @@ class Catalog {
   std::vector<std::string> legs_;
   std::map<std::string, std::map<TensorId, TensorPieces>> tensors_;
   std::map<TensorId, int> unfinished_sums_;
+  std::deque<Record> reread_;
 };
 
 }  // namespace ttrace

@@ -75,11 +75,13 @@ TEST(Catalog, PiecesAreSortedByRankAndMicroBatchNotByTime) {
   EXPECT_EQ(b->first_sequence, b->pieces[1]->sequence);
 }
 
-TEST(Catalog, ASumOfMicroBatchesThatARankDidNotCompleteIsLeftOut) {
-  const ScratchFolder folder;
-  OrDie(CreateTraceFolder(folder.path(), "{}", true));
+// Two ranks, of which the second does not seal its real leg.
+void WriteSums(
+    const std::string& folder,
+    const std::vector<std::pair<std::string, std::string>>& notes_of_second) {
+  OrDie(CreateTraceFolder(folder, "{}", true));
   for (const int rank : {0, 1}) {
-    const auto writer = OpenRank(folder.path(), rank, 2);
+    const auto writer = OpenRank(folder, rank, 2);
     for (const char* leg : {"real", "fp32"}) {
       for (const char* fqn : {"sum", "plain"}) {
         RecordSpec spec = PlainSpec(fqn, DType::kF32, {});
@@ -94,14 +96,40 @@ TEST(Catalog, ASumOfMicroBatchesThatARankDidNotCompleteIsLeftOut) {
       }
       if (rank == 0 || std::string(leg) == "fp32") OrDie(writer->Seal(0, leg));
     }
+    if (rank == 1) {
+      for (const auto& [kind, json] : notes_of_second) {
+        OrDie(writer->Note(kind, json));
+      }
+    }
     OrDie(writer->Close(rank == 0, "it ended"));
   }
+}
+
+TEST(Catalog, ASumOfMicroBatchesThatARankDidNotCompleteIsLeftOut) {
+  const ScratchFolder folder;
+  WriteSums(folder.path(), {});
   const Catalog catalog(OrDie(Trace::Open(folder.path())));
   // What is no sum is whole, and of a sum the rank that ended is missing.
   EXPECT_EQ(catalog.Find("real", Id("plain"))->pieces.size(), 2U);
   EXPECT_EQ(catalog.Find("real", Id("sum"))->pieces.size(), 1U);
   EXPECT_EQ(catalog.Find("fp32", Id("sum"))->pieces.size(), 2U);
   EXPECT_THAT(catalog.unfinished_sums(), ElementsAre(std::pair(Id("sum"), 1)));
+}
+
+// A rerun ended the run: its real leg was whole but for the step.
+TEST(Catalog, ASumIsWholeIfThePassesThatMakeItAre) {
+  const ScratchFolder folder;
+  WriteSums(folder.path(), {{"passes_complete", R"({"iteration":0})"}});
+  const Catalog catalog(OrDie(Trace::Open(folder.path())));
+  EXPECT_EQ(catalog.Find("real", Id("sum"))->pieces.size(), 2U);
+  EXPECT_TRUE(catalog.unfinished_sums().empty());
+  for (const char* other :
+       {R"({"iteration":1})", R"({"iteration":"0"})", "{}"}) {
+    const ScratchFolder again;
+    WriteSums(again.path(), {{"passes_complete", other}});
+    const Catalog left_out(OrDie(Trace::Open(again.path())));
+    EXPECT_EQ(left_out.unfinished_sums().size(), 1U) << other;
+  }
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "src/check/evidence_coverage.h"
 #include "src/check/explain_coverage.h"
 #include "src/diagnose/same_explanation.h"
+#include "src/experiment/batch_readings.h"
 #include "src/experiment/handed_out.h"
 #include "src/experiment/iteration_range.h"
 #include "src/experiment/leg_plan.h"
@@ -198,16 +199,17 @@ void EnsureCulprit(CheckResult* result) {
   }
 }
 
-// Puts culprits where they belong among those that are there: `last` in their
-// iteration, or first.
-void Insert(std::vector<Culprit> culprits, bool last, CheckResult* result) {
+// Puts culprits where they belong among those that are there: first in their
+// iteration, or at its step, before what the step made.
+void Insert(std::vector<Culprit> culprits, bool at_step, CheckResult* result) {
   for (Culprit& culprit : culprits) {
-    const auto after =
-        std::find_if(result->culprits.begin(), result->culprits.end(),
-                     [&](const Culprit& c) {
-                       return last ? c.iteration > culprit.iteration
-                                   : c.iteration >= culprit.iteration;
-                     });
+    const auto after = std::find_if(
+        result->culprits.begin(), result->culprits.end(),
+        [&](const Culprit& c) {
+          const bool before_step = at_step && c.direction != Direction::kUpdate;
+          return c.iteration > culprit.iteration ||
+                 (c.iteration == culprit.iteration && !before_step);
+        });
     result->culprits.insert(after, std::move(culprit));
   }
 }
@@ -281,8 +283,7 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
         reference, Side::Open(options.reference, options.reference_legs));
   }
   TTRACE_ASSIGN_OR_RETURN(
-      const Side candidate,
-      Side::Open(options.candidate, options.candidate_legs));
+      Side candidate, Side::Open(options.candidate, options.candidate_legs));
 
   result.has_reference = reference.has_value();
   result.candidate = Summarise(candidate);
@@ -305,6 +306,7 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
     AddDefects(*reference, &result);
     CompareComputations(*reference, candidate, &result);
     NoteDropout(*reference, candidate, &result);
+    context.batch_unknown = SettleBatch(&*reference, &candidate);
     LegPlans plans = PlanLegs(*reference, candidate);
     context.plans = std::move(plans.plans);
     AddNotes(plans.notes, &result);
@@ -345,9 +347,15 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   const Diagnostician diagnostician(reference ? &*reference : nullptr,
                                     candidate, context.plans, context.rows,
                                     result.tensors);
+  std::vector<Culprit> explained;
   for (Culprit& culprit : result.culprits) {
-    diagnostician.Explain(&culprit);
+    for (Culprit& part : ExplainEachName(std::move(culprit), [&](Culprit* one) {
+           diagnostician.Explain(one);
+         })) {
+      explained.push_back(std::move(part));
+    }
   }
+  result.culprits = std::move(explained);
   if (const int joined = JoinSameExplanation(&result.culprits); joined > 0) {
     RunNote note;
     note.kind = NoteKind::kJoined;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "src/check/synthetic_run_test.h"
+#include "src/check/check_fixture_test.h"
 #include "src/report/reason_words.h"
 #include "src/report/render.h"
 
@@ -21,67 +21,6 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-class CheckTest : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = std::filesystem::path(testing::TempDir()) /
-              (std::string("check_test_") +
-               testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-    reference_.legs = {"real", "noise.1", "noise.2", "noise.3"};
-    candidate_.mesh = {{"dp", 1}, {"tp", 2}};
-    candidate_.noise = 0x1p-24f;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string Path(const char* name) const { return (folder_ / name).string(); }
-
-  CheckResult Check(int threads = 0) {
-    if (!std::filesystem::exists(Path("ref"))) reference_.Write(Path("ref"));
-    if (!std::filesystem::exists(Path("cand"))) candidate_.Write(Path("cand"));
-    CheckOptions options;
-    options.reference = Path("ref");
-    options.candidate = Path("cand");
-    options.threads = threads;
-    auto result = RunCheck(options);
-    if (!result.ok()) {
-      ADD_FAILURE() << result.error().message();
-      return {};
-    }
-    return *std::move(result);
-  }
-
-  static std::vector<std::string> Letters(const Culprit& culprit) {
-    std::vector<std::string> out;
-    for (const Diagnosis& d : culprit.classes) out.push_back(d.letter);
-    return out;
-  }
-
-  static std::vector<std::string> Notes(const CheckResult& result) {
-    std::vector<std::string> words;
-    for (const RunNote& note : result.notes) words.push_back(NoteWords(note));
-    return words;
-  }
-
-  static std::string Words(const Diagnosis& diagnosis) {
-    return diagnosis.evidence + ReasonWords(diagnosis.reason);
-  }
-
-  static const TensorJudgement& Find(const CheckResult& result,
-                                     const std::string& fqn, Role role) {
-    for (const TensorJudgement& t : result.tensors) {
-      if (t.id.fqn == fqn && t.id.role == role) return t;
-    }
-    ADD_FAILURE() << fqn;
-    return result.tensors.front();
-  }
-
-  std::filesystem::path folder_;
-  SyntheticRun reference_;
-  SyntheticRun candidate_;
-};
 
 TEST_F(CheckTest, ACleanShardedRunIsWithinAndFullyCompared) {
   const CheckResult result = Check();
@@ -114,6 +53,11 @@ TEST_F(CheckTest, WhatTheCandidateDoesNotRepeatIsADivergence) {
   ASSERT_EQ(once.verdict, Verdict::kDiverged) << once.reason;
   EXPECT_EQ(once.culprits.front().fqn, "fc");
   EXPECT_THAT(once.culprits.front().ranks, ElementsAre(1));
+  const auto said = [](const CheckResult& of) {
+    return std::count_if(
+        of.notes.begin(), of.notes.end(),
+        [](const RunNote& n) { return n.kind == NoteKind::kNotRepeatable; });
+  };
   // A right run whose replay was not; one that is never the same.
   for (const auto& legs :
        std::vector<std::vector<std::string>>{{"replay"}, {"real", "replay"}}) {
@@ -121,7 +65,10 @@ TEST_F(CheckTest, WhatTheCandidateDoesNotRepeatIsADivergence) {
     ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
     EXPECT_EQ(result.culprits.front().fqn, "fc");
     EXPECT_THAT(Letters(result.culprits.front()), Contains("I"));
+    EXPECT_EQ(said(result), 1);
   }
+  candidate_.noise = 0;  // another in each leg
+  EXPECT_EQ(said(broken_in({})), 0);
 }
 
 // fc's input gradient is summed over tp. Its error is in what comes after it,

@@ -16,6 +16,18 @@ bool HasNoise(const SideSummary& side) {
   return std::any_of(side.legs.begin(), side.legs.end(), IsNoiseLeg);
 }
 
+// ", first fc output 0: the candidate has no such tensor"
+std::string FirstUnexplained(const CheckResult& result) {
+  for (const TensorJudgement& t : result.tensors) {
+    if (t.verdict != TensorVerdict::kUnmatched || t.explained) continue;
+    return fmt::format(", first {} {}{}{}: {}",
+                       t.id.fqn.empty() ? "the model" : t.id.fqn,
+                       ToString(t.id.role), t.id.arg.empty() ? "" : " ",
+                       t.id.arg, ReasonWords(t.reason));
+  }
+  return "";
+}
+
 }  // namespace
 
 Conclusion Conclude(const CheckResult& result, const ConclusionInput& input) {
@@ -57,8 +69,9 @@ Conclusion Conclude(const CheckResult& result, const ConclusionInput& input) {
       result.coverage.reference_only + result.coverage.candidate_only;
   if (unexplained > 0) {
     return {Verdict::kInconclusive,
-            fmt::format("{} tensor{} no partner and no explanation",
-                        unexplained, unexplained == 1 ? " has" : "s have")};
+            fmt::format("{} tensor{} without a partner or not whole{}",
+                        unexplained, unexplained == 1 ? " is" : "s are",
+                        FirstUnexplained(result))};
   }
   if (!input.evidence.any) {
     return {Verdict::kInconclusive,

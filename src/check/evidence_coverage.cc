@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -27,11 +28,18 @@ bool IsComputed(Role role) {
   }
 }
 
+// What a module makes itself: values that arrive at it were made elsewhere.
+bool IsMade(Role role) { return IsComputed(role) && role != Role::kGradOutput; }
+
+std::string ModuleOf(const TensorId& id) {
+  return IsParameterGradient(id.role) ? ParentName(id.fqn) : id.fqn;
+}
+
 // "grad_reduced of ColumnParallelLinear weight". Where the class of a module is
 // not known, its name without layer numbers stands for it.
 std::string KindOf(const Side& classes, const TensorId& id) {
   const bool parameter = IsParameterGradient(id.role);
-  const std::string module = parameter ? ParentName(id.fqn) : id.fqn;
+  const std::string module = ModuleOf(id);
   std::string cls = classes.ClassOf(module);
   if (cls.empty()) cls = WithoutLayerNumbers(module);
   if (cls.empty()) cls = "the model";
@@ -41,11 +49,14 @@ std::string KindOf(const Side& classes, const TensorId& id) {
   return fmt::format("{} of {} {}", ToString(id.role), cls, part);
 }
 
-struct Kind {
+// Tensors of one kind, or of one module.
+struct Evidence {
   int64_t of = 0;
   bool judged = false;
   bool all_zero = true;
   const TensorJudgement* open = nullptr;  // the first that was not judged
+
+  void Add(const TensorJudgement& t);
 };
 
 bool IsJudged(const TensorJudgement& t) {
@@ -53,21 +64,48 @@ bool IsJudged(const TensorJudgement& t) {
          (t.verdict != TensorVerdict::kNotCheckable || t.judged_alone());
 }
 
+void Evidence::Add(const TensorJudgement& t) {
+  ++of;
+  judged |= IsJudged(t);
+  all_zero &= t.all_zero;
+  if (!IsJudged(t) && !t.all_zero && open == nullptr) open = &t;
+}
+
+// A fault of these modules would have to be seen in others, or not at all.
+std::optional<RunNote> UnjudgedModules(
+    const std::map<std::string, Evidence>& modules) {
+  RunNote note;
+  note.kind = NoteKind::kNoEvidence;
+  note.count = 0;
+  int64_t more = -1;
+  std::string first;
+  for (const auto& [name, module] : modules) {
+    if (module.judged || module.all_zero) continue;
+    note.count += module.of;
+    if (++more > 0) continue;
+    first = name.empty() ? "the model" : name;
+    note.reason = ReasonWords(module.open->reason);
+  }
+  if (more < 0) return std::nullopt;
+  note.names = {more == 0 ? fmt::format("tensor of {}", first)
+                          : fmt::format("tensor of {} and {} more module{}",
+                                        first, more, more == 1 ? "" : "s")};
+  return note;
+}
+
 }  // namespace
 
 EvidenceCoverage CoverEvidence(const Side& classes,
                                const std::vector<TensorJudgement>& tensors) {
-  std::map<std::string, Kind> kinds;
+  std::map<std::string, Evidence> kinds;
+  std::map<std::string, Evidence> modules;
   for (const TensorJudgement& t : tensors) {
     if (!IsComputed(t.id.role) || t.explained ||
         t.verdict == TensorVerdict::kUnmatched) {
       continue;
     }
-    Kind& kind = kinds[KindOf(classes, t.id)];
-    ++kind.of;
-    kind.judged |= IsJudged(t);
-    kind.all_zero &= t.all_zero;
-    if (!IsJudged(t) && kind.open == nullptr) kind.open = &t;
+    kinds[KindOf(classes, t.id)].Add(t);
+    if (IsMade(t.id.role)) modules[ModuleOf(t.id)].Add(t);
   }
   EvidenceCoverage out;
   for (const auto& [name, kind] : kinds) {
@@ -79,6 +117,9 @@ EvidenceCoverage CoverEvidence(const Side& classes,
     note.count = kind.of;
     if (!kind.all_zero) note.reason = ReasonWords(kind.open->reason);
     out.missing.push_back(std::move(note));
+  }
+  if (auto note = UnjudgedModules(modules)) {
+    out.missing.push_back(*std::move(note));
   }
   return out;
 }

@@ -4,7 +4,8 @@
 // outputs of all linears, the reduced gradients of all norm weights, ...) at
 // least one tensor must have been judged against a bound, and not be zero. A
 // gradient that is exactly zero on both sides would also be so without its
-// all-reduce.
+// all-reduce. The same holds of each module, for what it makes itself: one that
+// is judged nowhere is a place where anything may go wrong.
 //
 // Thread safety: pure function.
 
@@ -21,7 +22,8 @@ namespace ttrace {
 
 struct EvidenceCoverage {
   bool any = false;  // something that was computed was judged
-  // One for each kind without evidence: kNoEvidence or kZeroEvidence.
+  // One for each kind without evidence, kNoEvidence or kZeroEvidence, and one
+  // for all modules without.
   std::vector<RunNote> missing;
 };
 

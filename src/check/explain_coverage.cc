@@ -104,7 +104,7 @@ Coverage ExplainCoverage(const Side* reference, const Side& candidate,
       const Side& lacking = in_reference ? candidate : *reference;
       why = WhyAbsent(lacking, t.id.fqn);
       if (!why.none() && !ContainerCompared(compared_modules, t.id.fqn)) {
-        why = {};
+        t.reason = std::exchange(why, {});  // known, and no excuse
       }
       if (why.none() &&
           InsideOfOnePiece(in_reference ? candidate_names : reference_names,

@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +34,7 @@ struct SyntheticTensor {
   PlacementMap placements;  // mesh dimensions that the mesh lacks are ignored
   int batch_dim = -1;       // cut into micro-batches of two rows
   std::vector<std::string> reduced_over;
+  std::optional<DType> dtype = std::nullopt;  // nothing: the run's
 };
 
 class SyntheticRun {
@@ -44,15 +47,28 @@ class SyntheticRun {
   std::vector<MeshDim> mesh;
   std::vector<std::string> legs = {"real"};
   float noise = 0;            // relative rounding of this run's own
-  DType dtype = DType::kF32;  // or kBF16: the same values, cut off
+  DType dtype = DType::kF32;  // or kBF16 (the same values, cut off), or kI64
+  std::map<std::string, DType> dtypes;  // of some fqn
+  float noise_of_legs = 0x1p-24f;
   Fault fault;
+  Scale scale_of_gradients;  // declared for those of parameters
   std::vector<int> omit_ranks;
   // Kind and JSON of notes that every rank leaves.
   std::vector<std::pair<std::string, std::string>> notes;
+  std::function<std::string(int rank)> gradient_norms;  // JSON of such a note
   bool omit_tensor(const SyntheticTensor& t) const {
     return t.fqn == omitted_fqn;
   }
   std::string omitted_fqn = "none";
+  // What a rank did not write.
+  std::function<bool(const SyntheticTensor&, int rank, const std::string& leg,
+                     int iteration)>
+      omit;
+  // Ranks whose capture stopped in this iteration: no seal, an end that says
+  // so.
+  std::vector<int> stopped_ranks;
+  int stopped_in = 0;
+  std::string select;                      // as of --select
   bool reverse_ranks = false;              // write the last rank first
   std::vector<SyntheticTensor> extra;      // beside those of Model()
   std::vector<std::string> unsealed_legs;  // that rank ends did not complete
@@ -131,7 +147,9 @@ class SyntheticRun {
 
   void Write(const std::string& folder) const {
     const std::string manifest =
-        run_id.empty() ? "{}" : "{\"run_id\":\"" + run_id + "\"}";
+        !run_id.empty()   ? "{\"run_id\":\"" + run_id + "\"}"
+        : !select.empty() ? "{\"select\":\"" + select + "\"}"
+                          : "{}";
     ASSERT_TRUE(CreateTraceFolder(folder, manifest, false).ok());
     int world = 1;
     for (const MeshDim& dim : mesh) world *= dim.size;
@@ -150,6 +168,11 @@ class SyntheticRun {
       if (dim.name == name) return dim.size;
     }
     return 1;
+  }
+
+  DType DTypeOf(const SyntheticTensor& t) const {
+    const auto own = dtypes.find(t.fqn);
+    return own != dtypes.end() ? own->second : t.dtype.value_or(dtype);
   }
 
   void WriteRank(const std::string& folder, int rank, int world) const {
@@ -174,6 +197,11 @@ class SyntheticRun {
     for (const auto& [kind, json] : notes) {
       ASSERT_TRUE((*writer)->Note(kind, json).ok());
     }
+    if (gradient_norms) {
+      ASSERT_TRUE((*writer)->Note("gradient_norms", gradient_norms(rank)).ok());
+    }
+    const bool stops = std::find(stopped_ranks.begin(), stopped_ranks.end(),
+                                 rank) != stopped_ranks.end();
     for (int iteration = 0; iteration < iterations; ++iteration) {
       for (const std::string& leg : legs) {
         std::vector<SyntheticTensor> tensors = Model();
@@ -183,19 +211,21 @@ class SyntheticRun {
           if (t.role == Role::kParam && (leg != "real" || iteration > 0)) {
             continue;
           }
+          if (omit && omit(t, rank, leg, iteration)) continue;
           const int64_t batches = t.batch_dim < 0 ? 1 : kRows / 2 / dp;
           for (int64_t call = 0; call < batches; ++call) {
             WritePiece(**writer, meta, t, leg, rank,
                        static_cast<int>(call * dp + dp_rank), iteration);
           }
         }
+        if (stops && iteration >= stopped_in) continue;
         if (std::find(unsealed_legs.begin(), unsealed_legs.end(), leg) ==
             unsealed_legs.end()) {
           ASSERT_TRUE((*writer)->Seal(iteration, leg).ok());
         }
       }
     }
-    ASSERT_TRUE((*writer)->Close(true, "").ok());
+    ASSERT_TRUE((*writer)->Close(!stops, stops ? "it stopped" : "").ok());
   }
 
   void WritePiece(TraceWriter& writer, const RankMeta& meta,
@@ -217,12 +247,16 @@ class SyntheticRun {
     std::vector<float> values;
     ForEachIndex(*layout, [&](int64_t index) {
       float value = Value(t, index) / terms;
-      const bool integer_like = t.role == Role::kInput && t.fqn.empty();
+      const bool integer_like = (t.role == Role::kInput && t.fqn.empty()) ||
+                                !Info(DTypeOf(t)).floating;
       const float size =
-          leg.find("noise") != std::string::npos ? 0x1p-24f : noise;
+          leg.find("noise") != std::string::npos ? noise_of_legs : noise;
       if (!integer_like && t.role != Role::kParam) {
         const NoiseKey key = MakeNoiseKey(2, leg + t.fqn + t.arg);
-        value *= 1 + size * UniformAt(key, static_cast<uint64_t>(index));
+        // In double: the factor itself is not to be rounded to one side.
+        value = static_cast<float>(
+            value * (1.0 + static_cast<double>(size) *
+                               UniformAt(key, static_cast<uint64_t>(index))));
       }
       if (fault && (faulty_iteration < 0 || faulty_iteration == iteration)) {
         fault(t, rank, leg, index, &value);
@@ -233,7 +267,10 @@ class SyntheticRun {
     spec.fqn = t.fqn;
     spec.role = t.role;
     spec.arg = t.arg;
-    spec.dtype = dtype;
+    spec.dtype = DTypeOf(t);
+    if (t.role == Role::kGradLocal || t.role == Role::kGradReduced) {
+      spec.scale = scale_of_gradients;
+    }
     spec.local_shape = layout->local_shape();
     spec.placements = placements;
     spec.global_shape = t.global;
@@ -252,13 +289,19 @@ class SyntheticRun {
       strides[d - 1] = strides[d] * spec.local_shape[d];
     }
     std::vector<uint16_t> cut;
+    std::vector<int64_t> whole;
     const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
-    if (dtype == DType::kBF16) {
+    if (spec.dtype == DType::kBF16) {
       for (const float value : values) {
         cut.push_back(
             static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16));
       }
       bytes = reinterpret_cast<const std::byte*>(cut.data());
+    } else if (spec.dtype == DType::kI64) {
+      for (const float value : values) {
+        whole.push_back(static_cast<int64_t>(value * 1000));
+      }
+      bytes = reinterpret_cast<const std::byte*>(whole.data());
     }
     const Status done = writer.Append(spec, at, {bytes, strides});
     ASSERT_TRUE(done.ok()) << done.error().message();

@@ -9,6 +9,7 @@
 #include "src/compare/compare_instances.h"
 #include "src/compare/instances.h"
 #include "src/compare/layout_overlap.h"
+#include "src/compare/worst_copy.h"
 
 namespace ttrace {
 namespace {
@@ -32,11 +33,6 @@ const Instance& Counterpart(const InstanceGroup& group, const Instance& other) {
     if (found == nullptr) found = &instance;
   }
   return found != nullptr ? *found : group.instances.front();
-}
-
-bool Worse(const ErrorStats& a, const ErrorStats& b) {
-  return std::make_tuple(a.nonfinite_differ, a.sum_sq_err, a.mismatched) >
-         std::make_tuple(b.nonfinite_differ, b.sum_sq_err, b.mismatched);
 }
 
 Error DifferentShapes(const TensorPieces& reference, const Shape& ref,

@@ -62,8 +62,8 @@ struct TensorComparison {
   // or that distinct, partly overlapping instances of one side hold twice.
   int64_t candidate_gap = 0;  // reference has them, candidate does not
   int64_t reference_gap = 0;  // candidate has them, reference does not
-  // Declared by the shape, and held by neither: not in complete(), because two
-  // runs may leave out the same ranks or rows on purpose.
+  // Declared by the shape, and held by neither: not in complete(), because what
+  // is held is the same on both sides.
   int64_t common_gap = 0;
   int64_t candidate_overlap = 0;
   int64_t reference_overlap = 0;

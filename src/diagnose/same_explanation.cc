@@ -15,6 +15,37 @@ namespace {
 
 constexpr size_t kExamples = 5;
 
+constexpr double kSameFactor = 0.01;
+
+bool SameFactor(const Diagnosis& x, const Diagnosis& y) {
+  return std::fabs(x.value / y.value - 1) <= kSameFactor;
+}
+
+bool Contradict(const Culprit& a, const Culprit& b) {
+  if (a.classes.empty() || b.classes.empty()) return false;
+  for (const Diagnosis& x : a.classes) {
+    for (const Diagnosis& y : b.classes) {
+      if (x.letter == y.letter && (x.letter != "K" || SameFactor(x, y))) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+// As `culprit`, of one of its names alone.
+Culprit OfName(const Culprit& culprit, const Culprit::Affected::Name& name) {
+  Culprit out = culprit;
+  out.fqn = name.first.fqn;
+  out.tensor = name.first;
+  out.headroom = name.headroom;
+  out.ranks = name.ranks;
+  out.affected.count = name.count;
+  out.affected.examples = {name.first.fqn};
+  out.affected.names = {name};
+  return out;
+}
+
 bool SameExplanation(const Culprit& a, const Culprit& b) {
   if (!IsParameterRole(a.tensor.role) || a.tensor.role != b.tensor.role ||
       a.direction != b.direction || a.stage != b.stage ||
@@ -24,7 +55,7 @@ bool SameExplanation(const Culprit& a, const Culprit& b) {
   const Diagnosis& x = a.classes.front();
   const Diagnosis& y = b.classes.front();
   if (x.letter != y.letter) return false;
-  if (x.letter == "K") return std::fabs(x.value / y.value - 1) <= 0.01;
+  if (x.letter == "K") return SameFactor(x, y);
   // A reduction or a step that is missing, and a loss, hit parameters of any
   // name. Anything else is one fault only in the same place of the code.
   if (std::string_view("PRMSLN").find(x.letter) != std::string_view::npos) {
@@ -59,6 +90,36 @@ void Join(const Culprit& from, Culprit* into) {
 }
 
 }  // namespace
+
+std::vector<Culprit> ExplainEachName(
+    Culprit culprit, const std::function<void(Culprit*)>& explain) {
+  const Culprit whole = culprit;
+  explain(&culprit);
+  std::vector<Culprit> out;
+  Culprit kept = culprit;  // what is left of it if names go
+  kept.affected.examples.clear();
+  kept.affected.count = 0;
+  kept.ranks.clear();
+  for (const Culprit::Affected::Name& name : whole.affected.names) {
+    Culprit part = OfName(whole, name);
+    if (name.first != whole.tensor) explain(&part);
+    const bool apart = name.first != whole.tensor && Contradict(culprit, part);
+    const auto into = !apart ? out.end()
+                             : std::find_if(out.begin(), out.end(),
+                                            [&](const Culprit& known) {
+                                              return !Contradict(known, part);
+                                            });
+    if (!apart) {
+      Join(part, &kept);
+    } else if (into != out.end()) {
+      Join(part, &*into);
+    } else {
+      out.push_back(std::move(part));
+    }
+  }
+  out.insert(out.begin(), out.empty() ? std::move(culprit) : std::move(kept));
+  return out;
+}
 
 int JoinSameExplanation(std::vector<Culprit>* culprits) {
   std::vector<Culprit> out;

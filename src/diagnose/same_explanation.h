@@ -3,11 +3,16 @@
 // buffer that is not cleared, gradients that are overwritten) then shows as a
 // culprit for each kind of parameter. Their explanations say that it is one.
 //
-// Thread safety: pure function.
+// Several causes, one culprit: where a step handles all parameters, those that
+// are wrong after it are taken for one. Their explanations say where that
+// fails.
+//
+// Thread safety: pure functions.
 
 #ifndef TTRACE_SRC_DIAGNOSE_SAME_EXPLANATION_H_
 #define TTRACE_SRC_DIAGNOSE_SAME_EXPLANATION_H_
 
+#include <functional>
 #include <vector>
 
 #include "src/localize/culprit.h"
@@ -19,6 +24,14 @@ namespace ttrace {
 // 1 %. Culprits of modules, and those that nothing explains, stay apart.
 // Returns how many were joined to another.
 int JoinSameExplanation(std::vector<Culprit>* culprits);
+
+// Calls `explain` on a culprit. Where it stands for parameters of several
+// names, that one cause was an assumption: each name is explained by itself,
+// and those whose explanation has no letter in common with the first, or
+// another factor, become culprits of their own. What nothing explains stays
+// where it was.
+std::vector<Culprit> ExplainEachName(
+    Culprit culprit, const std::function<void(Culprit*)>& explain);
 
 }  // namespace ttrace
 

@@ -50,6 +50,47 @@ TEST(JoinSameExplanation, WhatBelongsToAPlaceIsJoinedInThatPlaceOnly) {
   EXPECT_EQ(culprits[1].fqn, "layers.0.fc2.weight");
 }
 
+// One step handles all gradients, so that all are laid to it at first.
+class ExplainEachNameTest : public testing::Test {
+ protected:
+  // `letters`: of each name, with a factor; empty: nothing explains it.
+  static std::vector<Culprit> Explain(
+      const std::vector<std::pair<std::string, double>>& letters) {
+    Culprit all = Make("a", Role::kGradReduced, "");
+    all.affected.count = 0;
+    for (size_t i = 0; i < letters.size(); ++i) {
+      TensorId id = all.tensor;
+      id.fqn = std::string(1, static_cast<char>('a' + i));
+      all.affected.names.push_back({id, 3, 2, {static_cast<int>(i)}});
+      all.affected.count += 3;
+    }
+    return ExplainEachName(all, [&](Culprit* culprit) {
+      const auto& [letter, value] =
+          letters[static_cast<size_t>(culprit->fqn[0] - 'a')];
+      if (!letter.empty()) culprit->classes = {{letter, "evidence", value}};
+    });
+  }
+};
+
+TEST_F(ExplainEachNameTest, OtherFactorsAreOtherCulprits) {
+  const auto found =
+      Explain({{"K", 2}, {"K", 0.5}, {"", 0}, {"K", 2.001}, {"K", 0.501}});
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_THAT(found[0].affected.examples, ElementsAre("a", "c", "d"));
+  EXPECT_EQ(found[0].affected.count, 9);
+  EXPECT_THAT(found[0].ranks, ElementsAre(0, 2, 3));
+  EXPECT_EQ(found[1].fqn, "b");
+  EXPECT_EQ(found[1].tensor.fqn, "b");
+  EXPECT_EQ(found[1].affected.count, 6);
+  EXPECT_THAT(found[1].ranks, ElementsAre(1, 4));
+}
+
+TEST_F(ExplainEachNameTest, WhatNothingTellsApartStaysTogether) {
+  EXPECT_EQ(Explain({{"P", 1}, {"P", 2}, {"", 0}}).size(), 1u);
+  EXPECT_EQ(Explain({{"", 0}, {"P", 2}, {"K", 2}}).size(), 1u);
+  EXPECT_EQ(Explain({{"P", 1}, {"S", 1}}).size(), 2u);
+}
+
 TEST(JoinSameExplanation, WhatIsCountedIsNotCountedAgain) {
   std::vector<Culprit> culprits = {Make("a", Role::kGradLocal, "S"),
                                    Make("b", Role::kGradLocal, "S")};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "src/experiment/module_names.h"
 #include "src/experiment/parameter_roles.h"
@@ -52,6 +53,16 @@ double SummationGrowth(const Rounding& rounding) {
   }
   return std::max(1.0,
                   std::sqrt(static_cast<double>(rounding.longest_sum) / 2));
+}
+
+// A value 2^e m is rounded by up to 2^e u, evenly: its square is 4^e u^2 / 3 on
+// average. Over mantissas m whose logarithm is even, m^2 is 3 / (2 ln 2).
+double PartialSumRounding(const Rounding& rounding) {
+  if (rounding.unit_roundoff <= kFp32) return 0;
+  const double one = 2 * std::numbers::ln2 / 9;
+  const auto partial_sums = static_cast<double>(rounding.reference_ranks - 1 +
+                                                rounding.candidate_ranks - 1);
+  return rounding.unit_roundoff * std::sqrt(one * partial_sums);
 }
 
 RoundingOfTensors::RoundingOfTensors(const Side& reference,

@@ -38,6 +38,12 @@ struct Rounding {
 // leg shows: multiplies noise and floors. Derivation: docs/tolerance.md.
 double SummationGrowth(const Rounding& rounding);
 
+// What ranks that sum one after the other in low precision add to the relative
+// difference of two runs if one term is nearly all of the sum and comes first:
+// then every partial sum rounds what is as large as the result. 0 in fp32, and
+// where nothing is summed over ranks. Derivation: docs/tolerance.md.
+double PartialSumRounding(const Rounding& rounding);
+
 class RoundingOfTensors {
  public:
   RoundingOfTensors(const Side& reference, const Side& candidate);

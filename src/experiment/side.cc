@@ -61,6 +61,11 @@ const TensorPieces* Side::FindSameValue(const std::string& leg,
   return Find(leg, id);
 }
 
+void Side::Reread(const TensorId& id,
+                  const std::function<void(Record*)>& change) {
+  for (const auto& catalog : catalogs_) catalog->Reread(id, change);
+}
+
 std::vector<std::string> Side::Legs() const {
   std::set<std::string> legs;
   for (const auto& catalog : catalogs_) {

@@ -3,11 +3,12 @@
 // Legs made inside one launch lie in one trace folder; where nothing can be
 // replayed each leg is a launch and a folder of its own.
 //
-// Thread safety: const after opening.
+// Thread safety: const after opening and Reread.
 
 #ifndef TTRACE_SRC_EXPERIMENT_SIDE_H_
 #define TTRACE_SRC_EXPERIMENT_SIDE_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -51,6 +52,8 @@ class Side {
   const std::map<TensorId, TensorPieces>& real() const {
     return catalogs_.front()->tensors("real");
   }
+  // Replaces the records of a tensor, in every leg, by changed copies.
+  void Reread(const TensorId& id, const std::function<void(Record*)>& change);
   std::vector<std::string> Legs() const;  // sorted, of all folders
   bool HasLeg(const std::string& leg) const;
   // "noise.1", "noise.2", ... present, for prefix "noise".
@@ -126,7 +129,7 @@ class Side {
   void FindDefects(const Trace& trace);
   void NoteUnfinishedSums(const Catalog& catalog);
 
-  std::vector<std::shared_ptr<const Catalog>> catalogs_;  // the main one first
+  std::vector<std::shared_ptr<Catalog>> catalogs_;  // the main one first
   std::map<std::string, std::string> not_materialised_;
   std::vector<NotIsolated> not_isolated_;
   HandedOut handed_out_;

@@ -17,11 +17,19 @@ int64_t TestsOf(const LegFacts& leg) {
   return 4 + (leg.candidate.regions.size() > 1 ? pieces : 0);
 }
 
+bool Repeats(const std::optional<RepeatFacts>& repeat) {
+  return !repeat || repeat->bitwise();
+}
+
 }  // namespace
 
 Expectations::Expectations(const std::vector<TensorFacts>& tensors,
                            double run_risk) {
   for (const TensorFacts& tensor : tensors) {
+    if (!Repeats(tensor.candidate_repeat) ||
+        !Repeats(tensor.reference_repeat)) {
+      first_unrepeated_ = std::min(first_unrepeated_, tensor.order);
+    }
     for (const LegFacts& leg : tensor.legs) {
       tests_ += TestsOf(leg);
       if (!leg.usable || leg.noise.empty() || tensor.exact) continue;

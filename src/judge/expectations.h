@@ -8,6 +8,7 @@
 #define TTRACE_SRC_JUDGE_EXPECTATIONS_H_
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <tuple>
@@ -29,6 +30,10 @@ class Expectations {
   // Mean square of the noise legs' projections over the layers of the tensor's
   // role, in all iterations.
   double PooledProjection(const TensorId& id, size_t plan) const;
+  // Whether all that was computed up to this place in the order of execution is
+  // repeated bit for bit by the replay of either run. After a value that is not
+  // nothing is exact, even if its own replay happened to be.
+  bool RepeatsUntil(int64_t order) const { return order < first_unrepeated_; }
 
  private:
   // (role, argument, name without layer numbers, pass, plan)
@@ -41,6 +46,7 @@ class Expectations {
   };
   std::map<Family, Pool> pools_;
   int64_t tests_ = 0;
+  int64_t first_unrepeated_ = std::numeric_limits<int64_t>::max();
   double risk_ = kRunRisk;
 };
 

@@ -86,6 +86,7 @@ Result<std::vector<TensorFacts>> MeasureAll(
         const auto& [id, pieces] = *entries[i];
         TTRACE_ASSIGN_OR_RETURN(facts[i], measurer.Measure(id, pieces, &read));
         facts[i].order = static_cast<int64_t>(i);
+        facts[i].batch_unknown = context.batch_unknown.contains(id);
         const int64_t n = ++done;
         if (context.progress && (n % 64 == 0 || n == total)) {
           context.progress(n, total);

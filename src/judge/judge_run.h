@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "src/experiment/iteration_range.h"
@@ -17,6 +18,7 @@
 #include "src/experiment/side.h"
 #include "src/judge/constants.h"
 #include "src/judge/judgement.h"
+#include "ttrace/tensor_id.h"
 
 namespace ttrace {
 
@@ -25,6 +27,8 @@ struct JudgeContext {
   const Side* candidate = nullptr;
   std::vector<LegPlan> plans;  // of the two sides; empty without a reference
   RowAlignment rows;
+  // That depend on the batch in a way that is not known (batch_readings.h).
+  std::set<TensorId> batch_unknown;
   std::optional<IterationRange> iterations;  // to judge; nothing: all
   double risk = kRunRisk;                    // of flagging a clean run
   int threads = 0;

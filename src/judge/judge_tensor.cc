@@ -37,13 +37,6 @@ std::vector<int> FaultyRanks(const LegJudgement& leg,
       ranks.insert(instance.ranks.begin(), instance.ranks.end());
     }
   }
-  if (ranks.empty() && leg.headroom > 1) {
-    for (const InstanceStats& instance : instances) {
-      if (instance.stats.rel_err() > leg.bound) {
-        ranks.insert(instance.ranks.begin(), instance.ranks.end());
-      }
-    }
-  }
   return {ranks.begin(), ranks.end()};
 }
 
@@ -152,16 +145,21 @@ TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
   out.order = facts.order;
   out.replicas = facts.replicas;
   if (facts.candidate_repeat) {
-    out.repeat = {facts.candidate_repeat->bitwise, facts.candidate_repeat->err};
+    out.repeat = {facts.candidate_repeat->bitwise(),
+                  facts.candidate_repeat->err()};
     out.not_repeatable =
-        !facts.candidate_repeat->bitwise &&
+        !facts.candidate_repeat->bitwise() &&
         (!facts.reference_repeat ||
-         facts.candidate_repeat->err >
-             SampleFactor(1, kRunRisk) * facts.reference_repeat->err);
+         facts.candidate_repeat->err() >
+             SampleFactor(1, kRunRisk) * facts.reference_repeat->err());
   }
   if (!facts.damage.empty()) {
     Settle(TensorVerdict::kNotCheckable, Because(ReasonKind::kDamaged), &out);
     out.reason.detail = facts.damage;
+    return out;
+  }
+  if (facts.batch_unknown) {
+    Explain(ReasonKind::kBatchUnknown, &out);
     return out;
   }
   std::vector<bool> is_isolated;
@@ -234,10 +232,10 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
   // A replay of the candidate that differs by more than its bound: not the
   // noise of a run that is right.
   if (plan.name == "real" && facts.candidate_repeat && out.checkable &&
-      !facts.candidate_repeat->bitwise && !out.tests.empty()) {
+      !facts.candidate_repeat->bitwise() && !out.tests.empty()) {
     Test repeat;
     repeat.statistic = Statistic::kRepeat;
-    repeat.value = facts.candidate_repeat->err;
+    repeat.value = facts.candidate_repeat->err();
     repeat.bound = out.bound;
     repeat.headroom = repeat.value / repeat.bound;
     repeat.expected = out.tests.front().expected;
@@ -283,10 +281,7 @@ bool TensorJudge::CopiesDiffer(const TensorFacts& facts,
                                const ReplicaComparison& copies,
                                const std::vector<LegJudgement>& legs) const {
   if (copies.differing == 0) return false;
-  const bool repeats =
-      (!facts.candidate_repeat || facts.candidate_repeat->bitwise) &&
-      (!facts.reference_repeat || facts.reference_repeat->bitwise);
-  if (repeats) return true;
+  if (expectations_.RepeatsUntil(facts.order)) return true;
   const auto real = std::find_if(legs.begin(), legs.end(), [](const auto& leg) {
     return leg.leg == "real" && leg.checkable && !leg.tests.empty();
   });
@@ -297,7 +292,7 @@ bool TensorJudge::CopiesDiffer(const TensorFacts& facts,
       kRunRisk / static_cast<double>(std::max<int64_t>(1, copies.copies));
   return copies.worst_rel_err >
          SampleFactor(1, risk) *
-             (facts.candidate_repeat ? facts.candidate_repeat->err : 0);
+             (facts.candidate_repeat ? facts.candidate_repeat->err() : 0);
 }
 
 // From the legs to the verdict of the run as it was.
@@ -326,10 +321,11 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
     if (!leg.trouble.empty()) {
       out->reason = Because(ReasonKind::kNotComparable);
       out->reason.detail = leg.trouble;
-    } else if (!leg.candidate.complete()) {
+    } else if (!leg.candidate.complete() || leg.candidate.common_gap > 0) {
       out->reason = Because(ReasonKind::kElementsMissing);
       out->reason.counts = {
           leg.candidate.candidate_gap, leg.candidate.reference_gap,
+          leg.candidate.common_gap,
           leg.candidate.candidate_overlap + leg.candidate.reference_overlap};
     }
   }

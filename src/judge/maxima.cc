@@ -73,8 +73,10 @@ struct HighPrecision {
   double equivalent = 1;  // as Noise::equivalent, of `reference`
 };
 
+// `sums`: what partial sums of ranks may add.
 Test Judge(Statistic statistic, double err, const Noise& noise, double floor,
-           const LegErrors& errors, const std::optional<HighPrecision>& hp) {
+           double sums, const LegErrors& errors,
+           const std::optional<HighPrecision>& hp) {
   const auto legs = static_cast<int>(errors.noise.size());
   const double growth = SummationGrowth(errors.rounding);
   Test out;
@@ -93,6 +95,10 @@ Test Judge(Statistic statistic, double err, const Noise& noise, double floor,
   expected.growth = growth;
   expected.factor = factor;
   out.bound = growth * allowed;
+  if (sums > out.bound) {
+    out.bound = sums;
+    expected.origin = Origin::kFloor;
+  }
   out.headroom = err / out.bound;
   if (hp) {
     out.value_hp = hp->candidate;
@@ -167,8 +173,11 @@ void JudgeMaxima(const LegErrors& errors, LegJudgement* leg) {
   if (errors.vector_gradient && unit > kFp32Roundoff && !has_hp) return;
 
   const ErrorStats& stats = errors.stats;
+  const double sums = PartialSumRounding(errors.rounding);
+  const double extreme = LargestElementFactor(
+      stats.count, std::numeric_limits<int>::max(), errors.risk);
   leg->Add(Judge(Statistic::kElement, stats.max_elem, ElementNoise(errors),
-                 2 * unit, errors, ElementHp(errors)));
+                 2 * unit, sums * extreme, errors, ElementHp(errors)));
   // A tensor of one block: its norm says the same, and more sharply.
   if (stats.count > kCompareBlock && stats.sum_sq_ref > 0) {
     // The norm's floor, for the largest share of the norm a block can have.
@@ -176,7 +185,8 @@ void JudgeMaxima(const LegErrors& errors, LegJudgement* leg) {
     const double share =
         std::min(1.0, stats.max_abs_ref * std::sqrt(kBlock / stats.sum_sq_ref));
     leg->Add(Judge(Statistic::kBlock, BlockError(stats, stats.sum_sq_ref),
-                   BlockNoise(errors), floor * share, errors, BlockHp(errors)));
+                   BlockNoise(errors), floor * share,
+                   kNoiseFactor * sums * share, errors, BlockHp(errors)));
   }
 }
 

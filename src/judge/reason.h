@@ -24,7 +24,7 @@ enum class ReasonKind : uint8_t {
   kNotInCandidate,
   kNoCommonLeg,
   kNotComparable,    // detail: what the comparison said
-  kElementsMissing,  // counts: in the candidate, in the reference, twice
+  kElementsMissing,  // counts: in the candidate, the reference, both; twice
   kIterationCut,     // its iteration did not end on every rank
   // Not judged.
   kNoNoiseLegs,
@@ -34,6 +34,7 @@ enum class ReasonKind : uint8_t {
   kUnequalStart,     // its iteration starts from other weights
   kNotReplaced,      // isolated: tensor and detail say what was not and why
   kNoGradients,      // of which the norm could be recomputed
+  kBatchUnknown,     // how it depends on the batch is not known
   kDamaged,          // detail: rank, file and tensor
   // As it should be.
   kNotMaterialised,  // detail: why

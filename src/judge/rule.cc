@@ -30,7 +30,9 @@ Test JudgeNorm(const LegErrors& errors) {
   const double unit = errors.rounding.unit_roundoff;
   const double growth = SummationGrowth(errors.rounding);
   const double floor = growth * kFloorRoundoffs * unit;
-  const double noise = growth * test.noise;
+  const double partial_sums = PartialSumRounding(errors.rounding);
+  const double noise =
+      std::max(growth * test.noise, std::hypot(test.noise, partial_sums));
   const bool has_hp = errors.candidate_hp && errors.reference_hp;
   double factor =
       NoiseFactor(IndependentErrors(errors.noise), legs, errors.risk);
@@ -39,9 +41,9 @@ Test JudgeNorm(const LegErrors& errors) {
   if (vector_rule) factor = std::max(factor, kVectorGradientFactor);
 
   double scale_b = std::max(noise, floor);
-  Origin origin = noise < floor        ? Origin::kFloor
-                  : repeat <= measured ? Origin::kNoise
-                                       : Origin::kRepeat;
+  Origin origin = noise < floor || test.noise < partial_sums ? Origin::kFloor
+                  : repeat <= measured                       ? Origin::kNoise
+                                                             : Origin::kRepeat;
   if (vector_rule && errors.reference_hp) {
     // Both sides round one exact sum over tokens, each by about what the
     // reference is off (which also holds what came from other modules): their

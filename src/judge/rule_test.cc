@@ -98,7 +98,7 @@ TEST(JudgeLeg, Fp32SumsRoundOncePerTermAndBf16SumsDoNot) {
 }
 
 TEST(JudgeLeg, Bf16SumsOverRanksRoundEachPartialSum) {
-  LegErrors errors = Errors(3e-3, {2e-3, 2e-3, 2e-3});
+  LegErrors errors = Errors(3e-2, {2e-2, 2e-2, 2e-2});
   const double alone = JudgeLeg(errors).bound;
   errors.rounding.candidate_ranks = 2;  // 1 + 1 x 4 / 4 = 2 roundings, and 1
   EXPECT_NEAR(JudgeLeg(errors).bound, alone * std::sqrt(1.5), 1e-9);
@@ -148,6 +148,51 @@ TEST(SummationGrowth, IsWhatSumsOfBf16Show) {
                 0.15 * growth * growth)
         << ranks;
   }
+}
+
+// One rank has nearly all of the sum, and is the first of the ring: that of a
+// loss's gradient, which the rank with the target makes.
+TEST(PartialSumRounding, IsWhatADominatedSumOfBf16Shows) {
+  const auto round = [](double x) {
+    int exponent = 0;
+    const double mantissa = std::frexp(x, &exponent);
+    return std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
+  };
+  std::mt19937 rng(4);
+  std::uniform_real_distribution<double> even(0, 1);
+  for (const int ranks : {2, 8, 32}) {
+    double squares = 0;
+    double norm = 0;
+    for (int i = 0; i < 20'000; ++i) {
+      const double first = round(std::exp2(even(rng)));
+      double exact = first;
+      double sum = first;
+      for (int r = 1; r < ranks; ++r) {
+        // Beside it, and not so small that it is lost altogether.
+        const double term = round(0.02 * (even(rng) - 0.5));
+        exact += term;
+        sum = round(sum + term);
+      }
+      squares += (sum - exact) * (sum - exact);
+      norm += exact * exact;
+    }
+    Rounding rounding;
+    rounding.unit_roundoff = kBf16;
+    rounding.candidate_ranks = ranks;
+    const double expected = PartialSumRounding(rounding);
+    EXPECT_NEAR(std::sqrt(squares / norm), expected, 0.15 * expected) << ranks;
+  }
+}
+
+TEST(JudgeLeg, PartialSumsOfManyRanksNeedNoNoiseToBeAllowed) {
+  // Noise that was small by chance.
+  LegErrors errors = Errors(3.9e-3, {5e-4, 5e-4});
+  errors.rounding.unit_roundoff = kBf16;
+  EXPECT_GT(JudgeLeg(errors).headroom, 1);
+  errors.rounding.candidate_ranks = 8;
+  EXPECT_LT(JudgeLeg(errors).headroom, 1);
+  errors.stats = StatsWith(2e-2);
+  EXPECT_GT(JudgeLeg(errors).headroom, 1);
 }
 
 TEST(JudgeLeg, AScalarNeedsAMuchLargerErrorToBeFlagged) {

@@ -30,6 +30,21 @@ Cause CauseOf(Role role, const Blame& blame) {
   return {role, blame.direction, blame.stage, std::move(place)};
 }
 
+namespace {
+
+void AddName(const TensorJudgement& t, double headroom,
+             const std::vector<int>& ranks, Culprit::Affected* affected) {
+  const std::string name = WithoutLayerNumbers(t.id.fqn);
+  for (Culprit::Affected::Name& known : affected->names) {
+    if (WithoutLayerNumbers(known.first.fqn) != name) continue;
+    ++known.count;
+    return;
+  }
+  affected->names.push_back({t.id, 1, headroom, ranks});
+}
+
+}  // namespace
+
 size_t CulpritList::Add(const TensorJudgement& t, const Blame& blame,
                         double headroom, const std::vector<int>& ranks,
                         int64_t of) {
@@ -55,6 +70,9 @@ size_t CulpritList::Add(const TensorJudgement& t, const Blame& blame,
   // next one is not more faults.
   if (t.id.iteration != culprit.iteration) return at->second;
   ++culprit.affected.count;
+  if (IsParameterRole(t.id.role)) {
+    AddName(t, headroom, ranks, &culprit.affected);
+  }
   auto& examples = culprit.affected.examples;
   if (examples.size() < 5 &&
       std::find(examples.begin(), examples.end(), t.id.fqn) == examples.end()) {

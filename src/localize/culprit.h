@@ -42,6 +42,15 @@ struct Culprit {
     int64_t count = 1;
     int64_t of = 1;                     // tensors of this role compared
     std::vector<std::string> examples;  // fqns, at most 5
+    // Of parameters, the first tensor of each name without layer numbers, and
+    // how many there are of it: a name may have a cause of its own.
+    struct Name {
+      TensorId first;
+      int64_t count = 1;
+      double headroom = 0;
+      std::vector<int> ranks;
+    };
+    std::vector<Name> names;
   } affected;
   // Which of the two ways named it: "dataflow", "isolation", or both in this
   // order; and, where they disagree, how.

@@ -3,7 +3,8 @@
 // Statistics are kept for each region that an instance of the candidate holds;
 // those of the whole are their sum, taken in the order of regions. So facts of
 // disjoint regions merge, in any order, into what one measurement of all would
-// have given, and they can be made by whoever holds the bytes.
+// have given (merge_facts.h), and they can be made by whoever holds the bytes
+// and sent on (facts_json.h).
 //
 // Thread safety: plain values and pure functions.
 
@@ -54,18 +55,23 @@ struct LegFacts {
   std::string trouble;  // why the comparison is not whole, or not possible
 };
 
-// How far a replay of a leg is from the leg.
+// A replay of a leg against the leg.
 struct RepeatFacts {
-  bool bitwise = true;
-  double err = 0;  // rel_err
+  ErrorStats total;
+
+  bool bitwise() const { return total.bitwise_equal(); }
+  double err() const { return bitwise() ? 0 : total.rel_err(); }
 };
 
 struct TensorFacts {
   TensorId id;
   int64_t order = 0;  // place in the order of execution
   bool in_reference = true;
-  bool exact = false;    // integers or booleans
-  bool vector = false;   // of at most one dimension
+  bool exact = false;   // integers or booleans
+  bool vector = false;  // of at most one dimension
+  // It depends on the batch in a way that is not known: what is missing and
+  // what is there twice cannot be told.
+  bool batch_unknown = false;
   bool complete = true;  // its iteration ended on all ranks, in both runs
   DType dtype = DType::kF32;
   Shape reference_shape;

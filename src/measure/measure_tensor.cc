@@ -43,9 +43,7 @@ Result<std::optional<RepeatFacts>> MeasureRepeat(const Side& side,
     if (IsFact(compared.error())) return std::optional<RepeatFacts>();
     return compared.error();
   }
-  const bool bitwise = compared->total.bitwise_equal();
-  return std::optional<RepeatFacts>(
-      {bitwise, bitwise ? 0 : compared->total.rel_err()});
+  return std::optional<RepeatFacts>(RepeatFacts{compared->total});
 }
 
 // The comparisons of one tensor in one planned pair of legs.
@@ -290,7 +288,7 @@ Status TensorMeasurer::MeasureLeg(const TensorId& id, size_t index,
   facts.plan = index;
   LegMeasurer measurer(*reference_, plan, id, *r, *c, bytes);
   const bool repeat = plan.reference_leg == "real" && out->reference_repeat &&
-                      !out->reference_repeat->bitwise;
+                      !out->reference_repeat->bitwise();
   const Status status =
       measurer.Measure(rows_.OptionsFor(id.iteration), repeat, &facts);
   if (!status.ok()) {

@@ -49,8 +49,9 @@ std::string Words(const Reason& reason) {
     case ReasonKind::kElementsMissing:
       return fmt::format(
           "{} of its elements are missing in the candidate, {} in the "
-          "reference, {} lie in overlapping pieces",
-          CountOf(reason, 0), CountOf(reason, 1), CountOf(reason, 2));
+          "reference, {} in both, {} lie in overlapping pieces",
+          CountOf(reason, 0), CountOf(reason, 1), CountOf(reason, 2),
+          CountOf(reason, 3));
     case ReasonKind::kIterationCut:
       return "its iteration did not end on every rank";
     case ReasonKind::kNoNoiseLegs:
@@ -66,6 +67,10 @@ std::string Words(const Reason& reason) {
     case ReasonKind::kUnequalStart:
       return "its iteration starts from other weights (a step was taken and "
              "weights were not grafted)";
+    case ReasonKind::kBatchUnknown:
+      return "how it depends on the rows of a micro-batch is not known, and "
+             "the runs "
+             "have other micro-batches";
     case ReasonKind::kNotReplaced:
       return fmt::format(
           "{} {} of {} was not replaced: {}", ToString(reason.tensor.role),

@@ -348,6 +348,12 @@ TEST_F(LaunchRecordTest, ForceNeverFollowsALink) {
   EXPECT_TRUE(fs::exists(Path("elsewhere/meta.json")));
 }
 
+TEST_F(LaunchRecordTest, AFullDiskIsNamedWithWhatIsLeft) {
+  // A file system of which nothing is left, because it has nothing.
+  EXPECT_THAT(FullDiskWords("/proc"), HasSubstr("'/proc' has 0 B of 0 B left"));
+  EXPECT_EQ(FullDiskWords(Path("absent")), "");
+}
+
 TEST_F(LaunchRecordTest, ForceRemovesAReportThatCanProveIt) {
   Write("report/report.txt", "WITHIN");
   EXPECT_FALSE(PrepareFolder(Path("report"), FolderKind::kReport, true).ok());

@@ -1,0 +1,322 @@
+// Runs with something wrong in them, each of a kind that has passed once, or
+// was laid to the wrong place.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/check/check_fixture_test.h"
+
+namespace ttrace {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::UnorderedElementsAre;
+
+class WrongRunTest : public CheckTest {
+ protected:
+  void ForBoth(const std::function<void(SyntheticRun*)>& change) {
+    change(&reference_);
+    change(&candidate_);
+  }
+
+  void ExpectOpen(const std::string& words) {
+    const CheckResult result = CheckAgain();
+    EXPECT_EQ(result.verdict, Verdict::kInconclusive) << result.reason;
+    EXPECT_TRUE(result.culprits.empty());
+    EXPECT_THAT(result.reason, HasSubstr(words));
+  }
+
+  static std::vector<std::string> Places(const CheckResult& result) {
+    std::vector<std::string> out;
+    for (const Culprit& culprit : result.culprits) out.push_back(culprit.fqn);
+    return out;
+  }
+
+  static SyntheticTensor Made(const std::string& fqn, Role role,
+                              const Shape& shape) {
+    const bool gradient =
+        role == Role::kGradReduced || role == Role::kGradInput;
+    const bool rows = role == Role::kInput || role == Role::kOutput ||
+                      role == Role::kGradInput;
+    return {fqn,
+            role,
+            rows ? "0" : "",
+            gradient ? Pass::kBackward : Pass::kForward,
+            shape,
+            {},
+            rows ? 0 : -1,
+            {}};
+  }
+};
+
+// A module that computes in bf16 where the reference does in fp32.
+TEST_F(WrongRunTest, AWrongCastDoesNotWidenItsOwnBound) {
+  ForBoth([](SyntheticRun* run) {
+    for (const Role role : {Role::kOutput, Role::kGradInput}) {
+      run->extra.push_back(Made("low", role, {SyntheticRun::kRows, 16}));
+      run->extra.back().dtype = DType::kBF16;
+    }
+  });
+  EXPECT_EQ(Check().verdict, Verdict::kWithin);
+  candidate_.dtypes = {{"fc", DType::kBF16}};
+  const CheckResult result = CheckAgain();
+  EXPECT_EQ(result.verdict, Verdict::kDiverged);
+  // Nor those of others: its sum over ranks is one of fp32 in the reference.
+  const TensorJudgement& low = Find(result, "low", Role::kGradInput);
+  EXPECT_EQ(low.legs.at(0).tests.at(0).expected.growth, 1);
+}
+
+// Parameters in fp32 under autocast do not make activations fp32, whose bounds
+// grow with the terms of a sum.
+TEST_F(WrongRunTest, PrecisionIsThatOfTheTensor) {
+  ForBoth([](SyntheticRun* run) {
+    run->dtype = DType::kBF16;
+    run->noise_of_legs = 0x1p-8f;
+    run->dtypes = {{"fc.weight", DType::kF32}};
+    // A sum of many terms.
+    run->extra = {Made("head.weight", Role::kParam, {16, 4096})};
+    run->extra.front().dtype = DType::kF32;
+  });
+  EXPECT_EQ(Check().verdict, Verdict::kWithin);
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t index, float* value) {
+    if (t.fqn == "fc" && t.role == Role::kOutput) {
+      *value *= index % 2 == 0 ? 1.03f : 0.97f;
+    }
+  };
+  const CheckResult result = CheckAgain();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  EXPECT_EQ(result.culprits.front().fqn, "fc");
+  EXPECT_EQ(Find(result, "fc", Role::kOutput).deciding()->leg, "real");
+}
+
+// All gradients a little too large, less than the norm's bound admits where
+// sums are of many terms.
+TEST_F(WrongRunTest, ACommonFactorIsSeenWhereTheNormAdmitsIt) {
+  ForBoth([](SyntheticRun* run) {
+    run->extra = {Made("head.weight", Role::kParam, {16, 4096})};
+  });
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t, float* value) {
+    if (t.role == Role::kGradReduced) *value *= 1 + 0x1.8p-20f;
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  const LegJudgement& leg =
+      *Find(result, "fc.weight", Role::kGradReduced).deciding();
+  EXPECT_EQ(leg.deciding()->statistic, Statistic::kProjection);
+  EXPECT_LT(leg.err, leg.bound);
+}
+
+// What rank 1 holds is a thousandth of the tensor's norm.
+TEST_F(WrongRunTest, ASmallShardIsJudgedByItself) {
+  const auto small = [](const SyntheticTensor& t, int64_t index) {
+    return t.fqn == "fc" && t.role == Role::kOutput && index % 16 >= 8;
+  };
+  const auto with_error = [&](float error) {
+    return [=](const SyntheticTensor& t, int, const std::string&, int64_t index,
+               float* value) {
+      if (!small(t, index)) return;
+      *value *= 1e-3f * (1 + (index % 2 == 0 ? error : -error));
+    };
+  };
+  reference_.fault = with_error(0);
+  candidate_.fault = with_error(0);
+  EXPECT_EQ(Check().verdict, Verdict::kWithin);
+  candidate_.fault = with_error(1e-4f);
+  const CheckResult result = CheckAgain();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  EXPECT_EQ(result.culprits.front().fqn, "fc");
+  EXPECT_THAT(result.culprits.front().ranks, ElementsAre(1));
+  const LegJudgement& leg = *Find(result, "fc", Role::kOutput).deciding();
+  EXPECT_EQ(leg.deciding()->statistic, Statistic::kPiece);
+  EXPECT_LT(leg.err, leg.bound);
+}
+
+// Elements that neither side holds were compared by nobody.
+TEST_F(WrongRunTest, WhatBothSidesLackIsNoEvidence) {
+  reference_.mesh = candidate_.mesh;
+  ForBoth([](SyntheticRun* run) {
+    run->omit = [](const SyntheticTensor& t, int rank, const std::string&,
+                   int) { return t.role == Role::kGradReduced && rank == 1; };
+  });
+  ExpectOpen("1 tensor is without a partner or not whole, first fc.weight");
+  EXPECT_THAT(
+      ReasonWords(Find(Check(), "fc.weight", Role::kGradReduced).reason),
+      HasSubstr("256 in both"));
+  // Unless they were not asked for.
+  candidate_.select = reference_.select = "rank=0";
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kWithin);
+}
+
+// All but one layer of a class drown in noise.
+TEST_F(WrongRunTest, AModuleOfWhichNothingIsJudgedLeavesTheVerdictOpen) {
+  ForBoth([](SyntheticRun* run) {
+    for (int layer = 0; layer < 4; ++layer) {
+      const std::string fqn = "layers." + std::to_string(layer);
+      run->extra.push_back(Made(fqn, Role::kOutput, {SyntheticRun::kRows, 16}));
+      run->extra.push_back(Made(fqn + ".weight", Role::kGradReduced, {16, 16}));
+    }
+  });
+  const auto noisy = [&](bool gradients_too) {
+    reference_.fault = [=](const SyntheticTensor& t, int,
+                           const std::string& leg, int64_t index,
+                           float* value) {
+      if (!t.fqn.starts_with("layers.") || t.fqn.starts_with("layers.0") ||
+          leg == "real" || (t.role == Role::kGradReduced && !gradients_too)) {
+        return;
+      }
+      *value *= index % 2 == 0 ? 1.5f : 0.5f;
+    };
+  };
+  noisy(false);
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kWithin);
+  noisy(true);
+  ExpectOpen("no tensor of layers.1 and 2 more modules can be judged (6 of");
+}
+
+// One module is twice as large as it should be, another half: two faults, also
+// of parameters, and under names that differ in a digit.
+TEST_F(WrongRunTest, OtherFactorsAreOtherFaults) {
+  for (const auto& names :
+       {std::vector<std::string>{"fc1", "fc2"}, {"mlp.w1", "mlp.w2"}}) {
+    ForBoth([&](SyntheticRun* run) {
+      run->extra.clear();
+      for (const std::string& name : names) {
+        run->extra.push_back(
+            Made(name, Role::kInput, {SyntheticRun::kRows, 16}));
+        run->extra.push_back(
+            Made(name, Role::kOutput, {SyntheticRun::kRows, 16}));
+        run->extra.push_back(
+            Made(name + ".weight", Role::kGradReduced, {16, 16}));
+      }
+    });
+    const auto scale = [&](Role role) {
+      candidate_.fault = [=](const SyntheticTensor& t, int, const std::string&,
+                             int64_t, float* value) {
+        if (t.role != role) return;
+        if (t.fqn.starts_with(names[0])) *value *= 2;
+        if (t.fqn.starts_with(names[1])) *value *= 0.5f;
+      };
+      return CheckAgain();
+    };
+    for (const Role role : {Role::kOutput, Role::kGradReduced}) {
+      const CheckResult result = scale(role);
+      ASSERT_EQ(result.verdict, Verdict::kDiverged);
+      const std::string suffix = role == Role::kOutput ? "" : ".weight";
+      EXPECT_THAT(Places(result),
+                  UnorderedElementsAre(names[0] + suffix, names[1] + suffix));
+      for (const Culprit& culprit : result.culprits) {
+        EXPECT_EQ(culprit.affected.count, 1);
+        ASSERT_EQ(Letters(culprit).front(), "K");
+        const double factor = culprit.fqn.starts_with(names[0]) ? 2 : 0.5;
+        EXPECT_NEAR(culprit.classes.front().value, factor, 1e-3);
+      }
+    }
+  }
+}
+
+// The replay of a value happened to be equal, in a run that repeats nothing.
+TEST_F(WrongRunTest, CopiesNeedNotBeEqualBehindWhatIsNotRepeated) {
+  candidate_.legs = {"real", "replay"};
+  candidate_.noise = 0;
+  const auto run = [&](bool repeats, float difference) {
+    candidate_.fault = [=](const SyntheticTensor& t, int rank,
+                           const std::string& leg, int64_t index,
+                           float* value) {
+      if (t.fqn != "fc" || rank != 1) return;
+      if (t.role == Role::kOutput && leg == "replay" && !repeats) {
+        *value = std::nextafter(*value, 2.0f);
+      }
+      if (t.role == Role::kGradInput) {
+        *value *= 1 + (index % 2 == 0 ? difference : -difference);
+      }
+    };
+    return CheckAgain().verdict;
+  };
+  EXPECT_EQ(run(true, 0x1p-23f), Verdict::kDiverged);
+  EXPECT_EQ(run(false, 0x1p-23f), Verdict::kWithin);
+  EXPECT_EQ(run(false, 0x1p-15f), Verdict::kDiverged);
+}
+
+// Nothing that is computed in the iterations that are compared shows it.
+TEST_F(WrongRunTest, AnotherLearningRateIsACulprit) {
+  const auto told = [](const std::string& rate) {
+    return std::vector<std::pair<std::string, std::string>>{
+        {"optimizer_group",
+         R"({"iteration":0,"optimizer":0,"group":0,"kind":"Adam","values":)"
+         R"({"lr":)" +
+             rate + R"(,"eps":1e-8},"parameters":["fc.weight"]})"}};
+  };
+  reference_.notes = candidate_.notes = told("0.001");
+  EXPECT_EQ(Check().verdict, Verdict::kWithin);
+  candidate_.notes = told("0.002");
+  const CheckResult result = CheckAgain();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  const Culprit& first = result.culprits.front();
+  EXPECT_EQ(first.stage, Stage::kOptimizer);
+  EXPECT_THAT(Letters(first), ElementsAre("H"));
+  EXPECT_NEAR(first.classes.front().value, 2, 1e-9);
+  // Told to one rank only: what its step makes differs from the copies, and
+  // comes after its cause.
+  ForBoth([](SyntheticRun* run) {
+    run->extra = {Made("norm.weight", Role::kParamUpdated, {16, 16})};
+  });
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+                        int64_t, float* value) {
+    if (t.role == Role::kParamUpdated && rank == 1) *value *= 2;
+  };
+  const CheckResult both = CheckAgain();
+  ASSERT_GT(both.culprits.size(), 1U);
+  EXPECT_THAT(Letters(both.culprits[0]), ElementsAre("H"));
+  EXPECT_EQ(both.culprits[1].fqn, "norm.weight");
+}
+
+// Not observed on one side: a module that exists, of which nothing is known.
+TEST_F(WrongRunTest, AModuleThatIsNotObservedIsNotMissing) {
+  ForBoth([](SyntheticRun* run) {
+    run->extra = {Made("block", Role::kOutput, {SyntheticRun::kRows, 16}),
+                  Made("block.inner", Role::kOutput, {SyntheticRun::kRows, 16}),
+                  Made("block.inner.weight", Role::kParam, {16, 16})};
+  });
+  candidate_.notes = {{"not_observed", R"({"fqn":"block.inner","class":"Own",)"
+                                       R"("reason":"its class is unknown"})"}};
+  candidate_.omit = [](const SyntheticTensor& t, int, const std::string&, int) {
+    return t.fqn.starts_with("block.inner");
+  };
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t index, float* value) {
+    if (t.fqn == "block") *value = SyntheticRun::Value(t, index + 64);
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  for (const Diagnosis& diagnosis : result.culprits.front().classes) {
+    EXPECT_THAT(Words(diagnosis), Not(HasSubstr("only in the reference")));
+  }
+  EXPECT_THAT(Notes(result), Contains(HasSubstr("its class is unknown")));
+}
+
+// A sum over ranks that nobody made before the model gave its output away: what
+// is computed from it cannot be placed, and the verdict says why.
+TEST_F(WrongRunTest, AnOutputThatCannotBePlacedIsNamedWithTheCause) {
+  candidate_.notes = {{"not_observed",
+                       R"({"fqn":"","class":"Toy",)"
+                       R"("reason":"computed from a sum that is pending"})"}};
+  candidate_.omit = [](const SyntheticTensor& t, int, const std::string&, int) {
+    return t.fqn.empty() && t.role != Role::kInput;
+  };
+  ExpectOpen(
+      "2 tensors are without a partner or not whole, first the model output 0: "
+      "not observed: computed from a sum that is pending");
+}
+
+}  // namespace
+}  // namespace ttrace

@@ -1,0 +1,279 @@
+#include "src/experiment/batch_readings.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace ttrace {
+namespace {
+
+constexpr std::array kPasses = {Pass::kForward, Pass::kRecompute,
+                                Pass::kBackward};
+
+// What one run says of its batch.
+class Batch {
+ public:
+  explicit Batch(const Side& side) {
+    for (const auto& [id, pieces] : side.real()) {
+      // Of data and of what the model is given: other values are in question.
+      const bool fed =
+          id.role == Role::kData || (id.role == Role::kInput && id.fqn.empty());
+      for (const Record* piece : pieces.pieces) {
+        FindSum(*piece);
+        if (!fed || !piece->rows) continue;
+        rows_.try_emplace({piece->rank, id.iteration, piece->micro_batch},
+                          *piece->rows);
+      }
+    }
+    sum_.insert("mb");
+  }
+
+  const BatchRows* RowsOf(const Record& record) const {
+    const auto found =
+        rows_.find({record.rank, record.id.iteration, record.micro_batch});
+    return found == rows_.end() ? nullptr : &found->second;
+  }
+  // Dimensions over which terms of one micro-batch and rank are summed.
+  const std::set<std::string>& sum() const { return sum_; }
+
+ private:
+  void FindSum(const Record& record) {
+    const PlacementMap& words = record.placements;
+    const auto is_partial = [](const auto& word) {
+      return std::holds_alternative<Partial>(word.second);
+    };
+    if (std::none_of(words.begin(), words.end(), [&](const auto& word) {
+          return word.first == "mb" && is_partial(word);
+        })) {
+      return;
+    }
+    for (const auto& word : words) {
+      if (is_partial(word)) sum_.insert(word.first);
+    }
+  }
+
+  std::map<std::tuple<int, int, int>, BatchRows> rows_;
+  std::set<std::string> sum_;
+};
+
+struct Reading {
+  enum Kind : uint8_t { kAsRecorded, kSameForAllRows, kFlattened, kUnknown };
+  Kind kind = kAsRecorded;
+  int64_t elements_a_row = 1;  // kFlattened: of the first dimension
+};
+
+// The shape if the piece were the same for all rows.
+Shape ShapeWithoutBatch(const Record& piece) {
+  Shape shape = piece.layout.global_shape();
+  if (piece.rows) {
+    shape[static_cast<size_t>(piece.rows->dim)] = piece.rows->count;
+  }
+  return shape;
+}
+
+// Between micro-batches. What is sharded is another matter: pieces of one
+// layout are looked at.
+bool Varies(const TensorPieces& pieces) {
+  for (const Record* a : pieces.pieces) {
+    for (const Record* b : pieces.pieces) {
+      if (a->micro_batch != b->micro_batch && a->layout == b->layout &&
+          a->extent.xxh3 != b->extent.xxh3) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Elements of the first dimension for each row, the same in all pieces; 0: not
+// so.
+int64_t ElementsARow(const TensorPieces& pieces, const Batch& batch) {
+  int64_t common = 0;
+  for (const Record* piece : pieces.pieces) {
+    const BatchRows* rows = batch.RowsOf(*piece);
+    if (rows == nullptr || rows->count <= 0 || piece->layout.dims.empty()) {
+      return 0;
+    }
+    const DimLayout& first = piece->layout.dims.front();
+    const bool own = piece->rows && piece->rows->dim == 0;
+    const int64_t size = piece->local_shape.front();
+    if ((!own && first.local_size() != first.global_size) ||
+        size % rows->count != 0) {
+      return 0;
+    }
+    const int64_t each = size / rows->count;
+    if (each == 0 || (common != 0 && each != common)) return 0;
+    common = each;
+  }
+  return common;
+}
+
+class Settler {
+ public:
+  Settler(Side* reference, Side* candidate)
+      : reference_(reference),
+        candidate_(candidate),
+        reference_batch_(*reference),
+        candidate_batch_(*candidate) {}
+
+  std::set<TensorId> Run() {
+    std::vector<std::pair<TensorId, Reading>> found;
+    for (const auto& [id, pieces] : candidate_->real()) {
+      if (id.role != Role::kInput && id.role != Role::kOutput) continue;
+      const TensorPieces* theirs = reference_->FindSameValue("real", id);
+      if (theirs == nullptr) continue;
+      const Reading reading = Read(*theirs, pieces);
+      if (reading.kind != Reading::kAsRecorded) found.emplace_back(id, reading);
+    }
+    std::set<TensorId> unknown;
+    for (const auto& entry : found) {
+      const Reading& reading = entry.second;
+      for (TensorId member : Family(entry.first)) {
+        if (reading.kind == Reading::kUnknown) {
+          unknown.insert(std::move(member));
+          continue;
+        }
+        reference_->Reread(member, [&](Record* record) {
+          Apply(reading, reference_batch_, record);
+        });
+        candidate_->Reread(member, [&](Record* record) {
+          Apply(reading, candidate_batch_, record);
+        });
+      }
+    }
+    return unknown;
+  }
+
+ private:
+  Reading Read(const TensorPieces& r, const TensorPieces& c) const {
+    const auto open = [](const Record* piece) {
+      return !piece->rows && piece->micro_batch >= 0;
+    };
+    const bool left_open =
+        std::any_of(r.pieces.begin(), r.pieces.end(), open) ||
+        std::any_of(c.pieces.begin(), c.pieces.end(), open);
+    const bool differ = r.global_shape() != c.global_shape();
+    const bool varies = Varies(r);
+    const bool cut_alike = CutAlike(r, c);
+    if (!left_open) return {};
+    if (!differ && !varies && (cut_alike || !Varies(c))) return {};
+    const Shape shape = ShapeWithoutBatch(*r.pieces.front());
+    bool same = true;
+    for (const TensorPieces* side : {&r, &c}) {
+      for (const Record* piece : side->pieces) {
+        same = same && ShapeWithoutBatch(*piece) == shape;
+      }
+    }
+    const int64_t theirs = ElementsARow(r, reference_batch_);
+    const int64_t own = ElementsARow(c, candidate_batch_);
+    if (own != 0 && own == theirs && (!same || varies)) {
+      return {Reading::kFlattened, own};
+    }
+    // Runs that cut the batch alike leave no doubt, whatever it is.
+    if (cut_alike) return {};
+    // A mean or a sum over the rows of a micro-batch, as a loss.
+    if (!differ || !same) return {Reading::kUnknown};
+    return {Reading::kSameForAllRows};
+  }
+
+  // Whether a micro-batch of one run is that of the same number in the other.
+  bool CutAlike(const TensorPieces& r, const TensorPieces& c) const {
+    std::set<std::tuple<int, int64_t, int64_t>> reference;
+    std::set<std::tuple<int, int64_t, int64_t>> candidate;
+    const auto cuts = [](const TensorPieces& pieces, const Batch& batch,
+                         auto* out) {
+      for (const Record* piece : pieces.pieces) {
+        const BatchRows* rows = batch.RowsOf(*piece);
+        if (rows == nullptr) return false;
+        out->emplace(piece->micro_batch, rows->begin, rows->count);
+      }
+      return true;
+    };
+    return cuts(r, reference_batch_, &reference) &&
+           cuts(c, candidate_batch_, &candidate) && reference == candidate;
+  }
+
+  static std::vector<TensorId> Family(const TensorId& id) {
+    std::vector<TensorId> out;
+    const Role gradient =
+        id.role == Role::kOutput ? Role::kGradOutput : Role::kGradInput;
+    for (const Role role : {id.role, gradient}) {
+      for (const Pass pass : kPasses) {
+        TensorId member = id;
+        member.role = role;
+        member.pass = pass;
+        out.push_back(std::move(member));
+      }
+    }
+    return out;
+  }
+
+  static void Apply(const Reading& reading, const Batch& batch,
+                    Record* record) {
+    if (reading.kind == Reading::kFlattened) {
+      Flatten(reading.elements_a_row, batch, record);
+    } else {
+      Share(batch, record);
+    }
+  }
+
+  // The rows of the first dimension are those of the batch, each `elements`
+  // times.
+  static void Flatten(int64_t elements, const Batch& batch, Record* record) {
+    const BatchRows* rows = batch.RowsOf(*record);
+    if (rows == nullptr || record->layout.dims.empty()) return;
+    ForgetRows(record);
+    record->rows = BatchRows{0, elements * rows->begin, elements * rows->count,
+                             elements * rows->global};
+    DimLayout& first = record->layout.dims.front();
+    first.segments = {{record->rows->begin, record->rows->count}};
+    first.global_size = record->rows->global;
+    std::erase_if(record->placements, [&](const auto& word) {
+      return batch.sum().contains(word.first) &&
+             std::holds_alternative<Partial>(word.second);
+    });
+  }
+
+  static void ForgetRows(Record* record) {
+    if (!record->rows) return;
+    DimLayout& dim =
+        record->layout.dims[static_cast<size_t>(record->rows->dim)];
+    dim.segments = {{0, record->rows->count}};
+    dim.global_size = record->rows->count;
+    record->rows.reset();
+  }
+
+  // The same for all rows: its gradient is a sum over them.
+  static void Share(const Batch& batch, Record* record) {
+    ForgetRows(record);
+    if (record->id.role != Role::kGradOutput &&
+        record->id.role != Role::kGradInput) {
+      return;
+    }
+    for (const std::string& name : batch.sum()) {
+      const bool placed =
+          std::any_of(record->placements.begin(), record->placements.end(),
+                      [&](const auto& word) { return word.first == name; });
+      if (!placed) record->placements.emplace_back(name, Partial{});
+    }
+  }
+
+  Side* reference_;
+  Side* candidate_;
+  Batch reference_batch_;
+  Batch candidate_batch_;
+};
+
+}  // namespace
+
+std::set<TensorId> SettleBatch(Side* reference, Side* candidate) {
+  return Settler(reference, candidate).Run();
+}
+
+}  // namespace ttrace
