@@ -32,7 +32,8 @@ class Net(nn.Module):
         self.heads = nn.MultiheadAttention(32, 4, dropout=p, batch_first=True)
         self.zeros, self.alpha = nn.Dropout1d(p), nn.AlphaDropout(p)
     def forward(self, x):
-        x = self.plain(self.first(x))
+        x = self.first(x)
+        x = self.plain(x.relu() if "zeros" in sys.argv else x)
         x = x + self.heads(x, x, x, need_weights=False)[0] + self.heads(x, x, x)[0]
         x = nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=p)
         x = self.in_place(x * 1.5) + self.alpha(self.zeros(x))
@@ -109,6 +110,10 @@ def test_switched_off_it_is_a_probability_of_zero(script, tmp_path):
     again = [n for n in masks(tmp_path / "off") if n["fqn"] == "plain" and n["iteration"] == 0]
     assert first == again
     assert len(first) == 1
+    # Zeros in the input are no part of a mask.
+    run_script(script, "0.25", "zeros", out=tmp_path / "zeros", TTRACE_DROPOUT="off")
+    (of_zeros,) = [n for n in masks(tmp_path / "zeros") if n["fqn"] == "plain"][:1]
+    assert of_zeros["mask"] == again[0]["mask"]
 
 
 def test_a_mask_is_what_it_is_said_to_be(script, tmp_path):

@@ -88,6 +88,7 @@ def test_the_run_goes_on_with_its_own_numbers(tmp_path, plain, step, fault, word
         ("forward", "exception", "leg noise.1 of iteration 1 failed on rank 1: RuntimeError: inj"),
         ("put back", "exception", "rank 1 could not put back gradient buffer 0"),
         ("leave the leg", "stuck", f"leg noise.1 of iteration 1 is not over after {LEG_TIMEOUT} s"),
+        ("vote after the leg", "stuck", "at the vote 'noise.1 ends' of iteration 1"),
     ],
 )
 def test_the_run_ends_on_all_ranks_with_one_reason(tmp_path, plain, step, fault, words):

@@ -111,11 +111,19 @@ def test_a_step_that_megatron_repeats_is_one_iteration(tmp_path):
 
 
 def test_a_repeated_step_of_a_grafted_run_computes_on_the_reference_data(tmp_path):
-    captured(tmp_path, ["--repeat"], name="reference")
-    notes, _ = captured(
+    def computed(records):
+        return {
+            (r["iteration"], r["fqn"], r["role"], r["arg"], r["micro_batch"], r["xxh3"])
+            for r in records
+            if r["leg"] == "real" and r["role"] in ("input", "output", "grad_local")
+        }
+
+    _, reference = captured(tmp_path, ["--repeat"], name="reference")
+    notes, records = captured(
         tmp_path, ["--repeat", "--seed", "9"], TTRACE_GRAFT=tmp_path / "reference",
         TTRACE_LEGS="replay",
     )  # fmt: skip
+    assert computed(records) == computed(reference)
     assert not [n for n in notes.get("notice", ()) if "gradients changed" in n["text"]]
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from ttrace.capture.module_hooks import ModuleHooks
+from ttrace.capture.module_hooks import Arguments, ModuleHooks
 from ttrace.capture.placed import Batch, ModuleRule, Moment, TensorRule
 from ttrace.capture.session import Session
 from ttrace.capture.settings import Settings
@@ -299,3 +299,15 @@ def test_a_module_that_returns_its_parameter_is_noted_once(tmp_path):
         {"fqn": "inner", "arg": "1", "parameter": "bias"},
         {"fqn": "", "arg": "1", "parameter": ""},
     ]
+
+
+def test_a_wrapper_that_takes_anything_hides_no_name():
+    module = FanOut(4)
+    names = Arguments.of(module)
+    assert names == Arguments(("x",))
+    inner = module.forward
+    module.forward = lambda *args, **kwargs: inner(*args, **kwargs)
+    assert Arguments.of(module) == names
+    # One that says what it takes is asked itself.
+    module.forward = lambda hidden, *rest: inner(hidden)
+    assert Arguments.of(module) == Arguments(("hidden",), "rest")

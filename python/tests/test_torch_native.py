@@ -371,6 +371,11 @@ def test_placements_are_derived_or_refused(two_ranks):
     assert lies == {"?0": ""}
     shard, same, whole = handed_on(Shard(1)), handed_on(Shard(1)), handed_on(Replicate())
     assert known.placements(given) == known.placements(given[1:]) == ""
+    # A part of the batch, as in sequence parallel: no copy of anything.
+    part, lies = torch.ones(2, 6), {}
+    known.begin([part], lies)
+    assert known.declared(part, two_ranks, [Shard(0)]) == "tp:Shard(0)"
+    assert (known.placements(part), lies) == ("tp:Shard(0)", {"?0": "tp:Shard(0)"})
     assert known.placements(shard) == "tp:Shard(1)"
     assert known.placements(nn.functional.gelu(shard) + same) == "tp:Shard(1)"
     assert known.placements(whole.transpose(0, 1).softmax(-1)) == ""

@@ -51,7 +51,7 @@ from ttrace.adapters.torch_native_topology import (
     rows_cut,
     wrappers,
 )
-from ttrace.capture import collective_calls, hyperparameters
+from ttrace.capture import collective_calls, hyperparameters, nested
 from ttrace.capture.collectives import CollectiveLog
 from ttrace.capture.dropout import Dropout
 from ttrace.capture.graft import Graft
@@ -430,10 +430,13 @@ class TorchNativeCapture:
     def _root_left(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
     ) -> None:
-        self._leave()
+        self._leave(output)
 
-    def _leave_root(self) -> None:
+    def _leave_root(self, output: Any) -> None:
         self.session.moment = None
+        scalars = (value for _, value in nested.outputs(output) if value.dim() == 0)
+        if any(value.requires_grad for value in scalars):
+            self._data.loss_is_made_inside()
 
     # The optimizer's step
 

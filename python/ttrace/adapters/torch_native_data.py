@@ -10,7 +10,9 @@ Grafting has to come earlier, when the item is handed out, because the loop may 
 How many items an iteration takes is known from the reference. If a guess was wrong, what lies in
 the item's memory is put right when its forward comes.
 
-A loop that makes its batches by hand has no items. There the model's own inputs are the data.
+A loop that makes its batches by hand has no items. There the model's own inputs are the data. On a
+device mesh they may be parts of it, which the model itself says when it makes DTensors of them: too
+late to replace them, in time to see whether they are the reference's.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from ttrace.adapters.torch_native_patches import Patches
 from ttrace.adapters.torch_native_session import DeferredSession
-from ttrace.adapters.torch_native_topology import is_dtensor
+from ttrace.adapters.torch_native_topology import is_dtensor, rows_cut, without_rows
 from ttrace.capture.graft import Graft
 from ttrace.capture.nested import named_tensors
 from ttrace.capture.replay_data import map_tensors
@@ -49,6 +51,17 @@ class _Item:
     own: dict[str, torch.Tensor]  # copies of what the loader made
     given: dict[str, torch.Tensor] = field(default_factory=dict)  # what the loop got
     slot: _Slot | None = None  # whose values of the reference it was given
+
+
+@dataclass
+class _Kept:
+    """An input of the model that keeps its own values."""
+
+    name: str
+    value: torch.Tensor
+    rows: int
+    slot: _Slot
+    word: str  # stands for its placements, see DeferredSession.lies
 
 
 class Data:
@@ -77,11 +90,16 @@ class Data:
         self._calls_here = 0  # items of the current micro-batch
         self._index = -1  # of the current micro-batch
         self._reason: str | None = None  # why this iteration's data is not recorded
+        self._kept: list[_Kept] = []  # to be compared when it is known where they lie
         patches.wrap_result(_BaseDataLoaderIter, "__next__", self._item)
         self._next = _Slot(0, 0)
 
     def end_iteration(self) -> None:
+        """Before the session forgets where the model's inputs lie."""
         self._say_targets()
+        for kept in self._kept:
+            self._compare(kept)
+        self._kept.clear()
 
     def begin_iteration(self) -> None:
         """Items that wait are the first ones of this iteration."""
@@ -125,7 +143,9 @@ class Data:
         entry = _Item(sizes[0] if sizes else None, {k: v.clone() for k, v in tensors.items()})
         entry.slot = self._next_slot(entry)
         if entry.slot is not None:
-            given = map_tensors(item, lambda arg, value: self._value(entry, entry.slot, arg, value))
+            given = map_tensors(
+                item, lambda arg, value: self._value(entry.rows, entry.slot, arg, value)
+            )
         else:
             given = item
         map_tensors(given, lambda arg, value: entry.given.setdefault(arg, value))
@@ -225,7 +245,7 @@ class Data:
         if self.graft is None or not self.graft.data or entry.slot == slot:
             return
         for arg, given in entry.given.items():
-            value = self._value(entry, slot, arg, entry.own[arg])
+            value = self._value(entry.rows, slot, arg, entry.own[arg])
             if given.shape == value.shape and not bitwise_equal(given, value):
                 given.copy_(value)
                 if not certain:
@@ -237,28 +257,37 @@ class Data:
                     )
         entry.slot = slot
 
-    def _value(self, entry: _Item, slot: _Slot, arg: str, tensor: torch.Tensor) -> torch.Tensor:
+    def _value(
+        self, rows: int | None, slot: _Slot, arg: str, tensor: torch.Tensor, placements: str = ""
+    ) -> torch.Tensor:
         """The reference's values of one tensor of an item."""
         assert self.graft is not None
-        spec, place = self._placed(entry.rows, slot, arg, tensor)
+        spec, place = self._placed(rows, slot, arg, tensor, placements)
         return self.graft.item(place.pop("arg"), tensor, spec, **place)
 
     def _placed(
-        self, rows: int | None, slot: _Slot, arg: str, tensor: torch.Tensor
+        self,
+        rows: int | None,
+        slot: _Slot,
+        arg: str,
+        tensor: torch.Tensor,
+        placements: str = "",
     ) -> tuple[Any, dict[str, Any]]:
+        """`placements`: on the device mesh, where these are known."""
         session, topology = self._session, self._session.topology
         micro_batch = slot.index * topology.dp_size + topology.dp_rank
         has_rows = rows is not None and tensor.shape[:1] == (rows,)
         if not has_rows:
             # One value a micro-batch and not a part of a batch: a tensor of its own.
             arg = f"{arg}@{micro_batch}"
-        row_begin = micro_batch * tensor.shape[0] if has_rows else 0
+        pieces, index = rows_cut(placements, 0, topology) if has_rows else (1, 0)
+        row_begin = (micro_batch * pieces + index) * tensor.shape[0] if has_rows else 0
         spec = None
         if self.graft is not None:
             whole = self.graft.rows_of_data(arg, slot.iteration, slot.call) if has_rows else 0
             if whole is not None and row_begin + (tensor.shape[0] if has_rows else 0) <= whole:
                 spec = session.specs.get(
-                    "data", "data", arg, tensor, "",
+                    "data", "data", arg, tensor, without_rows(placements, 0 if has_rows else -1),
                     batch_dim=0 if has_rows else -1, batch_global=whole,
                 )  # fmt: skip
         place = {
@@ -305,25 +334,37 @@ class Data:
         slot = _Slot(session.iteration, self._index, self._calls_here)
         self._calls_here += 1
         replaced = {}
-        entry = _Item(rows, {})
         for name, value in tensors.items():
             if is_dtensor(value) or value.requires_grad:
                 continue
             self._record_tensor(rows, slot, name, value, value)
             if self.graft is None or not self.graft.data:
                 continue
-            other = self._value(entry, slot, name, value)
-            if other is value or bitwise_equal(other, value):
-                continue
             if session.topology.device_mesh is not None:
-                session.not_grafted(
-                    "data", name, "where an input lies on the device mesh is not known",
-                    "give both runs the same batches",
-                )  # fmt: skip
+                kept = _Kept(name, value.detach().clone(), rows, slot, self.lies(value))
+                self._kept.append(kept)
+                continue
+            other = self._value(rows, slot, name, value)
+            if other is value or bitwise_equal(other, value):
                 continue
             replaced[name] = other
         self._own_targets = self._own_targets or bool(replaced)
         return replaced
+
+    def _compare(self, kept: _Kept) -> None:
+        """Says if an input that kept its own values differs from the reference's."""
+        words = self._session.lies.get(kept.word)
+        other = self._value(kept.rows, kept.slot, kept.name, kept.value, words or "")
+        if other is kept.value or bitwise_equal(other, kept.value):
+            return
+        self._session.not_grafted(
+            "data",
+            kept.name,
+            "where an input lies on the device mesh is not known"
+            if words is None
+            else "where an input lies on the device mesh is known only after it was used",
+            "give both runs the same batches",
+        )
 
     def target(self, target: torch.Tensor) -> torch.Tensor | None:
         """What a loss function gets in place of its target, in a loop without a loader."""
@@ -338,9 +379,13 @@ class Data:
         self._record_tensor(rows, slot, "target", target, target)
         if self.graft is None or not self.graft.data or session.topology.device_mesh is not None:
             return None
-        other = self._value(_Item(rows, {}), slot, "target", target)
+        other = self._value(rows, slot, "target", target)
         self._own_targets = False
         return None if other is target or bitwise_equal(other, target) else other
+
+    def loss_is_made_inside(self) -> None:
+        """The model puts out a loss: what it is compared with is one of the model's inputs."""
+        self._own_targets = False
 
     def _say_targets(self) -> None:
         if self._own_targets:

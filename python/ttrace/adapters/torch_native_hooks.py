@@ -170,7 +170,11 @@ def placed(
     dim = batch_dim(torch.Size(whole), micro_batch_size)
     pieces, index = rows_cut(placements, dim, topology)
     offset = index * (whole[dim] // pieces) if dim >= 0 else 0
-    return TensorRule(without_rows(placements, dim), dim, row_offset=offset)
+    terms = None
+    if dim < 0 and not placements.startswith("?"):
+        over = topology.dp_placement("Partial(sum)")
+        terms = " ".join(word for word in ("mb:Partial(sum)", over, placements) if word)
+    return TensorRule(without_rows(placements, dim), dim, row_offset=offset, grad_placements=terms)
 
 
 class DTensorNoise(Noise):
@@ -228,6 +232,10 @@ class DTensorIsolation(Isolation):
         super().__init__(session, source, source_leg, noise)
         self._deferred = session
         self._given: set[tuple[Any, ...]] = set()  # gradients that were put in place
+
+    def seen(self, place: Place, tensor: torch.Tensor) -> None:
+        if not is_dtensor(tensor):
+            super().seen(place, tensor)
 
     def passed_on(self, place: Place, gradient: torch.Tensor) -> torch.Tensor:
         """What is recorded is the sum over all backwards through the graph. The first gets it; then

@@ -107,8 +107,9 @@ class Dropout:
                 result = original(input, p, training, inplace)
                 self._session.guarded(self._note_mask)(before, result, p)
                 return result
-            with torch.no_grad():  # the same random numbers are drawn
-                result = original(input.detach(), p, training, False)
+            # The same random numbers are drawn; a zero in the input would look like a dropped one.
+            with torch.no_grad():
+                result = original(torch.ones_like(input), p, training, False)
             self._session.guarded(self._note_mask)(before, result, p)
             return input
 

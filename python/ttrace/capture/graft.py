@@ -68,7 +68,10 @@ class Graft:
             value = self._reference.read(
                 ("real", fqn, role, since, 0, "", pass_), spec, 0, parameter
             )
-            reason = "the reference has no such parameter"
+            if spec is None:
+                reason = f"parameters of dtype {parameter.dtype} or of this shape are not recorded"
+            else:
+                reason = "the reference has no such parameter"
         except Unreadable as error:
             value, reason = None, str(error)
         if value is None:

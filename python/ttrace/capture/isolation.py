@@ -38,6 +38,18 @@ class Isolation(Rewrite):
         self._source_leg = source_leg
         self._noise = noise
         self._kept: set[tuple[str, str, str]] = set()
+        # Outputs without a batch dimension that are the reference's bit for bit.
+        self._shared: set[tuple[Any, ...]] = set()
+
+    def seen(self, place: Place, tensor: torch.Tensor) -> None:
+        if place.rule.grad_placements is None:
+            return
+        try:
+            value = self._reference(place, tensor)
+        except Unreadable:
+            return
+        if value is not None and torch.equal(value, tensor.detach()):
+            self._shared.add(_output_key(place))
 
     def given(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.is_floating_point() or not place.fqn:
@@ -66,22 +78,36 @@ class Isolation(Rewrite):
         return self._noise.parameter_gradient(fqn, rule, coordinate, gradient)
 
     def value(self, place: Place, tensor: torch.Tensor) -> torch.Tensor | None:
-        """The source's value, laid out like `tensor`."""
-        canonical = place.rule.canonical(tensor.detach())
-        spec = self._session.spec_at(place, canonical)
+        """The source's value, laid out like `tensor`. Of the gradient of what all rows share the
+        first micro-batch gets all, and nothing is left for the others: what is made of it is summed
+        over all of them, too."""
+        is_rest = False
+        if place.is_term:
+            if not place.is_only_term and _output_key(place) not in self._shared:
+                return self.keeps(place, "a sum whose terms the reference does not have")
+            is_rest = place.moment.micro_batch > 0
+            place = place.as_sum()
         try:
-            value = self._read(place, spec, canonical)
+            value = self._reference(place, tensor)
         except Unreadable as error:
             return self.keeps(place, str(error))
         if value is None:
             return self.keeps(place, "the reference has no such tensor")
-        if place.rule.order is not None:
-            back = sorted(range(len(place.rule.order)), key=place.rule.order.__getitem__)
-            value = value.permute(back).contiguous()
+        if is_rest:
+            return torch.zeros_like(tensor)
         if self._noise is None:
             return value
         noisy = self._noise.perturbed(place, value)
         return value if noisy is None else noisy
+
+    def _reference(self, place: Place, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Raises Unreadable."""
+        canonical = place.rule.canonical(tensor.detach())
+        value = self._read(place, self._session.spec_at(place, canonical), canonical)
+        if value is None or place.rule.order is None:
+            return value
+        back = sorted(range(len(place.rule.order)), key=place.rule.order.__getitem__)
+        return value.permute(back).contiguous()
 
     def _read(self, place: Place, spec: Any, like: torch.Tensor) -> torch.Tensor | None:
         # A recomputed forward is given what the first one was.
@@ -120,6 +146,10 @@ class Isolation(Rewrite):
             arg=place.arg,
             reason=reason,
         )
+
+
+def _output_key(place: Place) -> tuple[Any, ...]:
+    return place.moment, place.fqn, place.arg, place.call
 
 
 class _Substitute(torch.autograd.Function):

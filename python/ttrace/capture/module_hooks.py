@@ -8,6 +8,7 @@ other values in place of what passes.
 from __future__ import annotations
 
 import inspect
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -180,6 +181,8 @@ class ModuleHooks:
         if rewrite is not None and rule.computes:
             value = rewrite.made(place, value)
         session.record_at(place, value)
+        if rewrite is not None:
+            rewrite.seen(place, value)
         if value.requires_grad:
             arrival = replace(place, role="grad_output", pass_="backward")
             if rewrite is None:
@@ -203,12 +206,16 @@ class ModuleHooks:
     ) -> None:
         """A tensor may be handed on by several modules, the inner one first. Its gradient reaches
         the outermost first: it is that module that must show what arrived, while those inside get
-        what was put in its place. torch would call hooks in the order of the forward."""
-        modules: list[tuple[Place, bool]] | None = getattr(value, "_ttrace_modules", None)
-        if modules is not None:
+        what was put in its place. torch would call hooks in the order of the forward.
+
+        What a module changed in place is another value with a gradient of its own: hooks from
+        before the change see the gradient of what the tensor was."""
+        version, modules = getattr(value, "_ttrace_modules", (-1, []))
+        if version == value._version:
             modules.insert(0, (place, computes))
             return
-        value._ttrace_modules = modules = [(place, computes)]  # type: ignore[attr-defined]
+        modules = [(place, computes)]
+        value._ttrace_modules = value._version, modules  # type: ignore[attr-defined]
         session = self._session
 
         def hook(gradient: torch.Tensor | None) -> torch.Tensor | None:
@@ -263,6 +270,17 @@ def eager_only(hook: _Hook) -> _Hook:
     return run  # type: ignore[return-value]
 
 
+def _named_forward(module: nn.Module) -> Callable[..., Any]:
+    """The forward whose signature names the arguments. One put in its place that takes anything, a
+    wrapper without functools.wraps, hands them on to the class's."""
+    forward: Callable[..., Any] = module.forward
+    anything = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    replaced = "forward" in vars(module)
+    if replaced and all(p.kind in anything for p in inspect.signature(forward).parameters.values()):
+        return types.MethodType(type(module).forward, module)
+    return forward
+
+
 @dataclass(frozen=True)
 class Arguments:
     """What a module's forward calls its arguments."""
@@ -274,7 +292,7 @@ class Arguments:
     def of(module: nn.Module, rule: ModuleRule | None = None) -> Arguments:
         if rule is not None and rule.arguments is not None:
             return Arguments(rule.arguments)
-        parameters = inspect.signature(module.forward).parameters.values()
+        parameters = inspect.signature(_named_forward(module)).parameters.values()
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         names = tuple(parameter.name for parameter in parameters if parameter.kind in kinds)
         rest = (p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL)

@@ -65,6 +65,8 @@ class Noise(Rewrite):
         if spec is None:
             return None
         name = f"{place.fqn}|{place.role}|{place.arg}|{place.call}"
+        if place.is_term:
+            name += f"|{place.moment.micro_batch}"
         _perturb(spec, place.row_begin, self._seed, name, canonical)
         return noisy
 

@@ -29,6 +29,9 @@ class TensorRule:
 
     `row_offset`: where the batch dimension is cut over ranks, this rank's first row within the
     micro-batch.
+
+    `grad_placements`: of the gradient, where they are others. A value without a batch dimension is
+    the same for all rows, so that the gradient of each micro-batch is a term of a sum.
     """
 
     placements: str = ""
@@ -37,6 +40,7 @@ class TensorRule:
     reduced_over: tuple[str, ...] = ()
     grad_reduced_over: tuple[str, ...] = ()
     row_offset: int = 0
+    grad_placements: str | None = None
 
     def canonical(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor if self.order is None else tensor.permute(self.order)

@@ -186,9 +186,19 @@ class Reruns:
         with self._watchdog.waiting():
             try:
                 patience = self._first_patience if question == START else self._patience
-                return self._agreement.vote(question, refusal, patience)
+                against = self._agreement.vote(question, refusal, patience)
             except Exception as error:
                 return self._refused(question, error)
+        if question != START:
+            self._end_if_silent(question, against)
+        return against
+
+    def _end_if_silent(self, question: str, against: str | None) -> None:
+        """A rank that was here for the first vote and does not come to another is stuck in capture
+        itself: training would wait for it."""
+        if self._agreement.silent:
+            at = f"at the vote {question!r} of iteration {self._iteration}"
+            self._watchdog.end(f"{against}, {at}")
 
     def _refused(self, question: str, error: Exception) -> str:
         """A vote that broke: the others should not wait for this rank."""
@@ -314,9 +324,10 @@ class Reruns:
         """Nobody goes on before all have put everything back: a rank that cannot ends the run."""
         with self._watchdog.waiting():
             try:
-                self._agreement.vote(PUT_BACK, None, self._patience)
+                against = self._agreement.vote(PUT_BACK, None, self._patience)
             except Exception as error:
-                self._refused(PUT_BACK, error)
+                against = self._refused(PUT_BACK, error)
+        self._end_if_silent(PUT_BACK, against)
 
     def _skipped(self, legs: tuple[str, ...], refusal: Refusal) -> None:
         for leg in legs:

@@ -5,7 +5,7 @@ The base changes nothing; noise legs and isolated legs are subclasses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -25,6 +25,26 @@ class Place:
     pass_: str
 
     @property
+    def placements(self) -> str:
+        terms = self.rule.grad_placements
+        return terms if terms is not None and self.pass_ == "backward" else self.rule.placements
+
+    @property
+    def is_term(self) -> bool:
+        """Whether this is one micro-batch's term of a gradient."""
+        return self.placements is self.rule.grad_placements
+
+    @property
+    def is_only_term(self) -> bool:
+        """Of a sum over micro-batches that has no others."""
+        alone = self.moment.batch.micro_batches == 1
+        return self.is_term and alone and self.placements.count("Partial") == 1
+
+    def as_sum(self) -> Place:
+        """The place of all terms together."""
+        return replace(self, rule=replace(self.rule, grad_placements=None))
+
+    @property
     def row_begin(self) -> int:
         if self.rule.batch_dim < 0:
             return 0
@@ -41,6 +61,9 @@ class Rewrite:
     def given(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
         """What the module gets as an input. What arrived has been recorded."""
         return tensor
+
+    def seen(self, place: Place, tensor: torch.Tensor) -> None:
+        """An output as it was recorded."""
 
     def made(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
         """What is recorded of an output that a module computed, and handed on."""
