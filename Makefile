@@ -3,13 +3,15 @@
 
 BUILD ?= build
 
-.PHONY: help demo test matrix sweep bench tidy format clean setup
+.PHONY: help demo test matrix real sweep sizes bench tidy format clean setup
 
 help:
 	@echo 'make demo     find a real bug from nothing: two training runs and the explanation'
 	@echo 'make test     everything that must hold before a change lands (under 20 minutes)'
 	@echo 'make matrix   every topology and every bug of the zoo (resumable; an hour or more)'
+	@echo 'make real     the pretrain_gpt.py of a Megatron-LM checkout: MEGATRON_LM=path'
 	@echo 'make sweep    hundreds of planted faults and as many clean runs (resumable; an hour)'
+	@echo 'make sizes    clean runs of growing models, none of which may be flagged (resumable; hours)'
 	@echo 'make bench    what capture and check cost on this machine'
 	@echo 'make format   rewrite C++ and Python in the project style'
 	@echo 'make tidy     clang-tidy on every file'
@@ -28,8 +30,14 @@ test:
 matrix: setup
 	@scripts/matrix.sh
 
+real: setup
+	@scripts/real.sh "$(MEGATRON_LM)"
+
 sweep: setup
 	@.venv/bin/python scripts/sweep.py
+
+sizes: setup
+	@.venv/bin/python scripts/sizes.py
 
 bench: setup
 	@scripts/bench.sh

@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Every topology, every bug, and the tests too slow for `make test`. The table
-# docs/matrix.md is resumable: finished cases are kept in matrix/.
+# Every topology, every bug, the loops of other people, and the tests too slow
+# for `make test`. The table docs/matrix.md is resumable: finished cases are kept
+# in matrix/.
 #
 #   scripts/matrix.sh [ARGUMENTS OF scripts/matrix.py...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-.venv/bin/python scripts/matrix.py "$@"
-exec .venv/bin/python -m pytest -m matrix python/tests zoo
+failed=0
+.venv/bin/python scripts/matrix.py "$@" || failed=1
+scripts/loops.sh || failed=1
+.venv/bin/python -m pytest -m matrix python/tests zoo || failed=1
+exit "$failed"

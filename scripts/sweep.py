@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shlex
 import shutil
 import sys
@@ -40,6 +41,7 @@ from mutation_sweep.table import write_table  # noqa: E402
 
 OUT = ROOT / "sweep"
 RESULTS = "results.jsonl"
+KEPT = "kept"  # beside a reference that a false alarm's traces need
 # The output layer's weight is the embedding's where they are tied, and is called so.
 TIED, SHARED = "output_layer.weight", "embedding.word_embeddings.weight"
 TABLE = ROOT / "docs" / "sweep.md"
@@ -52,12 +54,15 @@ CANDIDATE_LEGS = "replay,fp32,isolated,fp32.isolated"
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mutants", type=int, default=300, help="how many must have happened")
-    parser.add_argument("--iterations", type=int, default=17, help="of a launch; half are clean")
+    parser.add_argument("--iterations", type=int, default=33, help="of a launch")
+    parser.add_argument("--clean", type=int, default=2, metavar="N", help="every N-th of them")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no launch later")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="leave out launches before this one")
     parser.add_argument("--only", type=int, help="this launch alone, result printed, not kept")
     parser.add_argument("--reference-legs", default=REFERENCE_LEGS)
     parser.add_argument("--candidate-legs", default=CANDIDATE_LEGS)
-    parser.add_argument("--timeout", type=int, default=400, help="seconds of one training command")
+    parser.add_argument("--timeout", type=int, default=1500, help="seconds of one training command")
     parser.add_argument("--again", action="store_true", help="judge kept traces again")
     parser.add_argument("--table", action="store_true", help="write the table and do nothing else")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
@@ -85,6 +90,7 @@ def judge(sweep: Sweep, launch: Launch) -> list[dict[str, Any]]:
             entry |= {"kind": "clean", **judge_clean(check(sweep, launch, iteration))}
         else:
             result = check(sweep, launch, iteration)
+            mutant["bf16"] = launch.bf16
             entry |= {"kind": "mutant", "mutant": mutant}
             entry |= judge_mutant(result, mutant, modules)
         entries.append(entry)
@@ -105,6 +111,9 @@ def finish(sweep: Sweep, launch: Launch, started: float, keep: bool) -> dict[str
     except LaunchFailed as failure:
         line["failed"] = str(failure)
     line["seconds"] = round(time.monotonic() - started, 1)
+    if any(map(is_alarm, line.get("experiments", ()))):
+        keep = True  # nothing is worth more than a look at what was wrongly blamed
+        (sweep.reference(launch) / KEPT).touch()
     if not keep:
         shutil.rmtree(sweep.candidate(launch), ignore_errors=True)
         for path in sweep.folder.glob(f"mutants-{launch.number}.json*"):
@@ -115,7 +124,7 @@ def finish(sweep: Sweep, launch: Launch, started: float, keep: bool) -> dict[str
 def forget_references(sweep: Sweep, launch: Launch) -> None:
     """Deletes those of earlier launches, all of which are judged."""
     for path in sweep.folder.glob("reference-*"):
-        if path != sweep.reference(launch):
+        if path != sweep.reference(launch) and not (path / KEPT).exists():
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -127,6 +136,12 @@ def failed(launch: Launch, failure: LaunchFailed) -> dict[str, Any]:
         "bf16": launch.bf16,
         "failed": str(failure),
     }
+
+
+def is_alarm(entry: dict[str, Any]) -> bool:
+    """Whether a clean iteration was blamed, or left undecided."""
+    decided = entry.get("verdict") != "inconclusive"
+    return entry["kind"] == "clean" and (bool(entry["culprits"]) or not decided)
 
 
 def count(line: dict[str, Any], kind: str) -> int:
@@ -174,7 +189,7 @@ def write_all() -> None:
 
 
 def run_one(sweep: Sweep, options: argparse.Namespace) -> int:
-    launch = plan(options.seed, options.only, options.iterations)
+    launch = plan(options.seed, options.only, options.iterations, options.clean)
     started = time.monotonic()
     record_reference(sweep, launch)
     record_candidate(sweep, launch)
@@ -185,12 +200,13 @@ def run_one(sweep: Sweep, options: argparse.Namespace) -> int:
 
 def run_all(sweep: Sweep, options: argparse.Namespace, results: Results) -> None:
     """Checks run beside the next launch: most of a launch is waiting for processes to start."""
-    number = failures = 0
+    number, failures = options.first, 0
+    last = time.monotonic() + 60 * options.minutes
     pending: Future | None = None
     with ThreadPoolExecutor(1) as checker:
-        while results.mutants() < options.mutants:
+        while results.mutants() < options.mutants and time.monotonic() < last:
             if number not in results.by_launch:
-                launch = plan(options.seed, number, options.iterations)
+                launch = plan(options.seed, number, options.iterations, options.clean)
                 started = time.monotonic()
                 try:
                     record_reference(sweep, launch)
@@ -219,7 +235,7 @@ def judge_again(sweep: Sweep, options: argparse.Namespace, results: Results) -> 
     results.path.replace(results.path.with_suffix(".before"))
     results.by_launch.clear()
     for line in lines:
-        launch = plan(options.seed, line["launch"], options.iterations)
+        launch = plan(options.seed, line["launch"], options.iterations, options.clean)
         if "failed" not in line and sweep.candidate(launch).exists():
             line = finish(sweep, launch, time.monotonic(), keep=True)
         results.add(line, options.mutants)

@@ -31,7 +31,7 @@ def launch() -> Launch:
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory: pytest.TempPathFactory, launch: Launch) -> Sweep:
     folder = tmp_path_factory.mktemp("sweep")
-    sweep = Sweep(folder, 7, "noise:3", "replay", 120)
+    sweep = Sweep(folder, 7, "noise:3", "replay", 300)
     record_reference(sweep, launch)
     record_candidate(sweep, launch)
     return sweep

@@ -9,8 +9,9 @@ import pytest
 from runs import ROOT
 
 sys.path.insert(0, str(ROOT / "scripts"))
+from mutation_sweep.earlier import read_earlier
 from mutation_sweep.judge import happened, judge_mutant, why_missed
-from mutation_sweep.plan import TOPOLOGIES, plan
+from mutation_sweep.plan import MECHANISMS, TOPOLOGIES, plan
 from mutation_sweep.table import write_table
 
 MODULES = ["embedding", "decoder.layers.0.mlp", "decoder.layers.0", "decoder.layers.1", ""]
@@ -19,7 +20,8 @@ SITE = {"phase": "forward", "fqn": "decoder.layers.0.mlp", "kind": "all_reduce",
 
 def mutant(family: str = "collective", mechanism: str = "drop", ranks: str = "all", **site) -> dict:
     site = {**SITE, "direction": "forward", **site}
-    return {"family": family, "mechanism": mechanism, "ranks": ranks, "site": site}
+    fields = {"family": family, "mechanism": mechanism, "ranks": ranks, "bf16": True}
+    return {**fields, "site": site}
 
 
 def culprit(fqn: str, role: str = "output", letter: str = "P") -> dict:
@@ -88,6 +90,16 @@ def test_the_window_counts_recorded_modules() -> None:
         ("S", {"family": "update", "mechanism": "skip", "kind": "update"}, "right"),
         ("R", {"mechanism": "double", "group": "across stages"}, "right"),
         ("G", {"phase": "optimizer", "kind": "all_reduce"}, "right"),
+        ("K", {"family": "grad_local", "mechanism": "gain"}, "right"),
+        ("R", {"family": "grad_local", "mechanism": "gain"}, "wrong"),
+        ("R", {"family": "grad_local", "mechanism": "gain", "ranks": "one"}, "right"),
+        ("X", {"family": "output", "mechanism": "piece", "ranks": "one"}, "right"),
+        ("W", {"family": "output", "mechanism": "piece", "ranks": "one"}, "wrong"),
+        ("I", {"family": "output", "mechanism": "unsteady"}, "right"),
+        ("I", {"family": "output", "mechanism": "once"}, "right"),
+        ("K", {"family": "output", "mechanism": "once"}, "wrong"),
+        ("U", {"family": "mask", "mechanism": "copies"}, "right"),
+        ("R", {"family": "mask", "mechanism": "copies"}, "wrong"),
     ],
 )
 def test_classes_are_those_of_the_mechanism(letter: str, change: dict, said: str) -> None:
@@ -108,11 +120,39 @@ def test_classes_are_those_of_the_mechanism(letter: str, change: dict, said: str
         ({"kind": "all_gather_into_tensor"}, "silent"),
         ({"kind": "all_gather_into_tensor", "phase": "backward"}, "none promised"),
         ({"mechanism": "double", "ranks": "one"}, "none promised"),
+        # Its own precision rounds a small factor away, that of a gradient in fp32 does not.
+        ({"family": "output", "mechanism": "gain"}, "none promised"),
+        ({"family": "grad_local", "mechanism": "gain"}, "silent"),
+        ({"family": "output", "mechanism": "piece", "ranks": "one"}, "none promised"),
+        ({"family": "output", "mechanism": "unsteady"}, "silent"),
+        ({"family": "mask", "mechanism": "data"}, "silent"),
     ],
 )
 def test_silence_is_right_where_nothing_can_be_said(change: dict, said: str) -> None:
     silent = {**culprit("embedding"), "classes": []}
     assert judge_mutant(result(silent), mutant(**change), MODULES)["class"] == said
+
+
+def test_a_setting_is_that_of_its_groups_parameters() -> None:
+    setting = mutant("setting", "lr", fqn="group 1", phase="optimizer", direction="")
+    setting["parameters"] = ["decoder.layers.0.mlp.bias"]
+    for fqn, off in (("decoder.layers.0.mlp.bias", 0), ("decoder.layers.0.mlp.weight", None)):
+        found = {**culprit(fqn, "param_updated", "H"), "stage": "optimizer"}
+        entry = judge_mutant(result(found), setting, MODULES)
+        assert (entry["window"], entry["stage_right"], entry["class"]) == (off, True, "right")
+    assert "show nothing" in judge_mutant(result(), setting, MODULES)["why_missed"]
+
+
+def test_a_mask_of_two_layers_is_either_ones() -> None:
+    mask = mutant("mask", "layers", fqn="decoder.layers.0.attention_dropout")
+    mask["partner"] = {**SITE, "fqn": "embedding.embedding_dropout"}
+    for fqn, off in (
+        ("decoder.layers.0.attention_dropout", 0),
+        ("embedding.embedding_dropout", 0),
+        ("decoder.layers.1.attention_dropout", None),
+    ):
+        found = judge_mutant(result(culprit(fqn, letter="U")), mask, MODULES)
+        assert found["window"] == off
 
 
 @pytest.mark.parametrize(
@@ -178,8 +218,19 @@ def test_a_plan_follows_from_its_seed() -> None:
     # Candidates of one reference share its model and nothing else.
     assert plan(1, 6, 9).model == plan(1, 7, 9).model
     assert plan(1, 6, 9).mutants != plan(1, 7, 9).mutants
-    seen = {plan(1, number, 9).topology for number in range(100)}
-    assert seen == set(TOPOLOGIES)
+    launches = [plan(1, number, 9) for number in range(200)]
+    assert {launch.topology for launch in launches} == set(TOPOLOGIES)
+    assert {launch.bf16 for launch in launches} == {True, False}
+    for launch in launches:
+        assert not (launch.dropout and "--cp" in launch.flags)
+        for planned in launch.mutants:
+            assert launch.dropout or planned.family != "mask"
+            if planned.mechanism == "piece":
+                assert launch.processes > (2 if "--pp" in launch.flags else 1)
+            if planned.mechanism == "gain":
+                assert 1e-3 <= planned.size <= 1e-2
+    drawn = {(m.family, m.mechanism) for launch in launches for m in launch.mutants}
+    assert drawn == {(family, m) for family, known in MECHANISMS.items() for m in known}
     for number in range(20):
         assert [m.iteration for m in plan(1, number, 9).mutants] == [1, 3, 5, 7]
 
@@ -208,3 +259,16 @@ def test_the_table_counts_alarms_misses_and_sizes(tmp_path) -> None:
     assert "- 1:3/1 (tp2 bf16): embedding output" in text
     assert "1:3/2 (tp2 bf16): collective drop (all) of all_reduce over tp" in text
     assert "Launches that failed: 3." in text
+    # What this table has is 1 of 2, and the earlier sweep had 1 of 1.
+    assert "1 cells are filled in both tables" in text
+    assert "- forward collective, bf16, 1e-3: 1/2, before 1/1" in text
+
+
+def test_an_earlier_table_is_read_as_it_was_written() -> None:
+    names, cells = read_earlier(
+        "| role | precision | < 1e-6 | 1e-6 |\n|---|---|---|---|\n| output | fp32 |  | 3/4 |\n"
+    )
+    assert names == ["< 1e-6", "1e-6"]
+    assert {cell: (count.found, count.all) for cell, count in cells.items()} == {
+        ("output", "fp32", 1): (3, 4)
+    }

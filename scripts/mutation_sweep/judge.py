@@ -32,7 +32,13 @@ _ROLES = {
     "grad_local": ("grad_local",),
     "grad_reduced": ("grad_reduced",),
     "update": ("param_updated",),
+    "setting": ("param_updated",),
+    "mask": (),  # no values show it: dropout is off
 }
+# Tensors of the model's precision, whose low precision rounds a small factor away.
+_LOW = ("output", "grad_input")
+# So many of a culprit are kept.
+_TESTS = 4
 
 
 def happened(log: list[dict[str, Any]], iteration: int) -> dict[str, Any] | None:
@@ -45,6 +51,7 @@ def happened(log: list[dict[str, Any]], iteration: int) -> dict[str, Any] | None
     truth = sum(line["truth"] for line in real)
     first = real[0]
     keys = ("family", "mechanism", "ranks", "size", "seed", "micro_batch", "site", "stage")
+    more = ("parameters", "partner", "share")
     reruns = {line["run"] for line in lines} - {0}
     quiet = [
         run
@@ -53,6 +60,7 @@ def happened(log: list[dict[str, Any]], iteration: int) -> dict[str, Any] | None
     ]
     return {
         **{key: first[key] for key in keys},
+        **{key: first[key] for key in more if key in first},
         "relative": math.sqrt(error / truth) if truth > 0 else math.inf,
         "holders": [line["rank"] for line in real if line["holds"]],
         "reruns": len(reruns),
@@ -67,6 +75,7 @@ def judge_clean(result: dict[str, Any]) -> dict[str, Any]:
         "headroom": worst_headroom(result),
         "reason": result["reason"],
         "not_repeatable": _not_repeatable(result),
+        "tests": tests_of(result),
     }
 
 
@@ -96,6 +105,19 @@ def classes_of(mutant: dict[str, Any]) -> tuple[str, bool]:
     """The letters that are right, and whether silence is not."""
     site, mechanism, kind = mutant["site"], mutant["mechanism"], mutant["site"]["kind"]
     one = mutant["ranks"] == "one"
+    if mutant["family"] == "mask":
+        return "U", True
+    if mutant["family"] == "setting":
+        return "HR"[: 1 + one], True  # one rank's own step tears copies apart
+    if mechanism == "gain":
+        # In low precision no element moves by just that factor, but by 0, 1 or 2 units.
+        return "KR"[: 1 + one], not (mutant["bf16"] and mutant["family"] in _LOW)
+    if mechanism == "piece":
+        # Values by themselves have moved, or slices of few elements: X where they are enough.
+        return "XR", False
+    if mechanism in ("unsteady", "once"):
+        # Each rank's error is its own, so that copies differ.
+        return "IR", True
     if mutant["family"] not in ("collective", "update"):
         # Half of those that hit all of a tensor scale it.
         return ("KR" if mechanism == "all" else "R"), False
@@ -143,6 +165,11 @@ def stage_of(mutant: dict[str, Any]) -> tuple[str, ...]:
     return ("communication",) if communicates else ("compute",)
 
 
+def of_attention(mutant: dict[str, Any]) -> bool:
+    """Whether a mask is that of attention probabilities."""
+    return mutant["site"]["fqn"].endswith("attention_dropout")
+
+
 def expected_roles(mutant: dict[str, Any]) -> tuple[str, ...]:
     if mutant["family"] != "collective":
         return _ROLES[mutant["family"]]
@@ -159,6 +186,10 @@ def window(first: dict[str, Any], mutant: dict[str, Any], modules: list[str]) ->
     the place cannot be counted from there."""
     site = mutant["site"]
     fqn = first["fqn"]
+    if mutant["family"] == "setting":
+        return 0 if fqn in mutant["parameters"] else None
+    if mutant["family"] == "mask" and fqn in (site["fqn"], mutant.get("partner", site)["fqn"]):
+        return 0
     if mutant["family"] in ("grad_local", "grad_reduced", "update"):
         if fqn == site["fqn"]:
             return 0
@@ -194,6 +225,11 @@ def _ends(mutant: dict[str, Any], modules: list[str]) -> list[str]:
 
 def why_missed(result: dict[str, Any], mutant: dict[str, Any]) -> str:
     """What the result says of the tensors that show the fault first."""
+    if mutant["family"] == "mask" and of_attention(mutant):
+        # The zoo's models are young: each token attends to all before it almost alike.
+        return "not judged: inputs that are near copies, as those of near uniform attention are"
+    if mutant["family"] in ("mask", "setting"):
+        return f"the {mutant['family']}s that were noted show nothing"
     roles, fqn = expected_roles(mutant), mutant["site"]["fqn"]
     anywhere = mutant["site"]["phase"] in ("finalize", "optimizer", "between")
     anywhere = anywhere and mutant["family"] == "collective"
@@ -220,6 +256,31 @@ def why_missed(result: dict[str, Any], mutant: dict[str, Any]) -> str:
         f"within the bound: {worst['role']} of {worst['fqn'] or 'the model'} in {leg['leg']}: "
         f"error {float(leg['err']):.1e}, bound {float(leg['bound']):.1e}"
     )
+
+
+def tests_of(result: dict[str, Any]) -> list[str]:
+    """What the first culprit was blamed for, the largest headroom first, and how replays did."""
+    if not result["culprits"]:
+        return []
+    first = result["culprits"][0]
+    found = [
+        (float(test["headroom"] or 0), leg["leg"], test)
+        for tensor in result["tensors"]
+        if (tensor["fqn"], tensor["role"]) == (first["fqn"], first["role"])
+        for leg in tensor["legs"]
+        for test in leg.get("tests", ())
+    ]
+    found.sort(key=lambda entry: -entry[0])
+    chosen = [e for i, e in enumerate(found) if i < _TESTS or e[2]["statistic"] == "repeat"]
+    return [
+        f"{leg} {test['statistic']}: {_number(test['value'])}, bound {_number(test['bound'])}"
+        f" ({test['origin']})"
+        for _, leg, test in chosen
+    ]
+
+
+def _number(value: Any) -> str:
+    return f"{float(value or 0):.2g}"
 
 
 def worst_headroom(result: dict[str, Any]) -> float:

@@ -60,7 +60,9 @@ def record_reference(sweep: Sweep, launch: Launch) -> None:
     if (folder / "recorded").exists():
         return
     shutil.rmtree(folder, ignore_errors=True)
-    _record(sweep, folder / "trace", sweep.reference_legs, command(sweep, launch, False), ())
+    # Masks of two topologies cannot be equal. --graft switches dropout off too.
+    off = ("--dropout", "off") if launch.dropout else ()
+    _record(sweep, folder / "trace", sweep.reference_legs, command(sweep, launch, False), off)
     (folder / "recorded").touch()
 
 

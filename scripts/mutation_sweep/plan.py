@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "zoo"))
-from mutation.mutant import MECHANISMS, Mutant  # noqa: E402
+from mutation.mutant import EXTENTS, MECHANISMS, Mutant  # noqa: E402
 
 # Processes, flags. What remains of the processes is dp.
 TOPOLOGIES = {
@@ -26,19 +26,28 @@ TOPOLOGIES = {
     "cp2_dp2": (4, ("--cp", "2")),
     "pp2_dp2": (4, ("--pp", "2")),
 }
-# Four processes on two cores take twice as long as two, and one has no collectives.
-_WEIGHTS = (1, 4, 6, 4, 4, 4, 2, 2, 2, 2, 2, 2)
+# Four processes on two cores take far longer than two, and one has no collectives.
+_WEIGHTS = (1, 4, 6, 4, 4, 4, 1, 1, 1, 1, 1, 1)
 _FAMILIES = {
-    "collective": 8,
-    "output": 2,
-    "grad_input": 2,
+    "collective": 7,
+    "output": 4,
+    "grad_input": 4,
     "weight": 1,
-    "grad_local": 1,
-    "grad_reduced": 1,
+    "grad_local": 2,
+    "grad_reduced": 2,
     "update": 1,
+    "setting": 2,
+    "mask": 8,  # where there are any
 }
+# Of a tensor's fault: as many of what part of it is hit as of all others.
+_TENSOR_WEIGHTS = {**dict.fromkeys(EXTENTS, 4), "gain": 4, "piece": 6, "unsteady": 2, "once": 2}
+# Exponents of 10. Settings are compared as numbers: nothing is too small.
+_SIZES = {"gain": (-3.0, -2.0), "setting": (-10.0, 1.0)}
+_ANY_SIZE = (-7.0, 1.0)
+# Every so many models, dropout in the second of them.
+_MODELS_WITH_DROPOUT = 3
 # References are shared by so many candidates of other topologies.
-CANDIDATES_OF_ONE_REFERENCE = 2
+CANDIDATES_OF_ONE_REFERENCE = 4
 
 
 @dataclass(frozen=True)
@@ -53,29 +62,45 @@ class Launch:
     mutants: tuple[Mutant, ...]
 
     @property
+    def dropout(self) -> bool:
+        return "--dropout" in self.model
+
+    @property
     def reference(self) -> int:
         return self.number // CANDIDATES_OF_ONE_REFERENCE
 
 
-def plan(seed: int, number: int, iterations: int) -> Launch:
-    """Always the same for the same arguments. Mutants are in the odd iterations, the others are
-    clean: each has weights and data of its own."""
-    shared = random.Random(f"{seed} model {number // CANDIDATES_OF_ONE_REFERENCE}")
-    model, bf16 = _model(shared)
+def plan(seed: int, number: int, iterations: int, clean: int = 2) -> Launch:
+    """Always the same for the same arguments. Every `clean`-th iteration is clean, the first too:
+    each has weights and data of its own."""
+    which = number // CANDIDATES_OF_ONE_REFERENCE
+    bf16 = (seed + which) % 2 == 0
+    model = _model(random.Random(f"{seed} model {which}"), bf16)
+    if which % _MODELS_WITH_DROPOUT == 1:
+        model += ("--dropout", "0.1")
     own = random.Random(f"{seed} launch {number}")
-    topology = own.choices(list(TOPOLOGIES), _WEIGHTS)[0]
+    dropout = "--dropout" in model
+    # The zoo's attention under context parallelism has none.
+    weights = [
+        0 if dropout and "--cp" in flags else weight
+        for weight, (_, flags) in zip(_WEIGHTS, TOPOLOGIES.values(), strict=True)
+    ]
+    topology = own.choices(list(TOPOLOGIES), weights)[0]
     processes, flags = TOPOLOGIES[topology]
-    mutants = tuple(_mutant(own, i, processes) for i in range(1, iterations, 2))
+    stages = 2 if "--pp" in flags else 1
+    ranks = processes // stages
+    mutants = tuple(
+        _mutant(own, i, processes, ranks, dropout) for i in range(iterations) if i % clean
+    )
     recompute = own.random() < 0.25
     return Launch(number, topology, processes, flags, model, recompute, bf16, mutants)
 
 
-def _model(rng: random.Random) -> tuple[tuple[str, ...], bool]:
+def _model(rng: random.Random, bf16: bool) -> tuple[str, ...]:
     hidden = rng.choice((32, 64))
     micro_batch = rng.choice((1, 2))
-    bf16 = rng.random() < 0.5
     words = {
-        "layers": rng.choice((2, 4)),
+        "layers": 2,
         "hidden": hidden,
         "ffn": 2 * hidden,
         "heads": 4,
@@ -83,8 +108,8 @@ def _model(rng: random.Random) -> tuple[tuple[str, ...], bool]:
         "seq": rng.choice((16, 32)),
         "vocab": rng.choice((64, 128)),
         "micro-batch": micro_batch,
-        # Two micro-batches of each of two data-parallel ranks.
-        "global-batch": 4 * micro_batch,
+        # One or two micro-batches of each of two data-parallel ranks.
+        "global-batch": rng.choice((2, 2, 4)) * micro_batch,
         "seed": rng.randrange(1, 10000),
     }
     flags = [word for name, value in words.items() for word in (f"--{name}", str(value))]
@@ -92,19 +117,32 @@ def _model(rng: random.Random) -> tuple[tuple[str, ...], bool]:
     flags.append(rng.choice(("--tied", "--no-tied")))
     if bf16:
         flags.append("--bf16")
-    return tuple(flags), bf16
+    # Makes some pieces of the sequence small in backward.
+    flags += ["--loss-mask", rng.choice(("full", "full", "uneven"))]
+    return tuple(flags)
 
 
-def _mutant(rng: random.Random, iteration: int, processes: int) -> Mutant:
+def _mutant(
+    rng: random.Random, iteration: int, processes: int, ranks: int, dropout: bool
+) -> Mutant:
+    """`ranks`: of a pipeline stage."""
     families = dict(_FAMILIES)
     if processes == 1:
         del families["collective"]
+    if not dropout:
+        del families["mask"]
     family = rng.choices(list(families), list(families.values()))[0]
+    mechanisms = [
+        mechanism for mechanism in MECHANISMS[family] if mechanism != "piece" or ranks > 1
+    ]
+    weights = [_TENSOR_WEIGHTS.get(mechanism, 4) for mechanism in mechanisms]
+    mechanism = rng.choices(mechanisms, weights)[0]
+    sizes = _SIZES.get(mechanism, _SIZES.get(family, _ANY_SIZE))
     return Mutant(
         iteration,
         family,
-        rng.choice(MECHANISMS[family]),
-        rng.choice(("one", "all")),
-        10 ** rng.uniform(-7, 1),
+        mechanism,
+        "one" if mechanism == "piece" else rng.choice(("one", "all")),
+        10 ** rng.uniform(*sizes),
         rng.randrange(1 << 30),
     )

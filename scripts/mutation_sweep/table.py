@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from mutation_sweep.earlier import compared
+from mutation_sweep.judge import of_attention
+
 Row = dict[str, Any]
+# They have rows of their own against size, whatever tensor they hit.
+_OWN_ROWS = ("gain", "piece", "unsteady", "once")
 _DECADES = (-6, -5, -4, -3, -2, -1, 0)
 
 
@@ -26,7 +32,7 @@ def write_table(path: Path, launches: list[Row], command: str) -> None:
         "",
         f"Written by `{command}`. Faults are planted by mechanism at random places of random",
         "topologies and models (`zoo/mutation`); each captured iteration has weights and data of",
-        "its own and is judged by itself. Every other iteration is clean.",
+        "its own and is judged by itself. Every N-th is clean.",
         "",
         *_seeds(done),
         f"- {len(done)} launches, {len(mutants)} mutants that changed a number, {len(clean)} clean",
@@ -39,6 +45,8 @@ def write_table(path: Path, launches: list[Row], command: str) -> None:
     ]
     lines += _by_mechanism(mutants)
     lines += _power(mutants)
+    lines += compared(mutants, cell_of, _miss)
+    lines += _pieces(mutants)
     lines += _windows(mutants)
     lines += _topologies(rows)
     lines += _list("False alarms", alarms, _alarm)
@@ -59,6 +67,25 @@ def _seeds(launches: list[Row]) -> list[str]:
         f"Random numbers of seeds {', '.join(map(str, found))}. An experiment is named by seed,",
         "launch and iteration, as 1:17/3.",
         "",
+        *_clean_ones(launches),
+    ]
+
+
+def _clean_ones(launches: list[Row]) -> list[str]:
+    """Options of the command that a launch follows from, beside its seed and number."""
+    found = defaultdict(list)
+    for launch in launches:
+        planned = (row["iteration"] for row in launch["experiments"] if row["kind"] != "clean")
+        run = sum(
+            1
+            for _ in itertools.takewhile(
+                lambda pair: pair[0] == pair[1], zip(planned, itertools.count(1), strict=False)
+            )
+        )
+        found[len(launch["experiments"]), run + 1].append(f"{launch['seed']}:{launch['launch']}")
+    return [
+        f"- `--iterations {iterations} --clean {clean}`: {', '.join(names)}"
+        for (iterations, clean), names in sorted(found.items())
     ]
 
 
@@ -90,14 +117,24 @@ def _by_mechanism(mutants: list[Row]) -> list[str]:
         "anything is recorded (sums of exponentials inside the loss, gathered keys and values,",
         "inputs gathered again for a weight's gradient, one rank's wrong term of a sum).",
         "",
+        "A gain multiplies by 1.001 to 1.01. A piece is one rank's of a tensor of which ranks hold",
+        "different pieces, its values permuted. Unsteady is an error that is another one in each",
+        "run of the schedule, once one in the real run only: class I says that a replay differs. A",
+        "setting is what one group's step computes with, changed by a factor of 1 + 1e-10 to 11. A",
+        "mask is one dropout's, of a run whose dropout is off and whose masks are audited.",
+        "",
         "| mechanism | mutants | detected | window 0 | direction | stage | class right | wrong "
         "| silent | none promised |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    groups = defaultdict(list)
+    groups, new = defaultdict(list), defaultdict(list)
     for row in mutants:
         groups[_name(row)].append(row)
-    for name, rows in [*sorted(groups.items()), ("all", mutants)]:
+    for row in mutants:
+        family, mechanism = row["mutant"]["family"], row["mutant"]["mechanism"]
+        if mechanism in _OWN_ROWS or family in ("setting", "mask"):
+            new[f"every {mechanism if mechanism in _OWN_ROWS else family}"].append(row)
+    for name, rows in [*sorted(groups.items()), *sorted(new.items()), ("all", mutants)]:
         found = [row for row in rows if row["detected"]]
         classes = Counter(row["class"] for row in found)
         lines.append(
@@ -107,15 +144,38 @@ def _by_mechanism(mutants: list[Row]) -> list[str]:
             f"| {classes['right']} | {classes['wrong']} | {classes['silent']} "
             f"| {classes['none promised']} |"
         )
-    return [*lines, ""]
+    return [*lines, "", *_notes_of_replays(mutants)]
+
+
+def _notes_of_replays(mutants: list[Row]) -> list[str]:
+    rows = [row for row in mutants if row["mutant"]["mechanism"] in ("unsteady", "once")]
+    silent = [row for row in rows if row["detected"] and row["class"] == "silent"]
+    if not silent:
+        return []
+    noted = sum(bool(row["not_repeatable"]) for row in silent)
+    return [
+        f"Of {len(silent)} unsteady ones without class I {noted} have a note that a replay was not",
+        "the same bit by bit.",
+        "",
+    ]
 
 
 def role(row: Row) -> str:
     """Where the error was put, for the power curve."""
-    site = row["mutant"]["site"]
-    if row["mutant"]["family"] != "collective":
-        return row["mutant"]["family"]
-    return f"{site['phase']} collective"
+    family, mechanism = row["mutant"]["family"], row["mutant"]["mechanism"]
+    if mechanism in _OWN_ROWS:
+        return mechanism
+    if family == "mask":
+        return f"mask of {'attention' if of_attention(row['mutant']) else 'hidden states'}"
+    return f"{row['mutant']['site']['phase']} collective" if family == "collective" else family
+
+
+def precision(row: Row) -> str:
+    return "bf16" if row["launch"]["bf16"] else "fp32"
+
+
+def cell_of(row: Row) -> tuple[str, str, int]:
+    return role(row), precision(row), _decade(row["mutant"]["relative"])
 
 
 def _decade(relative: float) -> int:
@@ -139,14 +199,33 @@ def _power(mutants: list[Row]) -> list[str]:
     ]
     cells: dict[tuple[str, str], dict[int, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for row in mutants:
-        precision = "bf16" if row["launch"]["bf16"] else "fp32"
-        cells[role(row), precision][_decade(row["mutant"]["relative"])].append(row["detected"])
-    for (name, precision), columns in sorted(cells.items()):
+        name, kind, column = cell_of(row)
+        cells[name, kind][column].append(row["detected"])
+    for (name, kind), columns in sorted(cells.items()):
         texts = [
             f"{sum(columns[i])}/{len(columns[i])}" if columns.get(i) else ""
             for i in range(len(edges))
         ]
-        lines.append(f"| {name} | {precision} | " + " | ".join(texts) + " |")
+        lines.append(f"| {name} | {kind} | " + " | ".join(texts) + " |")
+    return [*lines, ""]
+
+
+def _pieces(mutants: list[Row]) -> list[str]:
+    lines = [
+        "## Pieces by their part of the whole",
+        "",
+        "Norm of the piece that is wrong altogether by that of the whole tensor, in the first",
+        "iteration.",
+        "",
+        "| from | below | mutants | detected |",
+        "|---|---|---|---|",
+    ]
+    pieces = [row for row in mutants if row["mutant"]["mechanism"] == "piece"]
+    for low, high in itertools.pairwise((0, 0.01, 0.1, 0.2, 0.4, 0.6, 1.01)):
+        rows = [row for row in pieces if low <= row["mutant"]["share"] < high]
+        if rows:
+            found = sum(row["detected"] for row in rows)
+            lines.append(f"| {low} | {min(high, 1)} | {len(rows)} | {found} |")
     return [*lines, ""]
 
 
@@ -185,8 +264,7 @@ def _list(title: str, rows: list[Row], text: Callable[[Row], str]) -> list[str]:
 def where(row: Row) -> str:
     """Names an experiment: the launch and iteration to run again, and what was in it."""
     launch = row["launch"]
-    precision = "bf16" if launch["bf16"] else "fp32"
-    kind = f"{launch['topology']}{' recompute' if launch['recompute'] else ''} {precision}"
+    kind = f"{launch['topology']}{' recompute' if launch['recompute'] else ''} {precision(row)}"
     return f"{launch['seed']}:{launch['launch']}/{row['iteration']} ({kind})"
 
 

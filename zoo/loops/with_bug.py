@@ -25,15 +25,17 @@ def local_gradients():
 
 def unsummed_row():
     """A linear that is cut by rows hands on its own term of the sum."""
-    from torch.distributed.tensor import DTensor, Partial
+    from torch.distributed.tensor import DTensor, Replicate
 
     redistribute = DTensor.redistribute
 
     def skipping(self, *args, **kwargs):
-        result = redistribute(self, *args, **kwargs)
-        if not self.requires_grad or not any(isinstance(p, Partial) for p in self.placements):
-            return result
-        return result * 1.0 if result.placements == self.placements else result / 2
+        pending = any(placement.is_partial() for placement in self.placements)
+        if pending and self.requires_grad:
+            whole = [Replicate() if p.is_partial() else p for p in self.placements]
+            own = self.to_local()
+            self = DTensor.from_local(own, self.device_mesh, whole, run_check=False)
+        return redistribute(self, *args, **kwargs)
 
     DTensor.redistribute = skipping
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from megatron.core import parallel_state
 from megatron.core.tensor_parallel.mappings import gather_from_sequence_parallel_region
+from megatron.core.tensor_parallel.random import get_cuda_rng_tracker
 from megatron.core.transformer.module import MegatronModule
 from megatron.core.transformer.utils import is_layer_window_attention
 
@@ -75,8 +76,8 @@ class ContextParallelDotProductAttention(MegatronModule):
         packed_seq_params: Any = None,
     ) -> torch.Tensor:
         """[rows, batch, heads, head size] each; returns [rows, batch, heads * head size]."""
-        if attention_bias is not None or packed_seq_params is not None or self.dropout:
-            raise NotImplementedError("bias, packed sequences and dropout of attention under CP")
+        if attention_bias is not None or packed_seq_params is not None:
+            raise NotImplementedError("bias and packed sequences of attention under CP")
         size, rank, rows = self.cp_group.size(), self.cp_group.rank(), query.size(0)
 
         held = torch.cat([zigzag_positions(owner, size, rows) for owner in range(size)])
@@ -95,5 +96,13 @@ class ContextParallelDotProductAttention(MegatronModule):
         back = here[:, None] - torch.arange(rows * size)[None, :]
         hidden = back < 0 if self.window is None else (back < 0) | (back > self.window)
         weights = scores.masked_fill(hidden, _MASKED).softmax(dim=-1).to(value.dtype)
+        weights = self._dropped(weights)
         context = torch.einsum("bhst,tbhd->sbhd", weights, value)
         return context.reshape(rows, context.size(1), -1)
+
+    def _dropped(self, weights: torch.Tensor) -> torch.Tensor:
+        """As in the local specification's: heads of other ranks drop other weights."""
+        if self.config.sequence_parallel:
+            return torch.nn.functional.dropout(weights, self.dropout, self.training)
+        with get_cuda_rng_tracker().fork():
+            return torch.nn.functional.dropout(weights, self.dropout, self.training)

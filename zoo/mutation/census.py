@@ -10,6 +10,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from megatron.core import parallel_state
 
 from mutation.mutant import ACROSS_STAGES, Mutant
@@ -17,8 +18,8 @@ from mutation.mutant import ACROSS_STAGES, Mutant
 
 @dataclass(frozen=True)
 class Site:
-    """`kind` is a collective's name, or the family of a tensor's fault. `ordinal` counts equal
-    sites of one micro-batch."""
+    """`kind` is a collective's name, or the family of another fault. `group` of a dropout: that
+    whose ranks hold parts there, not copies. `ordinal` counts equal sites of one micro-batch."""
 
     phase: str
     fqn: str
@@ -33,10 +34,32 @@ class Census:
     sites: list[Site] = field(default_factory=list)
     modules: list[str] = field(default_factory=list)  # in the order in which they finish
     micro_batches: int = 0
+    squares: dict[Site, float] = field(default_factory=dict)  # of the values of this rank
+    pieces: dict[Site, list[float]] = field(default_factory=dict)  # the same of all of the stage
 
     def add(self, site: Site) -> None:
         if site not in self.sites:
             self.sites.append(site)
+
+    def weigh(self, site: Site, value: torch.Tensor) -> None:
+        """Tells copies from pieces, and how much of the whole a piece is. Frozen parameters have no
+        gradient."""
+        if value is not None and site not in self.pieces:
+            square = float(value.detach().double().square().sum())
+            self.squares[site] = self.squares.get(site, 0.0) + square
+
+    def gather(self) -> None:
+        """What each rank of the stage has weighed. Past torch.distributed's own functions, so that
+        no tool takes it for the trainer's."""
+        group = parallel_state.get_tensor_and_data_parallel_group(with_context_parallel=True)
+        assert group.rank() == stage()[2]
+        assert group.size() == stage()[3]
+        known = [site for site in self.sites if site.kind in _WEIGHED]
+        own = torch.tensor([self.squares.get(site, 0.0) for site in known], dtype=torch.float64)
+        of_all = torch.empty(group.size() * len(own), dtype=torch.float64)
+        group._allgather_base(of_all, own).wait()
+        columns = of_all.view(group.size(), len(own)).t().tolist()
+        self.pieces = dict(zip(known, columns, strict=True))
 
 
 @dataclass(frozen=True)
@@ -48,6 +71,9 @@ class Draw:
     holds: bool  # whether this rank's part is hit
     micro_batch: int | None
     rng: random.Random
+    holder: int = 0  # the one rank's place in the stage
+    share: float | None = None  # of a piece: its norm by the whole's
+    partner: Site | None = None  # the other dropout that uses the same mask
 
     def hits(self, micro_batch: int) -> bool:
         if self.mutant.mechanism == "delay" and micro_batch == 0:
@@ -91,15 +117,77 @@ def draw(mutant: Mutant, census: Census) -> Draw | None:
     micro_batch: int | None = None
     if site.phase in ("forward", "backward", "between") and rng.random() < 0.5:
         micro_batch = rng.randrange(first, max(census.micro_batches, first + 1))
+    share = partner = None
+    if mutant.mechanism == "piece":
+        site, holder, share = _small_piece(sites, census, rng)
+    if mutant.family == "mask":
+        micro_batch = None  # a seed is wrong for all of them
+        if mutant.mechanism == "layers":
+            partner = rng.choice(_alike(site, census))
     holds = mutant.ranks == "all" or position == holder
-    return Draw(mutant, site, holds, micro_batch, rng)
+    return Draw(mutant, site, holds, micro_batch, rng, holder, share, partner)
 
 
 _SUMS = ("all_reduce", "reduce_scatter_tensor")
 _COLLECTIVES = (*_SUMS, "all_gather_into_tensor", "isend")
+_WEIGHED = ("output", "grad_input", "grad_local", "grad_reduced")
+# Copies differ by round-off, pieces by far more.
+_OF_COPIES = 1e-4
+_PIECES_TO_CHOOSE_FROM = 4
+
+
+def _in_pieces(squares: list[float]) -> bool:
+    return max(squares) - min(squares) > _OF_COPIES * max(squares)
+
+
+def _small_piece(sites: list[Site], census: Census, rng: random.Random) -> tuple[Site, int, float]:
+    """The smallest of some that are drawn: where a piece is wrong altogether, what is small of the
+    whole is hard to find."""
+    chosen = rng.sample(sites, min(len(sites), _PIECES_TO_CHOOSE_FROM))
+    shares = []
+    for site in chosen:
+        squares = census.pieces[site]
+        square, holder = min((s, rank) for rank, s in enumerate(squares) if s > 0)
+        shares.append((square / sum(squares), holder))
+    index = min(range(len(chosen)), key=lambda i: shares[i])
+    square, holder = shares[index]
+    return chosen[index], holder, square**0.5
+
+
+def is_of_heads(site: Site) -> bool:
+    """Whether a dropout is that of attention probabilities, which have another shape than hidden
+    states."""
+    return site.fqn.endswith("attention_dropout")
+
+
+def _alike(site: Site, census: Census) -> list[Site]:
+    """Dropouts whose masks could be this one's."""
+    return [
+        other
+        for other in census.sites
+        if other.kind == "mask" and other != site and is_of_heads(other) == is_of_heads(site)
+    ]
+
+
+def _mask_possible(mutant: Mutant, site: Site, census: Census) -> bool:
+    if site.kind != "mask":
+        return False
+    state = parallel_state
+    split = state.get_tensor_model_parallel_world_size() > 1
+    return {
+        "data": state.get_data_parallel_world_size() > 1,
+        "parts": split and site.group == "tp",
+        "copies": split and site.group == "",
+        "layers": bool(_alike(site, census)),
+        "micro_batches": census.micro_batches > 1,
+    }[mutant.mechanism]
 
 
 def _possible(mutant: Mutant, site: Site, census: Census) -> bool:
+    if mutant.family == "mask":
+        return _mask_possible(mutant, site, census)
+    if mutant.mechanism == "piece":
+        return site.kind == mutant.family and _in_pieces(census.pieces[site])
     if mutant.family != "collective":
         return site.kind == mutant.family
     if site.kind not in _COLLECTIVES:

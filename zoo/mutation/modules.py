@@ -12,11 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from mutation.census import Census, Draw, Site, stage
 from mutation.course import Course
-from mutation.perturb import FaultyGradient, SizeOfError, perturbed
+from mutation.faults import faulty
+from mutation.perturb import FaultyGradient, SizeOfError
 
 # They hand on what they are given, so that a fault of theirs would be their neighbour's.
 _TRANSPARENT = ("IdentityOp", "IdentityFuncOp", "Dropout", "ModuleList")
@@ -101,22 +103,24 @@ class Modules:
     def _count_inputs(self, module: nn.Module, fqn: str, args: Any, kwargs: Any) -> None:
         if any(p is not None for p in module._parameters.values()):
             self._census.add(Site("forward", fqn, "weight"))
-        if any(_has_gradient(value) for value in (*args, *kwargs.values())):
-            self._census.add(Site("backward", fqn, "grad_input"))
+        given = [value for value in (*args, *kwargs.values()) if _has_gradient(value)]
+        if given:
+            site = Site("backward", fqn, "grad_input")
+            self._census.add(site)
+            given[0].register_hook(functools.partial(self._census.weigh, site))
 
     def _count_output(self, fqn: str, output: Any) -> None:
         if fqn not in self._census.modules:
             self._census.modules.append(fqn)
         first = output[0] if isinstance(output, tuple) else output
         if torch.is_tensor(first) and first.is_floating_point():
-            self._census.add(Site("forward", fqn, "output"))
+            site = Site("forward", fqn, "output")
+            self._census.add(site)
+            self._census.weigh(site, first)
 
     def _perturb(self, value: torch.Tensor) -> torch.Tensor:
         assert self.draw is not None
-        mutant = self.draw.mutant
-        wrong = value.detach()
-        if self.draw.holds:
-            wrong = perturbed(value, mutant.mechanism, mutant.size, self.draw.random())
+        wrong = faulty(value, self.draw, self._course.run, dist.get_rank())
         self.size.add(wrong, value)
         return wrong
 

@@ -6,15 +6,25 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-# Family -> mechanisms. Those of a tensor are what part of it is hit.
+# What part of a tensor is hit.
+EXTENTS = ("element", "row", "all")
+# Faults of a tensor that runs record: multiplied by 1 + size; one rank's piece of it permuted; an
+# error that is another one in each run of the schedule; one in the first run only.
+TENSORS = ("gain", "piece", "unsteady", "once")
+# Family -> mechanisms.
 MECHANISMS = {
     "collective": ("drop", "double", "scale", "permute", "delay", "group"),
-    "output": ("element", "row", "all"),
-    "grad_input": ("element", "row", "all"),
-    "weight": ("element", "row", "all"),
-    "grad_local": ("element", "row", "all"),
-    "grad_reduced": ("element", "row", "all"),
+    "output": (*EXTENTS, *TENSORS),
+    "grad_input": (*EXTENTS, *TENSORS),
+    "weight": EXTENTS,
+    "grad_local": (*EXTENTS, *TENSORS),
+    "grad_reduced": (*EXTENTS, *TENSORS),
     "update": ("skip",),
+    # What the optimizer's step of one group of parameters computes with.
+    "setting": ("lr", "weight_decay", "betas", "eps", "clip"),
+    # Dropout: one mask for other data (of data-parallel ranks, of tensor-parallel parts, of layers,
+    # of micro-batches), or several for copies of one value.
+    "mask": ("data", "parts", "layers", "micro_batches", "copies"),
 }
 # The name of a site's group if that has ranks of several pipeline stages.
 ACROSS_STAGES = "across stages"
@@ -22,8 +32,8 @@ ACROSS_STAGES = "across stages"
 
 @dataclass(frozen=True)
 class Mutant:
-    """`size` is the wanted relative change: of a tensor, or of the factor of a scaled collective.
-    `ranks` is "one" or "all", of those of the pipeline stage that `seed` draws."""
+    """`size` is the wanted relative change: of a tensor, of the factor of a scaled collective, or
+    of a setting. `ranks` is "one" or "all", of those of the pipeline stage that `seed` draws."""
 
     iteration: int
     family: str
@@ -37,6 +47,8 @@ class Mutant:
             raise ValueError(f"no mutant is called {self.family} {self.mechanism}")
         if self.ranks not in ("one", "all"):
             raise ValueError(f"ranks are one or all, not {self.ranks!r}")
+        if self.mechanism == "piece" and self.ranks != "one":
+            raise ValueError("a piece is one rank's")
         if self.iteration < 1:
             raise ValueError("iteration 0 is clean: places are counted there")
 

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from mutation.census import Census, Draw, Site
 from mutation.course import Course
+from mutation.faults import faulty
 from mutation.modules import global_names
-from mutation.perturb import SizeOfError, perturbed
+from mutation.perturb import SizeOfError
 
 
 class Parameters:
@@ -20,7 +22,7 @@ class Parameters:
     def __init__(self, model: Any, course: Course, census: Census, optimizer: Any) -> None:
         self.draw: Draw | None = None
         self.size = SizeOfError()
-        self._course = course
+        self._course, self._census = course, census
         self._parameters: dict[str, Any] = {}
         names = global_names(model)
         for name, parameter in model.named_parameters():
@@ -33,6 +35,13 @@ class Parameters:
         config = model.config
         config.finalize_model_grads_func = self._finalize(config.finalize_model_grads_func)
         optimizer.step = self._step(optimizer.step)
+
+    def names(self) -> dict[int, str]:
+        """Of parameters and of their copies in fp32, by id."""
+        names = {id(parameter): fqn for fqn, parameter in self._parameters.items()}
+        for fqn, parameter in self._parameters.items():
+            names[id(getattr(parameter, "main_param", parameter))] = fqn
+        return names
 
     def begin_run(self) -> None:
         self.size = SizeOfError()
@@ -49,14 +58,16 @@ class Parameters:
         return finalize
 
     def _change_gradient(self, kind: str) -> None:
+        if self._course.iteration == 0 and self._course.run == 0:
+            for fqn, parameter in self._parameters.items():
+                self._census.weigh(Site("finalize", fqn, kind), parameter.main_grad)
         draw = self.draw
         if draw is None or draw.site.kind != kind:
             return
         gradient = self._parameters[draw.site.fqn].main_grad
         right = gradient.clone()
         if draw.holds:
-            mutant = draw.mutant
-            gradient.copy_(perturbed(right, mutant.mechanism, mutant.size, draw.random()))
+            gradient.copy_(faulty(right, draw, self._course.run, dist.get_rank()))
         self.size.add(gradient, right)
 
     def _step(self, original: Callable[..., Any]) -> Callable[..., Any]:

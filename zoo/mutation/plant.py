@@ -15,9 +15,11 @@ import torch.distributed as dist
 from mutation.census import Census, Draw, draw, stage
 from mutation.collectives import Collectives
 from mutation.course import Course
+from mutation.masks import Masks
 from mutation.modules import Modules
 from mutation.mutant import read_mutants
 from mutation.parameters import Parameters
+from mutation.settings import Settings
 
 _DIRECTIONS = {"forward": "forward", "backward": "backward", "finalize": "backward"}
 
@@ -38,7 +40,16 @@ class Plant:
         self._modules = Modules(model, self._course, self._census)
         self._collectives = Collectives(self._course, self._census)
         self._parameters = Parameters(model, self._course, self._census, optimizer)
-        self._parts = (self._modules, self._collectives, self._parameters)
+        names = self._parameters.names()
+        self._settings = Settings(optimizer, names, self._course, self._census)
+        self._masks = Masks(self._course, self._census, model.config.sequence_parallel)
+        self._parts = (
+            self._modules,
+            self._collectives,
+            self._parameters,
+            self._settings,
+            self._masks,
+        )
         optimizer.step = self._around_step(optimizer.step)
 
     def _begin_run(self) -> None:
@@ -54,6 +65,8 @@ class Plant:
         self._modules.end_run()
         if self._course.iteration == 0:
             self._census.micro_batches = self._course.micro_batches
+            if self._course.run == 0:
+                self._census.gather()
         if self._draw is not None and self._draw.site.phase != "optimizer":
             self._write(self._course.run)
 
@@ -90,9 +103,17 @@ class Plant:
             site["direction"] = "forward" if first else "backward"
         else:
             site["direction"] = _DIRECTIONS.get(site["phase"], "")
+        more: dict[str, Any] = {}
+        if site["kind"] == "setting":
+            more["parameters"] = self._settings.parameters()
+        if found.partner is not None:
+            more["partner"] = asdict(found.partner)
+        if found.share is not None:
+            more["share"] = found.share
         self._append(
             {
                 **asdict(found.mutant),
+                **more,
                 "run": run,
                 "stage": stage()[0],
                 "rank": dist.get_rank(),
