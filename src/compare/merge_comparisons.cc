@@ -7,29 +7,13 @@
 #include <tuple>
 #include <utility>
 
+#include "src/compare/by_place.h"
 #include "src/compare/layout_overlap.h"
 #include "src/compare/worst_copy.h"
 
 namespace ttrace {
 namespace {
 
-// Orders regions by where they begin, dimension by dimension.
-struct ByPlace {
-  bool operator()(const Layout& a, const Layout& b) const {
-    return Key(a) < Key(b);
-  }
-  static std::vector<std::vector<std::pair<int64_t, int64_t>>> Key(
-      const Layout& layout) {
-    std::vector<std::vector<std::pair<int64_t, int64_t>>> key;
-    for (const DimLayout& dim : layout.dims) {
-      std::vector<std::pair<int64_t, int64_t>>& segments = key.emplace_back();
-      for (const Segment& segment : dim.segments) {
-        segments.emplace_back(segment.begin, segment.size);
-      }
-    }
-    return key;
-  }
-};
 using Places = std::map<Layout, MergedComparison::Source, ByPlace>;
 
 Status CheckPlaces(const Places& places) {

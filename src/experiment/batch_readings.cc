@@ -10,6 +10,8 @@
 #include <variant>
 #include <vector>
 
+#include "src/compare/by_place.h"
+
 namespace ttrace {
 namespace {
 
@@ -78,15 +80,21 @@ Shape ShapeWithoutBatch(const Record& piece) {
 }
 
 // Between micro-batches. What is sharded is another matter: pieces of one
-// layout are looked at.
+// layout are looked at. Of these some two of other micro-batches differ if
+// neither all values nor all micro-batches are the same.
 bool Varies(const TensorPieces& pieces) {
-  for (const Record* a : pieces.pieces) {
-    for (const Record* b : pieces.pieces) {
-      if (a->micro_batch != b->micro_batch && a->layout == b->layout &&
-          a->extent.xxh3 != b->extent.xxh3) {
-        return true;
-      }
-    }
+  struct Seen {
+    const Record* first = nullptr;
+    bool values = false;         // other ones than the first's
+    bool micro_batches = false;  // the same
+  };
+  std::map<Layout, Seen, ByPlace> layouts;
+  for (const Record* piece : pieces.pieces) {
+    Seen& seen = layouts[piece->layout];
+    if (seen.first == nullptr) seen.first = piece;
+    seen.values |= piece->extent.xxh3 != seen.first->extent.xxh3;
+    seen.micro_batches |= piece->micro_batch != seen.first->micro_batch;
+    if (seen.values && seen.micro_batches) return true;
   }
   return false;
 }
@@ -158,10 +166,11 @@ class Settler {
     const bool left_open =
         std::any_of(r.pieces.begin(), r.pieces.end(), open) ||
         std::any_of(c.pieces.begin(), c.pieces.end(), open);
+    // Mostly nothing is, and what follows looks at every piece.
+    if (!left_open) return {};
     const bool differ = r.global_shape() != c.global_shape();
     const bool varies = Varies(r);
     const bool cut_alike = CutAlike(r, c);
-    if (!left_open) return {};
     if (!differ && !varies && (cut_alike || !Varies(c))) return {};
     const Shape shape = ShapeWithoutBatch(*r.pieces.front());
     bool same = true;
