@@ -80,15 +80,7 @@ def run(ranks: int, out: Path | None, fault: dict[str, object] | None) -> Run:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TTRACE_")}
     environment["OMP_NUM_THREADS"] = "1"
     if out is not None:
-        out.mkdir()
-        (out / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
-        environment |= {
-            "PYTHONPATH": str(HOOK),
-            "TTRACE_OUT": str(out),
-            "TTRACE_LEGS": LEGS,
-            "TTRACE_LEG_TIMEOUT": str(LIMIT),
-            "TTRACE_FAULT": json.dumps(fault) if fault else "",
-        }
+        environment |= with_fault.environment(out, HOOK, LEGS, LIMIT, fault)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     script = ["zoo/with_fault.py", "zoo/train_gpt.py", *MODEL, *TOPOLOGY[ranks]]
     started = subprocess.Popen(

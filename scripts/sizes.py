@@ -52,7 +52,7 @@ def training(model: Model, processes: int, flags: tuple[str, ...]) -> list[str]:
     launcher = [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", str(processes)]
     # The update of the captured step is seen at the start of the next.
     steps = ["--steps", str(model.iteration + 2)]
-    return ["--", *launcher, str(ROOT / model.script), *steps, *model.flags, *flags]
+    return ["--", *launcher, str(ROOT / "zoo" / "train_gpt.py"), *steps, *model.flags, *flags]
 
 
 def record(model: Model, folder: Path, log: Path, words: list[str], run_of: list[str]) -> float:

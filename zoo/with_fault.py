@@ -76,6 +76,22 @@ FAULTS: dict[str, Callable[[], None]] = {
 }
 
 
+def environment(
+    out: Path, hook: Path, legs: str, leg_timeout: int, fault: object
+) -> dict[str, str]:
+    """Makes the trace folder `out`. What a launch of this script needs to be captured into it, with
+    a fault or none. `hook` is the package's folder of that name."""
+    out.mkdir()
+    (out / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
+    return {
+        "PYTHONPATH": str(hook),
+        "TTRACE_OUT": str(out),
+        "TTRACE_LEGS": legs,
+        "TTRACE_LEG_TIMEOUT": str(leg_timeout),
+        "TTRACE_FAULT": json.dumps(fault) if fault else "",
+    }
+
+
 class Fault:
     """What is to go wrong, and whether it is time."""
 

@@ -79,6 +79,9 @@ using Coordinate = std::vector<int>;
 // batches (losses, token counts).
 using PlacementMap = std::vector<std::pair<std::string, Placement>>;
 
+// Whether terms of a sum along `dim` are what lies there.
+bool IsPartialOver(const PlacementMap& placements, std::string_view dim);
+
 std::string ToString(const Placement& placement);
 std::string ToString(const PlacementMap& placements);
 

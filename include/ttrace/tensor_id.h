@@ -66,6 +66,11 @@ struct TensorId {
 };
 
 // "decoder.layers.0.mlp grad_input hidden_states it 1 call 0 backward"
+// What the training loop hands to the model.
+inline bool IsFed(const TensorId& id) {
+  return id.role == Role::kData || (id.role == Role::kInput && id.fqn.empty());
+}
+
 std::string ToString(const TensorId& id);
 
 }  // namespace ttrace

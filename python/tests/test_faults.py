@@ -3,13 +3,13 @@
 All combinations are in docs/faults.md, made by scripts/fault_table.py.
 """
 
-import json
 import os
 import re
 import subprocess
 import sys
 
 import pytest
+import with_fault
 from captured_run import HOOK, ROOT, index
 
 pytest.importorskip("megatron.core")
@@ -22,15 +22,8 @@ def train(out=None, **fault):
     """(exit code of torchrun, lines about the run's numbers, everything it said)"""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if out is not None:
-        out.mkdir()
-        (out / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
-        environment |= {
-            "PYTHONPATH": str(HOOK),
-            "TTRACE_OUT": str(out),
-            "TTRACE_LEGS": "replay,noise:1",
-            "TTRACE_LEG_TIMEOUT": str(LEG_TIMEOUT),
-            "TTRACE_FAULT": json.dumps({"rank": 1, **fault}),
-        }
+        fault = {"rank": 1, **fault}
+        environment |= with_fault.environment(out, HOOK, "replay,noise:1", LEG_TIMEOUT, fault)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [sys.executable, *launcher, "zoo/with_fault.py", "zoo/train_gpt.py", *ARGUMENTS],

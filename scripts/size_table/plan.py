@@ -2,7 +2,7 @@
 
 The grid varies width, depth, sequence, vocabulary and tensor parallelism. The second draw was made
 after every constant of the judge was frozen and differs in kind: other layers, losses, weights
-that have been trained for some steps, another author's loop, and sizes drawn at random.
+that have been trained for some steps, and sizes drawn at random.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-TRAINER, OTHER_LOOP = "zoo/train_gpt.py", "zoo/own_loop.py"
 TWO_RANKS = {
     "TP2": ("--tp", "2"),
     "TP2 SP": ("--tp", "2", "--sp"),
@@ -53,7 +52,6 @@ class Model:
     axis: str
     size: int
     bf16: bool
-    script: str
     flags: tuple[str, ...]
     iteration: int
     candidates: tuple[Candidate, ...]
@@ -80,7 +78,7 @@ def grid() -> list[Model]:
             ("hidden", (1024, 2048)),
         ):
             models += [_grid_model(axis, size, bf16) for size in sizes]
-    return sorted(models, key=lambda model: _cost(model))
+    return sorted(models, key=_cost)
 
 
 def _grid_model(axis: str, size: int, bf16: bool) -> Model:
@@ -99,7 +97,7 @@ def _grid_model(axis: str, size: int, bf16: bool) -> Model:
         words |= {"ffn": size, "seq": 32}  # what the disk holds
     if axis == "layers":
         words |= {"hidden": 32, "ffn": 64, "seq": 32, "vocab": 256}
-    return Model(1, axis, size, bf16, TRAINER, _flags(words, bf16), 0, candidates)
+    return Model(1, axis, size, bf16, _flags(words, bf16), 0, candidates)
 
 
 def _cost(model: Model) -> int:
@@ -140,7 +138,7 @@ def _other_kind(rng: random.Random) -> Model:
     # Weights that have moved, and optimizer states that are not empty.
     iteration = rng.choice((1, 3, 6))
     candidates = tuple(Candidate(name, 2, TWO_RANKS[name]) for name in chosen)
-    return Model(2, "hidden", hidden, bf16, TRAINER, tuple(flags), iteration, candidates)
+    return Model(2, "hidden", hidden, bf16, tuple(flags), iteration, candidates)
 
 
 def _flags(words: dict[str, int], bf16: bool) -> tuple[str, ...]:

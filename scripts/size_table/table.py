@@ -131,7 +131,6 @@ def _slope(points: list[tuple[int, str, float]], largest: float) -> str:
     for size, candidate, value in points:
         if value > 0:
             by_candidate[candidate].append((math.log(size), math.log(value)))
-    xx = xy = 0.0
     residuals: list[tuple[float, float]] = []
     for pairs in by_candidate.values():
         mean_x = sum(x for x, _ in pairs) / len(pairs)

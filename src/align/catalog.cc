@@ -6,18 +6,9 @@
 #include <set>
 #include <tuple>
 #include <utility>
-#include <variant>
 
 namespace ttrace {
 namespace {
-
-bool IsSumOverMicroBatches(const Record& record) {
-  return std::any_of(record.placements.begin(), record.placements.end(),
-                     [](const auto& placement) {
-                       return placement.first == "mb" &&
-                              std::holds_alternative<Partial>(placement.second);
-                     });
-}
 
 // What the optimizer's step shows.
 bool IsOfTheStep(Role role) {
@@ -83,7 +74,7 @@ Catalog::Catalog(std::shared_ptr<const Trace> trace)
     : trace_(std::move(trace)) {
   const FinishedSums finished(*trace_);
   for (const Record& record : trace_->records()) {
-    if (IsSumOverMicroBatches(record) && !finished.Has(record)) {
+    if (IsPartialOver(record.placements, "mb") && !finished.Has(record)) {
       unfinished_sums_.emplace(record.id, record.rank);
       continue;
     }

@@ -68,9 +68,7 @@ Result<std::vector<int>> SelectIterations(
 void NameForeignRows(const RowAlignment& rows,
                      std::vector<TensorJudgement>* tensors) {
   for (TensorJudgement& t : *tensors) {
-    const bool fed = t.id.role == Role::kData ||
-                     (t.id.role == Role::kInput && t.id.fqn.empty());
-    if (!t.diverged() || !fed) continue;
+    if (!t.diverged() || !IsFed(t.id)) continue;
     const auto found = rows.foreign.find(t.id.iteration);
     if (found == rows.foreign.end()) continue;
     t.reason.foreign_rows = found->second;

@@ -17,14 +17,6 @@ namespace {
 
 using testing::HasSubstr;
 
-std::vector<double> RandomReals(unsigned seed) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<double> normal;
-  std::vector<double> values(kCount);
-  for (double& value : values) value = normal(rng);
-  return values;
-}
-
 int64_t Pick(std::mt19937& rng, int64_t from, int64_t to) {
   return std::uniform_int_distribution<int64_t>(from, to)(rng);
 }

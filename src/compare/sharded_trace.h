@@ -233,6 +233,15 @@ inline Sharding Whole() {
 }
 inline const Sharding kWhole = Whole();
 
+// Normal.
+inline std::vector<double> RandomReals(unsigned seed) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<double> normal;
+  std::vector<double> values(kCount);
+  for (double& value : values) value = normal(rng);
+  return values;
+}
+
 inline std::vector<double> RandomIntegers(unsigned seed,
                                           size_t count = kCount) {
   std::mt19937 rng(seed);

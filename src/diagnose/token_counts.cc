@@ -24,12 +24,7 @@ std::map<int, double> ByMicroBatch(const TensorPieces& scalar) {
     Coordinate place = scalar.trace->coordinate(record->rank);
     for (size_t d = 0; d < place.size(); ++d) {
       const std::string& name = scalar.trace->mesh().dims[d].name;
-      const bool partial = std::any_of(
-          record->placements.begin(), record->placements.end(),
-          [&](const auto& p) {
-            return p.first == name && std::holds_alternative<Partial>(p.second);
-          });
-      if (!partial) place[d] = 0;
+      if (!IsPartialOver(record->placements, name)) place[d] = 0;
     }
     terms[record->micro_batch].emplace(std::move(place), (*value)[0]);
   }

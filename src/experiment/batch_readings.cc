@@ -24,11 +24,9 @@ class Batch {
   explicit Batch(const Side& side) {
     for (const auto& [id, pieces] : side.real()) {
       // Of data and of what the model is given: other values are in question.
-      const bool fed =
-          id.role == Role::kData || (id.role == Role::kInput && id.fqn.empty());
       for (const Record* piece : pieces.pieces) {
         FindSum(*piece);
-        if (!fed || !piece->rows) continue;
+        if (!IsFed(id) || !piece->rows) continue;
         rows_.try_emplace({piece->rank, id.iteration, piece->micro_batch},
                           *piece->rows);
       }
@@ -46,17 +44,9 @@ class Batch {
 
  private:
   void FindSum(const Record& record) {
-    const PlacementMap& words = record.placements;
-    const auto is_partial = [](const auto& word) {
-      return std::holds_alternative<Partial>(word.second);
-    };
-    if (std::none_of(words.begin(), words.end(), [&](const auto& word) {
-          return word.first == "mb" && is_partial(word);
-        })) {
-      return;
-    }
-    for (const auto& word : words) {
-      if (is_partial(word)) sum_.insert(word.first);
+    if (!IsPartialOver(record.placements, "mb")) return;
+    for (const auto& [dim, placement] : record.placements) {
+      if (std::holds_alternative<Partial>(placement)) sum_.insert(dim);
     }
   }
 

@@ -18,17 +18,9 @@ namespace {
 
 using testing::HasSubstr;
 
-std::vector<double> Reals(unsigned seed) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<double> normal;
-  std::vector<double> values(kCount);
-  for (double& value : values) value = normal(rng);
-  return values;
-}
-
 std::vector<double> Moved(std::vector<double> values, double by,
                           unsigned seed) {
-  const std::vector<double> noise = Reals(seed);
+  const std::vector<double> noise = RandomReals(seed);
   for (size_t i = 0; i < values.size(); ++i) values[i] += by * noise[i];
   return values;
 }
@@ -46,13 +38,14 @@ Sharding Cut() {
 class Experiment {
  public:
   Experiment()
-      : reference_(kShape, Reals(1), kWhole),
-        noise_a_(kShape, Moved(Reals(1), 1e-3, 2), kWhole),
-        noise_b_(kShape, Moved(Reals(1), 1e-3, 3), kWhole),
-        candidate_(kShape, Moved(Reals(1), 1e-3, 4), Cut(), [](Piece* piece) {
-          if (piece->rank == 5) piece->values[3] += 0.5;
-          return true;
-        }) {}
+      : reference_(kShape, RandomReals(1), kWhole),
+        noise_a_(kShape, Moved(RandomReals(1), 1e-3, 2), kWhole),
+        noise_b_(kShape, Moved(RandomReals(1), 1e-3, 3), kWhole),
+        candidate_(kShape, Moved(RandomReals(1), 1e-3, 4), Cut(),
+                   [](Piece* piece) {
+                     if (piece->rank == 5) piece->values[3] += 0.5;
+                     return true;
+                   }) {}
 
   // What one rank would measure of its own pieces; of no rank: all of them.
   TensorFacts Measure(std::vector<int> ranks = {}) const {

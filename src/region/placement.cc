@@ -1,5 +1,6 @@
 // The text form of placements, and the mesh.
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string>
@@ -79,6 +80,14 @@ int DeviceMesh::Find(std::string_view name) const {
     if (dims[i].name == name) return static_cast<int>(i);
   }
   return -1;
+}
+
+bool IsPartialOver(const PlacementMap& placements, std::string_view dim) {
+  return std::any_of(placements.begin(), placements.end(),
+                     [&](const auto& placed) {
+                       return placed.first == dim &&
+                              std::holds_alternative<Partial>(placed.second);
+                     });
 }
 
 std::string ToString(const Placement& placement) {
