@@ -13,12 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import megatron_cpu
 import pytest
 import torch
-
-megatron_cpu.enable()
-
 from mutation.census import Draw, Site
 from mutation.faults import faulty
 from mutation.masks import Masks, mask_seed
