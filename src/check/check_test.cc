@@ -71,6 +71,28 @@ TEST_F(CheckTest, WhatTheCandidateDoesNotRepeatIsADivergence) {
   EXPECT_EQ(said(broken_in({})), 0);
 }
 
+// The norm of the difference is within what the norm may differ by.
+TEST_F(CheckTest, AnElementThatIsNotTheSameInAReplayIsSaidToBe) {
+  candidate_.noise = 0;
+  candidate_.legs = {"real", "replay"};
+  const auto classes = [&](bool in_replay) {
+    candidate_.fault = [=](const SyntheticTensor& t, int rank,
+                           const std::string& leg, int64_t index,
+                           float* value) {
+      if (t.fqn == "fc" && t.role == Role::kOutput && rank == 1 &&
+          index == 13 && (in_replay || leg == "real")) {
+        *value += 1.2e-6f;
+      }
+    };
+    std::filesystem::remove_all(Path("cand"));
+    const CheckResult result = Check();
+    EXPECT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+    return Letters(result.culprits.front());
+  };
+  EXPECT_THAT(classes(false), Contains("I"));
+  EXPECT_THAT(classes(true), Not(Contains("I")));
+}
+
 // fc's input gradient is summed over tp. Its error is in what comes after it,
 // and not in the forward pass.
 TEST_F(CheckTest, BoundsOfLowPrecisionGrowWithTheRanksOfASum) {

@@ -66,18 +66,27 @@ class Slices {
   std::vector<double> signature_;
 };
 
-// The sources, each counted as the first slice that equals it, so that equal
-// slices of the reference may stand for each other.
-bool SameMultiset(const Slices& reference, const std::vector<int64_t>& a,
-                  const std::vector<int64_t>& b, double tolerance_sq,
-                  double mean_sq) {
-  std::vector<int64_t> all = a;
-  all.insert(all.end(), b.begin(), b.end());
+// Stands for every slice within noise of zero.
+constexpr int64_t kZero = -1;
+
+// Indices of reference slices or kZero, each counted as the first slice that
+// equals it, so that equal slices of the reference may stand for each other.
+bool SameMultiset(const Slices& reference, std::vector<int64_t> a,
+                  std::vector<int64_t> b, double tolerance_sq, double mean_sq) {
+  std::vector<int64_t> all;
+  for (std::vector<int64_t>* indices : {&a, &b}) {
+    for (int64_t& s : *indices) {
+      if (s != kZero && reference.square(s) <= tolerance_sq * mean_sq) {
+        s = kZero;
+      }
+      if (s != kZero) all.push_back(s);
+    }
+  }
   std::sort(all.begin(), all.end(), [&](int64_t x, int64_t y) {
     return reference.signature(x) < reference.signature(y);
   });
   all.erase(std::unique(all.begin(), all.end()), all.end());
-  std::map<int64_t, int64_t> first;
+  std::map<int64_t, int64_t> first = {{kZero, kZero}};
   for (size_t i = 0; i < all.size(); ++i) {
     const double limit =
         tolerance_sq * std::max(reference.square(all[i]), mean_sq);
@@ -136,8 +145,13 @@ SliceMatch MatchSlices(const std::vector<double>& reference,
     }
     const double own = cand.Distance(s, ref, s, HUGE_VAL);
     if (own <= limit_of(s)) continue;
-    // A slice within noise of zero equals every such slice.
-    if (cand.square(s) <= tolerance_sq * mean_sq) continue;
+    // A slice within noise of zero equals every such slice: no match by itself,
+    // but what was there may be elsewhere.
+    if (cand.square(s) <= tolerance_sq * mean_sq) {
+      destinations.push_back(s);
+      sources.push_back(kZero);
+      continue;
+    }
     double best = own / (kSeparation * kSeparation);
     int64_t source = -1;
     // By Cauchy-Schwarz, signatures differ by no more than the slices do; the

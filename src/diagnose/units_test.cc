@@ -159,6 +159,26 @@ TEST(MatchSlices, EqualSlicesOfTheReferenceStandForEachOther) {
   EXPECT_TRUE(match.bijection);
 }
 
+TEST(MatchSlices, ZerosMayTakePartInABijection) {
+  auto ref = RandomValues(3, kSlices * kWidth);
+  // Slices 2 and 3: masked tokens, whose gradients are 0.
+  std::fill(ref.begin() + 2 * kWidth, ref.begin() + 4 * kWidth, 0);
+  auto moved = Moved(ref, {2, 1, 0, 4, 3, 5, 6, 7, 8, 9, 10, 11});
+  auto match = MatchSlices(ref, Noisy(moved, 1e-3), kSlices, kWidth, 2e-3);
+  EXPECT_THAT(match.wrong, ElementsAre(2, 3));
+  EXPECT_THAT(match.source, ElementsAre(0, 4));
+  EXPECT_TRUE(match.bijection);
+  // One that is there twice in place of zeros, and one that is lost.
+  moved = Moved(ref, {0, 1, 0, 2, 4, 5, 6, 7, 8, 9, 10, 11});
+  match = MatchSlices(ref, Noisy(moved, 1e-3), kSlices, kWidth, 2e-3);
+  EXPECT_THAT(match.source, ElementsAre(0));
+  EXPECT_FALSE(match.bijection);
+  moved = Moved(ref, {1, 0, 2, 3, 2, 5, 6, 7, 8, 9, 10, 11});
+  match = MatchSlices(ref, Noisy(moved, 1e-3), kSlices, kWidth, 2e-3);
+  EXPECT_THAT(match.source, ElementsAre(1, 0));
+  EXPECT_FALSE(match.bijection);
+}
+
 TEST(MatchSlices, MatchesNeitherNoiseNorZerosNorStrangers) {
   const auto ref = RandomValues(3, kSlices * kWidth);
   EXPECT_TRUE(

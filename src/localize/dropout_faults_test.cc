@@ -119,6 +119,23 @@ TEST(DropoutFaults, NearCopiesAreNeither) {
   EXPECT_THAT(Find({a, b}).culprits, IsEmpty());
 }
 
+TEST(DropoutFaults, OtherPlacesHoldNoCopiesHoweverAlikeTheirInputs) {
+  DropoutMask a = Mask(0, "a", "m", "attention");
+  DropoutMask b = a;
+  b.input = "as uniform as the other";
+  for (double& value : b.sample) value *= 1.001;
+  EXPECT_THAT(Find({a, b}).culprits, IsEmpty());
+  DropoutMask other = b;
+  other.fqn = "layers.1.attention";
+  EXPECT_THAT(Evidence(Find({a, other})), HasSubstr("have the same mask"));
+  other = b;
+  other.micro_batch = 1;
+  EXPECT_THAT(Evidence(Find({a, other})), HasSubstr("micro-batches 0 and 1"));
+  other = b;
+  other.iteration = 1;
+  EXPECT_THAT(Evidence(Find({a, other})), HasSubstr("iterations 0 and 1"));
+}
+
 TEST(DropoutFaults, OneMaskForLayersMicroBatchesAndIterations) {
   EXPECT_THAT(
       Evidence(Find({Mask(0, "a", "m"), Mask(0, "b", "m", "layers.1")})),
