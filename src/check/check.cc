@@ -235,6 +235,26 @@ void NoteDropout(const Side& reference, const Side& candidate,
   }
 }
 
+// Of values that were computed with other random numbers nothing can be said.
+void NoteUnlikeDraws(const std::set<std::string>& modules,
+                     CheckResult* result) {
+  const auto reached = std::count_if(
+      result->tensors.begin(), result->tensors.end(),
+      [](const auto& t) { return t.reason.kind == ReasonKind::kUnlikeDraws; });
+  if (reached == 0) return;
+  RunNote note;
+  note.kind = NoteKind::kUnlikeDraws;
+  note.count = static_cast<int64_t>(modules.size());
+  for (const std::string& module : modules) {
+    note.names.push_back(module.empty() ? "the model itself" : module);
+  }
+  note.numbers = {static_cast<double>(reached)};
+  note.way_out =
+      "switch the random numbers off in both runs, or draw them in the loop "
+      "and hand them to the model: its inputs are replaced by --graft";
+  result->notes.push_back(std::move(note));
+}
+
 // Masks are drawn before anything is computed with them.
 void AddDropoutFaults(const Side* reference, const Side& candidate,
                       const std::optional<IterationRange>& iterations,
@@ -323,6 +343,7 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   result.bytes_compared = judged.bytes_compared;
   result.tests = judged.tests;
   result.risk = options.risk;
+  NoteUnlikeDraws(judged.unlike_draws, &result);
   if (judged.not_repeatable > 0) {
     RunNote note;
     note.kind = NoteKind::kNotRepeatable;

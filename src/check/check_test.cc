@@ -644,6 +644,59 @@ TEST_F(IsolatedCheckTest, ACleanRunIsJudgedAloneAsWell) {
   EXPECT_THAT(RenderJson(result), HasSubstr("\"isolated\":{\"verdict\""));
 }
 
+// Noise, stochastic depth: every topology draws others.
+TEST_F(IsolatedCheckTest, WhatIsComputedWithOtherRandomNumbersIsNotJudged) {
+  const auto draw = [](SyntheticRun* run, const std::string& module,
+                       const std::string& numbers) {
+    run->notes.push_back({"random_draws", R"({"iteration":0,"fqn":")" + module +
+                                              R"(","draws":["0:)" + numbers +
+                                              R"("]})"});
+  };
+  const auto of = [](const CheckResult& result) {
+    return std::count_if(
+        result.notes.begin(), result.notes.end(),
+        [](const RunNote& n) { return n.kind == NoteKind::kUnlikeDraws; });
+  };
+  Break("fc", Role::kOutput, Everywhere);
+  draw(&reference_, "fc", "aa");
+  draw(&candidate_, "fc", "aa");
+  CheckResult result = CheckAgain();
+  EXPECT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  EXPECT_EQ(of(result), 0);
+  // The reference drew them of one micro-batch more.
+  draw(&reference_, "fc", "bb");
+  result = CheckAgain();
+  EXPECT_EQ(result.verdict, Verdict::kInconclusive) << result.reason;
+  EXPECT_THAT(result.reason, HasSubstr("draws random numbers"));
+  EXPECT_THAT(result.reason, HasSubstr("(fc)"));
+  EXPECT_EQ(Find(result, "fc", Role::kOutput).reason.kind,
+            ReasonKind::kUnlikeDraws);
+  EXPECT_FALSE(Find(result, "fc", Role::kOutput).isolated.has_value());
+  // What came before, and what works on the reference's values, is judged.
+  Break("fc", Role::kInput, Everywhere);
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
+  Break("", Role::kOutput, Everywhere);
+  result = CheckAgain();
+  EXPECT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  EXPECT_EQ(result.culprits.front().fqn, "");
+  Break("", Role::kOutput, OnlyEndToEnd);
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kInconclusive);
+  // Numbers that change nothing prevent nothing.
+  candidate_.fault = nullptr;
+  result = CheckAgain();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  EXPECT_EQ(of(result), 0);
+}
+
+TEST_F(IsolatedCheckTest, WhatArrivesFromAModuleThatDrawsIsNotJudged) {
+  candidate_.notes.push_back(
+      {"random_draws", R"({"iteration":0,"fqn":"","draws":["0:aa"]})"});
+  Break("fc", Role::kInput, Everywhere);
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kInconclusive);
+  Break("fc", Role::kOutput, Everywhere);
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
+}
+
 TEST_F(IsolatedCheckTest, ARunIsolatedFromItsOwnValuesIsNoTest) {
   Break("fc", Role::kOutput, OnlyAlone);
   candidate_.notes = {{"graft", R"({"what":"weights"})"}};

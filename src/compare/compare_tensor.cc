@@ -9,6 +9,7 @@
 #include "src/compare/compare_instances.h"
 #include "src/compare/instances.h"
 #include "src/compare/layout_overlap.h"
+#include "src/compare/overlap_index.h"
 #include "src/compare/worst_copy.h"
 
 namespace ttrace {
@@ -76,8 +77,10 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
   comparison.candidate_overlap = coverage.twice_b;
 
   InstanceComparer comparer(options.tile_elements, options.element_scale);
+  const OverlapIndex index(Layouts(refs));
   ErrorSums total;
   for (const InstanceGroup& group : cands) {
+    const std::vector<size_t> near = index.Near(group.layout);
     const auto region = static_cast<int>(comparison.regions.size());
     comparison.regions.push_back(group.layout);
     ErrorSums worst;
@@ -86,9 +89,9 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
     double max_block_sq_err = 0;
     for (const Instance& instance : group.instances) {
       ErrorSums sums;
-      for (const InstanceGroup& ref : refs) {
+      for (const size_t i : near) {
         TTRACE_RETURN_IF_ERROR(
-            comparer.Compare({Counterpart(ref, instance), ref.layout},
+            comparer.Compare({Counterpart(refs[i], instance), refs[i].layout},
                              {instance, group.layout}, &sums));
       }
       const ErrorStats stats = sums.Stats();
@@ -128,18 +131,22 @@ Result<std::vector<ErrorStats>> CompareWithin(
                            others.front().layout.global_shape());
   }
   InstanceComparer comparer(options.tile_elements, options.element_scale);
+  const OverlapIndex refs_index(Layouts(refs));
+  const OverlapIndex others_index(Layouts(others));
   std::vector<ErrorStats> out;
   out.reserve(regions.size());
   for (const Layout& region : regions) {
+    const std::vector<size_t> near = refs_index.Near(region);
     ErrorSums total;
-    for (const InstanceGroup& group : others) {
+    for (const size_t other : others_index.Near(region)) {
+      const InstanceGroup& group = others[other];
       ErrorSums worst;
       std::optional<ErrorStats> worst_stats;
       for (const Instance& instance : group.instances) {
         ErrorSums sums;
-        for (const InstanceGroup& ref : refs) {
+        for (const size_t i : near) {
           TTRACE_RETURN_IF_ERROR(
-              comparer.Compare({Counterpart(ref, instance), ref.layout},
+              comparer.Compare({Counterpart(refs[i], instance), refs[i].layout},
                                {instance, group.layout}, &sums, &region));
         }
         const ErrorStats stats = sums.Stats();

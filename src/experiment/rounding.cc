@@ -60,8 +60,9 @@ double SummationGrowth(const Rounding& rounding) {
 double PartialSumRounding(const Rounding& rounding) {
   if (rounding.unit_roundoff <= kFp32) return 0;
   const double one = 2 * std::numbers::ln2 / 9;
-  const auto partial_sums = static_cast<double>(rounding.reference_ranks - 1 +
-                                                rounding.candidate_ranks - 1);
+  const auto partial_sums = static_cast<double>(
+      rounding.reference_ranks - 1 + rounding.candidate_ranks - 1 +
+      rounding.reference_terms - 1 + rounding.candidate_terms - 1);
   return rounding.unit_roundoff * std::sqrt(one * partial_sums);
 }
 
@@ -69,8 +70,8 @@ RoundingOfTensors::RoundingOfTensors(const Side& reference,
                                      const Side& candidate) {
   ReadPrecisions(reference);
   ReadDimensions(reference);
-  reference_ranks_ = RanksOf(reference, reference);
-  candidate_ranks_ = RanksOf(reference, candidate);
+  reference_sums_ = SumsOf(reference, reference);
+  candidate_sums_ = SumsOf(reference, candidate);
 }
 
 void RoundingOfTensors::ReadPrecisions(const Side& reference) {
@@ -114,11 +115,22 @@ void RoundingOfTensors::ReadDimensions(const Side& reference) {
   }
 }
 
-RoundingOfTensors::Ranks RoundingOfTensors::RanksOf(const Side& reference,
-                                                    const Side& side) const {
+RoundingOfTensors::Sums RoundingOfTensors::SumsOf(const Side& reference,
+                                                  const Side& side) const {
   const DeviceMesh& mesh = side.trace().mesh();
-  Ranks out;
+  Sums out;
+  const int64_t micro_batches = side.MicroBatchesPerRank();
+  std::map<std::string, int64_t> uses;  // of a module in one micro-batch
   for (const auto& [id, pieces] : side.real()) {
+    if (id.role != Role::kOutput || id.pass != Pass::kForward) continue;
+    int64_t& calls = uses[id.fqn];
+    calls = std::max<int64_t>(calls, id.call + 1);
+  }
+  for (const auto& [id, pieces] : side.real()) {
+    if (IsParameterGradient(id.role) && RoundoffOf(pieces) > kFp32) {
+      out.terms[id] =
+          micro_batches * std::max<int64_t>(1, uses[ParentName(id.fqn)]);
+    }
     const TensorPieces* same = reference.FindSameValue("real", id);
     if (same == nullptr || RoundoffOf(*same) <= kFp32) continue;
     int64_t ranks = 1;
@@ -166,10 +178,15 @@ int64_t RoundingOfTensors::LongestSum(const TensorId& id, bool isolated) const {
   return IsForward(id) ? forward : backward;
 }
 
-int64_t RoundingOfTensors::SummedRanks(const Ranks& ranks, const TensorId& id) {
-  const auto found = ranks.own.find(id);
-  const int64_t own = found == ranks.own.end() ? 1 : found->second;
-  return std::max(own, IsForward(id) ? ranks.forward : ranks.backward);
+int64_t RoundingOfTensors::SummedRanks(const Sums& sums, const TensorId& id) {
+  const auto found = sums.own.find(id);
+  const int64_t own = found == sums.own.end() ? 1 : found->second;
+  return std::max(own, IsForward(id) ? sums.forward : sums.backward);
+}
+
+int64_t RoundingOfTensors::Terms(const Sums& sums, const TensorId& id) {
+  const auto found = sums.terms.find(id);
+  return found == sums.terms.end() ? 1 : found->second;
 }
 
 Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
@@ -182,8 +199,10 @@ Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
                           : lowest_;
   out.longest_sum = LongestSum(id, isolated);
   if (out.unit_roundoff > kFp32) {
-    out.reference_ranks = SummedRanks(reference_ranks_, id);
-    out.candidate_ranks = SummedRanks(candidate_ranks_, id);
+    out.reference_ranks = SummedRanks(reference_sums_, id);
+    out.candidate_ranks = SummedRanks(candidate_sums_, id);
+    out.reference_terms = Terms(reference_sums_, id);
+    out.candidate_terms = Terms(candidate_sums_, id);
   }
   return out;
 }

@@ -32,16 +32,21 @@ struct Rounding {
   // Ranks that a value of low precision is summed over, in each run.
   int64_t reference_ranks = 1;
   int64_t candidate_ranks = 1;
+  // Terms that a rank adds to a parameter's gradient of low precision: one for
+  // each use in each micro-batch.
+  int64_t reference_terms = 1;
+  int64_t candidate_terms = 1;
 };
 
 // By how much sums exceed one rounding of their result, which is what a noise
 // leg shows: multiplies noise and floors. Derivation: docs/tolerance.md.
 double SummationGrowth(const Rounding& rounding);
 
-// What ranks that sum one after the other in low precision add to the relative
-// difference of two runs if one term is nearly all of the sum and comes first:
-// then every partial sum rounds what is as large as the result. 0 in fp32, and
-// where nothing is summed over ranks. Derivation: docs/tolerance.md.
+// What sums of low precision that are made one term after the other, by ranks
+// or by a gradient that is accumulated, add to the relative difference of two
+// runs if one term is nearly all of the sum and comes first: then every partial
+// sum rounds what is as large as the result. 0 in fp32, and where nothing is
+// summed so. Derivation: docs/tolerance.md.
 double PartialSumRounding(const Rounding& rounding);
 
 class RoundingOfTensors {
@@ -58,18 +63,20 @@ class RoundingOfTensors {
     int64_t inner = 0;         // longest last dimension of its parameters
     int64_t any = 0;           // longest dimension of its parameters
   };
-  struct Ranks {
+  struct Sums {
     int64_t forward = 1;
     int64_t backward = 1;
     std::map<TensorId, int64_t> own;
+    std::map<TensorId, int64_t> terms;  // of accumulated gradients
   };
 
   void ReadPrecisions(const Side& reference);
   void ReadDimensions(const Side& reference);
-  Ranks RanksOf(const Side& reference, const Side& side) const;
+  Sums SumsOf(const Side& reference, const Side& side) const;
   const Module* ModuleOf(const TensorId& id) const;
   int64_t LongestSum(const TensorId& id, bool isolated) const;
-  static int64_t SummedRanks(const Ranks& ranks, const TensorId& id);
+  static int64_t SummedRanks(const Sums& sums, const TensorId& id);
+  static int64_t Terms(const Sums& sums, const TensorId& id);
 
   std::map<std::string, Module> modules_;
   double lowest_ = 0;     // precision of the run, where nothing closer is known
@@ -77,8 +84,8 @@ class RoundingOfTensors {
   int64_t tokens_ = 1;    // of an iteration
   int64_t inner_ = 1;     // longest of all modules
   int64_t any_ = 1;
-  Ranks reference_ranks_;
-  Ranks candidate_ranks_;
+  Sums reference_sums_;
+  Sums candidate_sums_;
 };
 
 }  // namespace ttrace

@@ -10,6 +10,8 @@ std::string_view ToString(NoteKind kind) {
       return "other_computation";
     case NoteKind::kDropout:
       return "dropout_on";
+    case NoteKind::kUnlikeDraws:
+      return "unlike_draws";
     case NoteKind::kNotGrafted:
       return "not_grafted";
     case NoteKind::kDamage:

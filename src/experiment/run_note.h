@@ -20,6 +20,7 @@ enum class NoteKind : uint8_t {
   kUnsupported,  // names[0] is used, which this version cannot judge
   kComputation,  // names[0] is numbers[0] in the reference, numbers[1] here
   kDropout,      // is on: masks cannot match. numbers[0]: probability
+  kUnlikeDraws,  // count modules of names; numbers[0]: tensors not judged
   kNotGrafted,   // count of names kept the candidate's own values
   kDamage,       // reason: rank, file and tensor
   kDefect,       // reason: why the trace cannot be complete

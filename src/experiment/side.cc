@@ -259,6 +259,12 @@ void Side::ReadNote(int rank, const std::string& kind, const Json& json) {
         gradient_norms_[{rank, iteration, fqn}] = norm.get<double>();
       }
     }
+  } else if (kind == "random_draws") {
+    auto& draws = random_draws_[{static_cast<int>(CountAt(json, "iteration")),
+                                 TextAt(json, "fqn")}];
+    for (std::string& draw : TextsAt(json, "draws")) {
+      draws.insert(std::move(draw));
+    }
   } else if (kind == "computation") {
     computation_[TextAt(json, "name")] = {TextAt(json, "value"),
                                           TextAt(json, "option")};

@@ -112,6 +112,12 @@ class Side {
   const std::map<std::string, ComputationFact>& computation() const {
     return computation_;
   }
+  // (iteration, module) -> the random numbers that its own forward drew, each
+  // "micro-batch:digest of the generators before and after".
+  const std::map<std::pair<int, std::string>, std::set<std::string>>&
+  random_draws() const {
+    return random_draws_;
+  }
   // What the user asked to be recorded (--select); empty: everything.
   const std::string& selection() const { return selection_; }
   // Every rank that left a trace ran this iteration to its end.
@@ -142,6 +148,7 @@ class Side {
   std::map<std::string, std::string> classes_;
   std::map<std::tuple<int, int, std::string>, double> gradient_norms_;
   std::map<std::string, ComputationFact> computation_;
+  std::map<std::pair<int, std::string>, std::set<std::string>> random_draws_;
   std::string unrecorded_gradient_;
   std::string selection_;
   std::set<std::pair<std::string, int>> cut_legs_;  // (leg, iteration)

@@ -28,10 +28,11 @@ inline constexpr double kFloorRoundoffs = 0.25;
 // pass. Such a tensor is "not checkable". Empirical cut-off.
 inline constexpr double kWidestBound = 0.2;
 
-// Limit for one-dimensional parameter gradients in low precision when there is
-// no fp32 leg: their rounding happens inside sums over tokens, which noise on
-// values does not stir up again. Empirical (clean maximum 6.8).
-inline constexpr double kVectorGradientFactor = 8;
+// Limit for gradients in low precision that are summed over tokens term by term
+// (one-dimensional parameters, tables) when there is no fp32 leg: noise on
+// values does not stir up the rounding inside these sums. Empirical (clean
+// maximum 6.8).
+inline constexpr double kTokenSumFactor = 8;
 
 // What scalars that multiply whole tensors (a loss scale, one over a number of
 // tokens or ranks) may differ by, in unit round-offs: two roundings of a factor

@@ -17,6 +17,7 @@
 #include "src/judge/expectations.h"
 #include "src/judge/judge_norm.h"
 #include "src/judge/judge_tensor.h"
+#include "src/judge/unlike_draws.h"
 #include "src/measure/measure_tensor.h"
 #include "src/measure/reported_norm.h"
 
@@ -156,8 +157,10 @@ Result<JudgeOutcome> JudgeRun(const JudgeContext& context) {
 
   const Expectations expectations(facts, context.risk);
   out.tests = expectations.tests();
+  const UnlikeDraws draws(context.reference, *context.candidate, facts);
+  out.unlike_draws = draws.modules();
   const TensorJudge judge(context.reference, *context.candidate, context.plans,
-                          expectations, std::move(unequal));
+                          expectations, draws, std::move(unequal));
   out.tensors.resize(facts.size());
   TTRACE_RETURN_IF_ERROR(ForEach(context, facts.size(), [&](size_t i) {
     out.tensors[i] = judge.Judge(facts[i]);

@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "src/experiment/iteration_range.h"
@@ -48,6 +49,8 @@ struct JudgeOutcome {
   // the reference's did, and the largest difference of them.
   int64_t not_repeatable = 0;
   double largest_repeat = 0;
+  // Modules that drew random numbers of which the other run drew others.
+  std::set<std::string> unlike_draws;
 };
 
 Result<JudgeOutcome> JudgeRun(const JudgeContext& context);

@@ -128,12 +128,13 @@ void JudgeOwnParts(const TensorFacts& facts, TensorJudgement* out) {
 TensorJudge::TensorJudge(const Side* reference, const Side& candidate,
                          const std::vector<LegPlan>& plans,
                          const Expectations& expectations,
-                         std::set<int> unequal_starts)
+                         const UnlikeDraws& draws, std::set<int> unequal_starts)
     : has_reference_(reference != nullptr),
       weights_grafted_(candidate.weights_grafted()),
       data_grafted_(candidate.data_grafted()),
       plans_(plans),
       expectations_(expectations),
+      draws_(draws),
       unequal_starts_(std::move(unequal_starts)),
       not_isolated_(candidate.not_isolated()) {
   if (reference != nullptr) rounding_.emplace(*reference, candidate);
@@ -181,9 +182,11 @@ TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
       copies_differ_alone |=
           leg.replicas && CopiesDiffer(facts, *leg.replicas, out.legs);
     }
-    out.isolated = ConcludeIsolated(
-        facts.id, out.legs, is_isolated, not_isolated_, facts.exact,
-        copies_differ_alone, facts.replicas.differing_ranks);
+    if (!draws_.ReachIsolated(facts.id)) {
+      out.isolated = ConcludeIsolated(
+          facts.id, out.legs, is_isolated, not_isolated_, facts.exact,
+          copies_differ_alone, facts.replicas.differing_ranks);
+    }
     if (ReplacedByGraft(facts.id)) JudgeOwnParts(facts, &out);
     JudgeUpdate(facts, &out);
   }
@@ -216,6 +219,7 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
   errors.candidate_hp = Total(leg.candidate_hp);
   errors.reference_hp = Total(leg.reference_hp);
   errors.vector_gradient = IsParameterGradient(id.role) && facts.vector;
+  errors.lookup_gradient = facts.lookup;
   errors.rounding = rounding_->Of(id, plan.isolated, fp32);
   errors.risk = expectations_.risk();
   LegJudgement out = JudgeLeg(errors);
@@ -303,7 +307,9 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
            out);
     return;
   }
+  const bool drawn = draws_.Reach(facts) && !HasNoTolerance(facts.id.role);
   if (facts.reference_shape != facts.candidate_shape) {
+    if (drawn) return Explain(ReasonKind::kUnlikeDraws, out);
     Reason reason = Because(ReasonKind::kShapeDiffers);
     reason.shape = facts.candidate_shape;
     reason.other_shape = facts.reference_shape;
@@ -374,6 +380,10 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
   }
   if (IsAfterStep(facts.id.role)) {
     Explain(ReasonKind::kAfterStep, out);
+    return;
+  }
+  if (drawn && out->headroom > 1) {
+    Explain(ReasonKind::kUnlikeDraws, out);
     return;
   }
   if (facts.exact || HasNoTolerance(facts.id.role)) {

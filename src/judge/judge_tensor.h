@@ -18,6 +18,7 @@
 #include "src/judge/isolated_verdict.h"
 #include "src/judge/judgement.h"
 #include "src/judge/rule.h"
+#include "src/judge/unlike_draws.h"
 #include "src/measure/facts.h"
 
 namespace ttrace {
@@ -29,7 +30,8 @@ class TensorJudge {
   // experiment/unequal_starts.h). Keeps references to all but these.
   TensorJudge(const Side* reference, const Side& candidate,
               const std::vector<LegPlan>& plans,
-              const Expectations& expectations, std::set<int> unequal_starts);
+              const Expectations& expectations, const UnlikeDraws& draws,
+              std::set<int> unequal_starts);
 
   TensorJudgement Judge(const TensorFacts& facts) const;
 
@@ -47,6 +49,7 @@ class TensorJudge {
   bool data_grafted_;
   const std::vector<LegPlan>& plans_;
   const Expectations& expectations_;
+  const UnlikeDraws& draws_;
   std::set<int> unequal_starts_;
   NotIsolatedIndex not_isolated_;
   std::optional<RoundingOfTensors> rounding_;

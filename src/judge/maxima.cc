@@ -170,7 +170,7 @@ void JudgeMaxima(const LegErrors& errors, LegJudgement* leg) {
   const bool has_hp = errors.candidate_hp && errors.reference_hp;
   const double unit = errors.rounding.unit_roundoff;
   if (errors.noise.empty()) return;
-  if (errors.vector_gradient && unit > kFp32Roundoff && !has_hp) return;
+  if (errors.sums_tokens() && unit > kFp32Roundoff && !has_hp) return;
 
   const ErrorStats& stats = errors.stats;
   const double sums = PartialSumRounding(errors.rounding);

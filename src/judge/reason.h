@@ -35,6 +35,7 @@ enum class ReasonKind : uint8_t {
   kNotReplaced,      // isolated: tensor and detail say what was not and why
   kNoGradients,      // of which the norm could be recomputed
   kBatchUnknown,     // how it depends on the batch is not known
+  kUnlikeDraws,      // after random numbers that the other run drew otherwise
   kDamaged,          // detail: rank, file and tensor
   // As it should be.
   kNotMaterialised,  // detail: why

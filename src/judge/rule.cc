@@ -36,15 +36,17 @@ Test JudgeNorm(const LegErrors& errors) {
   const bool has_hp = errors.candidate_hp && errors.reference_hp;
   double factor =
       NoiseFactor(IndependentErrors(errors.noise), legs, errors.risk);
-  const bool vector_rule =
-      errors.vector_gradient && !has_hp && unit > kFp32Roundoff;
-  if (vector_rule) factor = std::max(factor, kVectorGradientFactor);
+  const bool token_sum =
+      errors.sums_tokens() && !has_hp && unit > kFp32Roundoff;
+  if (token_sum && (errors.vector_gradient || !errors.reference_hp)) {
+    factor = std::max(factor, kTokenSumFactor);
+  }
 
   double scale_b = std::max(noise, floor);
   Origin origin = noise < floor || test.noise < partial_sums ? Origin::kFloor
                   : repeat <= measured                       ? Origin::kNoise
                                                              : Origin::kRepeat;
-  if (vector_rule && errors.reference_hp) {
+  if (token_sum && errors.reference_hp) {
     // Both sides round one exact sum over tokens, each by about what the
     // reference is off (which also holds what came from other modules): their
     // difference is sqrt(2) of that.
@@ -75,7 +77,8 @@ Test JudgeNorm(const LegErrors& errors) {
   expected.factor = factor;
   expected.noise_legs = legs;
   expected.fp32_leg = has_hp;
-  expected.vector_gradient = vector_rule;
+  expected.vector_gradient = token_sum && errors.vector_gradient;
+  expected.lookup_gradient = token_sum && errors.lookup_gradient;
   expected.growth = growth;
   if (unit > kFp32Roundoff) {
     expected.summed_ranks = std::max(errors.rounding.reference_ranks,

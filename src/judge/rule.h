@@ -36,8 +36,13 @@ struct LegErrors {
   std::optional<ErrorStats> candidate_hp;
   std::optional<ErrorStats> reference_hp;
   bool vector_gradient = false;  // one-dimensional parameter gradient
+  bool lookup_gradient = false;  // of a table that tokens look up
   Rounding rounding;
   double risk = kRunRisk;  // of one test
+
+  // A sum over tokens that low precision rounds term by term, and noise on
+  // values does not.
+  bool sums_tokens() const { return vector_gradient || lookup_gradient; }
 };
 
 // How many independent errors the noise of a tensor is made of, at most its

@@ -50,6 +50,7 @@ struct Expectation {
   int noise_legs = 0;
   bool fp32_leg = false;         // a second estimate had to agree
   bool vector_gradient = false;  // the rule for one-dimensional gradients
+  bool lookup_gradient = false;  // ... and for those of tables
   double growth = 1;             // by sums, in `scale`; see rounding.h
   int64_t summed_ranks = 1;      // what it is made of, in low precision
   int64_t summed_terms = 1;      // and in fp32

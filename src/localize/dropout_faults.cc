@@ -15,9 +15,9 @@ namespace {
 
 // Of the digests and of the masks themselves; see the header.
 constexpr double kBits = 64;
-// Samples of two inputs of one place that are alike to this degree may be copies
-// that round-off keeps apart: neither rule applies. Empirical: copies in bf16
-// correlate above 0.9999, hidden states of different tokens below 0.9.
+// Samples of two inputs of one place that are alike to this degree may be
+// copies that round-off keeps apart: neither rule applies. Empirical: copies in
+// bf16 correlate above 0.9999, hidden states of different tokens below 0.9.
 constexpr double kNearCopy = 0.99;
 
 double Bits(const DropoutMask& mask) {

@@ -69,6 +69,8 @@ struct TensorFacts {
   bool in_reference = true;
   bool exact = false;   // integers or booleans
   bool vector = false;  // of at most one dimension
+  // Gradient of a table: each row is a sum over the tokens that looked it up.
+  bool lookup = false;
   // It depends on the batch in a way that is not known: what is missing and
   // what is there twice cannot be told.
   bool batch_unknown = false;

@@ -137,6 +137,7 @@ void Describe(A& field, TensorFacts& f) {
   field("in_reference", f.in_reference);
   field("exact", f.exact);
   field("vector", f.vector);
+  field("lookup", f.lookup);
   field("batch_unknown", f.batch_unknown);
   field("complete", f.complete);
   field("dtype", f.dtype);

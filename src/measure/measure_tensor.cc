@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "src/experiment/module_names.h"
 #include "src/experiment/parameter_roles.h"
 #include "src/measure/exact_values.h"
 
@@ -50,9 +51,15 @@ Result<std::optional<RepeatFacts>> MeasureRepeat(const Side& side,
 class LegMeasurer {
  public:
   LegMeasurer(const Side& reference, const LegPlan& plan, const TensorId& id,
-              const TensorPieces& r, const TensorPieces& c,
+              const TensorPieces& r, const TensorPieces& c, bool token_sum,
               std::atomic<int64_t>* bytes)
-      : side_(reference), plan_(plan), id_(id), r_(r), c_(c), bytes_(bytes) {}
+      : side_(reference),
+        plan_(plan),
+        id_(id),
+        r_(r),
+        c_(c),
+        token_sum_(token_sum),
+        bytes_(bytes) {}
 
   // `rows` says which rows of the candidate are which. `real`: the reference
   // was replayed and differs, so its replay is measured too.
@@ -79,9 +86,7 @@ class LegMeasurer {
 
  private:
   Status MeasureFp32(LegFacts* out) {
-    const bool vector_gradient =
-        IsParameterGradient(id_.role) && r_.global_shape().size() <= 1;
-    if (vector_gradient && !plan_.reference_hp_leg.empty()) {
+    if (token_sum_ && !plan_.reference_hp_leg.empty()) {
       if (const auto* hp = side_.FindSameValue(plan_.reference_hp_leg, id_)) {
         TTRACE_ASSIGN_OR_RETURN(out->reference_hp, Within(*hp, r_, own_));
       }
@@ -152,6 +157,7 @@ class LegMeasurer {
   const TensorId& id_;
   const TensorPieces& r_;
   const TensorPieces& c_;
+  bool token_sum_;  // gradient that low precision sums over tokens
   std::atomic<int64_t>* bytes_;
   const std::vector<Layout>* regions_ = nullptr;
   CompareOptions own_;      // legs of the reference among each other
@@ -183,7 +189,14 @@ TensorMeasurer::TensorMeasurer(const Side* reference, const Side& candidate,
       candidate_(candidate),
       plans_(plans),
       rows_(rows),
-      unequal_starts_(std::move(unequal_starts)) {}
+      unequal_starts_(std::move(unequal_starts)) {
+  std::set<std::string> others;
+  for (const auto& [id, pieces] : candidate.real()) {
+    if (id.role != Role::kInput) continue;
+    (IsExact(pieces) ? lookups_ : others).insert(id.fqn);
+  }
+  for (const std::string& module : others) lookups_.erase(module);
+}
 
 Result<TensorFacts> TensorMeasurer::Measure(const TensorId& id,
                                             const TensorPieces& candidate,
@@ -194,6 +207,8 @@ Result<TensorFacts> TensorMeasurer::Measure(const TensorId& id,
   out.dtype = candidate.pieces.front()->dtype;
   out.candidate_shape = candidate.global_shape();
   out.vector = out.candidate_shape.size() <= 1;
+  out.lookup = IsParameterGradient(id.role) && !out.vector &&
+               lookups_.contains(ParentName(id.fqn));
   out.complete = candidate_.Completed(id.iteration) &&
                  (reference_ == nullptr || reference_->Completed(id.iteration));
   Status status = MeasureCandidate(id, candidate, &out, bytes);
@@ -286,7 +301,9 @@ Status TensorMeasurer::MeasureLeg(const TensorId& id, size_t index,
   if (r == nullptr || c == nullptr) return Done{};
   LegFacts facts;
   facts.plan = index;
-  LegMeasurer measurer(*reference_, plan, id, *r, *c, bytes);
+  const bool token_sum =
+      IsParameterGradient(id.role) && (out->vector || out->lookup);
+  LegMeasurer measurer(*reference_, plan, id, *r, *c, token_sum, bytes);
   const bool repeat = plan.reference_leg == "real" && out->reference_repeat &&
                       !out->reference_repeat->bitwise();
   const Status status =

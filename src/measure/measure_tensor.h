@@ -9,6 +9,7 @@
 #include <atomic>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "src/experiment/leg_plan.h"
@@ -52,6 +53,7 @@ class TensorMeasurer {
   const std::vector<LegPlan>& plans_;
   const RowAlignment& rows_;
   std::set<int> unequal_starts_;
+  std::set<std::string> lookups_;  // modules that are given integers alone
 };
 
 }  // namespace ttrace

@@ -150,6 +150,7 @@ Result<TensorFacts> MergeFacts(const std::vector<TensorFacts>& parts) {
   out.in_reference = first.in_reference;
   out.exact = first.exact;
   out.vector = first.vector;
+  out.lookup = first.lookup;
   out.dtype = first.dtype;
   out.reference_shape = first.reference_shape;
   out.candidate_shape = first.candidate_shape;
@@ -158,7 +159,8 @@ Result<TensorFacts> MergeFacts(const std::vector<TensorFacts>& parts) {
   for (const TensorFacts& part : parts) {
     if (part.id != first.id) return NotOneTensor("names");
     if (part.in_reference != first.in_reference || part.exact != first.exact ||
-        part.vector != first.vector || part.dtype != first.dtype ||
+        part.vector != first.vector || part.lookup != first.lookup ||
+        part.dtype != first.dtype ||
         part.reference_shape != first.reference_shape ||
         part.candidate_shape != first.candidate_shape) {
       return NotOneTensor("shapes or dtypes of " + ToString(first.id));

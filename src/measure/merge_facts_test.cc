@@ -185,7 +185,7 @@ TEST(FactsJson, ComesBackBitForBit) {
   facts.id = {"decoder.\xc3\xa9", Role::kGradReduced, 3, 1, "0",
               Pass::kBackward};
   facts.order = 17;
-  facts.exact = facts.vector = true;
+  facts.exact = facts.vector = facts.lookup = true;
   facts.complete = false;
   facts.dtype = DType::kBF16;
   facts.replicas = {2, 3, 1, std::numeric_limits<double>::infinity(), {4}, {}};

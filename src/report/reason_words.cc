@@ -71,6 +71,9 @@ std::string Words(const Reason& reason) {
       return "how it depends on the rows of a micro-batch is not known, and "
              "the runs "
              "have other micro-batches";
+    case ReasonKind::kUnlikeDraws:
+      return "computed with random numbers that a forward drew, others in each "
+             "run";
     case ReasonKind::kNotReplaced:
       return fmt::format(
           "{} {} of {} was not replaced: {}", ToString(reason.tensor.role),
@@ -209,6 +212,14 @@ std::string Sentence(const RunNote& note) {
           NameOf(note, 0), NameOf(note, 1), NameOf(note, 2));
     case NoteKind::kDropout:
       return note.reason;
+    case NoteKind::kUnlikeDraws:
+      return fmt::format(
+          "{} draw{} random numbers in the forward, others in each run ({}): "
+          "{} "
+          "computed with them cannot be compared",
+          Counted(note.count, "module"), note.count == 1 ? "s" : "",
+          Examples(note.names, 0, note.count),
+          Counted(static_cast<int64_t>(NumberOf(note, 0)), "tensor"));
     case NoteKind::kNotGrafted:
       return fmt::format("{} kept the candidate's own values ({}): {}",
                          Counted(note.count, "tensor"),
@@ -367,6 +378,7 @@ std::string OriginWords(const LegJudgement& leg) {
   }
   if (expected.fp32_leg) out += " + fp32 leg";
   if (expected.vector_gradient) out += ", 1-D gradient";
+  if (expected.lookup_gradient) out += ", gradient of a table";
   if (expected.growth > 1) {
     out += expected.summed_ranks > 1
                ? fmt::format(", sums over {} ranks", expected.summed_ranks)

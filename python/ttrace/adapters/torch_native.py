@@ -59,6 +59,7 @@ from ttrace.capture.isolation_source import IsolationSources
 from ttrace.capture.module_hooks import Arguments
 from ttrace.capture.nested import named_tensors
 from ttrace.capture.placed import Scale
+from ttrace.capture.random_draws import RandomDraws
 from ttrace.capture.recorded_values import RecordedValues
 from ttrace.capture.rewrite import Rewrite
 from ttrace.capture.settings import LegName, Settings
@@ -128,7 +129,8 @@ class TorchNativeCapture:
         self._provenance: Provenance | None = None
         self._source: RecordedValues | None = None  # of an isolated leg
         self._collectives: CollectiveLog | None = None
-        self._dropout = Dropout(session, self._innermost, self._seeded_alike)
+        self._draws = RandomDraws(session, self._innermost)
+        self._dropout = Dropout(session, self._innermost, self._seeded_alike, self._draws)
         self._rows: int | None = None
         chain = wrappers(model)
         if len(chain) == 1:
@@ -269,7 +271,7 @@ class TorchNativeCapture:
             self._graft = self._data.graft = Graft(session)
         self._provenance = Provenance(topology)
         self._data.lies = self._provenance.of_argument
-        self._hooks = TorchNativeHooks(session, self._provenance)
+        self._hooks = TorchNativeHooks(session, self._provenance, self._draws)
         self._hooks.install_all(self._root, self._outside)
         self._parameters = Parameters(session, self._root, self._micro_batches.close)
         self._scaler.reached = self._parameters.arrived
@@ -375,6 +377,7 @@ class TorchNativeCapture:
             changed = args, kwargs = self._arguments.rebound(args, kwargs, replaced)
         session.moment = moment
         hooks.begin_forward()
+        self._draws.begin()
         if starts_here:
             hooks.before_root(module, args, kwargs)
         return changed
@@ -515,6 +518,7 @@ class TorchNativeCapture:
             session.not_recorded("data", "data", "", self._data.dropped)
         self._data.end_iteration()
         self._name_uncalled()
+        self._draws.end_iteration()
         micro_batches = self._micro_batches.count * session.topology.dp_size
         session.release(micro_batches, lambda role: role not in dropped)
         if self._graft is not None:

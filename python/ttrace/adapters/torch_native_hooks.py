@@ -32,6 +32,7 @@ from ttrace.capture.module_hooks import Arguments, ModuleHooks
 from ttrace.capture.nested import opaque
 from ttrace.capture.noise import Noise
 from ttrace.capture.placed import ModuleRule, ParameterRule, RuleOrChoice, TensorRule
+from ttrace.capture.random_draws import RandomDraws
 from ttrace.capture.recorded_values import RecordedValues
 from ttrace.capture.rewrite import Place
 
@@ -62,8 +63,11 @@ class _Every(Mapping[str, RuleOrChoice]):
 class TorchNativeHooks(ModuleHooks):
     """All modules of one model, containers included."""
 
-    def __init__(self, session: DeferredSession, provenance: Provenance) -> None:
+    def __init__(
+        self, session: DeferredSession, provenance: Provenance, draws: RandomDraws
+    ) -> None:
         super().__init__(session)
+        self._draws = draws
         self._deferred = session
         self._provenance = provenance
         self._rules: dict[nn.Module, tuple[str, ModuleRule]] = {}
@@ -117,12 +121,14 @@ class TorchNativeHooks(ModuleHooks):
     def _before(
         self, module: nn.Module, fqn: str, rule: ModuleRule, arguments: Mapping[str, Any]
     ) -> dict[str, torch.Tensor]:
+        self._draws.look()
         if self._session.moment is not None:
             for name, value in arguments.items():
                 self._say_opaque(fqn, "input", value, name)
         return super()._before(module, fqn, rule, arguments)
 
     def _after(self, module: nn.Module, fqn: str, rule: ModuleRule, output: Any) -> Any:
+        self._draws.look()
         if self._session.moment is not None:
             self._say_opaque(fqn, "output", output, "")
         return super()._after(module, fqn, rule, output)

@@ -11,8 +11,9 @@ see that masks repeat. Attention kernels keep their masks to themselves and are 
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch import nn
 
 from ttrace import _native
 from ttrace.capture.placed import Moment
+from ttrace.capture.random_draws import RandomDraws
 from ttrace.capture.session import Session
 from ttrace.capture.tensor_bytes import host_view
 
@@ -41,13 +43,15 @@ class Dropout:
         session: Session,
         innermost: Callable[[], str | None],
         alike: Callable[[], dict[str, Any]],
+        draws: RandomDraws | None = None,
     ) -> None:
         """`innermost` names the module whose forward runs. `alike`: {"dims", "why"} if the
         framework is known to seed ranks along these mesh dimensions alike, else empty; asked at
-        the end of an iteration."""
+        the end of an iteration. `draws` is told which random numbers are dropout's."""
         self._session = session
         self._innermost = innermost
         self._alike = alike
+        self._draws = draws
         self._off = session.settings.dropout_off
         self._calls = 0
         self._p_max = 0.0
@@ -103,15 +107,16 @@ class Dropout:
                 return original(input, p, training, inplace)
             self._count(p)
             before = self._session.guarded(self._look)(input) if audited else None
-            if not off:
-                result = original(input, p, training, inplace)
-                self._session.guarded(self._note_mask)(before, result, p)
-                return result
-            # The same random numbers are drawn; a zero in the input would look like a dropped one.
-            with torch.no_grad():
-                result = original(torch.ones_like(input), p, training, False)
+            with self._drawing():
+                if not off:
+                    result = original(input, p, training, inplace)
+                else:
+                    # The same random numbers are drawn; a zero in the input would look like a
+                    # dropped one.
+                    with torch.no_grad():
+                        result = original(torch.ones_like(input), p, training, False)
             self._session.guarded(self._note_mask)(before, result, p)
-            return input
+            return input if off else result
 
         return dropout
 
@@ -135,9 +140,19 @@ class Dropout:
                 self._count(dropout_p)
                 if off:
                     dropout_p = 0.0
-            return original(query, key, value, attn_mask, dropout_p, *args, **kwargs)
+            with self._drawing():
+                return original(query, key, value, attn_mask, dropout_p, *args, **kwargs)
 
         return scaled_dot_product_attention
+
+    @contextlib.contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """Random numbers drawn in here are those of dropout."""
+        if self._draws is not None:
+            self._session.guarded(self._draws.look)()
+        yield
+        if self._draws is not None:
+            self._session.guarded(self._draws.begin)()
 
     def _count(self, p: float) -> None:
         if self._captured and self._session.leg == self._session.settings.leg:
