@@ -4,6 +4,20 @@
 #include <utility>
 
 namespace ttrace {
+namespace {
+
+// Every copy is wrong: one that is zero where it has no term of a sum, say, and
+// not one of which others are right.
+bool AllCopiesAreWrong(const Evidence& evidence) {
+  if (evidence.leg == nullptr) return false;
+  const std::vector<int>& wrong = evidence.leg->ranks;
+  const std::vector<int>& copies = evidence.judgement->replicas.differing_ranks;
+  return std::all_of(copies.begin(), copies.end(), [&](int rank) {
+    return std::find(wrong.begin(), wrong.end(), rank) != wrong.end();
+  });
+}
+
+}  // namespace
 
 std::vector<Diagnosis> Diagnose(const Evidence& evidence) {
   // The order is the certainty: what is exact or counted stands before what is
@@ -35,6 +49,16 @@ std::vector<Diagnosis> Diagnose(const Evidence& evidence) {
     if (known) continue;
     out.push_back(*std::move(diagnosis));
     if (out.size() == kMost) break;
+  }
+  // Terms of a sum explain the zeros in them.
+  const auto at = [&](const char* letter) {
+    return std::find_if(out.begin(), out.end(),
+                        [&](const Diagnosis& d) { return d.letter == letter; });
+  };
+  const auto zeros = at("M");
+  const auto terms = at("P");
+  if (zeros < terms && terms != out.end() && AllCopiesAreWrong(evidence)) {
+    std::rotate(zeros, terms, terms + 1);
   }
   return out;
 }

@@ -681,6 +681,27 @@ TEST(NonFinite, CountsAndNamesTheProducer) {
   EXPECT_THAT(lab.First(), HasSubstr("layer is the first to make any"));
 }
 
+// Each rank of a table that is cut by rows has zeros for foreign tokens.
+TEST(Diagnose, ZerosInTheTermsOfASumAreExplainedByTheSum) {
+  const auto zero_from = [](int rank, size_t begin, size_t end) {
+    return [=](Piece* piece) {
+      for (size_t i = begin; piece->rank == rank && i < end; ++i) {
+        piece->values[i] = 0;
+      }
+      return true;
+    };
+  };
+  const size_t half = Truth().size() / 2;
+  Lab terms = OutputLab(Truth(), Copies(2), [&](Piece* piece) {
+    return zero_from(0, 0, half)(piece) &&
+           zero_from(1, half, Truth().size())(piece);
+  });
+  EXPECT_EQ(terms.Letters(), "PMR");
+  // One copy is right: nothing is missing in a sum.
+  Lab lost = OutputLab(Truth(), Copies(2), zero_from(1, 0, Truth().size()));
+  EXPECT_EQ(lost.Letters().front(), 'M');
+}
+
 TEST(Diagnose, NamesEachLetterOnceAndAtMostThree) {
   Lab lab = OutputLab(Truth(), Copies(2), TermsOf(Truth(), 2));
   lab.culprit().fqn = "decoder.layers.2";
