@@ -450,6 +450,51 @@ def test_what_the_library_loses_in_a_norm_is_no_fault(tmp_path, monkeypatch):
         pytest.skip("this torch loses nothing")
 
 
+class Drawing(nn.Module):
+    """Draws random numbers in one block, drops values in another one, and packs rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(6, 6) for _ in range(2))
+        self.noise = Noise()
+        self.drop = nn.Dropout(0.5)
+        self.rnn = nn.LSTM(6, 4, batch_first=True)
+
+    def forward(self, x):
+        x = self.drop(self.blocks[1](self.noise(self.blocks[0](x))))
+        packed = nn.utils.rnn.pack_padded_sequence(
+            x[:, None], torch.ones(len(x)), batch_first=True, enforce_sorted=False
+        )
+        rows, _ = nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True)
+        return rows[:, 0]
+
+
+class Noise(nn.Module):
+    def forward(self, x):
+        return x + torch.randn_like(x)
+
+
+def test_random_numbers_that_a_module_draws_are_noted_and_those_of_dropout_not(tmp_path):
+    found = Captured(tmp_path, "found", Loop(make=Drawing))
+    draws = found.notes("random_draws")
+    assert [(note["iteration"], note["fqn"]) for note in draws] == [(0, "noise"), (1, "noise")]
+    first, second = (note["draws"] for note in draws)
+    assert [draw.partition(":")[0] for draw in first] == ["0", "1", "2", "3"]
+    assert not set(first) & set(second)
+    again = Captured(tmp_path, "again", Loop(make=Drawing))
+    assert [note["draws"] for note in again.notes("random_draws")] == [first, second]
+    other = Captured(tmp_path, "other", Loop(make=Drawing, rows=4))
+    assert not set(other.notes("random_draws")[0]["draws"]) & set(first)
+
+
+def test_of_packed_rows_it_is_said_that_they_are_not_recorded(tmp_path):
+    found = Captured(tmp_path, "found", Loop(make=Drawing))
+    said = {(note["role"], note["arg"]): note["reason"] for note in found.notes("not_recorded")}
+    assert set(said) == {("input", "input"), ("output", "0")}
+    assert all("PackedSequence" in reason for reason in said.values())
+    assert found.count(fqn="rnn", role="output", arg="1.0", leg="real") > 0
+
+
 @dataclasses.dataclass
 class Batch:
     x: torch.Tensor

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -71,6 +72,17 @@ void Evidence::Add(const TensorJudgement& t) {
   if (!IsJudged(t) && !t.all_zero && open == nullptr) open = &t;
 }
 
+// A loss is one number, of which a few legs of noise say little in low
+// precision. What is wrong with how it is made is in its gradient, too.
+bool GradientOfLossIsJudged(const std::vector<TensorJudgement>& tensors) {
+  return std::any_of(
+      tensors.begin(), tensors.end(), [](const TensorJudgement& t) {
+        return t.id.fqn.empty() && t.id.role == Role::kGradOutput &&
+               !t.explained && t.verdict != TensorVerdict::kUnmatched &&
+               IsJudged(t);
+      });
+}
+
 // A fault of these modules would have to be seen in others, or not at all.
 std::optional<RunNote> UnjudgedModules(
     const std::map<std::string, Evidence>& modules) {
@@ -99,7 +111,9 @@ EvidenceCoverage CoverEvidence(const Side& classes,
                                const std::vector<TensorJudgement>& tensors) {
   std::map<std::string, Evidence> kinds;
   std::map<std::string, Evidence> modules;
+  const bool loss_by_gradient = GradientOfLossIsJudged(tensors);
   for (const TensorJudgement& t : tensors) {
+    if (t.id.role == Role::kLoss && loss_by_gradient && !IsJudged(t)) continue;
     if (!IsComputed(t.id.role) || t.explained ||
         t.verdict == TensorVerdict::kUnmatched) {
       continue;

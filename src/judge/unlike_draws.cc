@@ -24,6 +24,7 @@ UnlikeDraws::UnlikeDraws(const Side* reference, const Side& candidate,
   collect(theirs, ours);
   for (const TensorFacts& tensor : tensors) {
     const TensorId& id = tensor.id;
+    if (id.role == Role::kOutput) called_.insert(id.fqn);
     if (!IsEdge(id.role) && id.role != Role::kOutput) continue;
     if (!places_.contains({id.iteration, id.fqn})) continue;
     const auto [it, is_new] = first_.try_emplace(id.iteration, tensor.order);
@@ -45,18 +46,25 @@ bool UnlikeDraws::Reach(const TensorFacts& tensor) const {
 }
 
 bool UnlikeDraws::ReachIsolated(const TensorId& id) const {
-  if (places_.empty()) return false;
-  // What arrives at a module was computed by those around it.
-  if (id.role == Role::kInput || id.role == Role::kGradOutput) {
-    return std::any_of(places_.begin(), places_.end(), [&](const Place& place) {
-      return place.first == id.iteration && place.second != id.fqn &&
-             IsBelow(id.fqn, place.second);
-    });
-  }
   std::string module = id.fqn;
   if (IsParameterGradient(id.role)) module = ParentName(id.fqn);
-  if (id.role == Role::kLoss) module = "";  // the model may make it itself
-  return places_.contains({id.iteration, module});
+  // Inputs are replaced, outputs are not: what arrives at a module is made of
+  // the outputs of others in the module around it.
+  if (IsEdge(id.role)) module = CallerOf(id.fqn);
+  if (id.role == Role::kLoss) module = "";
+  const auto in_module = [&](const Place& place) {
+    return place.first == id.iteration &&
+           (place.second == module || IsBelow(place.second, module));
+  };
+  return std::any_of(places_.begin(), places_.end(), in_module);
+}
+
+std::string UnlikeDraws::CallerOf(const std::string& module) const {
+  std::string caller = module;
+  do {
+    caller = ParentName(caller);
+  } while (!caller.empty() && !called_.contains(caller));
+  return caller;
 }
 
 }  // namespace ttrace

@@ -32,12 +32,16 @@ class UnlikeDraws {
   // values are its own.
   bool Reach(const TensorFacts& tensor) const;
   // Whether it was computed with them even where every module works on the
-  // reference's values: by a module that draws.
+  // reference's values: by a module that draws, or has one inside that does.
   bool ReachIsolated(const TensorId& id) const;
 
  private:
+  // The nearest module around it that was called; lists are not.
+  std::string CallerOf(const std::string& module) const;
+
   using Place = std::pair<int, std::string>;  // iteration, module
   std::set<Place> places_;
+  std::set<std::string> called_;
   std::map<int, int64_t> first_;  // iteration -> order of the first value
 };
 

@@ -12,8 +12,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import PackedSequence
 
 _DEPTH = 4
+# Steps of all rows in an order of their lengths: what a value belongs to hangs on the other rows of
+# the micro-batch.
+_UNPLACEABLE = (PackedSequence,)
 
 
 def named_tensors(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
@@ -34,6 +38,9 @@ def opaque(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]:
     """(name, class) of objects that hold tensors and are none of the above: nothing in them is
     seen."""
     if isinstance(value, torch.nn.Module):
+        return
+    if isinstance(value, _UNPLACEABLE):
+        yield name, type(value).__name__
         return
     pairs = list(_items(value))
     if not pairs:
@@ -78,6 +85,8 @@ def _within(key: str, name: str) -> bool:
 
 
 def _items(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, _UNPLACEABLE):
+        return
     if isinstance(value, dict):
         yield from ((str(key), item) for key, item in value.items())
     elif isinstance(value, list | tuple):
