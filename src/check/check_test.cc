@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <numbers>
 #include <string>
 #include <vector>
 
@@ -111,6 +112,21 @@ TEST_F(CheckTest, BoundsOfLowPrecisionGrowWithTheRanksOfASum) {
   EXPECT_NEAR(grows(DType::kBF16, Role::kGradInput), std::sqrt(4.25 / 3), 1e-6);
   EXPECT_EQ(grows(DType::kBF16, Role::kOutput), 1);
   EXPECT_EQ(grows(DType::kF32, Role::kGradInput), 1);
+}
+
+// A gradient that micro-batches are added to is rounded at each of them.
+TEST_F(CheckTest, BoundsOfLowPrecisionGrowWithWhatAGradientCollects) {
+  reference_.dtype = candidate_.dtype = DType::kBF16;
+  candidate_.mesh = {{"dp", 2}, {"tp", 1}};
+  const CheckResult result = Check();
+  // Four micro-batches in the reference, two on each of two ranks: 3 + 1 + 1
+  // partial sums.
+  const double sums = std::sqrt(2 * std::numbers::ln2 / 9 * 5);
+  const ttrace::Test& test =
+      Find(result, "fc.weight", Role::kGradLocal).legs.at(0).tests.at(0);
+  EXPECT_GE(test.bound, 2 * 0x1p-8 * sums);
+  EXPECT_LT(test.bound, 2.5 * 0x1p-8 * sums);
+  EXPECT_LT(Find(result, "fc", Role::kOutput).legs.at(0).bound, test.bound);
 }
 
 TEST_F(CheckTest, OneWrongElementIsFoundOnItsRank) {
@@ -717,6 +733,58 @@ TEST_F(IsolatedCheckTest, WhatArrivesFromAModuleThatDrawsIsNotJudged) {
   EXPECT_EQ(CheckAgain().verdict, Verdict::kInconclusive);
   Break("fc", Role::kOutput, Everywhere);
   EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
+}
+
+// Rows that tokens look up are sums over tokens, which low precision rounds at
+// each of them.
+TEST_F(IsolatedCheckTest, TheGradientOfATableIsJudgedByWhatTheReferenceIsOff) {
+  reference_.dtype = candidate_.dtype = DType::kBF16;
+  reference_.legs.push_back("fp32");
+  const int64_t rows = SyntheticRun::kRows;
+  const std::vector<SyntheticTensor> table = {{"table",
+                                               Role::kInput,
+                                               "ids",
+                                               Pass::kForward,
+                                               {rows, 1},
+                                               {},
+                                               0,
+                                               {},
+                                               DType::kI64},
+                                              {"table.weight",
+                                               Role::kGradLocal,
+                                               "",
+                                               Pass::kBackward,
+                                               {16, 32},
+                                               {},
+                                               -1,
+                                               {}}};
+  reference_.extra = candidate_.extra = table;
+  reference_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
+                        int64_t index, float* value) {
+    if (t.fqn == "table.weight" && leg == "fp32") {
+      *value *= index % 2 == 0 ? 1.02f : 0.98f;
+    }
+  };
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t index, float* value) {
+    if (t.fqn == "table.weight") *value *= index % 3 == 0 ? 1.04f : 0.98f;
+  };
+  const auto isolated = [&] {
+    const CheckResult result = CheckAgain();
+    for (const LegJudgement& leg :
+         Find(result, "table.weight", Role::kGradLocal).legs) {
+      if (leg.leg == "isolated") return leg;
+    }
+    return LegJudgement();
+  };
+  LegJudgement leg = isolated();
+  EXPECT_TRUE(leg.tests.at(0).expected.lookup_gradient);
+  EXPECT_LE(leg.headroom, 1);
+  // Of a matrix that is given values every kernel sums in fp32.
+  reference_.extra[0].dtype = candidate_.extra[0].dtype = DType::kBF16;
+  leg = isolated();
+  EXPECT_FALSE(leg.tests.at(0).expected.lookup_gradient);
+  EXPECT_GT(leg.headroom, 1);
 }
 
 TEST_F(IsolatedCheckTest, ARunIsolatedFromItsOwnValuesIsNoTest) {
