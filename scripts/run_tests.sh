@@ -10,4 +10,4 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup_system.sh
 scripts/setup_python.sh
-exec .venv/bin/python -m pytest -m "not matrix" -n 2 --dist loadfile "$@"
+exec .venv/bin/python -m pytest -m "not matrix" -n 2 --dist loadfile --durations=30 "$@"

@@ -116,24 +116,20 @@ def _gpt(
 # every axis and every class of bug. Features that need a reference of their own
 # cost one more launch: one of them is here. The control MG1 is TP2's clean run.
 QUICK_CLEAN = {
-    ("tp2sp", "fp32"),
     ("cp2", "bf16"),
     ("pp2", "fp32"),
     ("dp2", "bf16"),
     ("tp2sp_pp2", "bf16"),
-    ("tp2sp_recompute", "fp32"),
     ("dropout-tp2sp", "fp32"),
 }
 QUICK_BUGS = {
     ("t1_embedding_mask", "bf16"),
     ("t3_cp_gradient_scale", "bf16"),
-    ("t9_pp_layer_offset", "fp32"),
     ("t10_tp_dgrad_no_allreduce", "bf16"),
     ("t11_sp_layernorm_not_reduced", "bf16"),
     ("t12_cp_kv_gradient", "fp32"),
     ("mg1_reduce_noncontiguous", "bf16"),
     ("mg21_rope_positions", "fp32"),
-    ("mg22_gradient_buffer_leftovers", "fp32"),
     ("ot8_last_micro_batch_only", "fp32"),
     ("do1_data_parallel_masks", "fp32"),
 }
@@ -275,7 +271,7 @@ def style_cases() -> list[Case]:
             )
             for batches in ("hidden", "by-hand")
         ),
-        Case("ddp-toy", "ddp_toy.py", (1, own), (2, own), quick=True),
+        Case("ddp-toy", "ddp_toy.py", (1, own), (2, own)),
         Case(
             "tensor-parallel-toy",
             "tensor_parallel_toy.py",

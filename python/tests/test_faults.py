@@ -57,7 +57,12 @@ def sealed(out, rank):
     ("step", "fault", "words"),
     [
         ("start of capture", "exception", "RuntimeError: injected"),
-        ("save gradients", "memory", "MemoryError: out of memory, injected"),
+        pytest.param(
+            "save gradients",
+            "memory",
+            "MemoryError: out of memory, injected",
+            marks=pytest.mark.matrix,
+        ),
         ("put back", "memory", None),
     ],
 )
@@ -79,7 +84,12 @@ def test_the_run_goes_on_with_its_own_numbers(tmp_path, plain, step, fault, word
     ("step", "fault", "words"),
     [
         ("forward", "exception", "leg noise.1 of iteration 1 failed on rank 1: RuntimeError: inj"),
-        ("put back", "exception", "rank 1 could not put back gradient buffer 0"),
+        pytest.param(
+            "put back",
+            "exception",
+            "rank 1 could not put back gradient buffer 0",
+            marks=pytest.mark.matrix,
+        ),
         ("leave the leg", "stuck", f"leg noise.1 of iteration 1 is not over after {LEG_TIMEOUT} s"),
         ("vote after the leg", "stuck", "at the vote 'noise.1 ends' of iteration 1"),
     ],

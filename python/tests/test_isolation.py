@@ -12,7 +12,7 @@ TOPOLOGIES = [
     (1, ["--dropout", "0.1"]),
     (2, ["--tp", "2", "--sp", "--recompute"]),
     (2, ["--cp", "2", "--bf16"]),
-    (2, ["--pp", "2"]),
+    pytest.param(2, ["--pp", "2"], marks=pytest.mark.matrix),
 ]
 
 

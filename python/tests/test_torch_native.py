@@ -251,11 +251,14 @@ def diff(folder, candidate):
     return done.returncode, json.loads(results[0].read_text())
 
 
-def test_diff_finds_nothing_in_a_clean_run_and_the_bug_in_a_broken_one(tmp_path):
+@pytest.mark.matrix
+def test_diff_finds_nothing_in_a_clean_run(tmp_path):
     code, clean = diff(tmp_path / "clean", DDP)
     assert (code, clean["verdict"], clean["culprits"]) == (0, "within", [])
     assert clean["coverage"]["reference_only"] == clean["coverage"]["candidate_only"] == 0
 
+
+def test_diff_finds_the_bug_in_a_broken_run(tmp_path):
     broken = tmp_path / "broken.py"
     text = DDP.read_text()
     assert "last = micro == accumulate - 1" in text

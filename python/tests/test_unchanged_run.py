@@ -10,7 +10,7 @@ STEPS = ["--steps", "3", "--print-state"]
 CASES = [
     (1, ["--bf16", "--dropout", "0.1"], "replay,noise:1,fp32,fp32.noise:1"),
     (2, ["--tp", "2", "--sp", "--recompute", "--dropout", "0.1"], "replay,noise:1"),
-    (2, ["--pp", "2", "--bf16"], "replay,fp32"),
+    pytest.param(2, ["--pp", "2", "--bf16"], "replay,fp32", marks=pytest.mark.matrix),
     (2, ["--tp", "2", "--sp", "--fp16", "--linears", "te", "--norm", "own"], "replay,fp32"),
     (1, ["--repeat", "--feed-forward", "own"], "replay"),
     (1, ["--compile", "mlp"], "replay,noise:1"),
