@@ -1,5 +1,7 @@
 #include "src/align/read_local.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -333,7 +335,10 @@ Status ReadLocal(const TensorPieces& pieces, const Layout& want, DType dtype,
   }
   for (const Record* record : pieces.pieces) {
     if (record->layout.global_shape() != want.global_shape()) {
-      return Incomparable(*record, "the whole tensors have other shapes");
+      return Incomparable(
+          *record, fmt::format("the whole tensor is [{}] there, [{}] here",
+                               fmt::join(record->layout.global_shape(), ", "),
+                               fmt::join(want.global_shape(), ", ")));
     }
     for (const auto& [name, placement] : record->placements) {
       const auto* partial = std::get_if<Partial>(&placement);

@@ -105,7 +105,8 @@ std::vector<std::string> NextSteps(const CheckResult& result) {
     }
   } else if (result.verdict == Verdict::kInconclusive) {
     for (const RunNote& note : result.notes) {
-      if (note.leaves_verdict_open() && !note.way_out.empty()) {
+      if (note.leaves_verdict_open() && !note.way_out.empty() &&
+          std::find(out.begin(), out.end(), note.way_out) == out.end()) {
         out.push_back(note.way_out);
       }
     }

@@ -81,6 +81,10 @@ void RoundingOfTensors::ReadPrecisions(const Side& reference) {
     double& unit = modules_[id.fqn].unit_roundoff;
     unit = std::max(unit, RoundoffOf(pieces));
   }
+  for (const auto& [module, dtype] : reference.precision_inside()) {
+    double& unit = modules_[module].unit_roundoff;
+    unit = std::max(unit, UnitRoundoff(dtype));
+  }
 }
 
 void RoundingOfTensors::ReadDimensions(const Side& reference) {
@@ -127,9 +131,18 @@ RoundingOfTensors::Sums RoundingOfTensors::SumsOf(const Side& reference,
     calls = std::max<int64_t>(calls, id.call + 1);
   }
   for (const auto& [id, pieces] : side.real()) {
-    if (IsParameterGradient(id.role) && RoundoffOf(pieces) > kFp32) {
-      out.terms[id] =
-          micro_batches * std::max<int64_t>(1, uses[ParentName(id.fqn)]);
+    if (IsParameterGradient(id.role)) {
+      // Uses in one micro-batch are added in the precision of the module, which
+      // may work on a copy of the parameter.
+      const Module* module = ModuleOf(id);
+      const bool low = RoundoffOf(pieces) > kFp32;
+      const bool low_inside =
+          module != nullptr && module->unit_roundoff > kFp32;
+      int64_t& terms = out.terms[id];
+      terms = low ? micro_batches : 1;
+      if (low || low_inside) {
+        terms *= std::max<int64_t>(1, uses[ParentName(id.fqn)]);
+      }
     }
     const TensorPieces* same = reference.FindSameValue("real", id);
     if (same == nullptr || RoundoffOf(*same) <= kFp32) continue;

@@ -259,6 +259,10 @@ void Side::ReadNote(int rank, const std::string& kind, const Json& json) {
         gradient_norms_[{rank, iteration, fqn}] = norm.get<double>();
       }
     }
+  } else if (kind == "precision_inside") {
+    if (const auto dtype = ParseDType(TextAt(json, "dtype"))) {
+      precision_inside_.emplace(TextAt(json, "fqn"), *dtype);
+    }
   } else if (kind == "random_draws") {
     auto& draws = random_draws_[{static_cast<int>(CountAt(json, "iteration")),
                                  TextAt(json, "fqn")}];

@@ -118,6 +118,11 @@ class Side {
   random_draws() const {
     return random_draws_;
   }
+  // Module fqn -> the precision that it computes in inside, where that is lower
+  // than what goes in and out.
+  const std::map<std::string, DType>& precision_inside() const {
+    return precision_inside_;
+  }
   // What the user asked to be recorded (--select); empty: everything.
   const std::string& selection() const { return selection_; }
   // Every rank that left a trace ran this iteration to its end.
@@ -149,6 +154,7 @@ class Side {
   std::map<std::tuple<int, int, std::string>, double> gradient_norms_;
   std::map<std::string, ComputationFact> computation_;
   std::map<std::pair<int, std::string>, std::set<std::string>> random_draws_;
+  std::map<std::string, DType> precision_inside_;
   std::string unrecorded_gradient_;
   std::string selection_;
   std::set<std::pair<std::string, int>> cut_legs_;  // (leg, iteration)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ttrace.adapters.torch_native_autocast import casts_own_parameters
 from ttrace.adapters.torch_native_compiled import AroundCall, is_compiled
 from ttrace.adapters.torch_native_placement import Provenance, batch_dim
 from ttrace.adapters.torch_native_session import DeferredSession
@@ -27,6 +28,7 @@ from ttrace.adapters.torch_native_topology import (
     without_rows,
     wrappers,
 )
+from ttrace.capture import nested
 from ttrace.capture.isolation import Isolation
 from ttrace.capture.module_hooks import Arguments, ModuleHooks
 from ttrace.capture.nested import opaque
@@ -68,6 +70,7 @@ class TorchNativeHooks(ModuleHooks):
     ) -> None:
         super().__init__(session)
         self._draws = draws
+        self._looked: set[str] = set()  # modules whose precision is known
         self._deferred = session
         self._provenance = provenance
         self._rules: dict[nn.Module, tuple[str, ModuleRule]] = {}
@@ -131,11 +134,23 @@ class TorchNativeHooks(ModuleHooks):
         self._draws.look()
         if self._session.moment is not None:
             self._say_opaque(fqn, "output", output, "")
+            self._say_precision(module, fqn, output)
         return super()._after(module, fqn, rule, output)
 
     def _say_opaque(self, fqn: str, role: str, value: Any, name: str) -> None:
         for arg, kind in opaque(value, name):
             self._deferred.not_recorded(fqn, role, arg, f"inside an object of class {kind}")
+
+    def _say_precision(self, module: nn.Module, fqn: str, output: Any) -> None:
+        if fqn in self._looked:
+            return
+        device = next((v.device.type for _, v in nested.outputs(output) if v.requires_grad), None)
+        if device is None or not torch.is_autocast_enabled(device):
+            return
+        self._looked.add(fqn)
+        if casts_own_parameters(wrappers(module)[-1], output):
+            dtype = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
+            self._deferred.note("precision_inside", fqn=fqn, dtype=dtype)
 
     def _rule(self, module: nn.Module, fqn: str) -> ModuleRule:
         leaf = next(module.children(), None) is None

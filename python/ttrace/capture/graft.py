@@ -149,7 +149,8 @@ class Graft:
             return tensor if value is None else value
         tally = self._tally("data", iteration)
         if value is None:
-            self._keeps("data", arg, iteration, reason, "give both runs the same data")
+            way_out = "give both runs the same data, with its rows along the first dimension"
+            self._keeps("data", arg, iteration, reason, way_out)
             return tensor
         tally.count(f"{arg} of micro-batch {micro_batch}", not bitwise_equal(value, tensor))
         return value
