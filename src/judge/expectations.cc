@@ -43,7 +43,7 @@ Expectations::Expectations(const std::vector<TensorFacts>& tensors,
 
 double Expectations::PooledProjection(const TensorId& id, size_t plan) const {
   const auto found = pools_.find(FamilyOf(id, plan));
-  if (found == pools_.end() || found->second.count == 0) return 0;
+  if (found == pools_.end()) return 0;
   return found->second.sum / static_cast<double>(found->second.count);
 }
 

@@ -150,7 +150,7 @@ Result<JudgeOutcome> JudgeRun(const JudgeContext& context) {
   }
   JudgeOutcome out;
   const TensorMeasurer measurer(context.reference, *context.candidate,
-                                context.plans, context.rows, unequal);
+                                context.plans, context.rows);
   TTRACE_ASSIGN_OR_RETURN(
       const std::vector<TensorFacts> facts,
       MeasureAll(context, measurer, InOrder(context), &out.bytes_compared));

@@ -209,8 +209,7 @@ class Decoder {
   void operator()(const char* key, T& value) {
     if (!bad_->empty()) return;
     const auto found = object_.is_object() ? object_.find(key) : object_.end();
-    if (!object_.is_object() || found == object_.end() ||
-        !Decode(*found, &value)) {
+    if (found == object_.end() || !Decode(*found, &value)) {
       if (bad_->empty()) *bad_ = key;
     }
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "src/experiment/module_names.h"
@@ -86,19 +87,15 @@ class LegMeasurer {
 
  private:
   Status MeasureFp32(LegFacts* out) {
-    if (token_sum_ && !plan_.reference_hp_leg.empty()) {
+    if (token_sum_) {
       if (const auto* hp = side_.FindSameValue(plan_.reference_hp_leg, id_)) {
         TTRACE_ASSIGN_OR_RETURN(out->reference_hp, Within(*hp, r_, own_));
       }
     }
-    if (plan_.fp32_leg.empty()) return Done{};
     const auto* hp = side_.FindSameValue(plan_.fp32_leg, id_);
     if (hp == nullptr) return Done{};
-    TTRACE_ASSIGN_OR_RETURN(auto candidate, Within(*hp, c_, aligned_));
-    TTRACE_ASSIGN_OR_RETURN(auto reference, Within(*hp, r_, own_));
-    if (!candidate || !reference) return Done{};
-    out->candidate_hp = std::move(candidate);
-    out->reference_hp = std::move(reference);
+    TTRACE_ASSIGN_OR_RETURN(out->candidate_hp, Within(*hp, c_, aligned_));
+    TTRACE_ASSIGN_OR_RETURN(out->reference_hp, Within(*hp, r_, own_));
     return Done{};
   }
 
@@ -142,7 +139,7 @@ class LegMeasurer {
       whole *= n;
     }
     Count(r_, r_, whole / 2);
-    if (whole == 0 || !(*squares > 0) || !std::isfinite(*squares)) return 0.0;
+    if (whole == 0 || !std::isfinite(*squares)) return 0.0;
     return std::sqrt(*squares / static_cast<double>(whole));
   }
 
@@ -183,13 +180,11 @@ bool InIsolation(Role role) {
 
 TensorMeasurer::TensorMeasurer(const Side* reference, const Side& candidate,
                                const std::vector<LegPlan>& plans,
-                               const RowAlignment& rows,
-                               std::set<int> unequal_starts)
+                               const RowAlignment& rows)
     : reference_(reference),
       candidate_(candidate),
       plans_(plans),
-      rows_(rows),
-      unequal_starts_(std::move(unequal_starts)) {
+      rows_(rows) {
   std::set<std::string> others;
   for (const auto& [id, pieces] : candidate.real()) {
     if (id.role != Role::kInput) continue;
@@ -266,11 +261,7 @@ Status TensorMeasurer::MeasureAgainstReference(
   TTRACE_ASSIGN_OR_RETURN(out->reference_repeat,
                           MeasureRepeat(*reference_, id, *reference));
   for (size_t i = 0; i < plans_.size(); ++i) {
-    // From other weights a module computes something else.
-    if (plans_[i].isolated &&
-        (!InIsolation(id.role) || unequal_starts_.contains(id.iteration))) {
-      continue;
-    }
+    if (plans_[i].isolated && !InIsolation(id.role)) continue;
     TTRACE_RETURN_IF_ERROR(MeasureLeg(id, i, out, bytes));
   }
   if (id.role == Role::kParamUpdated) {

@@ -26,11 +26,8 @@ bool InIsolation(Role role);
 class TensorMeasurer {
  public:
   // `reference`: null if there is none, and then `plans` is empty.
-  // `unequal_starts`: iterations in which isolated legs say nothing, because
-  // weights differ.
   TensorMeasurer(const Side* reference, const Side& candidate,
-                 const std::vector<LegPlan>& plans, const RowAlignment& rows,
-                 std::set<int> unequal_starts);
+                 const std::vector<LegPlan>& plans, const RowAlignment& rows);
 
   // `candidate`: the tensor in its real leg. Adds what it read to `bytes`.
   // What cannot be compared is part of the facts, damaged bytes too. Fails if
@@ -52,7 +49,6 @@ class TensorMeasurer {
   const Side& candidate_;
   const std::vector<LegPlan>& plans_;
   const RowAlignment& rows_;
-  std::set<int> unequal_starts_;
   std::set<std::string> lookups_;  // modules that are given integers alone
 };
 

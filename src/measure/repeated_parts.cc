@@ -75,12 +75,11 @@ RepeatedParts FindRepeatedParts(const TensorPieces& own,
   std::set<int> ranks;
   std::set<int> owners;
   for (const int rank : wrong) {
-    const auto mine = parts.find(rank);
-    if (mine == parts.end()) continue;
+    const Part& mine = parts.at(rank);
     std::vector<int> twins;
     for (const auto& [other, theirs] : parts) {
-      if (theirs.digests == mine->second.digests &&
-          Disjoint(theirs.places, mine->second.places)) {
+      if (theirs.digests == mine.digests &&
+          Disjoint(theirs.places, mine.places)) {
         twins.push_back(other);
       }
     }

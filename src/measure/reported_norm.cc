@@ -71,10 +71,6 @@ Result<std::optional<ReportedNorm>> MeasureReportedNorm(const Side& side,
     }
     exact += *squares;
     any = true;
-    if (UnitRoundoff(pieces.pieces.front()->dtype) >
-        UnitRoundoff(out.gradients)) {
-      out.gradients = pieces.pieces.front()->dtype;
-    }
     known = AddParts(side, other, pieces, &primitive, &out) && known;
   }
   if (!any) return std::optional<ReportedNorm>();

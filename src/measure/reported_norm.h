@@ -31,9 +31,8 @@ struct ReportedNorm {
   // The same from what the primitive gave for each part; nothing if a part has
   // none.
   std::optional<double> primitive;
-  int64_t parts = 0;              // gradients on ranks, copies once
-  int64_t largest_part = 0;       // elements
-  DType gradients = DType::kF32;  // lowest precision of the gradients
+  int64_t parts = 0;         // gradients on ranks, copies once
+  int64_t largest_part = 0;  // elements
   std::string
       unknown;  // a parameter whose gradient is not recorded; empty: none
 };

@@ -80,10 +80,7 @@ Result<SkippedUpdate> FindSkippedUpdate(const Side& reference,
        ++i) {
     const InstanceStats& then = from_before->instances[i];
     const InstanceStats& now = from_after->instances[i];
-    if (then.ranks != now.ranks || then.stats.count < kFewest ||
-        !then.stats.bitwise_equal()) {
-      continue;
-    }
+    if (then.ranks != now.ranks || !then.stats.bitwise_equal()) continue;
     int64_t changed = now.stats.mismatched;
     if (low_precision) {
       TTRACE_ASSIGN_OR_RETURN(
