@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <random>
 #include <string>
@@ -16,6 +17,7 @@
 namespace ttrace {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::vector<double> Moved(std::vector<double> values, double by,
@@ -160,7 +162,61 @@ TEST(MergeFacts, WhatNoPartHoldsIsAGap) {
   EXPECT_FALSE(comparison.complete());
 }
 
+// Beside the comparison: each of it is in some parts only.
+TEST(MergeFacts, WhatOnePartFoundIsSaidOfTheWhole) {
+  const Experiment experiment;
+  std::vector<TensorFacts> parts = {experiment.Measure({0}),
+                                    experiment.Measure({2}),
+                                    experiment.Measure({4})};
+  parts[0].update = SkippedUpdate{{}, 0, 0, false};
+  parts[1].update = SkippedUpdate{{2}, 5, 3, true};
+  parts[2].update = SkippedUpdate{{1}, 7, 6, false};
+  parts[1].foreign_parts = RepeatedParts{{2}, {0}};
+  parts[2].foreign_parts = RepeatedParts{{4}, {0}};
+  parts[1].reference_repeat = RepeatFacts{parts[1].legs[0].candidate.total};
+  parts[1].damage = "rank 2";
+  parts[2].damage = "rank 4";
+  parts[1].legs[0].trouble = "of rank 2";
+  parts[0].legs[0].replicas = ReplicaComparison{1, 1, 0, 0, {}, {}};
+  parts[2].legs[0].replicas = ReplicaComparison{1, 1, 1, 0.5, {4, 5}, {"dp"}};
+  parts[1].own = parts[1].legs[0].candidate;
+  parts[2].own = parts[2].legs[0].candidate;
+  std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
+    return EncodeFacts(a) < EncodeFacts(b);
+  });
+  do {
+    const TensorFacts merged = OrDie(MergeFacts(parts));
+    EXPECT_THAT(merged.update->ranks, ElementsAre(1, 2));
+    EXPECT_EQ(merged.update->unchanged, 7);
+    EXPECT_EQ(merged.update->changed, 6);
+    EXPECT_TRUE(merged.update->far);
+    EXPECT_THAT(merged.foreign_parts->ranks, ElementsAre(2, 4));
+    EXPECT_THAT(merged.foreign_parts->owners, ElementsAre(0));
+    EXPECT_FALSE(merged.reference_repeat->bitwise());
+    EXPECT_EQ(merged.damage, "rank 2");
+    EXPECT_EQ(merged.legs[0].trouble, "of rank 2");
+    EXPECT_EQ(merged.legs[0].replicas->groups, 2);
+    EXPECT_THAT(merged.legs[0].replicas->differing_ranks, ElementsAre(4, 5));
+    EXPECT_EQ(merged.own->regions.size(), 2U);
+  } while (std::next_permutation(parts.begin(), parts.end(),
+                                 [](const auto& a, const auto& b) {
+                                   return EncodeFacts(a) < EncodeFacts(b);
+                                 }));
+}
+
+TEST(MergeFacts, WhatNoPartFoundIsNotSaid) {
+  const Experiment experiment;
+  const TensorFacts merged =
+      OrDie(MergeFacts({experiment.Measure({0}), experiment.Measure({2})}));
+  EXPECT_FALSE(merged.update);
+  EXPECT_FALSE(merged.foreign_parts);
+  EXPECT_FALSE(merged.reference_repeat);
+  EXPECT_FALSE(merged.own);
+  EXPECT_FALSE(merged.legs[0].replicas);
+}
+
 TEST(MergeFacts, RefusesPartsThatAreNotOfOneTensor) {
+  EXPECT_FALSE(MergeFacts({}).ok());
   const Experiment experiment;
   TensorFacts other = experiment.Measure({1});
   other.id.fqn = "another";
@@ -172,6 +228,24 @@ TEST(MergeFacts, RefusesPartsThatAreNotOfOneTensor) {
   const auto noise = MergeFacts({experiment.Measure({0}), other});
   ASSERT_FALSE(noise.ok());
   EXPECT_THAT(noise.error().message(), HasSubstr("noise legs"));
+  other = experiment.Measure({2});
+  other.legs[0].noise[1].regions.clear();
+  const auto regions = MergeFacts({experiment.Measure({0}), other});
+  ASSERT_FALSE(regions.ok());
+  EXPECT_THAT(regions.error().message(), HasSubstr("regions of noise legs"));
+  for (const auto& change : std::vector<std::function<void(TensorFacts*)>>{
+           [](TensorFacts* facts) { facts->in_reference = false; },
+           [](TensorFacts* facts) { facts->exact = true; },
+           [](TensorFacts* facts) { facts->vector = true; },
+           [](TensorFacts* facts) { facts->dtype = DType::kBF16; },
+           [](TensorFacts* facts) { facts->reference_shape = {1}; },
+           [](TensorFacts* facts) { facts->candidate_shape = {1}; }}) {
+    other = experiment.Measure({2});
+    change(&other);
+    const auto kinds = MergeFacts({experiment.Measure({0}), other});
+    ASSERT_FALSE(kinds.ok());
+    EXPECT_THAT(kinds.error().message(), HasSubstr("shapes or dtypes"));
+  }
   other = experiment.Measure({2});
   other.legs[0].candidate.regions[0].dims[0].segments[0].begin = 1;
   const auto overlap = MergeFacts({experiment.Measure({0, 2}), other});
@@ -211,14 +285,20 @@ TEST(FactsJson, ComesBackBitForBit) {
 
 TEST(FactsJson, NamesWhatIsWrong) {
   const std::string line = EncodeFacts(Experiment().Measure({0}));
-  EXPECT_FALSE(DecodeFacts("").ok());
-  EXPECT_FALSE(DecodeFacts("[1]").ok());
+  for (const char* text : {"", "[1]"}) {
+    const auto decoded = DecodeFacts(text);
+    ASSERT_FALSE(decoded.ok());
+    EXPECT_THAT(decoded.error().message(), HasSubstr("no JSON object"));
+  }
   for (const auto& [from, to] :
        std::vector<std::pair<std::string, std::string>>{
            {"\"usable\"", "\"useful\""},
            {"\"role\":\"output\"", "\"role\":\"nothing\""},
            {"\"region\":0", "\"region\":7"},
            {"\"begin\":0", "\"begin\":-1"},
+           {"\"global_size\":12", "\"global_size\":-12"},
+           {"\"global_size\":12", "\"global_size\":9223372036854775807"},
+           {"\"mesh_dims\":[]", "\"mesh_dims\":{}"},
            {"\"count\":", "\"count\":\"x\",\"old\":"}}) {
     std::string bad = line;
     const size_t at = bad.find(from);
