@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <optional>
+#include <vector>
 
 namespace ttrace {
 namespace {
@@ -49,11 +52,55 @@ TEST(JudgeReportedNorm, ANormInBf16IsRoundedToBf16) {
   EXPECT_EQ(Verdict(facts), TensorVerdict::kDiverged);
 }
 
+TEST(JudgeReportedNorm, OfGradientsThatAreNotFiniteItIsNeither) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double reported : {inf, nan}) {
+    for (const double gradients : {inf, nan}) {
+      EXPECT_EQ(Verdict(Facts(reported, gradients, std::nullopt)),
+                TensorVerdict::kNotCheckable);
+      EXPECT_EQ(Verdict(Facts(reported, gradients, gradients)),
+                TensorVerdict::kBitwiseEqual);
+    }
+    EXPECT_EQ(Verdict(Facts(reported, 1, 1)), TensorVerdict::kDiverged);
+  }
+}
+
+// The primitive may have lost all of it.
+TEST(JudgeReportedNorm, ABoundThatSaysNothingLeavesItOpen) {
+  EXPECT_EQ(Verdict(Facts(2, 1, std::nullopt)), TensorVerdict::kNotCheckable);
+  ReportedNorm small = Facts(2, 1, std::nullopt);
+  small.largest_part = 1000;
+  EXPECT_EQ(Verdict(small), TensorVerdict::kDiverged);
+}
+
+TEST(JudgeReportedNorm, RanksThatReportOtherNormsStayAFinding) {
+  TensorJudgement differ;
+  differ.verdict = TensorVerdict::kDiverged;
+  differ.replicas_differ = true;
+  for (const auto& facts : std::vector<std::optional<ReportedNorm>>{
+           std::nullopt, Facts(2, 1, std::nullopt), Facts(1, 1, 1)}) {
+    EXPECT_EQ(JudgeReportedNorm(facts, differ, 1e-7).verdict,
+              TensorVerdict::kDiverged);
+  }
+}
+
+TEST(JudgeReportedNorm, OfADamagedNormNothingIsSaid) {
+  TensorJudgement damaged;
+  damaged.verdict = TensorVerdict::kNotCheckable;
+  damaged.reason = Because(ReasonKind::kDamaged);
+  const auto judged = JudgeReportedNorm(Facts(2, 1, 1), damaged, 1e-7);
+  EXPECT_EQ(judged.verdict, TensorVerdict::kNotCheckable);
+  EXPECT_EQ(judged.reason.kind, ReasonKind::kDamaged);
+}
+
 TEST(JudgeReportedNorm, WhatIsNotKnownIsNotJudged) {
   EXPECT_EQ(Verdict(std::nullopt), TensorVerdict::kNotCheckable);
   ReportedNorm facts = Facts(2, 1, 1);
   facts.unknown = "experts.weight";
-  EXPECT_EQ(Verdict(facts), TensorVerdict::kNotCheckable);
+  const auto judged = JudgeReportedNorm(facts, TensorJudgement{}, 1e-7);
+  EXPECT_EQ(judged.verdict, TensorVerdict::kNotCheckable);
+  EXPECT_EQ(judged.reason.detail, "experts.weight");
 }
 
 }  // namespace

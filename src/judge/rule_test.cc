@@ -246,6 +246,10 @@ TEST(JudgePart, IsJudgedByTheNoiseOfThatPart) {
   EXPECT_FALSE(JudgePart(part).has_value()) << "a bound that says nothing";
   part.noise.clear();
   EXPECT_FALSE(JudgePart(part).has_value());
+  // Of zeros, any error is infinitely many times as large.
+  part = Errors(3e-2, {1e-2, 1e-2, 1e-2});
+  part.stats.sum_sq_ref = 0;
+  EXPECT_FALSE(JudgePart(part).has_value());
 }
 
 }  // namespace

@@ -1,0 +1,93 @@
+#include "src/judge/expectations.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace ttrace {
+namespace {
+
+// Noise legs that move all of it by `factor`.
+TensorFacts Facts(const std::string& fqn, double factor,
+                  Role role = Role::kOutput) {
+  TensorFacts facts;
+  facts.id = {fqn, role, 0, 0, "0", Pass::kForward};
+  LegFacts leg;
+  leg.usable = true;
+  leg.candidate.regions.resize(1);
+  leg.candidate.instances.resize(2);
+  PairFacts noise;
+  noise.total.sum_sq_ref = 1;
+  noise.total.sum_err_ref = factor;
+  leg.noise = {noise};
+  facts.legs = {leg};
+  return facts;
+}
+
+RepeatFacts Differs() {
+  RepeatFacts out;
+  out.total.mismatched = 1;
+  return out;
+}
+
+TEST(Expectations, TheRiskIsDividedOverTheTestsThatAreMade) {
+  const auto tests = [](const TensorFacts& facts) {
+    const Expectations expectations({facts}, kRunRisk);
+    if (expectations.tests() > 0) {
+      EXPECT_EQ(expectations.risk(),
+                kRunRisk / static_cast<double>(expectations.tests()));
+    }
+    return expectations.tests();
+  };
+  TensorFacts facts = Facts("fc", 0);
+  EXPECT_EQ(tests(facts), 4);
+  facts.legs[0].candidate.regions.resize(2);
+  EXPECT_EQ(tests(facts), 6) << "and one for each of two ranks";
+  facts.legs[0].noise.clear();
+  EXPECT_EQ(tests(facts), 1) << "equality";
+  facts.legs[0].usable = false;
+  EXPECT_EQ(tests(facts), 0);
+  EXPECT_EQ(Expectations({}, kRunRisk).risk(), kRunRisk);
+}
+
+TEST(Expectations, LayersShareWhatTheirNoiseLegsShow) {
+  const TensorFacts mine = Facts("layers.0.fc", 1e-3);
+  const auto pooled = [&](const TensorFacts& other) {
+    return Expectations({mine, other}, kRunRisk).PooledProjection(mine.id, 0);
+  };
+  EXPECT_NEAR(pooled(Facts("layers.1.fc", 3e-3)), 5e-6, 1e-12);
+  EXPECT_NEAR(pooled(Facts("layers.1.norm", 3e-3)), 1e-6, 1e-12);
+  EXPECT_NEAR(pooled(Facts("layers.1.fc", 3e-3, Role::kInput)), 1e-6, 1e-12);
+  // Those that are not comparable, and integers, show nothing.
+  TensorFacts silent = Facts("layers.1.fc", 3e-3);
+  silent.legs[0].usable = false;
+  EXPECT_NEAR(pooled(silent), 1e-6, 1e-12);
+  silent = Facts("layers.1.fc", 3e-3);
+  silent.exact = true;
+  EXPECT_NEAR(pooled(silent), 1e-6, 1e-12);
+  silent = Facts("layers.1.fc", 3e-3);
+  silent.legs[0].noise.clear();
+  EXPECT_NEAR(pooled(silent), 1e-6, 1e-12);
+  EXPECT_EQ(Expectations({}, kRunRisk).PooledProjection(mine.id, 0), 0);
+}
+
+TEST(Expectations, NothingIsExactBehindWhatEitherRunDoesNotRepeat) {
+  TensorFacts first = Facts("a", 0);
+  TensorFacts second = Facts("b", 0);
+  first.order = 3;
+  second.order = 5;
+  second.reference_repeat = RepeatFacts{};  // bit for bit
+  EXPECT_TRUE(Expectations({first, second}, kRunRisk).RepeatsUntil(9));
+  second.reference_repeat = Differs();
+  const Expectations reference({first, second}, kRunRisk);
+  EXPECT_TRUE(reference.RepeatsUntil(4));
+  EXPECT_FALSE(reference.RepeatsUntil(5));
+  first.candidate_repeat = Differs();
+  const Expectations both({first, second}, kRunRisk);
+  EXPECT_TRUE(both.RepeatsUntil(2));
+  EXPECT_FALSE(both.RepeatsUntil(3));
+}
+
+}  // namespace
+}  // namespace ttrace

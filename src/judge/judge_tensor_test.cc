@@ -1,0 +1,197 @@
+#include "src/judge/judge_tensor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <vector>
+
+#include "src/trace/scratch_trace.h"
+
+namespace ttrace {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+ErrorStats Stats(double rel_err) {
+  ErrorStats stats;
+  stats.count = 4096;
+  stats.mismatched = rel_err > 0 ? stats.count : 0;
+  stats.sum_sq_ref = 1;
+  stats.sum_sq_err = rel_err * rel_err;
+  return stats;
+}
+
+// Judges facts that are written by hand: of a module's output on two ranks,
+// whose bound is 2e-2.
+class TensorJudgeTest : public testing::Test {
+ protected:
+  TensorJudgeTest() : side_(Open(folder_.path())) {
+    plans_.resize(1);
+    plans_[0].name = plans_[0].reference_leg = plans_[0].candidate_leg = "real";
+    plans_[0].unit_roundoff = 0x1p-8;
+  }
+
+  static Side Open(const std::string& folder) {
+    OrDie(CreateTraceFolder(folder, "{}", true));
+    OrDie(OpenRank(folder, 0, 1)->Close(true, ""));
+    return OrDie(Side::Open(folder, {}));
+  }
+
+  static TensorFacts Facts(double err) {
+    TensorFacts facts;
+    facts.id = {"fc", Role::kOutput, 0, 0, "0", Pass::kForward};
+    LegFacts leg;
+    leg.usable = true;
+    leg.candidate.total = Stats(err);
+    leg.candidate.instances = {{{0}, -1, Stats(0), 0},
+                               {{1}, -1, Stats(err), 0}};
+    leg.candidate.regions.resize(1);
+    leg.noise.assign(3, PairFacts{Stats(1e-2), {Stats(1e-2)}});
+    facts.legs = {leg};
+    return facts;
+  }
+
+  TensorJudgement Judge(const TensorFacts& facts,
+                        const std::set<int>& unequal_starts = {}) const {
+    const Expectations expectations({facts}, kRunRisk);
+    return TensorJudge(&side_, side_, plans_, expectations, unequal_starts)
+        .Judge(facts);
+  }
+
+  ScratchFolder folder_;
+  Side side_;
+  std::vector<LegPlan> plans_;
+};
+
+TEST_F(TensorJudgeTest, TheLegsHeadroomIsTheVerdict) {
+  EXPECT_EQ(Judge(Facts(0)).verdict, TensorVerdict::kBitwiseEqual);
+  EXPECT_EQ(Judge(Facts(0.5e-2)).verdict, TensorVerdict::kWithin);
+  EXPECT_EQ(Judge(Facts(1.5e-2)).verdict, TensorVerdict::kSuspect);
+  const TensorJudgement out = Judge(Facts(4e-2));
+  EXPECT_EQ(out.verdict, TensorVerdict::kDiverged);
+  EXPECT_NEAR(out.headroom, 2, 1e-9);
+  EXPECT_THAT(out.ranks, ElementsAre(1));
+}
+
+TEST_F(TensorJudgeTest, NothingMeasuredOfDamagedBytesIsEvidence) {
+  TensorFacts facts = Facts(4e-2);
+  facts.damage = "rank 0";
+  const TensorJudgement out = Judge(facts);
+  EXPECT_EQ(out.verdict, TensorVerdict::kNotCheckable);
+  EXPECT_EQ(out.reason.kind, ReasonKind::kDamaged);
+  EXPECT_FALSE(out.explained);
+  EXPECT_THAT(out.legs, IsEmpty());
+}
+
+TEST_F(TensorJudgeTest, WhatDependsOnTheBatchUnknownHowIsNotJudged) {
+  TensorFacts facts = Facts(4e-2);
+  facts.batch_unknown = true;
+  const TensorJudgement out = Judge(facts);
+  EXPECT_EQ(out.verdict, TensorVerdict::kNotCheckable);
+  EXPECT_EQ(out.reason.kind, ReasonKind::kBatchUnknown);
+  EXPECT_TRUE(out.explained);
+}
+
+TEST_F(TensorJudgeTest, OfWhatIsNotWholeOnlyAnErrorIsSaid) {
+  for (const bool exact : {false, true}) {
+    TensorFacts facts = Facts(exact ? 0 : 0.5e-2);
+    facts.exact = exact;
+    if (exact) facts.legs[0].noise.clear();
+    facts.legs[0].candidate.common_gap = 8;
+    EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kUnmatched);
+    EXPECT_EQ(Judge(facts).reason.kind, ReasonKind::kElementsMissing);
+    facts.complete = false;
+    EXPECT_EQ(Judge(facts).reason.kind, ReasonKind::kIterationCut);
+    facts.legs[0].candidate.total = Stats(4e-2);
+    EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kDiverged);
+  }
+  TensorFacts equal = Facts(0);
+  equal.legs[0].candidate.candidate_gap = 8;
+  EXPECT_EQ(Judge(equal).verdict, TensorVerdict::kUnmatched);
+}
+
+TEST_F(TensorJudgeTest, WithoutALegThatCanBeComparedTheReasonIsKept) {
+  TensorFacts facts = Facts(4e-2);
+  facts.legs[0].usable = false;
+  facts.legs[0].trouble = "other shapes";
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kUnmatched);
+  EXPECT_EQ(Judge(facts).reason.detail, "other shapes");
+  facts.legs.clear();
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kUnmatched);
+  EXPECT_EQ(Judge(facts).reason.kind, ReasonKind::kNoCommonLeg);
+}
+
+TEST_F(TensorJudgeTest, AWideBoundLeavesItOpenAndANanDoesNot) {
+  TensorFacts facts = Facts(4e-2);
+  facts.legs[0].noise.assign(3, PairFacts{Stats(0.5), {Stats(0.5)}});
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kNotCheckable);
+  EXPECT_EQ(Judge(facts).reason.kind, ReasonKind::kBoundTooWide);
+  facts.legs[0].candidate.total.nonfinite_differ = 1;
+  facts.legs[0].candidate.instances[1].stats.nonfinite_differ = 1;
+  const TensorJudgement out = Judge(facts);
+  EXPECT_EQ(out.verdict, TensorVerdict::kDiverged);
+  EXPECT_TRUE(std::isinf(out.headroom));
+  EXPECT_THAT(out.ranks, ElementsAre(1));
+}
+
+TEST_F(TensorJudgeTest, WhatAStepMadeIsLeftToTheNextIteration) {
+  TensorFacts facts = Facts(4e-2);
+  facts.id.role = Role::kParamUpdated;
+  EXPECT_EQ(Judge(facts).reason.kind, ReasonKind::kAfterStep);
+  EXPECT_TRUE(Judge(facts).explained);
+  facts.id.role = Role::kOutput;
+  EXPECT_EQ(Judge(facts, {0}).reason.kind, ReasonKind::kUnequalStart);
+  EXPECT_TRUE(Judge(facts, {0}).explained);
+  EXPECT_EQ(Judge(facts, {1}).verdict, TensorVerdict::kDiverged);
+}
+
+TEST_F(TensorJudgeTest, IntegersThatDifferAreCounted) {
+  TensorFacts facts = Facts(4e-2);
+  facts.exact = true;
+  facts.id.role = Role::kInput;
+  facts.dtype = DType::kI64;
+  facts.legs[0].noise.clear();
+  const TensorJudgement out = Judge(facts);
+  EXPECT_EQ(out.verdict, TensorVerdict::kDiverged);
+  EXPECT_EQ(out.reason.kind, ReasonKind::kElementsDiffer);
+  EXPECT_THAT(out.reason.counts, ElementsAre(4096, 4096));
+  EXPECT_THAT(out.ranks, ElementsAre(1));
+}
+
+TEST_F(TensorJudgeTest, WhatTheReferenceLacksOrShapesOtherwise) {
+  TensorFacts facts = Facts(0);
+  facts.candidate_shape = {4096};
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kDiverged);
+  EXPECT_EQ(Judge(facts).reason.kind, ReasonKind::kShapeDiffers);
+  facts.in_reference = false;
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kUnmatched);
+  EXPECT_EQ(Judge(facts).reason.kind, ReasonKind::kNotInReference);
+}
+
+// Each rank's own where ranks hold other parts; copies are all of it.
+TEST_F(TensorJudgeTest, PartsAreJudgedWhereThereAreSeveral) {
+  const auto pieces = [this](const TensorFacts& facts) {
+    const TensorJudgement out = Judge(facts);
+    const auto& tests = out.legs.at(0).tests;
+    return std::count_if(tests.begin(), tests.end(),
+                         [](const ttrace::Test& test) {
+                           return test.statistic == Statistic::kPiece;
+                         });
+  };
+  TensorFacts facts = Facts(0.5e-2);
+  EXPECT_EQ(pieces(facts), 0);
+  LegFacts& leg = facts.legs[0];
+  leg.candidate.regions.resize(2);
+  leg.candidate.instances[1].region = 1;
+  for (PairFacts& noise : leg.noise) noise.regions.resize(2, Stats(1e-2));
+  EXPECT_EQ(pieces(facts), 2);
+  for (PairFacts& noise : leg.noise) noise.total = Stats(0.5);
+  EXPECT_EQ(pieces(facts), 0) << "nothing of it is checkable";
+}
+
+}  // namespace
+}  // namespace ttrace
