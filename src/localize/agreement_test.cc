@@ -58,6 +58,17 @@ TEST(Agree, TheEarlierTensorNamesTheCulprit) {
   EXPECT_THAT(found.culprits[0].found_by, ElementsAre("dataflow", "isolation"));
 }
 
+TEST(Agree, AllThatEitherWayFoundOfAPlaceIsCounted) {
+  IsolatedRun run;
+  for (const char* fqn : {"layers.0.mlp.weight", "layers.1.mlp.weight"}) {
+    run.EndToEnd(fqn, Role::kGradReduced);
+  }
+  run.Alone("layers.0.mlp.weight", Role::kGradReduced);
+  const Agreement found = run.Join();
+  ASSERT_THAT(Names(found), ElementsAre("layers.0.mlp.weight"));
+  EXPECT_EQ(found.culprits[0].affected.count, 2);
+}
+
 TEST(Agree, WhatNoiseHidesEndToEndIsAddedAndSaysSo) {
   IsolatedRun run;
   run.Alone("layers.1.mlp", Role::kOutput);

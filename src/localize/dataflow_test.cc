@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <string>
@@ -37,6 +38,30 @@ class TinyRun {
       std::abort();
     }
     return *found;
+  }
+
+  // Not recorded in either run.
+  void Drop(const std::string& fqn, Role role) {
+    std::erase_if(tensors_, [&](const TensorJudgement& t) {
+      return t.id.fqn == fqn && t.id.role == role;
+    });
+  }
+
+  // The forward of a module once more, before its gradients, and out of bounds.
+  void BreakRecomputed(const std::string& fqn, Role role) {
+    const auto before = std::find_if(
+        tensors_.begin(), tensors_.end(), [&](const TensorJudgement& t) {
+          return t.id.fqn == fqn && t.id.role == role;
+        });
+    TensorJudgement again = *before;
+    again.id.pass = Pass::kRecompute;
+    again.verdict = TensorVerdict::kDiverged;
+    again.headroom = 10;
+    const auto at =
+        std::find_if(before, tensors_.end(), [](const TensorJudgement& t) {
+          return t.id.role == Role::kGradOutput;
+        });
+    tensors_.insert(at, again);
   }
 
   Localization Find(bool grafted = true) const {
@@ -224,6 +249,9 @@ TEST(Localize, TheGradientNormIsTheOptimizers) {
   ASSERT_EQ(found.culprits.size(), 1u);
   EXPECT_EQ(found.culprits[0].direction, Direction::kUpdate);
   EXPECT_EQ(found.culprits[0].stage, Stage::kOptimizer);
+  // Also where the gradients are wrong: it is the norm of those that there are.
+  run.Break("layers.0.fc1.weight", Role::kGradReduced);
+  EXPECT_EQ(run.Find().culprits.size(), 2u);
 }
 
 TEST(Localize, CopiesClippedByOtherNormsAreTheNormsDoing) {
@@ -239,6 +267,102 @@ TEST(Localize, CopiesClippedByOtherNormsAreTheNormsDoing) {
   run.Break("layers.0.fc1.weight", Role::kParamUpdated).reason.kind =
       ReasonKind::kNotUpdated;
   EXPECT_EQ(run.Find().culprits.size(), 2u);
+}
+
+TEST(Localize, NormsOfCopiesThatDifferAreTheReductionsDoing) {
+  TinyRun run;
+  TensorJudgement& norm = run.Break("grad_norm", Role::kGradNorm);
+  norm.replicas_differ = true;
+  norm.headroom = 0.5;
+  EXPECT_EQ(run.Find().culprits.at(0).where,
+            "ranks report other norms of the same gradients");
+  run.Break("layers.0.fc1.weight", Role::kGradReduced);
+  const Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].fqn, "layers.0.fc1.weight");
+}
+
+TEST(Localize, TheLossIsBlamedWhileActivationsAreWithin) {
+  TinyRun run;
+  run.Break("loss", Role::kLoss);
+  run.Break("", Role::kGradOutput);
+  Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].fqn, "loss");
+  EXPECT_EQ(found.culprits[0].direction, Direction::kForward);
+  run.Break("layers.1.fc1", Role::kOutput);
+  found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].fqn, "layers.1.fc1");
+}
+
+TEST(Localize, TheGradientThatEntersTheModelIsTheLosses) {
+  TinyRun run;
+  run.Break("", Role::kGradOutput);
+  run.Break("layers.1", Role::kGradOutput);
+  const Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].fqn, "loss");
+  EXPECT_EQ(found.culprits[0].direction, Direction::kBackward);
+}
+
+TEST(Localize, AGradientThatArrivesWrongIsThatOfTheCodeBetween) {
+  TinyRun run;
+  run.Break("layers.1.fc1", Role::kGradOutput);
+  run.Break("layers.0.fc1", Role::kGradOutput);
+  const Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].fqn, "layers.1");
+  EXPECT_EQ(found.culprits[0].direction, Direction::kBackward);
+}
+
+// What a tensor was made from may not be recorded: then anything that is out
+// before it may be the cause.
+TEST(Localize, WithoutItsInputsAModuleIsBlamedOnlyIfNothingIsOutBefore) {
+  const struct {
+    Role role;
+    std::string what;  // of layers.0.fc1
+    Role made_from;
+    std::string from;
+  } cases[] = {
+      {Role::kOutput, "layers.1.fc1", Role::kInput, "layers.1.fc1"},
+      {Role::kGradInput, "layers.0.fc1", Role::kGradOutput, "layers.0.fc1"},
+      {Role::kGradLocal, "layers.0.fc1.weight", Role::kGradOutput,
+       "layers.0.fc1"},
+      {Role::kGradReduced, "layers.0.fc1.weight", Role::kGradLocal,
+       "layers.0.fc1.weight"},
+  };
+  for (const auto& c : cases) {
+    TinyRun run;
+    run.Drop(c.from, c.made_from);
+    run.Break(c.what, c.role);
+    EXPECT_EQ(run.Find().culprits.at(0).fqn, c.what) << ToString(c.role);
+    run.Break("embedding", Role::kOutput);
+    const Localization found = run.Find();
+    ASSERT_EQ(found.culprits.size(), 1u) << ToString(c.role);
+    EXPECT_EQ(found.culprits[0].fqn, "embedding");
+  }
+}
+
+TEST(Localize, ARecomputedForwardIsAFaultOfTheBackwardPass) {
+  for (const Role role : {Role::kInput, Role::kOutput}) {
+    TinyRun run;
+    run.BreakRecomputed("layers.1.fc1", role);
+    Localization found = run.Find();
+    ASSERT_EQ(found.culprits.size(), 1u);
+    EXPECT_EQ(found.culprits[0].direction, Direction::kBackward);
+    // Unless it is wrong because the forward was.
+    run.Break("layers.0.fc1", Role::kOutput);
+    found = run.Find();
+    ASSERT_EQ(found.culprits.size(), 1u);
+    EXPECT_EQ(found.culprits[0].fqn, "layers.0.fc1");
+  }
+}
+
+TEST(Localize, AnInputThatIsRecomputedIsNoInputOfTheModel) {
+  TinyRun run;
+  run.BreakRecomputed("", Role::kInput);
+  EXPECT_TRUE(run.Find().culprits.empty());
 }
 
 TEST(Localize, WhatWasGraftedExplainsNothing) {

@@ -106,6 +106,25 @@ TEST(DropoutFaults, OneMaskOnShards) {
   // Where the forward is wrong anyway these may be copies.
   EXPECT_THAT(Find({Mask(0, "a", "m"), Mask(1, "b", "m")}, true).culprits,
               IsEmpty());
+  // Other places hold other values all the same.
+  EXPECT_THAT(
+      Evidence(Find({Mask(0, "a", "m"), Mask(0, "b", "m", "layers.1")}, true)),
+      HasSubstr("in layers.0 and dropout 0 in layers.1"));
+  // Where a rank is that left no trace is not known.
+  EXPECT_THAT(Evidence(Find({Mask(0, "a", "m"), Mask(7, "b", "m")})),
+              HasSubstr("ranks 0 and 7 have different inputs"));
+}
+
+TEST(DropoutFaults, AFewPlacesStandForAll) {
+  std::vector<DropoutMask> masks;
+  for (int layer = 0; layer < 8; ++layer) {
+    const std::string name = std::to_string(layer);
+    masks.push_back(Mask(0, name, "m", "layers." + name));
+  }
+  const DropoutFaults found = Find(masks);
+  ASSERT_EQ(found.culprits.size(), 1);
+  EXPECT_EQ(found.culprits[0].affected.count, 8);
+  EXPECT_EQ(found.culprits[0].affected.examples.size(), 5);
 }
 
 TEST(DropoutFaults, NearCopiesAreNeither) {
@@ -117,6 +136,38 @@ TEST(DropoutFaults, NearCopiesAreNeither) {
   EXPECT_THAT(Find({a, b}).culprits, IsEmpty());
   b.mask = "n";
   EXPECT_THAT(Find({a, b}).culprits, IsEmpty());
+}
+
+TEST(DropoutFaults, WhatCannotBeToldApartIsNoFinding) {
+  // Samples of other sizes, as of tensors of other shapes.
+  DropoutMask a = Mask(0, "a", "m");
+  const DropoutMask b = Mask(1, "b", "m");
+  a.sample.resize(8);
+  EXPECT_THAT(Find({a, b}).culprits, IsEmpty());
+  // One value may be dropped alike wherever it is dropped.
+  EXPECT_THAT(Find({Mask(0, "a", "m"), Mask(0, "a", "m", "layers.1")}).culprits,
+              IsEmpty());
+}
+
+TEST(DropoutFaults, OnlyTheIterationsAskedForAreAudited) {
+  DropoutFacts facts;
+  facts.masks = {Mask(0, "a", "m", "layers.0", 0, 1),
+                 Mask(1, "a", "n", "layers.0", 0, 1)};
+  const auto culprits = [&](int iteration) {
+    return FindDropoutFaults(facts, FourRanks(), false,
+                             IterationRange{iteration, iteration + 1})
+        .culprits.size();
+  };
+  EXPECT_EQ(culprits(0), 0);
+  EXPECT_EQ(culprits(1), 1);
+}
+
+TEST(DropoutFaults, NotesThatCannotBeReadAreSaidToBeIgnored) {
+  DropoutFacts facts;
+  EXPECT_THAT(FindDropoutFaults(facts, FourRanks(), false).notes, IsEmpty());
+  facts.malformed = 2;
+  EXPECT_THAT(FindDropoutFaults(facts, FourRanks(), false).notes,
+              ElementsAre(HasSubstr("2 notes about dropout")));
 }
 
 TEST(DropoutFaults, OtherPlacesHoldNoCopiesHoweverAlikeTheirInputs) {
@@ -152,6 +203,10 @@ TEST(DropoutFaults, ARecomputedForwardHasTheMaskOfTheForward) {
   DropoutMask again = Mask(0, "a", "m");
   again.recompute = true;
   EXPECT_THAT(Find({Mask(0, "a", "m"), again}).culprits, IsEmpty());
+  // Also where what it works on was recomputed to something else.
+  DropoutMask other = Mask(0, "b", "m");
+  other.recompute = true;
+  EXPECT_THAT(Find({Mask(0, "a", "m"), other}).culprits, IsEmpty());
   again.mask = "n";
   EXPECT_THAT(Evidence(Find({Mask(0, "a", "m"), again})),
               HasSubstr("the recomputed forward of layers.0"));
@@ -202,6 +257,9 @@ TEST(DropoutPreventsComparison, UnlessItIsOffOnBothSides) {
   on.p_max = 0.1;
   DropoutFacts off = on;
   off.off = true;
+  EXPECT_EQ(DropoutIsOff(none), "");
+  EXPECT_EQ(DropoutIsOff(on), "");
+  EXPECT_THAT(DropoutIsOff(off), HasSubstr("(p up to 0.1) was switched off"));
   EXPECT_EQ(DropoutPreventsComparison(none, none), "");
   EXPECT_EQ(DropoutPreventsComparison(off, off), "");
   EXPECT_EQ(DropoutPreventsComparison(on, off),

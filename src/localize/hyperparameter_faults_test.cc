@@ -99,12 +99,16 @@ TEST(HyperparameterFaults, WhatHasNoEffectIsNoDifference) {
              R"(["a"])"),
        Group(0, 0, R"({"weight_decay":0.1,"decoupled_weight_decay":true})",
              R"(["b"])"),
-       Group(0, 0, R"({"momentum":0,"dampening":0.5})", R"(["c"])", "SGD")},
+       Group(0, 0, R"({"momentum":0,"dampening":0.5})", R"(["c"])", "SGD"),
+       Group(0, 0, R"({"clip_grad":null,"clip_grad_norm_type":2})",
+             R"(["d"])")},
       {Group(0, 0, R"({"weight_decay":0,"decoupled_weight_decay":false})",
              R"(["a"])"),
        Group(0, 0, R"({"weight_decay":0.1,"decoupled_weight_decay":false})",
              R"(["b"])"),
-       Group(0, 0, R"({"momentum":0,"dampening":0})", R"(["c"])", "SGD")});
+       Group(0, 0, R"({"momentum":0,"dampening":0})", R"(["c"])", "SGD"),
+       Group(0, 0, R"({"clip_grad":null,"clip_grad_norm_type":3})",
+             R"(["d"])")});
   ASSERT_EQ(found.culprits.size(), 1);
   EXPECT_EQ(found.culprits[0].fqn, "b");
 }
@@ -121,12 +125,51 @@ TEST(HyperparameterFaults, WhatOneSideDoesNotSayIsANote) {
   const auto silent = Compare({}, {Group(0, 0, R"({"lr":1})", R"(["a"])")});
   EXPECT_THAT(silent.culprits, IsEmpty());
   EXPECT_THAT(silent.notes, ElementsAre(HasSubstr("only the candidate says")));
-  const auto unseen =
-      Compare({Group(0, 0, R"({"lr":1,"clip_grad":1.0})", R"(["a"])")},
-              {Group(0, 0, R"({"lr":1})", R"(["a"])")});
-  EXPECT_THAT(unseen.culprits, IsEmpty());
-  EXPECT_THAT(unseen.notes, ElementsAre(HasSubstr("clip_grad was seen on the "
-                                                  "reference's side only")));
+  const std::vector<Note> clipped = {
+      Group(0, 0, R"({"lr":1,"clip_grad":1.0})", R"(["a"])")};
+  const std::vector<Note> plain = {Group(0, 0, R"({"lr":1})", R"(["a"])")};
+  for (const bool reference : {true, false}) {
+    const auto unseen =
+        reference ? Compare(clipped, plain) : Compare(plain, clipped);
+    EXPECT_THAT(unseen.culprits, IsEmpty());
+    EXPECT_THAT(unseen.notes,
+                ElementsAre(HasSubstr(reference ? "clip_grad was seen on the "
+                                                  "reference's side only"
+                                                : "clip_grad was seen on the "
+                                                  "candidate's side only")));
+  }
+}
+
+TEST(HyperparameterFaults, RanksOfOneSideThatDisagreeAreANote) {
+  const std::vector<Note> notes = {
+      Group(0, 1, R"({"lr":1e-3})", R"(["a","b"])"),
+      Group(1, 1, R"({"lr":2e-3})", R"(["a","b"])")};
+  const Hyperparameters facts = ReadHyperparameters(notes);
+  const auto of = [&](int iteration) {
+    return FindHyperparameterFaults(&facts, facts,
+                                    IterationRange{iteration, iteration + 1});
+  };
+  EXPECT_THAT(of(1).culprits, IsEmpty());
+  const std::string words =
+      "ranks disagree in iteration 1: lr of a is 0.001 on rank 0 and 0.002 on "
+      "rank 1 (2 parameters)";
+  EXPECT_THAT(of(1).notes, ElementsAre("the reference: " + words,
+                                       "the candidate: " + words));
+  EXPECT_THAT(of(0).notes, IsEmpty());
+}
+
+TEST(HyperparameterFaults, OnlyTheIterationsAskedForAreCompared) {
+  const Hyperparameters reference =
+      ReadHyperparameters({Group(0, 1, R"({"lr":1})", R"(["a"])")});
+  const Hyperparameters candidate =
+      ReadHyperparameters({Group(0, 1, R"({"lr":2})", R"(["a"])")});
+  const auto culprits = [&](int iteration) {
+    return FindHyperparameterFaults(&reference, candidate,
+                                    IterationRange{iteration, iteration + 1})
+        .culprits.size();
+  };
+  EXPECT_EQ(culprits(0), 0);
+  EXPECT_EQ(culprits(1), 1);
 }
 
 TEST(HyperparameterFaults, NoClippingIsNotTheSameAsClipping) {

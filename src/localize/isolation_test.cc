@@ -106,6 +106,16 @@ TEST(Isolation, CodeBetweenModulesIsNamedBackwardToo) {
               HasSubstr("between core grad_input k and qkv grad_output 0"));
 }
 
+TEST(Isolation, AContainersWrongForwardExplainsTheGradientsThatItHandsOver) {
+  const IsolationOutcome found =
+      IsolatedRun()
+          .Alone("layers.0.attn", Role::kOutput)
+          .Alone("layers.0.attn.qkv", Role::kGradOutput)
+          .Isolate();
+  ASSERT_THAT(Names(found), ElementsAre("layers.0.attn"));
+  EXPECT_EQ(found.culprits[0].direction, Direction::kForward);
+}
+
 TEST(Isolation, AModulesOutputMayBeItsContainersToo) {
   // One tensor, one gradient; the mlp's grad_input makes it.
   IsolatedRun run;
@@ -149,6 +159,13 @@ TEST(Isolation, TheLossIsJudgedByItsOwnInputs) {
                         .Alone("", Role::kGradOutput)
                         .Isolate()),
               ElementsAre(""));
+  // What the loss sends back may not be recorded at the model's own outputs.
+  EXPECT_THAT(Names(IsolatedRun()
+                        .NotJudgedAlone("", Role::kGradOutput)
+                        .Alone("loss", Role::kLoss)
+                        .Alone("head", Role::kGradOutput)
+                        .Isolate()),
+              ElementsAre("loss"));
   const IsolationOutcome backward =
       IsolatedRun().Alone("", Role::kGradOutput).Isolate();
   ASSERT_THAT(Names(backward), ElementsAre("loss"));
@@ -173,6 +190,17 @@ TEST(Isolation, AParametersGradientIsItsOwnUnlessItsModuleIsOut) {
   EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0.mlp"));
 }
 
+TEST(Isolation, AParameterOfAModuleThatIsNotRecordedIsUsedByWhatContainsIt) {
+  IsolatedRun run;
+  for (const Role role : {Role::kInput, Role::kOutput, Role::kGradOutput}) {
+    run.NotJudgedAlone("layers.0.mlp", role);
+  }
+  run.Alone("layers.0.mlp.weight", Role::kGradLocal);
+  EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0.mlp.weight"));
+  run.Alone("layers.0", Role::kOutput);
+  EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0"));
+}
+
 TEST(Isolation, AParameterThatIsHandedOutGetsItsGradientWhereItIsUsed) {
   // layers.0 adds what proj and attn return, and computes something wrong.
   const std::string weight = "layers.0.attn.proj.weight";
@@ -181,6 +209,10 @@ TEST(Isolation, AParameterThatIsHandedOutGetsItsGradientWhereItIsUsed) {
   EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0", weight));
   run.HandsOut(weight, {"layers.0.attn.proj", "layers.0.attn"});
   EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0"));
+  // Others are used where they belong.
+  IsolatedRun own;
+  own.Alone("layers.0.attn", Role::kOutput).Alone(weight, Role::kGradLocal);
+  EXPECT_THAT(Names(own.Isolate()), ElementsAre("layers.0.attn", weight));
   // Backward only: the gradient that the same code gives proj is out as well.
   IsolatedRun backward;
   backward.HandsOut(weight, {"layers.0.attn.proj", "layers.0.attn"});
@@ -227,6 +259,13 @@ TEST(Isolation, AWrongCountOfTokensExplainsGradientsDividedByIt) {
   EXPECT_THAT(culprits(Scaled(50.01)),
               ElementsAre("loss", "layers.0.mlp.weight"));
   EXPECT_THAT(culprits(Scaled(50, 5)),
+              ElementsAre("loss", "layers.0.mlp.weight"));
+  // A loss itself divides nothing.
+  IsolatedRun value;
+  value.Alone("loss", Role::kLoss).InLeg("loss", Role::kLoss, Scaled(0.02));
+  value.Alone("layers.0.mlp.weight", Role::kGradReduced);
+  value.InLeg("layers.0.mlp.weight", Role::kGradReduced, Scaled(50));
+  EXPECT_THAT(Names(value.Isolate()),
               ElementsAre("loss", "layers.0.mlp.weight"));
 }
 
