@@ -9,6 +9,7 @@
 #include <limits>
 #include <numbers>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/check/check_fixture_test.h"
@@ -28,6 +29,8 @@ TEST_F(CheckTest, ACleanShardedRunIsWithinAndFullyCompared) {
   EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
   EXPECT_TRUE(result.culprits.empty());
   EXPECT_EQ(result.coverage.compared, 10);
+  EXPECT_EQ(result.reference.mesh, "1 process");
+  EXPECT_EQ(result.candidate.mesh, "tp=2");
   EXPECT_EQ(result.coverage.reference_only + result.coverage.candidate_only, 0);
 }
 
@@ -200,6 +203,7 @@ TEST_F(CheckTest, CopiesThatDifferWithinTheBoundAreStillAFinding) {
   const CheckResult result = Check();
   ASSERT_EQ(result.verdict, Verdict::kDiverged);
   EXPECT_THAT(Letters(result.culprits.front()), ElementsAre("R"));
+  EXPECT_THAT(result.culprits.front().ranks, ElementsAre(0, 1));
 }
 
 // Grafting hides what a reader does wrong from everything but its own record.
@@ -250,13 +254,16 @@ TEST_F(CheckTest, RanksThatReadTheSameDataAreADivergence) {
 // The random numbers of a tensor-parallel rank are to be its own.
 TEST_F(CheckTest, ShardsThatAreDrawnAlikeAreADivergence) {
   candidate_.notes = {{"graft", R"({"what":"weights"})"}};
+  reference_.extra = candidate_.extra = {
+      {"norm.weight", Role::kParam, "", Pass::kForward, {1, 32}, {}, -1, {}}};
   enum { kAlike, kOthers, kZeros };
   for (const int kind : {kAlike, kOthers, kZeros}) {
     candidate_.fault = [&](const SyntheticTensor& t, int rank,
                            const std::string&, int64_t index, float* value) {
       if (t.role != Role::kParam) return;
-      // Eight rows of 32 on each of two ranks.
-      const int64_t local = index - (kind == kAlike ? rank * 8 * 32 : 0);
+      // Eight rows of 32 on each of two ranks; all of norm.weight on both.
+      const bool alike = kind == kAlike && t.fqn == "fc.weight";
+      const int64_t local = index - (alike ? rank * 8 * 32 : 0);
       *value = kind == kZeros ? 0 : -SyntheticRun::Value(t, local);
     };
     std::filesystem::remove_all(Path("cand"));
@@ -296,24 +303,34 @@ TEST_F(CheckTest, CopiesOfUpdatedWeightsThatDifferAreADivergence) {
   EXPECT_THAT(Letters(result.culprits.front()), ElementsAre("R"));
 }
 
-// Rank 1 keeps what it had. Its half is all that there is of it: no copy tells.
-TEST_F(CheckTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
-  const SyntheticTensor before = {
+// A parameter of which each of two ranks holds a half, and its update.
+class UpdateTest : public CheckTest {
+ protected:
+  void SetUp() override {
+    CheckTest::SetUp();
+    SyntheticTensor after = before_;
+    after.role = Role::kParamUpdated;
+    after.pass = Pass::kOptimizer;
+    reference_.extra = candidate_.extra = {before_, after};
+    candidate_.notes = {{"graft", R"({"what":"weights"})"},
+                        {"graft", R"({"what":"data"})"}};
+  }
+
+  static bool IsAfter(const SyntheticTensor& t) {
+    return t.role == Role::kParamUpdated;
+  }
+
+  const SyntheticTensor before_ = {
       "norm.weight", Role::kParam,       "", Pass::kForward,
       {16, 4},       {{"tp", Shard{0}}}, -1, {}};
-  SyntheticTensor after = before;
-  after.role = Role::kParamUpdated;
-  after.pass = Pass::kOptimizer;
-  reference_.extra = candidate_.extra = {before, after};
-  candidate_.notes = {{"graft", R"({"what":"weights"})"},
-                      {"graft", R"({"what":"data"})"}};
-  const auto is_after = [](const SyntheticTensor& t) {
-    return t.role == Role::kParamUpdated;
-  };
+};
+
+// Rank 1 keeps what it had. Its half is all that there is of it: no copy tells.
+TEST_F(UpdateTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
   candidate_.fault = [&](const SyntheticTensor& t, int rank, const std::string&,
                          int64_t index, float* value) {
-    if (is_after(t) && rank % 2 == 1) {
-      *value = SyntheticRun::Value(before, index);
+    if (IsAfter(t) && rank % 2 == 1) {
+      *value = SyntheticRun::Value(before_, index);
     }
   };
   const CheckResult result = Check();
@@ -330,7 +347,7 @@ TEST_F(CheckTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
   for (const float step : {0.01f, 0.1f}) {
     reference_.fault = [&](const SyntheticTensor& t, int, const std::string&,
                            int64_t index, float* value) {
-      if (is_after(t)) *value = SyntheticRun::Value(before, index) * (1 + step);
+      if (IsAfter(t)) *value = SyntheticRun::Value(before_, index) * (1 + step);
     };
     std::filesystem::remove_all(Path("cand"));
     std::filesystem::remove_all(Path("ref"));
@@ -353,8 +370,8 @@ TEST_F(CheckTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
   std::filesystem::remove_all(Path("cand"));
   candidate_.fault = [&](const SyntheticTensor& t, int rank, const std::string&,
                          int64_t index, float* value) {
-    if (is_after(t) && rank % 2 == 1 && index != 33) {
-      *value = SyntheticRun::Value(before, index);
+    if (IsAfter(t) && rank % 2 == 1 && index != 33) {
+      *value = SyntheticRun::Value(before_, index);
     }
   };
   EXPECT_EQ(Check().verdict, Verdict::kWithin);
@@ -362,15 +379,57 @@ TEST_F(CheckTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
   std::filesystem::remove_all(Path("ref"));
   reference_.fault = [&](const SyntheticTensor& t, int, const std::string&,
                          int64_t index, float* value) {
-    if (is_after(t) && index % 4 != 0) {
-      *value = SyntheticRun::Value(before, index);
+    if (IsAfter(t) && index % 4 != 0) {
+      *value = SyntheticRun::Value(before_, index);
     }
   };
   candidate_.fault = [&](const SyntheticTensor& t, int, const std::string&,
                          int64_t index, float* value) {
-    if (is_after(t)) *value = SyntheticRun::Value(before, index);
+    if (IsAfter(t)) *value = SyntheticRun::Value(before_, index);
   };
   EXPECT_EQ(Check().verdict, Verdict::kWithin);
+}
+
+TEST_F(UpdateTest, OnlyRanksThatKeptWhatTheyHadDidNotStep) {
+  candidate_.fault = [this](const SyntheticTensor& t, int rank,
+                            const std::string&, int64_t index, float* value) {
+    if (!IsAfter(t)) return;
+    *value = rank == 1 ? SyntheticRun::Value(before_, index) : 2 * *value;
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  const TensorJudgement& t = Find(result, "norm.weight", Role::kParamUpdated);
+  EXPECT_THAT(t.ranks, ElementsAre(1));
+  EXPECT_THAT(t.reason.counts, ElementsAre(32, 32));
+}
+
+// The step before is where this one started.
+TEST_F(UpdateTest, ALaterStepThatDidNotHappenIsFoundToo) {
+  reference_.iterations = candidate_.iterations = 2;
+  reference_.faulty_iteration = 1;
+  reference_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t, float* value) {
+    if (IsAfter(t)) *value = -*value;
+  };
+  candidate_.noise = 0;
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  EXPECT_EQ(result.culprits.front().iteration, 1);
+  EXPECT_THAT(Letters(result.culprits.front()), ElementsAre("S"));
+  EXPECT_THAT(result.culprits.front().ranks, ElementsAre(0, 1));
+}
+
+// Rank 1 holds the half of a bf16 weight that the step leaves alone.
+TEST_F(UpdateTest, WhatOtherRanksMovedSaysNothingOfAHalf) {
+  reference_.dtype = candidate_.dtype = DType::kBF16;
+  reference_.fault = candidate_.fault = [this](const SyntheticTensor& t, int,
+                                               const std::string&,
+                                               int64_t index, float* value) {
+    if (!IsAfter(t)) return;
+    const float step = index < 32 ? 0.1f : 0;
+    *value = SyntheticRun::Value(before_, index) * (1 + step);
+  };
+  EXPECT_NE(Check().verdict, Verdict::kDiverged);
 }
 
 TEST_F(CheckTest, NonFiniteValuesAreFoundAtTheirFirstProducer) {
@@ -411,6 +470,7 @@ TEST_F(CheckTest, OtherInputsAreTheFirstFindingWithTheirRows) {
   EXPECT_EQ(first.stage, Stage::kInput);
   ASSERT_THAT(Letters(first), ElementsAre("Z"));
   EXPECT_THAT(Words(first.classes[0]), HasSubstr("rows 2, 3 of the global"));
+  EXPECT_TRUE(Find(result, "fc", Role::kOutput).reason.foreign_rows.empty());
 }
 
 TEST_F(CheckTest, TheSameRowsInAnotherOrderAreMatchedByContent) {
@@ -612,6 +672,20 @@ TEST_F(CheckTest, ALossWhoseBoundIsTooWideIsJudgedByItsGradient) {
   EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
   gradient_too = true;
   EXPECT_EQ(CheckAgain().verdict, Verdict::kInconclusive);
+}
+
+TEST_F(CheckTest, ProgressIsToldToTheEnd) {
+  Check();
+  CheckOptions options;
+  options.reference = Path("ref");
+  options.candidate = Path("cand");
+  options.threads = 1;
+  std::vector<std::pair<int64_t, int64_t>> told;
+  options.progress = [&](int64_t done, int64_t total) {
+    told.emplace_back(done, total);
+  };
+  ASSERT_TRUE(RunCheck(options).ok());
+  EXPECT_THAT(told, ElementsAre(std::pair(10, 10)));
 }
 
 TEST_F(CheckTest, MoreRiskIsASharperBound) {
@@ -848,6 +922,34 @@ TEST_F(IsolatedCheckTest, AModuleThatWasNotIsolatedIsNotFlagged) {
   EXPECT_THAT(Notes(result), Contains(HasSubstr("could not be isolated")));
 }
 
+// No isolated leg makes a step of its own.
+TEST_F(IsolatedCheckTest, OnlyWhatModulesComputeIsJudgedAlone) {
+  reference_.extra = candidate_.extra = {{"norm.weight",
+                                          Role::kParamUpdated,
+                                          "",
+                                          Pass::kOptimizer,
+                                          {1, 32},
+                                          {},
+                                          -1,
+                                          {}}};
+  Break("norm.weight", Role::kParamUpdated, OnlyAlone);
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  EXPECT_FALSE(Find(result, "norm.weight", Role::kParamUpdated).isolated);
+}
+
+TEST_F(IsolatedCheckTest, WhatTheIsolatedLegDidNotReachIsNotJudgedAlone) {
+  Break("fc", Role::kOutput, OnlyAlone);
+  candidate_.omit = [](const SyntheticTensor& t, int rank,
+                       const std::string& leg, int) {
+    return t.fqn == "fc" && t.role == Role::kOutput && rank == 1 &&
+           leg == "isolated";
+  };
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  EXPECT_FALSE(Find(result, "fc", Role::kOutput).isolated);
+}
+
 TEST_F(IsolatedCheckTest, OnlyTheNamedIterationAndLegAreNotIsolated) {
   Break("fc", Role::kOutput, OnlyAlone);
   AddNotes(
@@ -918,6 +1020,34 @@ TEST_F(IsolatedCheckTest, OtherPrecisionsAreNoYardstickForIsolation) {
   for (const LegJudgement& leg : t.legs) legs.push_back(leg.leg);
   EXPECT_THAT(legs, ElementsAre("real", "fp32", "isolated", "fp32.isolated"));
   EXPECT_THAT(OriginWords(t.legs[3]), HasSubstr("one module deep"));
+}
+
+// Sums over tokens inside an operation, which no noise leg stirs up.
+TEST_F(IsolatedCheckTest, ABiasGradientMayBeAsFarOffAsTheReferenceIsFromFp32) {
+  for (SyntheticRun* run : {&reference_, &candidate_}) {
+    run->dtype = DType::kBF16;
+    run->extra = {{"fc.bias",
+                   Role::kGradReduced,
+                   "",
+                   Pass::kBackward,
+                   {256},
+                   {},
+                   -1,
+                   {}}};
+  }
+  reference_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
+                        int64_t index, float* value) {
+    if (t.fqn == "fc.bias" && leg != "fp32") {
+      *value *= index % 2 == 0 ? 1.03f : 0.97f;
+    }
+  };
+  EXPECT_EQ(Check().verdict, Verdict::kDiverged);
+  reference_.legs.push_back("fp32");
+  const CheckResult result = CheckAgain();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  const TensorJudgement& bias = Find(result, "fc.bias", Role::kGradReduced);
+  EXPECT_EQ(bias.legs.at(1).Find(Statistic::kNorm)->expected.origin,
+            Origin::kReferenceRounds);
 }
 
 TEST_F(CheckTest, OnlyTheIterationsAskedForAreJudgedAndRead) {

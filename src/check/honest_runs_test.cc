@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -45,7 +46,7 @@ class ReportedNormTest : public HonestRunTest {
     }
     candidate_.gradient_norms = [this](int rank) {
       return R"({"iteration":0,"norms":{"fc.weight":)" +
-             std::to_string(loss_ * RankNorm(rank) * loss_scale_) + "}}";
+             std::to_string(loss_ * RankNorm(rank % 2) * loss_scale_) + "}}";
     };
     candidate_.fault = [this](const SyntheticTensor& t, int, const std::string&,
                               int64_t, float* value) {
@@ -108,6 +109,50 @@ TEST_F(ReportedNormTest, GradientsMayHoldALossScale) {
   ExpectWithin(Check());
 }
 
+TEST_F(ReportedNormTest, CopiesOfAGradientCountOnce) {
+  candidate_.mesh = {{"dp", 2}, {"tp", 2}};
+  ExpectWithin(Check());
+}
+
+TEST_F(ReportedNormTest, OfGradientsThatAreNotRecordedIsNotJudged) {
+  for (SyntheticRun* run : {&reference_, &candidate_}) {
+    run->omit = [](const SyntheticTensor& t, int, const std::string&, int) {
+      return t.role == Role::kGradReduced;
+    };
+  }
+  const CheckResult result = Check();
+  ExpectWithin(result);
+  EXPECT_EQ(Find(result, "", Role::kGradNorm).verdict,
+            TensorVerdict::kNotCheckable);
+}
+
+TEST_F(ReportedNormTest, OfAGradientThatLacksATermIsNotJudged) {
+  candidate_.mesh = {{"dp", 2}, {"tp", 2}};
+  for (SyntheticRun* run : {&reference_, &candidate_}) {
+    run->extra.push_back({"norm.weight",
+                          Role::kGradReduced,
+                          "",
+                          Pass::kBackward,
+                          {1, 32},
+                          {{"dp", Partial{}}},
+                          -1,
+                          {}});
+  }
+  candidate_.omit = [](const SyntheticTensor& t, int rank, const std::string&,
+                       int) { return t.fqn == "norm.weight" && rank >= 2; };
+  const CheckResult result = Check();
+  ExpectOpen(result, "a sum over 2 ranks has only 1 terms");
+  EXPECT_EQ(Find(result, "", Role::kGradNorm).verdict,
+            TensorVerdict::kNotCheckable);
+}
+
+// The error of each test that is made is a part of the risk of the run.
+TEST_F(ReportedNormTest, IsNotComparedWithThatOfTheReference) {
+  const int64_t tests = Check().tests;
+  reference_.extra = candidate_.extra = {};
+  EXPECT_EQ(CheckAgain().tests, tests);
+}
+
 // Of an iteration that a rank did not end gradients may be missing, and of a
 // rank whose capture never started all of them are.
 TEST_F(ReportedNormTest, OfAnIterationThatWasCutIsNotJudged) {
@@ -167,6 +212,13 @@ TEST_F(HonestRunTest, MasksThatCannotMatchAreSaid) {
     if (t.role == Role::kOutput) *value *= index % 10 == 0 ? 0.0f : 1.1f;
   };
   ExpectOpen(Check(), "--dropout off");
+  for (SyntheticRun* run : {&reference_, &candidate_}) {
+    run->notes = {{"dropout", R"({"p_max":0.1,"calls":4,"off":true})"}};
+  }
+  candidate_.fault = nullptr;
+  const CheckResult off = CheckAgain();
+  ExpectWithin(off);
+  EXPECT_THAT(Notes(off), Contains(HasSubstr("was switched off")));
 }
 
 // Its rows take part in the softmax: another function, not a wrong one.
@@ -280,6 +332,53 @@ TEST_F(SelectionTest, NamesAreComparedAndTheRestIsSaid) {
   EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
 }
 
+// An optimizer that divides by the size of tiny gradients makes of rounding
+// what it will: the next iteration starts from other weights.
+TEST_F(HonestRunTest, OtherWeightsAfterAStepAccuseNobodyInTheNextIteration) {
+  for (SyntheticRun* run : {&reference_, &candidate_}) {
+    run->iterations = 2;
+    run->extra = {{"fc.weight",
+                   Role::kParamUpdated,
+                   "",
+                   Pass::kOptimizer,
+                   {16, 32},
+                   {{"tp", Shard{0}}},
+                   -1,
+                   {}}};
+  }
+  candidate_.faulty_iteration = 1;
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t index, float* value) {
+    if (t.fqn == "fc" && t.role == Role::kOutput) {
+      *value *= index % 2 == 0 ? 1.01f : 0.99f;
+    }
+  };
+  const CheckResult result = Check();
+  ExpectWithin(result);
+  EXPECT_THAT(result.coverage.explained,
+              Contains(testing::Key(HasSubstr("other weights"))));
+  // Grafted, each iteration starts from the reference's.
+  candidate_.notes = {{"graft", R"({"what":"weights"})"}};
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
+}
+
+// A reference whose kernels add up in no fixed order is that far from itself.
+TEST_F(HonestRunTest, WhatTheReferenceDoesNotRepeatIsAllowed) {
+  reference_.legs.push_back("replay");
+  const auto moved_in = [](const std::string& which) {
+    return [=](const SyntheticTensor& t, int, const std::string& leg,
+               int64_t index, float* value) {
+      if (t.fqn == "fc" && t.role == Role::kOutput && leg == which) {
+        *value *= index % 2 == 0 ? 1 + 1e-4f : 1 - 1e-4f;
+      }
+    };
+  };
+  candidate_.fault = moved_in("real");
+  EXPECT_EQ(Check().verdict, Verdict::kDiverged);
+  reference_.fault = moved_in("replay");
+  ExpectWithin(CheckAgain());
+}
+
 // A leg of the reference that lacks a term of one sum says nothing of it.
 TEST_F(HonestRunTest, AnUnusableLegEndsNothing) {
   reference_.mesh = {{"dp", 2}, {"tp", 1}};
@@ -309,6 +408,37 @@ TEST_F(HonestRunTest, AReplayThatIsNotWholeEndsNothing) {
     return t.role == Role::kGradLocal && rank == 1 && leg != "real";
   };
   ExpectOpen(Check(), "a sum over 2 ranks has only 1 terms");
+}
+
+TEST_F(HonestRunTest, WithoutAReferenceWhatIsNotWholeIsNotCalledFinite) {
+  candidate_.mesh = {{"dp", 2}, {"tp", 1}};
+  candidate_.omit = [](const SyntheticTensor& t, int rank, const std::string&,
+                       int) { return t.role == Role::kGradLocal && rank == 1; };
+  const CheckResult result = CheckAlone();
+  const TensorJudgement& t = Find(result, "fc.weight", Role::kGradLocal);
+  EXPECT_EQ(t.verdict, TensorVerdict::kNotCheckable);
+  EXPECT_THAT(ReasonWords(t.reason), HasSubstr("has only 1 terms"));
+}
+
+// Masked scores are. A gradient is not.
+TEST_F(HonestRunTest, WithoutAReferenceActivationsMayBeInfinite) {
+  const auto infinite = [](Role role) {
+    return [=](const SyntheticTensor& t, int, const std::string&, int64_t index,
+               float* value) {
+      if (t.fqn == "fc" && t.role == role && index == 3) {
+        *value = -std::numeric_limits<float>::infinity();
+      }
+    };
+  };
+  candidate_.fault = infinite(Role::kOutput);
+  ExpectWithin(CheckAlone());
+  std::filesystem::remove_all(Path("cand"));
+  candidate_.fault = infinite(Role::kGradOutput);
+  const CheckResult result = CheckAlone();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  EXPECT_EQ(result.culprits.front().tensor.role, Role::kGradOutput);
+  EXPECT_THAT(result.culprits.front().ranks, testing::ElementsAre(0));
+  EXPECT_EQ(Letters(result.culprits.front()).front(), "N");
 }
 
 }  // namespace

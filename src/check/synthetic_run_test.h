@@ -307,11 +307,15 @@ class SyntheticRun {
     ASSERT_TRUE(done.ok()) << done.error().message();
   }
 
-  // Row-major over the local tensor; all tensors here are two-dimensional.
+  // Row-major over the local tensor, of one or two dimensions.
   static void ForEachIndex(const Layout& layout,
                            const std::function<void(int64_t)>& visit) {
     for (const Segment& row : layout.dims[0].segments) {
       for (int64_t r = row.begin; r < row.begin + row.size; ++r) {
+        if (layout.dims.size() == 1) {
+          visit(r);
+          continue;
+        }
         for (const Segment& col : layout.dims[1].segments) {
           for (int64_t c = col.begin; c < col.begin + col.size; ++c) {
             visit(r * layout.dims[1].global_size + c);

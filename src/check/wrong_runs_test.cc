@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/check/check_fixture_test.h"
@@ -278,6 +279,48 @@ TEST_F(WrongRunTest, AnotherLearningRateIsACulprit) {
   ASSERT_GT(both.culprits.size(), 1U);
   EXPECT_THAT(Letters(both.culprits[0]), ElementsAre("H"));
   EXPECT_EQ(both.culprits[1].fqn, "norm.weight");
+}
+
+// Gradients are recorded together, when all of them are there.
+TEST_F(WrongRunTest, TheGradientThatIsReducedFirstIsNamedFirst) {
+  ForBoth([](SyntheticRun* run) {
+    run->extra = {Made("a.weight", Role::kGradReduced, {16, 16}),
+                  Made("b.weight", Role::kGradReduced, {16, 16})};
+  });
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t index, float* value) {
+    if (t.fqn.ends_with(".weight") && t.fqn != "fc.weight" && index % 2 == 0) {
+      *value *= 2;
+    }
+  };
+  EXPECT_EQ(Check().culprits.front().fqn, "a.weight");
+  candidate_.notes = {
+      {"reduction_order", R"({"names":["b.weight","a.weight"]})"}};
+  EXPECT_EQ(CheckAgain().culprits.front().fqn, "b.weight");
+}
+
+// What is strange about the reference is said: it is what the user trusts.
+TEST_F(WrongRunTest, OneMaskForTwoPlacesIsACulpritOfTheCandidateAlone) {
+  std::vector<std::pair<std::string, std::string>> masks;
+  for (const std::string name : {"a", "b"}) {
+    masks.emplace_back(
+        "dropout_mask",
+        R"({"iteration":0,"fqn":")" + name +
+            R"(","call":0,"micro_batch":0,"pass":"forward","shape":[100],)" +
+            R"("p":0.5,"elements":100,"input":")" + name +
+            R"(","mask":"m","repeats":false,"sample":[1,2]})");
+  }
+  const std::string words = "dropout 0 in a and dropout 0 in b have the same";
+  reference_.notes = masks;
+  const CheckResult within = Check();
+  EXPECT_EQ(within.verdict, Verdict::kWithin) << within.reason;
+  EXPECT_THAT(Notes(within), Contains(HasSubstr("in the reference, " + words)));
+  reference_.notes = {};
+  candidate_.notes = masks;
+  const CheckResult result = CheckAgain();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  EXPECT_THAT(Letters(result.culprits.front()), ElementsAre("U"));
+  EXPECT_THAT(Words(result.culprits.front().classes.front()), HasSubstr(words));
 }
 
 // Not observed on one side: a module that exists, of which nothing is known.
