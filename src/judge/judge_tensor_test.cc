@@ -172,6 +172,21 @@ TEST_F(TensorJudgeTest, WhatTheReferenceLacksOrShapesOtherwise) {
   EXPECT_EQ(Judge(facts).reason.kind, ReasonKind::kNotInReference);
 }
 
+// A part may be as far off as the reference's own part is from its fp32 leg.
+TEST_F(TensorJudgeTest, APartsBoundIsThatOfTheSamePart) {
+  TensorFacts facts = Facts(0.5e-2);
+  LegFacts& leg = facts.legs[0];
+  leg.candidate.regions.resize(2);
+  leg.candidate.instances[1] = {{1}, -1, Stats(4e-2), 1};
+  for (PairFacts& noise : leg.noise) noise.regions.resize(2, Stats(1e-2));
+  EXPECT_THAT(Judge(facts).ranks, ElementsAre(1));
+  leg.candidate_hp = PairFacts{Stats(0), {Stats(0), Stats(0)}};
+  leg.reference_hp = PairFacts{Stats(0), {Stats(0), Stats(4e-2)}};
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kWithin);
+  leg.candidate_hp->regions[1] = Stats(9e-2);
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kDiverged);
+}
+
 // Each rank's own where ranks hold other parts; copies are all of it.
 TEST_F(TensorJudgeTest, PartsAreJudgedWhereThereAreSeveral) {
   const auto pieces = [this](const TensorFacts& facts) {
