@@ -645,7 +645,7 @@ TEST_F(UnknownTest, GradientsThatAreAllZeroAreNoEvidence) {
     if (t.role == Role::kGradLocal || t.role == Role::kGradReduced) *value = 0;
   };
   reference_.fault = candidate_.fault = zero;
-  ExpectOpen("is zero in the reference");
+  ExpectOpen("is zero or not finite in the reference");
 }
 
 // One number, and a bound from three samples of it.
@@ -1038,7 +1038,7 @@ TEST_F(IsolatedCheckTest, ABiasGradientMayBeAsFarOffAsTheReferenceIsFromFp32) {
   reference_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
                         int64_t index, float* value) {
     if (t.fqn == "fc.bias" && leg != "fp32") {
-      *value *= index % 2 == 0 ? 1.03f : 0.97f;
+      *value *= index % 2 == 0 ? 1.06f : 0.94f;
     }
   };
   EXPECT_EQ(Check().verdict, Verdict::kDiverged);

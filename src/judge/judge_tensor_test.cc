@@ -58,7 +58,9 @@ class TensorJudgeTest : public testing::Test {
   TensorJudgement Judge(const TensorFacts& facts,
                         const std::set<int>& unequal_starts = {}) const {
     const Expectations expectations({facts}, kRunRisk);
-    return TensorJudge(&side_, side_, plans_, expectations, unequal_starts)
+    const UnlikeDraws draws(&side_, side_, {facts});
+    return TensorJudge(&side_, side_, plans_, expectations, draws,
+                       unequal_starts)
         .Judge(facts);
   }
 

@@ -255,8 +255,9 @@ std::string Sentence(const RunNote& note) {
                          note.reason.empty() ? "" : ": ", note.reason);
     case NoteKind::kZeroEvidence:
       return fmt::format(
-          "every {} is zero in the reference ({} of them): nothing wrong would "
-          "show in them",
+          "every {} is zero or not finite in the reference ({} of them): "
+          "nothing "
+          "wrong would show in them",
           NameOf(note, 0), note.count);
     case NoteKind::kLegSkipped:
       return fmt::format("{} {} skipped: {}",
