@@ -20,7 +20,7 @@ FLAGS = ["--tp", "2"]
 EXPECT = {
     # All column-parallel linears have it; backward meets the output layer first.
     "fqn": [r"output_layer"],
-    "affected": [r"output_layer", r".+\.linear_qkv", r".+\.linear_fc1"],
+    "affected": [r"output_layer", r".+\.linear_qkv", r".+\.linear_fc1", r".+\.mlp\.up"],
     "direction": "backward",
     "stage": "communication",
     "classes": ["P", "R"],
