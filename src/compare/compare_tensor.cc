@@ -138,8 +138,8 @@ Result<std::vector<ErrorStats>> CompareWithin(
   for (const Layout& region : regions) {
     const std::vector<size_t> near = refs_index.Near(region);
     ErrorSums total;
-    for (const size_t other : others_index.Near(region)) {
-      const InstanceGroup& group = others[other];
+    for (const size_t place : others_index.Near(region)) {
+      const InstanceGroup& group = others[place];
       ErrorSums worst;
       std::optional<ErrorStats> worst_stats;
       for (const Instance& instance : group.instances) {

@@ -181,10 +181,7 @@ bool InIsolation(Role role) {
 TensorMeasurer::TensorMeasurer(const Side* reference, const Side& candidate,
                                const std::vector<LegPlan>& plans,
                                const RowAlignment& rows)
-    : reference_(reference),
-      candidate_(candidate),
-      plans_(plans),
-      rows_(rows) {
+    : reference_(reference), candidate_(candidate), plans_(plans), rows_(rows) {
   std::set<std::string> others;
   for (const auto& [id, pieces] : candidate.real()) {
     if (id.role != Role::kInput) continue;
