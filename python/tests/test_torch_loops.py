@@ -487,6 +487,27 @@ def test_random_numbers_that_a_module_draws_are_noted_and_those_of_dropout_not(t
     assert not set(other.notes("random_draws")[0]["draws"]) & set(first)
 
 
+class Gated(nn.Module):
+    """Takes and gives float32; under autocast it multiplies in a lower precision."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(6, 6)
+        self.norm = nn.LayerNorm(6)
+        self.head = nn.Linear(6, 4)
+
+    def forward(self, x):
+        return self.head(self.norm(self.cell(x, self.cell(x)))).float()
+
+
+def test_the_precision_that_autocast_computes_in_inside_of_a_module_is_noted(tmp_path):
+    found = Captured(tmp_path, "found", Loop(make=Gated, dtype=torch.bfloat16))
+    noted = {note["fqn"]: note["dtype"] for note in found.notes("precision_inside")}
+    assert noted == {"cell": "bfloat16", "head": "bfloat16"}
+    plain = Captured(tmp_path, "plain", Loop(make=Gated))
+    assert plain.notes("precision_inside") == []
+
+
 def test_of_packed_rows_it_is_said_that_they_are_not_recorded(tmp_path):
     found = Captured(tmp_path, "found", Loop(make=Drawing))
     said = {(note["role"], note["arg"]): note["reason"] for note in found.notes("not_recorded")}

@@ -132,6 +132,17 @@ TEST_F(CheckTest, BoundsOfLowPrecisionGrowWithWhatAGradientCollects) {
   EXPECT_LT(Find(result, "fc", Role::kOutput).legs.at(0).bound, test.bound);
 }
 
+// What goes in and out is fp32: autocast.
+TEST_F(CheckTest, AModuleMayRoundMoreInsideThanItsValuesShow) {
+  const auto bound = [&] {
+    return Find(CheckAgain(), "fc", Role::kOutput).legs.at(0).bound;
+  };
+  EXPECT_LT(bound(), 0x1p-16);
+  reference_.notes = candidate_.notes = {
+      {"precision_inside", R"({"fqn":"fc","dtype":"bfloat16"})"}};
+  EXPECT_GT(bound(), 0x1p-10);
+}
+
 TEST_F(CheckTest, OneWrongElementIsFoundOnItsRank) {
   candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
                         int64_t index, float* value) {

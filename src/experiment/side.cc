@@ -103,14 +103,17 @@ std::vector<std::string> Side::NoiseLegs(const std::string& prefix) const {
 
 std::optional<DType> Side::ComputeDType() const {
   std::optional<DType> lowest;
+  const auto admit = [&](DType dtype) {
+    if (!lowest || UnitRoundoff(dtype) > UnitRoundoff(*lowest)) lowest = dtype;
+  };
+  for (const auto& [module, dtype] : precision_inside_) admit(dtype);
   for (const auto& [id, pieces] : real()) {
     if (id.role != Role::kParam && id.role != Role::kParamUpdated &&
         id.role != Role::kOutput) {
       continue;
     }
     const DType dtype = pieces.pieces.front()->dtype;
-    if (!Info(dtype).floating) continue;
-    if (!lowest || UnitRoundoff(dtype) > UnitRoundoff(*lowest)) lowest = dtype;
+    if (Info(dtype).floating) admit(dtype);
   }
   return lowest;
 }
@@ -260,7 +263,8 @@ void Side::ReadNote(int rank, const std::string& kind, const Json& json) {
       }
     }
   } else if (kind == "precision_inside") {
-    if (const auto dtype = ParseDType(TextAt(json, "dtype"))) {
+    const auto dtype = ParseDType(TextAt(json, "dtype"));
+    if (dtype && Info(*dtype).floating) {
       precision_inside_.emplace(TextAt(json, "fqn"), *dtype);
     }
   } else if (kind == "random_draws") {

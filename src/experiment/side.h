@@ -60,7 +60,8 @@ class Side {
   std::vector<std::string> NoiseLegs(const std::string& prefix) const;
 
   // The lowest floating precision among the parameters and module outputs of
-  // the real leg (under autocast they differ): what the run computes in.
+  // the real leg (under autocast they differ), and what modules compute in
+  // inside: what the run computes in.
   // Nothing if there are no floating tensors.
   std::optional<DType> ComputeDType() const;
   std::set<int> Iterations() const;
