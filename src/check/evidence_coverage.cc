@@ -29,6 +29,12 @@ bool IsComputed(Role role) {
   }
 }
 
+// Whether it has to be judged at all.
+bool IsAsked(const TensorJudgement& t) {
+  return IsComputed(t.id.role) && !t.explained &&
+         t.verdict != TensorVerdict::kUnmatched;
+}
+
 // What a module makes itself: values that arrive at it were made elsewhere.
 bool IsMade(Role role) { return IsComputed(role) && role != Role::kGradOutput; }
 
@@ -78,8 +84,7 @@ bool GradientOfLossIsJudged(const std::vector<TensorJudgement>& tensors) {
   return std::any_of(
       tensors.begin(), tensors.end(), [](const TensorJudgement& t) {
         return t.id.fqn.empty() && t.id.role == Role::kGradOutput &&
-               !t.explained && t.verdict != TensorVerdict::kUnmatched &&
-               IsJudged(t);
+               IsAsked(t) && IsJudged(t);
       });
 }
 
@@ -114,10 +119,7 @@ EvidenceCoverage CoverEvidence(const Side& classes,
   const bool loss_by_gradient = GradientOfLossIsJudged(tensors);
   for (const TensorJudgement& t : tensors) {
     if (t.id.role == Role::kLoss && loss_by_gradient && !IsJudged(t)) continue;
-    if (!IsComputed(t.id.role) || t.explained ||
-        t.verdict == TensorVerdict::kUnmatched) {
-      continue;
-    }
+    if (!IsAsked(t)) continue;
     kinds[KindOf(classes, t.id)].Add(t);
     if (IsMade(t.id.role)) modules[ModuleOf(t.id)].Add(t);
   }

@@ -23,6 +23,11 @@ bool TellsPrecision(Role role) {
          role == Role::kGradInput || role == Role::kGradOutput;
 }
 
+int64_t CountOf(const std::map<TensorId, int64_t>& counts, const TensorId& id) {
+  const auto found = counts.find(id);
+  return found == counts.end() ? 1 : found->second;
+}
+
 double RoundoffOf(const TensorPieces& pieces) {
   return UnitRoundoff(pieces.pieces.front()->dtype);
 }
@@ -192,14 +197,8 @@ int64_t RoundingOfTensors::LongestSum(const TensorId& id, bool isolated) const {
 }
 
 int64_t RoundingOfTensors::SummedRanks(const Sums& sums, const TensorId& id) {
-  const auto found = sums.own.find(id);
-  const int64_t own = found == sums.own.end() ? 1 : found->second;
-  return std::max(own, IsForward(id) ? sums.forward : sums.backward);
-}
-
-int64_t RoundingOfTensors::Terms(const Sums& sums, const TensorId& id) {
-  const auto found = sums.terms.find(id);
-  return found == sums.terms.end() ? 1 : found->second;
+  return std::max(CountOf(sums.own, id),
+                  IsForward(id) ? sums.forward : sums.backward);
 }
 
 Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
@@ -214,8 +213,8 @@ Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
   if (out.unit_roundoff > kFp32) {
     out.reference_ranks = SummedRanks(reference_sums_, id);
     out.candidate_ranks = SummedRanks(candidate_sums_, id);
-    out.reference_terms = Terms(reference_sums_, id);
-    out.candidate_terms = Terms(candidate_sums_, id);
+    out.reference_terms = CountOf(reference_sums_.terms, id);
+    out.candidate_terms = CountOf(candidate_sums_.terms, id);
   }
   return out;
 }

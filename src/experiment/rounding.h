@@ -76,7 +76,6 @@ class RoundingOfTensors {
   const Module* ModuleOf(const TensorId& id) const;
   int64_t LongestSum(const TensorId& id, bool isolated) const;
   static int64_t SummedRanks(const Sums& sums, const TensorId& id);
-  static int64_t Terms(const Sums& sums, const TensorId& id);
 
   std::map<std::string, Module> modules_;
   double lowest_ = 0;     // precision of the run, where nothing closer is known

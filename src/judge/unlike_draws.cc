@@ -27,8 +27,7 @@ UnlikeDraws::UnlikeDraws(const Side* reference, const Side& candidate,
     if (id.role == Role::kOutput) called_.insert(id.fqn);
     if (!IsEdge(id.role) && id.role != Role::kOutput) continue;
     if (!places_.contains({id.iteration, id.fqn})) continue;
-    const auto [it, is_new] = first_.try_emplace(id.iteration, tensor.order);
-    if (!is_new) it->second = std::min(it->second, tensor.order);
+    first_.try_emplace(id.iteration, tensor.order);
   }
 }
 

@@ -21,8 +21,8 @@ namespace ttrace {
 
 class UnlikeDraws {
  public:
-  // `tensors`: of the candidate, with their order of execution. Without a
-  // reference nothing is unlike.
+  // `tensors`: of the candidate, in the order of execution. Without a reference
+  // nothing is unlike.
   UnlikeDraws(const Side* reference, const Side& candidate,
               const std::vector<TensorFacts>& tensors);
 

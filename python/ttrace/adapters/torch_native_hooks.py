@@ -70,7 +70,6 @@ class TorchNativeHooks(ModuleHooks):
     ) -> None:
         super().__init__(session)
         self._draws = draws
-        self._looked: set[str] = set()  # modules whose precision is known
         self._deferred = session
         self._provenance = provenance
         self._rules: dict[nn.Module, tuple[str, ModuleRule]] = {}
@@ -142,13 +141,11 @@ class TorchNativeHooks(ModuleHooks):
             self._deferred.not_recorded(fqn, role, arg, f"inside an object of class {kind}")
 
     def _say_precision(self, module: nn.Module, fqn: str, output: Any) -> None:
-        if fqn in self._looked:
-            return
         device = next((v.device.type for _, v in nested.outputs(output) if v.requires_grad), None)
         if device is None or not torch.is_autocast_enabled(device):
             return
-        self._looked.add(fqn)
-        if casts_own_parameters(wrappers(module)[-1], output):
+        looked = self._deferred.said("precision_inside", fqn)
+        if not looked and casts_own_parameters(wrappers(module)[-1], output):
             dtype = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
             self._deferred.note("precision_inside", fqn=fqn, dtype=dtype)
 
