@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -59,6 +60,29 @@ class Reference {
                              : pieces->pieces.front()->layout.global_shape();
   }
 
+  // Whether all pieces of one region hold the same bytes, by their checksums:
+  // those of all micro-batches of what does not depend on any.
+  bool CopiesAgree(const std::string& leg, std::string fqn,
+                   const std::string& role, int iteration, int call,
+                   std::string arg, const std::string& pass) const {
+    const TensorPieces* tensor = catalog_.Find(
+        leg,
+        MakeId(std::move(fqn), role, iteration, call, std::move(arg), pass));
+    if (tensor == nullptr) return false;
+    std::vector<const Record*> regions;
+    for (const Record* piece : tensor->pieces) {
+      const auto same = std::find_if(
+          regions.begin(), regions.end(),
+          [&](const Record* r) { return r->layout == piece->layout; });
+      if (same == regions.end()) {
+        regions.push_back(piece);
+      } else if ((*same)->extent.xxh3 != piece->extent.xxh3) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   void Read(const std::string& leg, std::string fqn, const std::string& role,
             int iteration, int call, std::string arg, const std::string& pass,
             const Spec& spec, int64_t row_begin, uintptr_t out) const {
@@ -92,6 +116,9 @@ void BindReference(nb::module_& module) {
            nb::arg("role"), nb::arg("iteration"), nb::arg("call"),
            nb::arg("arg"), nb::arg("pass_"))
       .def("global_shape", &Reference::GlobalShape, nb::arg("leg"),
+           nb::arg("fqn"), nb::arg("role"), nb::arg("iteration"),
+           nb::arg("call"), nb::arg("arg"), nb::arg("pass_"))
+      .def("copies_agree", &Reference::CopiesAgree, nb::arg("leg"),
            nb::arg("fqn"), nb::arg("role"), nb::arg("iteration"),
            nb::arg("call"), nb::arg("arg"), nb::arg("pass_"))
       .def("read", &Reference::Read, nb::arg("leg"), nb::arg("fqn"),

@@ -177,16 +177,21 @@ def test_two_backwards_on_one_graph_are_one_gradient(tmp_path):
     assert ("loss", "loss", 0, 0, "value", "forward") in two.tensors.shapes
 
 
-def test_isolated_from_their_own_values_two_backwards_give_the_sum_once(tmp_path, monkeypatch):
-    loop = Loop(two_backwards)
-    real = Captured(tmp_path, "real", loop)
+def isolated(tmp_path, monkeypatch, loop, real):
+    """The folder and the tensors of a leg that isolates the loop from its own values."""
     folder = real.folder / "legs" / "isolated"
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
     monkeypatch.setenv("TTRACE_OUT", str(folder))
     monkeypatch.setenv("TTRACE_LEG", "isolated")
     loop.run(folder)
-    alone = Tensors(folder, tmp_path / "scratch", "isolated")
+    return folder, Tensors(folder, tmp_path / "scratch", "isolated")
+
+
+def test_isolated_from_their_own_values_two_backwards_give_the_sum_once(tmp_path, monkeypatch):
+    loop = Loop(two_backwards)
+    real = Captured(tmp_path, "real", loop)
+    _, alone = isolated(tmp_path, monkeypatch, loop, real)
     assert_aligned(real.tensors, alone)
 
 
@@ -356,6 +361,48 @@ def test_a_result_of_compiled_code_without_a_gradient_has_none(tmp_path):
     found = Captured(tmp_path, "found", Loop(losses, make=Pair, after=compiled))
     args = {key[4] for key in found.tensors.shapes if key[1] == "grad_output"}
     assert args == {"1"}
+
+
+class Mean(Net):
+    """A result that no row has to itself, another one in each micro-batch."""
+
+    def forward(self, x):
+        return super().forward(x).mean(dim=0)
+
+
+class Constant(Net):
+    """A loss that all micro-batches have in common as training begins."""
+
+    def __init__(self):
+        super().__init__()
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, x):
+        out = super().forward(x)
+        return nn.functional.cross_entropy(out, (x.sum(dim=1) > 0).long())
+
+
+# What micro-batches do not share may yet be equal in the run and in what it is isolated from.
+STATISTICS = {
+    "loss": (Pair, lambda model, x, y: [model(x)[1]]),
+    "vector": (Mean, lambda model, x, y: [(model(x) - y[0]).square().sum()]),
+    "constant": (Constant, lambda model, x, y: [model(x)]),
+}
+
+
+@pytest.mark.parametrize("case", list(STATISTICS))
+def test_a_statistic_of_each_micro_batch_is_not_taken_for_what_they_share(
+    tmp_path, monkeypatch, case
+):
+    make, losses = STATISTICS[case]
+    torch._dynamo.reset()
+    loop = Loop(losses, make=make, after=compiled)
+    real = Captured(tmp_path, "real", loop)
+    folder, alone = isolated(tmp_path, monkeypatch, loop, real)
+    assert_aligned(real.tensors, alone)
+    # Its gradient stays as it is, which is said of each iteration.
+    assert [note["iteration"] for note in notes(folder, "not_isolated")] == [0, 1]
 
 
 def test_inductor_is_left_alone(tmp_path):
@@ -577,13 +624,7 @@ def test_tensors_inside_of_arguments_and_results_are_recorded(tmp_path):
 def test_tensors_inside_of_arguments_are_isolated(tmp_path, monkeypatch):
     loop = Loop(make=Nested)
     real = Captured(tmp_path, "real", loop)
-    folder = real.folder / "legs" / "isolated"
-    folder.mkdir(parents=True)
-    monkeypatch.setenv("TTRACE_OUT", str(folder))
-    monkeypatch.setenv("TTRACE_LEG", "isolated")
-    (folder / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
-    loop.run(folder)
-    alone = Tensors(folder, tmp_path / "scratch", "isolated")
+    folder, alone = isolated(tmp_path, monkeypatch, loop, real)
     assert_aligned(real.tensors, alone, tolerance=0)
     assert not [n for n in notes(folder, "not_isolated") if n["fqn"] == "taker"]
 

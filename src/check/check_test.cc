@@ -820,6 +820,34 @@ TEST_F(IsolatedCheckTest, WhatArrivesFromAModuleThatDrawsIsNotJudged) {
   EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
 }
 
+// Integers are not replaced: what they were made from goes on in them.
+TEST_F(IsolatedCheckTest, WhatIsMadeWithDrawnIntegersIsNotJudged) {
+  candidate_.notes.push_back(
+      {"random_draws", R"({"iteration":0,"fqn":"fc","draws":["0:aa"]})"});
+  const int64_t rows = SyntheticRun::kRows;
+  reference_.extra = candidate_.extra = {
+      {"pick",
+       Role::kInput,
+       "ids",
+       Pass::kForward,
+       {rows, 1},
+       {},
+       0,
+       {},
+       DType::kI64},
+      {"pick", Role::kOutput, "0", Pass::kForward, {rows, 16}, {}, 0, {}}};
+  bool drawn = true;
+  candidate_.fault = [&drawn](const SyntheticTensor& t, int, const std::string&,
+                              int64_t index, float* value) {
+    if (t.fqn != "pick") return;
+    if (t.role == Role::kOutput) *value *= index % 3 == 0 ? 1.25f : 1;
+    if (t.role == Role::kInput && drawn) *value = 7;
+  };
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kInconclusive);
+  drawn = false;
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
+}
+
 // Rows that tokens look up are sums over tokens, which low precision rounds at
 // each of them.
 TEST_F(IsolatedCheckTest, TheGradientOfATableIsJudgedByWhatTheReferenceIsOff) {

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "src/compare/by_place.h"
+#include "src/compare/compare_tensor.h"
+#include "src/experiment/row_order.h"
 
 namespace ttrace {
 namespace {
@@ -172,13 +174,57 @@ class Settler {
     const int64_t theirs = ElementsARow(r, reference_batch_);
     const int64_t own = ElementsARow(c, candidate_batch_);
     if (own != 0 && own == theirs && (!same || varies)) {
-      return {Reading::kFlattened, own};
+      const Reading reading = {Reading::kFlattened, own};
+      return InAnotherOrder(r, c, reading) ? Reading{Reading::kUnknown}
+                                           : reading;
     }
     // Runs that cut the batch alike leave no doubt, whatever it is.
     if (cut_alike) return {};
     // A mean or a sum over the rows of a micro-batch, as a loss.
     if (!differ || !same) return {Reading::kUnknown};
     return {Reading::kSameForAllRows};
+  }
+
+  // Whether what both runs flattened is the same, but in an order of its own:
+  // tokens that a mixture of experts sorted by expert, among those that this
+  // rank has.
+  bool InAnotherOrder(const TensorPieces& r, const TensorPieces& c,
+                      const Reading& reading) const {
+    if (!r.MayBeWhole() || !c.MayBeWhole()) return false;
+    const auto theirs = RowsOf(r, reading, reference_batch_);
+    const auto own = RowsOf(c, reading, candidate_batch_);
+    return theirs && own && theirs->width == own->width &&
+           SameRowsInAnotherOrder(theirs->values, own->values, own->width);
+  }
+
+  struct Rows {
+    std::vector<double> values;
+    size_t width = 0;
+  };
+
+  // The first values of each row of the first dimension, read so. Nothing if
+  // they cannot be read: who compares them will say why.
+  static std::optional<Rows> RowsOf(const TensorPieces& pieces,
+                                    const Reading& reading,
+                                    const Batch& batch) {
+    constexpr int64_t kColumns = 16;
+    std::vector<Record> records;
+    for (const Record* piece : pieces.pieces) {
+      records.push_back(*piece);
+      Apply(reading, batch, &records.back());
+    }
+    TensorPieces read = pieces;
+    read.pieces.clear();
+    for (const Record& record : records) read.pieces.push_back(&record);
+    Shape size = read.global_shape();
+    for (size_t d = 1; d < size.size(); ++d) {
+      size[d] = std::min(size[d], d + 1 == size.size() ? kColumns : 1);
+    }
+    auto values = ReadBox(read, Shape(size.size(), 0), size);
+    if (!values.ok()) return std::nullopt;
+    const auto width =
+        size.size() < 2 ? size_t{1} : static_cast<size_t>(size.back());
+    return Rows{std::move(*values), width};
   }
 
   // Whether a micro-batch of one run is that of the same number in the other.

@@ -25,7 +25,8 @@ struct Said {
   bool has_rows = false;          // said to be rows
   int dim = 0;                    // of this dimension
   std::vector<float> terms = {};  // of each piece: what all its elements hold
-  bool counts = false;  // elements hold their place in the batch instead
+  bool counts = false;      // elements hold their place in the batch instead
+  bool last_first = false;  // the rows of each piece the other way round
 };
 
 class RecordedRun {
@@ -65,12 +66,19 @@ class RecordedRun {
         value.batch_dim = said.dim;
         value.global_shape[static_cast<size_t>(said.dim)] = kRows;
       }
-      const auto count = static_cast<size_t>(said.local[0] * kWidth);
+      int64_t elements = 1;
+      for (const int64_t size : said.local) elements *= size;
+      const auto count = static_cast<size_t>(elements);
+      const auto width = static_cast<size_t>(said.local.back());
       std::vector<float> values(count, 1);
       if (said.counts) {
         for (size_t k = 0; k < count; ++k) {
-          values[k] =
-              static_cast<float>(static_cast<size_t>(micro_batch) * count + k);
+          size_t place = k;
+          if (said.last_first) {
+            place = count - width - k / width * width + k % width;
+          }
+          values[k] = static_cast<float>(
+              static_cast<size_t>(micro_batch) * count + place);
         }
       }
       Put(*writer, value, micro_batch, begin, values);
@@ -141,6 +149,25 @@ TEST(SettleBatch, FlattenedRowsAreRows) {
     EXPECT_EQ(compared.total.count, 40 * kWidth);
     EXPECT_EQ(compared.total.mismatched, 0);
   }
+}
+
+TEST(SettleBatch, FlattenedRowsInAnOrderOfTheirOwnAreUnknown) {
+  Said whole = {.local = {40, 16}, .counts = true, .last_first = true};
+  Said parts = {.dp = 2,
+                .micro_batches = 2,
+                .local = {10, 16},
+                .counts = true,
+                .last_first = true};
+  RecordedRun reference(whole);
+  RecordedRun candidate(parts);
+  const std::set<TensorId> unknown =
+      SettleBatch(reference.side(), candidate.side());
+  EXPECT_EQ(unknown.count(Output()), 1u);
+  EXPECT_EQ(unknown.count(Gradient()), 1u);
+  // Of other values the order is that of the batch, and they are wrong.
+  parts.counts = false;
+  RecordedRun wrong(parts);
+  EXPECT_TRUE(SettleBatch(RecordedRun(whole).side(), wrong.side()).empty());
 }
 
 TEST(SettleBatch, FlattenedRowsThatVaryAreRowsThoughShapesAgree) {

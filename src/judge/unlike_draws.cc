@@ -6,6 +6,16 @@
 #include "src/experiment/parameter_roles.h"
 
 namespace ttrace {
+namespace {
+
+bool DiffersEndToEnd(const TensorFacts& tensor) {
+  return std::any_of(
+      tensor.legs.begin(), tensor.legs.end(), [](const LegFacts& leg) {
+        return leg.usable && !leg.candidate.total.bitwise_equal();
+      });
+}
+
+}  // namespace
 
 UnlikeDraws::UnlikeDraws(const Side* reference, const Side& candidate,
                          const std::vector<TensorFacts>& tensors) {
@@ -28,6 +38,13 @@ UnlikeDraws::UnlikeDraws(const Side* reference, const Side& candidate,
     if (!IsEdge(id.role) && id.role != Role::kOutput) continue;
     if (!places_.contains({id.iteration, id.fqn})) continue;
     first_.try_emplace(id.iteration, tensor.order);
+  }
+  for (const TensorFacts& tensor : tensors) {
+    const TensorId& id = tensor.id;
+    if (tensor.exact && id.role == Role::kInput && Reach(tensor) &&
+        DiffersEndToEnd(tensor)) {
+      handed_on_.insert({id.iteration, id.fqn});
+    }
   }
 }
 
@@ -55,7 +72,8 @@ bool UnlikeDraws::ReachIsolated(const TensorId& id) const {
     return place.first == id.iteration &&
            (place.second == module || IsBelow(place.second, module));
   };
-  return std::any_of(places_.begin(), places_.end(), in_module);
+  return std::any_of(places_.begin(), places_.end(), in_module) ||
+         std::any_of(handed_on_.begin(), handed_on_.end(), in_module);
 }
 
 std::string UnlikeDraws::CallerOf(const std::string& module) const {

@@ -32,7 +32,9 @@ class UnlikeDraws {
   // values are its own.
   bool Reach(const TensorFacts& tensor) const;
   // Whether it was computed with them even where every module works on the
-  // reference's values: by a module that draws, or has one inside that does.
+  // reference's values: by a module that draws or is handed integers made from
+  // what was drawn (only floating-point values are replaced), or has one inside
+  // that does.
   bool ReachIsolated(const TensorId& id) const;
 
  private:
@@ -41,6 +43,7 @@ class UnlikeDraws {
 
   using Place = std::pair<int, std::string>;  // iteration, module
   std::set<Place> places_;
+  std::set<Place> handed_on_;  // modules with an integer input made from them
   std::set<std::string> called_;
   std::map<int, int64_t> first_;  // iteration -> order of the first value
 };

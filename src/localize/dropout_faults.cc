@@ -48,6 +48,12 @@ bool FarApart(const DropoutMask& a, const DropoutMask& b) {
   return aa > 0 && bb > 0 && ab <= kNearCopy * std::sqrt(aa * bb);
 }
 
+// Whether the two dropped one value at one place.
+bool AreCopies(const DropoutMask& a, const DropoutMask& b) {
+  return a.iteration == b.iteration && a.fqn == b.fqn && a.call == b.call &&
+         a.micro_batch == b.micro_batch && a.input == b.input;
+}
+
 // Whether the two dropped different data. Only what one place computes of one
 // micro-batch can be there in copies; elsewhere values may be as alike as those
 // of near uniform attention, and their masks still have to differ.
@@ -146,35 +152,61 @@ class Audit {
     }
   }
 
+  // Ranks that dropped one value by one mask.
+  struct Holders {
+    const DropoutMask* first = nullptr;
+    std::vector<int> ranks;
+  };
+
   // In the order of masks_, so that what is named is what came first.
   void CompareOthers() {
     // (mask, elements) -> those seen so far. A mask may be drawn many times
     // over: a few of them show that.
     constexpr size_t kKept = 64;
-    std::map<std::pair<std::string, int64_t>, std::vector<const DropoutMask*>>
-        seen;
+    std::map<std::pair<std::string, int64_t>, std::vector<Holders>> seen;
     for (const DropoutMask* m : masks_) {
       if (m->recompute) continue;
       auto& same = seen[{m->mask, m->elements}];
+      Holders* own = nullptr;
       // The nearest of those that came before says most.
-      const DropoutMask* nearest = nullptr;
-      for (const DropoutMask* other : same) {
-        if (Different(*other, *m) &&
-            (nearest == nullptr || KindOf(*other, *m) < KindOf(*nearest, *m))) {
-          nearest = other;
+      const Holders* nearest = nullptr;
+      for (Holders& other : same) {
+        if (AreCopies(*other.first, *m)) own = &other;
+        if (Different(*other.first, *m) &&
+            (nearest == nullptr ||
+             KindOf(*other.first, *m) < KindOf(*nearest->first, *m))) {
+          nearest = &other;
         }
       }
-      if (same.size() < kKept) same.push_back(m);
       if (nearest != nullptr) AddSame(*nearest, *m);
+      if (own != nullptr) {
+        own->ranks.push_back(m->rank);
+      } else if (same.size() < kKept) {
+        same.push_back({m, {m->rank}});
+      }
     }
   }
 
-  void AddSame(const DropoutMask& a, const DropoutMask& b) {
+  void AddSame(const Holders& others, const DropoutMask& b) {
+    DropoutMask a = *others.first;
     const Kind kind = KindOf(a, b);
     if (kind != Kind::kRanks) {
       Add(kind, {}, a, b);
     } else if (!spoilt_ || a.micro_batch != b.micro_batch) {
-      Add(kind, Apart(a, b), a, b);
+      // Where tp ranks hold copies, what differs along dp also differs along
+      // both: the copy that is apart in the fewest dimensions tells which.
+      std::set<std::string> apart = Apart(a, b);
+      for (const int rank : others.ranks) {
+        if (apart.size() <= 1) break;
+        DropoutMask copy = a;
+        copy.rank = rank;
+        std::set<std::string> dims = Apart(copy, b);
+        if (rank != b.rank && dims.size() < apart.size()) {
+          apart = std::move(dims);
+          a.rank = rank;
+        }
+      }
+      Add(kind, apart, a, b);
     }
   }
 

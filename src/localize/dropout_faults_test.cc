@@ -100,6 +100,21 @@ TEST(DropoutFaults, WhatAFrameworkIsKnownToDoIsANote) {
   EXPECT_THAT(found.notes, ElementsAre(HasSubstr("seeds data-parallel ranks")));
 }
 
+TEST(DropoutFaults, WhatIsKnownOfDataParallelRanksHoldsForTheirCopies) {
+  DropoutFacts facts;
+  facts.alike = {"dp"};
+  facts.masks = {Mask(0, "a", "m"), Mask(1, "a", "m"),
+                 Mask(2, "b", "m", "layers.0", 1),
+                 Mask(3, "b", "m", "layers.0", 1)};
+  const DropoutFaults found = FindDropoutFaults(facts, FourRanks(), false);
+  EXPECT_THAT(found.culprits, IsEmpty());
+  EXPECT_THAT(found.notes, ElementsAre(HasSubstr("(apart in dp)")));
+  // Not for shards.
+  facts.masks[1].input = "c";
+  facts.masks[3].input = "d";
+  EXPECT_FALSE(FindDropoutFaults(facts, FourRanks(), false).culprits.empty());
+}
+
 TEST(DropoutFaults, OneMaskOnShards) {
   EXPECT_THAT(Evidence(Find({Mask(0, "a", "m"), Mask(1, "b", "m")})),
               HasSubstr("(apart in tp)"));

@@ -57,7 +57,9 @@ class MicroBatches:
         total = max(counts * topology.dp_size * rows, rows_of_source)
         numerator, denominator = self._loss_scale
         scale = (numerator, denominator * topology.dp_size)
-        batch = Batch(total, rows, counts, scale)
+        # How many there will be only the source can tell: it may well be more than until now.
+        known = max(counts, total // (topology.dp_size * rows)) if rows_of_source else 0
+        batch = Batch(total, rows, known, scale)
         micro_batch = (self.count - 1) * topology.dp_size + topology.dp_rank
         moment = Moment(session.iteration, session.leg, micro_batch, batch)
         if not new and self.last is not None:

@@ -19,7 +19,7 @@ import torch
 
 from ttrace.capture.noise import Noise
 from ttrace.capture.placed import ParameterRule
-from ttrace.capture.recorded_values import RecordedValues, Unreadable
+from ttrace.capture.recorded_values import RecordedValues, Unreadable, Where
 from ttrace.capture.rewrite import Place, Rewrite
 
 if TYPE_CHECKING:
@@ -37,12 +37,16 @@ class Isolation(Rewrite):
         self._source = source
         self._source_leg = source_leg
         self._noise = noise
-        self._kept: set[tuple[str, str, str]] = set()
+        self._kept: set[tuple[int, str, str, str]] = set()
         # Outputs without a batch dimension that are the reference's bit for bit.
         self._shared: set[tuple[Any, ...]] = set()
 
     def seen(self, place: Place, tensor: torch.Tensor) -> None:
-        if place.rule.grad_placements is None:
+        """Of one micro-batch that both runs have, all is equal: what all rows share is the same in
+        the reference's others, too. One number may be that by chance."""
+        if place.rule.grad_placements is None or tensor.numel() <= 1:
+            return
+        if not self._source.copies_agree(self._where(place, place.pass_)):
             return
         try:
             value = self._reference(place, tensor)
@@ -113,27 +117,19 @@ class Isolation(Rewrite):
         # A recomputed forward is given what the first one was.
         passes = dict.fromkeys((place.pass_, "forward" if place.role == "input" else "backward"))
         for pass_ in passes:
-            value = self._source.read(
-                (
-                    self._source_leg,
-                    place.fqn,
-                    place.role,
-                    place.moment.iteration,
-                    place.call,
-                    place.arg,
-                    pass_,
-                ),
-                spec,
-                place.row_begin,
-                like,
-            )
+            value = self._source.read(self._where(place, pass_), spec, place.row_begin, like)
             if value is not None:
                 return value
         return None
 
+    def _where(self, place: Place, pass_: str) -> Where:
+        iteration = place.moment.iteration
+        return self._source_leg, place.fqn, place.role, iteration, place.call, place.arg, pass_
+
     def keeps(self, place: Place, reason: str) -> None:
-        """Says once for a tensor that its own value stays: what it goes into is not isolated."""
-        key = (place.fqn, place.role, place.arg)
+        """Says once for a tensor of an iteration that its own value stays: what it goes into is
+        not isolated."""
+        key = (place.moment.iteration, place.fqn, place.role, place.arg)
         if key in self._kept:
             return
         self._kept.add(key)

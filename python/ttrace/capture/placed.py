@@ -85,7 +85,7 @@ class Batch:
 
     global_rows: int
     micro_batch_size: int
-    micro_batches: int  # forward calls on this rank
+    micro_batches: int  # forward calls on this rank; 0: not known yet
     grad_scale: Scale  # from a recorded activation gradient to that of the global loss
     loss_scale: float = 1.0  # a factor that every gradient carries; in grad_scale already
 

@@ -34,6 +34,10 @@ class RecordedValues:
         """Of the whole tensor; empty if there is none."""
         return self._trace.global_shape(*where)
 
+    def copies_agree(self, where: Where) -> bool:
+        """Whether the tensor is there, and the same in all micro-batches."""
+        return self._trace.copies_agree(*where)
+
     def read(
         self, where: Where, spec: Any, row_begin: int, like: torch.Tensor
     ) -> torch.Tensor | None:
