@@ -820,32 +820,65 @@ TEST_F(IsolatedCheckTest, WhatArrivesFromAModuleThatDrawsIsNotJudged) {
   EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
 }
 
-// Integers are not replaced: what they were made from goes on in them.
-TEST_F(IsolatedCheckTest, WhatIsMadeWithDrawnIntegersIsNotJudged) {
-  candidate_.notes.push_back(
-      {"random_draws", R"({"iteration":0,"fqn":"fc","draws":["0:aa"]})"});
-  const int64_t rows = SyntheticRun::kRows;
-  reference_.extra = candidate_.extra = {
-      {"pick",
-       Role::kInput,
-       "ids",
-       Pass::kForward,
-       {rows, 1},
-       {},
-       0,
-       {},
-       DType::kI64},
-      {"pick", Role::kOutput, "0", Pass::kForward, {rows, 16}, {}, 0, {}}};
-  bool drawn = true;
-  candidate_.fault = [&drawn](const SyntheticTensor& t, int, const std::string&,
-                              int64_t index, float* value) {
-    if (t.fqn != "pick") return;
-    if (t.role == Role::kOutput) *value *= index % 3 == 0 ? 1.25f : 1;
-    if (t.role == Role::kInput && drawn) *value = 7;
-  };
-  EXPECT_EQ(CheckAgain().verdict, Verdict::kInconclusive);
-  drawn = false;
-  EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
+// What was made with drawn numbers goes on in what isolation leaves as it is.
+class LeftValuesTest : public IsolatedCheckTest {
+ protected:
+  void SetUp() override {
+    IsolatedCheckTest::SetUp();
+    AddNotes(
+        {{"random_draws", R"({"iteration":0,"fqn":"fc","draws":["0:aa"]})"}});
+    const Shape rows = {SyntheticRun::kRows, 16};
+    const auto tensor = [&](Role role, const char* arg, Pass pass) {
+      return SyntheticTensor{"pick", role, arg, pass, rows, {}, 0, {}};
+    };
+    SyntheticTensor ids = tensor(Role::kInput, "ids", Pass::kForward);
+    ids.dtype = DType::kI64;
+    reference_.extra =
+        candidate_.extra = {ids, tensor(Role::kInput, "x", Pass::kForward),
+                            tensor(Role::kOutput, "0", Pass::kForward),
+                            tensor(Role::kGradOutput, "0", Pass::kBackward),
+                            tensor(Role::kGradInput, "x", Pass::kBackward)};
+  }
+
+  // Other values of these tensors of the module.
+  Verdict WithOther(const std::set<std::pair<Role, std::string>>& which) {
+    candidate_.fault = [=](const SyntheticTensor& t, int, const std::string&,
+                           int64_t index, float* value) {
+      if (t.fqn != "pick" || !which.contains({t.role, t.arg})) return;
+      *value = *value * (index % 3 == 0 ? 1.25f : 1) + (t.arg == "ids" ? 7 : 0);
+    };
+    return CheckAgain().verdict;
+  }
+
+  void NotIsolated(const std::string& role, const std::string& arg) {
+    AddNotes({{"not_isolated",
+               R"({"leg":"isolated","iteration":0,"fqn":"pick","role":")" +
+                   role + R"(","arg":")" + arg + R"(","reason":"why"})"}});
+  }
+};
+
+TEST_F(LeftValuesTest, Integers) {
+  const std::pair<Role, std::string> ids = {Role::kInput, "ids"};
+  const std::pair<Role, std::string> output = {Role::kOutput, "0"};
+  EXPECT_EQ(WithOther({ids, output}), Verdict::kInconclusive);
+  EXPECT_EQ(WithOther({output}), Verdict::kDiverged);
+}
+
+TEST_F(LeftValuesTest, InputsThatWereNotReplaced) {
+  const std::pair<Role, std::string> input = {Role::kInput, "x"};
+  const std::pair<Role, std::string> gradient = {Role::kGradInput, "x"};
+  EXPECT_EQ(WithOther({input, gradient}), Verdict::kDiverged);
+  NotIsolated("input", "x");
+  EXPECT_EQ(WithOther({input, gradient}), Verdict::kInconclusive);
+}
+
+TEST_F(LeftValuesTest, GradientsThatWereNotReplaced) {
+  const std::pair<Role, std::string> arrives = {Role::kGradOutput, "0"};
+  const std::pair<Role, std::string> leaves = {Role::kGradInput, "x"};
+  NotIsolated("grad_output", "0");
+  EXPECT_EQ(WithOther({arrives, leaves}), Verdict::kInconclusive);
+  // The forward is as it was.
+  EXPECT_EQ(WithOther({arrives, {Role::kOutput, "0"}}), Verdict::kDiverged);
 }
 
 // Rows that tokens look up are sums over tokens, which low precision rounds at

@@ -1,6 +1,7 @@
 #include "src/judge/unlike_draws.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "src/experiment/module_names.h"
 #include "src/experiment/parameter_roles.h"
@@ -39,11 +40,19 @@ UnlikeDraws::UnlikeDraws(const Side* reference, const Side& candidate,
     if (!places_.contains({id.iteration, id.fqn})) continue;
     first_.try_emplace(id.iteration, tensor.order);
   }
+  std::set<std::tuple<int, std::string, Role, std::string>> left;
+  for (const NotIsolated& note : candidate.not_isolated()) {
+    left.emplace(note.iteration, note.fqn, note.role, note.arg);
+  }
   for (const TensorFacts& tensor : tensors) {
     const TensorId& id = tensor.id;
-    if (tensor.exact && id.role == Role::kInput && Reach(tensor) &&
-        DiffersEndToEnd(tensor)) {
-      handed_on_.insert({id.iteration, id.fqn});
+    const bool is_input = id.role == Role::kInput;
+    if (!is_input && id.role != Role::kGradOutput) continue;
+    const bool stays = (is_input && tensor.exact) ||
+                       left.contains({id.iteration, id.fqn, id.role, id.arg});
+    if (stays && Reach(tensor) && DiffersEndToEnd(tensor)) {
+      (is_input ? inputs_left_ : gradients_left_)
+          .insert({id.iteration, id.fqn});
     }
   }
 }
@@ -68,12 +77,17 @@ bool UnlikeDraws::ReachIsolated(const TensorId& id) const {
   // the outputs of others in the module around it.
   if (IsEdge(id.role)) module = CallerOf(id.fqn);
   if (id.role == Role::kLoss) module = "";
-  const auto in_module = [&](const Place& place) {
-    return place.first == id.iteration &&
-           (place.second == module || IsBelow(place.second, module));
+  const auto any_in_module = [&](const std::set<Place>& places) {
+    return std::any_of(places.begin(), places.end(), [&](const Place& place) {
+      return place.first == id.iteration &&
+             (place.second == module || IsBelow(place.second, module));
+    });
   };
-  return std::any_of(places_.begin(), places_.end(), in_module) ||
-         std::any_of(handed_on_.begin(), handed_on_.end(), in_module);
+  const bool is_backward = id.role == Role::kGradOutput ||
+                           id.role == Role::kGradInput ||
+                           IsParameterGradient(id.role);
+  return any_in_module(places_) || any_in_module(inputs_left_) ||
+         (is_backward && any_in_module(gradients_left_));
 }
 
 std::string UnlikeDraws::CallerOf(const std::string& module) const {

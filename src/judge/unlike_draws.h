@@ -32,9 +32,9 @@ class UnlikeDraws {
   // values are its own.
   bool Reach(const TensorFacts& tensor) const;
   // Whether it was computed with them even where every module works on the
-  // reference's values: by a module that draws or is handed integers made from
-  // what was drawn (only floating-point values are replaced), or has one inside
-  // that does.
+  // reference's values: by a module that draws, or that was left values made
+  // from what was drawn (integers, and others that could not be replaced), or
+  // has one inside that does.
   bool ReachIsolated(const TensorId& id) const;
 
  private:
@@ -43,7 +43,10 @@ class UnlikeDraws {
 
   using Place = std::pair<int, std::string>;  // iteration, module
   std::set<Place> places_;
-  std::set<Place> handed_on_;  // modules with an integer input made from them
+  // Modules with an input, or with an arriving gradient, that was made from
+  // them and not replaced.
+  std::set<Place> inputs_left_;
+  std::set<Place> gradients_left_;
   std::set<std::string> called_;
   std::map<int, int64_t> first_;  // iteration -> order of the first value
 };
