@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every topology, every bug, the loops of other people, and the tests too slow
+# Every topology, every bug, the loops and the models of other people, and the tests too slow
 # for `make test`. The table docs/matrix.md is resumable: finished cases are kept
 # in matrix/.
 #
@@ -9,5 +9,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 failed=0
 .venv/bin/python scripts/matrix.py "$@" || failed=1
 scripts/loops.sh || failed=1
+scripts/families.sh || failed=1
 .venv/bin/python -m pytest -m matrix python/tests zoo || failed=1
 exit "$failed"

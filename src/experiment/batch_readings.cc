@@ -157,7 +157,8 @@ class Settler {
     };
     const bool left_open =
         std::any_of(r.pieces.begin(), r.pieces.end(), open) ||
-        std::any_of(c.pieces.begin(), c.pieces.end(), open);
+        std::any_of(c.pieces.begin(), c.pieces.end(), open) ||
+        RowDim(r) != RowDim(c);
     // Mostly nothing is, and what follows looks at every piece.
     if (!left_open) return {};
     const bool differ = r.global_shape() != c.global_shape();
@@ -183,6 +184,13 @@ class Settler {
     // A mean or a sum over the rows of a micro-batch, as a loss.
     if (!differ || !same) return {Reading::kUnknown};
     return {Reading::kSameForAllRows};
+  }
+
+  // The dimension that is said to count the rows: one of that size, which may
+  // be another one in runs of other micro-batches, or -1.
+  static int RowDim(const TensorPieces& pieces) {
+    const auto& rows = pieces.pieces.front()->rows;
+    return rows ? rows->dim : -1;
   }
 
   // Whether what both runs flattened is the same, but in an order of its own:

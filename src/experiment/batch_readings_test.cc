@@ -215,6 +215,20 @@ TEST(SettleBatch, WhatIsTheSameForAllRowsMayHaveTheirNumberByChance) {
   EXPECT_EQ(gradient.total.mismatched, 0);
 }
 
+TEST(SettleBatch, EachRunMayTakeAnotherDimensionForTheRows) {
+  // Eight positions beside eight rows, four heads beside four.
+  RecordedRun reference({.local = {8, 4}, .has_rows = true, .terms = {2}});
+  RecordedRun candidate(
+      {.dp = 2, .local = {8, 4}, .has_rows = true, .dim = 1, .terms = {1, 1}});
+  EXPECT_TRUE(SettleBatch(reference.side(), candidate.side()).empty());
+  for (const TensorId& id : {Output(), Gradient()}) {
+    const TensorComparison compared = Compare(reference, candidate, id);
+    EXPECT_TRUE(compared.complete());
+    EXPECT_EQ(compared.total.count, 8 * 4);
+    EXPECT_EQ(compared.total.mismatched, 0);
+  }
+}
+
 TEST(SettleBatch, WhatNeitherExplainsIsUnknown) {
   RecordedRun reference({.local = {9, kWidth}});
   RecordedRun candidate({.dp = 2, .local = {7, kWidth}});
