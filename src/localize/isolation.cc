@@ -95,6 +95,22 @@ class IsolationJudge {
     });
   }
 
+  // Something that the module works on was not replaced, and is off by more
+  // than `t` may be: `t` may be what became of it.
+  bool MayHandOn(const std::string& fqn, Role edge,
+                 const TensorJudgement& t) const {
+    const LegJudgement* own = t.convicting();
+    const auto& edges = tree_.Of(fqn, edge);
+    return std::any_of(edges.begin(), edges.end(), [&](const auto* e) {
+      if (!e->isolated || e->isolated->replaced) return false;
+      return e->out_alone() ||
+             (own != nullptr &&
+              std::any_of(e->legs.begin(), e->legs.end(), [&](const auto& leg) {
+                return leg.leg == own->leg && leg.err > own->bound;
+              }));
+    });
+  }
+
   // Buffers, or inputs that were not replaced, are out.
   bool WorksOnErrors(const std::string& fqn) const {
     return tree_.AnyDivergedBelow(fqn, {Role::kBuffer}) ||
@@ -194,7 +210,7 @@ class IsolationJudge {
     }
     const std::string container = tree_.Container(t.id.fqn);
     if (OutBefore(t, container, Role::kOutput) ||
-        ReceivesErrors(container, Role::kInput)) {
+        MayHandOn(container, Role::kInput, t)) {
       return std::nullopt;
     }
     return Blame{container, DirectionOf(t), Stage::kCompute,
@@ -235,8 +251,8 @@ class IsolationJudge {
     }
     const std::string container = GradientFrom(t);
     if (OutBefore(t, container, Role::kGradInput) ||
-        ReceivesErrors(container, Role::kGradOutput) ||
-        ReceivesErrors(container, Role::kInput) || ForwardOutIn(container)) {
+        MayHandOn(container, Role::kGradOutput, t) ||
+        MayHandOn(container, Role::kInput, t) || ForwardOutIn(container)) {
       return std::nullopt;
     }
     // The gradient at the model's outputs is an edge too: what comes out of the

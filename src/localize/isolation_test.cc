@@ -11,6 +11,7 @@ namespace {
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 
 std::vector<std::string> Names(const IsolationOutcome& found) {
@@ -325,6 +326,32 @@ TEST(Isolation, AnErrorComesInThroughAnInputThatWasNotReplaced) {
   run.Alone("layers.0", Role::kInput).NotReplaced("layers.0", Role::kInput);
   run.Alone("layers.0.mlp", Role::kInput);
   EXPECT_THAT(Names(run.Isolate()), ElementsAre(""));  // who delivered it
+}
+
+TEST(Isolation, WhatWasNotReplacedMayBeOffByMoreThanWhatItIsHandedTo) {
+  // The bound of what comes next is that of replaced values.
+  const auto in_leg = [](double err, double bound) {
+    LegJudgement leg;
+    leg.leg = "isolated";
+    leg.err = err;
+    leg.bound = bound;
+    return leg;
+  };
+  for (const Role role : {Role::kInput, Role::kGradOutput}) {
+    IsolatedRun run;
+    run.Alone("layers.0.mlp", role);
+    run.InLeg("layers.0.mlp", role, in_leg(4e-3, 1e-6));
+    run.InLeg("layers.0", role, in_leg(4e-3, 6e-3));
+    EXPECT_THAT(Names(run.Isolate()), ElementsAre("layers.0"));
+    run.NotReplaced("layers.0", role);
+    EXPECT_THAT(Names(run.Isolate()), IsEmpty());
+    IsolatedRun nearly_the_same;
+    nearly_the_same.Alone("layers.0.mlp", role);
+    nearly_the_same.InLeg("layers.0.mlp", role, in_leg(4e-3, 1e-6));
+    nearly_the_same.InLeg("layers.0", role, in_leg(1e-7, 6e-3));
+    nearly_the_same.NotReplaced("layers.0", role);
+    EXPECT_THAT(Names(nearly_the_same.Isolate()), ElementsAre("layers.0"));
+  }
 }
 
 TEST(Isolation, WrongDataIsOneCulpritWhereverItGoes) {
