@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every topology, every bug, the loops and the models of other people, and the tests too slow
-# for `make test`. The table docs/matrix.md is resumable: finished cases are kept
-# in matrix/.
+# Every topology, every bug, the loops and the models of other people, and the
+# tests too slow for `make test`. The table docs/matrix.md is resumable: finished
+# cases are kept in matrix/.
 #
 #   scripts/matrix.sh [ARGUMENTS OF scripts/matrix.py...]
 set -euo pipefail

@@ -78,14 +78,25 @@ void Evidence::Add(const TensorJudgement& t) {
   if (!IsJudged(t) && !t.all_zero && open == nullptr) open = &t;
 }
 
-// A loss is one number, of which a few legs of noise say little in low
-// precision. What is wrong with how it is made is in its gradient, too.
+int64_t Elements(const TensorJudgement& t) {
+  return t.legs.empty() ? 0 : t.legs.front().stats.count;
+}
+
+// A loss, as the loss function or the model itself returns it. It is one
+// number, of which a few legs of noise say little in low precision.
+bool IsLoss(const TensorJudgement& t) {
+  return t.id.role == Role::kLoss ||
+         (t.id.fqn.empty() && Elements(t) == 1 && t.id.role == Role::kOutput);
+}
+
+// What is wrong with how a loss is made is in the gradients, too; not in its
+// own, which is a constant.
 bool GradientOfLossIsJudged(const std::vector<TensorJudgement>& tensors) {
-  return std::any_of(
-      tensors.begin(), tensors.end(), [](const TensorJudgement& t) {
-        return t.id.fqn.empty() && t.id.role == Role::kGradOutput &&
-               IsAsked(t) && IsJudged(t);
-      });
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const TensorJudgement& t) {
+                       return t.id.role == Role::kGradOutput &&
+                              Elements(t) > 1 && IsAsked(t) && IsJudged(t);
+                     });
 }
 
 // A fault of these modules would have to be seen in others, or not at all.
@@ -118,7 +129,7 @@ EvidenceCoverage CoverEvidence(const Side& classes,
   std::map<std::string, Evidence> modules;
   const bool loss_by_gradient = GradientOfLossIsJudged(tensors);
   for (const TensorJudgement& t : tensors) {
-    if (t.id.role == Role::kLoss && loss_by_gradient && !IsJudged(t)) continue;
+    if (IsLoss(t) && loss_by_gradient && !IsJudged(t)) continue;
     if (!IsAsked(t)) continue;
     kinds[KindOf(classes, t.id)].Add(t);
     if (IsMade(t.id.role)) modules[ModuleOf(t.id)].Add(t);

@@ -267,6 +267,21 @@ void Side::ReadNote(int rank, const std::string& kind, const Json& json) {
     if (dtype && Info(*dtype).floating) {
       precision_inside_.emplace(TextAt(json, "fqn"), *dtype);
     }
+  } else if (kind == "token_sums") {
+    const auto each = [&](const char* key, const auto& keep) {
+      const auto found = json.find(key);
+      if (found == json.end() || !found->is_object()) return;
+      for (const auto& [fqn, number] : found->items()) {
+        if (number.is_number()) keep(fqn, number);
+      }
+    };
+    each("norms", [&](const std::string& fqn, const Json& eps) {
+      token_sums_.norms.emplace(fqn, eps.get<double>());
+    });
+    each("tables", [&](const std::string& fqn, const Json& padding) {
+      if (!padding.is_number_integer()) return;
+      token_sums_.tables.emplace(fqn, padding.get<int64_t>());
+    });
   } else if (kind == "random_draws") {
     auto& draws = random_draws_[{static_cast<int>(CountAt(json, "iteration")),
                                  TextAt(json, "fqn")}];

@@ -40,6 +40,13 @@ struct NotIsolated {
   std::string reason;
 };
 
+// Modules whose parameters' gradients are sums over tokens of what goes through
+// their edges, and of nothing else.
+struct TokenSums {
+  std::map<std::string, double> norms;    // layer norms -> epsilon
+  std::map<std::string, int64_t> tables;  // -> the row of padding, or -1
+};
+
 class Side {
  public:
   static Result<Side> Open(const std::string& folder,
@@ -124,6 +131,7 @@ class Side {
   const std::map<std::string, DType>& precision_inside() const {
     return precision_inside_;
   }
+  const TokenSums& token_sums() const { return token_sums_; }
   // What the user asked to be recorded (--select); empty: everything.
   const std::string& selection() const { return selection_; }
   // Every rank that left a trace ran this iteration to its end.
@@ -156,6 +164,7 @@ class Side {
   std::map<std::string, ComputationFact> computation_;
   std::map<std::pair<int, std::string>, std::set<std::string>> random_draws_;
   std::map<std::string, DType> precision_inside_;
+  TokenSums token_sums_;
   std::string unrecorded_gradient_;
   std::string selection_;
   std::set<std::pair<std::string, int>> cut_legs_;  // (leg, iteration)

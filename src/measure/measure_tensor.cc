@@ -53,13 +53,14 @@ class LegMeasurer {
  public:
   LegMeasurer(const Side& reference, const LegPlan& plan, const TensorId& id,
               const TensorPieces& r, const TensorPieces& c, bool token_sum,
-              std::atomic<int64_t>* bytes)
+              const ExactSums* exact_sums, std::atomic<int64_t>* bytes)
       : side_(reference),
         plan_(plan),
         id_(id),
         r_(r),
         c_(c),
         token_sum_(token_sum),
+        exact_sums_(exact_sums),
         bytes_(bytes) {}
 
   // `rows` says which rows of the candidate are which. `real`: the reference
@@ -90,12 +91,27 @@ class LegMeasurer {
     if (token_sum_) {
       if (const auto* hp = side_.FindSameValue(plan_.reference_hp_leg, id_)) {
         TTRACE_ASSIGN_OR_RETURN(out->reference_hp, Within(*hp, r_, own_));
+      } else if (exact_sums_ != nullptr) {
+        TTRACE_RETURN_IF_ERROR(MeasureExactSum(out));
       }
     }
     const auto* hp = side_.FindSameValue(plan_.fp32_leg, id_);
     if (hp == nullptr) return Done{};
     TTRACE_ASSIGN_OR_RETURN(out->candidate_hp, Within(*hp, c_, aligned_));
     TTRACE_ASSIGN_OR_RETURN(out->reference_hp, Within(*hp, r_, own_));
+    return Done{};
+  }
+
+  // Without fp32 legs a sum made again in double is the witness. It is the
+  // whole's, and stands for every part.
+  Status MeasureExactSum(LegFacts* out) {
+    const TensorPieces* real = side_.FindSameValue("real", id_);
+    if (real == nullptr) return Done{};
+    TTRACE_ASSIGN_OR_RETURN(const std::optional<ErrorStats> error,
+                            exact_sums_->ErrorOf(id_, *real));
+    if (!error) return Done{};
+    out->reference_hp = PairFacts{*error, {}};
+    out->reference_hp->regions.assign(regions_->size(), *error);
     return Done{};
   }
 
@@ -155,6 +171,7 @@ class LegMeasurer {
   const TensorPieces& r_;
   const TensorPieces& c_;
   bool token_sum_;  // gradient that low precision sums over tokens
+  const ExactSums* exact_sums_;
   std::atomic<int64_t>* bytes_;
   const std::vector<Layout>* regions_ = nullptr;
   CompareOptions own_;      // legs of the reference among each other
@@ -188,6 +205,10 @@ TensorMeasurer::TensorMeasurer(const Side* reference, const Side& candidate,
     (IsExact(pieces) ? lookups_ : others).insert(id.fqn);
   }
   for (const std::string& module : others) lookups_.erase(module);
+  if (reference != nullptr && UnitRoundoff(reference->ComputeDType().value_or(
+                                  DType::kF32)) > UnitRoundoff(DType::kF32)) {
+    exact_sums_ = std::make_unique<ExactSums>(*reference);
+  }
 }
 
 Result<TensorFacts> TensorMeasurer::Measure(const TensorId& id,
@@ -291,7 +312,8 @@ Status TensorMeasurer::MeasureLeg(const TensorId& id, size_t index,
   facts.plan = index;
   const bool token_sum =
       IsParameterGradient(id.role) && (out->vector || out->lookup);
-  LegMeasurer measurer(*reference_, plan, id, *r, *c, token_sum, bytes);
+  LegMeasurer measurer(*reference_, plan, id, *r, *c, token_sum,
+                       exact_sums_.get(), bytes);
   const bool repeat = plan.reference_leg == "real" && out->reference_repeat &&
                       !out->reference_repeat->bitwise();
   const Status status =

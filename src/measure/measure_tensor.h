@@ -7,6 +7,7 @@
 #define TTRACE_SRC_MEASURE_MEASURE_TENSOR_H_
 
 #include <atomic>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,6 +16,7 @@
 #include "src/experiment/leg_plan.h"
 #include "src/experiment/row_alignment.h"
 #include "src/experiment/side.h"
+#include "src/measure/exact_sums.h"
 #include "src/measure/facts.h"
 
 namespace ttrace {
@@ -50,6 +52,8 @@ class TensorMeasurer {
   const std::vector<LegPlan>& plans_;
   const RowAlignment& rows_;
   std::set<std::string> lookups_;  // modules that are given integers alone
+  // Of a reference that computes in low precision.
+  std::unique_ptr<ExactSums> exact_sums_;
 };
 
 }  // namespace ttrace

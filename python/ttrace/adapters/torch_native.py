@@ -43,6 +43,7 @@ from ttrace.adapters.torch_native_patches import Patches
 from ttrace.adapters.torch_native_placement import Provenance
 from ttrace.adapters.torch_native_session import DeferredSession
 from ttrace.adapters.torch_native_targets import watch as watch_targets
+from ttrace.adapters.torch_native_token_sums import token_sums
 from ttrace.adapters.torch_native_topology import (
     DTensor,
     Topology,
@@ -267,6 +268,7 @@ class TorchNativeCapture:
             session.note("notice", text=text)
         classes = {canonical_name(n): type(m).__name__ for n, m in self._root.named_modules()}
         session.note("modules", classes=classes)
+        session.note("token_sums", **token_sums(self._root))
         if settings.graft is not None:
             self._graft = self._data.graft = Graft(session)
         self._provenance = Provenance(topology)
