@@ -4,13 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "src/check/check_fixture_test.h"
+#include "src/trace/format.h"
+#include "src/trace/reader.h"
+#include "src/trace/scratch_trace.h"
 
 namespace ttrace {
 namespace {
@@ -106,7 +111,9 @@ TEST_F(ReportedNormTest, ANormInBf16IsRoundedToBf16) {
 TEST_F(ReportedNormTest, GradientsMayHoldALossScale) {
   loss_scale_ = 1024;
   candidate_.scale_of_gradients = {1, 1024};
-  ExpectWithin(Check());
+  const CheckResult result = Check();
+  ExpectWithin(result);
+  EXPECT_TRUE(Find(result, "", Role::kGradNorm).reason.none());
 }
 
 TEST_F(ReportedNormTest, CopiesOfAGradientCountOnce) {
@@ -144,6 +151,25 @@ TEST_F(ReportedNormTest, OfAGradientThatLacksATermIsNotJudged) {
   ExpectOpen(result, "a sum over 2 ranks has only 1 terms");
   EXPECT_EQ(Find(result, "", Role::kGradNorm).verdict,
             TensorVerdict::kNotCheckable);
+}
+
+TEST_F(ReportedNormTest, OfADamagedGradientIsNotJudged) {
+  Check();
+  for (const Role role : {Role::kGradReduced, Role::kGradNorm}) {
+    std::filesystem::remove_all(Path("cand"));
+    candidate_.Write(Path("cand"));
+    const auto records = OrDie(Trace::Open(Path("cand")))->records();
+    const auto record = std::find_if(
+        records.begin(), records.end(),
+        [role](const Record& r) { return r.id.role == role && r.rank == 1; });
+    ASSERT_NE(record, records.end());
+    SetFileByte(Path("cand") + "/" + RankFolderName({1, 0}) + "/" +
+                    SegmentFileName(record->extent.segment),
+                static_cast<size_t>(record->extent.offset), 'x');
+    const TensorJudgement norm = Find(Check(), "", Role::kGradNorm);
+    EXPECT_EQ(norm.verdict, TensorVerdict::kNotCheckable);
+    EXPECT_EQ(norm.reason.kind, ReasonKind::kDamaged);
+  }
 }
 
 // The error of each test that is made is a part of the risk of the run.
@@ -330,6 +356,27 @@ TEST_F(SelectionTest, NamesAreComparedAndTheRestIsSaid) {
   EXPECT_EQ(result.coverage.reference_only, 0);
   candidate_.fault = Wrong;
   EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
+}
+
+// Of what a part holds, single elements are judged as those of the whole are.
+TEST_F(SelectionTest, OneWrongElementOfAPartIsFound) {
+  reference_.mesh = candidate_.mesh;
+  Keep("rank=0", [](const SyntheticTensor&, int rank) { return rank == 0; });
+  reference_.select = candidate_.select;
+  reference_.omit = candidate_.omit;
+  ExpectWithin(Check());
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t index, float* value) {
+    // Less than the norm of 64 elements admits.
+    if (t.fqn == "fc" && t.role == Role::kOutput && index == 18) {
+      *value += 8e-7f;
+    }
+  };
+  const CheckResult result = CheckAgain();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  const LegJudgement& leg = *Find(result, "fc", Role::kOutput).deciding();
+  EXPECT_EQ(leg.deciding()->statistic, Statistic::kElement);
+  EXPECT_LT(leg.err, leg.bound);
 }
 
 // An optimizer that divides by the size of tiny gradients makes of rounding

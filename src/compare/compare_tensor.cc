@@ -162,7 +162,7 @@ Result<std::vector<ErrorStats>> CompareWithin(
   return out;
 }
 
-Result<double> SumOfSquares(const TensorPieces& pieces) {
+Result<SquareSum> SumOfSquares(const TensorPieces& pieces) {
   TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> groups,
                           GroupInstances(pieces, {}));
   const LayoutOverlap coverage = MeasureOverlap(Layouts(groups), {});
@@ -177,10 +177,12 @@ Result<double> SumOfSquares(const TensorPieces& pieces) {
     const PlacedInstance first = {group.instances.front(), group.layout};
     TTRACE_RETURN_IF_ERROR(comparer.Compare(first, first, &sums));
   }
-  if (sums.nonfinite_ref != 0) {
-    return std::numeric_limits<double>::quiet_NaN();
+  const ErrorStats stats = sums.Stats();
+  SquareSum out = {stats.sum_sq_ref, stats.count};
+  if (stats.nonfinite_ref != 0) {
+    out.sum = std::numeric_limits<double>::quiet_NaN();
   }
-  return sums.Stats().sum_sq_ref;
+  return out;
 }
 
 }  // namespace ttrace

@@ -105,8 +105,12 @@ Result<ReplicaComparison> CompareReplicas(const TensorPieces& pieces,
                                           const CompareOptions& options = {});
 
 // Sum of squares over the merged logical tensor (first replica of each region,
-// Partial summed, scale applied). Used to recompute the gradient norm.
-Result<double> SumOfSquares(const TensorPieces& pieces);
+// Partial summed, scale applied); NaN if an element is not finite.
+struct SquareSum {
+  double sum = 0;
+  int64_t count = 0;  // of elements that are there, whatever shape is declared
+};
+Result<SquareSum> SumOfSquares(const TensorPieces& pieces);
 
 // Copies the box [begin, begin + size) of the merged logical tensor as doubles,
 // row-major. Regions nobody holds are NaN. Of `options`, sum_over, extra_scale

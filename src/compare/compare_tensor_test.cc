@@ -125,7 +125,8 @@ TEST(CompareTensor, AnyShardingOfOneTensorIsBitwiseEqualToAnyOther) {
     EXPECT_TRUE(got->complete());
     const auto own = SumOfSquares(cand.pieces());
     ASSERT_TRUE(own.ok());
-    EXPECT_NEAR(*own, squares, 1e-6 * squares);
+    EXPECT_NEAR(own->sum, squares, 1e-6 * squares);
+    EXPECT_EQ(own->count, kCount);
     const auto copies = CompareReplicas(cand.pieces());
     ASSERT_TRUE(copies.ok());
     EXPECT_EQ(copies->differing, 0);

@@ -146,17 +146,9 @@ class LegMeasurer {
       if (!IsFact(squares.error())) return squares.error();
       return 0.0;
     }
-    // Of what is there: a declared shape is not to be trusted.
-    int64_t count = 0;
-    for (const Record* piece : r_.pieces) count += piece->layout.local_count();
-    int64_t whole = 1;
-    for (const int64_t n : r_.global_shape()) {
-      if (n != 0 && whole > count / n + 1) return 0.0;
-      whole *= n;
-    }
-    Count(r_, r_, whole / 2);
-    if (whole == 0 || !std::isfinite(*squares)) return 0.0;
-    return std::sqrt(*squares / static_cast<double>(whole));
+    Count(r_, r_, squares->count / 2);
+    if (squares->count == 0 || !std::isfinite(squares->sum)) return 0.0;
+    return std::sqrt(squares->sum / static_cast<double>(squares->count));
   }
 
   void Count(const TensorPieces& a, const TensorPieces& b,

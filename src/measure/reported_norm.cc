@@ -69,7 +69,7 @@ Result<std::optional<ReportedNorm>> MeasureReportedNorm(const Side& side,
       }
       return std::optional<ReportedNorm>();
     }
-    exact += *squares;
+    exact += squares->sum;
     any = true;
     known = AddParts(side, other, pieces, &primitive, &out) && known;
   }
