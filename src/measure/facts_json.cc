@@ -292,8 +292,7 @@ bool IsSound(const Layout& layout) {
     }
     int64_t end = 0;
     for (const Segment& s : dim.segments) {
-      if (s.begin < 0 || s.size < 0 || s.size > dim.global_size ||
-          s.begin > dim.global_size - s.size ||
+      if (s.begin < 0 || s.size < 0 || s.begin > dim.global_size - s.size ||
           __builtin_add_overflow(end, s.size, &end)) {
         return false;
       }

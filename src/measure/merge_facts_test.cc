@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -165,9 +166,9 @@ TEST(MergeFacts, WhatNoPartHoldsIsAGap) {
 // Beside the comparison: each of it is in some parts only.
 TEST(MergeFacts, WhatOnePartFoundIsSaidOfTheWhole) {
   const Experiment experiment;
-  std::vector<TensorFacts> parts = {experiment.Measure({0}),
-                                    experiment.Measure({2}),
-                                    experiment.Measure({4})};
+  std::vector<TensorFacts> parts = {
+      experiment.Measure({0}), experiment.Measure({2}), experiment.Measure({4}),
+      experiment.Measure({6})};
   parts[0].update = SkippedUpdate{{}, 0, 0, false};
   parts[1].update = SkippedUpdate{{2}, 5, 3, true};
   parts[2].update = SkippedUpdate{{1}, 7, 6, false};
@@ -181,6 +182,11 @@ TEST(MergeFacts, WhatOnePartFoundIsSaidOfTheWhole) {
   parts[2].legs[0].replicas = ReplicaComparison{1, 1, 1, 0.5, {4, 5}, {"dp"}};
   parts[1].own = parts[1].legs[0].candidate;
   parts[2].own = parts[2].legs[0].candidate;
+  // Its rank has nothing to say.
+  parts[3].candidate_repeat = std::nullopt;
+  const int64_t repeated = parts[0].candidate_repeat->total.count +
+                           parts[1].candidate_repeat->total.count +
+                           parts[2].candidate_repeat->total.count;
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
     return EncodeFacts(a) < EncodeFacts(b);
   });
@@ -198,6 +204,8 @@ TEST(MergeFacts, WhatOnePartFoundIsSaidOfTheWhole) {
     EXPECT_EQ(merged.legs[0].replicas->groups, 2);
     EXPECT_THAT(merged.legs[0].replicas->differing_ranks, ElementsAre(4, 5));
     EXPECT_EQ(merged.own->regions.size(), 2U);
+    ASSERT_TRUE(merged.candidate_repeat);
+    EXPECT_EQ(merged.candidate_repeat->total.count, repeated);
   } while (std::next_permutation(parts.begin(), parts.end(),
                                  [](const auto& a, const auto& b) {
                                    return EncodeFacts(a) < EncodeFacts(b);
@@ -264,6 +272,8 @@ TEST(FactsJson, ComesBackBitForBit) {
   facts.dtype = DType::kBF16;
   facts.replicas = {2, 3, 1, std::numeric_limits<double>::infinity(), {4}, {}};
   facts.legs[0].candidate_hp = facts.legs[0].noise[0];
+  facts.legs[0].noise[0].total.sum_err_ref =
+      -std::numeric_limits<double>::infinity();
   facts.legs[0].noise[1].total.sum_sq_err =
       std::numeric_limits<double>::quiet_NaN();
   facts.legs[0].replicas = facts.replicas;
@@ -279,6 +289,8 @@ TEST(FactsJson, ComesBackBitForBit) {
   EXPECT_EQ(again.legs[0].candidate.total.sum_err_ref,
             facts.legs[0].candidate.total.sum_err_ref);
   EXPECT_TRUE(std::isnan(again.legs[0].noise[1].total.sum_sq_err));
+  EXPECT_EQ(again.legs[0].noise[0].total.sum_err_ref,
+            facts.legs[0].noise[0].total.sum_err_ref);
   EXPECT_EQ(again.replicas.worst_rel_err, facts.replicas.worst_rel_err);
   EXPECT_EQ(again.update->changed, 3);
 }
@@ -294,7 +306,11 @@ TEST(FactsJson, NamesWhatIsWrong) {
        std::vector<std::pair<std::string, std::string>>{
            {"\"usable\"", "\"useful\""},
            {"\"role\":\"output\"", "\"role\":\"nothing\""},
+           {"\"role\":\"output\"", "\"role\":3"},
+           {"\"fqn\":\"layer\"", "\"fqn\":7"},
+           {"\"usable\":true", "\"usable\":1"},
            {"\"region\":0", "\"region\":7"},
+           {"\"region\":0", "\"region\":-1"},
            {"\"begin\":0", "\"begin\":-1"},
            {"\"global_size\":12", "\"global_size\":-12"},
            {"\"global_size\":12", "\"global_size\":9223372036854775807"},
@@ -308,6 +324,24 @@ TEST(FactsJson, NamesWhatIsWrong) {
     ASSERT_FALSE(decoded.ok()) << to;
     EXPECT_EQ(decoded.error().code(), ErrorCode::kCorrupt);
   }
+}
+
+TEST(FactsJson, RefusesRegionsThatAreNotInTheirTensor) {
+  TensorFacts facts = Experiment().Measure({0});
+  const int64_t size = facts.legs[0].candidate.regions[0].dims[0].global_size;
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  const auto decodes = [&](const DimLayout& dim) {
+    facts.legs[0].candidate.regions[0].dims = {dim};
+    return DecodeFacts(EncodeFacts(facts)).ok();
+  };
+  EXPECT_TRUE(decodes({{{0, 1}, {size - 1, 1}}, size}));
+  EXPECT_TRUE(decodes({{}, 0}));
+  EXPECT_FALSE(decodes({{}, -1}));
+  EXPECT_FALSE(decodes({{{0, -1}}, size}));
+  EXPECT_FALSE(decodes({{{0, size + 1}}, size}));
+  EXPECT_FALSE(decodes({{{1, size}}, size}));
+  EXPECT_TRUE(decodes({{{0, kHuge}}, kHuge}));
+  EXPECT_FALSE(decodes({{{0, kHuge}, {0, kHuge}}, kHuge}));
 }
 
 }  // namespace
