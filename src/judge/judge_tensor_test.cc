@@ -116,12 +116,25 @@ TEST_F(TensorJudgeTest, OfWhatIsNotWholeOnlyAnErrorIsSaid) {
   EXPECT_EQ(Judge(equal).verdict, TensorVerdict::kUnmatched);
 }
 
+// The isolated leg has a verdict of its own.
+TEST_F(TensorJudgeTest, WhatAnIsolatedLegLacksIsNotMissingInTheRun) {
+  plans_.push_back(plans_[0]);
+  plans_[1].name = plans_[1].candidate_leg = "isolated";
+  plans_[1].isolated = true;
+  TensorFacts facts = Facts(0.5e-2);
+  facts.legs.push_back(facts.legs[0]);
+  facts.legs[1].plan = 1;
+  facts.legs[1].candidate.common_gap = 8;
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kWithin);
+}
+
 TEST_F(TensorJudgeTest, WithoutALegThatCanBeComparedTheReasonIsKept) {
   TensorFacts facts = Facts(4e-2);
   facts.legs[0].usable = false;
   facts.legs[0].trouble = "other shapes";
   EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kUnmatched);
   EXPECT_EQ(Judge(facts).reason.detail, "other shapes");
+  EXPECT_THAT(Judge(facts).legs, IsEmpty());
   facts.legs.clear();
   EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kUnmatched);
   EXPECT_EQ(Judge(facts).reason.kind, ReasonKind::kNoCommonLeg);
@@ -132,6 +145,7 @@ TEST_F(TensorJudgeTest, AWideBoundLeavesItOpenAndANanDoesNot) {
   facts.legs[0].noise.assign(3, PairFacts{Stats(0.5), {Stats(0.5)}});
   EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kNotCheckable);
   EXPECT_EQ(Judge(facts).reason.kind, ReasonKind::kBoundTooWide);
+  EXPECT_THAT(Judge(facts).reason.numbers, ElementsAre(1));
   facts.legs[0].candidate.total.nonfinite_differ = 1;
   facts.legs[0].candidate.instances[1].stats.nonfinite_differ = 1;
   const TensorJudgement out = Judge(facts);
@@ -185,8 +199,38 @@ TEST_F(TensorJudgeTest, APartsBoundIsThatOfTheSamePart) {
   leg.candidate_hp = PairFacts{Stats(0), {Stats(0), Stats(0)}};
   leg.reference_hp = PairFacts{Stats(0), {Stats(0), Stats(4e-2)}};
   EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kWithin);
+  leg.candidate_hp->regions[1] = Stats(6e-2);
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kSuspect);
   leg.candidate_hp->regions[1] = Stats(9e-2);
   EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kDiverged);
+}
+
+TEST_F(TensorJudgeTest, APartMayDifferByWhatTheSamePartDoesNotRepeat) {
+  TensorFacts facts = Facts(0.5e-2);
+  LegFacts& leg = facts.legs[0];
+  leg.candidate.regions.resize(2);
+  leg.candidate.instances[1] = {{1}, -1, Stats(4e-2), 1};
+  for (PairFacts& noise : leg.noise) noise.regions.resize(2, Stats(1e-2));
+  leg.repeat = PairFacts{Stats(1e-3), {Stats(0), Stats(1e-3)}};
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kDiverged);
+  leg.repeat->regions[1] = Stats(4e-2);
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kWithin);
+}
+
+// Bits of copies differ, or they do not: no bound says by how much.
+TEST_F(TensorJudgeTest, CopiesThatDifferAreOutWithoutABound) {
+  TensorFacts facts = Facts(0.5e-2);
+  facts.replicas.differing = 1;
+  facts.replicas.differing_ranks = {0, 1};
+  const TensorJudgement within = Judge(facts);
+  EXPECT_EQ(within.verdict, TensorVerdict::kDiverged);
+  EXPECT_TRUE(std::isinf(within.headroom));
+  EXPECT_THAT(within.ranks, ElementsAre(0, 1));
+  // What is out of its bound keeps its number and its ranks.
+  facts.legs = Facts(4e-2).legs;
+  const TensorJudgement out = Judge(facts);
+  EXPECT_NEAR(out.headroom, 2, 1e-9);
+  EXPECT_THAT(out.ranks, ElementsAre(1));
 }
 
 // Each rank's own where ranks hold other parts; copies are all of it.

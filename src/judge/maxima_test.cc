@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
+#include <vector>
 
 #include "src/compare/compare_kernel.h"
 #include "src/judge/constants.h"
@@ -137,6 +139,38 @@ TEST(JudgeMaxima, LuckyNoiseIsMadeUpForByItsRms) {
               1e-9);
 }
 
+TEST(JudgeMaxima, TheLargestOfTheNoiseLegsCounts) {
+  ErrorStats large = Normal(1e-2);
+  large.max_elem *= 2;
+  large.max_block_sq_err *= 4;
+  const ErrorStats small = Normal(1e-2);
+  const double element = ElementBound(Sample(small, {large}).Judged());
+  const double block = BlockBound(Sample(small, {large}).Judged());
+  for (const auto& noise :
+       {std::vector{large, small, small}, std::vector{small, large, small}}) {
+    const LegJudgement leg = Sample(small, noise).Judged();
+    EXPECT_NEAR(ElementBound(leg), element, 1e-9);
+    EXPECT_NEAR(BlockBound(leg), block, 1e-9);
+  }
+}
+
+// Noise that was small by chance says nothing of what sums over ranks round.
+TEST(JudgeMaxima, PartialSumsOfManyRanksNeedNoNoiseToBeAllowed) {
+  const ErrorStats none = Normal(0);
+  Sample setup(none, {none, none, none});
+  setup.errors.rounding.candidate_ranks = 8;
+  const double sums = PartialSumRounding(setup.errors.rounding);
+  const LegJudgement leg = setup.Judged();
+  EXPECT_NEAR(ElementBound(leg),
+              sums * LargestElementFactor(
+                         kCount, std::numeric_limits<int>::max(), kRisk),
+              1e-12);
+  EXPECT_NEAR(BlockBound(leg),
+              kNoiseFactor * sums * 4 *
+                  std::sqrt(static_cast<double>(kCompareBlock) / kCount),
+              1e-12);
+}
+
 TEST(JudgeMaxima, FloorsAdmitOneMoreRounding) {
   ErrorStats none = Normal(0);
   Sample setup(Normal(0), {none, none, none});
@@ -157,6 +191,10 @@ TEST(JudgeMaxima, BothEstimatesMustFlag) {
   setup.errors.candidate_hp = far;
   EXPECT_LT(ElementHeadroom(setup.Judged()), 1);
   EXPECT_LT(BlockHeadroom(setup.Judged()), 1);
+  for (const Statistic statistic : {Statistic::kElement, Statistic::kBlock}) {
+    EXPECT_EQ(setup.Judged().Find(statistic)->expected.origin,
+              Origin::kReferenceFp32);
+  }
   setup.errors.reference_hp = Normal(1e-2);
   EXPECT_GT(ElementHeadroom(setup.Judged()), 1);
   EXPECT_GT(BlockHeadroom(setup.Judged()), 1);

@@ -59,5 +59,14 @@ TEST(AllowedFlips, HoldsForDrawnFlips) {
   EXPECT_LT(AllowedFlips(300, 3, 1e-6), 200);
 }
 
+// Next to 1 doubles are 1e-16 apart.
+TEST(AllowedFlips, ARiskThatSumsOfDoublesDoNotResolveEndsToo) {
+  for (const int64_t flips : {1, 3, 300}) {
+    const int64_t allowed = AllowedFlips(flips, 3, 1e-15);
+    EXPECT_GE(AllowedFlips(flips, 3, 1e-20), allowed);
+    EXPECT_LE(AllowedFlips(flips, 3, 1e-20), 2 * allowed);
+  }
+}
+
 }  // namespace
 }  // namespace ttrace

@@ -47,6 +47,8 @@ TEST(JudgeLeg, BothEstimatesMustFlag) {
   errors.reference_hp =
       StatsWith(3e-2);  // the reference is as far from the truth
   EXPECT_NEAR(JudgeLeg(errors).headroom, 0.5, 1e-9);
+  EXPECT_EQ(JudgeLeg(errors).deciding()->expected.origin,
+            Origin::kReferenceFp32);
   errors.candidate_hp = StatsWith(9e-2);
   EXPECT_NEAR(JudgeLeg(errors).headroom, 1.5, 1e-9);
 }

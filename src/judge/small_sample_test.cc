@@ -27,6 +27,14 @@ TEST(FUpperQuantile, InvertsTheDistribution) {
   }
 }
 
+// F(x; 2, 2) = x / (1 + x).
+TEST(FDistribution, KeepsItsDigitsInTheLowerTail) {
+  for (const double x : {1e-30, 1e-6, 0.5, 2.0, 1e6}) {
+    EXPECT_NEAR(FDistribution(x, 2, 2) / (x / (1 + x)), 1, 1e-12) << x;
+  }
+  EXPECT_EQ(FDistribution(0, 2, 2), 0);
+}
+
 TEST(NoiseFactor, IsTheOneConstantForLargeTensors) {
   EXPECT_EQ(NoiseFactor(2048, 1, kRisk), kNoiseFactor);
   EXPECT_EQ(NoiseFactor(1 << 20, 3, kRisk), kNoiseFactor);
