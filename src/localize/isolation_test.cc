@@ -107,6 +107,21 @@ TEST(Isolation, CodeBetweenModulesIsNamedBackwardToo) {
               HasSubstr("between core grad_input k and qkv grad_output 0"));
 }
 
+TEST(Isolation, OfModulesOfWhichOnlyWhatArrivesIsKnownTheContainerIsNamed) {
+  IsolatedRun run;
+  for (const char* name : {"qkv", "core", "proj"}) {
+    for (const Role role : {Role::kInput, Role::kOutput, Role::kGradInput}) {
+      run.NotJudgedAlone(std::string("layers.0.attn.") + name, role);
+    }
+  }
+  run.Alone("layers.0.attn.proj", Role::kGradOutput);
+  const IsolationOutcome found = run.Isolate();
+  ASSERT_THAT(Names(found), ElementsAre("layers.0.attn"));
+  EXPECT_THAT(found.culprits[0].where,
+              HasSubstr("between the gradient at layers.0.attn and proj "
+                        "grad_output 0"));
+}
+
 TEST(Isolation, AContainersWrongForwardExplainsTheGradientsThatItHandsOver) {
   const IsolationOutcome found =
       IsolatedRun()
@@ -193,7 +208,8 @@ TEST(Isolation, AParametersGradientIsItsOwnUnlessItsModuleIsOut) {
 
 TEST(Isolation, AParameterOfAModuleThatIsNotRecordedIsUsedByWhatContainsIt) {
   IsolatedRun run;
-  for (const Role role : {Role::kInput, Role::kOutput, Role::kGradOutput}) {
+  for (const Role role :
+       {Role::kInput, Role::kOutput, Role::kGradOutput, Role::kGradInput}) {
     run.NotJudgedAlone("layers.0.mlp", role);
   }
   run.Alone("layers.0.mlp.weight", Role::kGradLocal);
