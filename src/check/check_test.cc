@@ -262,6 +262,21 @@ TEST_F(CheckTest, RanksThatReadTheSameDataAreADivergence) {
   }
 }
 
+TEST_F(CheckTest, OtherItemsOfDataMatterOnlyThroughTheModelsInput) {
+  const SyntheticTensor tokens = {
+      "data", Role::kData, "tokens", Pass::kForward, {8, 32}, {}, 0, {}};
+  reference_.extra = candidate_.extra = {tokens};
+  candidate_.extra[0].arg = "ids";
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  EXPECT_EQ(Find(result, "data", Role::kData).reason.kind,
+            ReasonKind::kOtherItems);
+  reference_.omit = [](const SyntheticTensor& t, int, const std::string&, int) {
+    return t.fqn.empty() && t.role == Role::kOutput;
+  };
+  EXPECT_FALSE(Find(CheckAgain(), "data", Role::kData).explained);
+}
+
 // The random numbers of a tensor-parallel rank are to be its own.
 TEST_F(CheckTest, ShardsThatAreDrawnAlikeAreADivergence) {
   candidate_.notes = {{"graft", R"({"what":"weights"})"}};
@@ -430,6 +445,22 @@ TEST_F(UpdateTest, ALaterStepThatDidNotHappenIsFoundToo) {
   EXPECT_THAT(result.culprits.front().ranks, ElementsAre(0, 1));
 }
 
+TEST_F(UpdateTest, AStepBehindTheLastIterationIsNotMissing) {
+  candidate_.omit = [](const SyntheticTensor& t, int, const std::string&, int) {
+    return IsAfter(t);
+  };
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  EXPECT_EQ(Find(result, "norm.weight", Role::kParamUpdated).reason.kind,
+            ReasonKind::kOneMoreStep);
+}
+
+// A library may keep a weight flat and hand it out in its shape.
+TEST_F(UpdateTest, OfAWeightOfAnotherShapeBeforeNothingIsSaid) {
+  reference_.extra[0].global = candidate_.extra[0].global = {64, 1};
+  EXPECT_EQ(Check().verdict, Verdict::kWithin);
+}
+
 // Rank 1 holds the half of a bf16 weight that the step leaves alone.
 TEST_F(UpdateTest, WhatOtherRanksMovedSaysNothingOfAHalf) {
   reference_.dtype = candidate_.dtype = DType::kBF16;
@@ -525,6 +556,7 @@ TEST_F(CheckTest, WithoutNoiseLegsNothingIsCheckable) {
   const CheckResult result = Check();
   EXPECT_EQ(result.verdict, Verdict::kInconclusive) << result.reason;
   EXPECT_THAT(result.next_steps.front(), HasSubstr("--as-reference"));
+  EXPECT_THAT(Notes(result), Contains(HasSubstr("no output of the model 0")));
 }
 
 TEST_F(CheckTest, GradientsThatNothingBoundsLeaveTheVerdictOpen) {
@@ -784,6 +816,8 @@ TEST_F(IsolatedCheckTest, WhatIsComputedWithOtherRandomNumbersIsNotJudged) {
         result.notes.begin(), result.notes.end(),
         [](const RunNote& n) { return n.kind == NoteKind::kUnlikeDraws; });
   };
+  reference_.extra = candidate_.extra = {
+      {"loss", Role::kLoss, "value", Pass::kForward, {1, 1}, {}, -1, {}}};
   Break("fc", Role::kOutput, Everywhere);
   draw(&reference_, "fc", "aa");
   draw(&candidate_, "fc", "aa");
@@ -799,6 +833,8 @@ TEST_F(IsolatedCheckTest, WhatIsComputedWithOtherRandomNumbersIsNotJudged) {
   EXPECT_EQ(Find(result, "fc", Role::kOutput).reason.kind,
             ReasonKind::kUnlikeDraws);
   EXPECT_FALSE(Find(result, "fc", Role::kOutput).isolated.has_value());
+  EXPECT_FALSE(Find(result, "fc.weight", Role::kGradReduced).isolated);
+  EXPECT_FALSE(Find(result, "loss", Role::kLoss).isolated);
   // The model hands on what fc drew; what came before is judged.
   Break("", Role::kOutput, Everywhere);
   EXPECT_EQ(CheckAgain().verdict, Verdict::kInconclusive);
@@ -881,29 +917,74 @@ TEST_F(LeftValuesTest, GradientsThatWereNotReplaced) {
   EXPECT_EQ(WithOther({arrives, {Role::kOutput, "0"}}), Verdict::kDiverged);
 }
 
+// A module may hold others in a list, which nobody calls.
+TEST_F(IsolatedCheckTest, WhatIsDrawnElsewhereDoesNotReachAModulesInputs) {
+  for (SyntheticRun* run : {&reference_, &candidate_}) {
+    for (const std::string fqn : {"block", "block.list.inner"}) {
+      for (const Role role : {Role::kInput, Role::kOutput}) {
+        run->extra.push_back({fqn,
+                              role,
+                              "0",
+                              Pass::kForward,
+                              {SyntheticRun::kRows, 16},
+                              {},
+                              0,
+                              {}});
+      }
+    }
+  }
+  const auto inner_input_is_judged = [&](const std::string& drawing) {
+    candidate_.notes = Grafted();
+    AddNotes({{"random_draws", R"({"iteration":0,"fqn":")" + drawing +
+                                   R"(","draws":["0:aa"]})"}});
+    return Find(CheckAgain(), "block.list.inner", Role::kInput)
+        .isolated.has_value();
+  };
+  EXPECT_TRUE(inner_input_is_judged("fc"));
+  EXPECT_FALSE(inner_input_is_judged("block"));
+  EXPECT_FALSE(inner_input_is_judged("block.list.other"));
+}
+
+// A module may choose by them what it returns.
+TEST_F(IsolatedCheckTest, AShapeThatIsDrawnIsNotJudged) {
+  const SyntheticTensor chosen = {
+      "fc", Role::kOutput, "1", Pass::kForward, {4, 16}, {}, -1, {}};
+  reference_.extra = candidate_.extra = {chosen};
+  candidate_.extra[0].global = {5, 16};
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
+  AddNotes(
+      {{"random_draws", R"({"iteration":0,"fqn":"fc","draws":["0:aa"]})"}});
+  const CheckResult result = CheckAgain();
+  EXPECT_EQ(result.verdict, Verdict::kInconclusive) << result.reason;
+  EXPECT_TRUE(result.culprits.empty());
+}
+
 // Rows that tokens look up are sums over tokens, which low precision rounds at
 // each of them.
 TEST_F(IsolatedCheckTest, TheGradientOfATableIsJudgedByWhatTheReferenceIsOff) {
   reference_.dtype = candidate_.dtype = DType::kBF16;
   reference_.legs.push_back("fp32");
   const int64_t rows = SyntheticRun::kRows;
-  const std::vector<SyntheticTensor> table = {{"table",
-                                               Role::kInput,
-                                               "ids",
-                                               Pass::kForward,
-                                               {rows, 1},
-                                               {},
-                                               0,
-                                               {},
-                                               DType::kI64},
-                                              {"table.weight",
-                                               Role::kGradLocal,
-                                               "",
-                                               Pass::kBackward,
-                                               {16, 32},
-                                               {},
-                                               -1,
-                                               {}}};
+  const std::vector<SyntheticTensor> table = {
+      {"table",
+       Role::kInput,
+       "ids",
+       Pass::kForward,
+       {rows, 1},
+       {},
+       0,
+       {},
+       DType::kI64},
+      {"table.weight",
+       Role::kGradLocal,
+       "",
+       Pass::kBackward,
+       {16, 32},
+       {},
+       -1,
+       {}},
+      // What it gives is of floats.
+      {"table", Role::kOutput, "0", Pass::kForward, {rows, 32}, {}, 0, {}}};
   reference_.extra = candidate_.extra = table;
   reference_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
                         int64_t index, float* value) {
@@ -968,6 +1049,38 @@ TEST_F(IsolatedCheckTest, AFaultThatOnlyIsolationSeesDivergesTheRun) {
   EXPECT_EQ(result.isolation.hidden, 1);
   // What happened end to end is not touched by it.
   EXPECT_EQ(Find(result, "fc", Role::kOutput).verdict, TensorVerdict::kWithin);
+}
+
+TEST_F(IsolatedCheckTest, AFaultThatOnlyIsolationSeesIsExplainedByThatLeg) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
+                        int64_t, float* value) {
+    if (t.fqn == "fc" && t.role == Role::kOutput && OnlyAlone(leg)) *value *= 3;
+  };
+  const CheckResult result = Check();
+  ASSERT_FALSE(result.culprits.empty());
+  ASSERT_THAT(Letters(result.culprits[0]), ElementsAre("K"));
+  EXPECT_NEAR(result.culprits[0].classes[0].value, 3, 1e-5);
+}
+
+// A missing factor hits parameters of any name.
+TEST_F(IsolatedCheckTest, OneFactorOfTwoParametersIsOneFaultAndSaidToBe) {
+  for (const std::string fqn : {"a.weight", "b.bias"}) {
+    reference_.extra.push_back(
+        {fqn, Role::kGradLocal, "", Pass::kBackward, {16, 16}, {}, -1, {}});
+  }
+  candidate_.extra = reference_.extra;
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
+                        int64_t, float* value) {
+    if ((t.fqn == "a.weight" || t.fqn == "b.bias") && OnlyAlone(leg)) {
+      *value *= 3;
+    }
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.culprits.size(), 1u);
+  EXPECT_EQ(result.culprits[0].affected.count, 2);
+  EXPECT_THAT(Notes(result),
+              Contains(HasSubstr("1 more faulty place has the explanation of "
+                                 "another one")));
 }
 
 TEST_F(IsolatedCheckTest, WhatHappensOnlyEndToEndIsADisagreement) {

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,12 @@ class DamageTest : public testing::Test {
     return RunCheck(options);
   }
 
+  Result<CheckResult> CheckAlone() const {
+    CheckOptions options;
+    options.candidate = folder_ / "cand";
+    return RunCheck(options);
+  }
+
   static std::string Segment(const std::string& trace, const Record& record) {
     return trace + "/" + RankFolderName({record.rank, 0}) + "/" +
            SegmentFileName(record.extent.segment);
@@ -54,13 +62,34 @@ class DamageTest : public testing::Test {
     return result->reason;
   }
 
-  // Expects that the check names the record, and no verdict.
-  void ExpectNamed(const Record& record) const {
-    const auto result = Check();
+  // Expects that the check names the record, and no verdict on anything that
+  // was measured of its tensor.
+  static void ExpectNamed(const Record& record,
+                          const Result<CheckResult>& result) {
     const std::string message = Said(result);
     EXPECT_THAT(message, HasSubstr("rank " + std::to_string(record.rank)));
     EXPECT_THAT(message, HasSubstr(SegmentFileName(record.extent.segment)));
     EXPECT_THAT(message, HasSubstr(ToString(record.id)));
+    if (!result.ok()) return;
+    for (const TensorJudgement& t : result->tensors) {
+      if (t.id != record.id) continue;
+      EXPECT_EQ(t.verdict, TensorVerdict::kNotCheckable) << message;
+      EXPECT_EQ(t.reason.kind, ReasonKind::kDamaged) << message;
+    }
+  }
+
+  // Calls `check` while the record is all zeros.
+  static void Zeroed(const std::string& trace, const Record& record,
+                     const std::function<void()>& check) {
+    std::fstream file(Segment(trace, record),
+                      std::ios::in | std::ios::out | std::ios::binary);
+    std::string before(static_cast<size_t>(record.extent.bytes), '\0');
+    const std::string zeros = before;
+    const auto size = static_cast<std::streamsize>(before.size());
+    file.seekg(record.extent.offset).read(before.data(), size);
+    file.seekp(record.extent.offset).write(zeros.data(), size).flush();
+    check();
+    file.seekp(record.extent.offset).write(before.data(), size).flush();
   }
 
   ScratchFolder folder_;
@@ -72,18 +101,45 @@ TEST_F(DamageTest, AnyTensorOfAnyLegThatIsZeroedIsNamed) {
     const std::string trace = folder_ / side;
     const auto records = OrDie(Trace::Open(trace))->records();
     for (const Record& record : records) {
-      std::fstream file(Segment(trace, record),
-                        std::ios::in | std::ios::out | std::ios::binary);
-      std::string before(static_cast<size_t>(record.extent.bytes), '\0');
-      const std::string zeros = before;
-      const auto size = static_cast<std::streamsize>(before.size());
-      file.seekg(record.extent.offset).read(before.data(), size);
-      file.seekp(record.extent.offset).write(zeros.data(), size).flush();
-      ExpectNamed(record);
-      file.seekp(record.extent.offset).write(before.data(), size).flush();
+      Zeroed(trace, record, [&] { ExpectNamed(record, Check()); });
     }
   }
   EXPECT_TRUE(Check().ok());
+}
+
+TEST_F(DamageTest, WithoutAReferenceWhatIsLookedAtIsNamedToo) {
+  const std::string trace = folder_ / "cand";
+  const auto records = OrDie(Trace::Open(trace))->records();
+  for (const Record& record : records) {
+    // Nothing is asked of an activation that no other rank holds.
+    if (record.id.fqn == "fc" && record.id.role == Role::kOutput) continue;
+    Zeroed(trace, record, [&] { ExpectNamed(record, CheckAlone()); });
+  }
+}
+
+// What the candidate lacks is compared with nothing.
+TEST_F(DamageTest, WhatOnlyTheReferenceHoldsIsNamedToo) {
+  for (const char* side : {"ref", "cand"}) {
+    std::filesystem::remove_all(folder_ / side);
+    SyntheticRun run;
+    run.mesh = {{"tp", 2}};
+    if (side == std::string("ref")) {
+      run.legs = {"real", "noise.1"};
+    } else {
+      run.omit = [](const SyntheticTensor& t, int rank, const std::string&,
+                    int) { return t.role == Role::kGradReduced && rank == 1; };
+    }
+    run.Write(folder_ / side);
+  }
+  const std::string trace = folder_ / "ref";
+  const auto records = OrDie(Trace::Open(trace))->records();
+  const auto record =
+      std::find_if(records.begin(), records.end(), [](const Record& r) {
+        return r.id.role == Role::kGradReduced && r.rank == 1 &&
+               r.leg == "real";
+      });
+  ASSERT_NE(record, records.end());
+  Zeroed(trace, *record, [&] { ExpectNamed(*record, Check()); });
 }
 
 TEST_F(DamageTest, SegmentsOfTwoRanksSwappedAreNoDivergence) {

@@ -225,6 +225,56 @@ TEST_F(WrongRunTest, OtherFactorsAreOtherFaults) {
   }
 }
 
+TEST_F(WrongRunTest, WhatIsSaidOfAnAffectedParameterIsQuoted) {
+  ForBoth([](SyntheticRun* run) {
+    run->extra = {Made("a.weight", Role::kGradReduced, {16, 16}),
+                  Made("b.bias", Role::kGradReduced, {64})};
+  });
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t, float* value) {
+    if (t.fqn == "a.weight" || t.fqn == "b.bias") *value *= 3;
+  };
+  // Said by the parallelism library of one of them alone.
+  candidate_.notes = {
+      {"attribute",
+       R"({"fqn":"b.bias","name":"gradient_scaling_factor","value":3,)"
+       R"("expected":1})"}};
+  const CheckResult result = Check();
+  ASSERT_THAT(Places(result), ElementsAre("a.weight"));
+  const Culprit& first = result.culprits.front();
+  EXPECT_THAT(Letters(first), ElementsAre("K"));
+  EXPECT_THAT(Words(first.classes.front()),
+              HasSubstr("attribute gradient_scaling_factor of b.bias is 3"));
+}
+
+// A factor is named by what the run has that many of.
+TEST_F(WrongRunTest, AFactorMayBeTheBatchOrTheSequence) {
+  ForBoth([](SyntheticRun* run) {
+    run->extra = {Made("", Role::kInput, {SyntheticRun::kRows, 24})};
+    run->extra.front().dtype = DType::kI64;
+  });
+  const auto words = [&](float factor) {
+    candidate_.fault = [=](const SyntheticTensor& t, int, const std::string&,
+                           int64_t, float* value) {
+      if (t.role == Role::kGradReduced) *value *= factor;
+    };
+    return Words(CheckAgain().culprits.at(0).classes.at(0));
+  };
+  EXPECT_THAT(words(8), HasSubstr("rows of the global batch = 8"));
+  EXPECT_THAT(words(24), HasSubstr("sequence length = 24"));
+  EXPECT_THAT(words(32), Not(HasSubstr("sequence length = 32")));
+}
+
+TEST_F(WrongRunTest, OfCopiesThatDifferThoseOfTheReferenceAreTold) {
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+                        int64_t, float* value) {
+    if (t.fqn == "fc" && t.role == Role::kInput && rank == 1) *value += 1;
+  };
+  EXPECT_THAT(Words(Check().culprits.at(0).classes.at(0)),
+              HasSubstr("those of rank 0 are the reference's, those of rank 1 "
+                        "are not"));
+}
+
 // The replay of a value happened to be equal, in a run that repeats nothing.
 TEST_F(WrongRunTest, CopiesNeedNotBeEqualBehindWhatIsNotRepeated) {
   candidate_.legs = {"real", "replay"};
@@ -339,12 +389,104 @@ TEST_F(WrongRunTest, AModuleThatIsNotObservedIsNotMissing) {
                         int64_t index, float* value) {
     if (t.fqn == "block") *value = SyntheticRun::Value(t, index + 64);
   };
+  const auto all_words = [](const CheckResult& of) {
+    std::string out;
+    for (const Diagnosis& diagnosis : of.culprits.at(0).classes) {
+      out += Words(diagnosis);
+    }
+    return out;
+  };
   const CheckResult result = Check();
   ASSERT_EQ(result.verdict, Verdict::kDiverged);
-  for (const Diagnosis& diagnosis : result.culprits.front().classes) {
-    EXPECT_THAT(Words(diagnosis), Not(HasSubstr("only in the reference")));
-  }
+  EXPECT_THAT(all_words(result), Not(HasSubstr("only in the reference")));
   EXPECT_THAT(Notes(result), Contains(HasSubstr("its class is unknown")));
+  candidate_.notes = {};
+  EXPECT_THAT(all_words(CheckAgain()),
+              HasSubstr("2 modules or parameters only in the reference"));
+}
+
+// A module whose inside only one side shows is an implementation's choice, if
+// nothing in it is learned and the other side does not show another inside.
+TEST_F(WrongRunTest, TheInsideOfAModuleMayBeMissing) {
+  ForBoth([](SyntheticRun* run) {
+    run->extra = {Made("block", Role::kOutput, {SyntheticRun::kRows, 16})};
+  });
+  const auto shown = [](const std::string& fqn, Role role) {
+    return Made(fqn, role, {SyntheticRun::kRows, 16});
+  };
+  const auto is_explained = [&] {
+    return Find(CheckAgain(), "block.softmax", Role::kOutput).explained;
+  };
+  reference_.extra.push_back(shown("block.softmax", Role::kOutput));
+  EXPECT_TRUE(is_explained());
+  EXPECT_EQ(Check().verdict, Verdict::kWithin);
+  candidate_.extra.push_back(shown("block.scale", Role::kOutput));
+  EXPECT_FALSE(is_explained());
+  candidate_.extra.pop_back();
+  for (const Role role : {Role::kParam, Role::kGradReduced}) {
+    reference_.extra.push_back(shown("block.softmax.weight", role));
+    EXPECT_FALSE(is_explained());
+    reference_.extra.pop_back();
+  }
+}
+
+// Nothing says where it lies.
+TEST_F(WrongRunTest, WhatCouldNotBeRecordedIsNotMissing) {
+  ForBoth([](SyntheticRun* run) {
+    run->extra = {Made("block", Role::kOutput, {SyntheticRun::kRows, 16})};
+  });
+  candidate_.omitted_fqn = "block";
+  candidate_.notes = {{"not_recorded",
+                       R"({"fqn":"block","role":"output","arg":"0",)"
+                       R"("reason":"its sum is pending"})"}};
+  const TensorJudgement block = Find(Check(), "block", Role::kOutput);
+  EXPECT_TRUE(block.explained);
+  EXPECT_THAT(ReasonWords(block.reason), HasSubstr("its sum is pending"));
+}
+
+TEST_F(WrongRunTest, WhatIsCleanIsCountedByKind) {
+  ForBoth([](SyntheticRun* run) {
+    run->extra = {Made("open", Role::kOutput, {SyntheticRun::kRows, 16}),
+                  Made("lost", Role::kOutput, {SyntheticRun::kRows, 16})};
+  });
+  candidate_.omitted_fqn = "lost";
+  reference_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
+                        int64_t index, float* value) {
+    if (t.fqn == "open" && leg != "real")
+      *value *= index % 2 == 0 ? 1.5f : 0.5f;
+  };
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t index, float* value) {
+    if (t.fqn == "fc" && t.role == Role::kOutput)
+      *value *= index % 2 == 0 ? 1 : 2;
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.clean.size(), 3U);
+  EXPECT_EQ(result.clean[0].of, 6) << "without what is lost";
+  EXPECT_EQ(result.clean[0].clean, 4) << "without what is open or wrong";
+  EXPECT_EQ(result.clean[1].of, 3);
+  EXPECT_EQ(result.clean[1].clean, 3);
+  EXPECT_EQ(result.clean[2].clean, 2);
+}
+
+TEST_F(WrongRunTest, AModuleThatIsFusedIntoAnotherIsNotMissing) {
+  ForBoth([](SyntheticRun* run) {
+    run->extra = {Made("block", Role::kOutput, {SyntheticRun::kRows, 16}),
+                  Made("block.norm", Role::kOutput, {SyntheticRun::kRows, 16}),
+                  Made("block.norm.weight", Role::kParam, {16, 16})};
+  });
+  candidate_.omit = [](const SyntheticTensor& t, int, const std::string&, int) {
+    return t.fqn == "block.norm";
+  };
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kInconclusive);
+  candidate_.notes = {
+      {"not_materialised",
+       R"({"fqn":"block.norm","reason":"inside a fused linear"})"}};
+  const CheckResult result = CheckAgain();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  EXPECT_THAT(result.coverage.explained,
+              Contains(testing::Key("not materialised: inside a fused "
+                                    "linear")));
 }
 
 // A sum over ranks that nobody made before the model gave its output away: what
