@@ -98,9 +98,7 @@ std::optional<TensorJudgement::Isolated> ConcludeIsolated(
       out.deciding_leg = static_cast<int>(i);
       out.headroom = headroom;
     }
-    if (!leg.checkable && out.deciding_leg < 0) {
-      out.reason = WhyNotCheckable(leg);
-    }
+    if (out.deciding_leg < 0) out.reason = WhyNotCheckable(leg);
   }
   if (!any) return std::nullopt;
   out.replicas_differ = copies_differ;

@@ -94,6 +94,14 @@ TEST(ConcludeIsolated, AWideBoundLeavesItOpenAndANanDoesNot) {
   EXPECT_TRUE(std::isinf(alone.headroom));
 }
 
+TEST(ConcludeIsolated, WhatIsDecidedIsNotOpen) {
+  for (const auto& legs : {std::vector{Leg(kLow, 0.1), Wide(Leg(kHigh, 9))},
+                           {Wide(Leg(kLow, 9)), Leg(kHigh, 0.1)}}) {
+    EXPECT_EQ(Conclude(legs).verdict, TensorVerdict::kWithin);
+  }
+  EXPECT_TRUE(Conclude({Leg(kLow, 0.1), Wide(Leg(kHigh, 9))}).reason.none());
+}
+
 // Their errors may have come from outside.
 TEST(ConcludeIsolated, LegsThatWereFedTheirOwnValuesYieldToOthers) {
   const std::vector<LegJudgement> legs = {Leg(kLow, 3), Leg(kHigh, 0.1)};
@@ -133,6 +141,13 @@ TEST(ConcludeIsolated, CopiesThatDifferConvictWithoutABound) {
   const Isolated open = conclude(Wide(Leg(kLow, 9)));
   EXPECT_EQ(open.verdict, TensorVerdict::kDiverged);
   EXPECT_THAT(open.ranks, ElementsAre(2, 3));
+  // Equal copies are all wrong: no rank is named.
+  LegJudgement all = Leg(kLow, 3);
+  all.ranks = {};
+  EXPECT_THAT(ConcludeIsolated(Output(), {all}, {true}, NotIsolatedIndex({}),
+                               false, false, {2, 3})
+                  ->ranks,
+              IsEmpty());
   // What is out of its bound keeps its number.
   EXPECT_EQ(conclude(Leg(kLow, 3)).headroom, 3);
 }

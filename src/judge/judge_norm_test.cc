@@ -63,6 +63,7 @@ TEST(JudgeReportedNorm, OfGradientsThatAreNotFiniteItIsNeither) {
                 TensorVerdict::kBitwiseEqual);
     }
     EXPECT_EQ(Verdict(Facts(reported, 1, 1)), TensorVerdict::kDiverged);
+    EXPECT_EQ(Verdict(Facts(1, reported, reported)), TensorVerdict::kDiverged);
   }
 }
 

@@ -55,6 +55,15 @@ class TensorJudgeTest : public testing::Test {
     return facts;
   }
 
+  // A second leg as the first, of which it has the facts.
+  void AddLeg(const std::string& name, bool isolated, TensorFacts* facts) {
+    plans_.push_back(plans_[0]);
+    plans_.back().name = plans_.back().candidate_leg = name;
+    plans_.back().isolated = isolated;
+    facts->legs.push_back(facts->legs[0]);
+    facts->legs.back().plan = plans_.size() - 1;
+  }
+
   TensorJudgement Judge(const TensorFacts& facts,
                         const std::set<int>& unequal_starts = {}) const {
     const Expectations expectations({facts}, kRunRisk);
@@ -118,12 +127,8 @@ TEST_F(TensorJudgeTest, OfWhatIsNotWholeOnlyAnErrorIsSaid) {
 
 // The isolated leg has a verdict of its own.
 TEST_F(TensorJudgeTest, WhatAnIsolatedLegLacksIsNotMissingInTheRun) {
-  plans_.push_back(plans_[0]);
-  plans_[1].name = plans_[1].candidate_leg = "isolated";
-  plans_[1].isolated = true;
   TensorFacts facts = Facts(0.5e-2);
-  facts.legs.push_back(facts.legs[0]);
-  facts.legs[1].plan = 1;
+  AddLeg("isolated", true, &facts);
   facts.legs[1].candidate.common_gap = 8;
   EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kWithin);
 }
@@ -231,6 +236,91 @@ TEST_F(TensorJudgeTest, CopiesThatDifferAreOutWithoutABound) {
   const TensorJudgement out = Judge(facts);
   EXPECT_NEAR(out.headroom, 2, 1e-9);
   EXPECT_THAT(out.ranks, ElementsAre(1));
+}
+
+TEST_F(TensorJudgeTest, TheWorstLegDecides) {
+  TensorFacts facts = Facts(4e-2);
+  AddLeg("fp32", false, &facts);
+  facts.legs[1].candidate.total = Stats(0.1e-2);
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kDiverged);
+  EXPECT_EQ(Judge(facts).deciding_leg, 0);
+}
+
+TEST_F(TensorJudgeTest, AnIterationThatWasCutIsNoReasonForWhatIsWhole) {
+  TensorFacts facts = Facts(0.5e-2);
+  facts.complete = false;
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kWithin);
+  EXPECT_TRUE(Judge(facts).reason.none());
+}
+
+// Nothing is computed of a parameter.
+TEST_F(TensorJudgeTest, ParametersMustBeEqual) {
+  TensorFacts facts = Facts(1e-9);
+  facts.id.role = Role::kParam;
+  facts.legs[0].noise.clear();
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kDiverged);
+  EXPECT_EQ(Judge(facts).reason.kind, ReasonKind::kElementsDiffer);
+}
+
+TEST_F(TensorJudgeTest, ZerosAreSaidOfFloatsThatAreThere) {
+  TensorFacts facts = Facts(0);
+  EXPECT_FALSE(Judge(facts).all_zero);
+  facts.legs[0].candidate.total.sum_sq_ref = 0;
+  EXPECT_TRUE(Judge(facts).all_zero);
+  facts.exact = true;
+  EXPECT_FALSE(Judge(facts).all_zero);
+  facts.exact = false;
+  facts.legs[0].candidate.total.count = 0;
+  EXPECT_FALSE(Judge(facts).all_zero);
+}
+
+// A copy, say: noise goes through it without a trace.
+TEST_F(TensorJudgeTest, OneElementIsJudgedWhereNoiseMovesNothing) {
+  TensorFacts facts = Facts(1e-8);
+  LegFacts& leg = facts.legs[0];
+  leg.noise.assign(3, PairFacts{Stats(0), {Stats(0)}});
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kWithin);
+  leg.candidate.total.max_elem = 0.5;
+  leg.candidate.instances[1].stats.max_elem = 0.5;
+  const TensorJudgement out = Judge(facts);
+  EXPECT_EQ(out.verdict, TensorVerdict::kDiverged);
+  EXPECT_EQ(out.deciding()->deciding()->statistic, Statistic::kElement);
+  EXPECT_THAT(out.ranks, ElementsAre(1));
+}
+
+RepeatFacts Repeat(double err) { return {Stats(err)}; }
+
+TEST_F(TensorJudgeTest, AReplayIsOneOfTheRunAsItWas) {
+  TensorFacts facts = Facts(0.5e-2);
+  AddLeg("isolated", true, &facts);
+  facts.candidate_repeat = Repeat(4e-2);
+  const TensorJudgement out = Judge(facts);
+  EXPECT_EQ(out.verdict, TensorVerdict::kDiverged);
+  EXPECT_EQ(out.isolated->verdict, TensorVerdict::kWithin);
+}
+
+TEST_F(TensorJudgeTest, WithoutABoundAReplayIsNotJudged) {
+  TensorFacts facts = Facts(0);
+  facts.legs[0].noise.clear();
+  facts.candidate_repeat = Repeat(4e-2);
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kBitwiseEqual);
+}
+
+// By what a replay differs, where the reference's noise says nothing.
+TEST_F(TensorJudgeTest, CopiesWithoutABoundMayDifferByWhatIsNotRepeated) {
+  TensorFacts facts = Facts(0);
+  facts.candidate_repeat = Repeat(1e-6);
+  facts.replicas.differing = facts.replicas.copies = 1;
+  const auto differ = [&](double by) {
+    facts.replicas.worst_rel_err = by;
+    return Judge(facts).replicas_differ;
+  };
+  EXPECT_FALSE(differ(1e-2));
+  facts.legs[0].noise.assign(3, PairFacts{Stats(0.5), {Stats(0.5)}});
+  EXPECT_TRUE(differ(1e-2));
+  facts.legs[0].noise.clear();
+  EXPECT_TRUE(differ(1e-2));
+  EXPECT_FALSE(differ(1e-6));
 }
 
 // Each rank's own where ranks hold other parts; copies are all of it.

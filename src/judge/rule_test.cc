@@ -222,6 +222,15 @@ TEST(JudgeLeg, AVectorGradientAloneIsAllowedTheReferencesOwnRounding) {
   EXPECT_LT(JudgeLeg(errors).bound, 0.05);
 }
 
+// Of a table, the reference's own rounding says it.
+TEST(JudgeLeg, ATableWhoseRoundingIsKnownNeedsNoWiderFactor) {
+  LegErrors errors = Errors(0.05, {0.005, 0.005});
+  errors.lookup_gradient = true;
+  EXPECT_NEAR(JudgeLeg(errors).bound, 8 * 0.005, 1e-12);
+  errors.reference_hp = StatsWith(1e-3);
+  EXPECT_NEAR(JudgeLeg(errors).bound, 2 * 0.005, 1e-12);
+}
+
 // A common factor is one error, however many elements it moves.
 TEST(IndependentErrors, AreFewWhereNoiseIsACommonFactor) {
   ErrorStats leg = StatsWith(1e-2);
