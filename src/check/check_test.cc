@@ -945,6 +945,23 @@ TEST_F(IsolatedCheckTest, WhatIsDrawnElsewhereDoesNotReachAModulesInputs) {
   EXPECT_FALSE(inner_input_is_judged("block.list.other"));
 }
 
+TEST_F(IsolatedCheckTest, WhatCameBeforeADrawIsJudged) {
+  reference_.extra = candidate_.extra = {{"later",
+                                          Role::kOutput,
+                                          "0",
+                                          Pass::kForward,
+                                          {SyntheticRun::kRows, 16},
+                                          {},
+                                          0,
+                                          {}}};
+  AddNotes(
+      {{"random_draws", R"({"iteration":0,"fqn":"later","draws":["0:aa"]})"}});
+  Break("fc", Role::kOutput, OnlyEndToEnd);
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
+  Break("later", Role::kOutput, OnlyEndToEnd);
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kInconclusive);
+}
+
 // A module may choose by them what it returns.
 TEST_F(IsolatedCheckTest, AShapeThatIsDrawnIsNotJudged) {
   const SyntheticTensor chosen = {

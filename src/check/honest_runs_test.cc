@@ -133,6 +133,16 @@ TEST_F(ReportedNormTest, OfGradientsThatAreNotRecordedIsNotJudged) {
             TensorVerdict::kNotCheckable);
 }
 
+// Others may be in the norm.
+TEST_F(ReportedNormTest, OfSelectedGradientsIsNotJudged) {
+  wrong_ = 2;
+  candidate_.select = "fqn=*fc*";
+  const CheckResult result = Check();
+  ExpectWithin(result);
+  EXPECT_EQ(Find(result, "", Role::kGradNorm).verdict,
+            TensorVerdict::kNotCheckable);
+}
+
 TEST_F(ReportedNormTest, OfAGradientThatLacksATermIsNotJudged) {
   candidate_.mesh = {{"dp", 2}, {"tp", 2}};
   for (SyntheticRun* run : {&reference_, &candidate_}) {

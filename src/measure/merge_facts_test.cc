@@ -245,6 +245,7 @@ TEST(MergeFacts, RefusesPartsThatAreNotOfOneTensor) {
            [](TensorFacts* facts) { facts->in_reference = false; },
            [](TensorFacts* facts) { facts->exact = true; },
            [](TensorFacts* facts) { facts->vector = true; },
+           [](TensorFacts* facts) { facts->lookup = true; },
            [](TensorFacts* facts) { facts->dtype = DType::kBF16; },
            [](TensorFacts* facts) { facts->reference_shape = {1}; },
            [](TensorFacts* facts) { facts->candidate_shape = {1}; }}) {
