@@ -334,18 +334,28 @@ TEST_F(WrongRunTest, AnotherLearningRateIsACulprit) {
 // Gradients are recorded together, when all of them are there.
 TEST_F(WrongRunTest, TheGradientThatIsReducedFirstIsNamedFirst) {
   ForBoth([](SyntheticRun* run) {
-    run->extra = {Made("a.weight", Role::kGradReduced, {16, 16}),
-                  Made("b.weight", Role::kGradReduced, {16, 16})};
-  });
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
-                        int64_t index, float* value) {
-    if (t.fqn.ends_with(".weight") && t.fqn != "fc.weight" && index % 2 == 0) {
-      *value *= 2;
+    for (const Role role : {Role::kParam, Role::kGradReduced}) {
+      for (const char* name : {"a.weight", "b.weight"}) {
+        run->extra.push_back(Made(name, role, {16, 16}));
+      }
     }
+  });
+  const auto wrong = [](Role role) {
+    return [role](const SyntheticTensor& t, int, const std::string&,
+                  int64_t index, float* value) {
+      if (t.role == role && t.fqn != "fc.weight" && index % 2 == 0) *value *= 2;
+    };
   };
+  candidate_.fault = wrong(Role::kGradReduced);
   EXPECT_EQ(Check().culprits.front().fqn, "a.weight");
   candidate_.notes = {
       {"reduction_order", R"({"names":["b.weight","a.weight"]})"}};
+  EXPECT_EQ(CheckAgain().culprits.front().fqn, "b.weight");
+  // Not of parameters, and those that were not seen come last.
+  candidate_.fault = wrong(Role::kParam);
+  EXPECT_EQ(CheckAgain().culprits.front().fqn, "a.weight");
+  candidate_.notes = {{"reduction_order", R"({"names":["b.weight"]})"}};
+  candidate_.fault = wrong(Role::kGradReduced);
   EXPECT_EQ(CheckAgain().culprits.front().fqn, "b.weight");
 }
 
