@@ -142,6 +142,26 @@ TEST_F(DamageTest, WhatOnlyTheReferenceHoldsIsNamedToo) {
   Zeroed(trace, *record, [&] { ExpectNamed(*record, Check()); });
 }
 
+// Whoever met the bytes may have gone on without them: not even copies tell.
+TEST_F(DamageTest, NobodyIsAccusedBesideIt) {
+  const std::string trace = folder_ / "cand";
+  std::filesystem::remove_all(trace);
+  SyntheticRun candidate;
+  candidate.mesh = {{"dp", 2}, {"tp", 2}};
+  candidate.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+                       int64_t, float* value) {
+    if (t.fqn == "fc" && t.role == Role::kInput && rank == 1) *value += 1;
+  };
+  candidate.Write(trace);
+  EXPECT_EQ(OrDie(Check()).verdict, Verdict::kDiverged);
+  const auto records = OrDie(Trace::Open(trace))->records();
+  const auto record = std::find_if(
+      records.begin(), records.end(),
+      [](const Record& r) { return r.id.role == Role::kGradReduced; });
+  ASSERT_NE(record, records.end());
+  Zeroed(trace, *record, [&] { ExpectNamed(*record, Check()); });
+}
+
 TEST_F(DamageTest, SegmentsOfTwoRanksSwappedAreNoDivergence) {
   const std::string a =
       folder_ / "cand/rank-00000.r0/segment-00000.safetensors";
