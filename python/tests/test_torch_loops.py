@@ -195,6 +195,48 @@ def test_isolated_from_their_own_values_two_backwards_give_the_sum_once(tmp_path
     assert_aligned(real.tensors, alone)
 
 
+class Forces(Net):
+    """What is to be learnt is the derivative of an energy."""
+
+    def forward(self, x):
+        x = x.detach().requires_grad_()
+        energy = super().forward(x).sum(dim=1)
+        (forces,) = torch.autograd.grad(energy.sum(), x, create_graph=True)
+        return energy, forces
+
+
+def of_forces(model, x, y):
+    energy, forces = model(x)
+    return [energy.square().mean() + forces.square().mean()]
+
+
+def gradient_penalty(model, x, y):
+    x = x.clone().requires_grad_()
+    out = model(x)
+    (slope,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+    return [(out - y).square().mean() + (slope.norm(dim=1) - 1).square().mean()]
+
+
+@pytest.mark.parametrize("losses", [of_forces, gradient_penalty])
+def test_gradients_that_are_part_of_what_is_computed_are_not_recorded(tmp_path, losses):
+    make = Forces if losses is of_forces else Net
+    small = Captured(tmp_path, "small", Loop(losses, make=make))
+    large = Captured(tmp_path, "large", Loop(losses, make=make, rows=4))
+    assert small.duplicates() == []
+    assert_aligned(small.tensors, large.tensors)
+    output = small.tensors["head", "output", 0, 0, "0", "forward"]
+    expected = 2 * (output - small.tensors["data", "data", 0, 0, "1", "forward"]) / 32
+    if losses is of_forces:
+        expected = 2 * output.sum(dim=1, keepdim=True).expand(8, 4) / 8
+    error = small.tensors["head", "grad_output", 0, 0, "0", "backward"] - expected
+    assert error.norm() <= 1e-5 * expected.norm()
+    handed_on = expected @ small.tensors["head.weight", "param", 0, 0, "", "forward"]
+    error = small.tensors["head", "grad_input", 0, 0, "input", "backward"] - handed_on
+    assert error.norm() <= 1e-5 * handed_on.norm()
+    (notice,) = small.notes("notice")
+    assert "autograd.grad" in notice["text"]
+
+
 def test_forwards_until_a_backward_are_calls_of_one_micro_batch(tmp_path):
     small = Captured(tmp_path, "small", Loop(pair))
     large = Captured(tmp_path, "large", Loop(pair, rows=4))

@@ -22,6 +22,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
+from ttrace.adapters.torch_native_backward import LossBackward
 from ttrace.adapters.torch_native_checkpoint import ReentrantCheckpoints
 from ttrace.adapters.torch_native_compiled import (
     AroundCall,
@@ -150,6 +151,7 @@ class TorchNativeCapture:
         )
         self._targets = guarded(self._target)
         watch_targets(self._patches, self._targets)
+        self._backward = LossBackward(session, self._patches)
         self._losses = Losses(session, self._patches, lambda: self._micro_batches.last)
         self._clipping = Clipping(session, self._patches, self._gradients_complete)
         self._scaler = LossScale(
@@ -273,7 +275,7 @@ class TorchNativeCapture:
             self._graft = self._data.graft = Graft(session)
         self._provenance = Provenance(topology)
         self._data.lies = self._provenance.of_argument
-        self._hooks = TorchNativeHooks(session, self._provenance, self._draws)
+        self._hooks = TorchNativeHooks(session, self._provenance, self._draws, self._backward)
         self._hooks.install_all(self._root, self._outside)
         self._parameters = Parameters(session, self._root, self._micro_batches.close)
         self._scaler.reached = self._parameters.arrived

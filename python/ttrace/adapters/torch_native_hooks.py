@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from ttrace.adapters.torch_native_autocast import casts_own_parameters
+from ttrace.adapters.torch_native_backward import LossBackward
 from ttrace.adapters.torch_native_compiled import AroundCall, is_compiled
 from ttrace.adapters.torch_native_placement import Provenance, batch_dim
 from ttrace.adapters.torch_native_session import DeferredSession
@@ -66,9 +67,14 @@ class TorchNativeHooks(ModuleHooks):
     """All modules of one model, containers included."""
 
     def __init__(
-        self, session: DeferredSession, provenance: Provenance, draws: RandomDraws
+        self,
+        session: DeferredSession,
+        provenance: Provenance,
+        draws: RandomDraws,
+        backward: LossBackward,
     ) -> None:
         super().__init__(session)
+        self._backward = backward
         self._draws = draws
         self._deferred = session
         self._provenance = provenance
@@ -135,6 +141,9 @@ class TorchNativeHooks(ModuleHooks):
             self._say_opaque(fqn, "output", output, "")
             self._say_precision(module, fqn, output)
         return super()._after(module, fqn, rule, output)
+
+    def _is_of_loss(self) -> bool:
+        return self._backward.runs()
 
     def _say_opaque(self, fqn: str, role: str, value: Any, name: str) -> None:
         for arg, kind in opaque(value, name):

@@ -154,7 +154,7 @@ class ModuleHooks:
             tensors.append(value)
         if frame.targets:
             # What C++ calls the graph is only there if gradients are wanted.
-            self._sums += watch_inputs(tensors, frame.targets, self._session.guarded)
+            self._sums += watch_inputs(tensors, frame.targets, self._guarded_edge)
         if not replaced:
             return None
         return nested.with_replaced(output, "0" if torch.is_tensor(output) else "", replaced)
@@ -193,8 +193,9 @@ class ModuleHooks:
 
     def _grad_output(self, place: Place) -> Callable[[torch.Tensor], None]:
         def hook(gradient: torch.Tensor | None) -> None:
-            if gradient is None:
-                return  # one of several results of compiled code, which the loss does not use
+            # None: one of several results of compiled code, which the loss does not use.
+            if gradient is None or not self._is_of_loss():
+                return
             self._session.backward_moment = place.moment
             self._gradient_arrived(place.fqn, gradient)
             self._session.record_at(place, gradient)
@@ -219,7 +220,7 @@ class ModuleHooks:
         session = self._session
 
         def hook(gradient: torch.Tensor | None) -> torch.Tensor | None:
-            if gradient is None:
+            if gradient is None or not self._is_of_loss():
                 return None
             session.backward_moment = place.moment
             passed_on = gradient
@@ -230,6 +231,17 @@ class ModuleHooks:
             return None if passed_on is gradient else passed_on
 
         value.register_hook(session.guarded(hook))
+
+    def _is_of_loss(self) -> bool:
+        """Whether the gradient that arrives now is one of a loss."""
+        return True
+
+    def _guarded_edge(self, hook: Callable[..., None]) -> Callable[..., Any]:
+        def if_of_loss(*args: Any) -> None:
+            if self._is_of_loss():
+                hook(*args)
+
+        return self._session.guarded(if_of_loss)
 
     def _gradient_arrived(self, fqn: str, gradient: torch.Tensor) -> None:
         """A container hands on what its last child made, so the gradient of that one tensor arrives
