@@ -38,6 +38,7 @@ def test_positions_flattened_rows_and_made_weights_are_within(
         assert {(name, "output"), (name, "grad_output")} <= compared
 
 
+@pytest.mark.matrix
 def test_a_gradient_of_positions_that_is_not_averaged_is_found(
     reference: Path, tmp_path: Path
 ) -> None:

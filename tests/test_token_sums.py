@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from runs import BIN, ttrace
 
 # A layer norm on a CPU adds up its gradients token by token in bfloat16, and so does a table.
@@ -71,6 +72,7 @@ def test_what_a_kernel_loses_of_a_sum_over_tokens_is_no_fault(tmp_path: Path) ->
     assert {"norm.bias"} <= lost <= {"norm.bias", "norm.weight", "kinds.weight"}, lost
 
 
+@pytest.mark.matrix
 def test_a_factor_on_a_sum_over_tokens_is_found(tmp_path: Path) -> None:
     outcome = verdict(tmp_path, 32, "--bug")
     assert outcome.code == 1, outcome.explain()

@@ -468,7 +468,7 @@ TEST_F(WrongRunTest, WhatIsCleanIsCountedByKind) {
   candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
                         int64_t index, float* value) {
     if (t.fqn == "fc" && t.role == Role::kOutput)
-      *value *= index % 2 == 0 ? 1 : 2;
+      *value *= index % 2 == 0 ? 1.0f : 2.0f;
   };
   const CheckResult result = Check();
   ASSERT_EQ(result.clean.size(), 3U);
