@@ -881,7 +881,8 @@ class LeftValuesTest : public IsolatedCheckTest {
     candidate_.fault = [=](const SyntheticTensor& t, int, const std::string&,
                            int64_t index, float* value) {
       if (t.fqn != "pick" || !which.contains({t.role, t.arg})) return;
-      *value = *value * (index % 3 == 0 ? 1.25f : 1) + (t.arg == "ids" ? 7 : 0);
+      *value = *value * (index % 3 == 0 ? 1.25f : 1.0f) +
+               (t.arg == "ids" ? 7.0f : 0.0f);
     };
     return CheckAgain().verdict;
   }
