@@ -9,7 +9,7 @@
 namespace ttrace {
 namespace {
 
-bool DiffersEndToEnd(const TensorFacts& tensor) {
+bool Differs(const TensorFacts& tensor) {
   return std::any_of(
       tensor.legs.begin(), tensor.legs.end(), [](const LegFacts& leg) {
         return leg.usable && !leg.candidate.total.bitwise_equal();
@@ -50,7 +50,7 @@ UnlikeDraws::UnlikeDraws(const Side* reference, const Side& candidate,
     if (!is_input && id.role != Role::kGradOutput) continue;
     const bool stays = (is_input && tensor.exact) ||
                        left.contains({id.iteration, id.fqn, id.role, id.arg});
-    if (stays && Reach(tensor) && DiffersEndToEnd(tensor)) {
+    if (stays && Reach(tensor) && Differs(tensor)) {
       (is_input ? inputs_left_ : gradients_left_)
           .insert({id.iteration, id.fqn});
     }

@@ -107,11 +107,14 @@ class LegMeasurer {
   Status MeasureExactSum(LegFacts* out) {
     const TensorPieces* real = side_.FindSameValue("real", id_);
     if (real == nullptr) return Done{};
-    TTRACE_ASSIGN_OR_RETURN(const std::optional<ErrorStats> error,
-                            exact_sums_->ErrorOf(id_, *real));
-    if (!error) return Done{};
-    out->reference_hp = PairFacts{*error, {}};
-    out->reference_hp->regions.assign(regions_->size(), *error);
+    const auto error = exact_sums_->ErrorOf(id_, *real);
+    if (!error.ok()) {
+      if (IsFact(error.error())) return Done{};
+      return error.error();
+    }
+    if (!*error) return Done{};
+    out->reference_hp = PairFacts{**error, {}};
+    out->reference_hp->regions.assign(regions_->size(), **error);
     return Done{};
   }
 
