@@ -691,29 +691,68 @@ TEST_F(UnknownTest, GradientsThatAreAllZeroAreNoEvidence) {
   ExpectOpen("is zero or not finite in the reference");
 }
 
+// Where a module has several results, one may be zero on purpose.
+TEST_F(CheckTest, AResultOfZerosBesideOneThatIsJudgedIsEnough) {
+  reference_.extra = candidate_.extra = {{"fc",
+                                          Role::kOutput,
+                                          "1",
+                                          Pass::kForward,
+                                          {SyntheticRun::kRows, 4},
+                                          {},
+                                          0,
+                                          {}}};
+  bool all = false;
+  const auto zero = [&](const SyntheticTensor& t, int, const std::string&,
+                        int64_t, float* value) {
+    const bool result = t.fqn == "fc" && t.role == Role::kOutput;
+    if (result && (all || t.arg == "1")) *value = 0;
+  };
+  reference_.fault = candidate_.fault = zero;
+  CheckResult result = CheckAgain();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  all = true;
+  result = CheckAgain();
+  EXPECT_EQ(result.verdict, Verdict::kInconclusive) << result.reason;
+}
+
 // One number, and a bound from three samples of it.
 TEST_F(CheckTest, ALossWhoseBoundIsTooWideIsJudgedByItsGradient) {
   reference_.extra = candidate_.extra = {
       {"loss", Role::kLoss, "value", Pass::kForward, {1, 1}, {}, -1, {}}};
   bool gradient_too = false;
+  std::function<bool(const SyntheticTensor&)> is_loss = [](const auto& t) {
+    return t.role == Role::kLoss;
+  };
   reference_.fault = [&](const SyntheticTensor& t, int, const std::string& leg,
                          int64_t, float* value) {
     const bool gradient = t.fqn.empty() && t.role == Role::kGradOutput;
-    if (leg != "real" &&
-        (t.role == Role::kLoss || (gradient_too && gradient))) {
+    if (leg != "real" && (is_loss(t) || (gradient_too && gradient))) {
       *value *= 1.5f;
     }
   };
   candidate_.fault = [&](const SyntheticTensor& t, int, const std::string&,
                          int64_t, float* value) {
     const bool gradient = t.fqn.empty() && t.role == Role::kGradOutput;
-    if (t.role == Role::kLoss || (gradient_too && gradient)) *value *= 1.01f;
+    if (is_loss(t) || (gradient_too && gradient)) *value *= 1.01f;
   };
-  const CheckResult result = CheckAgain();
+  CheckResult result = CheckAgain();
   EXPECT_EQ(Find(result, "loss", Role::kLoss).verdict,
             TensorVerdict::kNotCheckable);
   EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
   gradient_too = true;
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kInconclusive);
+  // The model may return it.
+  gradient_too = false;
+  reference_.extra[0].fqn = candidate_.extra[0].fqn = "";
+  reference_.extra[0].role = candidate_.extra[0].role = Role::kOutput;
+  is_loss = [](const SyntheticTensor& t) { return t.arg == "value"; };
+  result = CheckAgain();
+  EXPECT_EQ(result.not_checkable, 1);
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  // Without gradients nothing stands for it.
+  reference_.omit =
+      candidate_.omit = [](const SyntheticTensor& t, int, const std::string&,
+                           int) { return t.role == Role::kGradOutput; };
   EXPECT_EQ(CheckAgain().verdict, Verdict::kInconclusive);
 }
 

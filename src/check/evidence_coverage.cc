@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -42,18 +43,23 @@ std::string ModuleOf(const TensorId& id) {
   return IsParameterGradient(id.role) ? ParentName(id.fqn) : id.fqn;
 }
 
-// "grad_reduced of ColumnParallelLinear weight". Where the class of a module is
-// not known, its name without layer numbers stands for it.
-std::string KindOf(const Side& classes, const TensorId& id) {
+// "grad_reduced of ColumnParallelLinear" and "weight". Where the class of a
+// module is not known, its name without layer numbers stands for it.
+struct Kind {
+  std::string family;
+  std::string part;  // parameter or argument
+  auto operator<=>(const Kind&) const = default;
+};
+
+Kind KindOf(const Side& classes, const TensorId& id) {
   const bool parameter = IsParameterGradient(id.role);
   const std::string module = ModuleOf(id);
   std::string cls = classes.ClassOf(module);
   if (cls.empty()) cls = WithoutLayerNumbers(module);
   if (cls.empty()) cls = "the model";
-  const std::string part =
-      parameter ? id.fqn.substr(module.empty() ? 0 : module.size() + 1)
-                : id.arg;
-  return fmt::format("{} of {} {}", ToString(id.role), cls, part);
+  return {fmt::format("{} of {}", ToString(id.role), cls),
+          parameter ? id.fqn.substr(module.empty() ? 0 : module.size() + 1)
+                    : id.arg};
 }
 
 // Tensors of one kind, or of one module.
@@ -125,22 +131,31 @@ std::optional<RunNote> UnjudgedModules(
 
 EvidenceCoverage CoverEvidence(const Side& classes,
                                const std::vector<TensorJudgement>& tensors) {
-  std::map<std::string, Evidence> kinds;
+  std::map<Kind, Evidence> kinds;
+  // Families of values, not of parameters' gradients, with one that is judged.
+  std::set<std::string> judged;
   std::map<std::string, Evidence> modules;
   const bool loss_by_gradient = GradientOfLossIsJudged(tensors);
   for (const TensorJudgement& t : tensors) {
     if (IsLoss(t) && loss_by_gradient && !IsJudged(t)) continue;
     if (!IsAsked(t)) continue;
-    kinds[KindOf(classes, t.id)].Add(t);
+    const Kind kind = KindOf(classes, t.id);
+    kinds[kind].Add(t);
+    if (IsJudged(t) && !IsParameterGradient(t.id.role)) {
+      judged.insert(kind.family);
+    }
     if (IsMade(t.id.role)) modules[ModuleOf(t.id)].Add(t);
   }
   EvidenceCoverage out;
   for (const auto& [name, kind] : kinds) {
     out.any |= kind.judged;
     if (kind.judged) continue;
+    // One of several results may be zero on purpose, as an offset that is not
+    // used; others show what the module computes.
+    if (kind.all_zero && judged.contains(name.family)) continue;
     RunNote note;
     note.kind = kind.all_zero ? NoteKind::kZeroEvidence : NoteKind::kNoEvidence;
-    note.names = {name};
+    note.names = {fmt::format("{} {}", name.family, name.part)};
     note.count = kind.of;
     if (!kind.all_zero) note.reason = ReasonWords(kind.open->reason);
     out.missing.push_back(std::move(note));
