@@ -71,7 +71,7 @@ def measure(name: str, folder: Path) -> tuple[list[str], bool, str]:
     verdict = result.get("verdict", f"exit {clean.code}")
     why = "" if verdict in ("within", "bitwise_equal") else result.get("reason", "")
     compared = str(result.get("coverage", {}).get("compared", 0))
-    cells = [name, verdict, compared, worst(result, "real"), why.partition(":")[0][:90] or "-"]
+    cells = [name, verdict, compared, worst(result, "real"), why.partition(" (")[0][:120] or "-"]
     fine = verdict != "diverged" or family in ROWS_DEPEND_ON_EACH_OTHER
     said = clean.text
     found = "-"
