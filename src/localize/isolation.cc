@@ -95,19 +95,19 @@ class IsolationJudge {
     });
   }
 
-  // Something that the module works on was not replaced, and is off by more
-  // than `t` may be: `t` may be what became of it.
+  // As ReceivesErrors, or what was not replaced is off by more than `t` may be:
+  // `t` may be what became of it.
   bool MayHandOn(const std::string& fqn, Role edge,
                  const TensorJudgement& t) const {
+    if (ReceivesErrors(fqn, edge)) return true;
     const LegJudgement* own = t.convicting();
+    if (own == nullptr) return false;
     const auto& edges = tree_.Of(fqn, edge);
     return std::any_of(edges.begin(), edges.end(), [&](const auto* e) {
-      if (!e->isolated || e->isolated->replaced) return false;
-      return e->out_alone() ||
-             (own != nullptr &&
-              std::any_of(e->legs.begin(), e->legs.end(), [&](const auto& leg) {
-                return leg.leg == own->leg && leg.err > own->bound;
-              }));
+      return e->isolated && !e->isolated->replaced &&
+             std::any_of(e->legs.begin(), e->legs.end(), [&](const auto& leg) {
+               return leg.leg == own->leg && leg.err > own->bound;
+             });
     });
   }
 

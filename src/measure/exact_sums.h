@@ -13,7 +13,6 @@
 #define TTRACE_SRC_MEASURE_EXACT_SUMS_H_
 
 #include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
