@@ -23,7 +23,6 @@ from row_table import RowTable
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 import runs  # noqa: E402
-
 from matrix import worst  # noqa: E402
 
 TABLE = ROOT / "docs/families.md"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from cases import Case, all_cases, bug_catalog
 from runs import Outcome, diff, record_reference
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from runs import diff, launch, record_reference, ttrace
 
 SCRIPT = "train_gpt.py"

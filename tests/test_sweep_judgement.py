@@ -6,6 +6,7 @@ import math
 import sys
 
 import pytest
+
 from runs import ROOT
 
 sys.path.insert(0, str(ROOT / "scripts"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from runs import BIN, ttrace
 
 # A layer norm on a CPU adds up its gradients token by token in bfloat16, and so does a table.

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from runs import ROOT, TTRACE, diff, launch, record_reference, ttrace
 
 SCRIPT = "train_gpt.py"

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from mutation.census import Draw, Site
 from mutation.faults import faulty
 from mutation.masks import Masks, mask_seed

@@ -27,10 +27,7 @@ import megatron_cpu
 
 megatron_cpu.enable()
 
-import bug_catalog
-import mutation
 import numpy
-import other_layers
 import torch
 import torch.distributed as dist
 from megatron.core import parallel_state, tensor_parallel
@@ -52,6 +49,10 @@ from megatron.core.rerun_state_machine import (
 from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.module import Float16Module
 from megatron.core.utils import get_batch_on_this_cp_rank
+
+import bug_catalog
+import mutation
+import other_layers
 from state_digest import parameter_digest, print_line, random_digest
 from synthetic_tokens import PretrainingSampler, SyntheticTokens
 

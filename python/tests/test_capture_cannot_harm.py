@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from captured_run import HOOK, ROOT, index, run
 
+from captured_run import HOOK, ROOT, index, run
 from ttrace.adapters import megatron
 from ttrace.capture import free_memory, replay_data
 from ttrace.capture.boot import PatchingFinder

@@ -6,6 +6,7 @@ import re
 
 import pytest
 import torch
+
 from captured_run import index, run
 from test_torch_native import notes
 from test_torch_native import run as run_script

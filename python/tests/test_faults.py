@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+
 import with_fault
 from captured_run import HOOK, ROOT, index
 

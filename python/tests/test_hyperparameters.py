@@ -6,11 +6,11 @@ import math
 
 import pytest
 import torch
+from torch import nn
+
 from captured_run import index
 from captured_run import run as run_zoo
 from test_torch_native import DDP, notes, run
-from torch import nn
-
 from ttrace.capture import hyperparameters
 
 

@@ -4,6 +4,7 @@ isolated from a reference it hides nothing and lets nothing through."""
 from pathlib import Path
 
 import pytest
+
 from captured_run import index, run
 
 pytest.importorskip("megatron.core")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from captured_run import index, run
 
 pytest.importorskip("megatron.core")

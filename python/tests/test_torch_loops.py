@@ -11,11 +11,11 @@ from collections import Counter
 
 import pytest
 import torch
-from test_torch_native import ROOT, Tensors, assert_aligned, entries, notes, run
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import ttrace
+from test_torch_native import ROOT, Tensors, assert_aligned, entries, notes, run
 
 WIDTH = 16
 

@@ -1,6 +1,7 @@
 """Real megatron-core training, with and without capture: not a bit may differ."""
 
 import pytest
+
 from captured_run import ROOT, index, run
 
 pytest.importorskip("megatron.core")

@@ -28,6 +28,7 @@ EXPECT = {
 def inject() -> None:
     """The gather of K and V gets a backward that slices instead of reducing and scattering."""
     from megatron.core.tensor_parallel.mappings import gather_from_sequence_parallel_region
+
     from megatron_cpu import cp_attention
 
     def gather_with_sliced_gradient(tensor: Any, group: Any) -> Any:

@@ -105,6 +105,7 @@ def _attend_under_context_parallelism() -> None:
     if "--context-parallel-size" not in sys.argv:
         return
     from megatron.core.models import backends
+
     from megatron_cpu.cp_attention import ContextParallelDotProductAttention
 
     backends.DotProductAttention = ContextParallelDotProductAttention
