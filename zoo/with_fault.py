@@ -125,10 +125,10 @@ def plant(fault: Fault) -> None:
     """Puts a call of `fault.here` into each step of a rerun."""
     from megatron.core.pipeline_parallel import schedules
 
-    from ttrace.adapters.megatron_gradients import Gradients
-    from ttrace.adapters.megatron_replayer import MegatronReplayer
+    from ttrace.adapters.megatron.replayer import MegatronReplayer
     from ttrace.capture import rerun
     from ttrace.capture.agreement import Agreement
+    from ttrace.capture.course import Course
     from ttrace.capture.session import Session
     from ttrace.capture.state import Part
 
@@ -220,11 +220,11 @@ def plant(fault: Fault) -> None:
 
     before(MegatronReplayer, "run", run)
 
-    def after_backward(gradients: Any) -> None:
+    def end_rerun(course: Any, reduced: bool) -> None:
         if sessions and session().leg != "real":
             fault.here("record gradients", session(), session().leg)
 
-    before(Gradients, "after_backward", after_backward)
+    before(Course, "end_rerun", end_rerun)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from captured_run import HOOK, ROOT, index, run
-from ttrace.adapters import megatron
+from ttrace.adapters.megatron import entry_points
 from ttrace.capture import free_memory, replay_data
 from ttrace.capture.boot import PatchingFinder
 from ttrace.capture.free_memory import Peak
@@ -105,9 +105,9 @@ class TestMessages:
 
 
 def test_megatron_goes_on_if_capture_cannot_be_made(monkeypatch, capfd, tmp_path):
-    monkeypatch.setitem(sys.modules, "ttrace.adapters.megatron_iteration", None)
+    monkeypatch.setitem(sys.modules, "ttrace.adapters.megatron.capture", None)
     patches = {}
-    megatron.register(patches.__setitem__, Settings(out=str(tmp_path)))
+    entry_points.register(patches.__setitem__, Settings(out=str(tmp_path)))
     schedules = types.ModuleType("schedules")
     schedules.get_forward_backward_func = lambda: "schedule"
     patches["megatron.core.pipeline_parallel.schedules"](schedules)

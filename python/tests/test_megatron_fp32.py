@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ttrace.adapters.megatron_fp32 import full_precision
+from ttrace.adapters.megatron.fp32 import full_precision
 
 
 def linear() -> nn.Linear:

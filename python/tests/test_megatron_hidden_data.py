@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
-from ttrace.adapters.megatron_hidden_data import HiddenData
+from ttrace.adapters.megatron.hidden_data import HiddenData
 from ttrace.capture import replay_data
 
 rows = iter(torch.arange(10.0))

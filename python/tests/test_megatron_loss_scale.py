@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from ttrace.adapters.megatron_loss_scale import divided, loss_scale
+from ttrace.adapters.megatron.loss_scale import divided, loss_scale
 
 CPU = torch.device("cpu")
 

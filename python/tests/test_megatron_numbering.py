@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from torch import nn
 
-from ttrace.adapters.megatron_numbering import numbering_mismatches, window_of_layer
+from ttrace.adapters.megatron.numbering import numbering_mismatches, window_of_layer
 
 WINDOW = (8, 0)
 

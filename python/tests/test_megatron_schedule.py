@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import torch
 from torch import nn
 
-from ttrace.adapters import megatron_repeats
-from ttrace.adapters.megatron_gradients import Gradients
-from ttrace.adapters.megatron_iteration import _bound
+from ttrace.adapters.megatron import repeats
+from ttrace.adapters.megatron.capture import _bound
+from ttrace.adapters.megatron.store import Store
 
 
 def schedule(forward_step_func, data_iterator, model, *, num_microbatches=1, **others):
@@ -39,11 +39,11 @@ def test_what_has_no_name_is_told() -> None:
     assert _bound(SIGNATURE, (1, 2, 3, 4), {}) is None
 
 
-def gradients_of(*values: float) -> Gradients:
+def gradients_of(*values: float) -> Store:
     parameter = nn.Parameter(torch.zeros(len(values)))
     parameter.grad = torch.tensor(values)
-    entry = SimpleNamespace(original=parameter)
-    found = Gradients.__new__(Gradients)
+    entry = SimpleNamespace(fqn="weight", original=parameter)
+    found = Store.__new__(Store)
     found._model = SimpleNamespace(parameters=lambda: [entry])
     return found
 
@@ -62,18 +62,18 @@ def test_a_leg_does_not_answer_to_megatrons_validation() -> None:
     before = library._GLOBAL_RERUN_STATE_MACHINE
     library._GLOBAL_RERUN_STATE_MACHINE = None
     try:
-        assert not megatron_repeats.is_repetition()
+        assert not repeats.is_repetition()
         library.initialize_rerun_state_machine(mode=library.RerunMode.VALIDATE_RESULTS)
         machine = library.get_rerun_state_machine()
         machine.first_iteration_complete = True
         machine.state = library.RerunState.INITIAL_RUN
-        assert not megatron_repeats.is_repetition()
-        with megatron_repeats.not_validating():
+        assert not repeats.is_repetition()
+        with repeats.not_validating():
             machine.validate_result(torch.ones(()), asked.append, "in a leg")
         assert not asked
         machine.validate_result(torch.ones(()), asked.append, "in the run")
         assert asked
         machine.state = library.RerunState.RERUNNING_IN_PLACE
-        assert megatron_repeats.is_repetition()
+        assert repeats.is_repetition()
     finally:
         library._GLOBAL_RERUN_STATE_MACHINE = before

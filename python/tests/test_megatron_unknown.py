@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from ttrace.adapters.megatron_declared import declared
-from ttrace.adapters.megatron_names import Topology, is_compiled, module_name, unwrap, wrappers
-from ttrace.adapters.megatron_structure import COLUMN, NORM, ROW, Structure
+from ttrace.adapters.megatron.declared import declared
+from ttrace.adapters.megatron.names import Numbering, is_compiled, unwrap, wrappers
+from ttrace.adapters.megatron.structure import COLUMN, NORM, ROW, Structure
+from ttrace.adapters.megatron.topology import Topology
 
 
 def topology(tp: int, sequence_parallel: bool = False) -> Topology:
@@ -165,4 +166,4 @@ def test_a_compiled_module_keeps_its_name() -> None:
     assert not is_compiled(linear)
     assert unwrap(compiled) is linear
     assert wrappers(compiled) == [compiled, linear]
-    assert module_name("decoder.layers.1._orig_mod.mlp", 2) == "decoder.layers.3.mlp"
+    assert Numbering(2).module("decoder.layers.1._orig_mod.mlp") == "decoder.layers.3.mlp"

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from ttrace.adapters import megatron_unsupported
-from ttrace.adapters.megatron_names import Topology
-from ttrace.adapters.megatron_unsupported import leg_refusal, unsupported
+from ttrace.adapters.megatron.topology import Topology
+from ttrace.adapters.megatron.unsupported import leg_refusal, unsupported, uses_cuda_graphs
 
 transformer = pytest.importorskip("megatron.core.transformer")
 
@@ -41,13 +40,21 @@ def named(found: SimpleNamespace) -> list[str]:
 
 def test_a_plain_dense_model_is_supported() -> None:
     assert named(model()) == []
+    assert named(model(num_moe_experts=4)) == []
     assert leg_refusal(model(), fp32=True) is None
 
 
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"num_moe_experts": 4}, "mixture of experts"),
+        (
+            {"num_moe_experts": 4, "moe_token_dispatcher_type": "flex"},
+            "the flex dispatcher of experts",
+        ),
+        (
+            {"num_moe_experts": 4, "moe_shared_expert_overlap": True},
+            "shared experts that overlap with the dispatcher",
+        ),
         ({"fp8": "hybrid"}, "fp8"),
         ({"fp4": "e2m1"}, "fp4"),
         ({"cuda_graph_impl": "local"}, "CUDA graphs"),
@@ -62,7 +69,7 @@ def test_an_option_is_named(options: dict[str, object], what: str) -> None:
 
 
 def test_wrappers_stages_and_other_models_are_named() -> None:
-    assert named(model(chunks=2)) == ["virtual pipeline stages"]
+    assert named(model(chunks=2)) == []
     assert named(model(FullyShardedDataParallel(GPTModel()))) == ["FSDP"]
     other = model()
     other.chunks[0].root = nn.Linear(1, 1)
@@ -77,7 +84,7 @@ def test_no_leg_runs_whose_numbers_would_be_the_runs() -> None:
 
 
 def test_modules_that_megatron_captures_in_graphs_get_no_hooks() -> None:
-    from ttrace.adapters.megatron_model import Chunk
+    from ttrace.adapters.megatron.model import Chunk
 
     root = GPTModel()
     root.linear = nn.Linear(2, 2)
@@ -95,5 +102,5 @@ def test_modules_that_megatron_captures_in_graphs_get_no_hooks() -> None:
         ("linear.weight", True),
         ("linear.bias", True),
     ]
-    assert megatron_unsupported.uses_cuda_graphs(chunk.config)
+    assert uses_cuda_graphs(chunk.config)
     assert torch.is_tensor(chunk.parameters[0].current)

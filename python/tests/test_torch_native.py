@@ -14,8 +14,8 @@ from torch import nn
 
 import ttrace
 from ttrace import _native
-from ttrace.adapters.torch_native_placement import Provenance, batch_dim
-from ttrace.adapters.torch_native_topology import Topology, Unplaceable
+from ttrace.adapters.torch.placement import Provenance, batch_dim
+from ttrace.adapters.torch.topology import Topology, Unplaceable
 
 ROOT = Path(__file__).resolve().parents[2]
 DDP = ROOT / "zoo/ddp_toy.py"
@@ -193,11 +193,13 @@ def test_a_captured_run_is_the_same_run(tmp_path, processes):
     assert tensors.shapes["data", "data", 0, 0, "0", "forward"][1] == (8 * processes, 6)
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("script", "arguments"),
-    [(DDP, []), (TENSOR_PARALLEL, []), (TENSOR_PARALLEL, ["--sp"])],
-    ids=["ddp", "tp", "tp-sp"],
+    [
+        pytest.param(DDP, [], id="ddp", marks=pytest.mark.matrix),
+        pytest.param(TENSOR_PARALLEL, [], id="tp", marks=pytest.mark.matrix),
+        pytest.param(TENSOR_PARALLEL, ["--sp"], id="tp-sp"),
+    ],
 )
 def test_parallel_runs_align_with_one_process(tmp_path, script, arguments):
     one, two = tmp_path / "one", tmp_path / "two"

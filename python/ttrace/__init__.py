@@ -30,6 +30,6 @@ def attach(
     Does nothing unless the run was started by `ttrace record` or `ttrace diff`, or `out` names a
     trace folder. Megatron-core, and loops on accelerate (transformers' Trainer), need no call.
     """
-    from ttrace.adapters.torch_native import attach as attach_torch_native
+    from ttrace.adapters.torch.attach import attach as attach_to
 
-    return attach_torch_native(model, optimizer, out=out)
+    return attach_to(model, optimizer, out=out)

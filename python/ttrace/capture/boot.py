@@ -106,7 +106,8 @@ def install() -> None:
     if settings is None:
         return
     process_messages.watch(settings.out)
-    from ttrace.adapters import accelerate, megatron
+    from ttrace.adapters.megatron import entry_points as megatron
+    from ttrace.adapters.torch import accelerate
     from ttrace.capture import collective_calls
 
     finder = PatchingFinder()

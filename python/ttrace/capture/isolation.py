@@ -108,10 +108,7 @@ class Isolation(Rewrite):
         """Raises Unreadable."""
         canonical = place.rule.canonical(tensor.detach())
         value = self._read(place, self._session.spec_at(place, canonical), canonical)
-        if value is None or place.rule.order is None:
-            return value
-        back = sorted(range(len(place.rule.order)), key=place.rule.order.__getitem__)
-        return value.permute(back).contiguous()
+        return None if value is None else place.rule.local(value).contiguous()
 
     def _read(self, place: Place, spec: Any, like: torch.Tensor) -> torch.Tensor | None:
         # A recomputed forward is given what the first one was.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from ttrace.capture.input_gradients import GradientSum, InputTarget, watch_input
 from ttrace.capture.placed import ModuleRule, Moment, RuleOrChoice, TensorRule
 from ttrace.capture.rewrite import Place, Rewrite
 from ttrace.capture.session import Session
+from ttrace.capture.tensor_bytes import unwrapped
 
 _Hook = TypeVar("_Hook", bound=Callable[..., Any])
 
@@ -79,6 +80,10 @@ class ModuleHooks:
             module.register_forward_pre_hook(eager_only(before), with_kwargs=True),
             module.register_forward_hook(eager_only(after), with_kwargs=True),
         ]
+
+    @property
+    def handles(self) -> Sequence[Any]:
+        return self._handles
 
     def remove(self) -> None:
         for handle in self._handles:
@@ -246,7 +251,7 @@ class ModuleHooks:
     def _gradient_arrived(self, fqn: str, gradient: torch.Tensor) -> None:
         """A container hands on what its last child made, so the gradient of that one tensor arrives
         at both, the child's hook first: the backward that comes next is the child's."""
-        place = gradient.data_ptr()
+        place = unwrapped(gradient).data_ptr()
         inside = self.last_backward.startswith(f"{fqn}." if fqn else "")
         if not inside or place != self._last_arrived:
             self.last_backward = fqn

@@ -30,6 +30,9 @@ class TensorRule:
     `row_offset`: where the batch dimension is cut over ranks, this rank's first row within the
     micro-batch.
 
+    `rows`: the tensor's first dimension counts positions, and for each of them this many rows of
+    the micro-batch; the record has a dimension for each of the two.
+
     `grad_placements`: of the gradient, where they are others. A value without a batch dimension is
     the same for all rows, so that the gradient of each micro-batch is a term of a sum.
     """
@@ -40,10 +43,21 @@ class TensorRule:
     reduced_over: tuple[str, ...] = ()
     grad_reduced_over: tuple[str, ...] = ()
     row_offset: int = 0
+    rows: int = 0
     grad_placements: str | None = None
 
     def canonical(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A view with the dimensions that a record has."""
+        if self.rows:
+            tensor = tensor.unflatten(0, (-1, self.rows))
         return tensor if self.order is None else tensor.permute(self.order)
+
+    def local(self, canonical: torch.Tensor) -> torch.Tensor:
+        """The inverse."""
+        if self.order is not None:
+            back = sorted(range(len(self.order)), key=self.order.__getitem__)
+            canonical = canonical.permute(back)
+        return canonical.flatten(0, 1) if self.rows else canonical
 
 
 # A rule, or a function that picks one by looking at the tensor (None: not recorded).

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 
@@ -12,6 +14,14 @@ def host_view(tensor: torch.Tensor) -> torch.Tensor:
         tensor = tensor.cpu()
     if tensor.is_neg() or tensor.is_conj():
         tensor = tensor.resolve_neg().resolve_conj()
+    return tensor
+
+
+def unwrapped(tensor: Any) -> torch.Tensor:
+    """What holds the values of a tensor that only wraps another: a DTensor, or the result of a
+    collective that may still run. Nothing waits."""
+    for name in ("_local_tensor", "elem"):
+        tensor = getattr(tensor, name, tensor)
     return tensor
 
 

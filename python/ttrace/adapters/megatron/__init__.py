@@ -1,0 +1,1 @@
+"""Megatron-core. `entry_points` says where it is patched, `iteration` what happens when."""

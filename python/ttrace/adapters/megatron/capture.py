@@ -1,0 +1,384 @@
+"""What Megatron does, told to the course of a captured iteration: a call of the schedule,
+reductions, recomputed forwards, the optimizer's step.
+
+Errors of this tool end capture and nothing else; errors of the user's code pass through.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ttrace.adapters.megatron import fp32, hyperparameters, notes, repeats
+from ttrace.adapters.megatron.batch import DataItems
+from ttrace.adapters.megatron.call import CapturedCall
+from ttrace.adapters.megatron.inputs import OwnInputs
+from ttrace.adapters.megatron.loss_scale import divided, loss_scale
+from ttrace.adapters.megatron.model import Chunk, Model
+from ttrace.adapters.megatron.replayer import MegatronReplayer
+from ttrace.adapters.megatron.store import Store
+from ttrace.capture import collective_calls, replay_data, rerun
+from ttrace.capture.course import Course
+from ttrace.capture.dropout import Dropout
+from ttrace.capture.graft import Graft
+from ttrace.capture.legs import Leg, make_leg
+from ttrace.capture.noise import Noise
+from ttrace.capture.placed import Batch, Moment
+from ttrace.capture.session import Session
+from ttrace.capture.settings import LegName, Settings
+
+
+class MegatronCapture:
+    """One per process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.session = Session(settings)
+        self.course = Course(self.session, Dropout(self.session, self._innermost, _seeded_alike))
+        self.own_inputs: OwnInputs | None = None
+        self._model: Model | None = None
+        self._store: Store | None = None
+        self._optimizer: Any = None
+        self._unread: set[int] = set()  # owners whose parameters this iteration has not read
+        self._fingerprint: Any = None
+        self._changed_before_step = False
+
+    def _innermost(self) -> str | None:
+        return None if self._model is None else self._model.hooks.innermost
+
+    # The schedule
+
+    def wrap_schedule(self, schedule: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(schedule)
+
+        @functools.wraps(schedule)
+        def traced(*args: Any, **kwargs: Any) -> Any:
+            arguments = _bound(signature, args, kwargs)
+            if arguments is None:
+                self.session.stop("the schedule was called with arguments that have no names")
+            if arguments is None or arguments.get("forward_only"):
+                with collective_calls.unheard():
+                    return schedule(*args, **kwargs)
+            return self._training_call(schedule, arguments)
+
+        return traced
+
+    def _training_call(self, schedule: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        session = self.session
+        if repeats.is_repetition():
+            return self._repeated_call(schedule, arguments)
+        session.iteration += 1
+        if session.iteration not in self.settings.iterations:
+            try:
+                self._leave()
+            except Exception as error:
+                session.stop(error)
+            return schedule(**arguments)
+        call = None
+        if not session.over:
+            try:
+                call = CapturedCall(self, schedule, arguments)
+            except Exception as error:
+                session.stop(error)
+        if call is not None:
+            return call.run()
+        result = schedule(**arguments)
+        if self.settings.legs:
+            rerun.refuse(session)
+        return result
+
+    def _repeated_call(self, schedule: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """The loop checks the iteration that is recorded already: on the same data."""
+        try:
+            arguments = self._repeated_arguments(arguments)
+        except Exception as error:
+            self.session.stop(error)
+        with collective_calls.unheard():
+            return schedule(**arguments)
+
+    def _repeated_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        graft = self.course.graft
+        if not self.course.captures or graft is None or not graft.data:
+            return arguments
+        assert self._model is not None
+        batch = self.batch_of(self._model, arguments)
+        items = DataItems(self._model, batch, self.session.iteration, graft, repeated=True)
+        source = replay_data.wrap(arguments["data_iterator"], items.inspect, False)
+        return {**arguments, "data_iterator": source}
+
+    def batch_of(self, model: Model, arguments: dict[str, Any]) -> Batch:
+        dp = model.topology.size["dp"]
+        calls, rows = arguments["num_microbatches"], arguments["micro_batch_size"]
+        factor = loss_scale(model.config, model.device)
+        scale = divided(model.chunks[0].rules.gradient_scale(), factor)
+        return Batch(calls * rows * dp, rows, calls, scale, factor)
+
+    def _leave(self) -> None:
+        """After the last captured iteration nothing of capture remains in the model."""
+        over = self.session.over or self.session.iteration > self.settings.iterations[-1]
+        if over and self._model is not None:
+            self.course.close()
+            self._model.remove_hooks()
+            self._model = self._store = None
+
+    def begin(self, wrapped: list[torch.nn.Module]) -> Model:
+        """At each captured iteration; does everything at the first."""
+        if self._model is None:
+            self._model = self._start(wrapped)
+        self._model.go_last()
+        self.course.begin()
+        self._unread = {id(entry.owner) for entry in self._model.parameters()}
+        return self._model
+
+    def _start(self, wrapped: list[torch.nn.Module]) -> Model:
+        session, settings = self.session, self.settings
+        # Known before anything is opened: messages name the rank.
+        session.rank = dist.get_rank()
+        graft = Graft(session) if settings.graft is not None else None
+        model = Model(session, wrapped, graft.shape_of if graft and graft.weights else None)
+        topology = model.topology
+        session.start(
+            dist.get_rank(),
+            dist.get_world_size(),
+            *topology.mesh,
+            notes.facts(model),
+        )
+        self._store = Store(model)
+        self._store.optimizer = self._optimizer
+        self.course.open(model.hooks, self._store, graft, stable=True)
+        session.note("replayer", name="megatron")
+        model.install(self._forward_begins, self._owner_called)
+        notes.write_notes(model)
+        return model
+
+    # Events inside the real call
+
+    def _forward_begins(
+        self, chunk: Chunk, forward: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Of the whole model, for one micro-batch: before any of its hooks."""
+        if forward == 0 and self.session.leg == self.settings.leg:
+            for entry in chunk.parameters:
+                if entry.early:
+                    self._owner_called(entry.owner)
+        if self.own_inputs is None:
+            return None
+        return self.own_inputs.enter(chunk, forward, args, kwargs)
+
+    def _owner_called(self, owner: torch.nn.Module) -> None:
+        """Parameters are read where the first forward uses them, after any gather."""
+        if id(owner) in self._unread and self.session.leg == self.settings.leg:
+            self._unread.discard(id(owner))
+            self._read_parameters(owner, used=False)
+
+    def _read_parameters(self, owner: torch.nn.Module, used: bool) -> None:
+        assert self._store is not None
+        self.course.read(self._store.owned_by(owner), used)
+
+    def read_what_was_not_used(self) -> None:
+        """Parameters that no module's forward asked for."""
+        assert self._model is not None
+        for entry in list(self._model.parameters()):
+            if id(entry.owner) in self._unread:
+                self._unread.discard(id(entry.owner))
+                self._read_parameters(entry.owner, used=True)
+
+    def before_reduction(self, group: Any) -> None:
+        """At the entry of a bucket group's reduction."""
+        store, reducing = self._store, self.course.reducing
+        if store is not None:
+            self.session.guarded(lambda: reducing(store.of_bucket_group(group)))()
+
+    # Recomputed forwards
+
+    @property
+    def moment(self) -> Moment | None:
+        return self.session.moment
+
+    def recomputing(self, moment: Moment | None) -> AbstractContextManager[None]:
+        """Inside, the forward of `moment` runs again."""
+        return self.session.inside(moment, "recompute")
+
+    # Where collectives come from
+
+    def reducing(self, group: Any = None) -> AbstractContextManager[None]:
+        """Inside, gradients are reduced: those of a bucket group, or of whom is not known yet."""
+        return self.session.around(lambda: self._reducing(group))
+
+    def _reducing(self, group: Any) -> AbstractContextManager[None]:
+        log, model = self.course.collectives, self._model
+        if log is None or model is None:
+            return nullcontext()
+        buckets = getattr(group, "buckets", ())
+        entries = (model.entry_of(p) for bucket in buckets for p in bucket.params_list)
+        return log.inside("reduction", [entry.fqn for entry in entries if entry is not None])
+
+    def flattened(self, tensors: Sequence[torch.Tensor], flat: torch.Tensor) -> None:
+        log = self.course.collectives
+        if log is not None:
+            self.session.guarded(log.copied)(tensors, flat)
+
+    @contextmanager
+    def finalizing(self, model: Model) -> Iterator[None]:
+        """What the schedule calls to finish gradients may be the user's own function."""
+        from megatron.core.utils import get_model_config
+
+        config = get_model_config(model.wrapped[0])
+        original = getattr(config, "finalize_model_grads_func", None)
+        if original is None:
+            yield
+            return
+
+        @functools.wraps(original)
+        def finalize(*args: Any, **kwargs: Any) -> Any:
+            with self.reducing():
+                return original(*args, **kwargs)
+
+        config.finalize_model_grads_func = finalize
+        try:
+            yield
+        finally:
+            config.finalize_model_grads_func = original
+
+    # After the real call
+
+    def after_real_call(self) -> None:
+        model = self._model
+        assert model is not None
+        self.course.backward_done()
+        self.read_what_was_not_used()
+        if self.course.is_first:
+            notes.note_not_called(model)
+        self.course.grafted()
+
+    def before_reruns(self, replayer: MegatronReplayer) -> None:
+        assert self._store is not None
+        replayer.records_reduced = not self._changed_before_step
+        self._fingerprint = self._store.fingerprint()
+
+    def end_schedule(self) -> None:
+        self.own_inputs = None
+        self.session.moment = None
+        if self._model is not None:
+            self._model.batch = None
+
+    # The optimizer
+
+    def wrap_optimizer(self, optimizer: Any) -> Any:
+        self._optimizer = optimizer
+        if self._store is not None:
+            self._store.optimizer = optimizer
+        original = getattr(optimizer, "step", None)
+        if original is None:
+            return optimizer
+
+        @functools.wraps(original)
+        def step(*args: Any, **kwargs: Any) -> Any:
+            self.session.guarded(self._before_step)()
+            result = original(*args, **kwargs)
+            self.session.guarded(self._after_step)(result)
+            return result
+
+        optimizer.step = step
+        return optimizer
+
+    def _before_step(self) -> None:
+        if not self.course.captures:
+            return
+        assert self._store is not None
+        if self._fingerprint is not None:
+            if self._fingerprint != self._store.fingerprint():
+                self._changed_before_step = True
+                self.session.note(
+                    "notice",
+                    text=f"iteration {self.session.iteration}: gradients changed between the"
+                    " schedule's end and the optimizer's step: grad_reduced of reruns is not"
+                    " comparable with it",
+                )
+            self._fingerprint = None
+        self.course.record_reduced()
+        self.course.step_begins(self._note_hyperparameters)
+
+    def _note_hyperparameters(self) -> None:
+        if self._model is not None and self._optimizer is not None:
+            hyperparameters.note_step(self._model, self._optimizer)
+
+    def _after_step(self, result: Any) -> None:
+        if not self.course.captures:
+            return
+        if isinstance(result, tuple) and result and result[0] is False:
+            self.course.skipped(
+                "the optimizer found gradients that are not finite and made no step"
+            )
+        if isinstance(result, tuple) and len(result) > 1 and result[1] is not None:
+            self.course.norm(torch.as_tensor(result[1]).to(torch.float32))
+        self.course.step_over()
+        if self.session.iteration == self.settings.iterations[-1]:
+            self.session.finish()
+
+    # Running as a leg: one launch per leg
+
+    def own_leg(self, model: Model) -> Leg | None:
+        """The leg that this whole launch is, if it is not the real one."""
+        name = self.settings.leg
+        if name == "real":
+            return None
+        parsed = LegName.parse(name)
+        reason = fp32.refusal(model.wrapped) if parsed.fp32 else None
+        if parsed.isolated:
+            reason = "an isolated leg needs the real call before it in the same launch"
+        if reason is not None:
+            self.session.note(
+                "leg_skipped",
+                leg=name,
+                iteration=self.session.iteration,
+                reason=reason,
+                expected=parsed.fp32 and not fp32.is_low_precision(model.wrapped),
+            )
+            return None
+        noise = Noise(self.session, parsed.noise) if parsed.noise else None
+        return make_leg(name, noise, lambda: fp32.full_precision(model.wrapped))
+
+
+def _seeded_alike() -> dict[str, Any]:
+    """Megatron-LM's own training script draws one dropout mask for all data-parallel ranks, unless
+    it is told otherwise, and for all context-parallel ranks. megatron-core alone leaves seeds to
+    its caller."""
+    training = sys.modules.get("megatron.training.global_vars")
+    arguments = getattr(training, "_GLOBAL_ARGS", None)
+    if arguments is None:
+        return {}
+    if getattr(arguments, "data_parallel_random_init", False):
+        return {"dims": ["cp"], "why": "Megatron-LM seeds context-parallel ranks alike"}
+    why = "Megatron-LM seeds data-parallel ranks alike without --data-parallel-random-init"
+    return {"dims": ["dp", "cp"], "why": why}
+
+
+def _bound(
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any] | None:
+    """A call of the schedule by the names of its parameters; None: it has none for what is given,
+    or is about to fail anyway."""
+    if not args:
+        return kwargs
+    try:
+        bound = signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        return None
+    named: dict[str, Any] = {}
+    for name, value in bound.items():
+        kind = signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            named.update(value)
+        elif kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL):
+            return None
+        else:
+            named[name] = value
+    return named

@@ -1,0 +1,143 @@
+"""Megatron-core, unchanged scripts included: entry points that are wrapped, the course of a step.
+
+`forward_backward_func` gives the iteration, its data and its loss; `start_grad_sync` the gradients
+before reduction; `finalize_model_grads` the last reductions; `CheckpointFunction` the identity of a
+recomputed forward; the optimizer's `step` the end. Megatron is imported by the user's script only.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
+from typing import Any
+
+from ttrace.capture.settings import Settings
+
+OnImport = Callable[[str, Callable[[ModuleType], None]], None]
+
+
+def register(on_import: OnImport, settings: Settings) -> None:
+    """Prepares the patches. Each is applied right after its module is executed."""
+    capture = _Lazily(settings)
+
+    def schedules(module: ModuleType) -> None:
+        original = module.get_forward_backward_func
+
+        @functools.wraps(original)
+        def get_forward_backward_func(*args: Any, **kwargs: Any) -> Any:
+            return capture().wrap_schedule(original(*args, **kwargs))
+
+        module.get_forward_backward_func = get_forward_backward_func
+
+    def buffers(module: ModuleType) -> None:
+        group = module._ParamAndGradBucketGroup
+        original = group.start_grad_sync
+
+        @functools.wraps(original)
+        def start_grad_sync(self: Any, *args: Any, **kwargs: Any) -> Any:
+            # With a reduction under way this call is a repetition.
+            if self.grad_reduce_handle is None:
+                capture().before_reduction(self)
+            with capture().reducing(self):
+                return original(self, *args, **kwargs)
+
+        group.start_grad_sync = start_grad_sync
+
+    def finalize(module: ModuleType) -> None:
+        original, flatten = module.finalize_model_grads, module._flatten_dense_tensors
+
+        @functools.wraps(original)
+        def finalize_model_grads(*args: Any, **kwargs: Any) -> Any:
+            with capture().reducing():
+                return original(*args, **kwargs)
+
+        @functools.wraps(flatten)
+        def flatten_dense_tensors(tensors: Any) -> Any:
+            flat = flatten(tensors)
+            capture().flattened(tensors, flat)
+            return flat
+
+        module.finalize_model_grads = finalize_model_grads
+        module._flatten_dense_tensors = flatten_dense_tensors
+
+    def checkpoint(module: ModuleType) -> None:
+        function = module.CheckpointFunction
+        forward, backward = function.forward, function.backward
+
+        @functools.wraps(forward)
+        def traced_forward(ctx: Any, *args: Any) -> Any:
+            ctx.ttrace_moment = capture().moment
+            return forward(ctx, *args)
+
+        @functools.wraps(backward)
+        def traced_backward(ctx: Any, *args: Any) -> Any:
+            with capture().recomputing(getattr(ctx, "ttrace_moment", None)):
+                return backward(ctx, *args)
+
+        function.forward = staticmethod(traced_forward)
+        function.backward = staticmethod(traced_backward)
+
+    def optimizer(module: ModuleType) -> None:
+        original = module.get_megatron_optimizer
+
+        @functools.wraps(original)
+        def get_megatron_optimizer(*args: Any, **kwargs: Any) -> Any:
+            return capture().wrap_optimizer(original(*args, **kwargs))
+
+        module.get_megatron_optimizer = get_megatron_optimizer
+
+    core = "megatron.core."
+    on_import(core + "pipeline_parallel.schedules", schedules)
+    on_import(core + "distributed.param_and_grad_buffer", buffers)
+    on_import(core + "distributed.finalize_model_grads", finalize)
+    on_import(core + "tensor_parallel.random", checkpoint)
+    on_import(core + "optimizer", optimizer)
+
+
+class _Lazily:
+    """Makes the capture when Megatron first asks: torch is not imported before. What Megatron calls
+    goes on without it if that fails."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._capture: Any = None
+
+    def __call__(self) -> Any:
+        if self._capture is None:
+            try:
+                from ttrace.adapters.megatron.capture import MegatronCapture
+
+                self._capture = MegatronCapture(self._settings)
+            except Exception as error:
+                sys.stderr.write(f"ttrace: capture is off: {type(error).__name__}: {error}\n")
+                self._capture = _Nothing()
+        return self._capture
+
+
+class _Nothing:
+    """In place of a capture that could not be made."""
+
+    def wrap_schedule(self, schedule: Callable[..., Any]) -> Callable[..., Any]:
+        return schedule
+
+    def wrap_optimizer(self, optimizer: Any) -> Any:
+        return optimizer
+
+    def before_reduction(self, group: Any) -> None:
+        pass
+
+    def flattened(self, tensors: Any, flat: Any) -> None:
+        pass
+
+    def reducing(self, group: Any = None) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def recomputing(self, moment: Any) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    @property
+    def moment(self) -> None:
+        return None

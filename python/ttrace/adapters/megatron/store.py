@@ -1,0 +1,134 @@
+"""Parameters, gradients and what the optimizer holds, under Megatron's DistributedDataParallel.
+
+Scaling by 1 / (dp * cp) happens within a bucket's reduction, so that local gradients are read right
+before it, whether it overlaps with backward or not.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from ttrace.adapters.megatron.loss_scale import divided
+from ttrace.adapters.megatron.model import Model, ParameterEntry
+from ttrace.adapters.megatron.names import TIED_WEIGHT, is_tied
+from ttrace.adapters.megatron.unsupported import is_sharded, uses_distributed_optimizer
+from ttrace.capture.parameter_store import Piece
+from ttrace.capture.placed import Scale
+
+
+class Store:
+    """See capture/parameter_store.py."""
+
+    def __init__(self, model: Model) -> None:
+        self.optimizer: Any = None  # Megatron's, once it is there
+        self._model = model
+        self._local_done: dict[str, None] = {}  # in the order of reduction
+        self._loss_scale = 1.0  # of the iteration that runs, or ran last
+        # With a distributed optimizer only a rank's own shard of main_grad is reduced.
+        self._reduced_are_whole = not uses_distributed_optimizer(model) and not is_sharded(model)
+        self._said = False
+
+    def begin(self) -> None:
+        self._local_done.clear()
+
+    def owned_by(self, owner: torch.nn.Module) -> Iterator[Piece]:
+        """The parameters of one module."""
+        for entry in self._model.parameters():
+            if entry.owner is owner:
+                yield Piece(entry.fqn, entry.original, entry.rule.placements)
+
+    def gradients(self) -> Iterator[tuple[str, torch.Tensor | None]]:
+        for entry in self._model.parameters():
+            yield entry.fqn, gradient_of(entry)
+
+    def of_bucket_group(self, group: Any) -> Iterator[Piece]:
+        """Local gradients that are about to be reduced."""
+        for bucket in group.buckets:
+            for parameter in bucket.params_list:
+                entry = self._model.entry_of(parameter)
+                if entry is not None:
+                    yield from self._local(entry)
+
+    def local_gradients(self) -> Iterator[Piece]:
+        """What nobody reduced is local still."""
+        for entry in self._model.parameters():
+            yield from self._local(entry)
+        yield from self._zero_term_of_tied_weight()
+
+    def reduction_order(self) -> list[str]:
+        return list(self._local_done)
+
+    def _local(self, entry: ParameterEntry) -> Iterator[Piece]:
+        gradient = gradient_of(entry)
+        if gradient is None or entry.fqn in self._local_done:
+            return
+        self._local_done[entry.fqn] = None
+        rule = entry.rule
+        yield Piece(entry.fqn, gradient, rule.local_placements, self._scale(rule.local_scale))
+
+    def _zero_term_of_tied_weight(self) -> Iterator[Piece]:
+        """The gradient of a tied embedding is the sum of the first and the last stage's terms.
+
+        As placements go that is Partial over pp, of which every stage must hold a term. Stages in
+        between have no copy of the weight; their term is zero, and is written as such.
+        """
+        topology, root = self._model.topology, self._model.chunks[0].root
+        stages, stage = topology.size["pp"], topology.coordinate["pp"]
+        if stages <= 2 or not is_tied(root) or stage in (0, stages - 1):
+            return
+        like = next((g for _, g in self.gradients() if g is not None), None)
+        if like is None:
+            return
+        shape = (root.vocab_size // topology.size["tp"], root.config.hidden_size)
+        zeros = torch.zeros((), dtype=like.dtype).expand(shape)
+        rule = self._model.chunks[0].rules.tied_weight()
+        yield Piece(TIED_WEIGHT, zeros, rule.local_placements, self._scale(rule.local_scale))
+
+    def _scale(self, scale: Scale) -> Scale:
+        if self._model.batch is not None:
+            self._loss_scale = self._model.batch.loss_scale
+        return divided(scale, self._loss_scale)
+
+    def reduced_gradients(self) -> Iterator[Piece]:
+        if not self._reduced_are_whole:
+            self._say_not_recorded()
+            return
+        for entry in self._model.parameters():
+            gradient, rule = gradient_of(entry), entry.rule
+            if gradient is not None:
+                scale = self._scale((1, 1))
+                yield Piece(entry.fqn, gradient, rule.placements, scale, rule.reduced_over)
+
+    def _say_not_recorded(self) -> None:
+        if self._said:
+            return
+        self._said = True
+        reason = "no rank holds the whole reduced gradient"
+        for entry in self._model.parameters():
+            self._model.session.note(
+                "not_recorded", fqn=entry.fqn, role="grad_reduced", arg="", reason=reason
+            )
+
+    def write_back(self) -> None:
+        """Masters follow the working copies."""
+        if self.optimizer is not None:
+            self.optimizer.reload_model_params()
+
+    def fingerprint(self) -> list[bytes]:
+        """Enough to notice that the user's loop changed gradients. Not for comparing runs. Bits, as
+        a NaN is not equal to itself."""
+        found = []
+        for _, gradient in self.gradients():
+            if gradient is not None and gradient.numel():
+                values = torch.stack([gradient.sum(), gradient.abs().max()]).double()
+                found.append(struct.pack("2d", *values.tolist()))
+        return found
+
+
+def gradient_of(entry: ParameterEntry) -> torch.Tensor | None:
+    gradient = getattr(entry.original, "main_grad", None)
+    return entry.original.grad if gradient is None else gradient

@@ -1,0 +1,1 @@
+"""Plain torch. `attach` is how it begins, `loop` what happens when."""

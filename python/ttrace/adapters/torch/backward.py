@@ -1,0 +1,39 @@
+"""Which runs of autograd send the gradient of a loss into the model.
+
+`torch.autograd.grad` is part of what a loop or a model computes (forces from an energy, a gradient
+penalty): its values are no gradients of a loss, and are not scaled like them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.patches import Patches
+
+_NOTICE = (
+    "gradients that torch.autograd.grad computes are not recorded, only those of a loss (backward)"
+)
+
+
+class LossBackward:
+    def __init__(self, session: DeferredSession, patches: Patches) -> None:
+        self._session = session
+        self._depth = 0  # reentrant checkpoints call it within a backward
+        # What Tensor.backward calls, and others directly.
+        patches.wrap_static(torch.autograd, "backward", self._around)
+
+    def _around(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        self._depth += 1
+        try:
+            return original(*args, **kwargs)
+        finally:
+            self._depth -= 1
+
+    def runs(self) -> bool:
+        """To be asked where a gradient arrives. Says once that it is none of a loss."""
+        if self._depth == 0 and self._session.recording and not self._session.said(_NOTICE):
+            self._session.note("notice", text=_NOTICE)
+        return self._depth > 0

@@ -1,0 +1,45 @@
+"""Reentrant activation checkpointing: torch.utils.checkpoint with use_reentrant=True.
+
+Its first forward runs without a graph, and in the backward the same forward runs again, with one:
+the gradients of what is inside arrive at the second forward's tensors. That one belongs to the
+micro-batch of the first, and its modules are called in the same order within the checkpointed
+function, from the call on that they had reached before it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.utils import checkpoint
+
+from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.patches import Patches
+from ttrace.capture.placed import Moment
+
+
+class ReentrantCheckpoints:
+    """Remembers, in the autograd context of each checkpoint, where its forward was."""
+
+    def __init__(self, session: DeferredSession, patches: Patches) -> None:
+        self._session = session
+        owner = getattr(checkpoint, "CheckpointFunction", None)
+        patches.wrap_static(owner, "forward", self._forward)
+        patches.wrap_static(owner, "backward", self._backward)
+
+    def _forward(self, original: Any, ctx: Any, *args: Any) -> Any:
+        moment = self._session.moment
+        if moment is not None:
+            ctx.ttrace_moment = moment, dict(moment.calls)
+        return original(ctx, *args)
+
+    def _backward(self, original: Any, ctx: Any, *args: Any) -> Any:
+        known: tuple[Moment, dict[tuple[str, str], int]] | None
+        known = getattr(ctx, "ttrace_moment", None)
+        if known is None or not self._session.recording:
+            return original(ctx, *args)
+        moment, calls = known
+        for fqn, pass_ in list(moment.calls):
+            if pass_ == "forward":
+                moment.calls[fqn, "recompute"] = calls.get((fqn, "forward"), 0)
+        with self._session.inside(moment, "recompute"):
+            return original(ctx, *args)

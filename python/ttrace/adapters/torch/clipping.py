@@ -1,0 +1,86 @@
+"""Clipping in a plain torch loop, by torch's own functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.utils import clip_grad
+
+from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.patches import Patches
+from ttrace.adapters.torch.store import Store
+from ttrace.adapters.torch.topology import is_dtensor, local_tensor
+from ttrace.capture.placed import Scale
+
+
+class Clipping:
+    """Gradients are read before clip_grad_norm_ changes them, and the norm that it finds."""
+
+    def __init__(
+        self,
+        session: DeferredSession,
+        patches: Patches,
+        backward_done: Callable[[], Store | None],
+        on_norm: Callable[[torch.Tensor, Scale], None],
+    ) -> None:
+        """`backward_done()` records the gradients and gives where they are, or None. `on_norm` is
+        told the norm of all gradients."""
+        self._session = session
+        self._backward_done = backward_done
+        self._on_norm = on_norm
+        self._norm_type = 2.0
+        # What this iteration was seen to clip by. Clipping that is not seen is not "none": a loop
+        # may have a function of its own for it.
+        self.limits: dict[str, float | None] = {}
+        self._several: set[str] = set()  # limits that differ between calls: not one fact
+        for owner in (clip_grad, nn.utils):
+            patches.wrap_call(owner, "clip_grad_value_", session.guarded(self._clip_values))
+        # What clip_grad_norm_ itself calls, so that copies of its name do not matter.
+        patches.wrap_call(clip_grad, "_get_total_norm", session.guarded(self._norm_of))
+        patches.wrap_call(clip_grad, "_clip_grads_with_norm_", session.guarded(self._clip))
+
+    def begin_iteration(self) -> None:
+        self.limits.clear()
+        self._several.clear()
+
+    def _limit(self, name: str, value: float) -> None:
+        # An infinite limit is how one asks for the norm alone.
+        seen = float(value) if math.isfinite(value) else None
+        if name in self._several or self.limits.get(name, seen) != seen:
+            self._several.add(name)
+            self.limits.pop(name, None)
+        else:
+            self.limits[name] = seen
+
+    def _clip_values(self, tensors: Any, clip_value: float, *args: Any, **kwargs: Any) -> None:
+        if self._session.due:
+            self._limit("clip_grad_value", clip_value)
+
+    def _norm_of(self, tensors: Any, norm_type: float = 2.0, *args: Any, **kwargs: Any) -> None:
+        self._norm_type = float(norm_type)
+
+    def _clip(
+        self, tensors: Any, max_norm: float, total_norm: Any, *args: Any, **kwargs: Any
+    ) -> None:
+        session, store = self._session, self._backward_done()
+        if store is None:
+            return
+        self._limit("clip_grad", max_norm)
+        self._limit("clip_grad_norm_type", self._norm_type)
+        several = [tensors] if torch.is_tensor(tensors) else tensors
+        if not isinstance(several, list | tuple):
+            return  # reading it would use it up
+        gradients = [tensor.grad for tensor in several if tensor.grad is not None]
+        if self._norm_type != 2.0 or not store.are(gradients):
+            return
+        norm = total_norm
+        if is_dtensor(norm):
+            if not all(placement.is_replicate() for placement in norm.placements):
+                session.not_observed("grad_norm", "", "a norm whose reduction is pending")
+                return
+            norm = local_tensor(norm)
+        self._on_norm(norm, store.reduced_scale)

@@ -1,0 +1,311 @@
+"""Module hooks of a plain torch model: every module, no table of classes.
+
+Outputs are seen by the first of a module's hooks: before the output conversion of a parallel style,
+which turns a DTensor into a plain tensor that no longer says where it lies. Inputs are seen last,
+after every conversion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from ttrace.adapters.torch.autocast import casts_own_parameters
+from ttrace.adapters.torch.backward import LossBackward
+from ttrace.adapters.torch.compiled import AroundCall, is_compiled
+from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.placement import Provenance, batch_dim
+from ttrace.adapters.torch.topology import (
+    Topology,
+    Unplaceable,
+    canonical_name,
+    dtensor_placements,
+    is_dtensor,
+    rows_cut,
+    without_rows,
+    wrappers,
+)
+from ttrace.capture import nested
+from ttrace.capture.isolation import Isolation
+from ttrace.capture.module_hooks import Arguments, ModuleHooks
+from ttrace.capture.nested import opaque
+from ttrace.capture.noise import Noise
+from ttrace.capture.placed import ModuleRule, ParameterRule, RuleOrChoice, TensorRule
+from ttrace.capture.random_draws import RandomDraws
+from ttrace.capture.recorded_values import RecordedValues
+from ttrace.capture.rewrite import Place
+
+# Hand their input on: noise on them would be applied twice.
+_TRANSPARENT = (nn.Identity, nn.Flatten, nn.Unflatten)
+
+_COMPILED = "torch.compile: what it computes inside is not observed"
+
+Choice = Callable[[torch.Tensor], TensorRule | None]
+
+
+class _Every(Mapping[str, RuleOrChoice]):
+    """The same choice for every argument."""
+
+    def __init__(self, choice: Choice) -> None:
+        self._choice = choice
+
+    def __getitem__(self, key: str) -> Choice:
+        return self._choice
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+class LoopHooks(ModuleHooks):
+    """All modules of one model, containers included."""
+
+    def __init__(
+        self,
+        session: DeferredSession,
+        provenance: Provenance,
+        draws: RandomDraws,
+        backward: LossBackward,
+    ) -> None:
+        super().__init__(session)
+        self._backward = backward
+        self._draws = draws
+        self._deferred = session
+        self._provenance = provenance
+        self._rules: dict[nn.Module, tuple[str, ModuleRule]] = {}
+
+    def install_all(self, root: nn.Module, outside: nn.Module) -> None:
+        """Of a compiled module only what can be seen from `outside` of it."""
+        self.remove()
+        self._names = Arguments.of(root)
+        hidden: set[nn.Module] = set()
+        for name, module in root.named_modules():
+            if module in hidden:
+                continue
+            seen = outside if module is root else module
+            fqn = canonical_name(name)
+            if is_compiled(seen):
+                hidden |= set(module.modules())
+                if not self._deferred.said("compiled", fqn):
+                    self._deferred.note("compiled", fqn=fqn, reason=_COMPILED)
+            rule = self._rule(wrappers(module)[-1], fqn)
+            self._rules[seen] = fqn, rule
+            self.install(seen, fqn, rule)
+
+    def _around(
+        self, module: nn.Module, before: Callable[..., Any], after: Callable[..., Any]
+    ) -> list[Any]:
+        return [AroundCall(module, before, after, first=True)]
+
+    def _arguments(self, module: nn.Module, rule: ModuleRule) -> Arguments:
+        return Arguments.of(wrappers(module)[-1], rule)
+
+    def remove(self) -> None:
+        super().remove()
+        self._rules.clear()
+
+    def not_called(self) -> list[str]:
+        """The outermost modules that can be called and were not."""
+        found: list[str] = []
+        for module, (fqn, _) in self._rules.items():
+            if self.called(fqn) or not fqn or type(module).forward is nn.Module.forward:
+                continue
+            if not any(name == fqn or fqn.startswith(f"{name}.") for name in found):
+                found.append(fqn)
+        return found
+
+    def before_root(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """For the first forward, which was under way when the hooks were installed. `module` is
+        the one that is seen."""
+        fqn, rule = self._rules[module]
+        self._before(module, fqn, rule, self._names.bound(args, kwargs))
+
+    def _before(
+        self, module: nn.Module, fqn: str, rule: ModuleRule, arguments: Mapping[str, Any]
+    ) -> dict[str, torch.Tensor]:
+        self._draws.look()
+        if self._session.moment is not None:
+            for name, value in arguments.items():
+                self._say_opaque(fqn, "input", value, name)
+        return super()._before(module, fqn, rule, arguments)
+
+    def _after(self, module: nn.Module, fqn: str, rule: ModuleRule, output: Any) -> Any:
+        self._draws.look()
+        if self._session.moment is not None:
+            self._say_opaque(fqn, "output", output, "")
+            self._say_precision(module, fqn, output)
+        return super()._after(module, fqn, rule, output)
+
+    def _is_of_loss(self) -> bool:
+        return self._backward.runs()
+
+    def _say_opaque(self, fqn: str, role: str, value: Any, name: str) -> None:
+        for arg, kind in opaque(value, name):
+            self._deferred.not_recorded(fqn, role, arg, f"inside an object of class {kind}")
+
+    def _say_precision(self, module: nn.Module, fqn: str, output: Any) -> None:
+        device = next((v.device.type for _, v in nested.outputs(output) if v.requires_grad), None)
+        if device is None or not torch.is_autocast_enabled(device):
+            return
+        looked = self._deferred.said("precision_inside", fqn)
+        if not looked and casts_own_parameters(wrappers(module)[-1], output):
+            dtype = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
+            self._deferred.note("precision_inside", fqn=fqn, dtype=dtype)
+
+    def _rule(self, module: nn.Module, fqn: str) -> ModuleRule:
+        leaf = next(module.children(), None) is None
+        choice = self._choice(fqn, type(module).__name__)
+        every = _Every(choice)
+        return ModuleRule(every, every, leaf and not isinstance(module, _TRANSPARENT))
+
+    def _choice(self, fqn: str, kind: str) -> Choice:
+        session = self._deferred
+
+        def choose(value: torch.Tensor) -> TensorRule | None:
+            moment = session.moment
+            if moment is None:
+                return None
+            try:
+                if is_dtensor(value):
+                    placements = dtensor_placements(value, session.topology)
+                else:
+                    placements = self._provenance.placements(value)
+                return placed(placements, value, moment.batch.micro_batch_size, session.topology)
+            except Unplaceable as reason:
+                session.not_observed(fqn, kind, str(reason))
+                return None
+
+        return choose
+
+
+def placed(
+    placements: str, value: torch.Tensor, micro_batch_size: int, topology: Topology
+) -> TensorRule:
+    """The rule of a tensor that lies so. Where the batch is cut, it is said by rows."""
+    whole = list(value.shape)  # a DTensor's is the whole one's already
+    if not is_dtensor(value):
+        for word in placements.split():
+            name, _, kind = word.partition(":")
+            if kind.startswith("Shard("):
+                whole[int(kind[6:-1])] *= topology.size[name]
+    dim = batch_dim(torch.Size(whole), micro_batch_size)
+    pieces, index = rows_cut(placements, dim, topology)
+    offset = index * (whole[dim] // pieces) if dim >= 0 else 0
+    terms = None
+    if dim < 0 and not placements.startswith("?"):
+        over = topology.dp_placement("Partial(sum)")
+        terms = " ".join(word for word in ("mb:Partial(sum)", over, placements) if word)
+    return TensorRule(without_rows(placements, dim), dim, row_offset=offset, grad_placements=terms)
+
+
+class DTensorNoise(Noise):
+    """Noise on DTensors: on the local tensor, by its place in the whole one. Terms of a pending
+    sum get noise of their own on each rank."""
+
+    def __init__(self, session: DeferredSession, number: int) -> None:
+        super().__init__(session, number)
+        self._deferred = session
+
+    def perturbed(self, place: Place, tensor: torch.Tensor) -> torch.Tensor | None:
+        if not is_dtensor(tensor):
+            return super().perturbed(place, tensor)
+        if any(hasattr(placement, "mask_buffer") for placement in tensor.placements):
+            return None  # a look-up, which rounds nothing
+        try:
+            local, rule = _local(self._deferred, tensor, place.rule)
+        except Unplaceable:
+            return None
+        placements = rule.placements
+        arg = f"{place.arg}@{self._coordinate()}" if "Partial" in placements else place.arg
+        noisy = super().perturbed(replace(place, rule=rule, arg=arg), local)
+        return None if noisy is None else _like(tensor, noisy)
+
+    def parameter_gradient(
+        self, fqn: str, rule: ParameterRule, coordinate: str, gradient: torch.Tensor
+    ) -> torch.Tensor | None:
+        if not is_dtensor(gradient):
+            return super().parameter_gradient(fqn, rule, coordinate, gradient)
+        try:
+            local, placements = self._deferred.local(gradient, rule.placements)
+        except Unplaceable:
+            return None
+        if "Partial" in placements:
+            coordinate = self._coordinate()
+        placed = ParameterRule(placements)
+        noisy = super().parameter_gradient(fqn, placed, coordinate, local)
+        return None if noisy is None else _like(gradient, noisy)
+
+    def _coordinate(self) -> str:
+        place = self._deferred.topology.coordinate
+        return ",".join(f"{name}={index}" for name, index in place.items())
+
+
+class DTensorIsolation(Isolation):
+    """Isolation of modules that take and return DTensors: the local tensor is replaced."""
+
+    def __init__(
+        self,
+        session: DeferredSession,
+        source: RecordedValues,
+        source_leg: str,
+        noise: DTensorNoise | None,
+    ) -> None:
+        super().__init__(session, source, source_leg, noise)
+        self._deferred = session
+        self._given: set[tuple[Any, ...]] = set()  # gradients that were put in place
+
+    def seen(self, place: Place, tensor: torch.Tensor) -> None:
+        if not is_dtensor(tensor):
+            super().seen(place, tensor)
+
+    def passed_on(self, place: Place, gradient: torch.Tensor) -> torch.Tensor:
+        """What is recorded is the sum over all backwards through the graph. The first gets it; then
+        nothing is left for those that follow, and the module's gradients are those of the sum."""
+        key = (place.moment, place.fqn, place.arg, place.call)
+        if key in self._given:
+            return torch.zeros_like(gradient)
+        value = self.value(place, gradient)
+        if value is None:
+            return gradient
+        self._given.add(key)
+        return value
+
+    def value(self, place: Place, tensor: torch.Tensor) -> torch.Tensor | None:
+        if place.rule.placements.startswith("?"):
+            return self.keeps(place, "where it lies on the device mesh is not known")
+        if not is_dtensor(tensor):
+            return super().value(place, tensor)
+        try:
+            local, rule = _local(self._deferred, tensor, place.rule)
+        except Unplaceable as reason:
+            return self.keeps(place, str(reason))
+        if "Partial" in rule.placements:
+            return self.keeps(place, "a sum that is pending has no terms in another run")
+        value = super().value(replace(place, rule=rule), local)
+        return None if value is None else _like(tensor, value)
+
+
+def _local(
+    session: DeferredSession, tensor: torch.Tensor, rule: TensorRule
+) -> tuple[torch.Tensor, TensorRule]:
+    """The local tensor of a DTensor, and where it lies now."""
+    local, placements = session.local(tensor, rule.placements, rule.batch_dim)
+    return local, replace(rule, placements=placements)
+
+
+def _like(tensor: Any, local: torch.Tensor) -> torch.Tensor:
+    """A DTensor like another, of other values."""
+    return type(tensor).from_local(
+        local,
+        tensor.device_mesh,
+        tensor.placements,
+        run_check=False,
+        shape=tensor.shape,
+        stride=tensor.stride(),
+    )

@@ -1,0 +1,127 @@
+"""The loss scale of torch.amp.GradScaler, and the steps that it skips.
+
+Gradients are then a power of two times what they mean, from `scaler.scale(loss)` on until
+`scaler.unscale_(optimizer)` has divided those of the parameters. If one of them has overflowed,
+`scaler.step(optimizer)` does not call the optimizer, whose own hooks see nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import torch
+
+from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.patches import Patches
+from ttrace.capture.placed import Scale
+
+_LARGEST = 2**52  # beside it, room for the number of ranks in 64 bits
+_WAY_OUT = "set GradScaler's init_scale to a power of two below 2**52"
+
+
+class LossScale:
+    """All scalers of the process."""
+
+    def __init__(
+        self,
+        session: DeferredSession,
+        patches: Patches,
+        optimizers: Sequence[Any],
+        scaled: Callable[[Scale], None],
+        before_step: Callable[[Any], None],
+        skipped: Callable[[Any, str], None],
+    ) -> None:
+        """`scaled(scale)` is called when a loss was multiplied, `before_step` and `skipped` for an
+        optimizer that a scaler steps, or does not."""
+        self._session = session
+        self._optimizers = optimizers
+        self._scaled = scaled
+        self._before_step = before_step
+        self._skipped = skipped
+        self._scaler: Any = None
+        self._said = False
+        self._in_step: Any = None  # the optimizer that a scaler is about to step
+        guarded = session.guarded
+        owner = getattr(torch.amp, "GradScaler", None)
+        patches.wrap_call(owner, "scale", guarded(self._scale))
+        patches.wrap_call(owner, "step", guarded(self._step_begins))
+        patches.wrap_result(owner, "step", self._step_ends)
+        patches.wrap_call(torch.optim.Optimizer, "zero_grad", guarded(self._zero_grad))
+        # Whether a gradient has reached one of these parameters in this iteration.
+        self.reached: Callable[[Iterable[torch.Tensor]], bool] = lambda parameters: False
+        self.stepping = False  # within an optimizer's step
+
+    def begin_iteration(self) -> None:
+        self._said = False
+
+    def unscaled(self, optimizer: Any) -> bool:
+        """Whether gradients have been divided by the scale."""
+        if self._scaler is None:
+            return True
+        for one in [optimizer] if optimizer is not None else self._optimizers:
+            if getattr(one, "grad_scale", None) is not None:
+                return False  # a fused optimizer does it by itself
+            state = self._scaler._per_optimizer_states.get(id(plain(one)))
+            if state is None or state["stage"].name == "READY":
+                return False
+        return True
+
+    def stepped(self, optimizer: Any) -> None:
+        if self._in_step is not None and plain(optimizer) is plain(self._in_step):
+            self._in_step = None
+
+    def _scale(self, scaler: Any, outputs: Any, *_: Any) -> None:
+        if not scaler.is_enabled():
+            return
+        self._scaler = scaler
+        if not self._session.due:
+            return
+        value = scaler.get_scale()
+        factor = Fraction(value)
+        session = self._session
+        if max(factor.numerator, factor.denominator) > _LARGEST:
+            what = f"a loss scale of {value:g}"
+            session.unsupported(what, "gradients cannot be brought back to their size", _WAY_OUT)
+            return
+        self._scaled((factor.denominator, factor.numerator))
+        if session.recording and not self._said:
+            self._said = True
+            session.note("loss_scale", iteration=session.iteration, scale=value)
+
+    def _mine(self, optimizer: Any) -> Any:
+        return next((one for one in self._optimizers if plain(one) is plain(optimizer)), None)
+
+    def _step_begins(self, scaler: Any, optimizer: Any, *_: Any, **__: Any) -> None:
+        mine = self._mine(optimizer)
+        if not scaler.is_enabled() or mine is None:
+            return
+        self._in_step = mine
+        # If it is skipped, nothing else will read the gradients.
+        self._before_step(mine)
+
+    def _step_ends(self, scaler: Any, result: Any) -> Any:
+        optimizer, self._in_step = self._in_step, None
+        if optimizer is not None:
+            self._session.guarded(self._skipped)(optimizer, "the gradients overflowed")
+        return result
+
+    def _zero_grad(self, optimizer: Any, *_: Any, **__: Any) -> None:
+        """A loop that finds its gradients unusable by itself throws them away without a step."""
+        mine = self._mine(optimizer)
+        if mine is None or self.stepping or len(self._optimizers) > 1 or not self._session.due:
+            return
+        if self.reached(parameters_of(mine)):
+            self._before_step(mine)
+            self._skipped(mine, "the gradients were cleared without a step")
+
+
+def parameters_of(optimizer: Any) -> list[torch.Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def plain(optimizer: Any) -> Any:
+    """accelerate's optimizers have torch's inside."""
+    inner = getattr(optimizer, "optimizer", None)
+    return inner if isinstance(inner, torch.optim.Optimizer) else optimizer

@@ -1,0 +1,60 @@
+"""The losses of a plain torch loop, where it calls backward on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.patches import Patches
+from ttrace.adapters.torch.placement import Provenance
+from ttrace.adapters.torch.topology import Unplaceable, is_dtensor
+from ttrace.capture.placed import Moment
+
+
+class Losses:
+    """The scalars on which the loop calls backward(). Of several in one micro-batch the sum is the
+    loss."""
+
+    def __init__(
+        self, session: DeferredSession, patches: Patches, last_moment: Callable[[], Moment | None]
+    ) -> None:
+        self._session = session
+        self._last_moment = last_moment
+        # What Tensor.backward calls, and others directly.
+        patches.wrap_call(torch.autograd, "backward", session.guarded(self._backward))
+
+    def _backward(self, tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
+        if torch._C._current_graph_task_id() != -1:
+            return  # within a backward: reentrant checkpointing
+        session, moment = self._session, self._last_moment()
+        session.backward_moment = moment
+        if moment is None:
+            return
+        for loss in [tensors] if torch.is_tensor(tensors) else list(tensors):
+            if grad_tensors is None and loss.numel() == 1:
+                self._record(loss, moment)
+
+    def _record(self, loss: torch.Tensor, moment: Moment) -> None:
+        session, topology = self._session, self._session.topology
+        placements = f"mb:Partial(sum) {topology.dp_placement('Partial(sum)')}".strip()
+        if not is_dtensor(loss):
+            try:
+                lies = Provenance(topology)
+                placements = f"{placements} {lies.placements(loss)}".strip()
+            except Unplaceable as reason:
+                session.not_observed("loss", "", str(reason))
+                return
+        session.record(
+            "loss",
+            "loss",
+            "value",
+            loss.reshape(()),
+            placements,
+            iteration=moment.iteration,
+            pass_="forward",
+            micro_batch=moment.micro_batch,
+            scale=moment.batch.grad_scale,
+        )

@@ -1,0 +1,175 @@
+"""Where a plain tensor lies in a model that is cut by DTensors.
+
+Parallel styles hand on plain local tensors, which do not say what they are a part of. The autograd
+graph does: it is followed from the tensor back to the `DTensor.to_local()` calls from which it was
+computed. What is computed from replicated tensors only is replicated; what elementwise operations
+make of one kind of shard is the same kind of shard. Anything else stays unknown, and is not
+recorded: an alignment that was guessed could hide a bug or invent one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from ttrace.adapters.torch.topology import (
+    Topology,
+    Unplaceable,
+    is_dtensor,
+    spec_placements,
+)
+from ttrace.capture.tensor_bytes import unwrapped
+
+# Names of autograd nodes whose result has, element by element, the indices of their operands.
+_ELEMENTWISE = frozenset(
+    f"{name}Backward"
+    for name in (
+        *("Add", "Sub", "Mul", "Div", "Neg", "Pow", "Exp", "Log", "Sqrt", "Rsqrt", "Abs"),
+        *("Gelu", "Silu", "Relu", "LeakyRelu", "Elu", "Tanh", "Sigmoid", "Softplus", "Mish"),
+        *("Hardswish", "Hardtanh", "NativeDropout", "MaskedFill", "Where", "Clamp"),
+        *("Clone", "Alias", "ToCopy"),
+        "_Substitute",  # what an isolated leg puts in a tensor's place
+    )
+)
+
+# (placements, local shape) of the shards that something was computed from; empty: of none.
+_Sources = frozenset[tuple[str, tuple[int, ...]]]
+
+
+class Provenance:
+    """Placements of plain tensors, within one forward of the model."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._known: dict[Any, _Sources | Unplaceable] = {}
+        self._given: dict[int, str] = {}  # storage -> the word that stands for its placements
+        self._numels: dict[str, int] = {}
+        self._lies: dict[str, str | None] = {}
+
+    def begin(self, given: Iterable[torch.Tensor], lies: dict[str, str | None]) -> None:
+        """A new forward, of these arguments. They may be the same on all ranks of a tensor-parallel
+        group or parts of something: what the model makes of them says it, see `declared`, and
+        until then a word stands for it, to be looked up in `lies`."""
+        self._known.clear()
+        self._given.clear()
+        self._numels.clear()
+        self._lies = lies
+        if self._topology.device_mesh is None:
+            return
+        for tensor in given:
+            if not is_dtensor(tensor):
+                word = self._given.setdefault(_storage(tensor), f"?{len(lies)}")
+                self._numels[word] = max(tensor.numel(), self._numels.get(word, 0))
+                lies.setdefault(word, None)
+
+    def declared(self, local: Any, mesh: Any, placements: Any) -> str | None:
+        """The model makes a DTensor of a plain tensor. Returns the placements of an argument."""
+        if not torch.is_tensor(local) or is_dtensor(local) or placements is None:
+            return None
+        word = self._given.get(_storage(local))
+        if word is None or local.numel() != self._numels[word] or self._lies[word] is not None:
+            return None
+        if mesh != self._topology.device_mesh:
+            return None
+        shape = list(local.shape)
+        for i, placement in enumerate(placements):
+            if placement.is_shard():
+                shape[placement.dim] *= mesh.size(i)
+        try:
+            self._lies[word] = spec_placements(placements, torch.Size(shape), self._topology)
+        except Unplaceable:
+            return None
+        return self._lies[word]
+
+    def of_argument(self, tensor: torch.Tensor) -> str:
+        """Of one of the model's arguments; anything else is the same on all ranks."""
+        return self._given.get(_storage(tensor), "") if not is_dtensor(tensor) else ""
+
+    def placements(self, tensor: torch.Tensor) -> str:
+        if self._topology.device_mesh is None:
+            return ""
+        if tensor.grad_fn is None:
+            word = self._given.get(_storage(tensor))
+            if word is not None and tensor.numel() == self._numels[word]:
+                return self._lies[word] if self._lies[word] is not None else word  # type: ignore[return-value]
+            if word is not None and self._lies[word] == "":
+                return ""
+            raise Unplaceable("a plain tensor without history among DTensors")
+        sources = self._of(tensor.grad_fn)
+        if isinstance(sources, Unplaceable):
+            raise sources
+        if not sources:
+            return ""
+        ((placements, shape),) = sources
+        if tuple(tensor.shape) != shape:
+            raise Unplaceable("a part of a DTensor, broadcast to another shape")
+        return placements
+
+    def _of(self, last: Any) -> _Sources | Unplaceable:
+        """Depth first, without recursion: a graph may be as deep as the model."""
+        known, stack = self._known, [last]
+        while stack:
+            node = stack[-1]
+            if node in known:
+                stack.pop()
+                continue
+            spec = getattr(node, "dtensor_spec", None)
+            if spec is not None:
+                known[node] = self._of_spec(spec)
+                continue
+            before = [following for following, _ in node.next_functions if following is not None]
+            missing = [following for following in before if following not in known]
+            if missing:
+                stack += missing
+            else:
+                known[node] = _combined(node, [known[following] for following in before])
+        return known[last]
+
+    def _of_spec(self, spec: Any) -> _Sources | Unplaceable:
+        try:
+            if spec.mesh != self._topology.device_mesh:
+                raise Unplaceable("a part of a DTensor on another device mesh")
+            words = spec_placements(spec.placements, spec.shape, self._topology)
+        except Unplaceable as reason:
+            return reason
+        if not words:
+            return frozenset()
+        shape = list(spec.shape)
+        for i, placement in enumerate(spec.placements):
+            if placement.is_partial():
+                return Unplaceable("computed from a sum that is still pending")
+            if not placement.is_replicate():
+                shape[placement.dim] //= spec.mesh.size(i)
+        return frozenset({(words, tuple(shape))})
+
+
+def _combined(node: Any, operands: list[_Sources | Unplaceable]) -> _Sources | Unplaceable:
+    sources: _Sources = frozenset()
+    for operand in operands:
+        if isinstance(operand, Unplaceable):
+            return operand
+        sources |= operand
+    if not sources:
+        return sources
+    if len(sources) > 1:
+        return Unplaceable("computed from differently cut tensors")
+    if node.name().rstrip("0123456789") not in _ELEMENTWISE:
+        return Unplaceable(f"a part of a DTensor went through {node.name()}")
+    return sources
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return unwrapped(tensor).untyped_storage().data_ptr()
+
+
+def batch_dim(shape: torch.Size, rows: int) -> int:
+    """The dimension that counts the micro-batch's rows, or -1: the first if it has that size,
+    else the only one that has."""
+    if not shape or shape[0] == rows:
+        return 0 if shape else -1
+    found = [dim for dim, size in enumerate(shape) if size == rows]
+    if len(found) > 1:
+        raise Unplaceable(f"dimensions {found} all have the size of the micro-batch")
+    return found[0] if found else -1

@@ -1,0 +1,30 @@
+"""What capture uses of torch that torch does not promise."""
+
+from __future__ import annotations
+
+from ttrace.capture.private_names import PrivateName
+
+_UNSEEN = "collectives of functional calls are not seen"
+TORCH = (
+    PrivateName(
+        "torch.nn.utils.clip_grad",
+        "_clip_grads_with_norm_",
+        "reduced gradients are those after clipping",
+    ),
+    PrivateName("torch.nn.utils.clip_grad", "_get_total_norm", "the norm's order is taken to be 2"),
+    PrivateName(
+        "torch",
+        "_C._current_graph_task_id",
+        "collectives of a backward are not told from others, nor are its losses",
+    ),
+    PrivateName(
+        "torch.distributed.distributed_c10d", "_get_default_group", "no collective is seen"
+    ),
+    PrivateName(
+        "torch.distributed.distributed_c10d",
+        "_get_default_store",
+        "ranks cannot agree on reruns, and none is made",
+    ),
+    PrivateName("torch.distributed.distributed_c10d", "_resolve_process_group", _UNSEEN),
+    PrivateName("torch.distributed._functional_collectives", "_resolve_group_name", _UNSEEN),
+)

@@ -1,0 +1,180 @@
+"""Parameters of a plain torch model and their gradients.
+
+`grad_local` is the sum over the iteration's micro-batches of what backward hands to each parameter,
+read before DistributedDataParallel reduces it. `grad_reduced` is what the optimizer would find,
+before clipping.
+
+Scales. The logical loss is the one whose gradient the optimizer applies. How the user's loop
+normalises its loss cannot be seen and need not be: gradients are taken as the loop makes them,
+summed over micro-batches. DistributedDataParallel averages over dp, so every rank's loss, and with
+it each activation gradient, is dp times its share: all of them have the scale 1/dp, and local
+parameter gradients and losses are terms of a sum over dp. A loop that divides by the number of its
+own micro-batches thus gives the same logical values for every dp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.topology import Unplaceable, canonical_name, is_dtensor
+from ttrace.capture.graft import Graft
+from ttrace.capture.parameter_store import Piece
+from ttrace.capture.placed import ParameterRule, Scale
+from ttrace.capture.rewrite import Rewrite
+
+# Of BatchNorm: training does not read them.
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+class Store:
+    """All parameters of the model, under their own names, tied ones once. See
+    capture/parameter_store.py."""
+
+    def __init__(
+        self, session: DeferredSession, root: nn.Module, on_arrival: Callable[[], None]
+    ) -> None:
+        """`on_arrival()` is called when a gradient reaches a parameter."""
+        self.rewrite: Rewrite | None = None
+        self.loss_scale: Scale = (1, 1)  # from a gradient as backward makes it to what it means
+        self.reduced_scale: Scale = (1, 1)  # the same for gradients as the optimizer finds them
+        self._session = session
+        self._on_arrival = on_arrival
+        self._named = {canonical_name(name): p for name, p in root.named_parameters()}
+        self._buffers = {canonical_name(name): b for name, b in root.named_buffers()}
+        self._sums: dict[str, torch.Tensor] = {}
+        self._order: list[str] = []
+        self._arrived: set[str] = set()  # in this iteration
+        self._recorded: set[str] = set()  # given out in this iteration
+        self._selected: list[str] = []  # to be given out
+        self._handles = [
+            parameter.register_hook(self._arriving(fqn))
+            for fqn, parameter in self._named.items()
+            if parameter.requires_grad
+        ]
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._sums.clear()
+
+    def begin(self) -> None:
+        """Before the first forward."""
+        self._sums.clear()
+        self._order.clear()
+        self._arrived.clear()
+        self._recorded.clear()
+        self._selected.clear()
+        self.loss_scale = self.reduced_scale = (1, 1)
+
+    def parameters(self, role: str) -> Iterator[Piece]:
+        """All of them. What cannot be placed is said to be missing under `role`."""
+        for fqn, parameter in self._named.items():
+            try:
+                local, placements = self._session.local(parameter, "")
+            except Unplaceable as reason:
+                self._session.not_recorded(fqn, role, "", str(reason))
+                continue
+            yield Piece(fqn, local, placements)
+
+    def record_buffers(self, graft: Graft | None) -> None:
+        session, iteration = self._session, self._session.iteration
+        if session.topology.dp_rank > 0:
+            return  # DistributedDataParallel takes rank 0's buffers: others may differ for a while
+        for fqn, buffer in self._buffers.items():
+            session.record(fqn, "buffer", "", buffer, iteration=iteration, pass_="forward")
+            if graft is not None and fqn.rpartition(".")[2] not in _STATISTICS:
+                graft.keeps_buffer(fqn, buffer, iteration)
+
+    def _arriving(self, fqn: str) -> Callable[[torch.Tensor], torch.Tensor | None]:
+        def arrived(gradient: torch.Tensor | None) -> torch.Tensor | None:
+            session = self._session
+            if gradient is None:
+                return None
+            self._on_arrival()
+            if not session.recording or session.backward_moment is None:
+                return None
+            self._arrived.add(fqn)
+            replaced = None
+            if self.rewrite is not None:
+                topology = session.topology
+                coordinate = f"dp={topology.dp_rank}" if topology.dp_size > 1 else ""
+                replaced = self.rewrite.parameter_gradient(
+                    fqn, ParameterRule(), coordinate, gradient
+                )
+                gradient = gradient if replaced is None else replaced
+            before = self._sums.get(fqn)
+            if before is None:
+                self._order.append(fqn)
+                # Kept on the device, in the order and precision in which torch itself adds.
+                self._sums[fqn] = gradient.detach().clone()
+            else:
+                self._sums[fqn] = before + gradient.detach()
+            return replaced
+
+        return self._session.guarded(arrived)
+
+    def gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Those that the loop has now, without DTensors' wrapping."""
+        for fqn, parameter in self._named.items():
+            if parameter.grad is not None:
+                gradient: Any = parameter.grad
+                yield fqn, gradient._local_tensor if is_dtensor(gradient) else gradient
+
+    def arrived(self, of: Iterable[torch.Tensor]) -> bool:
+        """Whether this iteration's backward has reached one of these parameters."""
+        wanted = {id(parameter) for parameter in of}
+        return any(id(self._named[fqn]) in wanted for fqn in self._arrived)
+
+    def select(self, of: Iterable[torch.Tensor] | None, unscaled: bool) -> None:
+        """What is given out next: of all parameters, or of those that an optimizer steps, once an
+        iteration. `unscaled`: the loss scale has been taken out of what is reduced."""
+        self.reduced_scale = (1, 1) if unscaled else self.loss_scale
+        wanted = None if of is None else {id(parameter) for parameter in of}
+        # In the order of arrival: the first wrong one is where a fault began.
+        self._selected = [
+            fqn
+            for fqn in dict.fromkeys((*self._sums, *self._named))
+            if fqn not in self._recorded and (wanted is None or id(self._named[fqn]) in wanted)
+        ]
+        self._recorded.update(self._selected)
+
+    def local_gradients(self) -> Iterator[Piece]:
+        topology = self._session.topology
+        numerator, denominator = self.loss_scale
+        for fqn in self._selected:
+            total = self._sums.pop(fqn, None)
+            if total is not None:
+                terms = topology.dp_placement("Partial(sum)")
+                yield Piece(fqn, total, terms, (numerator, denominator * topology.dp_size))
+
+    def reduced_gradients(self) -> Iterator[Piece]:
+        topology = self._session.topology
+        over = (topology.dp_name,) if topology.dp_name else ()
+        for fqn in self._selected:
+            gradient = self._named[fqn].grad
+            if gradient is None:
+                continue
+            try:
+                local, placements = self._session.local(gradient, "")
+            except Unplaceable as reason:
+                self._session.not_recorded(fqn, "grad_reduced", "", str(reason))
+                continue
+            yield Piece(fqn, local, placements, self.reduced_scale, over)
+
+    def reduction_order(self) -> list[str]:
+        chosen = set(self._selected)
+        return [fqn for fqn in dict.fromkeys(self._order) if fqn in chosen]
+
+    def write_back(self) -> None:
+        """An optimizer of torch steps the parameters themselves."""
+
+    def are(self, gradients: Iterable[torch.Tensor]) -> bool:
+        """Whether these are the gradients of all parameters, so that a norm is the norm."""
+        mine = {id(p.grad) for p in self._named.values() if p.grad is not None}
+        return bool(mine) and {id(gradient) for gradient in gradients} == mine

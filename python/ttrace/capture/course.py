@@ -1,0 +1,213 @@
+"""The course of a run through its captured iterations: one for every framework.
+
+             begin           backward_done            step_begins            step_over
+    OUTSIDE -------> RUNNING --------------> COMPLETE ------------> STEPPING ----------> OUTSIDE
+                                             |      ^
+                                 begin_rerun v      | end_rerun
+                                             RERUNNING
+
+An adapter reports what its framework does, in these words. What is recorded of parameters,
+gradients and the step, under which names and in which order, is decided here. A report that does
+not belong to the phase is no error: loops skip steps, clip twice and stop in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+
+import torch
+
+from ttrace.capture.collectives import CollectiveLog
+from ttrace.capture.dropout import Dropout
+from ttrace.capture.gradient_norms import note_norms
+from ttrace.capture.graft import Graft
+from ttrace.capture.module_hooks import ModuleHooks
+from ttrace.capture.parameter_store import ParameterStore, Piece
+from ttrace.capture.placed import Scale
+from ttrace.capture.session import Session
+
+
+class Phase(Enum):
+    OUTSIDE = auto()  # of any captured iteration
+    RUNNING = auto()  # forwards and backwards
+    COMPLETE = auto()  # gradients are
+    RERUNNING = auto()  # forwards and backwards of another leg
+    STEPPING = auto()  # inside of the optimizer's step
+
+
+class Course:
+    """One per process. Does nothing before `open` and after `close`."""
+
+    def __init__(self, session: Session, dropout: Dropout) -> None:
+        self.phase = Phase.OUTSIDE
+        self.graft: Graft | None = None
+        self.collectives: CollectiveLog | None = None
+        self._session = session
+        self._dropout = dropout
+        self._hooks: ModuleHooks | None = None
+        self._store: ParameterStore | None = None
+
+    def open(
+        self, hooks: ModuleHooks, store: ParameterStore, graft: Graft | None, *, stable: bool
+    ) -> None:
+        """When model and optimizer are known. `stable`: gradients stay where they are in memory for
+        an iteration."""
+        self._hooks, self._store, self.graft = hooks, store, graft
+        self.collectives = CollectiveLog(self._session, hooks, store.gradients, stable=stable)
+
+    @property
+    def is_open(self) -> bool:
+        return self._store is not None
+
+    @property
+    def captures(self) -> bool:
+        """Whether the current iteration is captured."""
+        return self.is_open and self._session.iteration in self._session.settings.iterations
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the first of those that are."""
+        return self._session.iteration == self._session.settings.iterations[0]
+
+    def close(self) -> None:
+        """Nothing of it remains. The session is finished if it was not."""
+        if self._session.recording:
+            self._session.finish()
+        if self.collectives is not None:
+            self.collectives.stop()
+        self._dropout.remove()
+        self._hooks = self._store = self.collectives = None
+        self.phase = Phase.OUTSIDE
+
+    def begin(self) -> None:
+        """A captured iteration: before its first forward."""
+        assert self._store is not None and self.collectives is not None
+        self._store.begin()
+        self._session.input_bytes = 0
+        self.collectives.begin()
+        self.phase = Phase.RUNNING
+
+    def read(self, parameters: Iterable[Piece], used: bool = False) -> None:
+        """Parameters as this iteration uses them, and the reference's in their place. `used`: it
+        has used them already, and nothing is overwritten."""
+        session = self._session
+        role, iteration, pass_ = self.parameters_are()
+        for piece in parameters:
+            session.record(
+                piece.fqn,
+                role,
+                "",
+                piece.tensor,
+                piece.placements,
+                iteration=iteration,
+                pass_=pass_,
+                always=True,
+            )
+            if self.graft is not None:
+                self.graft.parameter(
+                    piece.fqn, piece.tensor, piece.placements, session.iteration, used
+                )
+
+    def parameters_are(self) -> tuple[str, int, str]:
+        """Role, iteration and pass of parameters that are read now."""
+        if self.is_first:
+            return "param", self._session.iteration, "forward"
+        return "param_updated", self._session.iteration - 1, "optimizer"
+
+    def backward_done(self) -> None:
+        """Gradients are complete: nothing reaches them before the optimizer's step but what
+        changes all, such as clipping."""
+        assert self._store is not None and self._hooks is not None
+        self._hooks.flush()
+        self._record_local(self._store.local_gradients())
+        order = self._store.reduction_order()
+        if self.is_first and order:
+            self._session.note("reduction_order", names=list(order))
+        self.phase = Phase.COMPLETE
+
+    def grafted(self) -> None:
+        """All of this iteration that is overwritten was: what the optimizer holds follows."""
+        if self.graft is None:
+            return
+        self.graft.report(self._session.iteration)
+        if self.graft.weights and self._store is not None:
+            self._store.write_back()
+
+    def begin_rerun(self) -> None:
+        assert self._store is not None
+        self._store.begin()
+        self.phase = Phase.RERUNNING
+
+    def end_rerun(self, reduced: bool) -> None:
+        """`reduced`: what the schedule left is what the optimizer would find."""
+        assert self._store is not None and self._hooks is not None
+        self._hooks.flush()
+        self._record_local(self._store.local_gradients())
+        if reduced:
+            self.record_reduced()
+        self.phase = Phase.COMPLETE
+
+    def reducing(self, pieces: Iterable[Piece]) -> None:
+        """Local gradients that are about to be reduced, in a backward or after it."""
+        if self.phase in (Phase.RUNNING, Phase.RERUNNING):
+            self._record_local(pieces)
+
+    def _record_local(self, pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
+            self._gradient("grad_local", piece)
+
+    def record_reduced(self) -> None:
+        """As the optimizer finds them, and what torch's own primitive gives for their norms."""
+        assert self._store is not None
+        found = []
+        for piece in self._store.reduced_gradients():
+            self._gradient("grad_reduced", piece)
+            found.append((piece.fqn, piece.tensor))
+        note_norms(self._session, self._session.iteration, found)
+
+    def _gradient(self, role: str, piece: Piece) -> None:
+        self._session.record(
+            piece.fqn,
+            role,
+            "",
+            piece.tensor,
+            piece.placements,
+            iteration=self._session.iteration,
+            pass_="backward",
+            scale=piece.scale,
+            reduced_over=piece.reduced_over,
+        )
+
+    def step_begins(self, note_hyperparameters: Callable[[], None]) -> None:
+        if not self.captures:
+            return
+        assert self.collectives is not None
+        note_hyperparameters()
+        self.collectives.enter("optimizer")
+        self.phase = Phase.STEPPING
+
+    def norm(self, value: torch.Tensor, scale: Scale = (1, 1)) -> None:
+        """Of all gradients, as the loop's own code found it; a tensor of one element."""
+        self._session.record(
+            "grad_norm",
+            "grad_norm",
+            "",
+            value.detach().reshape(()),
+            iteration=self._session.iteration,
+            pass_="optimizer",
+            scale=scale,
+        )
+
+    def skipped(self, reason: str) -> None:
+        """The optimizer changed nothing."""
+        self._session.note("skipped_step", iteration=self._session.iteration, reason=reason)
+
+    def step_over(self) -> None:
+        """The iteration is: all of it is in the files."""
+        session = self._session
+        if self.collectives is not None:
+            self.collectives.end()
+        self._dropout.end_iteration()
+        session.seal(session.iteration, session.leg)
+        self.phase = Phase.OUTSIDE
