@@ -22,6 +22,7 @@ from megatron.core.transformer.spec_utils import ModuleSpec
 
 import other_layers
 from gpt.weights import draw_by_name
+from megatron_cpu.latent_attention import LatentDotProductAttention
 
 # As Megatron-LM's: buckets of a real model's size. One bucket here, unless --bucket-size is given.
 BUCKET_SIZE = 40_000_000
@@ -177,6 +178,8 @@ def _build_chunk(
         other_layers.replace(layer, args.linears, args.norm, args.feed_forward)
         if args.fake_fp8:
             other_layers.replace_linears_by_fp8(layer)
+        if args.mla:
+            layer.submodules.self_attention.submodules.core_attention = LatentDotProductAttention
         if args.cp > 1:
             # Older versions lack what it needs.
             from megatron_cpu.cp_attention import ContextParallelDotProductAttention
