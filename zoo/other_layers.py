@@ -101,3 +101,16 @@ def replace(spec: ModuleSpec, linears: str, norm: str, feed_forward: str) -> Non
         layer.input_layernorm = layer.pre_mlp_layernorm = kind
     if feed_forward == "own":
         layer.mlp = ModuleSpec(module=GainedFeedForward, submodules=mlp)
+
+
+def replace_linears_by_fp8(spec: ModuleSpec) -> None:
+    """Those of attention and of a dense feed-forward block; experts keep theirs."""
+    from gpt.fake_fp8 import FP8ColumnParallelLinear, FP8RowParallelLinear
+
+    for part in (spec.submodules.self_attention.submodules, spec.submodules.mlp.submodules):
+        for name in ("linear_qkv", "linear_fc1"):
+            if hasattr(part, name):
+                setattr(part, name, FP8ColumnParallelLinear)
+        for name in ("linear_proj", "linear_fc2"):
+            if hasattr(part, name):
+                setattr(part, name, FP8RowParallelLinear)

@@ -155,6 +155,49 @@ def test_feature_trains_like_one_process(feature: str) -> None:
     assert_equal_but_for_round_off(train(processes, *topology, *flags), train(0, *flags))
 
 
+# Ranks that hold other layers or experts than a single process, in one seed by names. One case of
+# each mechanism: virtual stages, both overlaps, both dispatchers, an expert cut in two, several
+# experts on a rank.
+OVERLAP = ("--distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather")
+EXPERTS = ("--experts", "4")
+BY_NAME = {
+    "VPP2": (2, ("--pp", "2", "--vpp", "2"), ("--weights-by-name",)),
+    "DP2 overlap": (2, (*OVERLAP, "--bucket-size", "20000"), ("--weights-by-name",)),
+    "EP2": (2, ("--ep", "2"), (*EXPERTS, "--shared-expert-ffn", "64", "--expert-bias")),
+    "TP2+SP ETP2": (2, (*SEQUENCE_PARALLEL, "--etp", "2"), (*EXPERTS, "--aux-loss", "aux_loss")),
+    "EP2 allgather": (2, ("--ep", "2", "--dispatcher", "allgather"), EXPERTS),
+}
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("topology", BY_NAME)
+def test_ranks_with_other_parts_train_like_one_process(topology: str) -> None:
+    processes, flags, shared = BY_NAME[topology]
+    assert_equal_but_for_round_off(train(processes, *flags, *shared), train(0, *shared))
+
+
+@pytest.mark.matrix
+def test_virtual_stages_with_data_parallel_overlap_train_like_one_process() -> None:
+    flags = ("--pp", "2", "--vpp", "2", *OVERLAP)
+    assert_equal_but_for_round_off(
+        train(4, *flags, "--weights-by-name"), train(0, "--weights-by-name")
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--grouped-gemm",), "exist for GPUs only"),
+        (("--vpp", "2"), "needs --pp"),
+        (("--overlap-param-gather",), "needs --overlap-grad-reduce"),
+    ],
+    ids=str,
+)
+def test_what_cannot_run_is_refused_in_one_sentence(flags: tuple[str, ...], words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        output_of(0, "train_gpt.py", *flags)
+
+
 @pytest.mark.matrix
 def test_recomputing_two_layers_at_once_changes_nothing() -> None:
     assert train(0, "--recompute", "--recompute-layers", "2") == train(0)
@@ -303,7 +346,7 @@ def test_bug_states_what_must_be_said_of_it(name: str) -> None:
     assert bug.NPROC >= 2
     shared, own = bug_catalog.reference_flags(bug), bug_catalog.own_flags(bug)
     assert [*own, *shared] == bug.FLAGS
-    assert not {"--tp", "--cp", "--pp", "--sp"} & set(shared)
+    assert not {"--tp", "--cp", "--pp", "--sp", "--vpp", "--ep", "--etp"} & set(shared)
     assert f"| {bug.ID} |" in (ZOO / "README.md").read_text()
     if bug_catalog.is_control(bug):
         assert bug.EXPECT == {"clean": True}
@@ -319,7 +362,7 @@ def test_bugs_are_found_by_name_and_by_id_and_the_papers_come_first() -> None:
     assert len(set(names)) == len(names) == len(list((ZOO / "bugs").glob("[!_]*.py")))
     assert names[:2] == ["t1_embedding_mask", "t2_recompute_chunk_input"]
     others = [bug_catalog.bug_id(name) for name in names if not name.startswith("t")]
-    families = "MG1 MG11 MG21 MG22 MG25 M7452-6 M7452-11 OT8 HF1 DS1 DO1 DO2"
+    families = "MG1 MG8 MG11 MG17 MG18 MG21 MG22 MG25 M7452-6 M7452-11 OT8 HF1 DS1 DO1 DO2"
     assert others == families.split()
     for name in names:
         assert bug_catalog.load(bug_catalog.bug_id(name).lower()).ID == bug_catalog.load(name).ID

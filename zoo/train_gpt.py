@@ -1,9 +1,11 @@
-"""Trains a tiny GPT on real megatron-core, on CPUs, in any dense parallel topology.
+"""Trains a tiny GPT on real megatron-core, on CPUs, in any parallel topology.
 
-A plain trainer in the habits of Megatron-LM's `pretrain_gpt.py`; it knows nothing of a tracer.
+A plain trainer in the habits of Megatron-LM's `pretrain_gpt.py`; it knows nothing of a tracer. Its
+options, groups, model and weights have rooms of their own in `gpt/`.
 
     python zoo/train_gpt.py
     torchrun --nproc-per-node 4 zoo/train_gpt.py --tp 2 --sp --pp 2
+    torchrun --nproc-per-node 4 zoo/train_gpt.py --experts 4 --ep 2 --distributed-optimizer
     torchrun --nproc-per-node 2 zoo/train_gpt.py --tp 2 --bug t1_embedding_mask
 """
 
@@ -11,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import sys
 import time
 from collections.abc import Iterator
@@ -27,18 +28,12 @@ import megatron_cpu
 
 megatron_cpu.enable()
 
-import numpy
 import torch
 import torch.distributed as dist
 from megatron.core import parallel_state, tensor_parallel
-from megatron.core.distributed import (
-    DistributedDataParallel,
-    DistributedDataParallelConfig,
-    finalize_model_grads,
-)
-from megatron.core.models.gpt import GPTModel
-from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
-from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.distributed import DistributedDataParallel, finalize_model_grads
+from megatron.core.optimizer import MegatronOptimizer, OptimizerConfig, get_megatron_optimizer
+from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
 from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.rerun_state_machine import (
     RerunDataIterator,
@@ -47,234 +42,15 @@ from megatron.core.rerun_state_machine import (
     initialize_rerun_state_machine,
 )
 from megatron.core.transformer import TransformerConfig
-from megatron.core.transformer.module import Float16Module
-from megatron.core.utils import get_batch_on_this_cp_rank
+from megatron.core.utils import get_batch_on_this_cp_rank, get_model_config
 
 import bug_catalog
 import mutation
-import other_layers
+from gpt.groups import initialize, seed_dropout
+from gpt.model import build_config, build_model
+from gpt.options import parse_arguments
 from state_digest import parameter_digest, print_line, random_digest
 from synthetic_tokens import PretrainingSampler, SyntheticTokens
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    flag = argparse.BooleanOptionalAction
-
-    topology = parser.add_argument_group("topology (what remains of the processes is dp)")
-    topology.add_argument("--tp", type=int, default=1)
-    topology.add_argument("--cp", type=int, default=1)
-    topology.add_argument("--pp", type=int, default=1)
-    topology.add_argument("--sp", action="store_true", help="sequence parallel, within tp")
-
-    model = parser.add_argument_group("model")
-    model.add_argument("--layers", type=int, default=4)
-    model.add_argument("--hidden", type=int, default=64)
-    model.add_argument("--heads", type=int, default=4)
-    model.add_argument("--kv-groups", type=int, default=2)
-    model.add_argument("--ffn", type=int, default=128)
-    model.add_argument("--seq", type=int, default=32)
-    model.add_argument("--vocab", type=int, default=128)
-    model.add_argument("--gated", action=flag, default=True, help="SwiGLU instead of GELU")
-    model.add_argument("--tied", action=flag, default=True, help="embedding is the LM head")
-    model.add_argument("--dropout", type=float, default=0.0)
-    model.add_argument("--positions", choices=("rope", "learned"), default="rope")
-    model.add_argument("--qk-layernorm", action="store_true", help="normalise queries and keys")
-    model.add_argument(
-        "--window", type=int, default=0, metavar="N", help="attend to N tokens back (0: to all)"
-    )
-    model.add_argument(
-        "--window-skip", type=int, metavar="K", help="every K-th layer attends to all tokens"
-    )
-    model.add_argument(
-        "--init-std", type=float, default=0.02, help="small: attention is near uniform at first"
-    )
-    model.add_argument(
-        "--freeze", metavar="NAME", help="do not train modules of this name, as linear_fc1"
-    )
-    model.add_argument(
-        "--linears", choices=("core", "te"), default="core", help="te: classes of other names"
-    )
-    model.add_argument(
-        "--norm",
-        choices=("core", "own", "forgetful"),
-        default="core",
-        help="own: a class of the user's; forgetful: one that is wrong with --sp",
-    )
-    model.add_argument(
-        "--feed-forward", choices=("core", "own"), default="core", help="own: the user's class"
-    )
-    model.add_argument("--experts", type=int, help="mixture of N experts")
-
-    run = parser.add_argument_group("training")
-    run.add_argument("--steps", type=int, default=3)
-    run.add_argument("--global-batch", type=int, default=8)
-    run.add_argument("--micro-batch", type=int, default=2)
-    run.add_argument("--lr", type=float, default=1e-3)
-    run.add_argument("--weight-decay", type=float, default=0.01)
-    run.add_argument("--adam-beta2", type=float, default=0.999)
-    run.add_argument("--clip", type=float, default=1.0)
-    run.add_argument("--seed", type=int, default=1234)
-    run.add_argument("--bf16", action="store_true")
-    run.add_argument("--fp16", action="store_true")
-    run.add_argument("--loss-scale", type=float, help="constant; without it dynamic")
-    run.add_argument("--initial-loss-scale", type=float, default=2.0**16)
-    run.add_argument("--distributed-optimizer", action="store_true")
-    run.add_argument(
-        "--repeat",
-        action="store_true",
-        help="reject every loss, so that Megatron repeats each step but the first",
-    )
-    run.add_argument("--compile", metavar="NAME", help="torch.compile modules of this name")
-    run.add_argument("--recompute", action="store_true", help="every layer, in backward")
-    run.add_argument(
-        "--recompute-layers", type=int, default=1, metavar="N", help="layers recomputed at once"
-    )
-    run.add_argument("--loss-mask", choices=("full", "uneven"), default="full")
-    run.add_argument("--per-token-loss", action="store_true", help="mean over all tokens at once")
-
-    run.add_argument(
-        "--bug", default=os.environ.get("ZOO_BUG"), help="names of zoo/bugs, with commas"
-    )
-    run.add_argument("--mutants", help="a JSON list of faults by iteration; see zoo/mutation")
-    run.add_argument("--print-seconds", action="store_true", help="wall time of each step")
-    run.add_argument("--print-state", action="store_true", help="hashes of every rank at the end")
-    args = parser.parse_args()
-    args.dtype = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else torch.float32
-    return args
-
-
-def initialize(args: argparse.Namespace) -> None:
-    """Process groups and random states. A plain `python` start is a group of one process."""
-    if "RANK" in os.environ:
-        dist.init_process_group("gloo")
-    else:
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    parallel_state.initialize_model_parallel(
-        tensor_model_parallel_size=args.tp,
-        pipeline_model_parallel_size=args.pp,
-        context_parallel_size=args.cp,
-        create_gloo_process_groups=False,
-    )
-    # Stages draw different weights, as in Megatron-LM.
-    seed = args.seed + 100 * parallel_state.get_pipeline_model_parallel_rank()
-    random.seed(seed)
-    numpy.random.seed(seed)
-    torch.manual_seed(seed)
-    tensor_parallel.model_parallel_cuda_manual_seed(seed)
-
-
-def seed_dropout(args: argparse.Namespace) -> None:
-    """Ranks that see other data drop other values. Not before the model is built: their weights
-    must be equal. Megatron-LM leaves this out unless --data-parallel-random-init is given."""
-    rank = parallel_state.get_data_parallel_rank(with_context_parallel=True)
-    stage = parallel_state.get_pipeline_model_parallel_rank()
-    seed = args.seed + 100 * stage + 10 * rank
-    torch.manual_seed(seed)
-    tensor_parallel.model_parallel_cuda_manual_seed(seed)
-
-
-def build_config(args: argparse.Namespace) -> TransformerConfig:
-    return TransformerConfig(
-        num_layers=args.layers,
-        hidden_size=args.hidden,
-        ffn_hidden_size=args.ffn,
-        num_attention_heads=args.heads,
-        num_query_groups=args.kv_groups,
-        gated_linear_unit=args.gated,
-        activation_func=torch.nn.functional.silu if args.gated else torch.nn.functional.gelu,
-        hidden_dropout=args.dropout,
-        attention_dropout=args.dropout,
-        tensor_model_parallel_size=args.tp,
-        context_parallel_size=args.cp,
-        pipeline_model_parallel_size=args.pp,
-        sequence_parallel=args.sp,
-        bf16=args.bf16,
-        fp16=args.fp16,
-        params_dtype=args.dtype,
-        pipeline_dtype=args.dtype,
-        **(
-            dict(window_size=(args.window, 0), window_attn_skip_freq=args.window_skip)
-            if args.window
-            else {}
-        ),
-        **(
-            dict(
-                num_moe_experts=args.experts,
-                moe_router_topk=2,
-                moe_token_dispatcher_type="alltoall",
-                add_bias_linear=False,
-            )
-            if args.experts
-            else {}
-        ),
-        recompute_granularity="full" if args.recompute else None,
-        recompute_method="uniform" if args.recompute else None,
-        recompute_num_layers=args.recompute_layers if args.recompute else None,
-        qk_layernorm=args.qk_layernorm,
-        init_method_std=args.init_std,
-        calculate_per_token_loss=args.per_token_loss,
-        deallocate_pipeline_outputs=True,
-        # The CPU has none of the fused kernels, and gloo no batched point-to-point calls.
-        use_cpu_initialization=True,
-        masked_softmax_fusion=False,
-        bias_activation_fusion=False,
-        bias_dropout_fusion=False,
-        gradient_accumulation_fusion=False,
-        persist_layer_norm=False,
-        batch_p2p_comm=False,
-        batch_p2p_sync=False,
-    )
-
-
-def build_model(args: argparse.Namespace, config: TransformerConfig) -> DistributedDataParallel:
-    layer_spec = get_gpt_layer_local_spec(num_experts=args.experts, qk_layernorm=args.qk_layernorm)
-    other_layers.replace(layer_spec, args.linears, args.norm, args.feed_forward)
-    if args.cp > 1:
-        # Older versions lack what it needs.
-        from megatron_cpu.cp_attention import ContextParallelDotProductAttention
-
-        attention = layer_spec.submodules.self_attention.submodules
-        attention.core_attention = ContextParallelDotProductAttention
-    model = GPTModel(
-        config,
-        layer_spec,
-        vocab_size=args.vocab,
-        max_sequence_length=args.seq,
-        pre_process=parallel_state.is_pipeline_first_stage(),
-        post_process=parallel_state.is_pipeline_last_stage(),
-        share_embeddings_and_output_weights=args.tied,
-        position_embedding_type="rope" if args.positions == "rope" else "learned_absolute",
-    )
-    if args.bf16 or args.fp16:
-        model = Float16Module(config, model)
-    if args.freeze:
-        freeze(model, args.freeze)
-    if args.compile:
-        compile_modules(model, args.compile)
-    return DistributedDataParallel(
-        config,
-        DistributedDataParallelConfig(
-            grad_reduce_in_fp32=True, use_distributed_optimizer=args.distributed_optimizer
-        ),
-        model,
-    )
-
-
-def compile_modules(model: torch.nn.Module, name: str) -> None:
-    for parent in list(model.modules()):
-        child = parent._modules.get(name)
-        if child is not None:
-            setattr(parent, name, torch.compile(child, backend="eager"))
-
-
-def freeze(model: torch.nn.Module, name: str) -> None:
-    """Takes the parameters of all modules that are called `name` out of training."""
-    frozen = [module for path, module in model.named_modules() if path.split(".")[-1] == name]
-    if not frozen and parallel_state.get_pipeline_model_parallel_world_size() == 1:
-        raise SystemExit(f"--freeze: no module is called {name!r}")
-    for module in frozen:
-        module.requires_grad_(False)
 
 
 def build_data_iterator(args: argparse.Namespace) -> Iterator[dict[str, torch.Tensor]]:
@@ -310,11 +86,14 @@ def forward_step(
     data_iterator: Iterator[dict[str, torch.Tensor]], model: DistributedDataParallel
 ) -> tuple[torch.Tensor, partial]:
     batch = get_batch_on_this_cp_rank(next(data_iterator))
+    # Further tokens that are predicted have losses of their own, inside the model.
+    masks = {"loss_mask": batch["loss_mask"]} if get_model_config(model).mtp_num_layers else {}
     output = model(
         batch["tokens"],
         batch["position_ids"],
         None,  # The causal mask is the attention's own.
         labels=batch["labels"],
+        **masks,
     )
     return output, partial(loss_func, batch["loss_mask"])
 
@@ -326,15 +105,14 @@ def mean_loss(reports: list[dict[str, torch.Tensor]]) -> float:
     return (total[0] / total[1]).item()
 
 
-def train(args: argparse.Namespace) -> DistributedDataParallel:
-    config = build_config(args)
-    model = build_model(args, config)
-    if args.dropout > 0:
-        seed_dropout(args)
+def build_optimizer(
+    args: argparse.Namespace, model: list[DistributedDataParallel]
+) -> MegatronOptimizer:
     optimizer = get_megatron_optimizer(
         OptimizerConfig(
             optimizer="adam",
             lr=args.lr,
+            decoupled_lr=args.decoupled_lr,
             weight_decay=args.weight_decay,
             adam_beta2=args.adam_beta2,
             clip_grad=args.clip,
@@ -342,19 +120,76 @@ def train(args: argparse.Namespace) -> DistributedDataParallel:
             fp16=args.fp16,
             loss_scale=args.loss_scale,
             initial_loss_scale=args.initial_loss_scale,
-            params_dtype=config.params_dtype,
+            params_dtype=args.dtype,
             use_distributed_optimizer=args.distributed_optimizer,
+            overlap_param_gather=args.overlap_param_gather,
         ),
-        [model],
+        model,
         use_gloo_process_groups=False,
     )
+    if args.decoupled_lr:
+        # A group's own rate is only a maximum, which the scheduler's first step puts to work.
+        OptimizerParamScheduler(
+            optimizer,
+            init_lr=0.0,
+            max_lr=args.lr,
+            min_lr=0.0,
+            lr_warmup_steps=0,
+            lr_decay_steps=args.steps,
+            lr_decay_style="constant",
+            start_wd=args.weight_decay,
+            end_wd=args.weight_decay,
+            wd_incr_steps=args.steps,
+            wd_incr_style="constant",
+        )
+    return optimizer
+
+
+def set_up_overlap(
+    args: argparse.Namespace, config: TransformerConfig, model: list[DistributedDataParallel]
+) -> None:
+    """Who begins the reduction of gradients and the gathering of parameters, as in Megatron-LM."""
+
+    def one_or_list(functions: list) -> object:
+        return functions[0] if len(functions) == 1 else functions
+
+    if args.overlap_grad_reduce:
+        config.no_sync_func = one_or_list([chunk.no_sync for chunk in model])
+        if args.align_grad_reduce:
+            config.grad_sync_func = one_or_list([chunk.start_grad_sync for chunk in model])
+    if args.overlap_param_gather:
+        # Nothing has been updated yet that a forward could wait for.
+        for chunk in model:
+            chunk.disable_forward_pre_hook(param_sync=False)
+
+
+def begin_to_gather_in_forward(
+    args: argparse.Namespace, config: TransformerConfig, model: list[DistributedDataParallel]
+) -> None:
+    """After the first step, whose optimizer has gathered the parameters itself."""
+    for chunk in model:
+        chunk.enable_forward_pre_hook()
+    if args.align_param_gather:
+        functions = [chunk.start_param_sync for chunk in model]
+        config.param_sync_func = functions[0] if len(functions) == 1 else functions
+
+
+def train(args: argparse.Namespace) -> list[DistributedDataParallel]:
+    config = build_config(args)
+    model = build_model(args, config)
+    if args.dropout > 0:
+        seed_dropout(args)
+    optimizer = build_optimizer(args, model)
     config.grad_scale_func = optimizer.scale_loss
     config.finalize_model_grads_func = finalize_model_grads
+    set_up_overlap(args, config, model)
 
     if args.mutants:
-        mutation.plant(args.mutants, model, optimizer)
+        mutation.plant(args.mutants, model[0], optimizer)
 
-    data_iterator = RerunDataIterator(build_data_iterator(args))
+    # Every chunk reads the samples for itself.
+    iterators = [RerunDataIterator(build_data_iterator(args)) for _ in model]
+    data_iterator = iterators if args.vpp > 1 else iterators[0]
     mode = RerunMode.VALIDATE_RESULTS if args.repeat else RerunMode.DISABLED
     initialize_rerun_state_machine(mode=mode)
     rows_a_call = args.micro_batch * parallel_state.get_data_parallel_world_size()
@@ -364,12 +199,13 @@ def train(args: argparse.Namespace) -> DistributedDataParallel:
     for step in range(args.steps):
         start = time.perf_counter()
         while get_rerun_state_machine().should_run_forward_backward(data_iterator):
-            model.zero_grad_buffer()
+            for chunk in model:
+                chunk.zero_grad_buffer()
             optimizer.zero_grad()
             reports = get_forward_backward_func()(
                 forward_step_func=forward_step,
                 data_iterator=data_iterator,
-                model=[model],
+                model=model,
                 num_microbatches=args.global_batch // rows_a_call,
                 seq_length=args.seq,
                 micro_batch_size=args.micro_batch,
@@ -377,25 +213,31 @@ def train(args: argparse.Namespace) -> DistributedDataParallel:
             )
         get_rerun_state_machine().should_checkpoint_and_exit()
         _, grad_norm, _ = optimizer.step()
+        if step == 0 and args.overlap_param_gather:
+            begin_to_gather_in_forward(args, config, model)
         if parallel_state.is_pipeline_last_stage():
             loss = mean_loss(reports)
             if dist.get_rank() == dist.get_world_size() - 1:
                 print_line(f"step {step} loss {loss:.9g} grad_norm {float(grad_norm or 0):.9g}")
         if args.print_seconds and dist.get_rank() == 0:
             print_line(f"seconds {step} {time.perf_counter() - start:.6f}")
+    if args.overlap_param_gather:
+        for chunk in model:
+            chunk.disable_forward_pre_hook()
     return model
 
 
 def main() -> None:
-    args = parse_arguments()
+    args = parse_arguments(__doc__.splitlines()[0])
     for bug in args.bug.split(",") if args.bug else ():
         bug_catalog.load(bug).inject()
     initialize(args)
     model = train(args)
     if args.print_state:
         states = tensor_parallel.get_cuda_rng_tracker().get_states()
+        whole = model[0] if len(model) == 1 else torch.nn.ModuleList(model)
         print_line(
-            f"state rank {dist.get_rank()} parameters {parameter_digest(model)}"
+            f"state rank {dist.get_rank()} parameters {parameter_digest(whole)}"
             f" random {random_digest(states)}"
         )
     dist.barrier()
