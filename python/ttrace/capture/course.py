@@ -27,6 +27,9 @@ from ttrace.capture.parameter_store import ParameterStore, Piece
 from ttrace.capture.placed import Scale
 from ttrace.capture.session import Session
 
+# States that follow the weights.
+_GRAFTED = ("updated", "master")
+
 
 class Phase(Enum):
     OUTSIDE = auto()  # of any captured iteration
@@ -94,16 +97,7 @@ class Course:
         session = self._session
         role, iteration, pass_ = self.parameters_are()
         for piece in parameters:
-            session.record(
-                piece.fqn,
-                role,
-                "",
-                piece.tensor,
-                piece.placements,
-                iteration=iteration,
-                pass_=pass_,
-                always=True,
-            )
+            self._record(role, "", piece, iteration, pass_, always=True)
             if self.graft is not None:
                 self.graft.parameter(
                     piece.fqn, piece.tensor, piece.placements, session.iteration, used
@@ -167,22 +161,42 @@ class Course:
         note_norms(self._session, self._session.iteration, found)
 
     def _gradient(self, role: str, piece: Piece) -> None:
-        self._session.record(
-            piece.fqn,
-            role,
-            "",
-            piece.tensor,
-            piece.placements,
-            iteration=self._session.iteration,
-            pass_="backward",
-            scale=piece.scale,
-            reduced_over=piece.reduced_over,
-        )
+        self._record(role, "", piece, self._session.iteration, "backward")
+
+    def _record(
+        self, role: str, arg: str, piece: Piece, iteration: int, pass_: str, always: bool = False
+    ) -> None:
+        for tensor, box in piece.boxes():
+            self._session.record(
+                piece.fqn,
+                role,
+                arg,
+                tensor,
+                piece.placements,
+                iteration=iteration,
+                pass_=pass_,
+                scale=piece.scale,
+                reduced_over=piece.reduced_over,
+                box=box,
+                always=always,
+            )
+
+    def _record_states(self, pass_: str) -> None:
+        """Before the step, what the step before this one left is known already, but for what was
+        grafted since."""
+        assert self._store is not None
+        known = pass_ == "forward" and not self.is_first
+        grafted = self.graft is not None and self.graft.weights
+        for arg, piece in self._store.states():
+            if not known or (grafted and arg in _GRAFTED):
+                self._record("optim_state", arg, piece, self._session.iteration, pass_)
 
     def step_begins(self, note_hyperparameters: Callable[[], None]) -> None:
         if not self.captures:
             return
         assert self.collectives is not None
+        if self.phase is not Phase.STEPPING:
+            self._record_states("forward")
         note_hyperparameters()
         self.collectives.enter("optimizer")
         self.phase = Phase.STEPPING
@@ -206,6 +220,8 @@ class Course:
     def step_over(self) -> None:
         """The iteration is: all of it is in the files."""
         session = self._session
+        if self.phase is Phase.STEPPING:
+            self._record_states("optimizer")
         if self.collectives is not None:
             self.collectives.end()
         self._dropout.end_iteration()

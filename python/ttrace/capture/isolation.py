@@ -59,6 +59,9 @@ class Isolation(Rewrite):
         if not tensor.is_floating_point() or not place.fqn:
             # Token ids, positions, masks, what the model itself is given: data, and grafted.
             return tensor
+        return self._in_place_of(place, tensor)
+
+    def _in_place_of(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
         value = self.value(place, tensor)
         if value is None:
             return tensor
@@ -66,6 +69,9 @@ class Isolation(Rewrite):
             return value
         with torch.enable_grad():
             return _Substitute.apply(tensor, [value])
+
+    def handed_on(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
+        return self._in_place_of(place, tensor) if place.rule.decides else tensor
 
     def made(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
         return tensor if self._noise is None else self._noise.made(place, tensor)

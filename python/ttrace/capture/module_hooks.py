@@ -153,9 +153,10 @@ class ModuleHooks:
                 self._hands_out(module, fqn, name, value)
             known = _choose(rule.outputs.get(name), value)
             if known is not None:
-                recorded = self._output(frame, fqn, rule, known, name, value)
-                if recorded is not value:
-                    replaced[name] = value = recorded
+                made, handed_on = self._output(frame, fqn, rule, known, name, value)
+                if handed_on is not value:
+                    replaced[name] = handed_on
+                value = made
             tensors.append(value)
         if frame.targets:
             # What C++ calls the graph is only there if gradients are wanted.
@@ -180,7 +181,8 @@ class ModuleHooks:
         known: TensorRule,
         arg: str,
         value: torch.Tensor,
-    ) -> torch.Tensor:
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The output as it is recorded, and what goes on from it."""
         session, rewrite = self._session, self.rewrite
         place = Place(frame.moment, known, fqn, "output", arg, frame.call, session.pass_)
         if rewrite is not None and rule.computes:
@@ -194,7 +196,7 @@ class ModuleHooks:
                 value.register_hook(session.guarded(self._grad_output(arrival)))
             else:
                 self._rewrite_gradient(value, rewrite, arrival, rule.computes)
-        return value
+        return value, value if rewrite is None else rewrite.handed_on(place, value)
 
     def _grad_output(self, place: Place) -> Callable[[torch.Tensor], None]:
         def hook(gradient: torch.Tensor | None) -> None:

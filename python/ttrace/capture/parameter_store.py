@@ -7,26 +7,49 @@ of the reduced gradient and of the optimizer's state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Protocol
 
-from ttrace.capture.placed import Scale
+from ttrace import _native
+from ttrace.capture.placed import Box, Scale
 
 if TYPE_CHECKING:
     import torch
 
 
 @dataclass(frozen=True)
+class Part:
+    """A flat run of the elements of a local tensor, in row-major order: which one begins it, and of
+    what shape."""
+
+    begin: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Piece:
     """Of a parameter, of its gradient or of a state of its optimizer. `placements`, `scale` and
-    `reduced_over` as in the trace."""
+    `reduced_over` as in the trace. `part`: the tensor is one-dimensional, and this part of what the
+    placements give this rank."""
 
     fqn: str
     tensor: torch.Tensor
     placements: str = ""
     scale: Scale = (1, 1)
     reduced_over: tuple[str, ...] = ()
+    part: Part | None = None
+
+    def boxes(self) -> Iterator[tuple[torch.Tensor, Box | None]]:
+        """What is recorded of it: a flat run is several boxes of the local tensor."""
+        if self.part is None:
+            yield self.tensor, None
+            return
+        begin, end = self.part.begin, self.part.begin + self.tensor.numel()
+        for offset, box in _native.boxes_of_range(self.part.shape, begin, end):
+            sizes = [size for _, size, _ in box]
+            yield self.tensor.narrow(0, offset, prod(sizes)).view(sizes), box
 
 
 class ParameterStore(Protocol):
@@ -44,6 +67,10 @@ class ParameterStore(Protocol):
 
     def reduced_gradients(self) -> Iterable[Piece]:
         """As the optimizer finds them, before clipping: those not given out before."""
+
+    def states(self) -> Iterable[tuple[str, Piece]]:
+        """What the optimizer's step reads and writes, by name: "updated" (the model's own
+        parameter), "master" (what is stepped in its place), "exp_avg" and the like."""
 
     def reduction_order(self) -> Sequence[str]:
         """Names in the order in which local gradients were given out."""

@@ -33,6 +33,9 @@ class TensorRule:
     `rows`: the tensor's first dimension counts positions, and for each of them this many rows of
     the micro-batch; the record has a dimension for each of the two.
 
+    `decides`: what is computed from here on depends on it in steps, as on a choice of experts. An
+    isolated leg hands on the reference's value, so that all modules after it do the same work.
+
     `grad_placements`: of the gradient, where they are others. A value without a batch dimension is
     the same for all rows, so that the gradient of each micro-batch is a term of a sum.
     """
@@ -44,6 +47,7 @@ class TensorRule:
     grad_reduced_over: tuple[str, ...] = ()
     row_offset: int = 0
     rows: int = 0
+    decides: bool = False
     grad_placements: str | None = None
 
     def canonical(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -91,6 +95,8 @@ class ParameterRule:
     local_placements: str = ""  # of the gradient before any reduction
     local_scale: Scale = (1, 1)  # of the same
     reduced_over: tuple[str, ...] = ()
+    # Of what a rank has to itself where an optimizer is cut into parts.
+    owned_placements: str = ""
 
 
 @dataclass(frozen=True)

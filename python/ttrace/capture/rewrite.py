@@ -69,6 +69,10 @@ class Rewrite:
         """What is recorded of an output that a module computed, and handed on."""
         return tensor
 
+    def handed_on(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
+        """What goes on from an output, after it has been recorded."""
+        return tensor
+
     def arriving(self, place: Place, gradient: torch.Tensor) -> torch.Tensor:
         """What is recorded of a gradient that arrives at such an output, and goes on."""
         return gradient

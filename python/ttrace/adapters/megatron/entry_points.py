@@ -79,6 +79,23 @@ def register(on_import: OnImport, settings: Settings) -> None:
 
         function.forward = staticmethod(traced_forward)
         function.backward = staticmethod(traced_backward)
+        if hasattr(module, "CheckpointWithoutOutput"):
+            without_output(module.CheckpointWithoutOutput)
+
+    def without_output(owner: Any) -> None:
+        checkpoint, recompute = owner.checkpoint, owner._recompute
+
+        @functools.wraps(checkpoint)
+        def traced_checkpoint(self: Any, *args: Any, **kwargs: Any) -> Any:
+            self.ttrace_moment = capture().moment
+            return checkpoint(self, *args, **kwargs)
+
+        @functools.wraps(recompute)
+        def traced_recompute(self: Any, *args: Any, **kwargs: Any) -> Any:
+            with capture().recomputing(getattr(self, "ttrace_moment", None)):
+                return recompute(self, *args, **kwargs)
+
+        owner.checkpoint, owner._recompute = traced_checkpoint, traced_recompute
 
     def optimizer(module: ModuleType) -> None:
         original = module.get_megatron_optimizer

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from ttrace.capture.optimizer_states import stepped
+
 # Lists of groups of model parameters, and of what the optimizer holds in their place.
 _PAIRS = (
     ("float16_groups", "fp32_from_float16_groups"),
@@ -15,8 +17,6 @@ _PAIRS = (
     ("model_float16_groups", "shard_fp32_from_float16_groups"),
     ("model_fp32_groups", "shard_fp32_groups"),
 )
-# Of the torch optimizer's state, by its own names.
-STATES = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "step")
 
 
 def parts(optimizer: Any) -> Iterator[Any]:
@@ -38,14 +38,16 @@ def model_parameters(part: Any) -> dict[int, torch.Tensor]:
     return found
 
 
-def held(optimizer: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]]:
-    """(model's parameter, what is stepped in its place or itself, the state of its step)."""
+def states(optimizer: Any) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+    """(name, the model's parameter, value): "updated" is the parameter itself, "master" what is
+    stepped in its place in another precision."""
     for part in parts(optimizer):
         known = model_parameters(part)
-        for group in part.optimizer.param_groups:
-            for tensor in group["params"]:
-                state = part.optimizer.state.get(tensor, {})
-                values = {n: state[n] for n in STATES if torch.is_tensor(state.get(n))}
-                if "step" not in values and isinstance(group.get("step"), int):
-                    values["step"] = torch.tensor(group["step"], dtype=torch.float32)
-                yield known.get(id(tensor), tensor), tensor, values
+        for name, tensor, value in stepped(part.optimizer):
+            parameter = known.get(id(tensor), tensor)
+            if name != "updated":
+                yield name, parameter, value
+                continue
+            yield name, parameter, parameter
+            if tensor.dtype != parameter.dtype:
+                yield "master", parameter, tensor

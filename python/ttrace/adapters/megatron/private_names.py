@@ -26,6 +26,11 @@ MEGATRON = (
         "CheckpointFunction.forward",
         "recomputed forwards are not recorded",
     ),
+    PrivateName(
+        _CORE + "tensor_parallel.random",
+        "CheckpointWithoutOutput._recompute",
+        "outputs that are discarded and recomputed (selective recompute) are not recorded again",
+    ),
     PrivateName(_CORE + "optimizer", "get_megatron_optimizer", "the optimizer's step is not seen"),
     PrivateName(
         _CORE + "rerun_state_machine",

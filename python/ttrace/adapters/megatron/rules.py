@@ -7,6 +7,7 @@ class, configuration and topology. What a class does not tell is not guessed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -172,7 +173,7 @@ class ModuleRules:
         def by_token(value: torch.Tensor) -> TensorRule | None:
             if value.dim() != 2 or value.shape[0] % self.rows:
                 return None
-            return TensorRule(self._own.placements, batch_dim=1, rows=self.rows)
+            return TensorRule(self._own.placements, batch_dim=1, rows=self.rows, decides=True)
 
         return ModuleRule({"input": self._own}, {"0": by_token, "1": by_token})
 
@@ -270,37 +271,37 @@ class ModuleRules:
         if kind not in (COLUMN, ROW) or name not in ("weight", "bias"):
             return None
         words: dict[str, str] = {}
-        summed = ["edp"]
         if kind == COLUMN:
             words["etp"] = "StridedShard(0,2)" if self._is_gated(owner_name) else "Shard(0)"
         elif name == "weight":
             words["etp"] = "Shard(1)"
-        return self._parameter(words, summed)
+        return self._parameter(words, ("edp",), owners=("edp",))
 
     def declared(self, found: Declared) -> ParameterRule:
         """Of a parameter whose class is not known."""
-        place = self._topology.placements
-        local = {**found.words, **self._topology.terms(*found.summed)}
-        local.update(dict.fromkeys(found.averaged, "Partial(avg)"))
-        return ParameterRule(
-            placements=place(**found.words),
-            local_placements=place(**local),
-            local_scale=self.gradient_scale(),
-            reduced_over=self._topology.over(*found.summed, *found.averaged),
-        )
+        return self._parameter(found.words, found.summed, found.averaged)
 
     def tied_weight(self) -> ParameterRule:
         """That of the embedding that is the LM head too."""
         return self._parameter({"tp": "Shard(0)"}, ["dp", "cp", "pp"])
 
-    def _parameter(self, words: dict[str, str], summed: list[str]) -> ParameterRule:
+    def _parameter(
+        self,
+        words: dict[str, str],
+        summed: Sequence[str],
+        averaged: Sequence[str] = (),
+        owners: tuple[str, ...] = ("dp", "cp"),
+    ) -> ParameterRule:
+        """`owners`: the ranks that share the work of a distributed optimizer."""
         place = self._topology.placements
         local = {**words, **self._topology.terms(*summed)}
+        local.update(dict.fromkeys(averaged, "Partial(avg)"))
         return ParameterRule(
             placements=place(**words),
             local_placements=place(**local),
             local_scale=self.gradient_scale(),
-            reduced_over=self._topology.over(*summed),
+            reduced_over=self._topology.over(*summed, *averaged),
+            owned_placements=place(**words, **dict.fromkeys(owners, "RaggedShard")),
         )
 
     def _is_head(self, owner_name: str, name: str) -> bool:

@@ -12,11 +12,13 @@ from typing import Any
 
 import torch
 
+from ttrace.adapters.megatron.distributed_optimizer import own_ranges
 from ttrace.adapters.megatron.loss_scale import divided
 from ttrace.adapters.megatron.model import Model, ParameterEntry
 from ttrace.adapters.megatron.names import TIED_WEIGHT, is_tied
+from ttrace.adapters.megatron.optimizer_state import states
 from ttrace.adapters.megatron.unsupported import is_sharded, uses_distributed_optimizer
-from ttrace.capture.parameter_store import Piece
+from ttrace.capture.parameter_store import Part, Piece
 from ttrace.capture.placed import Scale
 
 
@@ -28,8 +30,8 @@ class Store:
         self._model = model
         self._local_done: dict[str, None] = {}  # in the order of reduction
         self._loss_scale = 1.0  # of the iteration that runs, or ran last
-        # With a distributed optimizer only a rank's own shard of main_grad is reduced.
-        self._reduced_are_whole = not uses_distributed_optimizer(model) and not is_sharded(model)
+        # With a distributed optimizer only a rank's own part of main_grad is reduced.
+        self._ranges = own_ranges(model) if uses_distributed_optimizer(model) else None
         self._said = False
 
     def begin(self) -> None:
@@ -94,14 +96,48 @@ class Store:
         return divided(scale, self._loss_scale)
 
     def reduced_gradients(self) -> Iterator[Piece]:
-        if not self._reduced_are_whole:
+        if is_sharded(self._model):
             self._say_not_recorded()
             return
+        scale = self._scale((1, 1))
         for entry in self._model.parameters():
-            gradient, rule = gradient_of(entry), entry.rule
+            gradient = gradient_of(entry)
             if gradient is not None:
-                scale = self._scale((1, 1))
-                yield Piece(entry.fqn, gradient, rule.placements, scale, rule.reduced_over)
+                yield from self._own(entry, gradient, scale, entry.rule.reduced_over)
+
+    def _own(
+        self,
+        entry: ParameterEntry,
+        tensor: torch.Tensor,
+        scale: Scale = (1, 1),
+        reduced_over: tuple[str, ...] = (),
+    ) -> Iterator[Piece]:
+        """What this rank has to itself of a tensor that is shaped as a parameter, or is that part
+        of one already."""
+        fqn, rule = entry.fqn, entry.rule
+        if self._ranges is None:
+            if tensor.shape == entry.original.shape:
+                yield Piece(fqn, tensor, rule.placements, scale, reduced_over)
+            return
+        begin, end = self._ranges.get(id(entry.original), (0, 0))
+        if tensor.shape == entry.original.shape:
+            tensor = tensor.detach().reshape(-1)[begin:end]
+        if begin < end and tensor.numel() == end - begin:
+            part = Part(begin, tuple(entry.original.shape))
+            yield Piece(fqn, tensor, rule.owned_placements, scale, reduced_over, part)
+
+    def states(self) -> Iterator[tuple[str, Piece]]:
+        if self.optimizer is None or is_sharded(self._model):
+            return
+        for arg, parameter, value in states(self.optimizer):
+            entry = self._model.entry_of(parameter)
+            if entry is None:
+                continue
+            if arg == "step":
+                yield arg, Piece(entry.fqn, value)
+            else:
+                for piece in self._own(entry, value.detach()):
+                    yield arg, piece
 
     def _say_not_recorded(self) -> None:
         if self._said:

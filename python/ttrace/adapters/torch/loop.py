@@ -235,7 +235,7 @@ class LoopCapture:
         self._data.lies = self._provenance.of_argument
         self._hooks = LoopHooks(session, self._provenance, self._draws, self._backward)
         self._hooks.install_all(self._root, self._outside)
-        self._store = Store(session, self._root, self._micro_batches.close)
+        self._store = Store(session, self._root, self._optimizers, self._micro_batches.close)
         self._scaler.reached = self._store.arrived
         collective_calls.patch_late()  # nothing to do where the launcher has been
         self._course.open(self._hooks, self._store, graft, stable=False)

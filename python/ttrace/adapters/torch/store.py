@@ -14,7 +14,7 @@ own micro-batches thus gives the same logical values for every dp.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from torch import nn
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.topology import Unplaceable, canonical_name, is_dtensor
 from ttrace.capture.graft import Graft
+from ttrace.capture.optimizer_states import stepped
 from ttrace.capture.parameter_store import Piece
 from ttrace.capture.placed import ParameterRule, Scale
 from ttrace.capture.rewrite import Rewrite
@@ -36,9 +37,14 @@ class Store:
     capture/parameter_store.py."""
 
     def __init__(
-        self, session: DeferredSession, root: nn.Module, on_arrival: Callable[[], None]
+        self,
+        session: DeferredSession,
+        root: nn.Module,
+        optimizers: Sequence[torch.optim.Optimizer],
+        on_arrival: Callable[[], None],
     ) -> None:
         """`on_arrival()` is called when a gradient reaches a parameter."""
+        self._optimizers = optimizers
         self.rewrite: Rewrite | None = None
         self.loss_scale: Scale = (1, 1)  # from a gradient as backward makes it to what it means
         self.reduced_scale: Scale = (1, 1)  # the same for gradients as the optimizer finds them
@@ -170,6 +176,21 @@ class Store:
     def reduction_order(self) -> list[str]:
         chosen = set(self._selected)
         return [fqn for fqn in dict.fromkeys(self._order) if fqn in chosen]
+
+    def states(self) -> Iterator[tuple[str, Piece]]:
+        names = {id(parameter): fqn for fqn, parameter in self._named.items()}
+        for optimizer in self._optimizers:
+            inner = getattr(optimizer, "optim", optimizer)  # torch's ZeroRedundancyOptimizer
+            for arg, parameter, value in stepped(inner):
+                fqn = names.get(id(parameter))
+                if fqn is None:
+                    continue
+                try:
+                    local, placements = self._session.local(value, "")
+                except Unplaceable as reason:
+                    self._session.not_recorded(fqn, "optim_state", arg, str(reason))
+                    continue
+                yield arg, Piece(fqn, local, placements)
 
     def write_back(self) -> None:
         """An optimizer of torch steps the parameters themselves."""
