@@ -1,10 +1,10 @@
 // Where each element of a rank's local tensor sits in the global tensor.
 //
-// Every placement of mesh.h cuts dimensions independently, so a layout is, for
-// each tensor dimension, an ordered list of segments: runs of consecutive
-// global indices in the order in which the local tensor stores them. A plain
-// shard is one segment, a zigzag shard two, a gated weight's shard two. The
-// local tensor is the cross product of its dimensions' segments.
+// Every placement of mesh.h, and every box, cuts dimensions independently, so a
+// layout is, for each tensor dimension, an ordered list of segments: runs of
+// consecutive global indices in the order in which the local tensor stores
+// them. A plain shard is one segment, a zigzag shard two, a gated weight's
+// shard two. The local tensor is the cross product of its dimensions' segments.
 //
 // The batch is a global dimension: a micro-batch on a data-parallel rank holds
 // some rows of the iteration's global batch, given as BatchRows, so that the

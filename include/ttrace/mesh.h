@@ -46,6 +46,13 @@ struct ZigzagShard {
   int dim;
   bool operator==(const ZigzagShard&) const = default;
 };
+// Ranks hold disjoint parts, even or not, of what the other placements give
+// them, and some may hold none: an optimizer that is sharded by a flat range of
+// a parameter's elements. It has no tensor dimension. Which part a piece is,
+// its Box says (box.h).
+struct RaggedShard {
+  bool operator==(const RaggedShard&) const = default;
+};
 struct Replicate {  // every rank holds the same values
   bool operator==(const Replicate&) const = default;
 };
@@ -53,8 +60,8 @@ struct Partial {  // ranks hold terms; the tensor is their reduction
   ReduceOp op = ReduceOp::kSum;
   bool operator==(const Partial&) const = default;
 };
-using Placement =
-    std::variant<Replicate, Shard, StridedShard, ZigzagShard, Partial>;
+using Placement = std::variant<Replicate, Shard, StridedShard, ZigzagShard,
+                               Partial, RaggedShard>;
 
 struct MeshDim {
   std::string name;  // "pp", "dp", "cp", "tp", ...
@@ -81,6 +88,9 @@ using PlacementMap = std::vector<std::pair<std::string, Placement>>;
 
 // Whether terms of a sum along `dim` are what lies there.
 bool IsPartialOver(const PlacementMap& placements, std::string_view dim);
+
+// Whether some dimension is a RaggedShard: pieces have boxes.
+bool IsRagged(const PlacementMap& placements);
 
 std::string ToString(const Placement& placement);
 std::string ToString(const PlacementMap& placements);

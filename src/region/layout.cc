@@ -12,6 +12,8 @@
 #include <utility>
 #include <variant>
 
+#include "src/region/segment_slice.h"
+
 namespace ttrace {
 namespace {
 
@@ -49,28 +51,6 @@ Segment TorchChunk(int64_t extent, int64_t count, int64_t index) {
   return {begin, std::min(full, extent - begin)};
 }
 
-// Appends the elements [begin, begin + size) of the concatenation of
-// `segments` to `out`, joining neighbours.
-void AppendSlice(const std::vector<Segment>& segments, Segment slice,
-                 std::vector<Segment>& out) {
-  int64_t position = 0;
-  const int64_t slice_end = slice.begin + slice.size;
-  for (const Segment& s : segments) {
-    const int64_t begin = std::max(slice.begin, position);
-    const int64_t end = std::min(slice_end, position + s.size);
-    if (begin < end) {
-      const Segment piece{s.begin + (begin - position), end - begin};
-      if (!out.empty() && out.back().begin + out.back().size == piece.begin) {
-        out.back().size += piece.size;
-      } else {
-        out.push_back(piece);
-      }
-    }
-    position += s.size;
-    if (position >= slice_end) break;
-  }
-}
-
 struct DimCut {
   int tensor_dim = -1;  // -1: this placement cuts nothing
   int sections = 1;     // StridedShard
@@ -80,6 +60,7 @@ struct DimCut {
 struct DimCutOf {
   DimCut operator()(const Replicate&) const { return {}; }
   DimCut operator()(const Partial&) const { return {}; }
+  DimCut operator()(const RaggedShard&) const { return {}; }
   DimCut operator()(const Shard& p) const { return {p.dim, 1, false}; }
   DimCut operator()(const StridedShard& p) const {
     return {p.dim, p.sections, false};
@@ -153,7 +134,8 @@ Result<std::vector<Cut>> ResolveCuts(const DeviceMesh& mesh,
     }
     const DimCut cut = std::visit(DimCutOf{}, placement);
     const bool cuts_nothing = std::holds_alternative<Replicate>(placement) ||
-                              std::holds_alternative<Partial>(placement);
+                              std::holds_alternative<Partial>(placement) ||
+                              std::holds_alternative<RaggedShard>(placement);
     if (cuts_nothing) continue;
     if (cut.tensor_dim < 0 ||
         static_cast<size_t>(cut.tensor_dim) >= tensor_dims) {

@@ -31,6 +31,7 @@ std::optional<int> ParseNumber(std::string_view text) {
 
 std::optional<Placement> ParsePlacement(std::string_view word) {
   if (word == "Replicate") return Replicate{};
+  if (word == "RaggedShard") return RaggedShard{};
   if (word == "Partial(sum)") return Partial{ReduceOp::kSum};
   if (word == "Partial(avg)") return Partial{ReduceOp::kAvg};
 
@@ -68,6 +69,7 @@ struct Formatter {
   std::string operator()(const ZigzagShard& p) const {
     return "ZigzagShard(" + std::to_string(p.dim) + ")";
   }
+  std::string operator()(const RaggedShard&) const { return "RaggedShard"; }
   std::string operator()(const Partial& p) const {
     return p.op == ReduceOp::kSum ? "Partial(sum)" : "Partial(avg)";
   }
@@ -88,6 +90,13 @@ bool IsPartialOver(const PlacementMap& placements, std::string_view dim) {
                        return placed.first == dim &&
                               std::holds_alternative<Partial>(placed.second);
                      });
+}
+
+bool IsRagged(const PlacementMap& placements) {
+  return std::any_of(
+      placements.begin(), placements.end(), [](const auto& placed) {
+        return std::holds_alternative<RaggedShard>(placed.second);
+      });
 }
 
 std::string ToString(const Placement& placement) {

@@ -10,7 +10,7 @@ namespace {
 TEST(Placements, TextFormRoundTrips) {
   const std::string text =
       "dp:Partial(sum) cp:ZigzagShard(0) tp:StridedShard(0,2) pp:Replicate "
-      "ep:Shard(3) mb:Partial(avg)";
+      "ep:Shard(3) edp:RaggedShard mb:Partial(avg)";
   const Result<PlacementMap> parsed = ParsePlacements(text);
   ASSERT_TRUE(parsed.ok()) << parsed.error().message();
   EXPECT_EQ(ToString(*parsed), text);
@@ -19,6 +19,7 @@ TEST(Placements, TextFormRoundTrips) {
                                  {"tp", StridedShard{0, 2}},
                                  {"pp", Replicate{}},
                                  {"ep", Shard{3}},
+                                 {"edp", RaggedShard{}},
                                  {"mb", Partial{ReduceOp::kAvg}}};
   EXPECT_EQ(*parsed, expected);
 }
@@ -50,6 +51,9 @@ TEST(Placements, AnythingElseIsRefused) {
                            "tp:Partial",
                            "tp:Partial(max)",
                            "tp:replicate",
+                           "tp:RaggedShard()",
+                           "tp:RaggedShard(0)",
+                           "tp:Ragged",
                            "tp:Shard(0)  dp:Shard(1)",
                            " tp:Shard(0)",
                            "tp:Shard(0) ",
