@@ -49,7 +49,7 @@ class Piece:
         begin, end = self.part.begin, self.part.begin + self.tensor.numel()
         for offset, box in _native.boxes_of_range(self.part.shape, begin, end):
             sizes = [size for _, size, _ in box]
-            yield self.tensor.narrow(0, offset, prod(sizes)).view(sizes), box
+            yield self.tensor.narrow(0, offset - begin, prod(sizes)).view(sizes), tuple(box)
 
 
 class ParameterStore(Protocol):

@@ -82,8 +82,8 @@ class Topology:
         dimension runs fastest."""
         place = 0
         for dim in dims:
-            place = place * self.size[dim] + self.coordinate[dim]
-        return prod(self.size[dim] for dim in dims), place
+            place = place * self.size.get(dim, 1) + self.coordinate.get(dim, 0)
+        return prod(self.size.get(dim, 1) for dim in dims), place
 
 
 _ALL = tuple(dict.fromkeys((*MESH, *EXPERT_MESH)))

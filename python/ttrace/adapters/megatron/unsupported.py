@@ -24,12 +24,11 @@ def unsupported(model: Model) -> Iterator[Unsupported]:
             "parameters are sharded between their uses: they and their gradients are not recorded",
             "compare the run without FSDP",
         )
-    if uses_distributed_optimizer(model):
+    if _optimizer_instances(model) > 1:
         yield (
-            "distributed optimizer",
-            "after a reduce-scatter only a rank's own shard of the gradients is reduced:"
-            " reduced gradients are not recorded",
-            "compare the run without --use-distributed-optimizer",
+            "several instances of the distributed optimizer",
+            "gradients are reduced within an instance first, and which part is whose differs",
+            "compare the run with --num-distributed-optimizer-instances 1",
         )
     yield from _of_experts(model.config)
     yield from _of_configuration(model.config)
@@ -110,6 +109,15 @@ def uses_distributed_optimizer(model: Model) -> bool:
         getattr(getattr(chunk.wrapped, "ddp_config", None), "use_distributed_optimizer", False)
         for chunk in model.chunks
     )
+
+
+def _optimizer_instances(model: Model) -> int:
+    counts = (
+        getattr(ddp_config, "num_distributed_optimizer_instances", 1)
+        for chunk in model.chunks
+        for ddp_config in [getattr(chunk.wrapped, "ddp_config", None)]
+    )
+    return max(counts, default=1)
 
 
 def is_sharded(model: Model) -> bool:
