@@ -1,36 +1,39 @@
 """What a framework's adapter is, and what the neutral part of capture expects of it.
 
-An adapter lives in one or a few files of ttrace/adapters and is the only code that knows its
-framework. It is event driven: the framework calls it (import hook, wrapped entry points, or the
-user's `ttrace.attach`), it calls the neutral part:
+An adapter is a folder of ttrace/adapters and is the only code that knows its framework. It is
+event driven: the framework calls it (import hook, wrapped entry points, or the user's
+`ttrace.attach`), and it tells the course of the iteration (course.py) what happens. It supplies:
 
-1. *Once*, when model and optimizer exist: `session.start(rank, world size, mesh, coordinate,
-   adapter facts)`, then `hooks.install(module, fqn, ModuleRule)` for each module whose class it
-   knows. What it does not know becomes a note: `not_observed` (class without a rule), `compiled`,
-   `not_recorded` (a tensor whose place is not known), `unsupported`, `not_materialised` (in the
-   tree or expected there, but not called). Never guess a placement. Parameters of a class without
-   a rule are recorded and grafted if what they declare, and the reference's shape, place them.
-2. *At each captured iteration*: a `Batch`; then at each forward of the root a new `Moment`, set as
-   `session.moment` until the forward returns. `moment.micro_batch` is the number of the micro-batch
-   in the global batch, the same in every topology. A recomputed forward runs inside
-   `session.inside(moment of the first pass, "recompute")`.
-3. *Parameters* when they are readable, in the owning module's pre-hook of the first forward (after
-   any gather): `session.record(name, "param" or "param_updated", "", ...)`, then, if the run is
-   grafted, `graft.parameter`. Gradients before any reduction (`grad_local`), at the entry of the
-   optimizer's step (`grad_reduced`), the norm that the optimizer reports (`grad_norm`).
-4. *Data* through `replay_data.wrap` where there is an iterator; `loss` where the user's loss leaves
-   the loss function.
-5. *Reruns*: a `Replayer`, below, handed to `rerun.Reruns`, if an iteration can be run again in the
-   same process. Else the note `replayer` says "none", and the launcher starts one process per leg:
-   the adapter then runs the real call inside `legs.running(make_leg(settings.leg, ...))`.
-6. *At the end*: `session.seal(iteration, "real")` after the optimizer's step, `session.finish()`
-   after that of the last captured iteration.
+*Names and meshes*: the fqn of a module is the framework's own, wrappers stripped, layers and
+experts numbered globally from 0, the root "". A parameter's is its module's plus its own name. The
+grid of ranks, and other grids of the same ranks where tensors are cut along those.
 
-Names: fqn of a module is the framework's own, wrappers stripped, layers numbered globally from 0,
-the root "". A parameter's is its module's plus its own name. Roles, passes and args are those of
-the trace format. Placements, scales and reductions are expectations from (module class,
-configuration, topology); attributes that the code under test sets are recorded as notes
+*Rules* by module class: `ModuleRule` and `ParameterRule` (placed.py), handed to
+`hooks.install(module, fqn, rule)`. What is not known becomes a note: `not_observed` (class without
+a rule), `compiled`, `not_recorded` (a tensor whose place is not known), `unsupported`,
+`not_materialised` (in the tree or expected there, but not called). Never guess a placement.
+Parameters of a class without a rule are recorded and grafted if what they declare, and the
+reference's shape, place them. Placements, scales and reductions are expectations from (module
+class, configuration, topology); attributes that the code under test sets are recorded as notes
 (`attribute`) if they differ, and are never an input.
+
+*A parameter store* (parameter_store.py): local and reduced gradients, what this rank owns of them,
+what the optimizer holds, and how that follows grafted weights.
+
+*Boundaries*. Once, when model and optimizer exist: `session.start`, `course.open`. At each captured
+iteration: a `Batch`, `course.begin()`; at each forward of the root a new `Moment`, set as
+`session.moment` until the forward returns (`moment.micro_batch` is the number of the micro-batch in
+the global batch, the same in every topology; a recomputed forward runs inside
+`session.inside(moment of the first pass, "recompute")`); `course.read` when parameters are
+readable, which is in the owning module's pre-hook of the first forward, after any gather;
+`course.reducing` right before a reduction that may overlap with backward; `course.backward_done`,
+`grafted`, `record_reduced`, `step_begins`, `norm`, `step_over`. Data through `replay_data.wrap`
+where there is an iterator, `loss` where the user's loss leaves the loss function. After the last
+captured iteration `course.close()`.
+
+*A replayer*, below, handed to `rerun.Reruns`, if an iteration can be run again in the same process.
+Else the note `replayer` says "none", and the launcher starts one process per leg: the adapter then
+runs the real call inside `legs.running(make_leg(settings.leg, ...))`.
 
 Every callback that runs inside user code goes through `session.guarded`, every context around a
 user's call through `session.around`. Nothing here may use torch's random state, communicate outside
