@@ -35,7 +35,8 @@ def build_config(args: argparse.Namespace) -> TransformerConfig:
         hidden_size=args.hidden,
         ffn_hidden_size=args.ffn,
         num_attention_heads=args.heads,
-        num_query_groups=args.kv_groups,
+        # Latent attention has the keys of all heads.
+        num_query_groups=args.heads if args.mla else args.kv_groups,
         gated_linear_unit=args.gated,
         activation_func=torch.nn.functional.silu if args.gated else torch.nn.functional.gelu,
         hidden_dropout=args.dropout,

@@ -7,7 +7,8 @@ import os
 
 import torch
 
-RECOMPUTABLE = ("core_attn", "mlp", "layernorm", "moe_act", "moe", "shared_experts", "mla_up_proj")
+# Not moe_act: megatron-core has it for GroupedMLP only.
+RECOMPUTABLE = ("core_attn", "mlp", "layernorm", "moe", "shared_experts", "mla_up_proj")
 AUX_LOSSES = ("aux_loss", "seq_aux_loss", "global_aux_loss")
 
 

@@ -12,6 +12,16 @@ from megatron.core.transformer.dot_product_attention import DotProductAttention
 
 
 class LatentDotProductAttention(DotProductAttention):
-    def __init__(self, *args: Any, k_channels: int, v_channels: int, **named: Any) -> None:
+    """Megatron-core builds it twice: the block that multi-latent attention is made from knows of
+    one width, and builds one that is thrown away."""
+
+    def __init__(
+        self,
+        *args: Any,
+        k_channels: int | None = None,
+        v_channels: int | None = None,
+        **named: Any,
+    ) -> None:
         super().__init__(*args, **named)
-        self.hidden_size_per_partition = v_channels * self.num_attention_heads_per_partition
+        if v_channels is not None:
+            self.hidden_size_per_partition = v_channels * self.num_attention_heads_per_partition

@@ -5,6 +5,7 @@ Nothing here changes what is computed: each patch lets an existing path run on a
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import warnings
 from typing import Any
@@ -17,6 +18,7 @@ warnings.filterwarnings("ignore", message="`torch.distributed.*` is deprecated")
 
 import torch
 from megatron.core.tensor_parallel import random as megatron_random
+from megatron.core.transformer import multi_latent_attention
 from megatron.core.transformer.moe import moe_utils, token_dispatcher
 from megatron.core.transformer.torch_norm import WrappedTorchNorm
 
@@ -73,8 +75,28 @@ def _keep_expert_counts_on_cpu() -> None:
         moe_utils.te_general_gemm = None
 
 
+class _NoFP8:
+    """TransformerEngine's answer where nothing runs in FP8."""
+
+    @staticmethod
+    def is_fp8_enabled() -> bool:
+        return False
+
+
+def _ask_nobody_about_fp8() -> None:
+    """Two parts of 0.16.1 take TransformerEngine for installed where it is not: what recomputes a
+    module's output asks it whether FP8 is on, and latent attention for the class of its linears."""
+    if not hasattr(megatron_random, "FP8GlobalStateManager"):
+        megatron_random.FP8GlobalStateManager = _NoFP8
+        megatron_random.activation_recompute_forward = lambda **unused: contextlib.nullcontext()
+        megatron_random.fp8_autocast = lambda **unused: contextlib.nullcontext()
+    if not isinstance(multi_latent_attention.TELinear, type):
+        multi_latent_attention.HAVE_TE = False
+
+
 def install() -> None:
     """Patches megatron-core. To be called once, before a model is built."""
     _use_the_only_generator()
     _allow_sequence_parallel_norms()
     _keep_expert_counts_on_cpu()
+    _ask_nobody_about_fp8()

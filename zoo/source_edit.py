@@ -1,0 +1,23 @@
+"""One place of one function of a library, replaced: for faults inside long functions."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+
+def edited(function: Callable[..., Any], old: str, new: str) -> Any:
+    """`function` as it would be with `new` in place of `old`, which must occur in it once.
+
+    It lives in the module of the original, so that names mean what they meant. It must not call
+    `super()` without arguments: that needs the class around it.
+    """
+    source = textwrap.dedent(inspect.getsource(function))
+    if source.count(old) != 1:
+        raise LookupError(f"{old!r} occurs {source.count(old)} times in {function.__qualname__}")
+    made: dict[str, Any] = {}
+    code = compile(source.replace(old, new), f"<{function.__qualname__}, edited>", "exec")
+    exec(code, function.__globals__, made)
+    return made[function.__name__]
