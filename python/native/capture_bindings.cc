@@ -1,19 +1,23 @@
 // Writer, Spec and perturb: what a rank needs while it is being captured.
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #define XXH_INLINE_ALL
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -32,8 +36,8 @@ std::optional<BatchRows> Spec::RowsAt(int64_t row_begin) const {
 }
 
 Result<Layout> Spec::LayoutAt(int64_t row_begin) const {
-  return ResolveLayout(meta->mesh, meta->coordinate, record.placements,
-                       record.global_shape, RowsAt(row_begin));
+  return ResolvePiece(meta->mesh, meta->coordinate, record.placements,
+                      record.global_shape, RowsAt(row_begin), record.box);
 }
 
 namespace {
@@ -55,6 +59,15 @@ DType DTypeOf(const std::string& name) {
         Error(ErrorCode::kUnsupported, "no support for dtype " + name)};
   }
   return *dtype;
+}
+
+// [begin, size, of] of each dimension.
+using PyBox = std::vector<std::tuple<int64_t, int64_t, int64_t>>;
+
+Box BoxOf(const PyBox& dims) {
+  Box box;
+  for (const auto& [begin, size, of] : dims) box.push_back({begin, size, of});
+  return box;
 }
 
 const std::byte* AsBytes(uintptr_t address) {
@@ -83,7 +96,8 @@ class Writer {
                 const std::string& dtype, Shape local_shape,
                 const std::string& placements, int batch_dim,
                 int64_t batch_global, std::pair<int64_t, int64_t> scale,
-                std::vector<std::string> reduced_over) const {
+                std::vector<std::string> reduced_over,
+                const std::optional<PyBox>& box) const {
     Spec spec;
     spec.meta = meta_;
     RecordSpec& record = spec.record;
@@ -96,20 +110,33 @@ class Writer {
     record.batch_dim = batch_dim;
     record.scale = {scale.first, scale.second};
     record.reduced_over = std::move(reduced_over);
+    // What the placements give, of which the piece may be a box.
+    Shape held = record.local_shape;
+    if (box) {
+      record.box = BoxOf(*box);
+      held.clear();
+      for (const BoxDim& dim : *record.box) held.push_back(dim.of);
+    }
     std::optional<BatchRows> rows;
     if (batch_dim >= 0) {
-      if (static_cast<size_t>(batch_dim) >= record.local_shape.size()) {
+      if (static_cast<size_t>(batch_dim) >=
+          std::min(held.size(), record.local_shape.size())) {
         throw PythonError{Invalid(record.fqn + ": no dimension " +
                                   std::to_string(batch_dim))};
       }
-      rows = BatchRows{batch_dim, 0,
-                       record.local_shape[static_cast<size_t>(batch_dim)],
+      rows = BatchRows{batch_dim, 0, held[static_cast<size_t>(batch_dim)],
                        batch_global};
     }
     auto shape = GlobalShape(meta_->mesh, meta_->coordinate, record.placements,
-                             record.local_shape, rows);
+                             held, rows);
     if (!shape.ok()) throw PythonError{shape.error().WithContext(record.fqn)};
     record.global_shape = *std::move(shape);
+    const auto layout = spec.LayoutAt(0);
+    if (!layout.ok()) throw PythonError{layout.error().WithContext(record.fqn)};
+    if (layout->local_shape() != record.local_shape) {
+      throw PythonError{
+          Invalid(record.fqn + ": the box is not as large as " + "the tensor")};
+    }
     return spec;
   }
 
@@ -156,6 +183,19 @@ void PerturbTensor(const Spec& spec, int64_t row_begin, uint64_t seed,
                        reinterpret_cast<std::byte*>(data), strides));
 }
 
+std::vector<std::pair<int64_t, PyBox>> PyBoxesOfRange(const Shape& shape,
+                                                      int64_t begin,
+                                                      int64_t end) {
+  std::vector<std::pair<int64_t, PyBox>> boxes;
+  for (const FlatBox& flat : ValueOrThrow(BoxesOfRange(shape, begin, end))) {
+    PyBox& box = boxes.emplace_back(flat.offset, PyBox()).second;
+    for (const BoxDim& dim : flat.box) {
+      box.emplace_back(dim.begin, dim.size, dim.of);
+    }
+  }
+  return boxes;
+}
+
 std::string Digest(uintptr_t data, size_t bytes) {
   const nb::gil_scoped_release release;
   return fmt::format("{:016x}", XXH3_64bits(AsBytes(data), bytes));
@@ -180,7 +220,8 @@ void BindCapture(nb::module_& module) {
            nb::arg("placements") = "", nb::arg("batch_dim") = -1,
            nb::arg("batch_global") = 0,
            nb::arg("scale") = std::pair<int64_t, int64_t>(1, 1),
-           nb::arg("reduced_over") = std::vector<std::string>())
+           nb::arg("reduced_over") = std::vector<std::string>(),
+           nb::arg("box") = nb::none())
       .def("append", &Writer::Append, nb::arg("spec"), nb::arg("leg"),
            nb::arg("iteration"), nb::arg("call"), nb::arg("pass_"),
            nb::arg("micro_batch"), nb::arg("row_begin"), nb::arg("data_ptr"),
@@ -192,6 +233,10 @@ void BindCapture(nb::module_& module) {
              nb::arg("seed"), nb::arg("name"), nb::arg("data_ptr"),
              nb::arg("strides"),
              "Adds one unit of round-off of noise, in place.");
+  module.def("boxes_of_range", &PyBoxesOfRange, nb::arg("shape"),
+             nb::arg("begin"), nb::arg("end"),
+             "The fewest boxes that make up the elements [begin, end) of a "
+             "row-major tensor: [(offset, [(begin, size, of), ...]), ...].");
   module.def("digest", &Digest, nb::arg("data_ptr"), nb::arg("bytes"),
              "XXH3 of bytes in a row, in hexadecimal.");
 }

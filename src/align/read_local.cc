@@ -9,8 +9,10 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -178,19 +180,31 @@ Reduction FindReduction(const DeviceMesh& mesh, const PlacementMap& map) {
   return reduction;
 }
 
+// Under RaggedShard a rank has several pieces, each with its own sum.
+std::vector<int64_t> KeyOf(const std::optional<Box>& box) {
+  std::vector<int64_t> key;
+  if (!box) return key;
+  for (const BoxDim& dim : *box) {
+    key.push_back(dim.begin);
+    key.push_back(dim.size);
+  }
+  return key;
+}
+
 // Groups pieces into instances, in the order of their first pieces. Incomplete
 // ones are left out: half a sum is no value.
 std::vector<Instance> FindInstances(const TensorPieces& pieces,
                                     const Reduction& reduction) {
-  std::map<std::pair<Coordinate, int>, size_t> known;
+  // (place, micro-batch, box) -> instance.
+  std::map<std::tuple<Coordinate, int, std::vector<int64_t>>, size_t> known;
   std::vector<Instance> instances;
   std::vector<std::set<std::pair<int, int>>> seen;  // (rank, micro-batch)
   for (const Record* record : pieces.pieces) {
     Coordinate key = pieces.trace->coordinate(record->rank);
     for (const size_t m : reduction.mesh_dims) key[m] = 0;
     const int micro_batch = reduction.micro_batches ? -1 : record->micro_batch;
-    const auto [it, is_new] =
-        known.try_emplace({std::move(key), micro_batch}, instances.size());
+    const auto [it, is_new] = known.try_emplace(
+        {std::move(key), micro_batch, KeyOf(record->box)}, instances.size());
     if (is_new) {
       instances.emplace_back();
       seen.emplace_back();

@@ -31,6 +31,10 @@ struct Sharding {
   std::vector<std::vector<int64_t>> micro_batches;
   std::string batch_mesh_dim = "dp";
   std::vector<std::string> reduced_over;
+  // With a RaggedShard over `ragged_dim`: the flat range of the local tensor by
+  // coordinate along it. Each box of it is a piece.
+  std::vector<Segment> ranges;
+  std::string ragged_dim = "dp";
   int64_t row_overlap = 0;  // a fault: rows shared with the micro-batch before
 };
 
@@ -39,6 +43,7 @@ struct Piece {
   int rank = 0;
   int micro_batch = -1;
   Coordinate coordinate;
+  std::optional<Box> box;
   Layout layout;
   std::vector<double> values;
 };
@@ -149,7 +154,7 @@ class ShardedTrace {
             : static_cast<size_t>(
                   meta.coordinate[static_cast<size_t>(batch_dim_index)]);
     if (sharding_.micro_batches.empty()) {
-      WritePiece(*writer, meta, -1, 1, 0, 0, damage);
+      WritePieces(*writer, meta, -1, 1, 0, 0, damage);
     }
     int micro_batch = 0;
     int64_t row = 0;
@@ -159,8 +164,8 @@ class ShardedTrace {
         if (micro_batch > 0) row -= sharding_.row_overlap;
         if (g == group) {
           // Without rows every rank sees the same micro-batches.
-          WritePiece(*writer, meta, micro_batch, static_cast<int>(sizes.size()),
-                     row, rows, damage);
+          WritePieces(*writer, meta, micro_batch,
+                      static_cast<int>(sizes.size()), row, rows, damage);
         }
         ++micro_batch;
         row += rows;
@@ -170,9 +175,10 @@ class ShardedTrace {
     OrDie(writer->Close(true, ""));
   }
 
-  void WritePiece(TraceWriter& writer, const RankMeta& meta, int micro_batch,
-                  int micro_batches, int64_t row, int64_t rows,
-                  const Damage& damage) {
+  // Of one micro-batch: one piece, or the boxes of a flat range.
+  void WritePieces(TraceWriter& writer, const RankMeta& meta, int micro_batch,
+                   int micro_batches, int64_t row, int64_t rows,
+                   const Damage& damage) {
     std::optional<BatchRows> batch;
     if (sharding_.batch_dim >= 0) {
       batch = BatchRows{sharding_.batch_dim, row, rows,
@@ -184,6 +190,26 @@ class ShardedTrace {
     piece.coordinate = meta.coordinate;
     piece.layout = OrDie(ResolveLayout(meta.mesh, meta.coordinate,
                                        sharding_.placements, global_, batch));
+    if (!IsRagged(sharding_.placements)) {
+      WritePiece(writer, meta, piece, micro_batches, row, damage);
+      return;
+    }
+    const auto along =
+        static_cast<size_t>(meta.mesh.Find(sharding_.ragged_dim));
+    const Segment& range =
+        sharding_.ranges[static_cast<size_t>(meta.coordinate[along])];
+    const Layout held = piece.layout;
+    for (const FlatBox& flat : OrDie(BoxesOfRange(
+             held.local_shape(), range.begin, range.begin + range.size))) {
+      piece.box = flat.box;
+      piece.layout = OrDie(CutToBox(held, flat.box));
+      WritePiece(writer, meta, piece, micro_batches, row, damage);
+    }
+  }
+
+  void WritePiece(TraceWriter& writer, const RankMeta& meta, Piece piece,
+                  int micro_batches, int64_t row, const Damage& damage) {
+    const int micro_batch = piece.micro_batch;
     const auto [term, terms] =
         Term(meta.coordinate, std::max(micro_batch, 0) % micro_batches,
              micro_batches);
@@ -201,6 +227,7 @@ class ShardedTrace {
     spec.placements = sharding_.placements;
     spec.global_shape = global_;
     spec.batch_dim = sharding_.batch_dim;
+    spec.box = piece.box;
     spec.scale = sharding_.scale;
     spec.reduced_over = sharding_.reduced_over;
     Occurrence occurrence = RealOccurrence();

@@ -25,6 +25,25 @@ Result<BatchRows> DecodeRows(const JsonFields& fields) {
   return BatchRows{static_cast<int>(rows[0]), rows[1], rows[2], rows[3]};
 }
 
+Result<Box> DecodeBox(const JsonFields& fields) {
+  TTRACE_ASSIGN_OR_RETURN(const simdjson::dom::array array,
+                          fields.Array("box"));
+  Box box;
+  for (const simdjson::dom::element element : array) {
+    simdjson::dom::array triple;
+    BoxDim dim;
+    if (element.get(triple) != simdjson::SUCCESS || triple.size() != 3 ||
+        triple.at(0).get(dim.begin) != simdjson::SUCCESS ||
+        triple.at(1).get(dim.size) != simdjson::SUCCESS ||
+        triple.at(2).get(dim.of) != simdjson::SUCCESS) {
+      return BadField("box", "has an element that is not [begin, size, of]");
+    }
+    if (box.size() == kMaxDims) return BadField("box", "is too long");
+    box.push_back(dim);
+  }
+  return box;
+}
+
 Result<uint64_t> DecodeHash(const JsonFields& fields) {
   TTRACE_ASSIGN_OR_RETURN(const std::string_view text, fields.Text("xxh3"));
   uint64_t value = 0;
@@ -88,6 +107,9 @@ Result<IndexLine> IndexLineDecoder::DecodeRecord(
   record.placements = *std::move(parsed);
   if (fields.Has("rows")) {
     TTRACE_ASSIGN_OR_RETURN(record.rows, DecodeRows(fields));
+  }
+  if (fields.Has("box")) {
+    TTRACE_ASSIGN_OR_RETURN(record.box, DecodeBox(fields));
   }
   TTRACE_ASSIGN_OR_RETURN(const Shape scale, fields.Ints("scale", 1, 2));
   if (scale.size() != 2) return BadField("scale", "is not two integers");

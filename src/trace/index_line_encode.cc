@@ -83,6 +83,17 @@ class LineBuilder {
   std::string problem_;
 };
 
+std::string BoxJson(const Box& box) {
+  std::string json = "[";
+  for (const BoxDim& dim : box) {
+    if (json.size() > 1) json += ',';
+    json.append("[").append(std::to_string(dim.begin)).append(",");
+    json.append(std::to_string(dim.size)).append(",");
+    json.append(std::to_string(dim.of)).append("]");
+  }
+  return json + "]";
+}
+
 }  // namespace
 
 Result<std::string> EncodeRecordStart(const Record& record) {
@@ -104,6 +115,7 @@ Result<std::string> EncodeRecordStart(const Record& record) {
     line.Ints("rows", {record.rows->dim, record.rows->begin, record.rows->count,
                        record.rows->global});
   }
+  if (record.box) line.Raw("box", BoxJson(*record.box));
   line.Ints("scale", {record.scale.numerator, record.scale.denominator});
   line.Texts("reduced_over", record.reduced_over);
   return std::move(line).Take(kExtentReserve);

@@ -165,6 +165,87 @@ TEST(IndexLine, RowsAreOptional) {
   EXPECT_EQ(std::get<Record>(OrDie(Decode(Encode(record)))).rows, std::nullopt);
 }
 
+// A part of what cp and tp leave: [4, 8] of a parameter of [8, 16].
+Record BoxedRecord() {
+  Record record = SomeRecord();
+  record.rows.reset();
+  record.placements = {{"cp", RaggedShard{}}, {"tp", Shard{0}}};
+  record.box = Box{{1, 2, 4}, {0, 16, 16}};
+  record.local_shape = {2, 16};
+  OrDie(CompleteRecord(Meta(), {8, 16}, record));
+  return record;
+}
+
+TEST(IndexLine, OfABoxRoundTrips) {
+  const std::string line = Encode(BoxedRecord());
+  EXPECT_NE(line.find(R"x("placements":"cp:RaggedShard tp:Shard(0)",)x"
+                      R"("box":[[1,2,4],[0,16,16]],"scale")"),
+            std::string::npos)
+      << line;
+  const Record back = std::get<Record>(OrDie(Decode(line)));
+  EXPECT_EQ(back.box, BoxedRecord().box);
+  EXPECT_EQ(back.placements, BoxedRecord().placements);
+  EXPECT_EQ(back.layout.dims[0].segments, (std::vector<Segment>{{5, 2}}));
+  EXPECT_EQ(back.layout, BoxedRecord().layout);
+  EXPECT_EQ(Encode(back), line);
+  EXPECT_EQ(Encode(SomeRecord()).find("box"), std::string::npos);
+
+  Record scalar = BoxedRecord();
+  scalar.placements = {{"cp", RaggedShard{}}};
+  scalar.box = Box{};
+  scalar.local_shape = {};
+  OrDie(CompleteRecord(Meta(), {}, scalar));
+  EXPECT_EQ(std::get<Record>(OrDie(Decode(Encode(scalar)))).box, Box{});
+}
+
+TEST(IndexLine, ABoxThatContradictsTheRecordIsCorrupt) {
+  const std::string line = Encode(BoxedRecord());
+  const std::string box = R"("box":[[1,2,4],[0,16,16]])";
+  const std::vector<std::pair<std::string, std::string>> changes = {
+      {box, R"("other":0)"},
+      {box, R"("box":null)"},
+      {box, R"("box":{})"},
+      {box, R"("box":[])"},
+      {box, R"("box":[[1,2,4]])"},
+      {box, R"("box":[[1,2,4],[0,16,16],[0,1,1]])"},
+      {box, R"("box":[[1,2,4],16])"},
+      {box, R"("box":[[1,2,4],[0,16]])"},
+      {box, R"("box":[[1,2,4],[0,16,16,0]])"},
+      {box, R"("box":[["1",2,4],[0,16,16]])"},
+      {box, R"("box":[[1,2.0,4],[0,16,16]])"},
+      {box, R"("box":[[1,2,null],[0,16,16]])"},
+      {box, R"("box":[[1,3,4],[0,16,16]])"},
+      {box, R"("box":[[3,2,4],[0,16,16]])"},
+      {box, R"("box":[[-1,2,4],[0,16,16]])"},
+      {box, R"("box":[[1,2,8],[0,16,16]])"},
+      {box, R"("box":[[1,-2,4],[0,16,16]])"},
+      {box, R"("box":[[9223372036854775807,2,4],[0,16,16]])"},
+      {box, R"("box":[[9223372036854775808,2,4],[0,16,16]])"},
+      {R"("shape":[2,16])", R"("shape":[4,16])"},
+      {R"("global_shape":[8,16])", R"("global_shape":[16,16])"},
+      {R"(cp:RaggedShard)", R"(cp:Replicate)"},
+      {R"(cp:RaggedShard)", R"(mb:RaggedShard)"},
+      {R"(cp:RaggedShard)", R"(ep:RaggedShard)"},
+      {R"(cp:RaggedShard)", R"(cp:RaggedShard(0))"},
+      {R"(cp:RaggedShard)", R"(tp:RaggedShard)"},
+  };
+  for (const auto& [from, to] : changes) {
+    const Result<IndexLine> decoded = Decode(Replaced(line, from, to));
+    ASSERT_FALSE(decoded.ok()) << to;
+    EXPECT_EQ(decoded.error().code(), ErrorCode::kCorrupt) << to;
+  }
+  std::string many = "[0,1,1]";
+  for (int i = 0; i < 70; ++i) many += ",[0,1,1]";
+  const Result<IndexLine> longer =
+      Decode(Replaced(line, box, R"("box":[)" + many + "]"));
+  ASSERT_FALSE(longer.ok());
+  EXPECT_NE(longer.error().message().find("too long"), std::string::npos);
+  // And a box where nothing is ragged.
+  EXPECT_FALSE(Decode(Replaced(Encode(SomeRecord()), R"("scale")",
+                               R"("box":[[0,2,2],[0,2,2],[0,8,8]],"scale")"))
+                   .ok());
+}
+
 TEST(IndexLine, EveryKeyIsNeeded) {
   const std::string line = Encode(SomeRecord());
   for (const char* key : {"type",         "sequence",    "leg",    "fqn",

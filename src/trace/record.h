@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ttrace/box.h"
 #include "ttrace/dtype.h"
 #include "ttrace/layout.h"
 #include "ttrace/mesh.h"
@@ -41,6 +42,9 @@ struct RecordSpec {
   // dimension is the iteration's global batch.
   Shape global_shape;
   int batch_dim = -1;
+  // The part of what the other placements give that `local_shape` is: with a
+  // RaggedShard, and only then. Without one local_shape is all of it.
+  std::optional<Box> box;
   Scale scale;
   // Mesh dimensions over which this value should already have been summed by
   // the code under test (a row-parallel output over tp, a reduced gradient over
@@ -83,6 +87,7 @@ struct Record {
   Scale scale;
   std::vector<std::string> reduced_over;
   std::optional<BatchRows> rows;
+  std::optional<Box> box;
   Layout layout;
   Extent extent;
   int64_t number = -1;  // its place in Trace::records(), copies included

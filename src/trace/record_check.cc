@@ -54,15 +54,14 @@ Status CompleteRecord(const RankMeta& meta, const Shape& global_shape,
   }
 
   TTRACE_ASSIGN_OR_RETURN(
-      record.layout,
-      ResolveLayout(meta.mesh, meta.coordinate, record.placements, global_shape,
-                    record.rows));
+      record.layout, ResolvePiece(meta.mesh, meta.coordinate, record.placements,
+                                  global_shape, record.rows, record.box));
   const Shape expected = record.layout.local_shape();
   if (expected != record.local_shape) {
-    return Invalid("placements '" + ToString(record.placements) +
-                   "' of global shape " + ToText(global_shape) + " give " +
-                   ToText(expected) + ", not the local shape " +
-                   ToText(record.local_shape));
+    return Invalid((record.box ? "the box and placements '" : "placements '") +
+                   ToString(record.placements) + "' of global shape " +
+                   ToText(global_shape) + " give " + ToText(expected) +
+                   ", not the local shape " + ToText(record.local_shape));
   }
   const int64_t count = record.layout.local_count();
   if (count > std::numeric_limits<int64_t>::max() / itemsize) {

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     import torch
 
 Scale = tuple[int, int]
+# (begin, size, of) of each dimension: local indices [begin, begin + size) of the `of` that the
+# placements but RaggedShard give.
+Box = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True)

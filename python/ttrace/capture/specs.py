@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ttrace import _native
-from ttrace.capture.placed import Scale
+from ttrace.capture.placed import Box, Scale
 
 if TYPE_CHECKING:
     import torch
@@ -33,10 +33,14 @@ class SpecCache:
         batch_global: int = 0,
         scale: Scale = (1, 1),
         reduced_over: tuple[str, ...] = (),
+        box: Box | None = None,
     ) -> Any | None:
-        """The Spec of a tensor in canonical order; None if its shape contradicts `placements`."""
+        """The Spec of a tensor in canonical order; None if its shape contradicts `placements`.
+
+        `box`: under RaggedShard, which part of what the other placements give the tensor is.
+        """
         key = (fqn, role, arg, tensor.shape, tensor.dtype, placements, batch_dim, batch_global)
-        key = (*key, scale, reduced_over)
+        key = (*key, scale, reduced_over, box)
         try:
             return self._specs[key]
         except KeyError:
@@ -53,6 +57,7 @@ class SpecCache:
                 batch_global,
                 scale,
                 list(reduced_over),
+                None if box is None else list(box),
             )
         except _native.Error as error:
             spec = None
