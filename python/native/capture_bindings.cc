@@ -23,6 +23,7 @@
 
 #include "python/native/bindings.h"
 #include "src/numeric/noise.h"
+#include "src/trace/record_check.h"
 
 namespace nb = nanobind;
 
@@ -36,8 +37,11 @@ std::optional<BatchRows> Spec::RowsAt(int64_t row_begin) const {
 }
 
 Result<Layout> Spec::LayoutAt(int64_t row_begin) const {
-  return ResolvePiece(meta->mesh, meta->coordinate, record.placements,
-                      record.global_shape, RowsAt(row_begin), record.box);
+  TTRACE_ASSIGN_OR_RETURN(
+      const int grid, FindGrid(*meta, record.placements, record.reduced_over));
+  return ResolvePiece(meta->MeshOf(grid), meta->CoordinateIn(grid),
+                      record.placements, record.global_shape, RowsAt(row_begin),
+                      record.box);
 }
 
 namespace {
@@ -61,6 +65,15 @@ DType DTypeOf(const std::string& name) {
   return *dtype;
 }
 
+using PyMesh = std::vector<std::pair<std::string, int>>;
+using PyGrid = std::pair<PyMesh, Coordinate>;
+
+DeviceMesh MeshOf(const PyMesh& dims) {
+  DeviceMesh mesh;
+  for (const auto& [name, size] : dims) mesh.dims.push_back({name, size});
+  return mesh;
+}
+
 // [begin, size, of] of each dimension.
 using PyBox = std::vector<std::tuple<int64_t, int64_t, int64_t>>;
 
@@ -78,14 +91,16 @@ const std::byte* AsBytes(uintptr_t address) {
 class Writer {
  public:
   Writer(const std::string& folder, int rank, int world_size,
-         const std::vector<std::pair<std::string, int>>& mesh,
-         Coordinate coordinate, std::string adapter_json, std::string run_id) {
+         const PyMesh& mesh, Coordinate coordinate, std::string adapter_json,
+         std::string run_id, const std::vector<PyGrid>& views) {
     auto meta = std::make_shared<RankMeta>();
     meta->rank = rank;
     meta->world_size = world_size;
-    for (const auto& [name, size] : mesh)
-      meta->mesh.dims.push_back({name, size});
+    meta->mesh = MeshOf(mesh);
     meta->coordinate = std::move(coordinate);
+    for (const auto& [dims, place] : views) {
+      meta->views.push_back({MeshOf(dims), place});
+    }
     meta->adapter_json = std::move(adapter_json);
     meta->run_id = std::move(run_id);
     writer_ = ValueOrThrow(TraceWriter::Open(folder, *meta));
@@ -127,8 +142,10 @@ class Writer {
       rows = BatchRows{batch_dim, 0, held[static_cast<size_t>(batch_dim)],
                        batch_global};
     }
-    auto shape = GlobalShape(meta_->mesh, meta_->coordinate, record.placements,
-                             held, rows);
+    const auto grid = FindGrid(*meta_, record.placements, record.reduced_over);
+    if (!grid.ok()) throw PythonError{grid.error().WithContext(record.fqn)};
+    auto shape = GlobalShape(meta_->MeshOf(*grid), meta_->CoordinateIn(*grid),
+                             record.placements, held, rows);
     if (!shape.ok()) throw PythonError{shape.error().WithContext(record.fqn)};
     record.global_shape = *std::move(shape);
     const auto layout = spec.LayoutAt(0);
@@ -209,12 +226,12 @@ void BindCapture(nb::module_& module) {
       .def_prop_ro("global_shape",
                    [](const Spec& s) { return s.record.global_shape; });
   nb::class_<Writer>(module, "Writer", "One rank's append-only trace.")
-      .def(nb::init<const std::string&, int, int,
-                    const std::vector<std::pair<std::string, int>>&, Coordinate,
-                    std::string, std::string>(),
+      .def(nb::init<const std::string&, int, int, const PyMesh&, Coordinate,
+                    std::string, std::string, const std::vector<PyGrid>&>(),
            nb::arg("folder"), nb::arg("rank"), nb::arg("world_size"),
            nb::arg("mesh"), nb::arg("coordinate"),
-           nb::arg("adapter_json") = "{}", nb::arg("run_id") = "")
+           nb::arg("adapter_json") = "{}", nb::arg("run_id") = "",
+           nb::arg("views") = std::vector<PyGrid>())
       .def("spec", &Writer::MakeSpec, nb::arg("fqn"), nb::arg("role"),
            nb::arg("arg"), nb::arg("dtype"), nb::arg("local_shape"),
            nb::arg("placements") = "", nb::arg("batch_dim") = -1,

@@ -156,14 +156,17 @@ struct Instance {
 };
 
 struct Reduction {
+  int grid = 0;                // of the mesh dimensions
   std::set<size_t> mesh_dims;  // sizes above one only
   bool micro_batches = false;
   int64_t terms = 1;  // 0: unknown, as many as there are
 };
 
-Reduction FindReduction(const DeviceMesh& mesh, const PlacementMap& map) {
+Reduction FindReduction(const Trace& trace, const Record& record) {
+  const DeviceMesh& mesh = trace.mesh(record.grid);
   Reduction reduction;
-  for (const auto& [name, placement] : map) {
+  reduction.grid = record.grid;
+  for (const auto& [name, placement] : record.placements) {
     if (!std::holds_alternative<Partial>(placement)) continue;
     if (name == kMicroBatchDim) {
       reduction.micro_batches = true;
@@ -200,7 +203,7 @@ std::vector<Instance> FindInstances(const TensorPieces& pieces,
   std::vector<Instance> instances;
   std::vector<std::set<std::pair<int, int>>> seen;  // (rank, micro-batch)
   for (const Record* record : pieces.pieces) {
-    Coordinate key = pieces.trace->coordinate(record->rank);
+    Coordinate key = pieces.trace->coordinate(record->rank, reduction.grid);
     for (const size_t m : reduction.mesh_dims) key[m] = 0;
     const int micro_batch = reduction.micro_batches ? -1 : record->micro_batch;
     const auto [it, is_new] = known.try_emplace(
@@ -363,8 +366,7 @@ Status ReadLocal(const TensorPieces& pieces, const Layout& want, DType dtype,
       }
     }
   }
-  const Reduction reduction =
-      FindReduction(pieces.trace->mesh(), first.placements);
+  const Reduction reduction = FindReduction(*pieces.trace, first);
   const std::vector<Instance> instances = FindInstances(pieces, reduction);
   if (instances.empty()) {
     return Incomparable(first, "terms of a sum are missing");

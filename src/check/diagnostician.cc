@@ -15,6 +15,14 @@ ReductionEvidence EvidenceOfReductions(const Side& candidate) {
     out.coordinates[rank.meta.rank] =
         candidate.trace().coordinate(rank.meta.rank);
   }
+  for (int grid = 1; grid < candidate.trace().grid_count(); ++grid) {
+    RankGrid& view = out.views.emplace_back();
+    view.mesh = &candidate.trace().mesh(grid);
+    for (const RankTrace& rank : candidate.trace().ranks()) {
+      view.coordinates[rank.meta.rank] =
+          candidate.trace().coordinate(rank.meta.rank, grid);
+    }
+  }
   out.tensors = &candidate.real();
   out.collectives = &candidate.collectives();
   out.attributes = &candidate.attributes();
@@ -96,7 +104,10 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
                                   evidence.compare);
     if (compared.ok()) evidence.instances = (*std::move(compared)).instances;
   }
-  evidence.candidate_mesh = &candidate_.trace().mesh();
+  // The grid whose names the tensor uses: factors are its sizes.
+  evidence.candidate_mesh = &candidate_.trace().mesh(
+      evidence.candidate != nullptr ? evidence.candidate->pieces.front()->grid
+                                    : 0);
   evidence.micro_batches = micro_batches_;
   evidence.global_batch = global_batch_;
   evidence.sequence_length = sequence_length_;

@@ -64,6 +64,9 @@ void AddRanks(const Trace& trace, Page& page) {
   page.Text(std::to_string(trace.ranks().size()) + " of " +
             std::to_string(trace.world_size()) + ", mesh " +
             MeshText(trace.mesh()));
+  for (int grid = 1; grid < trace.grid_count(); ++grid) {
+    page.Text("seen also as " + MeshText(trace.mesh(grid)));
+  }
   if (!trace.missing_ranks().empty()) {
     page.Text(
         "missing: " + FormatRanks(trace.missing_ranks(), trace.world_size()),

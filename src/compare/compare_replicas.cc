@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/compare/compare_instances.h"
@@ -13,17 +14,25 @@
 namespace ttrace {
 namespace {
 
+using GridDim = std::pair<int, size_t>;  // a grid, and its dimension
+
+int GridOf(const Instance& instance) {
+  return instance.terms.front().record->grid;
+}
+
 // Mesh dimensions in which two copies sit at different coordinates. A dimension
 // that was summed over tells nothing: each copy has terms all along it.
 void AddDifferingDims(const Instance& a, const Instance& b,
-                      std::set<int>* dims) {
-  const DeviceMesh& mesh = a.trace->mesh();
-  const Coordinate& x = a.trace->coordinate(a.ranks.front());
-  const Coordinate& y = b.trace->coordinate(b.ranks.front());
+                      std::set<GridDim>* dims) {
+  // Copies that speak of two grids are told apart in the first of all.
+  const int grid = GridOf(a) == GridOf(b) ? GridOf(a) : 0;
+  const DeviceMesh& mesh = a.trace->mesh(grid);
+  const Coordinate& x = a.trace->coordinate(a.ranks.front(), grid);
+  const Coordinate& y = b.trace->coordinate(b.ranks.front(), grid);
   for (size_t d = 0; d < mesh.dims.size(); ++d) {
     const bool summed = std::find(a.summed.begin(), a.summed.end(),
                                   mesh.dims[d].name) != a.summed.end();
-    if (!summed && x[d] != y[d]) dims->insert(static_cast<int>(d));
+    if (!summed && x[d] != y[d]) dims->emplace(grid, d);
   }
 }
 
@@ -36,7 +45,7 @@ Result<ReplicaComparison> CompareReplicas(const TensorPieces& pieces,
   InstanceComparer comparer(options.tile_elements);
   ReplicaComparison result;
   std::set<int> ranks;
-  std::set<int> dims;
+  std::set<GridDim> dims;
   for (const InstanceGroup& group : groups) {
     if (group.layout.local_count() == 0) continue;
     const auto& instances = group.instances;
@@ -69,11 +78,8 @@ Result<ReplicaComparison> CompareReplicas(const TensorPieces& pieces,
     }
   }
   result.differing_ranks.assign(ranks.begin(), ranks.end());
-  if (!groups.empty()) {
-    const DeviceMesh& mesh = pieces.trace->mesh();
-    for (const int d : dims) {
-      result.mesh_dims.push_back(mesh.dims[static_cast<size_t>(d)].name);
-    }
+  for (const auto& [grid, d] : dims) {
+    result.mesh_dims.push_back(pieces.trace->mesh(grid).dims[d].name);
   }
   return result;
 }

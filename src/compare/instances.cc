@@ -16,6 +16,7 @@ constexpr int kMicroBatchDim = -1;  // the "mb" pseudo-dimension
 
 // What a piece has to be summed over.
 struct Sum {
+  int grid = 0;           // of the mesh
   std::vector<int> dims;  // indices into the mesh, kMicroBatchDim for "mb"
   int64_t terms = 1;      // product of the mesh dimensions' sizes
   double mean = 1;        // 1 / (sizes of the averaged dimensions)
@@ -39,9 +40,11 @@ void AddMeshDim(const DeviceMesh& mesh, const std::string& name, ReduceOp op,
   if (op == ReduceOp::kAvg) sum->mean /= size;
 }
 
-Sum SumOf(const DeviceMesh& mesh, const Record& record,
+Sum SumOf(const Trace& trace, const Record& record,
           const std::vector<std::string>& sum_over) {
+  const DeviceMesh& mesh = trace.mesh(record.grid);
   Sum sum;
+  sum.grid = record.grid;
   for (const auto& [name, placement] : record.placements) {
     const auto* partial = std::get_if<Partial>(&placement);
     if (partial == nullptr) continue;
@@ -63,12 +66,13 @@ Sum SumOf(const DeviceMesh& mesh, const Record& record,
 // What pieces of one sum have in common. Two recordings of the same term (the
 // same rank recorded twice) become two sums.
 struct SumKey {
+  int grid = 0;
   std::vector<int> dims;
   Coordinate elsewhere;  // with 0 along summed dimensions
   int micro_batch = -1;
   bool operator<(const SumKey& other) const {
-    return std::tie(dims, elsewhere, micro_batch) <
-           std::tie(other.dims, other.elsewhere, other.micro_batch);
+    return std::tie(grid, dims, elsewhere, micro_batch) <
+           std::tie(other.grid, other.dims, other.elsewhere, other.micro_batch);
   }
 };
 
@@ -87,7 +91,8 @@ struct PendingGroup {
 // "tp=1 dp=0", and the rank that sits there if the trace has it.
 std::string DescribePlace(const Trace& trace, const PendingSum& pending,
                           const Coordinate& along, const Record& example) {
-  Coordinate full = trace.coordinate(example.rank);
+  const int grid = pending.sum.grid;
+  Coordinate full = trace.coordinate(example.rank, grid);
   std::string text;
   size_t i = 0;
   for (const int dim : pending.sum.dims) {
@@ -95,10 +100,10 @@ std::string DescribePlace(const Trace& trace, const PendingSum& pending,
     const auto d = static_cast<size_t>(dim);
     full[d] = along[i++];
     if (!text.empty()) text += ' ';
-    text += trace.mesh().dims[d].name + '=' + std::to_string(full[d]);
+    text += trace.mesh(grid).dims[d].name + '=' + std::to_string(full[d]);
   }
   for (const RankTrace& rank : trace.ranks()) {
-    if (trace.coordinate(rank.meta.rank) == full) {
+    if (trace.coordinate(rank.meta.rank, grid) == full) {
       return "rank " + std::to_string(rank.meta.rank) + " (" + text + ")";
     }
   }
@@ -127,6 +132,7 @@ Status CheckTerms(const TensorPieces& pieces, const PendingSum& pending) {
     for (const int dim : pending.sum.dims) {
       if (dim != kMicroBatchDim) along.push_back(0);
     }
+    const DeviceMesh& mesh = pieces.trace->mesh(pending.sum.grid);
     // Counts through the grid, last dimension first, to the first hole.
     while (all.count(along) != 0) {
       size_t i = along.size();
@@ -134,7 +140,7 @@ Status CheckTerms(const TensorPieces& pieces, const PendingSum& pending) {
                                             pending.sum.dims.rend())) {
         if (dim == kMicroBatchDim) continue;
         --i;
-        if (++along[i] < pieces.trace->mesh().dims[size_t(dim)].size) break;
+        if (++along[i] < mesh.dims[static_cast<size_t>(dim)].size) break;
         along[i] = 0;
       }
     }
@@ -180,10 +186,11 @@ Instance MakeInstance(const Trace* trace, const PendingSum& pending,
     instance.micro_batch = pending.records.front()->micro_batch;
   }
   for (const int dim : pending.sum.dims) {
-    instance.summed.push_back(
-        dim == kMicroBatchDim
-            ? "mb"
-            : trace->mesh().dims[static_cast<size_t>(dim)].name);
+    instance.summed.push_back(dim == kMicroBatchDim
+                                  ? "mb"
+                                  : trace->mesh(pending.sum.grid)
+                                        .dims[static_cast<size_t>(dim)]
+                                        .name);
   }
   return instance;
 }
@@ -218,10 +225,11 @@ struct LayoutLess {
 void AddPiece(const TensorPieces& pieces, const Record* record,
               const std::vector<std::string>& sum_over, PendingGroup* group) {
   const Trace& trace = *pieces.trace;
-  const Sum sum = SumOf(trace.mesh(), *record, sum_over);
+  const Sum sum = SumOf(trace, *record, sum_over);
   SumKey key;
+  key.grid = sum.grid;
   key.dims = sum.dims;
-  key.elsewhere = trace.coordinate(record->rank);
+  key.elsewhere = trace.coordinate(record->rank, sum.grid);
   key.micro_batch = sum.over_micro_batches ? -1 : record->micro_batch;
   Coordinate along;
   for (const int dim : sum.dims) {

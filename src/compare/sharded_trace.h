@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/align/catalog.h"
+#include "src/trace/record_check.h"
 #include "src/trace/scratch_trace.h"
 #include "src/trace/writer.h"
 
@@ -22,6 +23,7 @@ namespace ttrace {
 // How one side holds a tensor.
 struct Sharding {
   DeviceMesh mesh;
+  std::vector<DeviceMesh> views;  // other grids, ranks in row-major order
   PlacementMap placements;
   DType dtype = DType::kF32;  // kF32, kF64 or kI64
   Scale scale;
@@ -112,18 +114,25 @@ class ShardedTrace {
   }
 
  private:
-  Coordinate CoordinateOf(int rank) const {
-    Coordinate coordinate(sharding_.mesh.dims.size());
+  static Coordinate CoordinateOf(int rank, const DeviceMesh& mesh) {
+    Coordinate coordinate(mesh.dims.size());
     for (size_t d = coordinate.size(); d-- > 0;) {
-      coordinate[d] = rank % sharding_.mesh.dims[d].size;
-      rank /= sharding_.mesh.dims[d].size;
+      coordinate[d] = rank % mesh.dims[d].size;
+      rank /= mesh.dims[d].size;
     }
     return coordinate;
   }
 
+  // In the grid that the placements speak of.
+  MeshView PlaceOf(const RankMeta& meta) const {
+    const int grid =
+        OrDie(FindGrid(meta, sharding_.placements, sharding_.reduced_over));
+    return {meta.MeshOf(grid), meta.CoordinateIn(grid)};
+  }
+
   // Which term of the sum this piece is, and of how many.
-  std::pair<int64_t, int64_t> Term(const Coordinate& coordinate,
-                                   int micro_batch, int micro_batches) const {
+  std::pair<int64_t, int64_t> Term(const MeshView& place, int micro_batch,
+                                   int micro_batches) const {
     int64_t term = 0;
     int64_t terms = 1;
     for (const auto& [name, placement] : sharding_.placements) {
@@ -133,9 +142,9 @@ class ShardedTrace {
         terms *= micro_batches;
         continue;
       }
-      const auto d = static_cast<size_t>(sharding_.mesh.Find(name));
-      term = term * sharding_.mesh.dims[d].size + coordinate[d];
-      terms *= sharding_.mesh.dims[d].size;
+      const auto d = static_cast<size_t>(place.mesh.Find(name));
+      term = term * place.mesh.dims[d].size + place.coordinate[d];
+      terms *= place.mesh.dims[d].size;
     }
     return {term, terms};
   }
@@ -145,7 +154,10 @@ class ShardedTrace {
     meta.rank = rank;
     meta.world_size = world;
     meta.mesh = sharding_.mesh;
-    meta.coordinate = CoordinateOf(rank);
+    meta.coordinate = CoordinateOf(rank, meta.mesh);
+    for (const DeviceMesh& view : sharding_.views) {
+      meta.views.push_back({view, CoordinateOf(rank, view)});
+    }
     const auto writer = OrDie(TraceWriter::Open(folder_.path(), meta));
     const int batch_dim_index = sharding_.mesh.Find(sharding_.batch_mesh_dim);
     const size_t group =
@@ -188,16 +200,17 @@ class ShardedTrace {
     piece.rank = meta.rank;
     piece.micro_batch = micro_batch;
     piece.coordinate = meta.coordinate;
-    piece.layout = OrDie(ResolveLayout(meta.mesh, meta.coordinate,
+    const MeshView place = PlaceOf(meta);
+    piece.layout = OrDie(ResolveLayout(place.mesh, place.coordinate,
                                        sharding_.placements, global_, batch));
     if (!IsRagged(sharding_.placements)) {
       WritePiece(writer, meta, piece, micro_batches, row, damage);
       return;
     }
     const auto along =
-        static_cast<size_t>(meta.mesh.Find(sharding_.ragged_dim));
+        static_cast<size_t>(place.mesh.Find(sharding_.ragged_dim));
     const Segment& range =
-        sharding_.ranges[static_cast<size_t>(meta.coordinate[along])];
+        sharding_.ranges[static_cast<size_t>(place.coordinate[along])];
     const Layout held = piece.layout;
     for (const FlatBox& flat : OrDie(BoxesOfRange(
              held.local_shape(), range.begin, range.begin + range.size))) {
@@ -210,9 +223,8 @@ class ShardedTrace {
   void WritePiece(TraceWriter& writer, const RankMeta& meta, Piece piece,
                   int micro_batches, int64_t row, const Damage& damage) {
     const int micro_batch = piece.micro_batch;
-    const auto [term, terms] =
-        Term(meta.coordinate, std::max(micro_batch, 0) % micro_batches,
-             micro_batches);
+    const auto [term, terms] = Term(
+        PlaceOf(meta), std::max(micro_batch, 0) % micro_batches, micro_batches);
     const double factor = static_cast<double>(sharding_.scale.denominator) /
                           static_cast<double>(sharding_.scale.numerator);
     for (const size_t index : LogicalIndices(piece.layout)) {

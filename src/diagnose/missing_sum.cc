@@ -124,10 +124,12 @@ std::optional<Diagnosis> SumOfCopies(const Evidence& evidence) {
 // Mesh dimensions along which a tensor's pieces are terms.
 std::vector<std::string> PartialDims(const TensorPieces& pieces) {
   std::vector<std::string> out;
-  for (const auto& [name, placement] : pieces.pieces.front()->placements) {
-    const int dim = pieces.trace->mesh().Find(name);
+  const Record& first = *pieces.pieces.front();
+  const DeviceMesh& mesh = pieces.trace->mesh(first.grid);
+  for (const auto& [name, placement] : first.placements) {
+    const int dim = mesh.Find(name);
     if (std::holds_alternative<Partial>(placement) && dim >= 0 &&
-        pieces.trace->mesh().dims[static_cast<size_t>(dim)].size > 1) {
+        mesh.dims[static_cast<size_t>(dim)].size > 1) {
       out.push_back(name);
     }
   }
@@ -137,11 +139,12 @@ std::vector<std::string> PartialDims(const TensorPieces& pieces) {
 // Ranks that hold terms of the sum that `rank` should hold.
 std::vector<int> TermRanks(const TensorPieces& local, int rank,
                            const std::vector<std::string>& partial) {
-  const DeviceMesh& mesh = local.trace->mesh();
-  const Coordinate& mine = local.trace->coordinate(rank);
+  const int grid = local.pieces.front()->grid;
+  const DeviceMesh& mesh = local.trace->mesh(grid);
+  const Coordinate& mine = local.trace->coordinate(rank, grid);
   std::vector<int> out;
   for (const Record* record : local.pieces) {
-    const Coordinate& theirs = local.trace->coordinate(record->rank);
+    const Coordinate& theirs = local.trace->coordinate(record->rank, grid);
     bool same = true;
     for (size_t d = 0; d < mesh.dims.size(); ++d) {
       const bool summed = std::find(partial.begin(), partial.end(),

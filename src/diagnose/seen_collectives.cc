@@ -6,6 +6,8 @@ namespace ttrace {
 
 SeenCollectives::SeenCollectives(ReductionEvidence evidence)
     : evidence_(std::move(evidence)) {
+  grids_.push_back({evidence_.mesh, evidence_.coordinates});
+  grids_.insert(grids_.end(), evidence_.views.begin(), evidence_.views.end());
   for (const Collective& c : evidence_.collectives->seen) {
     seen_[{c.rank, c.iteration}].push_back(&c);
   }
@@ -44,18 +46,32 @@ bool SeenCollectives::IsComplete(int iteration) const {
                      });
 }
 
+const RankGrid& SeenCollectives::GridOf(
+    const std::set<std::string>& dims) const {
+  for (const RankGrid& grid : grids_) {
+    if (std::all_of(dims.begin(), dims.end(), [&](const std::string& dim) {
+          return grid.mesh->Find(dim) >= 0;
+        })) {
+      return grid;
+    }
+  }
+  return grids_.front();
+}
+
 bool SeenCollectives::DimIsShared(const std::string& dim) const {
-  const int at = evidence_.mesh->Find(dim);
-  return at >= 0 && evidence_.mesh->dims[static_cast<size_t>(at)].size > 1;
+  const DeviceMesh& mesh = *GridOf({dim}).mesh;
+  const int at = mesh.Find(dim);
+  return at >= 0 && mesh.dims[static_cast<size_t>(at)].size > 1;
 }
 
 bool SeenCollectives::Varies(const std::vector<int>& ranks,
                              const std::string& dim) const {
-  const int at = evidence_.mesh->Find(dim);
+  const RankGrid& grid = GridOf({dim});
+  const int at = grid.mesh->Find(dim);
   std::set<int> places;
   for (const int rank : ranks) {
-    const auto found = evidence_.coordinates.find(rank);
-    if (at >= 0 && found != evidence_.coordinates.end()) {
+    const auto found = grid.coordinates.find(rank);
+    if (at >= 0 && found != grid.coordinates.end()) {
       places.insert(found->second[static_cast<size_t>(at)]);
     }
   }
@@ -64,10 +80,11 @@ bool SeenCollectives::Varies(const std::vector<int>& ranks,
 
 bool SeenCollectives::OnOneLine(int a, int b,
                                 const std::set<std::string>& dims) const {
-  const auto& mesh = evidence_.mesh->dims;
-  const Coordinate& x = evidence_.coordinates.at(a);
-  const auto found = evidence_.coordinates.find(b);
-  if (found == evidence_.coordinates.end()) return false;
+  const RankGrid& grid = GridOf(dims);
+  const auto& mesh = grid.mesh->dims;
+  const Coordinate& x = grid.coordinates.at(a);
+  const auto found = grid.coordinates.find(b);
+  if (found == grid.coordinates.end()) return false;
   for (size_t i = 0; i < mesh.size(); ++i) {
     if (x[i] != found->second[i] && !dims.contains(mesh[i].name)) return false;
   }

@@ -19,10 +19,17 @@
 
 namespace ttrace {
 
+// A grid, and where the ranks lie in it.
+struct RankGrid {
+  const DeviceMesh* mesh = nullptr;
+  std::map<int, Coordinate> coordinates;  // by rank
+};
+
 // What the candidate's trace says.
 struct ReductionEvidence {
   const DeviceMesh* mesh = nullptr;
   std::map<int, Coordinate> coordinates;                      // of its ranks
+  std::vector<RankGrid> views;                                // other grids
   const std::map<TensorId, TensorPieces>* tensors = nullptr;  // of leg "real"
   const CollectiveLog* collectives = nullptr;
   const std::vector<Attribute>* attributes = nullptr;
@@ -47,11 +54,16 @@ class SeenCollectives {
   // Among `ranks` are different places along `dim`.
   // REQUIRES: IsComplete of any iteration, so that every rank has a coordinate.
   bool Varies(const std::vector<int>& ranks, const std::string& dim) const;
-  // Two ranks differ in nothing but `dims`. REQUIRES: as above.
+  // Two ranks differ in nothing but `dims`, in the first grid that has them.
+  // REQUIRES: as above.
   bool OnOneLine(int a, int b, const std::set<std::string>& dims) const;
 
  private:
+  // The first grid that has all of `dims`; the mesh if none has.
+  const RankGrid& GridOf(const std::set<std::string>& dims) const;
+
   ReductionEvidence evidence_;
+  std::vector<RankGrid> grids_;  // the mesh, then its views
   // (rank, iteration) -> its collectives.
   std::map<std::pair<int, int>, std::vector<const Collective*>> seen_;
   std::map<std::string, std::set<int>> parameter_ranks_;

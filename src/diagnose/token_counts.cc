@@ -21,9 +21,10 @@ std::map<int, double> ByMicroBatch(const TensorPieces& scalar) {
     const Shape shape = record->layout.global_shape();
     const auto value = ReadBox(own.pieces(), Shape(shape.size(), 0), shape);
     if (!value.ok() || value->size() != 1) return {};
-    Coordinate place = scalar.trace->coordinate(record->rank);
+    const DeviceMesh& mesh = scalar.trace->mesh(record->grid);
+    Coordinate place = scalar.trace->coordinate(record->rank, record->grid);
     for (size_t d = 0; d < place.size(); ++d) {
-      const std::string& name = scalar.trace->mesh().dims[d].name;
+      const std::string& name = mesh.dims[d].name;
       if (!IsPartialOver(record->placements, name)) place[d] = 0;
     }
     terms[record->micro_batch].emplace(std::move(place), (*value)[0]);

@@ -126,7 +126,6 @@ void RoundingOfTensors::ReadDimensions(const Side& reference) {
 
 RoundingOfTensors::Sums RoundingOfTensors::SumsOf(const Side& reference,
                                                   const Side& side) const {
-  const DeviceMesh& mesh = side.trace().mesh();
   Sums out;
   const int64_t micro_batches = side.MicroBatchesPerRank();
   std::map<std::string, int64_t> uses;  // of a module in one micro-batch
@@ -152,7 +151,9 @@ RoundingOfTensors::Sums RoundingOfTensors::SumsOf(const Side& reference,
     const TensorPieces* same = reference.FindSameValue("real", id);
     if (same == nullptr || RoundoffOf(*same) <= kFp32) continue;
     int64_t ranks = 1;
-    for (const std::string& name : pieces.pieces.front()->reduced_over) {
+    const Record& first = *pieces.pieces.front();
+    const DeviceMesh& mesh = side.trace().mesh(first.grid);
+    for (const std::string& name : first.reduced_over) {
       const int dim = mesh.Find(name);
       if (dim >= 0) ranks *= mesh.dims[static_cast<size_t>(dim)].size;
     }

@@ -36,6 +36,7 @@ inline constexpr size_t kMaxJsonFileBytes = 16 * 1024 * 1024;
 inline constexpr size_t kMaxJsonDepth = 64;
 inline constexpr int kMaxWorldSize = 1 << 20;
 inline constexpr int kMaxMeshDims = 16;
+inline constexpr int kMaxMeshViews = 16;
 inline constexpr int kMaxRestarts = 100'000;
 
 // "rank-00003.r0": the folder of rank 3's first start.

@@ -178,7 +178,7 @@ Record BoxedRecord() {
 
 TEST(IndexLine, OfABoxRoundTrips) {
   const std::string line = Encode(BoxedRecord());
-  EXPECT_NE(line.find(R"("placements":"cp:RaggedShard tp:Shard(0)",)"
+  EXPECT_NE(line.find(R"x("placements":"cp:RaggedShard tp:Shard(0)",)x"
                       R"("box":[[1,2,4],[0,16,16]],"scale")"),
             std::string::npos)
       << line;

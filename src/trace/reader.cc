@@ -41,9 +41,19 @@ class FolderTrace final : public Trace {
   const std::vector<Record>& records() const override { return records_; }
 
   const Coordinate& coordinate(int rank) const override {
+    return coordinate(rank, 0);
+  }
+
+  int grid_count() const override {
+    return static_cast<int>(ranks_.front().meta.views.size()) + 1;
+  }
+  const DeviceMesh& mesh(int grid) const override {
+    return ranks_.front().meta.MeshOf(grid);
+  }
+  const Coordinate& coordinate(int rank, int grid) const override {
     const RankTrace* found = FindRank(rank);
     TTRACE_CHECK(found != nullptr, "this rank is missing from the trace");
-    return found->meta.coordinate;
+    return found->meta.CoordinateIn(grid);
   }
 
   Status Read(const Record& record, int64_t offset,
@@ -150,7 +160,7 @@ Status FolderTrace::LoadRanks() {
 
 Status FolderTrace::CheckAgreement() const {
   const RankMeta& first = ranks_.front().meta;
-  std::set<Coordinate> coordinates;
+  std::set<std::pair<size_t, Coordinate>> places;  // by grid
   for (const RankTrace& rank : ranks_) {
     const RankMeta& meta = rank.meta;
     const auto differs = [&](const std::string& what) {
@@ -160,8 +170,19 @@ Status FolderTrace::CheckAgreement() const {
     };
     if (meta.world_size != first.world_size) return differs("the world size");
     if (meta.mesh != first.mesh) return differs("the mesh");
-    if (!coordinates.insert(meta.coordinate).second) {
+    if (!places.emplace(0, meta.coordinate).second) {
       return Corrupt(rank.folder + ": another rank has the same coordinate");
+    }
+    if (meta.views.size() != first.views.size())
+      return differs("the number of views");
+    for (size_t i = 0; i < meta.views.size(); ++i) {
+      if (meta.views[i].mesh != first.views[i].mesh) {
+        return differs("a view's mesh");
+      }
+      if (!places.emplace(i + 1, meta.views[i].coordinate).second) {
+        return Corrupt(rank.folder +
+                       ": another rank has the same coordinate in a view");
+      }
     }
   }
   return CheckRunIds();

@@ -83,6 +83,13 @@ class Trace {
   // The place in the mesh of `rank`, which is present in this trace.
   virtual const Coordinate& coordinate(int rank) const = 0;
 
+  // The grids in which the ranks lie: 0 is mesh(), the others are its views. A
+  // record's names are of the grid Record::grid.
+  // REQUIRES: 0 <= grid < grid_count()
+  virtual int grid_count() const = 0;
+  virtual const DeviceMesh& mesh(int grid) const = 0;
+  virtual const Coordinate& coordinate(int rank, int grid) const = 0;
+
   // Reads out.size() bytes of the record's tensor from byte `offset` of it.
   // Fails with kInvalidArgument outside the tensor, kCorrupt if the file became
   // shorter or any byte of the tensor is not what was written, kIo otherwise.

@@ -84,6 +84,9 @@ struct Record {
   DType dtype = DType::kF32;
   Shape local_shape;
   PlacementMap placements;
+  // Which of its rank's grids the names of placements and reduced_over are of:
+  // a number for Trace::mesh and Trace::coordinate.
+  int grid = 0;
   Scale scale;
   std::vector<std::string> reduced_over;
   std::optional<BatchRows> rows;

@@ -1,5 +1,6 @@
 #include "src/trace/record_check.h"
 
+#include <algorithm>
 #include <limits>
 #include <set>
 #include <string>
@@ -24,7 +25,29 @@ std::string ToText(const Shape& shape) {
   return text + "]";
 }
 
+bool HasDim(const DeviceMesh& mesh, const std::string& name) {
+  return name == "mb" || mesh.Find(name) >= 0;
+}
+
 }  // namespace
+
+Result<int> FindGrid(const RankMeta& meta, const PlacementMap& placements,
+                     const std::vector<std::string>& reduced_over) {
+  const int grids = static_cast<int>(meta.views.size()) + 1;
+  for (int grid = 0; grid < grids; ++grid) {
+    const DeviceMesh& mesh = meta.MeshOf(grid);
+    if (std::all_of(placements.begin(), placements.end(),
+                    [&](const auto& p) { return HasDim(mesh, p.first); }) &&
+        std::all_of(reduced_over.begin(), reduced_over.end(),
+                    [&](const auto& name) { return HasDim(mesh, name); })) {
+      return grid;
+    }
+  }
+  std::string names = ToString(placements) + " reduced over";
+  for (const std::string& name : reduced_over) names += " " + name;
+  return Invalid("no mesh has all dimensions that are named: '" +
+                 Abridged(names) + "'");
+}
 
 Status CompleteRecord(const RankMeta& meta, const Shape& global_shape,
                       Record& record) {
@@ -46,16 +69,17 @@ Status CompleteRecord(const RankMeta& meta, const Shape& global_shape,
   }
   std::set<std::string_view> seen;
   for (const std::string& name : record.reduced_over) {
-    if ((meta.mesh.Find(name) < 0 && name != "mb") ||
-        !seen.insert(name).second) {
-      return Invalid("reduced over '" + Abridged(name) +
-                     "', which is no mesh dimension or was named before");
+    if (!seen.insert(name).second) {
+      return Invalid("reduced over '" + Abridged(name) + "' twice");
     }
   }
 
   TTRACE_ASSIGN_OR_RETURN(
-      record.layout, ResolvePiece(meta.mesh, meta.coordinate, record.placements,
-                                  global_shape, record.rows, record.box));
+      record.grid, FindGrid(meta, record.placements, record.reduced_over));
+  TTRACE_ASSIGN_OR_RETURN(
+      record.layout,
+      ResolvePiece(meta.MeshOf(record.grid), meta.CoordinateIn(record.grid),
+                   record.placements, global_shape, record.rows, record.box));
   const Shape expected = record.layout.local_shape();
   if (expected != record.local_shape) {
     return Invalid((record.box ? "the box and placements '" : "placements '") +

@@ -18,11 +18,19 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "src/trace/record.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
+
+// A grid in which the ranks of a run lie, and one rank's place in it.
+struct MeshView {
+  DeviceMesh mesh;
+  Coordinate coordinate;
+  bool operator==(const MeshView&) const = default;
+};
 
 // What a rank knows when its capture starts. Becomes meta.json.
 struct RankMeta {
@@ -30,6 +38,10 @@ struct RankMeta {
   int world_size = 1;
   DeviceMesh mesh;
   Coordinate coordinate;
+  // Other grids of the same ranks, no refinements of `mesh` in general: experts
+  // lie in (pp, edp, ep, etp) where all else lies in (pp, dp, cp, tp). The same
+  // on all ranks. A record names dimensions of one grid.
+  std::vector<MeshView> views;
   // A JSON object with whatever the adapter wants to keep: framework, versions,
   // topology, configuration, probes that answered. Kept, without white space.
   std::string adapter_json = "{}";
@@ -39,6 +51,16 @@ struct RankMeta {
   // Lines of the index carry a running checksum. Every writer's do; false is
   // what a reader finds in traces from before it.
   bool chained = true;
+
+  // The grids by number: 0 is `mesh`, and k is views[k - 1].
+  // REQUIRES: 0 <= grid <= views.size()
+  const DeviceMesh& MeshOf(int grid) const {
+    return grid == 0 ? mesh : views[static_cast<size_t>(grid - 1)].mesh;
+  }
+  const Coordinate& CoordinateIn(int grid) const {
+    return grid == 0 ? coordinate
+                     : views[static_cast<size_t>(grid - 1)].coordinate;
+  }
 };
 
 // A tensor in this process's memory. Strides are in elements and may be

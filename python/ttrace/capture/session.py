@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
@@ -71,8 +71,13 @@ class Session:
         mesh: list[tuple[str, int]],
         coordinate: list[int],
         adapter: dict[str, Any],
+        views: Sequence[tuple[list[tuple[str, int]], list[int]]] = (),
     ) -> None:
-        """Opens the rank's trace. `adapter` is kept verbatim in meta.json."""
+        """Opens the rank's trace. `adapter` is kept verbatim in meta.json.
+
+        `views`: other grids of the same ranks, each with this rank's coordinate, whose dimensions
+        placements may name.
+        """
         self.rank = rank
         self._writer = _native.Writer(
             self.settings.out,
@@ -82,6 +87,7 @@ class Session:
             coordinate,
             json.dumps(adapter),
             self.settings.run_id,
+            list(views),
         )
         self._specs = SpecCache(self._writer, self._refuse)
         atexit.register(self._at_exit)
