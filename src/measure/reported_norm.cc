@@ -2,33 +2,49 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <vector>
 
 #include "src/compare/compare_tensor.h"
 
 namespace ttrace {
 namespace {
 
-// Adds what the primitive gave for the parts of one gradient. False if one is
-// not known. Copies count once, and of each the first rank's.
+bool SamePlaces(const std::vector<const Record*>& a,
+                const std::vector<const Record*>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Record* one, const Record* other) {
+                      return one->layout == other->layout;
+                    });
+}
+
+// Adds what the primitive gave for what each rank holds of one gradient, which
+// may be several boxes. False if one is not known. Copies count once, and of
+// each the first rank's.
 bool AddParts(const Side& side, const TensorId& id, const TensorPieces& pieces,
               double* squares, ReportedNorm* out) {
-  std::vector<const Layout*> seen;
-  bool known = true;
+  std::map<int, std::vector<const Record*>> of_ranks;
   for (const Record* piece : pieces.pieces) {
+    of_ranks[piece->rank].push_back(piece);
+  }
+  std::vector<const std::vector<const Record*>*> seen;
+  bool known = true;
+  for (const auto& [rank, held] : of_ranks) {
     const bool copy = std::any_of(
         seen.begin(), seen.end(),
-        [&](const Layout* layout) { return *layout == piece->layout; });
+        [&held = held](const auto* other) { return SamePlaces(held, *other); });
     if (copy) continue;
-    seen.push_back(&piece->layout);
-    const int64_t count = piece->layout.local_count();
+    seen.push_back(&held);
+    int64_t count = 0;
+    for (const Record* piece : held) count += piece->layout.local_count();
     ++out->parts;
     out->largest_part = std::max(out->largest_part, count);
-    const double* norm = side.GradientNorm(piece->rank, id.iteration, id.fqn);
+    const double* norm = side.GradientNorm(rank, id.iteration, id.fqn);
     if (norm == nullptr) {
       known = known && count == 0;
       continue;
     }
-    const double value = *norm * piece->scale.value();
+    const double value = *norm * held.front()->scale.value();
     *squares += value * value;
   }
   return known;

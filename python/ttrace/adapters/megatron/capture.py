@@ -149,6 +149,7 @@ class MegatronCapture:
             dist.get_world_size(),
             *topology.mesh,
             notes.facts(model),
+            topology.views(),
         )
         self._store = Store(model)
         self._store.optimizer = self._optimizer

@@ -114,16 +114,17 @@ class Store:
     ) -> Iterator[Piece]:
         """What this rank has to itself of a tensor that is shaped as a parameter, or is that part
         of one already."""
-        fqn, rule = entry.fqn, entry.rule
-        if self._ranges is None:
-            if tensor.shape == entry.original.shape:
-                yield Piece(fqn, tensor, rule.placements, scale, reduced_over)
+        fqn, rule, shape = entry.fqn, entry.rule, entry.original.shape
+        if self._ranges is None or rule.owned_placements == rule.placements:
+            # Of a group of one rank the part is the whole, flat perhaps.
+            if tensor.numel() == shape.numel():
+                yield Piece(fqn, tensor.view(shape), rule.placements, scale, reduced_over)
             return
         begin, end = self._ranges.get(id(entry.original), (0, 0))
-        if tensor.shape == entry.original.shape:
+        if tensor.shape == shape:
             tensor = tensor.detach().reshape(-1)[begin:end]
         if begin < end and tensor.numel() == end - begin:
-            part = Part(begin, tuple(entry.original.shape))
+            part = Part(begin, tuple(shape))
             yield Piece(fqn, tensor, rule.owned_placements, scale, reduced_over, part)
 
     def states(self) -> Iterator[tuple[str, Piece]]:
