@@ -1,4 +1,5 @@
-"""Finds the bugs of `zoo/bugs` by file name or by ID. Importing one injects nothing.
+"""Finds the bugs of `zoo/bugs` and the faults of `zoo/planted` by file name or by ID. Importing one
+injects nothing.
 
 A file's name begins with its ID in lower case, `_` for `-`: `t3_cp_gradient_scale.py` is T3,
 `m7452_6_sequence_slice.py` is M7452-6.
@@ -13,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 _FOLDER = Path(__file__).resolve().parent / "bugs"
+_PLANTED = _FOLDER.parent / "planted"
 # Letters and numbers of the ID. What comes after them begins with a letter.
 _STEM = re.compile(r"([a-z]+)(\d+)(?:_(\d+))?_[a-z]\w*")
 # The table of the paper comes first, then the others by origin.
@@ -21,8 +23,17 @@ _FAMILIES = ("t", "mg", "m", "ot", "hf", "ds", "do")
 
 def names() -> list[str]:
     """File names without their ending: the paper's table first, then by family and number."""
+    return _names_in(_FOLDER)
+
+
+def planted() -> list[str]:
+    """File names of the faults that no report stands behind."""
+    return _names_in(_PLANTED)
+
+
+def _names_in(folder: Path) -> list[str]:
     return sorted(
-        (path.stem for path in _FOLDER.glob("*.py") if _STEM.fullmatch(path.stem)), key=_order
+        (path.stem for path in folder.glob("*.py") if _STEM.fullmatch(path.stem)), key=_order
     )
 
 
@@ -46,11 +57,13 @@ def bug_id(stem: str) -> str:
 
 def load(name: str) -> ModuleType:
     """The module of a bug. `name` is its file name (`t3_cp_gradient_scale`) or ID (`T3`)."""
-    matching = [stem for stem in names() if name == stem or name.upper() == bug_id(stem)]
+    everything = [*names(), *planted()]
+    matching = [stem for stem in everything if name == stem or name.upper() == bug_id(stem)]
     if not matching:
-        raise SystemExit(f"no bug is called {name!r}; there are: {', '.join(names())}")
+        raise SystemExit(f"no bug is called {name!r}; there are: {', '.join(everything)}")
+    folder = _FOLDER if matching[0] in names() else _PLANTED
     spec = importlib.util.spec_from_file_location(
-        f"zoo_bug_{matching[0]}", _FOLDER / f"{matching[0]}.py"
+        f"zoo_bug_{matching[0]}", folder / f"{matching[0]}.py"
     )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -127,8 +127,8 @@ def build_optimizer(
         model,
         use_gloo_process_groups=False,
     )
-    if args.decoupled_lr:
-        # A group's own rate is only a maximum, which the scheduler's first step puts to work.
+    if args.scheduler or args.decoupled_lr:
+        # What a group has of its own are factors and limits, which its first step puts to work.
         OptimizerParamScheduler(
             optimizer,
             init_lr=0.0,

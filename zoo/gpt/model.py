@@ -38,6 +38,7 @@ def build_config(args: argparse.Namespace) -> TransformerConfig:
         # Latent attention has the keys of all heads.
         num_query_groups=args.heads if args.mla else args.kv_groups,
         gated_linear_unit=args.gated,
+        add_bias_linear=args.linear_bias and not args.experts,
         activation_func=torch.nn.functional.silu if args.gated else torch.nn.functional.gelu,
         hidden_dropout=args.dropout,
         attention_dropout=args.dropout,
@@ -110,7 +111,6 @@ def _of_experts(args: argparse.Namespace) -> dict[str, Any]:
         moe_layer_freq=args.moe_layer_freq,
         moe_expert_capacity_factor=args.capacity_factor,
         moe_pad_expert_input_to_capacity=args.pad_to_capacity,
-        add_bias_linear=False,
     )
 
 

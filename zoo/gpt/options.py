@@ -40,6 +40,12 @@ def _refuse(args: argparse.Namespace) -> None:
         raise SystemExit("--mutants: knows no virtual pipeline stages")
     if args.cp > 1 and (args.mla or args.softmax != "vanilla"):
         raise SystemExit("--cp: its attention has neither --mla nor --softmax")
+    if args.recompute_modules and "mlp" in args.recompute_modules and args.linear_bias:
+        # The recomputed block returns its bias, which then passes for computed by it: backward
+        # comes to the block again from within itself.
+        raise SystemExit(
+            "--recompute-modules mlp: never ends in megatron-core but --no-linear-bias"
+        )
     if args.linears == "te" and args.fake_fp8:
         raise SystemExit("--fake-fp8: replaces the linears that --linears names")
     if args.grouped_gemm:
@@ -70,6 +76,7 @@ def _add_model(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--vocab", type=int, default=128)
     group.add_argument("--gated", action=flag, default=True, help="SwiGLU instead of GELU")
     group.add_argument("--tied", action=flag, default=True, help="embedding is the LM head")
+    group.add_argument("--linear-bias", action=flag, default=True, help="experts never have one")
     group.add_argument("--dropout", type=float, default=0.0)
     group.add_argument("--positions", choices=("rope", "learned"), default="rope")
     group.add_argument("--qk-layernorm", action="store_true", help="normalise queries and keys")
@@ -171,6 +178,11 @@ def _add_training(group: argparse._ArgumentGroup) -> None:
 def _add_optimizer(group: argparse._ArgumentGroup) -> None:
     flag = argparse.BooleanOptionalAction
     group.add_argument("--lr", type=float, default=1e-3)
+    group.add_argument(
+        "--scheduler",
+        action="store_true",
+        help="Megatron's, of constant rates: without it vectors decay like matrices",
+    )
     group.add_argument("--decoupled-lr", type=float, help="of embedding and LM head")
     group.add_argument("--weight-decay", type=float, default=0.01)
     group.add_argument("--adam-beta2", type=float, default=0.999)

@@ -9,8 +9,9 @@ layers that each live in a file of their own:
 * `megatron_patches`: the few functions of megatron-core that insist on CUDA or on
   TransformerEngine.
 
-Call it once, before anything else imports `megatron.core`. `cp_attention` adds the one module
-that megatron-core leaves to TransformerEngine: attention under context parallelism.
+Call it once, before anything else imports `megatron.core`. `cp_attention` adds the module
+that megatron-core leaves to TransformerEngine, attention under context parallelism, and
+`latent_attention` that of values of another width.
 """
 
 from __future__ import annotations
