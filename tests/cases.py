@@ -36,6 +36,39 @@ TOPOLOGIES = {
     "tp2_cp2": Topology(4, ("--tp", "2", "--cp", "2")),
 }
 
+_DISTRIBUTED = ("--distributed-optimizer",)
+_OVERLAPS = (*_DISTRIBUTED, "--overlap-grad-reduce", "--overlap-param-gather")
+_VPP = ("--pp", "2", "--vpp", "2")
+# The axes beyond dense models, each against one process.
+OTHER_AXES = {
+    "pp2_vpp2": Topology(2, _VPP),
+    "dp2_distopt": Topology(2, _DISTRIBUTED),
+    "dp2_distopt_overlap": Topology(2, (*_OVERLAPS, "--bucket-size", "20000")),
+    "tp2sp_dp2_distopt": Topology(4, ("--tp", "2", "--sp", *_DISTRIBUTED)),
+    "pp2_vpp2_dp2_distopt_overlap": Topology(4, (*_VPP, *_OVERLAPS)),
+}
+# With four experts.
+EXPERT_AXES = {
+    "ep2": Topology(2, ("--ep", "2")),
+    "tp2sp_etp2": Topology(2, ("--tp", "2", "--sp", "--etp", "2")),
+    "tp2sp_ep2": Topology(2, ("--tp", "2", "--sp", "--ep", "2", "--etp", "1")),
+    "ep2_cp2": Topology(2, ("--ep", "2", "--cp", "2")),
+    "ep2_pp2": Topology(4, ("--ep", "2", "--pp", "2")),
+    "ep2_dp2_distopt_overlap": Topology(4, ("--ep", "2", *_OVERLAPS)),
+    "tp2sp_etp2_ep2": Topology(4, ("--tp", "2", "--sp", "--etp", "2", "--ep", "2")),
+    "ep2_pp2_vpp2_distopt": Topology(4, ("--ep", "2", *_VPP, *_DISTRIBUTED)),
+}
+# Options of layers of experts, and where each is tried.
+EXPERT_FEATURES = {
+    "aux": ("--aux-loss", "aux_loss"),
+    "bias": ("--expert-bias", "--router-scores", "sigmoid"),
+    "shared": ("--shared-expert-ffn", "64", "--shared-expert-gate"),
+    "allgather": ("--dispatcher", "allgather"),
+    "every2": ("--moe-layer-freq", "2"),
+    "z": ("--z-loss", "0.01"),
+}
+EXPERTS = ("--experts", "4")
+
 # Features of the model and the data, which both runs have.
 FEATURES = {
     "": (),
@@ -132,6 +165,10 @@ QUICK_BUGS = {
     ("mg21_rope_positions", "fp32"),
     ("ot8_last_micro_batch_only", "fp32"),
     ("do1_data_parallel_masks", "fp32"),
+    ("t5_shared_embedding_bucket", "fp32"),
+    ("t6_router_not_reduced", "bf16"),
+    ("t8_parameters_not_gathered", "fp32"),
+    ("mg8_expert_gradient_scale", "bf16"),
 }
 
 
@@ -165,6 +202,30 @@ def clean_cases() -> list[Case]:
                     quick=(name, dtype) == ("pp2", "fp32"),
                 )
             )
+    return cases
+
+
+def axis_cases() -> list[Case]:
+    """Virtual stages, the distributed optimizer, mixtures of experts."""
+    single = TOPOLOGIES["single"]
+    quick = {
+        ("pp2_vpp2_dp2_distopt_overlap", "fp32"),
+        ("dp2_distopt_overlap", "bf16"),
+        ("ep2_dp2_distopt_overlap", "fp32"),
+        ("tp2sp_ep2", "bf16"),
+    }
+    cases = []
+    for dtype in DTYPES:
+        for shared, axes in (((), OTHER_AXES), (EXPERTS, EXPERT_AXES)):
+            for name, topology in axes.items():
+                case = f"clean-{name}-{dtype}"
+                fast = (name, dtype) in quick
+                cases.append(_gpt(case, single, topology, dtype, shared=shared, quick=fast))
+        for name, flags in EXPERT_FEATURES.items():
+            for axis in ("ep2", "tp2sp_etp2"):
+                case = f"clean-experts-{name}-{axis}-{dtype}"
+                shared = (*EXPERTS, *flags)
+                cases.append(_gpt(case, single, EXPERT_AXES[axis], dtype, shared=shared))
     return cases
 
 
@@ -284,4 +345,4 @@ def style_cases() -> list[Case]:
 
 
 def all_cases() -> list[Case]:
-    return clean_cases() + bug_cases() + several_cases() + other_cases() + style_cases()
+    return clean_cases() + axis_cases() + bug_cases() + several_cases() + other_cases() + style_cases()
