@@ -33,6 +33,12 @@ double CorrectionError(double beta, double count) {
 
 ExpectedValue Anything() { return {0, kInfinity}; }
 
+// How far the root of what is `error` from x may be from that of x.
+double RootMoved(double x, double error) {
+  const double most = std::sqrt(error);
+  return x > 0 ? std::min(most, error / std::sqrt(x)) : most;
+}
+
 }  // namespace
 
 void SetClip(double limit, double norm, DType dtype, StepSetting* setting) {
@@ -254,15 +260,17 @@ ExpectedValue StepFormula::AdamParameter(const StepElement& element) const {
 
   // Of the denominator, relative: root, its correction, quotient, epsilon or
   // both divided by the step's size, sum.
-  const double unstored = Unstored(v, second_);
-  const double root_moved =
-      std::min(std::sqrt(unstored),
-               v > 0 ? unstored / (2 * std::sqrt(v)) : kInfinity) /
-      correction_root;
+  const double moved_root =
+      RootMoved(v / correction2_, Unstored(v, second_) / correction2_ + tiny);
+  if (std::isinf(Unstored(m, first_)) || std::isinf(Unstored(v, second_))) {
+    return Anything();  // infinite only as they were stored
+  }
+  // No epsilon, and a moment that may be zero: whatever is divided by it.
+  if (denominator <= moved_root) return Anything();
   double below =
       (u + kRootMore * s) + (root_error_ + 3 * s) + (u + kQuotientMore * s) + u;
   if (denominator > 0) {
-    below += root_moved / denominator + 2 * tiny * (1 + step) / denominator;
+    below += moved_root / denominator + 2 * tiny * (1 + step) / denominator;
   }
   // And of the whole quotient: learning rate, its correction and quotient, the
   // product with the moment, the second quotient.
@@ -290,7 +298,7 @@ ExpectedValue StepFormula::AdamParameter(const StepElement& element) const {
   error += u * std::fabs(moved) + u * std::fabs(out.value);
   out.bound = error;
   const double largest = own_.largest;
-  if (step >= largest || denominator >= largest ||
+  if (step >= largest || denominator >= largest * std::min(1.0, step) ||
       step * std::fabs(m) >= largest ||
       std::fabs(p) + std::fabs(moved) >= largest) {
     // What is not finite before the step is not finite after it.
@@ -314,6 +322,8 @@ ExpectedValue StepFormula::SgdParameter(const StepElement& element) const {
     const double part = (rule_.nesterov ? rule_.momentum : 1) * buffer;
     direction.value += part;
     direction.bound += Unstored(buffer, first_);
+    // Infinite as it was stored, and not as it was computed with.
+    if (std::isinf(direction.bound)) return Anything();
     if (rule_.nesterov) {
       direction.bound += (scalar_ + own_.unit) * std::fabs(part) +
                          own_.unit * std::fabs(direction.value) + 2 * own_.tiny;
@@ -326,7 +336,8 @@ ExpectedValue StepFormula::SgdParameter(const StepElement& element) const {
               (scalar_ + own_.unit) * std::fabs(moved) +
               own_.unit * std::fabs(out.value) + 2 * own_.tiny;
   if (std::isfinite(p) && std::isfinite(direction.value) &&
-      std::fabs(p) + std::fabs(moved) >= own_.largest) {
+      std::max(std::fabs(direction.value), std::fabs(p) + std::fabs(moved)) >=
+          own_.largest) {
     return Anything();
   }
   return out;
@@ -350,7 +361,9 @@ ExpectedValue StepFormula::Expect(StepQuantity quantity,
       ExpectedValue out;
       const double old = element[static_cast<size_t>(StepField::kLargest)];
       const double now = element[static_cast<size_t>(StepField::kSecondAfter)];
-      out.value = std::isnan(old) || old > now ? old : now;
+      // Whether NaN is passed on depends on the maximum that is used.
+      if (std::isnan(old) || std::isnan(now)) return Anything();
+      out.value = std::max(old, now);
       // A choice rounds nothing, but the two may be stored differently.
       if (setting_.largest != setting_.second) {
         out.bound = Unstored(out.value, second_) +
