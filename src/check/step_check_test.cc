@@ -124,13 +124,14 @@ TEST_F(StepCheck, AmsgradMaximizeAndPureBf16) {
   run.rule.maximize = true;
   EXPECT_EQ(Alone(run).verdict, Verdict::kWithin);
   run.fault.rule = [](StepRule* rule) { rule->maximize = false; };
-  Named(run, "K", "gradients times -1");
+  const CheckResult result = Named(run, "K", "gradients times -");
+  EXPECT_NEAR(result.culprits.front().classes.front().value, -1, 0.01);
 }
 
 TEST_F(StepCheck, WithAReferenceAStepIsJudgedByItself) {
   StepRun candidate;
   candidate.order = StepOrder::kApex;
-  candidate.mesh = {{"tp", 4}};
+  candidate.mesh = {{"tp", 1}};
   const CheckResult right = Against(StepRun(), candidate);
   EXPECT_EQ(Find(right, "fc.weight", Role::kParamUpdated).verdict,
             TensorVerdict::kWithin);
@@ -175,6 +176,10 @@ TEST_F(StepCheck, StaleValuesAreNamed) {
   run.fault = {};
   run.fault.keep_moments = true;
   run.fault.iteration = 2;
+  Named(run, "S", "moments that the step computes with and does not write");
+  run.fault = {};
+  run.fault.frozen_moments = true;
+  run.fault.iteration = 2;
   Named(run, "S", "moments that are not updated");
   run.fault = {};
   run.fault.old_gradient = true;
@@ -213,7 +218,7 @@ TEST_F(StepCheck, OtherSettingsAreNamed) {
       [](StepRun* run) { run->rule.decoupled = false; },
       [](StepRule* r) { r->decoupled = true; });
   named(
-      "weight decay of 0.3 (0 by its settings)",
+      "decoupled weight decay of 0.3",
       [](StepRun* run) { run->rule.weight_decay = 0; },
       [](StepRule* r) { r->weight_decay = 0.3; });
   named("without bias correction", same,
@@ -364,7 +369,8 @@ TEST_F(StepCheck, WithoutTheNormThatClipsGradientsAreNotJudged) {
 TEST_F(StepCheck, WhatARankDoesNotHoldIsNotJudged) {
   StepRun run;
   run.omit = [](int rank, const RecordSpec& spec, const Occurrence&) {
-    return rank == 1 && spec.role == Role::kGradReduced;
+    return (rank == 1 && spec.role == Role::kGradReduced) ||
+           spec.role == Role::kGradNorm;
   };
   run.fault.gradient = 2;
   run.fault.ranks = {1};

@@ -30,6 +30,7 @@ struct StepFault {
   bool skip = false;
   bool keep_parameter = false;
   bool keep_moments = false;
+  bool frozen_moments = false;  // also what the parameter is made of
   bool keep_copy = false;
   bool keep_count = false;
   bool from_copy = false;  // the master copy is made of the working copy
@@ -109,7 +110,8 @@ class StepRun {
       int64_t count = 1;
       for (const int64_t n : shape) count *= n;
       for (int64_t i = 0; i < count; ++i) {
-        const auto g = static_cast<double>(GradientAt(fqn, iteration, i));
+        const float seen = GradientAt(fqn, iteration, i);
+        const auto g = static_cast<double>(master ? seen : Low(seen));
         sum += g * g;
       }
     }
@@ -323,7 +325,11 @@ class StepRun {
       if (f.from_copy) before.parameter = piece->copy[i];
       StepState after = step.After(before, g, iteration == 0);
       if (f.eps_inside_root)
-        after.parameter = InsideRoot(used, before, after, iteration + 1);
+        after.parameter = ByHand(used, before, after, iteration + 1, true);
+      if (f.frozen_moments) {
+        after = before;
+        after.parameter = ByHand(used, before, before, iteration + 1, false);
+      }
       if (f.keep_parameter) after.parameter = before.parameter;
       if (f.keep_moments) {
         const float parameter = after.parameter;
@@ -340,15 +346,17 @@ class StepRun {
         [&](size_t i) { return piece->copy[i]; });
   }
 
-  static float InsideRoot(const StepRule& rule, const StepState& before,
-                          const StepState& after, int count) {
+  static float ByHand(const StepRule& rule, const StepState& before,
+                      const StepState& moments, int count, bool inside) {
     const double c1 = 1 - std::pow(rule.beta1, count);
     const double c2 = 1 - std::pow(rule.beta2, count);
     const auto p = static_cast<double>(before.parameter);
-    return static_cast<float>(
-        p * (1 - rule.lr * rule.weight_decay) -
-        rule.lr / c1 * static_cast<double>(after.first) /
-            std::sqrt(static_cast<double>(after.second) / c2 + rule.eps));
+    const double second = static_cast<double>(moments.second) / c2;
+    return static_cast<float>(p * (1 - rule.lr * rule.weight_decay) -
+                              rule.lr / c1 *
+                                  static_cast<double>(moments.first) /
+                                  (inside ? std::sqrt(second + rule.eps)
+                                          : std::sqrt(second) + rule.eps));
   }
 };
 

@@ -18,7 +18,6 @@ constexpr double kExplained = 0.99;
 // A fitted number is itself off by what rounding does to the elements that it
 // is fitted to, at most their bound: twice the bound covers both.
 constexpr double kFittedLimit = 2;
-constexpr size_t kMostTelling = 32;
 
 constexpr size_t At(StepField field) { return static_cast<size_t>(field); }
 
@@ -33,7 +32,8 @@ struct Hypothesis {
   // What the step took for its inputs, and what it needs for that.
   std::function<void(StepElement*)> take = nullptr;
   std::vector<StepField> needs = {};
-  bool fitted = false;
+  bool fitted = false;  // or follows from what is itself rounded
+  bool of_count = false;
 };
 
 StepField BeforeOf(StepQuantity quantity) {
@@ -222,6 +222,7 @@ class Hypotheses {
     keep("moments that are not updated",
          {StepQuantity::kFirst, StepQuantity::kSecond, StepQuantity::kLargest,
           StepQuantity::kMomentum});
+    AddUnwritten();
     keep("a first moment that is not updated", {StepQuantity::kFirst});
     keep("a second moment that is not updated", {StepQuantity::kSecond});
     keep(
@@ -237,6 +238,28 @@ class Hypotheses {
             (*element)[At(StepField::kCopy)];
       };
     }
+  }
+
+  // The parameter follows from moments that nobody wrote down.
+  void AddUnwritten() {
+    Hypothesis& unwritten =
+        Add('S', "moments that the step computes with and does not write");
+    unwritten.kept = {StepQuantity::kFirst, StepQuantity::kSecond,
+                      StepQuantity::kLargest, StepQuantity::kMomentum};
+    unwritten.fitted = true;
+    unwritten.needs = {StepField::kGradient};
+    const StepFormula formula(sample_.rule, sample_.setting);
+    const std::vector<StepQuantity>& judged = sample_.quantities;
+    unwritten.take = [formula, judged](StepElement* element) {
+      for (const StepQuantity quantity : judged) {
+        if (quantity == StepQuantity::kParameter ||
+            quantity == StepQuantity::kCopy) {
+          continue;
+        }
+        const double value = formula.Expect(quantity, *element).value;
+        (*element)[At(ResultOf(quantity))] = value;
+      }
+    };
   }
 
   void AddSettings(const std::vector<double>& decays) {
@@ -283,6 +306,7 @@ class Hypotheses {
             Add('H', fmt::format("bias correction for step {} instead of {}",
                                  count, sample_.setting.count));
         shifted.setting.count = count;
+        shifted.of_count = true;
         shifted.value = count;
       }
     }
@@ -399,7 +423,8 @@ class Hypotheses {
     return out;
   }
 
-  // From the elements that are furthest off: there it is seen best.
+  // The mean of what each element says, weighted by how exactly it says it: a
+  // bound of what is moved is one of the denominator, and so of epsilon.
   std::optional<Hypothesis> OtherEpsilon() const {
     const StepRule& rule = sample_.rule;
     if (rule.algorithm != StepAlgorithm::kAdam ||
@@ -412,33 +437,29 @@ class Hypotheses {
         rule.bias_correction ? 1 - std::pow(rule.beta1, setting.count) : 1;
     const double c2 =
         rule.bias_correction ? 1 - std::pow(rule.beta2, setting.count) : 1;
-    std::vector<std::pair<double, double>> seen;  // headroom, epsilon
+    double sum = 0;
+    double weights = 0;
+    int64_t seen = 0;
     for (const StepElement& element : sample_.elements) {
-      const double headroom =
-          StepHeadroom(element[At(StepField::kParameterAfter)],
-                       own.Expect(StepQuantity::kParameter, element));
+      const double bound = own.Expect(StepQuantity::kParameter, element).bound;
       const double decay = rule.decoupled ? rule.lr * rule.weight_decay : 0;
       const double moved = element[At(StepField::kParameter)] * (1 - decay) -
                            element[At(StepField::kParameterAfter)];
       const double second = element[At(rule.amsgrad ? StepField::kLargestAfter
                                                     : StepField::kSecondAfter)];
-      const double eps =
-          rule.lr / c1 * element[At(StepField::kFirstAfter)] / moved -
-          std::sqrt(second / c2);
-      if (headroom > 1 && std::isfinite(eps)) seen.emplace_back(headroom, eps);
+      const double denominator =
+          rule.lr / c1 * element[At(StepField::kFirstAfter)] / moved;
+      const double exactness = moved / (denominator * bound);
+      const double weight = exactness * exactness;
+      if (!std::isfinite(denominator) || !std::isfinite(weight)) continue;
+      ++seen;
+      sum += weight * (denominator - std::sqrt(second / c2));
+      weights += weight;
     }
-    if (seen.size() < static_cast<size_t>(kFewestFitted)) return std::nullopt;
-    std::sort(seen.rbegin(), seen.rend());
-    seen.resize(std::min(seen.size(), kMostTelling));
-    std::vector<double> values;
-    for (const auto& [headroom, eps] : seen) values.push_back(eps);
-    std::nth_element(
-        values.begin(),
-        values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-        values.end());
+    if (seen < kFewestFitted || !(weights > 0)) return std::nullopt;
     Hypothesis out = Own();
     out.fitted = true;
-    out.rule.eps = out.value = values[values.size() / 2];
+    out.rule.eps = out.value = sum / weights;
     if (!(out.rule.eps >= 0)) return std::nullopt;
     out.letter = 'H';
     out.words = fmt::format("an epsilon of {:.3g} ({} by its settings)",
@@ -459,7 +480,7 @@ class Hypotheses {
     }
     if (best == nullptr) return std::nullopt;
     return StepExplanation{std::string(1, best->letter), best->words,
-                           best->value, trial_.wrong()};
+                           best->value, trial_.wrong(), best->of_count};
   }
 
   const StepSample& sample_;

@@ -21,7 +21,8 @@ struct StepExplanation {
   std::string letter;
   std::string words;  // "a step without weight decay (0.1 by its settings)"
   double value = std::numeric_limits<double>::quiet_NaN();
-  int64_t wrong = 0;  // elements of the sample that it explains
+  int64_t wrong = 0;      // elements of the sample that it explains
+  bool of_count = false;  // that steps are counted otherwise
 };
 
 // `decays`: weight decays of other parameters of the run. Nothing where no

@@ -80,17 +80,21 @@ std::string StepHint(const ReplayedStep& step) {
 std::optional<Diagnosis> WrongStep(const Evidence& evidence) {
   if (evidence.step == nullptr || !evidence.step->out()) return std::nullopt;
   const ReplayedStep& step = *evidence.step;
+  const StepErrors& count = step.Of(StepQuantity::kCount);
+  const bool miscounted = count.out > 0 && !step.skipped;
+  std::optional<StepExplanation> found;
   if (step.sample) {
-    const auto found = ExplainStep(*step.sample, evidence.weight_decays);
-    if (!found) return std::nullopt;
+    found = ExplainStep(*step.sample, evidence.weight_decays);
+  }
+  // What is computed with the right count is no further fault.
+  if (found && !(miscounted && found->of_count)) {
     return Diagnosis{
         found->letter,
         fmt::format("{}: explains all {} wrong elements looked at, {}",
                     found->words, found->wrong, WhichRanks(step)),
         found->value};
   }
-  const StepErrors& count = step.Of(StepQuantity::kCount);
-  if (step.skipped || count.out == 0) return std::nullopt;
+  if (!miscounted || (step.sample && !found)) return std::nullopt;
   return Diagnosis{"S",
                    fmt::format("its count of steps is off by {}, {}",
                                count.error, WhichRanks(step)),

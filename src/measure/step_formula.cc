@@ -298,7 +298,8 @@ ExpectedValue StepFormula::AdamParameter(const StepElement& element) const {
   error += u * std::fabs(moved) + u * std::fabs(out.value);
   out.bound = error;
   const double largest = own_.largest;
-  if (step >= largest || denominator >= largest * std::min(1.0, step) ||
+  if (step >= largest || denominator >= largest ||
+      (step > 0 && denominator >= largest * step) ||
       step * std::fabs(m) >= largest ||
       std::fabs(p) + std::fabs(moved) >= largest) {
     // What is not finite before the step is not finite after it.

@@ -253,6 +253,20 @@ TEST(StepFormula, WrongStepsAreOut) {
   }
 }
 
+TEST(StepFormula, ALearningRateOfZeroMovesNothing) {
+  StepRule rule = Adam();
+  rule.lr = 0;
+  const StepFormula formula(rule, SettingOf(DType::kF32, 5));
+  StepElement element = {};
+  element[At(StepField::kParameter)] = 0.5;
+  element[At(StepField::kFirstAfter)] = 1e-3;
+  element[At(StepField::kSecondAfter)] = 1e-6;
+  const ExpectedValue expected =
+      formula.Expect(StepQuantity::kParameter, element);
+  EXPECT_EQ(expected.value, 0.5);
+  EXPECT_LT(expected.bound, 1e-6);
+}
+
 TEST(StepFormula, OtherDTypesOfStateRoundOnceMore) {
   StepSetting setting = SettingOf(DType::kF32, 10);
   setting.first = DType::kBF16;
