@@ -379,6 +379,58 @@ TEST_F(StepCheck, WhatARankDoesNotHoldIsNotJudged) {
   EXPECT_EQ(Alone(run).culprits.size(), 1u);
 }
 
+// A gradient that is whole, state of which each rank has a half.
+TEST_F(StepCheck, StateMayBeCutOtherwiseThanGradients) {
+  StepRun run = WithMaster();
+  run.mesh = {{"dp", 2}, {"tp", 2}};
+  run.sharded_state = true;
+  const CheckResult right = Alone(run);
+  EXPECT_EQ(right.verdict, Verdict::kWithin) << right.reason;
+  EXPECT_THAT(right.reason, HasSubstr("steps (6 of parameters)"));
+  // Rank 3 alone has the last quarter of it.
+  run.omit = [](int rank, const RecordSpec& spec, const Occurrence&) {
+    return rank == 3 && spec.arg == "exp_avg_sq";
+  };
+  EXPECT_THAT(Alone(run).reason, HasSubstr("steps (0 of parameters)"));
+  run.omit = nullptr;
+  run.fault.ranks = {3};
+  run.fault.rule = [](StepRule* rule) { rule->eps = 1e-4; };
+  const CheckResult wrong = Alone(run);
+  ASSERT_FALSE(wrong.culprits.empty());
+  EXPECT_THAT(RenderJson(wrong), HasSubstr("on rank 3, while ranks"));
+}
+
+// A grafted run starts each step from the reference's weights.
+TEST_F(StepCheck, GraftedWeightsAreWhatAStepStartsFrom) {
+  StepRun candidate;
+  candidate.omit = [](int, const RecordSpec& spec, const Occurrence& at) {
+    return at.iteration == 0 &&
+           (spec.role == Role::kParam || spec.role == Role::kParamUpdated);
+  };
+  const auto judged = [&] {
+    const CheckResult result = Against(StepRun(), candidate);
+    const auto& legs = Find(result, "fc.weight", Role::kParamUpdated).legs;
+    return !legs.empty() && legs.front().Find(Statistic::kStep) != nullptr;
+  };
+  EXPECT_FALSE(judged());
+  candidate.grafted = true;
+  EXPECT_TRUE(judged());
+}
+
+// What is recorded right after the step is judged, not what came of it later.
+TEST_F(StepCheck, AValueRightAfterTheStepStandsForTheParameter) {
+  StepRun run;
+  run.right_after = true;
+  run.change = [](const RecordSpec& spec, const Occurrence&,
+                  std::vector<float>* values) {
+    if (spec.role != Role::kParamUpdated) return;
+    for (float& value : *values) value = std::fmin(value, 0.0f);
+  };
+  EXPECT_EQ(Alone(run).verdict, Verdict::kWithin);
+  run.right_after = false;
+  EXPECT_EQ(Alone(run).verdict, Verdict::kDiverged);
+}
+
 // State that is made by the first step is zero before it; later it is unknown.
 TEST_F(StepCheck, StateThatIsNotRecordedBeforeIsKnownOnlyInTheFirstStep) {
   StepRun run;

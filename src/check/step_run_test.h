@@ -50,8 +50,10 @@ class StepRun {
   std::string kind = "Adam";
   std::string more;  // values of the note, beside those of `rule`
   std::vector<MeshDim> mesh = {{"tp", 2}};
-  // Parameters of which a rank has the state of half of what it holds.
+  // Ranks of one part of a parameter along "dp" share out its state.
   bool sharded_state = false;
+  bool right_after = false;  // the parameter is also recorded as "updated"
+  bool grafted = false;      // a note says that weights were put in place
   int iterations = 3;
   StepFault fault;
   // What a rank does not write; by role, argument and pass.
@@ -91,6 +93,10 @@ class StepRun {
     std::vector<int64_t> indices;  // global, row-major
     std::vector<StepState> state;
     std::vector<float> copy;
+    PlacementMap state_placements;
+    Shape state_shape;
+    size_t state_begin = 0;  // of `indices`
+    size_t state_end = 0;
   };
 
   static double Uniform(const std::string& name, int64_t index) {
@@ -162,6 +168,9 @@ class StepRun {
     }
     auto writer = TraceWriter::Open(folder, meta);
     ASSERT_TRUE(writer.ok()) << writer.error().message();
+    if (grafted) {
+      ASSERT_TRUE((*writer)->Note("graft", R"({"what": "weights"})").ok());
+    }
     std::vector<Piece> pieces;
     for (const auto& [fqn, shape] : Parameters()) {
       Piece piece;
@@ -178,6 +187,7 @@ class StepRun {
           piece.indices.push_back(i);
         }
       }
+      Share(meta, shape, &piece);
       for (const int64_t index : piece.indices) {
         StepState state;
         state.parameter =
@@ -206,6 +216,25 @@ class StepRun {
       ASSERT_TRUE((*writer)->Seal(iteration, "real").ok());
     }
     ASSERT_TRUE((*writer)->Close(true, "").ok());
+  }
+
+  void Share(const RankMeta& meta, const Shape& shape, Piece* piece) const {
+    piece->state_placements = piece->placements;
+    piece->state_shape = piece->layout.local_shape();
+    piece->state_end = piece->indices.size();
+    const int dp = meta.mesh.Find("dp");
+    if (!sharded_state || dp < 0) return;
+    piece->state_placements.emplace_back("dp", Shard{0});
+    const auto layout =
+        ResolveLayout(meta.mesh, meta.coordinate, piece->state_placements,
+                      shape, std::nullopt);
+    ASSERT_TRUE(layout.ok());
+    piece->state_shape = layout->local_shape();
+    const auto count = static_cast<size_t>(layout->local_count());
+    const auto at =
+        static_cast<size_t>(meta.coordinate[static_cast<size_t>(dp)]);
+    piece->state_begin = at * count;
+    piece->state_end = piece->state_begin + count;
   }
 
   float Low(float x) const {
@@ -249,6 +278,10 @@ class StepRun {
     ASSERT_TRUE(done.ok()) << done.error().message();
   }
 
+  static bool IsShared(Role role, const std::string& arg) {
+    return role == Role::kOptimState && arg != "updated";
+  }
+
   void StepOnce(TraceWriter& writer, int rank, int iteration,
                 Piece* piece) const {
     const bool faulty = Faulty(rank, iteration);
@@ -258,17 +291,21 @@ class StepRun {
     used.weight_decay = DecayOf(piece->fqn);
     if (f.rule) f.rule(&used);
     const auto spec_of = [&](Role role, const std::string& arg, DType of) {
+      const bool state = IsShared(role, arg);
       RecordSpec spec =
-          SpecOf(piece->fqn, role, arg, piece->layout.local_shape(),
+          SpecOf(piece->fqn, role, arg,
+                 state ? piece->state_shape : piece->layout.local_shape(),
                  piece->layout.global_shape());
-      spec.placements = piece->placements;
+      spec.placements = state ? piece->state_placements : piece->placements;
       spec.dtype = of;
       return spec;
     };
     const auto put = [&](Role role, const std::string& arg, Pass pass, DType of,
                          const std::function<float(size_t)>& value) {
       std::vector<float> values;
-      for (size_t i = 0; i < piece->indices.size(); ++i) {
+      const bool state = IsShared(role, arg);
+      const size_t end = state ? piece->state_end : piece->indices.size();
+      for (size_t i = state ? piece->state_begin : 0; i < end; ++i) {
         values.push_back(value(i));
       }
       Put(writer, rank, spec_of(role, arg, of), iteration, pass,
@@ -313,6 +350,7 @@ class StepRun {
       if (f.clip_twice) clip *= clip;
     }
     const FloatStep step(order, used, iteration + 1 + f.count_by, own);
+    const std::vector<float> started = piece->copy;
     const bool skip = f.skip || said_skipped.contains(iteration);
     for (size_t i = 0; i < piece->indices.size(); ++i) {
       if (skip) break;
@@ -341,6 +379,12 @@ class StepRun {
     put_state(Pass::kOptimizer, f.keep_count ? iteration : iteration + 1);
     for (size_t i = 0; i < piece->indices.size(); ++i) {
       if (!f.keep_copy) piece->copy[i] = Low(piece->state[i].parameter);
+    }
+    if (right_after) {
+      put(Role::kOptimState, "updated", Pass::kForward, dtype,
+          [&](size_t i) { return started[i]; });
+      put(Role::kOptimState, "updated", Pass::kOptimizer, dtype,
+          [&](size_t i) { return piece->copy[i]; });
     }
     put(Role::kParamUpdated, "", Pass::kOptimizer, dtype,
         [&](size_t i) { return piece->copy[i]; });
