@@ -17,23 +17,13 @@
 #include <variant>
 #include <vector>
 
+#include "src/numeric/round_to.h"
 #include "src/numeric/widen.h"
 
 namespace ttrace {
 namespace {
 
 constexpr std::string_view kMicroBatchDim = "mb";
-
-// The nearest number with `precision` significand bits whose exponent is not
-// below `min_exponent` (denormals). Through float the value would be rounded
-// twice.
-double RoundTo(double x, int precision, int min_exponent) {
-  if (x == 0 || !std::isfinite(x)) return x;
-  int exponent = 0;
-  std::frexp(x, &exponent);  // |x| = m * 2^exponent, m in [1/2, 1)
-  const int unit = std::max(exponent - precision, min_exponent - precision + 1);
-  return std::ldexp(std::nearbyint(std::ldexp(x, -unit)), unit);
-}
 
 uint16_t NarrowBF16(double x) {
   if (std::isnan(x)) return 0x7FC0;

@@ -157,7 +157,8 @@ bool NothingIsComparable(const CheckResult& result) {
 }
 
 // Of culprits, those that stand although nothing is comparable: none if the run
-// uses what is not supported or bytes are damaged, else copies that differ.
+// uses what is not supported or bytes are damaged, else copies that differ and
+// steps that are wrong by themselves.
 void KeepWhatNeedsNoReference(CheckResult* result) {
   const bool copies_too = std::any_of(
       result->notes.begin(), result->notes.end(), [](const RunNote& note) {
@@ -167,7 +168,7 @@ void KeepWhatNeedsNoReference(CheckResult* result) {
   std::set<TensorId> differing;
   if (!copies_too) {
     for (const TensorJudgement& t : result->tensors) {
-      if (t.replicas_differ) differing.insert(t.id);
+      if (t.replicas_differ || t.step_differs()) differing.insert(t.id);
     }
   }
   std::erase_if(result->culprits, [&](const Culprit& culprit) {
@@ -276,6 +277,24 @@ void AddDropoutFaults(const Side* reference, const Side& candidate,
   Insert(std::move(found.culprits), false, result);
 }
 
+// The reference is trusted: what is strange about its steps is said.
+void NoteSteps(const ReplayedSteps& reference, CheckResult* result) {
+  int64_t off = 0;
+  const StepOfParameter* first = nullptr;
+  for (const auto& [step, replayed] : reference) {
+    if (!replayed.out()) continue;
+    ++off;
+    if (first == nullptr) first = &step;
+  }
+  if (off == 0) return;
+  AddNotices({fmt::format(
+                 "in the reference, the optimizer's steps of {} of {} "
+                 "parameters and iterations are not what its settings make of "
+                 "what it recorded (first {}, iteration {})",
+                 off, reference.size(), first->fqn, first->iteration)},
+             result);
+}
+
 // What the runs were told differs: facts, beside what their numbers show.
 void AddSettingsFaults(const Side* reference, const Side& candidate,
                        const std::optional<IterationRange>& iterations,
@@ -351,6 +370,7 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
     note.numbers = {judged.largest_repeat};
     result.notes.push_back(std::move(note));
   }
+  NoteSteps(judged.reference_steps, &result);
   result.coverage = ExplainCoverage(reference ? &*reference : nullptr,
                                     candidate, &result.tensors);
   NameForeignRows(context.rows, &result.tensors);
@@ -365,7 +385,7 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   if (NothingIsComparable(result)) KeepWhatNeedsNoReference(&result);
   const Diagnostician diagnostician(reference ? &*reference : nullptr,
                                     candidate, context.plans, context.rows,
-                                    result.tensors);
+                                    result.tensors, judged.steps);
   std::vector<Culprit> explained;
   for (Culprit& culprit : result.culprits) {
     for (Culprit& part : ExplainEachName(std::move(culprit), [&](Culprit* one) {
@@ -399,6 +419,9 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   }
   ConclusionInput input;
   input.replica_groups = judged.replica_groups;
+  for (const auto& [step, replayed] : judged.steps) {
+    input.replayed_steps += replayed.whole;
+  }
   if (reference) input.evidence = CoverEvidence(candidate, result.tensors);
   AddNotes(input.evidence.missing, &result);
   std::stable_sort(

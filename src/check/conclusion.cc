@@ -56,14 +56,16 @@ Conclusion Conclude(const CheckResult& result, const ConclusionInput& input) {
     return {Verdict::kInconclusive, "nothing was compared"};
   }
   if (!result.has_reference) {
-    if (input.replica_groups == 0) {
+    if (input.replica_groups == 0 && input.replayed_steps == 0) {
       return {Verdict::kInconclusive,
-              "no reference, and no value is held by more than one rank"};
+              "no reference, no value is held by more than one rank, and no "
+              "optimizer's step could be made again"};
     }
     return {Verdict::kWithin,
             fmt::format("without a reference only copies ({} tensors), finite "
-                        "values and the gradient norm were checked",
-                        input.replica_groups)};
+                        "values, the gradient norm and the optimizer's steps "
+                        "({} of parameters) were checked",
+                        input.replica_groups, input.replayed_steps)};
   }
   const int64_t unexplained =
       result.coverage.reference_only + result.coverage.candidate_only;

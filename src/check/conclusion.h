@@ -23,6 +23,7 @@ struct Conclusion {
 struct ConclusionInput {
   EvidenceCoverage evidence;   // with a reference
   int64_t replica_groups = 0;  // how many values with copies were compared
+  int64_t replayed_steps = 0;  // of parameters that were judged as a whole
 };
 
 // Reads all of `result` but its verdict and reason; of its notes those that

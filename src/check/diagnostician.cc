@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "src/diagnose/diagnose.h"
+#include "src/experiment/hyperparameters.h"
 
 namespace ttrace {
 namespace {
@@ -34,11 +36,13 @@ ReductionEvidence EvidenceOfReductions(const Side& candidate) {
 Diagnostician::Diagnostician(const Side* reference, const Side& candidate,
                              const std::vector<LegPlan>& plans,
                              const RowAlignment& rows,
-                             const std::vector<TensorJudgement>& tensors)
+                             const std::vector<TensorJudgement>& tensors,
+                             const ReplayedSteps& steps)
     : reference_(reference),
       candidate_(candidate),
       plans_(plans),
       rows_(rows),
+      steps_(steps),
       reductions_(EvidenceOfReductions(candidate)) {
   for (const TensorJudgement& t : tensors) {
     by_id_[t.id] = &t;
@@ -47,6 +51,16 @@ Diagnostician::Diagnostician(const Side* reference, const Side& candidate,
       unmatched_.push_back(&t);
     }
   }
+  std::set<double> decays;
+  for (const auto& [step, values] :
+       ReadHyperparameters(candidate.trace()).steps) {
+    const auto decay = values.find("weight_decay");
+    if (decay == values.end()) continue;
+    for (const auto& [value, ranks] : decay->second) {
+      if (value.numbers.size() == 1) decays.insert(value.numbers.front());
+    }
+  }
+  weight_decays_.assign(decays.begin(), decays.end());
   micro_batches_ = candidate.MicroBatchesPerRank();
   for (const auto& [id, pieces] : candidate.real()) {
     const Record& first = *pieces.pieces.front();
@@ -118,13 +132,22 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
   if (affected != affected_.end()) evidence.affected = affected->second;
   evidence.cut_short = !candidate_.Completed(t->id.iteration);
   evidence.unmatched = unmatched_;
+  evidence.weight_decays = weight_decays_;
+  if (t->step_differs()) {
+    const auto step = steps_.find({t->id.iteration, t->id.fqn});
+    if (step != steps_.end()) evidence.step = &step->second;
+  }
   return evidence;
 }
 
 void Diagnostician::Explain(Culprit* culprit) const {
   const TensorJudgement& t = *by_id_.at(culprit->tensor);
   culprit->hints = reductions_.For(*culprit);
-  culprit->classes = Diagnose(Gather(*culprit));
+  const Evidence evidence = Gather(*culprit);
+  culprit->classes = Diagnose(evidence);
+  if (evidence.step != nullptr) {
+    culprit->hints.push_back(StepHint(*evidence.step));
+  }
   const bool missing_sum =
       std::any_of(culprit->classes.begin(), culprit->classes.end(),
                   [](const Diagnosis& d) { return d.letter == "P"; });

@@ -15,6 +15,7 @@
 #include "src/experiment/leg_plan.h"
 #include "src/experiment/row_alignment.h"
 #include "src/experiment/side.h"
+#include "src/judge/judge_step.h"
 #include "src/judge/judgement.h"
 #include "src/localize/culprit.h"
 
@@ -25,7 +26,8 @@ class Diagnostician {
   // Keeps references to all of these. `reference` may be null.
   Diagnostician(const Side* reference, const Side& candidate,
                 const std::vector<LegPlan>& plans, const RowAlignment& rows,
-                const std::vector<TensorJudgement>& tensors);
+                const std::vector<TensorJudgement>& tensors,
+                const ReplayedSteps& steps);
 
   // Sets the culprit's classes and hints, and corrects its stage by them:
   // copies that differ while their sum or mean is the reference are a missing
@@ -39,6 +41,8 @@ class Diagnostician {
   const Side& candidate_;
   const std::vector<LegPlan>& plans_;
   const RowAlignment& rows_;
+  const ReplayedSteps& steps_;
+  std::vector<double> weight_decays_;
   std::map<TensorId, const TensorJudgement*> by_id_;
   // Diverged tensors by role and iteration, in execution order.
   std::map<std::pair<Role, int>, std::vector<const TensorJudgement*>> affected_;

@@ -122,6 +122,8 @@ Coverage ExplainCoverage(const Side* reference, const Side& candidate,
           t.id.iteration >= *iterations.rbegin()) {
         why = Because(ReasonKind::kOneMoreStep);
       }
+      // One optimizer keeps a master copy where another needs none.
+      if (t.id.role == Role::kOptimState) why = Because(ReasonKind::kOwnState);
       if (t.id.role == Role::kData && compared_modules.contains("")) {
         why = Because(ReasonKind::kOtherItems);
       }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kFooter = R"(
 Without a reference, what needs none is checked: copies that must be equal,
-non-finite values, the gradient norm.
+non-finite values, the gradient norm, the optimizer's steps.
 Exit codes: 0 within bounds, 1 diverged, 2 could not decide.
 
 Examples:

@@ -40,6 +40,14 @@ std::vector<Diagnosis> Diagnose(const Evidence& evidence) {
   };
   constexpr size_t kMost = 3;
   std::vector<Diagnosis> out;
+  // Other rules compare with the reference's value, which is another step's.
+  if (evidence.step != nullptr) {
+    if (auto step = WrongStep(evidence)) out.push_back(*std::move(step));
+    if (auto copies = ReplicasDiffer(evidence)) {
+      out.push_back(*std::move(copies));
+    }
+    return out;
+  }
   for (const auto rule : kRules) {
     std::optional<Diagnosis> diagnosis = rule(evidence);
     if (!diagnosis) continue;

@@ -8,6 +8,7 @@
 #define TTRACE_SRC_DIAGNOSE_DIAGNOSE_H_
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "src/diagnose/evidence.h"
@@ -54,6 +55,11 @@ std::optional<Diagnosis> LostPrecision(const Evidence& evidence);
 // L: the loss, or the gradient it sends into the model, is scaled by a constant
 // for each micro-batch.
 std::optional<Diagnosis> LossNormalisation(const Evidence& evidence);
+// S, H, G, K, D: another step than that of the settings explains what is there
+// after a step that is wrong.
+std::optional<Diagnosis> WrongStep(const Evidence& evidence);
+// What of a wrong step is wrong, and on which ranks, in words.
+std::string StepHint(const ReplayedStep& step);
 // G: the gradient norm is not the norm of the gradients.
 // A replay of the candidate is not what it was.
 std::optional<Diagnosis> NotRepeatable(const Evidence& evidence);

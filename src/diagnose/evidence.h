@@ -16,6 +16,7 @@
 #include "src/compare/compare_tensor.h"
 #include "src/judge/judgement.h"
 #include "src/localize/culprit.h"
+#include "src/measure/replayed_step.h"
 
 namespace ttrace {
 
@@ -58,6 +59,10 @@ struct Evidence {
   // The candidate ended before all ranks had completed this iteration: what it
   // has not may have been to come.
   bool cut_short = false;
+  // The step that made the culprit's tensor, made again; null: it is not one
+  // that is wrong. And all weight decays that the run steps with.
+  const ReplayedStep* step = nullptr;
+  std::vector<double> weight_decays;
   // Unmatched and without an explanation.
   std::vector<const TensorJudgement*> unmatched;
 };

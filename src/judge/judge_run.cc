@@ -116,6 +116,51 @@ Status JudgeNorms(const JudgeContext& context, double risk,
   return Done{};
 }
 
+// Those of `judged` parameters; all if it is null.
+Result<ReplayedSteps> ReplaySteps(const JudgeContext& context,
+                                  const StepCatalog& catalog,
+                                  const ReplayedSteps* judged, int64_t* bytes) {
+  std::vector<StepOfParameter> steps;
+  for (const StepOfParameter& step : catalog.steps()) {
+    if (!context.Judges(step.iteration)) continue;
+    if (judged == nullptr || judged->contains(step)) steps.push_back(step);
+  }
+  std::vector<std::optional<ReplayedStep>> replayed(steps.size());
+  std::atomic<int64_t> read = 0;
+  TTRACE_RETURN_IF_ERROR(
+      ForEach(context, steps.size(), [&](size_t i) -> Status {
+        int64_t own = 0;
+        auto step = ReplayStep(catalog, steps[i], &own);
+        // Damaged bytes are said where their tensor is judged.
+        if (!step.ok() && step.error().code() != ErrorCode::kCorrupt) {
+          return step.error();
+        }
+        if (step.ok()) replayed[i] = *std::move(step);
+        read += own;
+        return Done{};
+      }));
+  *bytes += read;
+  ReplayedSteps out;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (replayed[i]) out.emplace(steps[i], *std::move(replayed[i]));
+  }
+  return out;
+}
+
+Status JudgeAllSteps(const JudgeContext& context, JudgeOutcome* out) {
+  const StepCatalog own(*context.candidate, context.reference);
+  TTRACE_ASSIGN_OR_RETURN(
+      out->steps, ReplaySteps(context, own, nullptr, &out->bytes_compared));
+  if (context.reference != nullptr) {
+    const StepCatalog theirs(*context.reference, nullptr);
+    TTRACE_ASSIGN_OR_RETURN(
+        out->reference_steps,
+        ReplaySteps(context, theirs, &out->steps, &out->bytes_compared));
+  }
+  JudgeSteps(out->steps, out->reference_steps, &out->tensors);
+  return Done{};
+}
+
 bool CandidateHas(const Side& candidate, TensorId id) {
   if (candidate.Find("real", id) != nullptr) return true;
   if (id.pass != Pass::kRecompute) return false;
@@ -168,6 +213,7 @@ Result<JudgeOutcome> JudgeRun(const JudgeContext& context) {
   }));
   TTRACE_RETURN_IF_ERROR(
       JudgeNorms(context, expectations.risk(), &out.tensors));
+  TTRACE_RETURN_IF_ERROR(JudgeAllSteps(context, &out));
   for (const TensorJudgement& t : out.tensors) {
     if (t.replicas.groups > 0) ++out.replica_groups;
     if (!t.not_repeatable) continue;

@@ -18,6 +18,7 @@
 #include "src/experiment/row_alignment.h"
 #include "src/experiment/side.h"
 #include "src/judge/constants.h"
+#include "src/judge/judge_step.h"
 #include "src/judge/judgement.h"
 #include "ttrace/tensor_id.h"
 
@@ -51,6 +52,9 @@ struct JudgeOutcome {
   double largest_repeat = 0;
   // Modules that drew random numbers of which the other run drew others.
   std::set<std::string> unlike_draws;
+  // Of iterations that are judged, on each side.
+  ReplayedSteps steps;
+  ReplayedSteps reference_steps;
 };
 
 Result<JudgeOutcome> JudgeRun(const JudgeContext& context);

@@ -38,6 +38,8 @@ std::string_view ToString(Statistic statistic) {
       return "mismatches";
     case Statistic::kRepeat:
       return "repeat";
+    case Statistic::kStep:
+      return "step";
   }
   return "?";
 }
@@ -64,6 +66,8 @@ std::string_view ToString(Origin origin) {
       return "equal";
     case Origin::kPrimitive:
       return "primitive";
+    case Origin::kStepRounding:
+      return "step_rounding";
   }
   return "?";
 }

@@ -116,6 +116,8 @@ struct TensorJudgement {
   std::vector<int> ranks;  // that hold a faulty instance; empty: all
 
   bool not_updated() const { return reason.kind == ReasonKind::kNotUpdated; }
+  // By its own step: not what its inputs make it.
+  bool step_differs() const { return reason.kind == ReasonKind::kStepDiffers; }
   bool diverged() const { return verdict == TensorVerdict::kDiverged; }
   // Out of bound in an isolated leg, by its own fault or not.
   bool out_alone() const {

@@ -31,6 +31,10 @@ enum class ReasonKind : uint8_t {
   kBoundTooWide,     // numbers: the bound
   kReplacedByGraft,  // its own values are not those that were computed with
   kAfterStep,        // the step is not replayed
+  kStepUnknown,      // detail: what of the step is not known
+  kStepNotRecorded,  // detail: what the step needs
+  kStepNotHeld,      // detail: the same; ranks have it not
+  kReferenceStep,    // the reference's step is off in the same way
   kUnequalStart,     // its iteration starts from other weights
   kNotReplaced,      // isolated: tensor and detail say what was not and why
   kNoGradients,      // of which the norm could be recomputed
@@ -38,6 +42,8 @@ enum class ReasonKind : uint8_t {
   kUnlikeDraws,      // after random numbers that the other run drew otherwise
   kDamaged,          // detail: rank, file and tensor
   // As it should be.
+  kBeforeStep,       // what a step starts from
+  kOwnState,         // of an optimizer that keeps other state
   kNotMaterialised,  // detail: why
   kInsideOnePiece,   // detail: which side computes the container in one piece
   kOneMoreStep,      // seen only by a run that took one more step
@@ -50,6 +56,7 @@ enum class ReasonKind : uint8_t {
   kNotUpdated,      // counts: unchanged, of them changed by the reference
   kForeignPart,     // ranks hold the part of `owners`
   kReportedNorm,    // numbers: reported, expected
+  kStepDiffers,     // counts: elements, of; numbers: worst error, its bound
 };
 
 struct Reason {

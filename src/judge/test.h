@@ -25,6 +25,7 @@ enum class Statistic : uint8_t {
   kPiece,       // the norm of what one rank holds, over ref's of the same part
   kMismatches,  // elements that differ, of values without a tolerance
   kRepeat,      // a replay of the candidate against its real leg
+  kStep,        // an element after the step, against the step made again
 };
 std::string_view ToString(Statistic statistic);
 
@@ -40,6 +41,7 @@ enum class Origin : uint8_t {
   kRandomFactor,     // what independent errors of elements add up to
   kEqual,            // must be equal
   kPrimitive,        // what the framework's own primitive gives
+  kStepRounding,     // what the step's own arithmetic may round
 };
 std::string_view ToString(Origin origin);
 

@@ -26,6 +26,8 @@ void AddRanks(const std::vector<int>& ranks, Culprit* culprit) {
 Cause CauseOf(Role role, const Blame& blame) {
   std::string place =
       IsParameterRole(role) ? "" : WithoutLayerNumbers(blame.fqn);
+  // A step makes parameters and state at once.
+  if (role == Role::kOptimState) role = Role::kParamUpdated;
   if (!blame.point.empty()) place += "|" + WithoutLayerNumbers(blame.point);
   return {role, blame.direction, blame.stage, std::move(place)};
 }

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "src/experiment/module_names.h"
 #include "src/localize/blame.h"
 #include "src/localize/module_tree.h"
+#include "src/measure/exact_values.h"
 
 namespace ttrace {
 namespace {
@@ -71,6 +73,11 @@ class Judge {
         return ForGradNorm(t, seen);
       case Role::kParamUpdated:
       case Role::kOptimState:
+        if (t.step_differs()) {
+          return Blame{t.id.fqn, Direction::kUpdate, Stage::kOptimizer,
+                       "its step does not make it of what its rank recorded "
+                       "before the step"};
+        }
         if (tree_.AnyDiverged(t.id.fqn, {Role::kGradReduced, Role::kParam},
                               false) ||
             ClippedByOtherNorms(t)) {
@@ -279,18 +286,29 @@ Localization Localize(const std::vector<TensorJudgement>& tensors,
                                 : ModuleTree(of_iteration);
     const Judge judge(tree, dirty_parameters);
     std::map<Role, int64_t> of_role;
-    for (const auto* t : of_iteration) ++of_role[t->id.role];
+    std::set<std::string> stepped;
+    for (const auto* t : of_iteration) {
+      ++of_role[t->id.role];
+      if (IsAfterStep(t->id.role)) stepped.insert(t->id.fqn);
+    }
+    // Several tensors show one step of one parameter.
+    std::set<std::string> wrong_steps;
     Seen seen;
     seen.state = dirty_parameters;
     for (const TensorJudgement* t : of_iteration) {
       if (!t->diverged()) continue;
-      const std::optional<Blame> blame = judge.BlameFor(*t, seen);
+      std::optional<Blame> blame = judge.BlameFor(*t, seen);
+      int64_t of = of_role[t->id.role];
+      if (t->step_differs()) {
+        if (!wrong_steps.insert(t->id.fqn).second) blame.reset();
+        of = static_cast<int64_t>(stepped.size());
+      }
       Remember(*t, options, seen);
       if (!blame) {
         ++out.downstream;
         continue;
       }
-      culprits.Add(*t, *blame, t->headroom, t->ranks, of_role[t->id.role]);
+      culprits.Add(*t, *blame, t->headroom, t->ranks, of);
     }
     if (!options.weights_grafted) {
       for (const auto* t : of_iteration) {

@@ -64,6 +64,24 @@ std::string Words(const Reason& reason) {
     case ReasonKind::kAfterStep:
       return "after an optimizer step only copies are compared (the step is "
              "not replayed)";
+    case ReasonKind::kStepUnknown:
+      return fmt::format("its step is not replayed: {} is not known",
+                         reason.detail);
+    case ReasonKind::kStepNotRecorded:
+      return fmt::format("its step is not replayed: {} is not recorded",
+                         reason.detail);
+    case ReasonKind::kStepNotHeld:
+      return fmt::format(
+          "its step is not replayed: {} {} no {} for what it updates",
+          RankWords(reason.ranks), reason.ranks.size() == 1 ? "has" : "have",
+          reason.detail);
+    case ReasonKind::kReferenceStep:
+      return "its step is not judged: the reference's own is not what its "
+             "settings make it either";
+    case ReasonKind::kBeforeStep:
+      return "what a step starts from: used to replay it";
+    case ReasonKind::kOwnState:
+      return "state of an optimizer, which keeps what it likes";
     case ReasonKind::kUnequalStart:
       return "its iteration starts from other weights (a step was taken and "
              "weights were not grafted)";
@@ -122,6 +140,12 @@ std::string Words(const Reason& reason) {
           reason.ranks == reason.owners
               ? "one and the same part"
               : fmt::format("the part of {}", RankWords(reason.owners)));
+    case ReasonKind::kStepDiffers:
+      return fmt::format(
+          "{} of {} elements are not what the step makes of what its rank "
+          "recorded before it, by up to {} where rounding explains {}",
+          CountOf(reason, 0), CountOf(reason, 1),
+          FormatError(NumberOf(reason, 0)), FormatError(NumberOf(reason, 1)));
     case ReasonKind::kReportedNorm:
       return fmt::format(
           "the optimizer reports {:.9g}; the norm of the reduced gradients is "
@@ -153,6 +177,8 @@ std::string ScaleWords(Origin origin) {
       return "must be equal";
     case Origin::kPrimitive:
       return "the framework's own norm of the same gradients";
+    case Origin::kStepRounding:
+      return "the rounding of the step's own arithmetic";
   }
   return "";
 }
@@ -173,6 +199,8 @@ std::string StatisticWords(const Test& test) {
       return "elements that differ: ";
     case Statistic::kRepeat:
       return "a replay of the candidate differs: ";
+    case Statistic::kStep:
+      return "the step made again: ";
   }
   return "";
 }
@@ -363,6 +391,8 @@ std::string OriginWords(const LegJudgement& leg) {
       return out + "must be equal";
     case Origin::kPrimitive:
       return "the framework's own norm of the same gradients, and its rounding";
+    case Origin::kStepRounding:
+      return out + "the rounding of its own arithmetic";
     default:
       break;
   }

@@ -1,0 +1,124 @@
+// What one element must be after an optimizer's step, and how far honest
+// arithmetic may be from it.
+//
+// The value is computed in double. The bound is that of the roundings that any
+// reasonable order of the same formula makes in the dtypes involved: derived in
+// docs/tolerance.md, "The optimizer's step". Nothing in it is measured.
+//
+// Each result follows from the values that were recorded just before it (the
+// parameter from the moments after the step), so that no error is amplified by
+// what comes after it.
+//
+// Thread safety: const after construction.
+
+#ifndef TTRACE_SRC_MEASURE_STEP_FORMULA_H_
+#define TTRACE_SRC_MEASURE_STEP_FORMULA_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "src/experiment/step_rule.h"
+#include "src/experiment/step_tensors.h"
+#include "ttrace/dtype.h"
+
+namespace ttrace {
+
+struct ExpectedValue {
+  double value = 0;
+  // Of |recorded - value|; infinite where any value is possible, because the
+  // range of the dtype may have been left on the way.
+  double bound = 0;
+};
+
+// What holds for all elements of a step on one rank.
+struct StepSetting {
+  double count = 1;         // of steps, this one included
+  bool first_step = false;  // SGD: there was no momentum buffer before
+  double gradient_scale = 1;
+  double clip = 1;                // coefficient
+  double clip_error = 0;          // of it, absolute
+  DType parameter = DType::kF32;  // that the step computes with
+  DType gradient = DType::kF32;
+  DType first = DType::kF32;  // also of the momentum buffer
+  DType second = DType::kF32;
+  DType largest = DType::kF32;
+  DType copy = DType::kF32;
+  // For hypotheses only: no optimizer does so by its settings.
+  bool eps_inside_root = false;
+};
+
+// min(1, limit / (norm + 1e-6)), as torch and Megatron compute it in the dtype
+// of the norm or in float.
+void SetClip(double limit, double norm, DType dtype, StepSetting* setting);
+
+// The values of one element, by StepField.
+using StepElement = std::array<double, kStepFields>;
+
+// Results of a step.
+enum class StepQuantity : uint8_t {
+  kCount,
+  kFirst,
+  kSecond,
+  kLargest,
+  kMomentum,
+  kParameter,
+  kCopy,  // of the parameter after the step, rounded
+};
+inline constexpr size_t kStepQuantities = 7;
+
+// Where a quantity is recorded. REQUIRES: not kCount.
+StepField ResultOf(StepQuantity quantity);
+
+class StepFormula {
+ public:
+  StepFormula(const StepRule& rule, const StepSetting& setting);
+
+  // Of elements: all but kCount.
+  const std::vector<StepQuantity>& quantities() const { return quantities_; }
+  // What a quantity is made of.
+  std::vector<StepField> InputsOf(StepQuantity quantity) const;
+  ExpectedValue Expect(StepQuantity quantity, const StepElement& element) const;
+
+ private:
+  struct Format {
+    double unit = 0;  // unit round-off
+    double tiny = 0;  // what underflow may lose
+    double largest = 0;
+  };
+  static Format FormatOf(DType dtype);
+
+  ExpectedValue Gradient(const StepElement& element) const;
+  // decay x before + taken x x
+  ExpectedValue Average(double before, double decay, double taken,
+                        const ExpectedValue& x) const;
+  ExpectedValue SecondMoment(const StepElement& element) const;
+  ExpectedValue Momentum(const StepElement& element) const;
+  ExpectedValue AdamParameter(const StepElement& element) const;
+  ExpectedValue SgdParameter(const StepElement& element) const;
+  ExpectedValue Finish(ExpectedValue x, DType stored) const;
+  // How far what a fused step computes on with may be from what it stored.
+  double Unstored(double stored, const Format& format) const;
+
+  StepRule rule_;
+  StepSetting setting_;
+  std::vector<StepQuantity> quantities_;
+  Format own_;       // of the arithmetic
+  Format gradient_;  // coarser of the gradient's and the arithmetic's
+  Format first_;
+  Format second_;
+  double scalar_;  // roundoff of hyperparameters and of a kernel's registers
+  double correction1_ = 1;  // of bias
+  double correction2_ = 1;
+  double correction_error_ = 0;  // relative, of the size of a whole step
+  double root_error_ = 0;        // relative, of the root of correction2
+};
+
+// |recorded - value| / bound: above 1, no honest arithmetic gives `recorded`.
+// Infinite where one of the two is finite and the other is not, 0 where neither
+// is.
+double StepHeadroom(double recorded, const ExpectedValue& expected);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_MEASURE_STEP_FORMULA_H_
