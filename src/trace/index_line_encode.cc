@@ -56,8 +56,17 @@ class LineBuilder {
     }
     Raw(key, list + "]");
   }
+  void Routed(const RoutedRows& routed) {
+    text_ += ",\"routed\":{";
+    Text("by", routed.by);
+    Text("arg", routed.arg);
+    Int("expert", routed.expert);
+    Text("group", routed.group);
+    text_ += '}';
+  }
   void Raw(std::string_view key, std::string_view json) {
-    text_.append(",\"").append(key).append("\":").append(json);
+    if (text_.back() != '{') text_ += ',';
+    text_.append("\"").append(key).append("\":").append(json);
   }
 
   // The line so far, if `reserve` further bytes still fit a reader's limit.
@@ -104,6 +113,7 @@ Result<std::string> EncodeRecordStart(const Record& record) {
     line.Ints("rows", {record.rows->dim, record.rows->begin, record.rows->count,
                        record.rows->global});
   }
+  if (record.routed) line.Routed(*record.routed);
   line.Ints("scale", {record.scale.numerator, record.scale.denominator});
   line.Texts("reduced_over", record.reduced_over);
   return std::move(line).Take(kExtentReserve);

@@ -24,6 +24,39 @@ std::string ToText(const Shape& shape) {
   return text + "]";
 }
 
+// Roles that a module which works on some tokens has.
+bool MayBeRouted(Role role) {
+  return role == Role::kInput || role == Role::kOutput ||
+         role == Role::kGradInput || role == Role::kGradOutput;
+}
+
+// How many rows a router chose is anybody's guess; that a placement does not
+// cut them, and that they are not the batch's, is not.
+Result<Layout> ResolveRouted(const RankMeta& meta, const Shape& global_shape,
+                             const Record& record) {
+  if (record.routed->expert < 0) return Invalid("a negative expert");
+  if (!MayBeRouted(record.id.role)) {
+    return Invalid("routed rows of role " +
+                   std::string(ToString(record.id.role)));
+  }
+  if (record.rows) return Invalid("routed rows that are rows of the batch");
+  if (global_shape.empty() || record.local_shape.empty()) {
+    return Invalid("routed rows without a dimension");
+  }
+  TTRACE_RETURN_IF_ERROR(ResolveLayout(meta.mesh, meta.coordinate,
+                                       record.placements, global_shape,
+                                       std::nullopt));
+  const int64_t count = record.local_shape.front();
+  Shape held = global_shape;
+  held.front() = count;
+  TTRACE_ASSIGN_OR_RETURN(
+      Layout layout,
+      ResolveLayout(meta.mesh, meta.coordinate, record.placements, held,
+                    BatchRows{0, 0, count, count}));
+  layout.dims.front().global_size = global_shape.front();
+  return layout;
+}
+
 }  // namespace
 
 Status CompleteRecord(const RankMeta& meta, const Shape& global_shape,
@@ -54,9 +87,10 @@ Status CompleteRecord(const RankMeta& meta, const Shape& global_shape,
   }
 
   TTRACE_ASSIGN_OR_RETURN(
-      record.layout,
-      ResolveLayout(meta.mesh, meta.coordinate, record.placements, global_shape,
-                    record.rows));
+      record.layout, record.routed ? ResolveRouted(meta, global_shape, record)
+                                   : ResolveLayout(meta.mesh, meta.coordinate,
+                                                   record.placements,
+                                                   global_shape, record.rows));
   const Shape expected = record.layout.local_shape();
   if (expected != record.local_shape) {
     return Invalid("placements '" + ToString(record.placements) +

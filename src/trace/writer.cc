@@ -48,6 +48,7 @@ Record MakeRecord(const RankMeta& meta, const RecordSpec& spec,
   record.dtype = spec.dtype;
   record.local_shape = spec.local_shape;
   record.placements = spec.placements;
+  record.routed = spec.routed;
   record.scale = spec.scale;
   record.reduced_over = spec.reduced_over;
   return record;
