@@ -1,8 +1,10 @@
 // Writer, Spec and perturb: what a rank needs while it is being captured.
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #define XXH_INLINE_ALL
@@ -13,7 +15,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -32,11 +36,39 @@ std::optional<BatchRows> Spec::RowsAt(int64_t row_begin) const {
 }
 
 Result<Layout> Spec::LayoutAt(int64_t row_begin) const {
+  if (record.routed) {
+    return Error(ErrorCode::kInvalidArgument,
+                 record.fqn + ": routed rows lie at their tokens");
+  }
   return ResolveLayout(meta->mesh, meta->coordinate, record.placements,
                        record.global_shape, RowsAt(row_begin));
 }
 
+Result<Layout> Spec::LayoutOf(std::span<const int64_t> tokens) const {
+  const auto count = static_cast<int64_t>(tokens.size());
+  if (!record.routed || record.local_shape.front() != count) {
+    return Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: {} tokens for what is not as many routed rows",
+                    record.fqn, count));
+  }
+  Shape held = record.global_shape;
+  held.front() = count;
+  TTRACE_ASSIGN_OR_RETURN(
+      Layout layout,
+      ResolveLayout(meta->mesh, meta->coordinate, record.placements, held,
+                    BatchRows{0, 0, count, count}));
+  TTRACE_ASSIGN_OR_RETURN(layout.dims.front(),
+                          ListIndices(tokens, record.global_shape.front()));
+  return layout;
+}
+
 namespace {
+
+// Rows that a router chose, as Python says it: the router's fqn, which of its
+// outputs is the map, the expert, the name of the note that lists the source
+// ranks, and the number of all tokens.
+using Routed = std::tuple<std::string, std::string, int, std::string, int64_t>;
 
 Error Invalid(const std::string& message) {
   return Error(ErrorCode::kInvalidArgument, message);
@@ -83,7 +115,8 @@ class Writer {
                 const std::string& dtype, Shape local_shape,
                 const std::string& placements, int batch_dim,
                 int64_t batch_global, std::pair<int64_t, int64_t> scale,
-                std::vector<std::string> reduced_over) const {
+                std::vector<std::string> reduced_over,
+                const std::optional<Routed>& routed) const {
     Spec spec;
     spec.meta = meta_;
     RecordSpec& record = spec.record;
@@ -97,7 +130,17 @@ class Writer {
     record.scale = {scale.first, scale.second};
     record.reduced_over = std::move(reduced_over);
     std::optional<BatchRows> rows;
-    if (batch_dim >= 0) {
+    if (routed) {
+      if (batch_dim >= 0 || record.local_shape.empty()) {
+        throw PythonError{Invalid(record.fqn + ": routed rows have no batch "
+                                               "dimension and are the first")};
+      }
+      const auto& [by, map, expert, group, tokens] = *routed;
+      record.routed = RoutedRows{by, map, expert, group};
+      // How many there are says nothing of the whole.
+      rows = BatchRows{0, 0, record.local_shape.front(),
+                       record.local_shape.front()};
+    } else if (batch_dim >= 0) {
       if (static_cast<size_t>(batch_dim) >= record.local_shape.size()) {
         throw PythonError{Invalid(record.fqn + ": no dimension " +
                                   std::to_string(batch_dim))};
@@ -110,6 +153,7 @@ class Writer {
                              record.local_shape, rows);
     if (!shape.ok()) throw PythonError{shape.error().WithContext(record.fqn)};
     record.global_shape = *std::move(shape);
+    if (routed) record.global_shape.front() = std::get<4>(*routed);
     return spec;
   }
 
@@ -156,6 +200,16 @@ void PerturbTensor(const Spec& spec, int64_t row_begin, uint64_t seed,
                        reinterpret_cast<std::byte*>(data), strides));
 }
 
+void PerturbRows(const Spec& spec, uintptr_t tokens, size_t count,
+                 uint64_t seed, const std::string& name, uintptr_t data,
+                 const std::vector<int64_t>& strides) {
+  const Layout layout = ValueOrThrow(
+      spec.LayoutOf({reinterpret_cast<const int64_t*>(tokens), count}));
+  const nb::gil_scoped_release release;
+  ThrowIfError(Perturb(MakeNoiseKey(seed, name), layout, spec.record.dtype,
+                       reinterpret_cast<std::byte*>(data), strides));
+}
+
 std::string Digest(uintptr_t data, size_t bytes) {
   const nb::gil_scoped_release release;
   return fmt::format("{:016x}", XXH3_64bits(AsBytes(data), bytes));
@@ -180,7 +234,8 @@ void BindCapture(nb::module_& module) {
            nb::arg("placements") = "", nb::arg("batch_dim") = -1,
            nb::arg("batch_global") = 0,
            nb::arg("scale") = std::pair<int64_t, int64_t>(1, 1),
-           nb::arg("reduced_over") = std::vector<std::string>())
+           nb::arg("reduced_over") = std::vector<std::string>(),
+           nb::arg("routed") = nb::none())
       .def("append", &Writer::Append, nb::arg("spec"), nb::arg("leg"),
            nb::arg("iteration"), nb::arg("call"), nb::arg("pass_"),
            nb::arg("micro_batch"), nb::arg("row_begin"), nb::arg("data_ptr"),
@@ -192,6 +247,11 @@ void BindCapture(nb::module_& module) {
              nb::arg("seed"), nb::arg("name"), nb::arg("data_ptr"),
              nb::arg("strides"),
              "Adds one unit of round-off of noise, in place.");
+  module.def("perturb_rows", &PerturbRows, nb::arg("spec"),
+             nb::arg("tokens_ptr"), nb::arg("tokens_count"), nb::arg("seed"),
+             nb::arg("name"), nb::arg("data_ptr"), nb::arg("strides"),
+             "The same for routed rows, whose tokens are int64 at "
+             "`tokens_ptr`.");
   module.def("digest", &Digest, nb::arg("data_ptr"), nb::arg("bytes"),
              "XXH3 of bytes in a row, in hexadecimal.");
 }

@@ -21,7 +21,7 @@ import torch
 from ttrace import _native
 from ttrace.capture import process_messages
 from ttrace.capture.free_memory import Peak
-from ttrace.capture.placed import Moment, Scale
+from ttrace.capture.placed import Moment, RoutedRows, Scale
 from ttrace.capture.rewrite import Place
 from ttrace.capture.settings import Settings
 from ttrace.capture.specs import SpecCache
@@ -277,6 +277,7 @@ class Session:
         batch_global: int = 0,
         scale: Scale = (1, 1),
         reduced_over: tuple[str, ...] = (),
+        routed: RoutedRows | None = None,
         always: bool = False,
     ) -> None:
         """Writes one tensor, whose dimensions are in canonical order, of the current leg.
@@ -301,6 +302,7 @@ class Session:
             batch_global=batch_global,
             scale=scale,
             reduced_over=reduced_over,
+            routed=routed,
         )
         if spec is None:
             return

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ttrace import _native
-from ttrace.capture.placed import Scale
+from ttrace.capture.placed import RoutedRows, Scale
 
 if TYPE_CHECKING:
     import torch
@@ -33,10 +33,11 @@ class SpecCache:
         batch_global: int = 0,
         scale: Scale = (1, 1),
         reduced_over: tuple[str, ...] = (),
+        routed: RoutedRows | None = None,
     ) -> Any | None:
         """The Spec of a tensor in canonical order; None if its shape contradicts `placements`."""
         key = (fqn, role, arg, tensor.shape, tensor.dtype, placements, batch_dim, batch_global)
-        key = (*key, scale, reduced_over)
+        key = (*key, scale, reduced_over, routed)
         try:
             return self._specs[key]
         except KeyError:
@@ -53,6 +54,7 @@ class SpecCache:
                 batch_global,
                 scale,
                 list(reduced_over),
+                routed,
             )
         except _native.Error as error:
             spec = None
