@@ -204,10 +204,51 @@ TEST(RoutedRows, AMapCutAlongTheExpertsIsNone) {
               HasSubstr("is cut along the experts"));
 }
 
+TEST(RoutedRows, ADamagedMapIsSaidToBe) {
+  RoutedRun run;
+  const ScratchFolder folder;
+  run.Write(folder.path());
+  const auto trace = OrDie(Trace::Open(folder.path()));
+  for (const Record& record : trace->records()) {
+    if (record.id.arg != "1" || record.micro_batch != 1) continue;
+    SetFileByte(folder / "rank-00000.r0" + "/segment-00000.safetensors",
+                static_cast<size_t>(record.extent.offset), 7);
+  }
+  const Catalog catalog(OrDie(Trace::Open(folder.path())));
+  EXPECT_THAT(TroubleOf(catalog, Rows(0)).detail,
+              HasSubstr("cannot be read: "));
+  EXPECT_EQ(catalog.trace().damaged().size(), 1U);
+}
+
+// Ranks of other groups: those of cp 1 share no expert's rows with cp 0.
+TEST(RoutedRows, AllTokensAreThoseOfAllMaps) {
+  for (const bool has_map : {false, true}) {
+    RoutedRun run;
+    run.cp = 2;
+    run.change = [&](RoutedPiece* piece) {
+      if (piece->rank == 0) return true;
+      if (piece->spec.arg == "1") piece->spec.dtype = DType::kF32;
+      return !piece->spec.routed && (has_map || piece->spec.arg != "1");
+    };
+    const ScratchFolder folder;
+    const Catalog catalog = Load(run, folder);
+    if (has_map) {
+      EXPECT_EQ(TroubleOf(catalog, Rows(0)).rank, 1);
+      continue;
+    }
+    const TensorPieces* pieces = catalog.Find("real", Rows(0));
+    ASSERT_EQ(pieces->unplaced, nullptr);
+    EXPECT_LT(pieces->tokens->local_size(),
+              static_cast<int64_t>(TokensOf(0).size()));
+  }
+}
+
 TEST(RoutedRows, WithoutTheNoteOfTheirGroupTheyHaveNoPlace) {
   for (const std::string& note :
        {std::string(), std::string(R"({"name":"ep","sources":[]})"),
         std::string(R"({"name":"ep","sources":["0"]})"),
+        std::string(R"({"name":"ep","sources":0})"),
+        std::string(R"({"name":"ep"})"), std::string(R"({"sources":[0]})"),
         std::string(R"({"name":["ep"],"sources":[0]})"),
         std::string(R"({"name":"other","sources":[0]})")}) {
     RoutedRun run;

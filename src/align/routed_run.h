@@ -249,16 +249,24 @@ class RoutedRun {
     Put(writer, std::move(piece));
   }
 
+  // In an isolated leg that names it otherwise, the map that is used comes
+  // beside what the router itself decides, which is what it does in its run.
   void PutMap(TraceWriter& writer, int rank, int k, int iteration,
               const std::string& leg) const {
     const bool isolated = leg.find("isolated") != std::string::npos;
-    RoutedPiece piece =
-        OfTokens(rank, k, iteration, leg, "moe.router", Role::kOutput,
-                 isolated ? map_of_isolated : "1", kExperts);
+    const std::string used = isolated ? map_of_isolated : "1";
+    PutMap(writer, rank, k, iteration, leg, leg, used);
+    if (used != "1") PutMap(writer, rank, k, iteration, leg, "real", "1");
+  }
+  void PutMap(TraceWriter& writer, int rank, int k, int iteration,
+              const std::string& leg, const std::string& routed_as,
+              const std::string& arg) const {
+    RoutedPiece piece = OfTokens(rank, k, iteration, leg, "moe.router",
+                                 Role::kOutput, arg, kExperts);
     piece.spec.dtype = DType::kBool;
     RoutedPiece again = piece;
     for (const int64_t token : LocalTokens(rank, k)) {
-      const std::set<int> chosen = ExpertsOf(leg, token);
+      const std::set<int> chosen = ExpertsOf(routed_as, token);
       const std::set<int> later = recomputed ? recomputed(token) : chosen;
       for (int e = 0; e < kExperts; ++e) {
         piece.values.push_back(chosen.contains(e) ? 1.0F : 0.0F);
