@@ -37,6 +37,8 @@ enum class ReasonKind : uint8_t {
   kBatchUnknown,     // how it depends on the batch is not known
   kUnlikeDraws,      // after random numbers that the other run drew otherwise
   kDamaged,          // detail: rank, file and tensor
+  kNoRouting,        // which tokens its rows are; detail: what is missing
+  kRoutedUpstream,   // computed after tokens that were routed otherwise
   // As it should be.
   kNotMaterialised,  // detail: why
   kInsideOnePiece,   // detail: which side computes the container in one piece
@@ -50,6 +52,8 @@ enum class ReasonKind : uint8_t {
   kNotUpdated,      // counts: unchanged, of them changed by the reference
   kForeignPart,     // ranks hold the part of `owners`
   kReportedNorm,    // numbers: reported, expected
+  kRoutedRows,      // detail: rank, expert, rows that it holds and should
+  kWrongRouting,    // counts: tokens beyond round-off, routed otherwise, of
 };
 
 struct Reason {
