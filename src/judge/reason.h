@@ -41,6 +41,8 @@ enum class ReasonKind : uint8_t {
   kBatchUnknown,     // how it depends on the batch is not known
   kUnlikeDraws,      // after random numbers that the other run drew otherwise
   kDamaged,          // detail: rank, file and tensor
+  kNoRouting,        // which tokens its rows are; detail: what is missing
+  kRoutedUpstream,   // computed after tokens that were routed otherwise
   // As it should be.
   kBeforeStep,       // what a step starts from
   kOwnState,         // of an optimizer that keeps other state
@@ -57,6 +59,8 @@ enum class ReasonKind : uint8_t {
   kForeignPart,     // ranks hold the part of `owners`
   kReportedNorm,    // numbers: reported, expected
   kStepDiffers,     // counts: elements, of; numbers: worst error, its bound
+  kRoutedRows,      // detail: rank, expert, rows that it holds and should
+  kWrongRouting,    // counts: tokens beyond round-off, routed otherwise, of
 };
 
 struct Reason {

@@ -92,6 +92,18 @@ std::string Words(const Reason& reason) {
     case ReasonKind::kUnlikeDraws:
       return "computed with random numbers that a forward drew, others in each "
              "run";
+    case ReasonKind::kNoRouting:
+      return "which tokens its rows are is not known: " + reason.detail;
+    case ReasonKind::kRoutedUpstream:
+      return "tokens were routed otherwise upstream, within round-off, and its "
+             "bound knows nothing of that";
+    case ReasonKind::kRoutedRows:
+      return reason.detail;
+    case ReasonKind::kWrongRouting:
+      return fmt::format(
+          "{} of {} tokens were routed otherwise, {} of them by more than "
+          "round-off explains",
+          CountOf(reason, 1), CountOf(reason, 2), CountOf(reason, 0));
     case ReasonKind::kNotReplaced:
       return fmt::format(
           "{} {} of {} was not replaced: {}", ToString(reason.tensor.role),
@@ -197,6 +209,8 @@ std::string StatisticWords(const Test& test) {
       return fmt::format("what {} holds: ", RankWords(test.ranks));
     case Statistic::kMismatches:
       return "elements that differ: ";
+    case Statistic::kRouting:
+      return "scores between which the choice fell otherwise: ";
     case Statistic::kRepeat:
       return "a replay of the candidate differs: ";
     case Statistic::kStep:
