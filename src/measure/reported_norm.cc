@@ -2,16 +2,40 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <variant>
 
 #include "src/compare/compare_tensor.h"
 
 namespace ttrace {
 namespace {
 
+bool IsCut(const Placement& placement) {
+  return !std::holds_alternative<Replicate>(placement) &&
+         !std::holds_alternative<Partial>(placement);
+}
+
+void AddPart(const Side& side, const Record& piece, double square,
+             NormTerm* term) {
+  term->square += square;
+  const DeviceMesh& mesh = side.trace().mesh();
+  for (const auto& [name, placement] : piece.placements) {
+    const int dim = mesh.Find(name);
+    if (dim < 0 || !IsCut(placement)) continue;
+    const auto d = static_cast<size_t>(dim);
+    std::vector<double>& squares = term->along[name];
+    squares.resize(static_cast<size_t>(mesh.dims[d].size));
+    const auto at = static_cast<size_t>(side.trace().coordinate(piece.rank)[d]);
+    squares[at] += square;
+  }
+}
+
 // Adds what the primitive gave for the parts of one gradient. False if one is
 // not known. Copies count once, and of each the first rank's.
 bool AddParts(const Side& side, const TensorId& id, const TensorPieces& pieces,
               double* squares, ReportedNorm* out) {
+  NormTerm term;
+  term.fqn = id.fqn;
   std::vector<const Layout*> seen;
   bool known = true;
   for (const Record* piece : pieces.pieces) {
@@ -30,7 +54,9 @@ bool AddParts(const Side& side, const TensorId& id, const TensorPieces& pieces,
     }
     const double value = *norm * piece->scale.value();
     *squares += value * value;
+    AddPart(side, *piece, value * value, &term);
   }
+  out->terms.push_back(std::move(term));
   return known;
 }
 
@@ -71,7 +97,10 @@ Result<std::optional<ReportedNorm>> MeasureReportedNorm(const Side& side,
     }
     exact += squares->sum;
     any = true;
-    known = AddParts(side, other, pieces, &primitive, &out) && known;
+    const bool of_this = AddParts(side, other, pieces, &primitive, &out);
+    // Where the primitive's word is not known, as a whole.
+    if (!of_this) out.terms.back() = {other.fqn, squares->sum, {}};
+    known = known && of_this;
   }
   if (!any) return std::optional<ReportedNorm>();
   out.exact = std::sqrt(exact);
