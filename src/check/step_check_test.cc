@@ -415,6 +415,10 @@ TEST_F(StepCheck, GraftedWeightsAreWhatAStepStartsFrom) {
   EXPECT_FALSE(judged());
   candidate.grafted = true;
   EXPECT_TRUE(judged());
+  // Alone, what was put in place is not known.
+  candidate.omit = nullptr;
+  const CheckResult alone = Alone(candidate);
+  EXPECT_TRUE(Find(alone, "fc.weight", Role::kParamUpdated).legs.empty());
 }
 
 // What is recorded right after the step is judged, not what came of it later.
