@@ -58,7 +58,7 @@ enum class ReasonKind : uint8_t {
   // numbers: reported, expected, and where it is known how often what `detail`
   // names is counted; counts: of these, and the one coordinate that counts
   kReportedNorm,
-  kStepDiffers,     // counts: elements, of; numbers: worst error, its bound
+  kStepDiffers,  // counts: elements, of; numbers: worst error, its bound
 };
 
 struct Reason {
