@@ -57,10 +57,12 @@ enum class ReasonKind : uint8_t {
   kElementsDiffer,  // counts: that differ, of; dtype
   kNotUpdated,      // counts: unchanged, of them changed by the reference
   kForeignPart,     // ranks hold the part of `owners`
-  kReportedNorm,    // numbers: reported, expected
-  kStepDiffers,     // counts: elements, of; numbers: worst error, its bound
-  kRoutedRows,      // detail: rank, expert, rows that it holds and should
-  kWrongRouting,    // counts: tokens beyond round-off, routed otherwise, of
+  // numbers: reported, expected, and where it is known how often what `detail`
+  // names is counted; counts: of these, and the one coordinate that counts
+  kReportedNorm,
+  kStepDiffers,   // counts: elements, of; numbers: worst error, its bound
+  kRoutedRows,    // detail: rank, expert, rows that it holds and should
+  kWrongRouting,  // counts: tokens beyond round-off, routed otherwise, of
 };
 
 struct Reason {

@@ -33,6 +33,22 @@ std::string WithRows(std::string text, const Reason& reason) {
       shown < reason.foreign_rows.size() ? ", ..." : "");
 }
 
+// Which parameters are counted otherwise, where that explains a norm.
+std::string NormTermWords(const Reason& reason) {
+  if (reason.detail.empty()) return "";
+  if (CountOf(reason, 1) >= 0) {
+    return fmt::format(
+        "; it is that of the gradients of which, where they are cut along {}, "
+        "only the part at coordinate {} is counted ({} parameters)",
+        reason.detail, CountOf(reason, 1), CountOf(reason, 0));
+  }
+  const double weight = NumberOf(reason, 2);
+  return fmt::format(
+      "; it is that with {} ({} parameter{}) {}", reason.detail,
+      CountOf(reason, 0), CountOf(reason, 0) == 1 ? "" : "s",
+      weight == 0 ? "left out" : fmt::format("counted {:.4g} times", weight));
+}
+
 std::string Words(const Reason& reason) {
   switch (reason.kind) {
     case ReasonKind::kNone:
@@ -161,8 +177,8 @@ std::string Words(const Reason& reason) {
     case ReasonKind::kReportedNorm:
       return fmt::format(
           "the optimizer reports {:.9g}; the norm of the reduced gradients is "
-          "{:.9g}",
-          NumberOf(reason, 0), NumberOf(reason, 1));
+          "{:.9g}{}",
+          NumberOf(reason, 0), NumberOf(reason, 1), NormTermWords(reason));
   }
   return "";
 }
