@@ -243,6 +243,35 @@ TEST(RoutedRows, AllTokensAreThoseOfAllMaps) {
   }
 }
 
+// Copies of a map say no more than one of them.
+TEST(RoutedRows, ATokenThatTwoRanksHoldIsOne) {
+  RoutedRun run;
+  run.cp = 2;
+  run.rows_of_a_batch = RoutedRun::kRows;
+  run.change = [](RoutedPiece* piece) {
+    if (piece->rank == 1 && piece->spec.arg == "1") {
+      piece->spec.placements = {};
+      piece->spec.local_shape = piece->spec.global_shape;
+      piece->values.clear();
+      for (int64_t place = 0; place < RoutedRun::kSequence; ++place) {
+        for (int64_t row = 0; row < RoutedRun::kRows; ++row) {
+          const std::set<int> chosen =
+              RoutedRun::Route(row * RoutedRun::kSequence + place);
+          for (int e = 0; e < RoutedRun::kExperts; ++e) {
+            piece->values.push_back(chosen.contains(e) ? 1.0F : 0.0F);
+          }
+        }
+      }
+    }
+    return piece->rank == 0 || !piece->spec.routed;
+  };
+  const ScratchFolder folder;
+  const Catalog catalog = Load(run, folder);
+  const TensorPieces* pieces = catalog.Find("real", Rows(0));
+  ASSERT_EQ(pieces->unplaced, nullptr) << ToString(*pieces->unplaced);
+  EXPECT_EQ(Listed(*pieces->tokens), TokensOf(0));
+}
+
 TEST(RoutedRows, WithoutTheNoteOfTheirGroupTheyHaveNoPlace) {
   for (const std::string& note :
        {std::string(), std::string(R"({"name":"ep","sources":[]})"),
