@@ -31,7 +31,7 @@ def model(wrapped: nn.Module | None = None, chunks: int = 1, **options: object) 
         setattr(config, name, value)
     root = GPTModel()
     chunk = SimpleNamespace(wrapped=wrapped or root, root=root)
-    return SimpleNamespace(config=config, chunks=[chunk] * chunks)
+    return SimpleNamespace(config=config, chunks=[chunk] * chunks, stages=chunks)
 
 
 def named(found: SimpleNamespace) -> list[str]:
@@ -70,6 +70,12 @@ def test_an_option_is_named(options: dict[str, object], what: str) -> None:
 
 def test_wrappers_stages_and_other_models_are_named() -> None:
     assert named(model(chunks=2)) == []
+    assert named(model(mtp_num_layers=1)) == []
+    several = "multi-token prediction over pipeline stages"
+    assert named(model(chunks=2, mtp_num_layers=1)) == [several]
+    instances = nn.Identity()
+    instances.ddp_config = SimpleNamespace(num_distributed_optimizer_instances=2)
+    assert "several instances of the distributed optimizer" in named(model(instances))
     assert named(model(FullyShardedDataParallel(GPTModel()))) == ["FSDP"]
     other = model()
     other.chunks[0].root = nn.Linear(1, 1)

@@ -177,6 +177,8 @@ TEST_F(RoutedRunsTest, AMissingRowIsCounted) {
                 HasSubstr("of expert 1, to which moe.router sent it"));
     ASSERT_FALSE(result.culprits.empty());
     EXPECT_EQ(result.culprits[0].tensor.fqn, "moe.experts.1");
+    ASSERT_FALSE(result.culprits[0].classes.empty());
+    EXPECT_EQ(result.culprits[0].classes[0].letter, "X");
   }
 }
 

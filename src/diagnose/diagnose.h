@@ -38,6 +38,8 @@ std::optional<Diagnosis> UnchangedParameter(const Evidence& evidence);
 std::optional<Diagnosis> Leftover(const Evidence& evidence);
 // S, L: a gradient lacks micro-batches, or weights them otherwise.
 std::optional<Diagnosis> MicroBatchTerms(const Evidence& evidence);
+// X: a rank holds other rows of an expert than its router sent there.
+std::optional<Diagnosis> MisroutedRows(const Evidence& evidence);
 // X, W, S: slices along a dimension equal other slices of the reference.
 std::optional<Diagnosis> MovedSlices(const Evidence& evidence);
 // W, Z: it equals another tensor of the reference.

@@ -77,6 +77,12 @@ std::optional<Diagnosis> OtherInputs(const Evidence& evidence) {
                    reason};
 }
 
+std::optional<Diagnosis> MisroutedRows(const Evidence& evidence) {
+  const Reason& reason = evidence.judgement->reason;
+  if (reason.kind != ReasonKind::kRoutedRows) return std::nullopt;
+  return Diagnosis{"X", "", 0, reason};
+}
+
 // Of errors that are independent in two runs the difference is sqrt(2) of one;
 // of an error that is the same in both it is nothing. In between:
 constexpr double kMostOfTheError = 0.5;

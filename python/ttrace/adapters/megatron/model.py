@@ -186,6 +186,10 @@ class Model:
         self._leaving: list[Any] = []  # hooks that run when a chunk's forward is over
         self._by_parameter = {id(e.original): e for e in self.parameters()}
 
+    @property
+    def stages(self) -> int:
+        return self.topology.size["pp"]
+
     def parameters(self) -> Iterator[ParameterEntry]:
         for chunk in self.chunks:
             yield from chunk.parameters

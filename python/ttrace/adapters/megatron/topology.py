@@ -59,11 +59,11 @@ class Topology:
 
     def placements(self, **words: str) -> str:
         """Text of the placements, in a mesh's order, without dimensions of size one."""
-        return " ".join(f"{d}:{words[d]}" for d in _ALL if d in words and self.size[d] > 1)
+        return " ".join(f"{d}:{words[d]}" for d in _ALL if d in words and self.size.get(d, 1) > 1)
 
     def over(self, *dims: str) -> tuple[str, ...]:
         """Those of `dims` that have more than one rank."""
-        return tuple(d for d in _ALL if d in dims and self.size[d] > 1)
+        return tuple(d for d in _ALL if d in dims and self.size.get(d, 1) > 1)
 
     def terms(self, *dims: str) -> dict[str, str]:
         """Each of `dims` holds terms of a sum."""

@@ -31,6 +31,12 @@ def unsupported(model: Model) -> Iterator[Unsupported]:
             "compare the run with --num-distributed-optimizer-instances 1",
         )
     yield from _of_experts(model.config)
+    if getattr(model.config, "mtp_num_layers", None) and model.stages > 1:
+        yield (
+            "multi-token prediction over pipeline stages",
+            "the last stage has an embedding of its own, whose calls are others than the first's",
+            "compare the run with --pipeline-model-parallel-size 1",
+        )
     yield from _of_configuration(model.config)
     root = type(model.chunks[0].root)
     if not any(base.__name__ == "GPTModel" for base in root.__mro__):
