@@ -125,6 +125,12 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
   evidence.micro_batches = micro_batches_;
   evidence.global_batch = global_batch_;
   evidence.sequence_length = sequence_length_;
+  // What a reduction leaves is as wrong as what it was given: only the latter
+  // is the place.
+  if (t->id.role == Role::kGradLocal) {
+    evidence.reduced_early = candidate_.early_reductions().Find(
+        t->id.iteration, t->id.fqn, t->ranks);
+  }
   evidence.sums_were_made = reductions_.SumsWereMade(culprit);
   evidence.wrong_group = reductions_.WrongGroup(culprit);
   evidence.attributes = candidate_.attributes();
@@ -151,7 +157,8 @@ void Diagnostician::Explain(Culprit* culprit) const {
   const bool missing_sum =
       std::any_of(culprit->classes.begin(), culprit->classes.end(),
                   [](const Diagnosis& d) { return d.letter == "P"; });
-  if (culprit->stage == Stage::kCompute && missing_sum && t.replicas_differ) {
+  if (culprit->stage == Stage::kCompute && missing_sum &&
+      (t.replicas_differ || evidence.reduced_early != nullptr)) {
     culprit->stage = Stage::kCommunication;
   }
 }

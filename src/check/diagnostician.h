@@ -31,7 +31,8 @@ class Diagnostician {
 
   // Sets the culprit's classes and hints, and corrects its stage by them:
   // copies that differ while their sum or mean is the reference are a missing
-  // communication, wherever they are seen.
+  // communication, wherever they are seen, and a partial sum that was reduced
+  // is a fault of when.
   void Explain(Culprit* culprit) const;
 
  private:

@@ -359,6 +359,51 @@ TEST_F(WrongRunTest, TheGradientThatIsReducedFirstIsNamedFirst) {
   EXPECT_EQ(CheckAgain().culprits.front().fqn, "b.weight");
 }
 
+// A gradient that lacks terms is wrong before its reduction. When that began is
+// part of the communication.
+TEST_F(WrongRunTest, AReductionThatBeganTooEarlyIsCommunication) {
+  const auto wrong = [](Role role) {
+    return [role](const SyntheticTensor& t, int, const std::string&,
+                  int64_t index, float* value) {
+      if (t.role == role && index % 2 == 0) *value *= 1.5f;
+    };
+  };
+  const auto note = [](const char* iteration, const char* parameter) {
+    return std::pair<std::string, std::string>(
+        "reduced_early", std::string(R"({"iteration":)") + iteration +
+                             R"(,"parameters":[")" + parameter +
+                             R"("],"micro_batch":1,"micro_batches":4,)" +
+                             R"("late":[2,3]})");
+  };
+  const auto first = [this]() {
+    const CheckResult result = CheckAgain();
+    EXPECT_EQ(result.verdict, Verdict::kDiverged);
+    return result.culprits.front();
+  };
+  candidate_.fault = wrong(Role::kGradLocal);
+  EXPECT_EQ(first().stage, Stage::kCompute);
+  // Of another parameter or iteration it explains nothing.
+  candidate_.notes = {note("0", "other.weight"), note("7", "fc.weight")};
+  EXPECT_EQ(first().stage, Stage::kCompute);
+  candidate_.notes = {note("0", "fc.weight")};
+  const Culprit early = first();
+  EXPECT_EQ(early.fqn, "fc.weight");
+  EXPECT_EQ(early.direction, Direction::kBackward);
+  EXPECT_EQ(early.stage, Stage::kCommunication);
+  ASSERT_THAT(Letters(early), Contains("P"));
+  EXPECT_THAT(early.classes.front().evidence,
+              HasSubstr("micro-batches 2, 3 came after"));
+  // What was handed to the reduction was right.
+  candidate_.fault = wrong(Role::kGradReduced);
+  EXPECT_THAT(Letters(first()), Not(Contains("P")));
+  // It is no evidence of a fault by itself.
+  candidate_.fault = nullptr;
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kWithin);
+  candidate_.notes = {{"reduced_early", "{}"}};
+  EXPECT_THAT(Notes(CheckAgain()),
+              Contains(HasSubstr("of early reductions unreadable")));
+}
+
 // What is strange about the reference is said: it is what the user trusts.
 TEST_F(WrongRunTest, OneMaskForTwoPlacesIsACulpritOfTheCandidateAlone) {
   std::vector<std::pair<std::string, std::string>> masks;

@@ -24,6 +24,8 @@ std::optional<Diagnosis> ConstantFactor(const Evidence& evidence);
 // P: a missing partial sum, and whose terms are missing, where the terms are
 // somewhere.
 std::optional<Diagnosis> MissingPartialSum(const Evidence& evidence);
+// P: a partial sum was reduced: terms of micro-batches came after it.
+std::optional<Diagnosis> ReducedEarly(const Evidence& evidence);
 // P: it looks like one of several terms, the others of which are nowhere.
 std::optional<Diagnosis> LostTerms(const Evidence& evidence);
 // W: a sum was seen to be made over other ranks than those that hold its terms.
@@ -54,6 +56,8 @@ std::optional<Diagnosis> FlatOffset(const Evidence& evidence);
 std::optional<Diagnosis> WrongModuleAttribute(const Evidence& evidence);
 // D: its values lie on a coarser grid than the reference's.
 std::optional<Diagnosis> LostPrecision(const Evidence& evidence);
+// D: a linear module rounds its operands to few bits, other than the reference.
+std::optional<Diagnosis> RoundedOperands(const Evidence& evidence);
 // L: the loss, or the gradient it sends into the model, is scaled by a constant
 // for each micro-batch.
 std::optional<Diagnosis> LossNormalisation(const Evidence& evidence);

@@ -14,6 +14,7 @@
 #include "src/align/attribute.h"
 #include "src/align/catalog.h"
 #include "src/compare/compare_tensor.h"
+#include "src/experiment/early_reductions.h"
 #include "src/judge/judgement.h"
 #include "src/localize/culprit.h"
 #include "src/measure/replayed_step.h"
@@ -48,6 +49,8 @@ struct Evidence {
   int64_t global_batch = 0;
   int64_t sequence_length = 0;
 
+  // Its reduction was seen to begin before its sum was whole; else null.
+  const EarlyReduction* reduced_early = nullptr;
   // Every sum over ranks that the culprit's value needs was seen to be made.
   bool sums_were_made = false;
   // Says that such a sum was made over other ranks; empty if none was seen.

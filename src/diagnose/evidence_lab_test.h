@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -131,6 +132,7 @@ class Lab {
     e.candidate_mesh = &e.candidate->trace->mesh();
     e.micro_batches = micro_batches;
     e.attributes = attributes;
+    e.reduced_early = reduced_early ? &*reduced_early : nullptr;
     e.sums_were_made = sums_were_made;
     e.wrong_group = wrong_group;
     e.affected = {&judgement_};
@@ -154,6 +156,7 @@ class Lab {
   Culprit& culprit() { return culprit_; }
 
   int micro_batches = 1;
+  std::optional<EarlyReduction> reduced_early;
   bool sums_were_made = false;
   std::string wrong_group;
   std::vector<Attribute> attributes;

@@ -63,6 +63,18 @@ std::optional<Diagnosis> ReplicasDiffer(const Evidence& evidence) {
   return out;
 }
 
+std::optional<Diagnosis> ReducedEarly(const Evidence& evidence) {
+  if (evidence.reduced_early == nullptr) return std::nullopt;
+  const EarlyReduction& early = *evidence.reduced_early;
+  return Diagnosis{
+      "P",
+      fmt::format("a partial sum was reduced: {} came after the reduction had "
+                  "begun ({})",
+                  MicroBatchWords({early.late.begin(), early.late.end()}),
+                  RankWords({early.ranks.begin(), early.ranks.end()})),
+      static_cast<double>(early.late.size())};
+}
+
 std::optional<Diagnosis> OtherInputs(const Evidence& evidence) {
   if (evidence.culprit->stage != Stage::kInput ||
       evidence.judgement->replicas_differ) {

@@ -249,7 +249,9 @@ std::optional<Diagnosis> Conclude(const Evidence& evidence,
 }  // namespace
 
 std::optional<Diagnosis> MicroBatchTerms(const Evidence& evidence) {
-  if (evidence.leg == nullptr || !evidence.visit_reference) {
+  // Terms that came after a reduction were neither overwritten nor left out.
+  if (evidence.leg == nullptr || !evidence.visit_reference ||
+      evidence.reduced_early != nullptr) {
     return std::nullopt;
   }
   const Role role = evidence.judgement->id.role;

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "src/diagnose/evidence_lab_test.h"
+#include "src/diagnose/operand_rounding.h"
 
 namespace ttrace {
 namespace {
@@ -381,6 +382,22 @@ TEST(MicroBatchTerms, NamesThoseThatAGradientHolds) {
   EXPECT_EQ(twice.Letters(), "S");
 }
 
+// The terms say which micro-batches it holds, the reduction says why.
+TEST(ReducedEarly, IsWhyMicroBatchesAreNotInASum) {
+  Lab lab = LinearRun().Make({1, 1, 0, 0});
+  EXPECT_EQ(lab.Letters(), "S");
+  lab.reduced_early = EarlyReduction{{2, 3}, {0, 1}};
+  EXPECT_EQ(lab.Letters(), "P");
+  EXPECT_EQ(lab.First(),
+            "P: a partial sum was reduced: micro-batches 2, 3 came after the "
+            "reduction had begun (ranks 0, 1)");
+  // Before any term came: why it is zero stands before that it is.
+  Lab none = LinearRun().Make({0, 0, 0, 0});
+  EXPECT_THAT(none.Letters(), Not(HasSubstr("P")));
+  none.reduced_early = EarlyReduction{{0, 1, 2, 3}, {0}};
+  EXPECT_EQ(none.Letters(), "PM");
+}
+
 TEST(MicroBatchTerms, AreSilentWhereTheyDoNotFit) {
   EXPECT_EQ(LinearRun().Make({0, 0, 0, 1}, false).Letters(), "");
   EXPECT_EQ(LinearRun().Make({0.7, 1.2, 1, 0.4}).Letters(), "");
@@ -605,6 +622,164 @@ TEST(LostPrecision, IsACoarserGridThanTheReferences) {
   for (size_t i = 0; i < moved.size(); i += 7) moved[i] += 1.0 / 128;
   both.Candidate(kOutput, kShape, moved);
   EXPECT_EQ(both.Letters(), "");
+}
+
+// The output of a linear layer of 16 outputs and 32 inputs over 12 positions
+// and 8 rows, each side's operands rounded in its own way.
+struct RoundingRun {
+  static constexpr int64_t kOut = 16;
+  static constexpr int64_t kIn = 32;
+  // 0 bits: not at all. Scales of token `t`, which is of row t % 8, and of
+  // output `o`.
+  struct Grid {
+    int bits = 4;
+    std::function<double(size_t t)> input = [](size_t) { return 1.0; };
+    std::function<double(size_t o)> weight = [](size_t) { return 1.0; };
+  };
+  static Grid Scaled(int bits, double input, double weight) {
+    return {bits, [=](size_t) { return input; },
+            [=](size_t) { return weight; }};
+  }
+  static Grid Exact() { return Scaled(0, 0, 0); }
+
+  std::vector<double> input = RandomValues(63, 12 * 8 * kIn);
+  std::vector<double> weight = RandomValues(64, kOut* kIn);
+  int iteration = 0;
+  Role weight_role = Role::kParam;
+
+  std::vector<double> Output(const Grid& grid) const {
+    const auto on_grid = [&](double value, double scale) {
+      return grid.bits == 0 ? value : RoundedTo(value, grid.bits, scale);
+    };
+    std::vector<double> out;
+    for (size_t t = 0; t < 12 * 8; ++t) {
+      for (size_t o = 0; o < kOut; ++o) {
+        double sum = 0.25 * static_cast<double>(o);
+        for (size_t i = 0; i < kIn; ++i) {
+          sum += on_grid(input[t * kIn + i], grid.input(t)) *
+                 on_grid(weight[o * kIn + i], grid.weight(o));
+        }
+        out.push_back(sum);
+      }
+    }
+    return out;
+  }
+
+  Lab Make(const std::vector<double>& reference,
+           const std::vector<double>& candidate,
+           const Sharding& sharding = Parts(2, 2),
+           const Sharding& of_input = Copies(2)) const {
+    Lab lab(Id("fc", Role::kOutput, iteration), 1e-4);
+    lab.Reference(Id("fc", Role::kOutput, iteration), {12, 8, kOut},
+                  Noisy(reference, 1e-6, 78));
+    lab.Candidate(Id("fc", Role::kOutput, iteration), {12, 8, kOut},
+                  Noisy(candidate, 1e-6), sharding);
+    lab.Reference(Id("fc", Role::kInput, iteration), {12, 8, kIn}, input);
+    lab.Candidate(Id("fc", Role::kInput, iteration), {12, 8, kIn}, input,
+                  of_input);
+    const bool updated = weight_role == Role::kParamUpdated;
+    lab.Reference(Id("fc.weight", weight_role, iteration - updated),
+                  {kOut, kIn}, weight);
+    return lab;
+  }
+  Lab Make(const Grid& reference, const Grid& candidate) const {
+    return Make(Output(reference), Output(candidate));
+  }
+};
+
+TEST(RoundedOperands, OnAnotherGridThanTheReferences) {
+  const RoundingRun run;
+  const auto whole = RoundingRun::Scaled(4, 1.2, 1.5);
+  Lab lab = run.Make(whole, {4, [](size_t) { return 1.7; },
+                             [](size_t o) { return o < 8 ? 1.1 : 1.9; }});
+  EXPECT_EQ(lab.Letters(), "D");
+  EXPECT_THAT(lab.First(), HasSubstr("in 4 of 4 corners"));
+  EXPECT_THAT(lab.First(), HasSubstr("rounded here to 4 significant bits, "
+                                     "scale of the input 2^k x 1.7"));
+  EXPECT_THAT(lab.First(), HasSubstr("in the reference: 4 significant bits, "
+                                     "scale of the input 2^k x 1.2"));
+  // One rank's weight alone.
+  Lab half = run.Make(whole, {4, [](size_t) { return 1.2; },
+                              [](size_t o) { return o < 8 ? 1.5 : 1.9; }});
+  EXPECT_EQ(half.Letters(), "D");
+  EXPECT_THAT(half.First(), HasSubstr("in 2 of 4 corners"));
+  EXPECT_EQ(run.Make(whole, RoundingRun::Scaled(3, 1.2, 1.5)).Letters(), "D");
+}
+
+TEST(RoundedOperands, OfAReferenceThatDoesNotRound) {
+  RoundingRun run;
+  Lab lab = run.Make(RoundingRun::Exact(), RoundingRun::Scaled(8, 1, 1));
+  EXPECT_EQ(lab.Letters(), "D");
+  EXPECT_THAT(lab.First(), HasSubstr("in the reference: neither rounded"));
+  // The weight that the step before left.
+  run.iteration = 1;
+  run.weight_role = Role::kParamUpdated;
+  EXPECT_EQ(
+      run.Make(RoundingRun::Exact(), RoundingRun::Scaled(8, 1, 1)).Letters(),
+      "D");
+}
+
+TEST(RoundedOperands, HaveAScaleForEachMicroBatchAndPartOfTheInput) {
+  const RoundingRun run;
+  const auto reference = run.Output(RoundingRun::Scaled(4, 1.2, 1.5));
+  const auto one = [](size_t) { return 1.5; };
+  const auto of_rows = [](size_t t) {
+    return 1 + 0.2 * static_cast<double>(t % 8 / 2);
+  };
+  EXPECT_EQ(
+      run.Make(reference, run.Output({4, of_rows, one}), TwoByTwo()).Letters(),
+      "D");
+  // Six ranks hold two positions of the input each.
+  const auto of_positions = [](size_t t) {
+    return 1.1 + 0.15 * static_cast<double>(t / 16);
+  };
+  EXPECT_EQ(run.Make(reference, run.Output({4, of_positions, one}), Copies(6),
+                     Parts(6, 0))
+                .Letters(),
+            "D");
+  // The reference's own micro-batches.
+  Lab lab = run.Make(run.Output({4, of_rows, one}), reference, kWhole, kWhole);
+  lab.Reference(Id("fc", Role::kOutput), {12, 8, RoundingRun::kOut},
+                run.Output({4, of_rows, one}), TwoByTwo());
+  EXPECT_EQ(lab.Letters(), "D");
+}
+
+TEST(RoundedOperands, AreSilentWhereTheErrorIsAnother) {
+  const RoundingRun run;
+  const auto coarse = RoundingRun::Scaled(4, 1.2, 1.5);
+  const auto other = RoundingRun::Scaled(4, 1.7, 1.1);
+  // The candidate keeps more than the reference.
+  EXPECT_EQ(run.Make(coarse, RoundingRun::Exact()).Letters(), "");
+  EXPECT_EQ(run.Make(coarse, RoundingRun::Scaled(8, 1, 1)).Letters(), "");
+  // As large as a rounding's, and none.
+  const auto stranger = RandomValues(65, run.Output(coarse).size());
+  const auto exact = run.Output(RoundingRun::Exact());
+  for (const double size : {0.01, 0.1, 0.3, 1.0}) {
+    EXPECT_EQ(run.Make(exact, Plus(exact, stranger, size)).Letters(), "");
+    EXPECT_EQ(
+        run.Make(run.Output(coarse), Plus(run.Output(coarse), stranger, size))
+            .Letters(),
+        "");
+  }
+  // A rounding is there; it is not what is wrong.
+  auto shifted = run.Output(other);
+  for (double& value : shifted) value += 3;
+  EXPECT_EQ(run.Make(run.Output(coarse), shifted).Letters(), "");
+  auto elsewhere = run.Output(other);
+  for (size_t i = 12; i < elsewhere.size(); i += 16) elsewhere[i] += 3;
+  EXPECT_EQ(run.Make(run.Output(coarse), elsewhere).Letters(), "");
+  // So few values that a scale may fit them by chance.
+  EXPECT_EQ(
+      run.Make(run.Output(coarse), run.Output(other), Parts(4, 2), Parts(12, 0))
+          .Letters(),
+      "");
+  // No linear module: the reference's own output does not come out.
+  auto twisted = run.Output(coarse);
+  auto twisted_too = run.Output(other);
+  for (auto* values : {&twisted, &twisted_too}) {
+    for (double& value : *values) value = value > 0 ? value : 0.1 * value;
+  }
+  EXPECT_EQ(run.Make(twisted, twisted_too).Letters(), "");
 }
 
 TEST(LossNormalisation, IsAnotherConstantInEachMicroBatch) {

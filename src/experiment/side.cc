@@ -201,6 +201,7 @@ void Side::ReadNotes(const Trace& trace) {
   if (manifest.is_object()) selection_ = TextAt(manifest, "select");
   collectives_ = ReadCollectives(trace);
   attributes_ = ReadAttributes(trace);
+  early_reductions_ = ReadEarlyReductions(trace);
   for (const RankTrace& rank : trace.ranks()) {
     for (const Note& note : rank.notes) {
       const Json json = Json::parse(note.json, nullptr, false);
@@ -210,14 +211,17 @@ void Side::ReadNotes(const Trace& trace) {
   std::vector<RunNote> notes = GatherNotes(trace);
   notes_.insert(notes_.end(), std::make_move_iterator(notes.begin()),
                 std::make_move_iterator(notes.end()));
-  if (collectives_.malformed > 0) {
+  const auto malformed = [&](int64_t count, const char* of) {
+    if (count == 0) return;
     RunNote note;
     note.kind = NoteKind::kMalformed;
     note.folder = trace.folder();
-    note.count = collectives_.malformed;
-    note.names = {"collectives"};
+    note.count = count;
+    note.names = {of};
     notes_.push_back(std::move(note));
-  }
+  };
+  malformed(collectives_.malformed, "collectives");
+  malformed(early_reductions_.malformed, "early reductions");
 }
 
 void Side::ReadNote(int rank, const std::string& kind, const Json& json) {

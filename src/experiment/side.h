@@ -22,6 +22,7 @@
 #include "src/align/attribute.h"
 #include "src/align/catalog.h"
 #include "src/align/collective.h"
+#include "src/experiment/early_reductions.h"
 #include "src/experiment/handed_out.h"
 #include "src/experiment/run_note.h"
 #include "ttrace/dtype.h"
@@ -91,6 +92,7 @@ class Side {
   // by that is not as expected: of the main folder.
   const CollectiveLog& collectives() const { return collectives_; }
   const std::vector<Attribute>& attributes() const { return attributes_; }
+  const EarlyReductions& early_reductions() const { return early_reductions_; }
   const std::vector<RunNote>& notes() const { return notes_; }
   // Module fqn, or that of a tensor of it -> why it is not observed.
   const std::map<std::string, std::string>& not_observed() const {
@@ -156,6 +158,7 @@ class Side {
   std::map<std::string, int64_t> reduction_index_;
   CollectiveLog collectives_;
   std::vector<Attribute> attributes_;
+  EarlyReductions early_reductions_;
   std::vector<RunNote> notes_;
   std::map<std::string, std::string> not_observed_;
   std::map<std::pair<std::string, std::string>, std::string> not_recorded_;

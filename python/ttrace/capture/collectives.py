@@ -24,7 +24,7 @@ Gradients = Callable[[], Iterable[tuple[str, torch.Tensor | None]]]
 
 # A line of an index is at most 1 MiB. Names beyond a quarter of it are left out, all of them: part
 # of a list would say that the others are not reduced.
-_LONGEST_NAMES = 1 << 18
+LONGEST_NAMES = 1 << 18
 
 
 class CollectiveLog:
@@ -113,7 +113,7 @@ class CollectiveLog:
             names = tuple(name for tensor in call.tensors for name in self._names(tensor))
             if names and phase in ("", "backward"):
                 phase, fqn, micro_batch = "reduction", "", -1
-        if sum(map(len, names)) > _LONGEST_NAMES:
+        if sum(map(len, names)) > LONGEST_NAMES:
             names = ()
         first = call.tensors[0] if call.tensors else None
         self._seen.append(

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from ttrace.adapters.megatron import fp32, hyperparameters, notes, repeats
 from ttrace.adapters.megatron.batch import DataItems
 from ttrace.adapters.megatron.call import CapturedCall
+from ttrace.adapters.megatron.early_reductions import EarlyReductions
 from ttrace.adapters.megatron.experts import GROUP, global_sources
 from ttrace.adapters.megatron.inputs import OwnInputs
 from ttrace.adapters.megatron.loss_scale import divided, loss_scale
@@ -50,6 +51,7 @@ class MegatronCapture:
         self._unread: set[int] = set()  # owners whose parameters this iteration has not read
         self._fingerprint: Any = None
         self._changed_before_step = False
+        self._early = EarlyReductions(self.session)
 
     def _innermost(self) -> str | None:
         return None if self._model is None else self._model.hooks.innermost
@@ -135,6 +137,7 @@ class MegatronCapture:
             self._model = self._start(wrapped)
         self._model.go_last()
         self.course.begin()
+        self._early.begin()
         self._unread = {id(entry.owner) for entry in self._model.parameters()}
         return self._model
 
@@ -159,7 +162,7 @@ class MegatronCapture:
         if topology.views():
             ranks = global_sources(topology, model.config)
             session.note("expert_group", name=GROUP, sources=ranks)
-        model.install(self._forward_begins, self._owner_called)
+        model.install(self._forward_begins, self._owner_called, self._early.forward_over)
         notes.write_notes(model)
         return model
 
@@ -200,6 +203,12 @@ class MegatronCapture:
         store, reducing = self._store, self.course.reducing
         if store is not None:
             self.session.guarded(lambda: reducing(store.of_bucket_group(group)))()
+            self.session.guarded(self._note_reduction)(group)
+
+    def _note_reduction(self, group: Any) -> None:
+        if self._model is not None:
+            buckets = group.buckets
+            self._early.reducing(self._model, [p for b in buckets for p in b.params_list])
 
     def routing(self, router: Any, logits: torch.Tensor) -> None:
         """A router is about to choose by these."""
@@ -263,6 +272,7 @@ class MegatronCapture:
         model = self._model
         assert model is not None
         self.course.backward_done()
+        self._early.write(model)
         self.read_what_was_not_used()
         if self.course.is_first:
             notes.note_not_called(model)

@@ -201,10 +201,11 @@ class Model:
         self,
         on_forward: Callable[[Chunk, int, Any, Any], Any],
         on_owner_called: Callable[[nn.Module], None],
+        on_left: Callable[[Chunk, Any], None],
     ) -> None:
         """Registers all hooks. `on_forward` runs when the k-th forward of a chunk begins, and may
         return other arguments; `on_owner_called` when a module with parameters of its own is about
-        to use them."""
+        to use them; `on_left` when the last forward of a chunk is over."""
         guarded = self.session.guarded
         for chunk in self.chunks:
             self._handles.append(
@@ -222,7 +223,9 @@ class Model:
             for fqn, (module, rule) in chunk.known.items():
                 self.hooks.install(module, fqn, rule)
             self._leaving.append(
-                chunk.entry.register_forward_hook(guarded(self._leave_root), always_call=True)
+                chunk.entry.register_forward_hook(
+                    guarded(self._leave_root(chunk, on_left)), always_call=True
+                )
             )
 
     def record_scores(self, router: nn.Module, logits: torch.Tensor) -> None:
@@ -283,5 +286,12 @@ class Model:
 
         return hook
 
-    def _leave_root(self, module: nn.Module, args: Any, output: Any) -> None:
-        self.session.moment = None
+    def _leave_root(
+        self, chunk: Chunk, on_left: Callable[[Chunk, Any], None]
+    ) -> Callable[..., None]:
+        def hook(module: nn.Module, args: Any, output: Any) -> None:
+            self.session.moment = None
+            if self.batch is not None:
+                on_left(chunk, output)
+
+        return hook
