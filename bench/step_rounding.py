@@ -2,9 +2,9 @@
 
     python bench/step_rounding.py [--ttrace COMMAND] [--elements N] [--steps N]
 
-Steps of Adam, AdamW and SGD, as a loop, foreach and fused, on parameters in float32 and bfloat16 are
-written as traces and checked without a reference. Prints the largest headroom of each; 1 is the
-bound. Gradients range over 1e-20 to 1e2, with zeros among them.
+Steps of Adam, AdamW and SGD, as a loop, foreach and fused, on parameters in float32 and bfloat16
+are written as traces and checked without a reference. Prints the largest headroom of each; 1 is
+the bound. Gradients range over 1e-20 to 1e2, with zeros among them.
 """
 
 import argparse
@@ -76,7 +76,9 @@ def put_state(trace: Trace, state, step: int, pass_: str) -> None:
 
 def headrooms(command: str, folder: Path) -> dict[str, float]:
     out = folder.with_suffix(".out")
-    subprocess.run([command, "check", str(folder), "-o", str(out)], capture_output=True, check=False)
+    subprocess.run(
+        [command, "check", str(folder), "-o", str(out)], capture_output=True, check=False
+    )
     result = json.loads((out / "result.json").read_text())
     found: dict[str, float] = {}
     for tensor in result["tensors"]:

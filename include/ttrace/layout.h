@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,14 @@ Result<Shape> GlobalShape(const DeviceMesh& mesh, const Coordinate& coordinate,
                           const PlacementMap& placements,
                           const Shape& local_shape,
                           const std::optional<BatchRows>& rows);
+
+// A dimension of `global_size` of which the local tensor holds `indices`, one
+// after the other: rows that were picked one by one, not cut.
+//
+// Fails with kInvalidArgument if an index lies outside the dimension or comes
+// twice.
+Result<DimLayout> ListIndices(std::span<const int64_t> indices,
+                              int64_t global_size);
 
 // A run of consecutive global indices of one dimension that two layouts share.
 struct SharedRun {

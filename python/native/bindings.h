@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +44,10 @@ struct Spec {
   // The rows from `row_begin` on, if the tensor has a batch dimension.
   std::optional<BatchRows> RowsAt(int64_t row_begin) const;
   Result<Layout> LayoutAt(int64_t row_begin) const;
+  // Of routed rows: where they lie if these are their tokens. Fails with
+  // kInvalidArgument if there is not one for each row, one lies outside the
+  // tensor or comes twice, or the rows are not routed.
+  Result<Layout> LayoutOf(std::span<const int64_t> tokens) const;
 };
 
 void BindCapture(nanobind::module_& module);

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -37,6 +38,10 @@ std::optional<BatchRows> Spec::RowsAt(int64_t row_begin) const {
 }
 
 Result<Layout> Spec::LayoutAt(int64_t row_begin) const {
+  if (record.routed) {
+    return Error(ErrorCode::kInvalidArgument,
+                 record.fqn + ": routed rows lie at their tokens");
+  }
   TTRACE_ASSIGN_OR_RETURN(
       const int grid, FindGrid(*meta, record.placements, record.reduced_over));
   return ResolvePiece(meta->MeshOf(grid), meta->CoordinateIn(grid),
@@ -44,7 +49,33 @@ Result<Layout> Spec::LayoutAt(int64_t row_begin) const {
                       record.box);
 }
 
+Result<Layout> Spec::LayoutOf(std::span<const int64_t> tokens) const {
+  const auto count = static_cast<int64_t>(tokens.size());
+  if (!record.routed || record.local_shape.front() != count) {
+    return Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: {} tokens for what is not as many routed rows",
+                    record.fqn, count));
+  }
+  Shape held = record.global_shape;
+  held.front() = count;
+  TTRACE_ASSIGN_OR_RETURN(
+      const int grid, FindGrid(*meta, record.placements, record.reduced_over));
+  TTRACE_ASSIGN_OR_RETURN(
+      Layout layout,
+      ResolveLayout(meta->MeshOf(grid), meta->CoordinateIn(grid),
+                    record.placements, held, BatchRows{0, 0, count, count}));
+  TTRACE_ASSIGN_OR_RETURN(layout.dims.front(),
+                          ListIndices(tokens, record.global_shape.front()));
+  return layout;
+}
+
 namespace {
+
+// Rows that a router chose, as Python says it: the router's fqn, which of its
+// outputs is the map, the expert, the name of the note that lists the source
+// ranks, and the number of all tokens.
+using Routed = std::tuple<std::string, std::string, int, std::string, int64_t>;
 
 Error Invalid(const std::string& message) {
   return Error(ErrorCode::kInvalidArgument, message);
@@ -112,7 +143,8 @@ class Writer {
                 const std::string& placements, int batch_dim,
                 int64_t batch_global, std::pair<int64_t, int64_t> scale,
                 std::vector<std::string> reduced_over,
-                const std::optional<PyBox>& box) const {
+                const std::optional<PyBox>& box,
+                const std::optional<Routed>& routed) const {
     Spec spec;
     spec.meta = meta_;
     RecordSpec& record = spec.record;
@@ -133,7 +165,17 @@ class Writer {
       for (const BoxDim& dim : *record.box) held.push_back(dim.of);
     }
     std::optional<BatchRows> rows;
-    if (batch_dim >= 0) {
+    if (routed) {
+      if (batch_dim >= 0 || record.local_shape.empty()) {
+        throw PythonError{Invalid(record.fqn + ": routed rows have no batch "
+                                               "dimension and are the first")};
+      }
+      const auto& [by, map, expert, group, tokens] = *routed;
+      record.routed = RoutedRows{by, map, expert, group};
+      // How many there are says nothing of the whole.
+      rows = BatchRows{0, 0, record.local_shape.front(),
+                       record.local_shape.front()};
+    } else if (batch_dim >= 0) {
       if (static_cast<size_t>(batch_dim) >=
           std::min(held.size(), record.local_shape.size())) {
         throw PythonError{Invalid(record.fqn + ": no dimension " +
@@ -148,6 +190,10 @@ class Writer {
                              record.placements, held, rows);
     if (!shape.ok()) throw PythonError{shape.error().WithContext(record.fqn)};
     record.global_shape = *std::move(shape);
+    if (routed) {
+      record.global_shape.front() = std::get<4>(*routed);
+      return spec;
+    }
     const auto layout = spec.LayoutAt(0);
     if (!layout.ok()) throw PythonError{layout.error().WithContext(record.fqn)};
     if (layout->local_shape() != record.local_shape) {
@@ -213,6 +259,16 @@ std::vector<std::pair<int64_t, PyBox>> PyBoxesOfRange(const Shape& shape,
   return boxes;
 }
 
+void PerturbRows(const Spec& spec, uintptr_t tokens, size_t count,
+                 uint64_t seed, const std::string& name, uintptr_t data,
+                 const std::vector<int64_t>& strides) {
+  const Layout layout = ValueOrThrow(
+      spec.LayoutOf({reinterpret_cast<const int64_t*>(tokens), count}));
+  const nb::gil_scoped_release release;
+  ThrowIfError(Perturb(MakeNoiseKey(seed, name), layout, spec.record.dtype,
+                       reinterpret_cast<std::byte*>(data), strides));
+}
+
 std::string Digest(uintptr_t data, size_t bytes) {
   const nb::gil_scoped_release release;
   return fmt::format("{:016x}", XXH3_64bits(AsBytes(data), bytes));
@@ -238,7 +294,7 @@ void BindCapture(nb::module_& module) {
            nb::arg("batch_global") = 0,
            nb::arg("scale") = std::pair<int64_t, int64_t>(1, 1),
            nb::arg("reduced_over") = std::vector<std::string>(),
-           nb::arg("box") = nb::none())
+           nb::arg("box") = nb::none(), nb::arg("routed") = nb::none())
       .def("append", &Writer::Append, nb::arg("spec"), nb::arg("leg"),
            nb::arg("iteration"), nb::arg("call"), nb::arg("pass_"),
            nb::arg("micro_batch"), nb::arg("row_begin"), nb::arg("data_ptr"),
@@ -254,6 +310,11 @@ void BindCapture(nb::module_& module) {
              nb::arg("begin"), nb::arg("end"),
              "The fewest boxes that make up the elements [begin, end) of a "
              "row-major tensor: [(offset, [(begin, size, of), ...]), ...].");
+  module.def("perturb_rows", &PerturbRows, nb::arg("spec"),
+             nb::arg("tokens_ptr"), nb::arg("tokens_count"), nb::arg("seed"),
+             nb::arg("name"), nb::arg("data_ptr"), nb::arg("strides"),
+             "The same for routed rows, whose tokens are int64 at "
+             "`tokens_ptr`.");
   module.def("digest", &Digest, nb::arg("data_ptr"), nb::arg("bytes"),
              "XXH3 of bytes in a row, in hexadecimal.");
 }

@@ -89,12 +89,30 @@ class Reference {
     const TensorId id =
         MakeId(std::move(fqn), role, iteration, call, std::move(arg), pass);
     const nb::gil_scoped_release release;
+    ReadAt(leg, id, spec, ValueOrThrow(spec.LayoutAt(row_begin)), out);
+  }
+
+  // The rows of a routed tensor that belong to these tokens, in their order.
+  void ReadRows(const std::string& leg, std::string fqn,
+                const std::string& role, int iteration, int call,
+                std::string arg, const std::string& pass, const Spec& spec,
+                uintptr_t tokens, size_t count, uintptr_t out) const {
+    const TensorId id =
+        MakeId(std::move(fqn), role, iteration, call, std::move(arg), pass);
+    const nb::gil_scoped_release release;
+    const Layout layout = ValueOrThrow(
+        spec.LayoutOf({reinterpret_cast<const int64_t*>(tokens), count}));
+    ReadAt(leg, id, spec, layout, out);
+  }
+
+ private:
+  void ReadAt(const std::string& leg, const TensorId& id, const Spec& spec,
+              const Layout& layout, uintptr_t out) const {
     const TensorPieces* pieces = catalog_.Find(leg, id);
     if (pieces == nullptr) {
       throw PythonError{
           Error(ErrorCode::kNotFound, "the reference has no " + ToString(id))};
     }
-    const Layout layout = ValueOrThrow(spec.LayoutAt(row_begin));
     const auto bytes = static_cast<size_t>(layout.local_count()) *
                        static_cast<size_t>(Info(spec.record.dtype).itemsize);
     ThrowIfError(
@@ -102,7 +120,6 @@ class Reference {
                   std::span(reinterpret_cast<std::byte*>(out), bytes)));
   }
 
- private:
   Catalog catalog_;
 };
 
@@ -124,7 +141,11 @@ void BindReference(nb::module_& module) {
       .def("read", &Reference::Read, nb::arg("leg"), nb::arg("fqn"),
            nb::arg("role"), nb::arg("iteration"), nb::arg("call"),
            nb::arg("arg"), nb::arg("pass_"), nb::arg("spec"),
-           nb::arg("row_begin"), nb::arg("out_ptr"));
+           nb::arg("row_begin"), nb::arg("out_ptr"))
+      .def("read_rows", &Reference::ReadRows, nb::arg("leg"), nb::arg("fqn"),
+           nb::arg("role"), nb::arg("iteration"), nb::arg("call"),
+           nb::arg("arg"), nb::arg("pass_"), nb::arg("spec"),
+           nb::arg("tokens_ptr"), nb::arg("tokens_count"), nb::arg("out_ptr"));
 }
 
 }  // namespace ttrace

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <string_view>
 #include <tuple>
 #include <utility>
+#include <variant>
 
 namespace ttrace {
 namespace {
@@ -51,6 +54,61 @@ class FinishedSums {
  private:
   std::map<int, std::pair<const RankTrace*, std::set<int>>> ranks_;
 };
+
+bool IsRouted(const TensorPieces& pieces) {
+  return std::any_of(pieces.pieces.begin(), pieces.pieces.end(),
+                     [](const Record* r) { return r->routed.has_value(); });
+}
+
+// REQUIRES: IsRouted(pieces)
+auto RouterOf(const TensorPieces& pieces) {
+  const Record& record =
+      **std::find_if(pieces.pieces.begin(), pieces.pieces.end(),
+                     [](const Record* r) { return r->routed.has_value(); });
+  return std::tuple(std::string_view(record.leg), record.id.iteration,
+                    std::string_view(record.routed->by),
+                    std::string_view(record.routed->arg), record.id.call,
+                    record.id.pass == Pass::kRecompute);
+}
+
+struct PlacedRows {
+  std::vector<DimLayout> of_piece;
+  DimLayout all;
+};
+
+// Where all pieces of a tensor lie, or why one of them has no place. Rows that
+// are too many or too few are worse than a map that is not there.
+std::variant<PlacedRows, RoutingTrouble> PlaceRows(const TensorPieces& pieces,
+                                                   RoutingMaps* maps) {
+  PlacedRows out;
+  std::optional<RoutingTrouble> trouble;
+  const Record& first = *pieces.pieces.front();
+  for (const Record* record : pieces.pieces) {
+    if (!record->routed || !first.routed ||
+        record->routed->by != first.routed->by ||
+        record->routed->arg != first.routed->arg ||
+        record->routed->expert != first.routed->expert) {
+      RoutingTrouble mixed;
+      mixed.rank = record->rank;
+      mixed.detail = "it holds rows of another expert under the same name";
+      return mixed;
+    }
+    auto tokens = maps->TokensOf(*record);
+    if (auto* placed = std::get_if<DimLayout>(&tokens)) {
+      out.of_piece.push_back(*std::move(placed));
+      continue;
+    }
+    auto& bad = std::get<RoutingTrouble>(tokens);
+    if (!trouble || (bad.miscounted && !trouble->miscounted)) {
+      trouble = std::move(bad);
+    }
+  }
+  if (trouble) return *std::move(trouble);
+  auto all = maps->AllTokens(first);
+  if (auto* bad = std::get_if<RoutingTrouble>(&all)) return *std::move(bad);
+  out.all = std::get<DimLayout>(std::move(all));
+  return out;
+}
 
 }  // namespace
 
@@ -101,6 +159,39 @@ Catalog::Catalog(std::shared_ptr<const Trace> trace)
                             });
       pieces.first_sequence = first->sequence;
       pieces.first_rank = first->rank;
+    }
+  }
+  PlaceRoutedRows();
+}
+
+void Catalog::PlaceRoutedRows() {
+  RoutingMaps maps(*trace_);
+  if (maps.empty()) return;
+  // Maps are kept for one forward of one router: what came of it stands
+  // together.
+  std::vector<TensorPieces*> routed;
+  for (auto& [leg, tensors] : tensors_) {
+    for (auto& [id, pieces] : tensors) {
+      if (IsRouted(pieces)) routed.push_back(&pieces);
+    }
+  }
+  std::stable_sort(routed.begin(), routed.end(),
+                   [](const TensorPieces* a, const TensorPieces* b) {
+                     return RouterOf(*a) < RouterOf(*b);
+                   });
+  for (TensorPieces* pieces : routed) {
+    auto placed = PlaceRows(*pieces, &maps);
+    if (auto* trouble = std::get_if<RoutingTrouble>(&placed)) {
+      pieces->unplaced =
+          std::make_shared<const RoutingTrouble>(*std::move(trouble));
+      continue;
+    }
+    auto& rows = std::get<PlacedRows>(placed);
+    pieces->tokens = std::make_shared<const DimLayout>(std::move(rows.all));
+    for (size_t i = 0; i < pieces->pieces.size(); ++i) {
+      Record& copy = reread_.emplace_back(*pieces->pieces[i]);
+      copy.layout.dims.front() = std::move(rows.of_piece[i]);
+      pieces->pieces[i] = &copy;
     }
   }
 }

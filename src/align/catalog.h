@@ -6,6 +6,9 @@
 // A sum over micro-batches is left out if a rank ended before it had completed
 // the iteration: terms are missing, and nothing in the others shows it.
 //
+// Rows that a router chose are given their place (routed_rows.h): routing maps
+// are the only tensors that are read here.
+//
 // Thread safety: const after construction and Reread.
 
 #ifndef TTRACE_SRC_ALIGN_CATALOG_H_
@@ -18,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "src/align/routed_rows.h"
 #include "src/trace/reader.h"
 #include "ttrace/layout.h"
 #include "ttrace/tensor_id.h"
@@ -29,6 +33,12 @@ struct TensorPieces {
   std::vector<const Record*> pieces;  // never empty
   int64_t first_sequence = 0;         // smallest of its pieces
   int first_rank = 0;                 // the rank of that piece
+  // Of rows that a router chose: all tokens that it sent to the expert. Null:
+  // there are no such rows, or `unplaced` says why they have no place.
+  std::shared_ptr<const DimLayout> tokens;
+  // Why the pieces do not lie where their layouts say: nothing compares or
+  // reads them by place.
+  std::shared_ptr<const RoutingTrouble> unplaced;
 
   // Of the whole logical tensor, the batch dimension included.
   Shape global_shape() const { return pieces.front()->layout.global_shape(); }
@@ -61,6 +71,8 @@ class Catalog {
   }
 
  private:
+  void PlaceRoutedRows();
+
   std::shared_ptr<const Trace> trace_;
   std::vector<std::string> legs_;
   std::map<std::string, std::map<TensorId, TensorPieces>> tensors_;

@@ -340,6 +340,7 @@ Status ReadLocal(const TensorPieces& pieces, const Layout& want, DType dtype,
     return Error(ErrorCode::kInvalidArgument,
                  ToString(first.id) + ": the buffer does not fit the layout");
   }
+  if (pieces.unplaced) return Incomparable(first, ToString(*pieces.unplaced));
   for (const Record* record : pieces.pieces) {
     if (record->layout.global_shape() != want.global_shape()) {
       return Incomparable(

@@ -27,10 +27,10 @@ namespace ttrace {
 //
 // Reads one piece into memory at a time.
 //
-// Fails with kIncomparable if the global shapes differ, a Partial tensor lacks
-// terms or no rank holds some of the wanted elements; kInvalidArgument if `out`
-// has another size than `want`; kUnsupported for Partial(avg); with the Error
-// of Trace::Read otherwise.
+// Fails with kIncomparable if the pieces have no place, the global shapes
+// differ, a Partial tensor lacks terms or no rank holds some of the wanted
+// elements; kInvalidArgument if `out` has another size than `want`;
+// kUnsupported for Partial(avg); with the Error of Trace::Read otherwise.
 Status ReadLocal(const TensorPieces& pieces, const Layout& want, DType dtype,
                  Scale scale, std::span<std::byte> out);
 

@@ -256,6 +256,20 @@ void NoteUnlikeDraws(const std::set<std::string>& modules,
   result->notes.push_back(std::move(note));
 }
 
+// Decisions that the runs' routers took otherwise. Those of a map that itself
+// stands after others say nothing of their own.
+void SummariseRouting(CheckResult* result) {
+  RoutingSummary& sum = result->routing;
+  for (const TensorJudgement& t : result->tensors) {
+    // A forward that is computed again decides nothing anew.
+    const LegJudgement* leg = t.deciding();
+    if (leg == nullptr || !leg->flips || t.id.pass != Pass::kForward) continue;
+    sum.tokens += leg->flips->tokens;
+    sum.otherwise += leg->flips->flipped;
+    sum.tied += leg->flips->tied;
+  }
+}
+
 // Masks are drawn before anything is computed with them.
 void AddDropoutFaults(const Side* reference, const Side& candidate,
                       const std::optional<IterationRange>& iterations,
@@ -363,6 +377,7 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   result.tests = judged.tests;
   result.risk = options.risk;
   NoteUnlikeDraws(judged.unlike_draws, &result);
+  SummariseRouting(&result);
   if (judged.not_repeatable > 0) {
     RunNote note;
     note.kind = NoteKind::kNotRepeatable;

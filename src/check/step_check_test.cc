@@ -415,6 +415,10 @@ TEST_F(StepCheck, GraftedWeightsAreWhatAStepStartsFrom) {
   EXPECT_FALSE(judged());
   candidate.grafted = true;
   EXPECT_TRUE(judged());
+  // Alone, what was put in place is not known.
+  candidate.omit = nullptr;
+  const CheckResult alone = Alone(candidate);
+  EXPECT_TRUE(Find(alone, "fc.weight", Role::kParamUpdated).legs.empty());
 }
 
 // What is recorded right after the step is judged, not what came of it later.
@@ -429,6 +433,27 @@ TEST_F(StepCheck, AValueRightAfterTheStepStandsForTheParameter) {
   EXPECT_EQ(Alone(run).verdict, Verdict::kWithin);
   run.right_after = false;
   EXPECT_EQ(Alone(run).verdict, Verdict::kDiverged);
+}
+
+// The norm of a step that leaves out, or counts twice, what some ranks have.
+TEST_F(StepCheck, AWrongNormIsExplainedByContributions) {
+  StepRun run;
+  run.iterations = 1;
+  run.norm_weight = {{"fc.bias", 0.0}};
+  const auto evidence = [&] {
+    const CheckResult result = Alone(run);
+    EXPECT_FALSE(result.culprits.empty());
+    if (result.culprits.empty()) return std::string();
+    const Diagnosis& diagnosis = result.culprits.front().classes.at(0);
+    EXPECT_EQ(diagnosis.letter, "G");
+    return diagnosis.evidence + ReasonWords(diagnosis.reason);
+  };
+  EXPECT_THAT(evidence(),
+              HasSubstr("it is that with fc.bias (1 parameter) left out"));
+  run.norm_weight = {{"fc.weight", 2.0}};
+  EXPECT_THAT(evidence(), HasSubstr("fc.weight (1 parameter) counted 2 times"));
+  run.norm_weight = {{"fc.weight", 1.7}};
+  EXPECT_EQ(evidence().find("it is that"), std::string::npos);
 }
 
 // State that is made by the first step is zero before it; later it is unknown.

@@ -63,6 +63,8 @@ class StepRun {
   std::set<int> said_skipped;  // iterations
   // Whose weight decay is another one, as its note says.
   std::map<std::string, double> own_decay;
+  // How often a parameter counts in the norm that is reported.
+  std::map<std::string, double> norm_weight;
   double first_size = 1e-3;  // of gradients
 
   StepRun() {
@@ -118,7 +120,8 @@ class StepRun {
       for (int64_t i = 0; i < count; ++i) {
         const float seen = GradientAt(fqn, iteration, i);
         const auto g = static_cast<double>(master ? seen : Low(seen));
-        sum += g * g;
+        const auto weight = norm_weight.find(fqn);
+        sum += g * g * (weight == norm_weight.end() ? 1 : weight->second);
       }
     }
     return std::sqrt(sum);

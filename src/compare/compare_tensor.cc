@@ -10,6 +10,7 @@
 #include "src/compare/instances.h"
 #include "src/compare/layout_overlap.h"
 #include "src/compare/overlap_index.h"
+#include "src/compare/routed_tokens.h"
 #include "src/compare/worst_copy.h"
 
 namespace ttrace {
@@ -69,10 +70,20 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
 
   TensorComparison comparison;
   const LayoutOverlap coverage = MeasureOverlap(Layouts(refs), Layouts(cands));
-  comparison.candidate_gap = coverage.only_a;
-  comparison.reference_gap = coverage.only_b;
-  comparison.common_gap = refs.front().layout.global_count() - coverage.both -
-                          coverage.only_a - coverage.only_b;
+  TTRACE_ASSIGN_OR_RETURN(comparison.routed,
+                          JoinTokens(reference, candidate, options));
+  if (comparison.routed) {
+    const int64_t width = ElementsOfAToken(ref_shape);
+    comparison.candidate_gap =
+        comparison.routed->candidate * width - coverage.both - coverage.only_b;
+    comparison.reference_gap =
+        comparison.routed->reference * width - coverage.both - coverage.only_a;
+  } else {
+    comparison.candidate_gap = coverage.only_a;
+    comparison.reference_gap = coverage.only_b;
+    comparison.common_gap = refs.front().layout.global_count() - coverage.both -
+                            coverage.only_a - coverage.only_b;
+  }
   comparison.reference_overlap = coverage.twice_a;
   comparison.candidate_overlap = coverage.twice_b;
 

@@ -50,6 +50,16 @@ struct InstanceStats {
   int region = 0;  // index into TensorComparison::regions
 };
 
+// Of rows that a router chose: the tokens that it sent to this expert in each
+// run, all ranks together. Those of one run only are no gaps of the other.
+struct RoutedTokens {
+  int64_t reference = 0;
+  int64_t candidate = 0;
+  int64_t only_reference = 0;
+  int64_t only_candidate = 0;
+  bool operator==(const RoutedTokens&) const = default;
+};
+
 struct TensorComparison {
   // Over the whole logical tensor. Where replicas differ, each region counts
   // with its worst replica: a good copy must not hide a bad one.
@@ -58,6 +68,9 @@ struct TensorComparison {
   // The regions that the candidate's instances hold, replicas once, in the
   // reference's order of rows. They do not overlap if `complete()`.
   std::vector<Layout> regions;
+  // Of routed rows. Only tokens of both are compared, and a gap is then what a
+  // side was sent and does not hold.
+  std::optional<RoutedTokens> routed;
   // Elements of the logical tensor that one side holds and the other does not,
   // or that distinct, partly overlapping instances of one side hold twice.
   int64_t candidate_gap = 0;  // reference has them, candidate does not
@@ -73,10 +86,11 @@ struct TensorComparison {
   }
 };
 
-// Fails with kIncomparable if the global shapes differ or a Partial instance
-// lacks a term (a rank is missing); with the Error of Trace::Read otherwise.
-// Both sides' declared scales are applied. The reference's instances cover the
-// tensor by their first replica; its other replicas are not read.
+// Fails with kIncomparable if the global shapes differ, a Partial instance
+// lacks a term (a rank is missing), or rows are routed and have no place or are
+// those of one expert here and not there; with the Error of Trace::Read
+// otherwise. Both sides' declared scales are applied. The reference's instances
+// cover the tensor by their first replica; its other replicas are not read.
 Result<TensorComparison> CompareTensor(const TensorPieces& reference,
                                        const TensorPieces& candidate,
                                        const CompareOptions& options = {});

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "src/compare/by_place.h"
 #include "src/compare/row_map.h"
 
 namespace ttrace {
@@ -204,24 +205,6 @@ std::string ShapeText(const Shape& shape) {
   return text + "]";
 }
 
-// A total order of layouts, for maps.
-struct LayoutLess {
-  bool operator()(const Layout& a, const Layout& b) const {
-    return Key(a) < Key(b);
-  }
-  static std::vector<int64_t> Key(const Layout& layout) {
-    std::vector<int64_t> key;
-    for (const DimLayout& dim : layout.dims) {
-      key.push_back(static_cast<int64_t>(dim.segments.size()));
-      for (const Segment& segment : dim.segments) {
-        key.push_back(segment.begin);
-        key.push_back(segment.size);
-      }
-    }
-    return key;
-  }
-};
-
 void AddPiece(const TensorPieces& pieces, const Record* record,
               const std::vector<std::string>& sum_over, PendingGroup* group) {
   const Trace& trace = *pieces.trace;
@@ -256,8 +239,12 @@ std::string DescribeTensor(const TensorPieces& pieces) {
 
 Result<std::vector<InstanceGroup>> GroupInstances(
     const TensorPieces& pieces, const CompareOptions& options) {
+  if (pieces.unplaced) {
+    return Error(ErrorCode::kIncomparable,
+                 DescribeTensor(pieces) + ": " + ToString(*pieces.unplaced));
+  }
   std::vector<PendingGroup> pending;
-  std::map<Layout, size_t, LayoutLess> index;
+  std::map<Layout, size_t, ByPlace> index;
   const Shape shape = pieces.global_shape();
   for (const Record* record : pieces.pieces) {
     if (record->layout.global_shape() != shape) {
@@ -272,6 +259,9 @@ Result<std::vector<InstanceGroup>> GroupInstances(
     if (options.rows != nullptr && record->rows.has_value()) {
       TTRACE_RETURN_IF_ERROR(
           MapRows(*options.rows, record->rows->dim, &layout));
+    }
+    if (options.rows != nullptr && record->routed.has_value()) {
+      TTRACE_RETURN_IF_ERROR(MapTokens(*options.rows, &layout.dims.front()));
     }
     const auto [found, inserted] = index.emplace(layout, pending.size());
     if (inserted) pending.push_back({std::move(layout), {}});

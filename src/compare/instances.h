@@ -40,9 +40,9 @@ struct InstanceGroup {
 // Groups of all pieces, in the order of their first piece. Of `options`,
 // sum_over, extra_scale and rows apply.
 //
-// Fails with kIncomparable if a Partial lacks a term or pieces disagree about
-// the global shape, kInvalidArgument if the row map is not a permutation of the
-// batch.
+// Fails with kIncomparable if the pieces have no place, a Partial lacks a term
+// or pieces disagree about the global shape, kInvalidArgument if the row map is
+// not a permutation of the batch.
 Result<std::vector<InstanceGroup>> GroupInstances(
     const TensorPieces& pieces, const CompareOptions& options);
 

@@ -9,6 +9,7 @@
 
 #include "src/compare/by_place.h"
 #include "src/compare/layout_overlap.h"
+#include "src/compare/routed_tokens.h"
 #include "src/compare/worst_copy.h"
 
 namespace ttrace {
@@ -96,10 +97,19 @@ Result<MergedComparison> MergeComparisons(
   // Each part knows the whole reference: what it shares with its own regions
   // and what it holds beside them.
   const TensorComparison& any = *parts[out.sources.front().part];
-  merged.candidate_gap = any.total.count + any.candidate_gap - both;
-  merged.reference_gap = only_candidate;
-  merged.common_gap = merged.regions.front().global_count() - both -
-                      merged.candidate_gap - merged.reference_gap;
+  merged.routed = any.routed;
+  if (any.routed) {
+    merged.candidate_gap =
+        any.routed->candidate *
+            ElementsOfAToken(merged.regions.front().global_shape()) -
+        both - only_candidate;
+    merged.reference_gap = any.reference_gap;
+  } else {
+    merged.candidate_gap = any.total.count + any.candidate_gap - both;
+    merged.reference_gap = only_candidate;
+    merged.common_gap = merged.regions.front().global_count() - both -
+                        merged.candidate_gap - merged.reference_gap;
+  }
   for (const TensorComparison* part : parts) {
     merged.reference_overlap =
         std::max(merged.reference_overlap, part->reference_overlap);

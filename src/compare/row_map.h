@@ -14,6 +14,10 @@ namespace ttrace {
 // of that dimension's indices.
 Status MapRows(const RowMap& map, int dim, Layout* layout);
 
+// The same for a dimension of tokens, which are numbered row by row. Fails with
+// kInvalidArgument also if its size is no multiple of the number of rows.
+Status MapTokens(const RowMap& map, DimLayout* tokens);
+
 }  // namespace ttrace
 
 #endif  // TTRACE_SRC_COMPARE_ROW_MAP_H_

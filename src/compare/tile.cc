@@ -16,15 +16,26 @@ Shape Strides(const Shape& shape) {
   return strides;
 }
 
-// The parts of `runs` that `within` holds.
+// The parts of `runs`, which are sorted, that `within` holds.
 std::vector<SharedRun> Clip(const std::vector<SharedRun>& runs,
                             const DimLayout& within) {
+  std::vector<Segment> segments = within.segments;
+  std::sort(
+      segments.begin(), segments.end(),
+      [](const Segment& x, const Segment& y) { return x.begin < y.begin; });
   std::vector<SharedRun> out;
+  size_t next = 0;
   for (const SharedRun& run : runs) {
-    for (const Segment& segment : within.segments) {
-      const int64_t begin = std::max(run.begin, segment.begin);
+    const int64_t run_end = run.begin + run.size;
+    while (next < segments.size() &&
+           segments[next].begin + segments[next].size <= run.begin) {
+      ++next;
+    }
+    for (size_t i = next; i < segments.size() && segments[i].begin < run_end;
+         ++i) {
+      const int64_t begin = std::max(run.begin, segments[i].begin);
       const int64_t end =
-          std::min(run.begin + run.size, segment.begin + segment.size);
+          std::min(run_end, segments[i].begin + segments[i].size);
       if (begin >= end) continue;
       const int64_t skipped = begin - run.begin;
       out.push_back(

@@ -152,6 +152,8 @@ class Settler {
 
  private:
   Reading Read(const TensorPieces& r, const TensorPieces& c) const {
+    // Which tokens routed rows are is known, and that they are not all.
+    if (r.pieces.front()->routed || c.pieces.front()->routed) return {};
     const auto open = [](const Record* piece) {
       return !piece->rows && piece->micro_batch >= 0;
     };

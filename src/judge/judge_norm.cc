@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/judge/constants.h"
+#include "src/judge/norm_terms.h"
 
 namespace ttrace {
 namespace {
@@ -87,6 +88,11 @@ TensorJudgement JudgeReportedNorm(const std::optional<ReportedNorm>& facts,
     out.reason = {};
     out.reason.kind = ReasonKind::kReportedNorm;
     out.reason.numbers = {facts->reported, expected};
+    if (const auto found = ExplainNorm(*facts, leg.bound)) {
+      out.reason.detail = found->whose;
+      out.reason.counts = {found->count, found->coordinate};
+      out.reason.numbers.push_back(found->weight);
+    }
   } else if (!before.replicas_differ) {
     out.verdict = leg.err == 0                  ? TensorVerdict::kBitwiseEqual
                   : headroom > kSuspectHeadroom ? TensorVerdict::kSuspect

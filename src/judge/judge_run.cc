@@ -204,8 +204,9 @@ Result<JudgeOutcome> JudgeRun(const JudgeContext& context) {
   out.tests = expectations.tests();
   const UnlikeDraws draws(context.reference, *context.candidate, facts);
   out.unlike_draws = draws.modules();
-  const TensorJudge judge(context.reference, *context.candidate, context.plans,
-                          expectations, draws, std::move(unequal));
+  TensorJudge judge(context.reference, *context.candidate, context.plans,
+                    expectations, draws, std::move(unequal));
+  judge.FindTies(facts);
   out.tensors.resize(facts.size());
   TTRACE_RETURN_IF_ERROR(ForEach(context, facts.size(), [&](size_t i) {
     out.tensors[i] = judge.Judge(facts[i]);

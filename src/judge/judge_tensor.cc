@@ -76,8 +76,18 @@ void Flag(std::vector<int> ranks, Reason reason, TensorJudgement* out) {
   out->reason = std::move(reason);
 }
 
+// Rows that are not as many as the router sent. They are counted by the run's
+// own maps: no reference is needed.
+bool FlagMiscounted(const TensorFacts& facts, TensorJudgement* out) {
+  if (!facts.unplaced || !facts.unplaced->miscounted) return false;
+  Flag({facts.unplaced->rank},
+       Because(ReasonKind::kRoutedRows, ToString(*facts.unplaced)), out);
+  return true;
+}
+
 // Without a reference: copies, and values that must be finite.
 void ConcludeAlone(const TensorFacts& facts, TensorJudgement* out) {
+  if (FlagMiscounted(facts, out)) return;
   out->verdict = TensorVerdict::kWithin;
   if (!facts.trouble.empty()) {
     out->verdict = TensorVerdict::kNotCheckable;
@@ -140,6 +150,18 @@ TensorJudge::TensorJudge(const Side* reference, const Side& candidate,
   if (reference != nullptr) rounding_.emplace(*reference, candidate);
 }
 
+void TensorJudge::FindTies(const std::vector<TensorFacts>& tensors) {
+  ties_ = RoutingTies(tensors,
+                      [&](const TensorFacts& scores,
+                          const LegFacts& leg) -> std::optional<Test> {
+                        const LegJudgement judged = JudgeLegOf(scores, leg);
+                        const Test* element = judged.Find(Statistic::kElement);
+                        if (!judged.checkable || element == nullptr)
+                          return std::nullopt;
+                        return *element;
+                      });
+}
+
 TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
   TensorJudgement out;
   out.id = facts.id;
@@ -167,9 +189,11 @@ TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
   for (const LegFacts& leg : facts.legs) {
     if (!leg.usable) continue;
     out.legs.push_back(JudgeLegOf(facts, leg));
+    out.legs.back().routed = leg.candidate.routed;
     is_isolated.push_back(plans_[leg.plan].isolated);
-    if (leg.candidate.total.count > 0 && !facts.exact &&
-        leg.candidate.total.sum_sq_ref == 0) {
+    // An expert to which no token was sent shows as little as one of zeros.
+    if ((leg.candidate.total.count > 0 || leg.candidate.routed) &&
+        !facts.exact && leg.candidate.total.sum_sq_ref == 0) {
       out.all_zero = true;
     }
   }
@@ -208,6 +232,9 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
   if (facts.exact || HasNoTolerance(id.role)) {
     const bool computed =
         facts.exact && !HasNoTolerance(id.role) && !id.fqn.empty();
+    if (const Test* element = ties_.Find(id, leg.plan)) {
+      return JudgeFlips(plan.name, leg, *element);
+    }
     return JudgeEquality(plan.name, leg, computed, expectations_.risk());
   }
   const bool fp32 = plan.unit_roundoff <= kFp32Roundoff;
@@ -316,6 +343,16 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
     Flag({}, std::move(reason), out);
     return;
   }
+  if (FlagMiscounted(facts, out)) return;
+  if (facts.unplaced || facts.reference_unplaced) {
+    Settle(TensorVerdict::kNotCheckable,
+           Because(ReasonKind::kNoRouting,
+                   facts.unplaced ? ToString(*facts.unplaced)
+                                  : "in the reference, " +
+                                        ToString(*facts.reference_unplaced)),
+           out);
+    return;
+  }
   if (facts.id.role == Role::kGradNorm) {
     // Judged from the gradients it is the norm of.
     out->verdict = TensorVerdict::kWithin;
@@ -341,6 +378,7 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
   }
   bool equal = true;
   bool any = false;
+  bool routed_upstream = false;
   const LegJudgement* first = nullptr;
   size_t judged = 0;
   for (const LegFacts& facts_of_leg : facts.legs) {
@@ -352,6 +390,10 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
     any = true;
     equal = equal && leg.stats.bitwise_equal();
     if (leg.stats.nonfinite_differ > 0) out->nonfinite = true;
+    if (leg.headroom > 1 && ties_.Reach(facts, facts_of_leg.plan)) {
+      routed_upstream = true;
+      continue;
+    }
     if (leg.checkable &&
         (out->deciding_leg < 0 || leg.headroom > out->headroom)) {
       out->deciding_leg = static_cast<int>(i);
@@ -386,10 +428,21 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
     Explain(ReasonKind::kUnlikeDraws, out);
     return;
   }
+  if (routed_upstream && out->deciding_leg < 0) {
+    Settle(gaps ? TensorVerdict::kUnmatched : TensorVerdict::kNotCheckable,
+           gaps ? out->reason : Because(ReasonKind::kRoutedUpstream), out);
+    return;
+  }
   if (facts.exact || HasNoTolerance(facts.id.role)) {
     if (out->headroom > 1) {
       out->verdict = TensorVerdict::kDiverged;
       out->ranks = out->deciding()->ranks;
+      if (const auto& flips = out->deciding()->flips) {
+        out->reason = Because(ReasonKind::kWrongRouting);
+        out->reason.counts = {flips->flipped - flips->tied, flips->flipped,
+                              flips->tokens};
+        return;
+      }
       out->reason = Because(ReasonKind::kElementsDiffer);
       out->reason.counts = {out->deciding()->stats.mismatched,
                             out->deciding()->stats.count};

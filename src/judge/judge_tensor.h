@@ -17,6 +17,7 @@
 #include "src/judge/expectations.h"
 #include "src/judge/isolated_verdict.h"
 #include "src/judge/judgement.h"
+#include "src/judge/routing_ties.h"
 #include "src/judge/rule.h"
 #include "src/judge/unlike_draws.h"
 #include "src/measure/facts.h"
@@ -32,6 +33,10 @@ class TensorJudge {
               const std::vector<LegPlan>& plans,
               const Expectations& expectations, const UnlikeDraws& draws,
               std::set<int> unequal_starts);
+
+  // Lets routing maps among `tensors`, which are those of the run in the order
+  // of execution, be judged by their scores.
+  void FindTies(const std::vector<TensorFacts>& tensors);
 
   TensorJudgement Judge(const TensorFacts& facts) const;
 
@@ -53,6 +58,7 @@ class TensorJudge {
   std::set<int> unequal_starts_;
   NotIsolatedIndex not_isolated_;
   std::optional<RoundingOfTensors> rounding_;
+  RoutingTies ties_;
 };
 
 }  // namespace ttrace

@@ -36,6 +36,8 @@ std::string_view ToString(Statistic statistic) {
       return "piece";
     case Statistic::kMismatches:
       return "mismatches";
+    case Statistic::kRouting:
+      return "routing";
     case Statistic::kRepeat:
       return "repeat";
     case Statistic::kStep:

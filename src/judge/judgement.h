@@ -50,6 +50,17 @@ struct LegJudgement {
   ErrorStats stats;       // candidate against the reference in this leg
   // Ranks that hold an instance whose own error is out of bounds, sorted.
   std::vector<int> ranks;
+  // Of rows that a router chose.
+  std::optional<RoutedTokens> routed;
+  // Of a routing map that was judged by its scores: tokens, those that were
+  // routed otherwise, and those of them that round-off explains.
+  struct Flips {
+    int64_t tokens = 0;
+    int64_t flipped = 0;
+    int64_t tied = 0;
+    bool all_tied() const { return flipped == tied; }
+  };
+  std::optional<Flips> flips;
 
   const Test* deciding() const {
     return deciding_test < 0 ? nullptr

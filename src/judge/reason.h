@@ -41,6 +41,8 @@ enum class ReasonKind : uint8_t {
   kBatchUnknown,     // how it depends on the batch is not known
   kUnlikeDraws,      // after random numbers that the other run drew otherwise
   kDamaged,          // detail: rank, file and tensor
+  kNoRouting,        // which tokens its rows are; detail: what is missing
+  kRoutedUpstream,   // computed after tokens that were routed otherwise
   // As it should be.
   kBeforeStep,       // what a step starts from
   kOwnState,         // of an optimizer that keeps other state
@@ -55,8 +57,12 @@ enum class ReasonKind : uint8_t {
   kElementsDiffer,  // counts: that differ, of; dtype
   kNotUpdated,      // counts: unchanged, of them changed by the reference
   kForeignPart,     // ranks hold the part of `owners`
-  kReportedNorm,    // numbers: reported, expected
-  kStepDiffers,     // counts: elements, of; numbers: worst error, its bound
+  // numbers: reported, expected, and where it is known how often what `detail`
+  // names is counted; counts: of these, and the one coordinate that counts
+  kReportedNorm,
+  kStepDiffers,   // counts: elements, of; numbers: worst error, its bound
+  kRoutedRows,    // detail: rank, expert, rows that it holds and should
+  kWrongRouting,  // counts: tokens beyond round-off, routed otherwise, of
 };
 
 struct Reason {

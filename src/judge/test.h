@@ -24,6 +24,7 @@ enum class Statistic : uint8_t {
   kBlock,       // largest norm of a block of elements, over that of ref
   kPiece,       // the norm of what one rank holds, over ref's of the same part
   kMismatches,  // elements that differ, of values without a tolerance
+  kRouting,     // largest FlippedToken::margin of a routing map
   kRepeat,      // a replay of the candidate against its real leg
   kStep,        // an element after the step, against the step made again
 };

@@ -16,9 +16,11 @@
 #include <string>
 #include <vector>
 
+#include "src/align/routed_rows.h"
 #include "src/compare/compare_tensor.h"
 #include "src/compare/error_stats.h"
 #include "src/measure/repeated_parts.h"
+#include "src/measure/routing_flips.h"
 #include "src/measure/skipped_update.h"
 #include "ttrace/tensor_id.h"
 
@@ -51,6 +53,8 @@ struct LegFacts {
   std::optional<PairFacts> reference_hp;
   // Copies in the candidate's isolated leg, where those of its real leg differ.
   std::optional<ReplicaComparison> replicas;
+  // Of a routing map whose scores the reference has.
+  std::optional<RoutingFlips> flips;
   bool usable = false;  // false: only `trouble` says something
   std::string trouble;  // why the comparison is not whole, or not possible
 };
@@ -86,6 +90,9 @@ struct TensorFacts {
   std::optional<TensorComparison> own;
   std::optional<SkippedUpdate> update;
   std::optional<RepeatedParts> foreign_parts;
+  // Why routed rows of the real legs have no place.
+  std::optional<RoutingTrouble> unplaced;
+  std::optional<RoutingTrouble> reference_unplaced;
   std::string damage;   // bytes of it could not be trusted: rank, file, tensor
   std::string trouble;  // no leg could be compared, and why
 };

@@ -61,10 +61,42 @@ void Describe(A& field, InstanceStats& i) {
 }
 
 template <typename A>
+void Describe(A& field, RoutedTokens& r) {
+  field("reference", r.reference);
+  field("candidate", r.candidate);
+  field("only_reference", r.only_reference);
+  field("only_candidate", r.only_candidate);
+}
+
+template <typename A>
+void Describe(A& field, RoutingTrouble& t) {
+  field("miscounted", t.miscounted);
+  field("rank", t.rank);
+  field("router", t.router);
+  field("expert", t.expert);
+  field("expected", t.expected);
+  field("actual", t.actual);
+  field("detail", t.detail);
+}
+
+template <typename A>
+void Describe(A& field, FlippedToken& f) {
+  field("token", f.token);
+  field("margin", f.margin);
+}
+
+template <typename A>
+void Describe(A& field, RoutingFlips& f) {
+  field("tokens", f.tokens);
+  field("flipped", f.flipped);
+}
+
+template <typename A>
 void Describe(A& field, TensorComparison& c) {
   field("total", c.total);
   field("instances", c.instances);
   field("regions", c.regions);
+  field("routed", c.routed);
   field("candidate_gap", c.candidate_gap);
   field("reference_gap", c.reference_gap);
   field("common_gap", c.common_gap);
@@ -97,6 +129,7 @@ void Describe(A& field, LegFacts& l) {
   field("candidate_hp", l.candidate_hp);
   field("reference_hp", l.reference_hp);
   field("replicas", l.replicas);
+  field("flips", l.flips);
   field("usable", l.usable);
   field("trouble", l.trouble);
 }
@@ -150,6 +183,8 @@ void Describe(A& field, TensorFacts& f) {
   field("own", f.own);
   field("update", f.update);
   field("foreign_parts", f.foreign_parts);
+  field("unplaced", f.unplaced);
+  field("reference_unplaced", f.reference_unplaced);
   field("damage", f.damage);
   field("trouble", f.trouble);
 }

@@ -83,10 +83,31 @@ class LegMeasurer {
         TTRACE_ASSIGN_OR_RETURN(out->repeat, Within(r_, *replay, own_));
       }
     }
+    TTRACE_RETURN_IF_ERROR(MeasureRouting(out));
     return MeasureFp32(out);
   }
 
  private:
+  Status MeasureRouting(LegFacts* out) {
+    if (!MayBeRoutingMap(id_, r_) || !MayBeRoutingMap(id_, c_)) return Done{};
+    TensorId id = id_;
+    id.arg = kScoresArg;
+    const TensorPieces* scores = side_.FindSameValue(plan_.reference_leg, id);
+    if (scores == nullptr) return Done{};
+    if (out->candidate.total.bitwise_equal()) {
+      const Shape shape = r_.global_shape();
+      out->flips = RoutingFlips{shape[0] * shape[1], {}};
+      return Done{};
+    }
+    auto flips = MeasureFlips(r_, c_, *scores, aligned_);
+    if (flips.ok()) {
+      out->flips = *std::move(flips);
+    } else if (!IsFact(flips.error())) {
+      return flips.error();
+    }
+    return Done{};
+  }
+
   Status MeasureFp32(LegFacts* out) {
     if (token_sum_) {
       if (const auto* hp = side_.FindSameValue(plan_.reference_hp_leg, id_)) {
@@ -219,6 +240,7 @@ Result<TensorFacts> TensorMeasurer::Measure(const TensorId& id,
                lookups_.contains(ParentName(id.fqn));
   out.complete = candidate_.Completed(id.iteration) &&
                  (reference_ == nullptr || reference_->Completed(id.iteration));
+  if (candidate.unplaced) out.unplaced = *candidate.unplaced;
   Status status = MeasureCandidate(id, candidate, &out, bytes);
   if (status.ok() && reference_ != nullptr) {
     status = MeasureAgainstReference(id, candidate, &out, bytes);
@@ -268,6 +290,7 @@ Status TensorMeasurer::MeasureAgainstReference(
   out->in_reference = reference != nullptr;
   if (reference == nullptr) return Done{};
   out->reference_shape = reference->global_shape();
+  if (reference->unplaced) out->reference_unplaced = *reference->unplaced;
   if (out->reference_shape != out->candidate_shape) return Done{};
   // The optimizer reports a norm of its own gradients: no leg repeats a step.
   if (id.role == Role::kGradNorm) return Done{};

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "src/compare/merge_comparisons.h"
@@ -79,6 +80,32 @@ void MergeForeignParts(const std::optional<RepeatedParts>& more,
   Unite(more->owners, &(*into)->owners);
 }
 
+// What parts hold of one map; of copies the widest choice.
+void MergeFlips(const RoutingFlips& more, RoutingFlips* into) {
+  std::map<int64_t, double> margins;
+  for (const RoutingFlips* part : {&more, &std::as_const(*into)}) {
+    for (const FlippedToken& f : part->flipped) {
+      const auto at = margins.emplace(f.token, f.margin).first;
+      at->second = std::max(at->second, f.margin);
+    }
+  }
+  into->tokens = std::max(into->tokens, more.tokens);
+  into->flipped.clear();
+  for (const auto& [token, margin] : margins) {
+    into->flipped.push_back({token, margin});
+  }
+}
+
+// Rows that are too many or too few are worse than a map that is not there.
+void MergeTrouble(const std::optional<RoutingTrouble>& more,
+                  std::optional<RoutingTrouble>* into) {
+  if (!more) return;
+  const auto key = [](const RoutingTrouble& t) {
+    return std::tuple(!t.miscounted, t.rank, t.detail);
+  };
+  if (!*into || key(*more) < key(**into)) *into = more;
+}
+
 using Legs = std::vector<const LegFacts*>;
 using Sources = std::vector<MergedComparison::Source>;
 
@@ -114,6 +141,10 @@ Result<LegFacts> MergeLegs(const Legs& parts) {
     if (part->replicas) {
       if (!out.replicas) out.replicas = ReplicaComparison{};
       MergeReplicas(*part->replicas, &*out.replicas);
+    }
+    if (part->flips) {
+      if (!out.flips) out.flips = RoutingFlips{};
+      MergeFlips(*part->flips, &*out.flips);
     }
   }
   TTRACE_ASSIGN_OR_RETURN(MergedComparison merged,
@@ -174,6 +205,8 @@ Result<TensorFacts> MergeFacts(const std::vector<TensorFacts>& parts) {
     MergeReplicas(part.replicas, &out.replicas);
     MergeUpdate(part.update, &out.update);
     MergeForeignParts(part.foreign_parts, &out.foreign_parts);
+    MergeTrouble(part.unplaced, &out.unplaced);
+    MergeTrouble(part.reference_unplaced, &out.reference_unplaced);
     KeepText(part.damage, &out.damage);
     KeepText(part.trouble, &out.trouble);
     for (const LegFacts& leg : part.legs) legs[leg.plan].push_back(&leg);

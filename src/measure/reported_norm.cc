@@ -3,12 +3,35 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "src/compare/compare_tensor.h"
 
 namespace ttrace {
 namespace {
+
+bool IsCut(const Placement& placement) {
+  return !std::holds_alternative<Replicate>(placement) &&
+         !std::holds_alternative<Partial>(placement);
+}
+
+void AddPart(const Side& side, const Record& piece, double square,
+             NormTerm* term) {
+  term->square += square;
+  const DeviceMesh& mesh = side.trace().mesh(piece.grid);
+  for (const auto& [name, placement] : piece.placements) {
+    const int dim = mesh.Find(name);
+    if (dim < 0 || !IsCut(placement)) continue;
+    const auto d = static_cast<size_t>(dim);
+    std::vector<double>& squares = term->along[name];
+    squares.resize(static_cast<size_t>(mesh.dims[d].size));
+    const auto at =
+        static_cast<size_t>(side.trace().coordinate(piece.rank, piece.grid)[d]);
+    squares[at] += square;
+  }
+}
 
 bool SamePlaces(const std::vector<const Record*>& a,
                 const std::vector<const Record*>& b) {
@@ -23,6 +46,8 @@ bool SamePlaces(const std::vector<const Record*>& a,
 // each the first rank's.
 bool AddParts(const Side& side, const TensorId& id, const TensorPieces& pieces,
               double* squares, ReportedNorm* out) {
+  NormTerm term;
+  term.fqn = id.fqn;
   std::map<int, std::vector<const Record*>> of_ranks;
   for (const Record* piece : pieces.pieces) {
     of_ranks[piece->rank].push_back(piece);
@@ -46,7 +71,9 @@ bool AddParts(const Side& side, const TensorId& id, const TensorPieces& pieces,
     }
     const double value = *norm * held.front()->scale.value();
     *squares += value * value;
+    AddPart(side, *held.front(), value * value, &term);
   }
+  out->terms.push_back(std::move(term));
   return known;
 }
 
@@ -87,7 +114,10 @@ Result<std::optional<ReportedNorm>> MeasureReportedNorm(const Side& side,
     }
     exact += squares->sum;
     any = true;
-    known = AddParts(side, other, pieces, &primitive, &out) && known;
+    const bool of_this = AddParts(side, other, pieces, &primitive, &out);
+    // Where the primitive's word is not known, as a whole.
+    if (!of_this) out.terms.back() = {other.fqn, squares->sum, {}};
+    known = known && of_this;
   }
   if (!any) return std::optional<ReportedNorm>();
   out.exact = std::sqrt(exact);

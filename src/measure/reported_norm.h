@@ -13,6 +13,7 @@
 #define TTRACE_SRC_MEASURE_REPORTED_NORM_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,6 +24,15 @@
 
 namespace ttrace {
 
+// What one parameter's gradient adds to the square of the norm.
+struct NormTerm {
+  std::string fqn;
+  double square = 0;
+  // Of dimensions of the mesh along which ranks hold other parts of it: what
+  // those at each coordinate add.
+  std::map<std::string, std::vector<double>> along;
+};
+
 struct ReportedNorm {
   double reported = 0;
   DType dtype = DType::kF32;  // of the reported value
@@ -31,8 +41,9 @@ struct ReportedNorm {
   // The same from what the primitive gave for each part; nothing if a part has
   // none.
   std::optional<double> primitive;
-  int64_t parts = 0;         // gradients on ranks, copies once
-  int64_t largest_part = 0;  // elements
+  std::vector<NormTerm> terms;  // by name
+  int64_t parts = 0;            // gradients on ranks, copies once
+  int64_t largest_part = 0;     // elements
   std::string
       unknown;  // a parameter whose gradient is not recorded; empty: none
 };

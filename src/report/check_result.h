@@ -62,6 +62,13 @@ struct IsolationSummary {
   int64_t rescued = 0;
 };
 
+// Routing maps that were judged by their scores, end to end.
+struct RoutingSummary {
+  int64_t tokens = 0;     // decisions, of all routers and iterations
+  int64_t otherwise = 0;  // that differ between the runs
+  int64_t tied = 0;       // of these, within round-off
+};
+
 struct CheckResult {
   Verdict verdict = Verdict::kInconclusive;
   std::string reason;  // one line
@@ -76,6 +83,7 @@ struct CheckResult {
   // one: "downstream".
   int64_t downstream = 0;
   IsolationSummary isolation;
+  RoutingSummary routing;
   std::vector<CleanCount> clean;
   int64_t suspects = 0;
   int64_t not_checkable = 0;             // neither end to end nor isolated

@@ -100,6 +100,17 @@ Json LegJson(const LegJudgement& leg) {
                {"max_abs_ref", Number(stats.max_abs_ref)},
                {"projection", Number(stats.projection())},
                {"residual", Number(stats.residual())}};
+  if (leg.routed) {
+    json["routed"] = {{"reference", leg.routed->reference},
+                      {"candidate", leg.routed->candidate},
+                      {"only_reference", leg.routed->only_reference},
+                      {"only_candidate", leg.routed->only_candidate}};
+  }
+  if (leg.flips) {
+    json["flips"] = {{"tokens", leg.flips->tokens},
+                     {"flipped", leg.flips->flipped},
+                     {"tied", leg.flips->tied}};
+  }
   json["nonfinite"] = {{"reference", stats.nonfinite_ref},
                        {"candidate", stats.nonfinite_cand},
                        {"differ", stats.nonfinite_differ}};
@@ -240,6 +251,11 @@ Json HeadJson(const CheckResult& result) {
                                            {"disputed", isolation.disputed},
                                            {"rescued", isolation.rescued}}
                                     : Json(nullptr);
+  head["routing"] = result.routing.tokens > 0
+                        ? Json{{"tokens", result.routing.tokens},
+                               {"otherwise", result.routing.otherwise},
+                               {"tied", result.routing.tied}}
+                        : Json(nullptr);
   head["seconds"] = Number(result.seconds);
   head["bytes_compared"] = result.bytes_compared;
   head["risk"] = Number(result.risk);

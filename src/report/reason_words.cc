@@ -33,6 +33,22 @@ std::string WithRows(std::string text, const Reason& reason) {
       shown < reason.foreign_rows.size() ? ", ..." : "");
 }
 
+// Which parameters are counted otherwise, where that explains a norm.
+std::string NormTermWords(const Reason& reason) {
+  if (reason.detail.empty()) return "";
+  if (CountOf(reason, 1) >= 0) {
+    return fmt::format(
+        "; it is that of the gradients of which, where they are cut along {}, "
+        "only the part at coordinate {} is counted ({} parameters)",
+        reason.detail, CountOf(reason, 1), CountOf(reason, 0));
+  }
+  const double weight = NumberOf(reason, 2);
+  return fmt::format(
+      "; it is that with {} ({} parameter{}) {}", reason.detail,
+      CountOf(reason, 0), CountOf(reason, 0) == 1 ? "" : "s",
+      weight == 0 ? "left out" : fmt::format("counted {:.4g} times", weight));
+}
+
 std::string Words(const Reason& reason) {
   switch (reason.kind) {
     case ReasonKind::kNone:
@@ -92,6 +108,18 @@ std::string Words(const Reason& reason) {
     case ReasonKind::kUnlikeDraws:
       return "computed with random numbers that a forward drew, others in each "
              "run";
+    case ReasonKind::kNoRouting:
+      return "which tokens its rows are is not known: " + reason.detail;
+    case ReasonKind::kRoutedUpstream:
+      return "tokens were routed otherwise upstream, within round-off, and its "
+             "bound knows nothing of that";
+    case ReasonKind::kRoutedRows:
+      return reason.detail;
+    case ReasonKind::kWrongRouting:
+      return fmt::format(
+          "{} of {} tokens were routed otherwise, {} of them by more than "
+          "round-off explains",
+          CountOf(reason, 1), CountOf(reason, 2), CountOf(reason, 0));
     case ReasonKind::kNotReplaced:
       return fmt::format(
           "{} {} of {} was not replaced: {}", ToString(reason.tensor.role),
@@ -149,8 +177,8 @@ std::string Words(const Reason& reason) {
     case ReasonKind::kReportedNorm:
       return fmt::format(
           "the optimizer reports {:.9g}; the norm of the reduced gradients is "
-          "{:.9g}",
-          NumberOf(reason, 0), NumberOf(reason, 1));
+          "{:.9g}{}",
+          NumberOf(reason, 0), NumberOf(reason, 1), NormTermWords(reason));
   }
   return "";
 }
@@ -197,6 +225,8 @@ std::string StatisticWords(const Test& test) {
       return fmt::format("what {} holds: ", RankWords(test.ranks));
     case Statistic::kMismatches:
       return "elements that differ: ";
+    case Statistic::kRouting:
+      return "scores between which the choice fell otherwise: ";
     case Statistic::kRepeat:
       return "a replay of the candidate differs: ";
     case Statistic::kStep:

@@ -358,6 +358,16 @@ void AddDiverged(const CheckResult& result, Page* page) {
   }
 }
 
+// "3 of 4,096 tokens routed otherwise, all within round-off"
+std::string RoutingWords(const RoutingSummary& routing) {
+  const int64_t beyond = routing.otherwise - routing.tied;
+  return fmt::format(
+      "{} of {} routed otherwise, {}", FormatCount(routing.otherwise),
+      Plural(routing.tokens, "token"),
+      beyond == 0 ? "all within round-off"
+                  : FormatCount(beyond) + " of them beyond round-off");
+}
+
 void AddClean(const CheckResult& result, Page* page) {
   page->Section("CLEAN");
   std::vector<std::string> counts;
@@ -389,6 +399,7 @@ void AddClean(const CheckResult& result, Page* page) {
         Plural(result.suspects, "suspect") + " (headroom 0.5 to 1), no fault",
         Tone::kDoubtful);
   }
+  if (result.routing.otherwise > 0) page->Text(RoutingWords(result.routing));
 }
 
 // The three that matter, unless all are wanted.

@@ -44,6 +44,18 @@ Result<Box> DecodeBox(const JsonFields& fields) {
   return box;
 }
 
+Result<RoutedRows> DecodeRouted(const JsonFields& fields) {
+  TTRACE_ASSIGN_OR_RETURN(const simdjson::dom::object object,
+                          fields.Object("routed"));
+  const JsonFields routed(object);
+  RoutedRows out;
+  TTRACE_ASSIGN_OR_RETURN(out.by, routed.Text("by"));
+  TTRACE_ASSIGN_OR_RETURN(out.arg, routed.Text("arg"));
+  TTRACE_ASSIGN_OR_RETURN(out.expert, routed.SmallInt("expert", 0));
+  TTRACE_ASSIGN_OR_RETURN(out.group, routed.Text("group"));
+  return out;
+}
+
 Result<uint64_t> DecodeHash(const JsonFields& fields) {
   TTRACE_ASSIGN_OR_RETURN(const std::string_view text, fields.Text("xxh3"));
   uint64_t value = 0;
@@ -110,6 +122,9 @@ Result<IndexLine> IndexLineDecoder::DecodeRecord(
   }
   if (fields.Has("box")) {
     TTRACE_ASSIGN_OR_RETURN(record.box, DecodeBox(fields));
+  }
+  if (fields.Has("routed")) {
+    TTRACE_ASSIGN_OR_RETURN(record.routed, DecodeRouted(fields));
   }
   TTRACE_ASSIGN_OR_RETURN(const Shape scale, fields.Ints("scale", 1, 2));
   if (scale.size() != 2) return BadField("scale", "is not two integers");

@@ -56,8 +56,17 @@ class LineBuilder {
     }
     Raw(key, list + "]");
   }
+  void Routed(const RoutedRows& routed) {
+    text_ += ",\"routed\":{";
+    Text("by", routed.by);
+    Text("arg", routed.arg);
+    Int("expert", routed.expert);
+    Text("group", routed.group);
+    text_ += '}';
+  }
   void Raw(std::string_view key, std::string_view json) {
-    text_.append(",\"").append(key).append("\":").append(json);
+    if (text_.back() != '{') text_ += ',';
+    text_.append("\"").append(key).append("\":").append(json);
   }
 
   // The line so far, if `reserve` further bytes still fit a reader's limit.
@@ -116,6 +125,7 @@ Result<std::string> EncodeRecordStart(const Record& record) {
                        record.rows->global});
   }
   if (record.box) line.Raw("box", BoxJson(*record.box));
+  if (record.routed) line.Routed(*record.routed);
   line.Ints("scale", {record.scale.numerator, record.scale.denominator});
   line.Texts("reduced_over", record.reduced_over);
   return std::move(line).Take(kExtentReserve);

@@ -29,6 +29,21 @@ struct Scale {
   }
 };
 
+// Rows that a router chose: dimension 0 are tokens that it sent to one expert.
+//
+// Which tokens they are is not recorded. It follows from the routing maps of
+// all ranks they came from, and so is what was meant, not what the code that
+// moved them made of it (align/routed_rows.h). The number of a token in the
+// logical tensor is row * S + s, of row `row` of the global batch at place `s`
+// of a sequence of S.
+struct RoutedRows {
+  std::string by;     // fqn of the router
+  std::string arg;    // which of its outputs is the map
+  int expert = 0;     // the map's column
+  std::string group;  // a note "expert_group" of this rank names the ranks
+  bool operator==(const RoutedRows&) const = default;
+};
+
 // What is the same for every occurrence of a recorded tensor in one rank.
 // Built once per (module, argument, shape) by the capture front end.
 struct RecordSpec {
@@ -45,6 +60,9 @@ struct RecordSpec {
   // The part of what the other placements give that `local_shape` is: with a
   // RaggedShard, and only then. Without one local_shape is all of it.
   std::optional<Box> box;
+  // global_shape[0] is then the number of all tokens, and there is no batch
+  // dimension.
+  std::optional<RoutedRows> routed;
   Scale scale;
   // Mesh dimensions over which this value should already have been summed by
   // the code under test (a row-parallel output over tp, a reduced gradient over
@@ -74,7 +92,8 @@ struct Extent {
 };
 
 // A validated index line. `layout` agrees with `spec.local_shape`, and the
-// extent lies inside its file.
+// extent lies inside its file. Of routed rows it says how many they are, from 0
+// on: which ones, a Catalog finds out.
 struct Record {
   int rank = 0;
   int64_t sequence = 0;  // execution order in its rank, over all legs
@@ -91,6 +110,7 @@ struct Record {
   std::vector<std::string> reduced_over;
   std::optional<BatchRows> rows;
   std::optional<Box> box;
+  std::optional<RoutedRows> routed;
   Layout layout;
   Extent extent;
   int64_t number = -1;  // its place in Trace::records(), copies included

@@ -29,6 +29,40 @@ bool HasDim(const DeviceMesh& mesh, const std::string& name) {
   return name == "mb" || mesh.Find(name) >= 0;
 }
 
+// Roles that a module which works on some tokens has.
+bool MayBeRouted(Role role) {
+  return role == Role::kInput || role == Role::kOutput ||
+         role == Role::kGradInput || role == Role::kGradOutput;
+}
+
+// How many rows a router chose is anybody's guess; that a placement does not
+// cut them, and that they are not the batch's, is not.
+Result<Layout> ResolveRouted(const RankMeta& meta, const Shape& global_shape,
+                             const Record& record) {
+  if (record.routed->expert < 0) return Invalid("a negative expert");
+  if (record.box) return Invalid("routed rows that are a box");
+  if (!MayBeRouted(record.id.role)) {
+    return Invalid("routed rows of role " +
+                   std::string(ToString(record.id.role)));
+  }
+  if (record.rows) return Invalid("routed rows that are rows of the batch");
+  if (global_shape.empty() || record.local_shape.empty()) {
+    return Invalid("routed rows without a dimension");
+  }
+  const DeviceMesh& mesh = meta.MeshOf(record.grid);
+  const Coordinate& coordinate = meta.CoordinateIn(record.grid);
+  TTRACE_RETURN_IF_ERROR(ResolveLayout(mesh, coordinate, record.placements,
+                                       global_shape, std::nullopt));
+  const int64_t count = record.local_shape.front();
+  Shape held = global_shape;
+  held.front() = count;
+  TTRACE_ASSIGN_OR_RETURN(
+      Layout layout, ResolveLayout(mesh, coordinate, record.placements, held,
+                                   BatchRows{0, 0, count, count}));
+  layout.dims.front().global_size = global_shape.front();
+  return layout;
+}
+
 }  // namespace
 
 Result<int> FindGrid(const RankMeta& meta, const PlacementMap& placements,
@@ -78,8 +112,11 @@ Status CompleteRecord(const RankMeta& meta, const Shape& global_shape,
       record.grid, FindGrid(meta, record.placements, record.reduced_over));
   TTRACE_ASSIGN_OR_RETURN(
       record.layout,
-      ResolvePiece(meta.MeshOf(record.grid), meta.CoordinateIn(record.grid),
-                   record.placements, global_shape, record.rows, record.box));
+      record.routed
+          ? ResolveRouted(meta, global_shape, record)
+          : ResolvePiece(meta.MeshOf(record.grid),
+                         meta.CoordinateIn(record.grid), record.placements,
+                         global_shape, record.rows, record.box));
   const Shape expected = record.layout.local_shape();
   if (expected != record.local_shape) {
     return Invalid((record.box ? "the box and placements '" : "placements '") +

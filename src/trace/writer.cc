@@ -49,6 +49,7 @@ Record MakeRecord(const RankMeta& meta, const RecordSpec& spec,
   record.local_shape = spec.local_shape;
   record.placements = spec.placements;
   record.box = spec.box;
+  record.routed = spec.routed;
   record.scale = spec.scale;
   record.reduced_over = spec.reduced_over;
   return record;

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import torch
@@ -16,6 +16,21 @@ Scale = tuple[int, int]
 # (begin, size, of) of each dimension: local indices [begin, begin + size) of the `of` that the
 # placements but RaggedShard give.
 Box = tuple[tuple[int, int, int], ...]
+
+
+class RoutedRows(NamedTuple):
+    """Rows that a router chose: the first dimension are tokens that it sent to one expert.
+
+    `by` is the router, `arg` the output of it that holds the map, `expert` the map's column,
+    `group` the name of the note `expert_group` that lists the ranks the rows came from, in their
+    order, and `tokens` the number of all tokens: sequence times rows of the global batch.
+    """
+
+    by: str
+    arg: str
+    expert: int
+    group: str
+    tokens: int
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import torch
 from ttrace import _native
 from ttrace.capture import process_messages
 from ttrace.capture.free_memory import Peak
-from ttrace.capture.placed import Box, Moment, Scale
+from ttrace.capture.placed import Box, Moment, RoutedRows, Scale
 from ttrace.capture.rewrite import Place
 from ttrace.capture.settings import Settings
 from ttrace.capture.specs import SpecCache
@@ -284,6 +284,7 @@ class Session:
         scale: Scale = (1, 1),
         reduced_over: tuple[str, ...] = (),
         box: Box | None = None,
+        routed: RoutedRows | None = None,
         always: bool = False,
     ) -> None:
         """Writes one tensor, whose dimensions are in canonical order, of the current leg.
@@ -311,6 +312,7 @@ class Session:
             scale=scale,
             reduced_over=reduced_over,
             box=box,
+            routed=routed,
         )
         if spec is None:
             return

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ttrace import _native
-from ttrace.capture.placed import Box, Scale
+from ttrace.capture.placed import Box, RoutedRows, Scale
 
 if TYPE_CHECKING:
     import torch
@@ -34,13 +34,14 @@ class SpecCache:
         scale: Scale = (1, 1),
         reduced_over: tuple[str, ...] = (),
         box: Box | None = None,
+        routed: RoutedRows | None = None,
     ) -> Any | None:
         """The Spec of a tensor in canonical order; None if its shape contradicts `placements`.
 
         `box`: under RaggedShard, which part of what the other placements give the tensor is.
         """
         key = (fqn, role, arg, tensor.shape, tensor.dtype, placements, batch_dim, batch_global)
-        key = (*key, scale, reduced_over, box)
+        key = (*key, scale, reduced_over, box, routed)
         try:
             return self._specs[key]
         except KeyError:
@@ -58,6 +59,7 @@ class SpecCache:
                 scale,
                 list(reduced_over),
                 None if box is None else list(box),
+                routed,
             )
         except _native.Error as error:
             spec = None

@@ -1,0 +1,66 @@
+#include "src/judge/norm_terms.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace ttrace {
+namespace {
+
+// Two layers, cut along tp but for biases.
+ReportedNorm Norm() {
+  ReportedNorm out;
+  out.terms = {{"layers.0.bias", 1.0, {}},
+               {"layers.0.weight", 5.0, {{"tp", {2.0, 3.0}}}},
+               {"layers.1.bias", 1.7, {}},
+               {"layers.1.weight", 11.0, {{"tp", {7.0, 4.0}}}}};
+  return out;
+}
+
+std::optional<NormExplanation> Explained(double square, double bound = 1e-6) {
+  ReportedNorm norm = Norm();
+  norm.reported = std::sqrt(square);
+  return ExplainNorm(norm, bound);
+}
+
+constexpr double kTotal = 18.7;
+
+TEST(ExplainNorm, OneParameter) {
+  const auto found = Explained(kTotal - 5);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->whose, "layers.0.weight");
+  EXPECT_EQ(found->weight, 0);
+  EXPECT_EQ(found->count, 1);
+  EXPECT_EQ(found->coordinate, -1);
+}
+
+TEST(ExplainNorm, OneNameInAllLayersCountedTwice) {
+  const auto found = Explained(kTotal + 2.7);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->count, 2);
+  EXPECT_EQ(found->weight, 2);
+  EXPECT_EQ(found->whose.find("layers.0"), std::string::npos);
+}
+
+TEST(ExplainNorm, WhatIsCutCountsOnOneRankOnly) {
+  const auto found = Explained(2.7 + 7 + 2);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->whose, "tp");
+  EXPECT_EQ(found->coordinate, 0);
+  EXPECT_EQ(found->count, 2);
+}
+
+TEST(ExplainNorm, NothingElseIsNamed) {
+  EXPECT_FALSE(Explained(kTotal + 0.4));
+  EXPECT_FALSE(Explained(std::numeric_limits<double>::infinity()));
+}
+
+// A bound that admits several explanations admits none.
+TEST(ExplainNorm, SeveralAreNone) {
+  EXPECT_TRUE(Explained(kTotal - 1.0));
+  EXPECT_FALSE(Explained(kTotal - 1.0, 0.03));
+}
+
+}  // namespace
+}  // namespace ttrace

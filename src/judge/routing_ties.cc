@@ -1,0 +1,89 @@
+#include "src/judge/routing_ties.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+namespace ttrace {
+
+LegJudgement JudgeFlips(const std::string& name, const LegFacts& facts,
+                        const Test& element) {
+  LegJudgement out;
+  out.leg = name;
+  out.stats = facts.candidate.total;
+  out.err = out.stats.rel_err();
+  LegJudgement::Flips flips;
+  flips.tokens = facts.flips->tokens;
+  flips.flipped = static_cast<int64_t>(facts.flips->flipped.size());
+  Test test;
+  test.statistic = Statistic::kRouting;
+  test.bound = element.bound;
+  test.expected = element.expected;
+  test.noise = element.noise;
+  for (const FlippedToken& token : facts.flips->flipped) {
+    test.value = std::max(test.value, token.margin);
+    flips.tied += token.margin <= test.bound ? 1 : 0;
+  }
+  test.headroom = flips.all_tied() ? std::min(1.0, test.value / test.bound)
+                                   : test.value / test.bound;
+  // Elements that differ in tokens that were not looked at.
+  if (flips.flipped == 0 && !out.stats.bitwise_equal()) {
+    test.headroom = std::numeric_limits<double>::infinity();
+  }
+  out.flips = flips;
+  out.Add(std::move(test));
+  if (out.headroom > 1) {
+    std::set<int> ranks;
+    for (const InstanceStats& part : facts.candidate.instances) {
+      if (part.stats.bitwise_equal()) continue;
+      ranks.insert(part.ranks.begin(), part.ranks.end());
+    }
+    out.ranks.assign(ranks.begin(), ranks.end());
+  }
+  return out;
+}
+
+RoutingTies::RoutingTies(const std::vector<TensorFacts>& tensors,
+                         const ElementTest& element_test) {
+  std::map<TensorId, const TensorFacts*> by_id;
+  for (const TensorFacts& tensor : tensors) {
+    if (tensor.id.arg == kScoresArg) by_id.emplace(tensor.id, &tensor);
+  }
+  for (const TensorFacts& tensor : tensors) {
+    TensorId id = tensor.id;
+    id.arg = kScoresArg;
+    const auto scores = by_id.find(id);
+    if (scores == by_id.end()) continue;
+    for (const LegFacts& leg : tensor.legs) {
+      if (!leg.usable || !leg.flips) continue;
+      for (const LegFacts& other : scores->second->legs) {
+        if (!other.usable || other.plan != leg.plan) continue;
+        std::optional<Test> test = element_test(*scores->second, other);
+        if (!test || !(test->bound > 0)) continue;
+        const LegJudgement judged = JudgeFlips("", leg, *test);
+        if (judged.flips->flipped > 0 && !(judged.headroom > 1)) {
+          first_.try_emplace({tensor.id.iteration, leg.plan},
+                             Place{tensor.order, tensor.id.fqn});
+        }
+        tests_.emplace(std::pair(tensor.id, leg.plan), *std::move(test));
+      }
+    }
+  }
+}
+
+const Test* RoutingTies::Find(const TensorId& map, size_t plan) const {
+  const auto found = tests_.find({map, plan});
+  return found == tests_.end() ? nullptr : &found->second;
+}
+
+bool RoutingTies::Reach(const TensorFacts& tensor, size_t plan) const {
+  const auto found = first_.find({tensor.id.iteration, plan});
+  if (found == first_.end()) return false;
+  const Place& first = found->second;
+  if (tensor.order > first.order) return true;
+  // What else the router makes of its choice may be recorded before it.
+  return tensor.order < first.order && tensor.id.fqn == first.router &&
+         tensor.id.role == Role::kOutput && tensor.id.arg != kScoresArg;
+}
+
+}  // namespace ttrace
