@@ -42,8 +42,8 @@ process as the reference and of two as the candidate, clean and with [bugs of th
 zoo](../zoo/README.md). Compared: tensors. Headroom is error / bound of the worst tensor of the run
 itself: at most 1 where nothing is wrong. Probes are names that megatron-core or torch does not
 promise (`private_names.py` of an adapter): each is looked up when capture begins and kept in
-`meta.json`, and a note names one that is missing and says what is lost. Releases that are not here
-were not tried. The full matrix of 0.16.1 is [another table](matrix.md).
+`meta.json`, and a note names one that is missing and says what is lost. Releases and rows
+that are not here were not run. The full matrix of 0.16.1 is [another table](matrix.md).
 
 What differs, as far as these runs meet it:
 
