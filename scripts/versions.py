@@ -134,15 +134,18 @@ def first_culprit(result: dict) -> str:
     return f"`{first['fqn'] or 'the model'}`, {first['role']} ({letters or '-'})"
 
 
-def is_as_expected(name: str, row: str, outcome: runs.Outcome) -> bool:
+def unexpected(name: str, row: str, outcome: runs.Outcome) -> str:
+    """What is not as it should be, or nothing."""
+    said = error_in(outcome.text) or outcome.result.get("reason", "") or f"exit {outcome.code}"
     if name in EXPECTED_ERRORS:
-        return EXPECTED_ERRORS[name] in outcome.text
+        return "" if EXPECTED_ERRORS[name] in outcome.text else said
     if name in REALLY_DIFFERENT:
-        return outcome.result.get("verdict") == "diverged"
+        return "" if outcome.result.get("verdict") == "diverged" else said
     if row in CLEAN:
-        return outcome.code == 0
-    expected = bug_catalog.load(row).EXPECT
-    return outcome.code == 1 and not bug_catalog.disagreements(outcome.result, expected)
+        return "" if outcome.code == 0 else said
+    if outcome.code != 1:
+        return said
+    return "; ".join(bug_catalog.disagreements(outcome.result, bug_catalog.load(row).EXPECT))
 
 
 def measure(name: str, row: str, folder: Path, reference: Path) -> tuple[list[str], bool, str]:
@@ -150,14 +153,11 @@ def measure(name: str, row: str, folder: Path, reference: Path) -> tuple[list[st
     command = runs.launch(2, "train_gpt.py", *flags_of(row))
     outcome = runs.diff(folder, reference, command, "--force")
     result = outcome.result
-    fine = is_as_expected(name, row, outcome)
-    # A run that ended in an error has a result too, of what it had recorded.
-    said = EXPECTED_ERRORS.get(name, "") if fine else ""
-    if not said and outcome.code not in (0, 1):
-        said = error_in(outcome.text) or result.get("reason", "") or f"exit {outcome.code}"
+    wrong = unexpected(name, row, outcome)
+    said = wrong or EXPECTED_ERRORS.get(name, "")
     cells = [
         name,
-        "yes" if fine else "NO",
+        "NO" if wrong else "yes",
         result.get("verdict", "none"),
         str(result.get("coverage", {}).get("compared", 0)),
         worst(result, "real"),
@@ -165,7 +165,7 @@ def measure(name: str, row: str, folder: Path, reference: Path) -> tuple[list[st
         missing_probes(folder),
         said[:160].replace("|", "/") or "-",
     ]
-    return cells, fine, outcome.text
+    return cells, not wrong, outcome.text
 
 
 def main() -> int:
