@@ -345,4 +345,11 @@ def style_cases() -> list[Case]:
 
 
 def all_cases() -> list[Case]:
-    return clean_cases() + axis_cases() + bug_cases() + several_cases() + other_cases() + style_cases()
+    return [
+        *clean_cases(),
+        *axis_cases(),
+        *bug_cases(),
+        *several_cases(),
+        *other_cases(),
+        *style_cases(),
+    ]

@@ -13,6 +13,7 @@ once.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +25,9 @@ from ttrace.capture.rewrite import Place, Rewrite
 
 if TYPE_CHECKING:
     from ttrace.capture.session import Session
+
+
+_MAP = "1"  # a router's output that says which expert gets which token
 
 
 class Isolation(Rewrite):
@@ -40,11 +44,13 @@ class Isolation(Rewrite):
         self._kept: set[tuple[int, str, str, str]] = set()
         # Outputs without a batch dimension that are the reference's bit for bit.
         self._shared: set[tuple[Any, ...]] = set()
+        self._maps: dict[tuple[Any, ...], torch.Tensor | None] = {}
 
     def seen(self, place: Place, tensor: torch.Tensor) -> None:
         """Of one micro-batch that both runs have, all is equal: what all rows share is the same in
         the reference's others, too. One number may be that by chance."""
-        if place.rule.grad_placements is None or tensor.numel() <= 1:
+        rule = place.rule
+        if rule.grad_placements is None or rule.routed is not None or tensor.numel() <= 1:
             return
         if not self._source.copies_agree(self._where(place, place.pass_)):
             return
@@ -71,7 +77,13 @@ class Isolation(Rewrite):
             return _Substitute.apply(tensor, [value])
 
     def handed_on(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
-        return self._in_place_of(place, tensor) if place.rule.decides else tensor
+        if not place.rule.decides:
+            return tensor
+        given = self._in_place_of(place, tensor)
+        if not given.is_floating_point():
+            # By this the rows that it sends can be told.
+            self._session.record_at(replace(place, arg=f"{place.arg}.used"), given)
+        return given
 
     def made(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
         return tensor if self._noise is None else self._noise.made(place, tensor)
@@ -119,11 +131,39 @@ class Isolation(Rewrite):
     def _read(self, place: Place, spec: Any, like: torch.Tensor) -> torch.Tensor | None:
         # A recomputed forward is given what the first one was.
         passes = dict.fromkeys((place.pass_, "forward" if place.role == "input" else "backward"))
+        tokens = self._tokens(place)
+        if tokens is not None and tokens.numel() != like.shape[0]:
+            raise Unreadable(f"{like.shape[0]} rows where the router sent {tokens.numel()}")
         for pass_ in passes:
-            value = self._source.read(self._where(place, pass_), spec, place.row_begin, like)
+            where = self._where(place, pass_)
+            if tokens is None:
+                value = self._source.read(where, spec, place.row_begin, like)
+            else:
+                value = self._source.read_rows(where, spec, tokens, like)
             if value is not None:
                 return value
         return None
+
+    def _tokens(self, place: Place) -> torch.Tensor | None:
+        """Of routed rows: which they are, by the source's own routing, which is handed on."""
+        routed = place.rule.routed
+        if routed is None:
+            return None
+        rows = routed.rows
+        key = (place.moment.iteration, rows.by, place.call)
+        if key not in self._maps:
+            where = (self._source_leg, rows.by, "output", key[0], 0, _MAP, "forward")
+            shape = self._source.global_shape(where)
+            whole = torch.empty(shape, dtype=torch.bool)
+            spec = self._session.specs.get(
+                rows.by, "output", _MAP, whole, "", batch_dim=1, batch_global=shape[1]
+            )
+            self._maps.clear()  # of one layer at a time
+            self._maps[key] = self._source.read(where, spec, 0, whole)
+        chosen = self._maps[key]
+        if chosen is None:
+            raise Unreadable(f"the reference has no routing of {rows.by}")
+        return routed.tokens(chosen[:, :, rows.expert], place.moment)
 
     def _where(self, place: Place, pass_: str) -> Where:
         iteration = place.moment.iteration

@@ -61,10 +61,16 @@ class Noise(Rewrite):
             return None
         noisy = tensor.detach().clone()
         canonical = place.rule.canonical(noisy)
-        spec = self._session.spec_at(place, canonical)
+        name = f"{place.fqn}|{place.role}|{place.arg}|{place.call}"
+        routed = place.rule.routed
+        if routed is not None:
+            # Which tokens these are only all ranks together know: rows by their number on this one.
+            spec = self._session.specs.get(place.fqn, place.role, place.arg, canonical, "")
+            name += f"|{place.moment.micro_batch}|{routed.coordinate}"
+        else:
+            spec = self._session.spec_at(place, canonical)
         if spec is None:
             return None
-        name = f"{place.fqn}|{place.role}|{place.arg}|{place.call}"
         if place.is_term:
             name += f"|{place.moment.micro_batch}"
         _perturb(spec, place.row_begin, self._seed, name, canonical)

@@ -34,6 +34,17 @@ class RoutedRows(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Routed:
+    """`rows` as in the trace. `tokens(chosen, moment)`: which tokens this rank's rows are, in their
+    order, where `chosen` says of each (position, row of the global batch) whether it is sent to the
+    expert. `coordinate` names this rank among those that hold rows of experts."""
+
+    rows: RoutedRows
+    tokens: Callable[[torch.Tensor, Moment], torch.Tensor]
+    coordinate: str
+
+
+@dataclass(frozen=True)
 class TensorRule:
     """Where the local tensor of one input or output lies in the logical one.
 
@@ -54,6 +65,8 @@ class TensorRule:
     `decides`: what is computed from here on depends on it in steps, as on a choice of experts. An
     isolated leg hands on the reference's value, so that all modules after it do the same work.
 
+    `routed`: the first dimension are tokens that a router sent here.
+
     `grad_placements`: of the gradient, where they are others. A value without a batch dimension is
     the same for all rows, so that the gradient of each micro-batch is a term of a sum.
     """
@@ -66,6 +79,7 @@ class TensorRule:
     row_offset: int = 0
     rows: int = 0
     decides: bool = False
+    routed: Routed | None = None
     grad_placements: str | None = None
 
     def canonical(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -44,11 +45,29 @@ class RecordedValues:
         """A new tensor of the shape, dtype and device of `like`: the part of the whole that `spec`
         says, from batch row `row_begin` on, in units of `spec`'s declared scale. None if the trace
         has no such tensor. Raises Unreadable, or OSError if a file cannot be read."""
+        return self._filled(
+            where, spec, like, lambda out: self._trace.read(*where, spec, row_begin, out)
+        )
+
+    def read_rows(
+        self, where: Where, spec: Any, tokens: torch.Tensor, like: torch.Tensor
+    ) -> torch.Tensor | None:
+        """The same of a tensor whose rows are tokens that a router chose: those of these tokens."""
+        return self._filled(
+            where,
+            spec,
+            like,
+            lambda out: self._trace.read_rows(*where, spec, tokens.data_ptr(), tokens.numel(), out),
+        )
+
+    def _filled(
+        self, where: Where, spec: Any, like: torch.Tensor, read: Callable[[int], None]
+    ) -> torch.Tensor | None:
         if spec is None or not self.has(where):
             return None
         value = torch.empty(like.shape, dtype=like.dtype, device="cpu")
         try:
-            self._trace.read(*where, spec, row_begin, value.data_ptr())
+            read(value.data_ptr())
         except _native.Error as error:
             if isinstance(error, OSError):
                 raise

@@ -32,7 +32,7 @@ class Place:
     @property
     def is_term(self) -> bool:
         """Whether this is one micro-batch's term of a gradient."""
-        return self.placements is self.rule.grad_placements
+        return self.rule.routed is None and self.placements is self.rule.grad_placements
 
     @property
     def is_only_term(self) -> bool:

@@ -353,6 +353,8 @@ class Session:
             batch_global=place.global_rows,
             scale=_scale_at(place),
             reduced_over=_reduced_over(place),
+            routed=None if rule.routed is None else rule.routed.rows,
+            always=rule.decides,  # other rows lie where it says
         )
 
     def spec_at(self, place: Place, canonical: torch.Tensor) -> Any | None:
@@ -368,6 +370,7 @@ class Session:
             batch_global=place.global_rows,
             scale=_scale_at(place),
             reduced_over=_reduced_over(place),
+            routed=None if place.rule.routed is None else place.rule.routed.rows,
         )
 
     # Where the run is

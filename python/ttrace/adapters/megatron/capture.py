@@ -19,6 +19,7 @@ import torch.distributed as dist
 from ttrace.adapters.megatron import fp32, hyperparameters, notes, repeats
 from ttrace.adapters.megatron.batch import DataItems
 from ttrace.adapters.megatron.call import CapturedCall
+from ttrace.adapters.megatron.experts import GROUP, global_sources
 from ttrace.adapters.megatron.inputs import OwnInputs
 from ttrace.adapters.megatron.loss_scale import divided, loss_scale
 from ttrace.adapters.megatron.model import Chunk, Model
@@ -155,6 +156,9 @@ class MegatronCapture:
         self._store.optimizer = self._optimizer
         self.course.open(model.hooks, self._store, graft, stable=True)
         session.note("replayer", name="megatron")
+        if topology.views():
+            ranks = global_sources(topology, model.config)
+            session.note("expert_group", name=GROUP, sources=ranks)
         model.install(self._forward_begins, self._owner_called)
         notes.write_notes(model)
         return model
@@ -196,6 +200,11 @@ class MegatronCapture:
         store, reducing = self._store, self.course.reducing
         if store is not None:
             self.session.guarded(lambda: reducing(store.of_bucket_group(group)))()
+
+    def routing(self, router: Any, logits: torch.Tensor) -> None:
+        """A router is about to choose by these."""
+        if self._model is not None and self.session.moment is not None:
+            self.session.guarded(self._model.record_scores)(router, logits)
 
     # Recomputed forwards
 

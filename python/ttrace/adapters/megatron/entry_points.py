@@ -106,12 +106,24 @@ def register(on_import: OnImport, settings: Settings) -> None:
 
         module.get_megatron_optimizer = get_megatron_optimizer
 
+    def router(module: ModuleType) -> None:
+        owner = module.TopKRouter
+        original = owner.routing
+
+        @functools.wraps(original)
+        def routing(self: Any, logits: Any, *args: Any, **kwargs: Any) -> Any:
+            capture().routing(self, logits)
+            return original(self, logits, *args, **kwargs)
+
+        owner.routing = routing
+
     core = "megatron.core."
     on_import(core + "pipeline_parallel.schedules", schedules)
     on_import(core + "distributed.param_and_grad_buffer", buffers)
     on_import(core + "distributed.finalize_model_grads", finalize)
     on_import(core + "tensor_parallel.random", checkpoint)
     on_import(core + "optimizer", optimizer)
+    on_import(core + "transformer.moe.router", router)
 
 
 class _Lazily:
@@ -144,6 +156,9 @@ class _Nothing:
         return optimizer
 
     def before_reduction(self, group: Any) -> None:
+        pass
+
+    def routing(self, router: Any, logits: Any) -> None:
         pass
 
     def flattened(self, tensors: Any, flat: Any) -> None:

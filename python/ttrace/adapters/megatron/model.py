@@ -11,13 +11,16 @@ from torch import nn
 
 from ttrace.adapters.megatron import names
 from ttrace.adapters.megatron.declared import declared, is_distributed_tensor
+from ttrace.adapters.megatron.experts import scores
 from ttrace.adapters.megatron.names import Numbering
 from ttrace.adapters.megatron.rules import ModuleRules, is_transparent
 from ttrace.adapters.megatron.topology import Topology
 from ttrace.adapters.megatron.unsupported import is_sharding, uses_cuda_graphs
 from ttrace.capture.module_hooks import Arguments, ModuleHooks
 from ttrace.capture.placed import Batch, ModuleRule, Moment, ParameterRule
+from ttrace.capture.rewrite import Place
 from ttrace.capture.session import Session
+from ttrace.capture.settings import LegName
 
 # The shape of a whole parameter in the reference, where there is one.
 ReferenceShape = Callable[[str], "list[int] | None"]
@@ -177,6 +180,8 @@ class Model:
         self.batch: Batch | None = None
         self.last_moment: Moment | None = None
         self.device = names.device_of(wrapped[0])
+        for chunk in self.chunks:
+            chunk.rules.experts.is_forced = lambda: LegName.parse(session.leg).isolated
         self._handles: list[Any] = []
         self._leaving: list[Any] = []  # hooks that run when a chunk's forward is over
         self._by_parameter = {id(e.original): e for e in self.parameters()}
@@ -216,6 +221,20 @@ class Model:
                 chunk.entry.register_forward_hook(guarded(self._leave_root), always_call=True)
             )
 
+    def record_scores(self, router: nn.Module, logits: torch.Tensor) -> None:
+        """What a router chooses the largest of."""
+        session, moment = self.session, self.session.moment
+        values = scores(router, logits.detach())
+        found = [(c, n) for c in self.chunks for n, (m, _) in c.known.items() if m is router]
+        if moment is None or values is None or not found:
+            return
+        chunk, fqn = found[0]
+        rule = chunk.rules.of_tokens(values)
+        if rule is not None:
+            call = moment.calls.get((fqn, session.pass_), 1) - 1
+            place = Place(moment, rule, fqn, "output", "scores", call, session.pass_)
+            session.record_at(place, values)
+
     def go_last(self) -> None:
         """Has all hooks run after those that others registered since: a loop may take off the hooks
         that wait for gathered parameters, and put them back."""
@@ -236,7 +255,7 @@ class Model:
         self.batch = batch
         for chunk in self.chunks:
             chunk.forwards = 0
-            chunk.rules.rows = batch.micro_batch_size
+            chunk.rules.begin_call(batch)
 
     def micro_batch(self, forward: int) -> int:
         """The number of a micro-batch in the global batch: in every schedule, the k-th forward of

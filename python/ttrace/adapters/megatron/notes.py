@@ -16,6 +16,7 @@ from ttrace.adapters.megatron import names
 from ttrace.adapters.megatron.model import Chunk, Model, ParameterEntry
 from ttrace.adapters.megatron.numbering import numbering_mismatches
 from ttrace.adapters.megatron.private_names import MEGATRON
+from ttrace.adapters.megatron.structure import is_expert
 from ttrace.adapters.megatron.unsupported import unsupported
 from ttrace.adapters.torch.private_names import TORCH
 from ttrace.capture.private_names import looked_up, missing
@@ -127,8 +128,9 @@ def _attributes(model: Model, entry: ParameterEntry) -> Iterator[tuple[str, Any,
         expected = "tp" in entry.rule.reduced_over
         value = bool(getattr(parameter, "sequence_parallel", False))
         yield "sequence_parallel", value, expected
-    if topology.size["tp"] > 1:
-        expected = "tp:" in entry.rule.placements
+    cut = "etp" if is_expert(entry.fqn) else "tp"
+    if topology.size[cut] > 1:
+        expected = f"{cut}:" in entry.rule.placements
         value = bool(getattr(parameter, "tensor_model_parallel", False))
         yield "tensor_model_parallel", value, expected
     if topology.size["pp"] > 1:
@@ -139,16 +141,22 @@ def _attributes(model: Model, entry: ParameterEntry) -> Iterator[tuple[str, Any,
 
 def _note_scaling(model: Model) -> None:
     for chunk in model.chunks:
-        for group in getattr(chunk.wrapped, "bucket_groups", ()):
-            for bucket in group.buckets:
-                _note_scaling_of(model, chunk, bucket)
+        for name in ("bucket_groups", "expert_parallel_bucket_groups"):
+            for group in getattr(chunk.wrapped, name, ()):
+                for bucket in group.buckets:
+                    _note_scaling_of(model, chunk, bucket, name == "bucket_groups")
 
 
-def _note_scaling_of(model: Model, chunk: Chunk, bucket: Any) -> None:
+def _note_scaling_of(model: Model, chunk: Chunk, bucket: Any, dense: bool) -> None:
+    """The tokens of an expert come from all ranks, its gradient is summed over edp only: the mean
+    is over dp and cp all the same."""
     size = model.topology.size
-    expected = 1.0 / (size["dp"] * size["cp"])
-    if chunk.config.calculate_per_token_loss or chunk.wrapped.ddp_config.average_in_collective:
+    ranks = size["dp"] * size["cp"]
+    expected = 1.0 / ranks
+    if chunk.config.calculate_per_token_loss:
         expected = 1.0
+    elif chunk.wrapped.ddp_config.average_in_collective:
+        expected = 1.0 if dense else size["edp"] / ranks
     if bucket.gradient_scaling_factor != expected:
         entry = model.entry_of(bucket.params_list[0])
         model.session.note(

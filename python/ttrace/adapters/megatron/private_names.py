@@ -31,6 +31,11 @@ MEGATRON = (
         "CheckpointWithoutOutput._recompute",
         "outputs that are discarded and recomputed (selective recompute) are not recorded again",
     ),
+    PrivateName(
+        _CORE + "transformer.moe.router",
+        "TopKRouter.routing",
+        "choices of experts that round-off turns cannot be told from wrong ones",
+    ),
     PrivateName(_CORE + "optimizer", "get_megatron_optimizer", "the optimizer's step is not seen"),
     PrivateName(
         _CORE + "rerun_state_machine",

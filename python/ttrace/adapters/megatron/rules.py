@@ -8,12 +8,14 @@ class, configuration and topology. What a class does not tell is not guessed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from ttrace.adapters.megatron.declared import Declared
+from ttrace.adapters.megatron.experts import ExpertRules
 from ttrace.adapters.megatron.names import TIED_WEIGHT, is_tied
 from ttrace.adapters.megatron.structure import (
     COLUMN,
@@ -24,10 +26,10 @@ from ttrace.adapters.megatron.structure import (
     is_expert,
 )
 from ttrace.adapters.megatron.topology import Topology
-from ttrace.capture.placed import ModuleRule, ParameterRule, RuleOrChoice, Scale, TensorRule
+from ttrace.capture.placed import Batch, ModuleRule, ParameterRule, RuleOrChoice, Scale, TensorRule
 
 # Hand their input on, or only hold children.
-_TRANSPARENT = ("ModuleList", "IdentityOp", "IdentityFuncOp", "Float16Module")
+_TRANSPARENT = ("ModuleList", "SequentialMLP", "IdentityOp", "IdentityFuncOp", "Float16Module")
 # Megatron's own names, whatever a class calls its first argument.
 _LINEAR_ARGUMENTS = ("input_", "weight", "runtime_gather_output")
 _FUSED_IN_ATTENTION = ("scale_mask_softmax", "attention_dropout")
@@ -47,7 +49,8 @@ class ModuleRules:
         self._config = config
         self._root = root
         self._structure = Structure(root, topology.size["tp"])
-        self.rows = 1  # of a micro-batch, in the current call of the schedule
+        self.experts = ExpertRules(topology, config)
+        self._batch: Batch | None = None  # of the current call of the schedule
         place = topology.placements
         sequence = {"cp": "ZigzagShard(0)"}
         split = {**sequence, "tp": "Shard(0)"} if topology.sequence_parallel else sequence
@@ -67,7 +70,7 @@ class ModuleRules:
         """None: nothing is known of this class."""
         kind = self._structure.kind(module, name)
         if is_expert(name):
-            return None  # its rows are tokens that were sent there, not rows of the batch
+            return self.experts.module(kind, name)
         if module is self._root:
             return self._model() if kind == "GPTModel" else None
         if kind == NORM:
@@ -171,11 +174,25 @@ class ModuleRules:
         rows of the micro-batch running fastest."""
 
         def by_token(value: torch.Tensor) -> TensorRule | None:
-            if value.dim() != 2 or value.shape[0] % self.rows:
-                return None
-            return TensorRule(self._own.placements, batch_dim=1, rows=self.rows, decides=True)
+            rule = self.of_tokens(value)
+            return None if rule is None else replace(rule, decides=True)
 
         return ModuleRule({"input": self._own}, {"0": by_token, "1": by_token})
+
+    def of_tokens(self, value: torch.Tensor) -> TensorRule | None:
+        """Of a router's [tokens, experts]."""
+        if self._batch is None or value.dim() != 2:
+            return None
+        rows, topology = self._batch.micro_batch_size, self._topology
+        if value.shape[0] % rows:
+            return None
+        cuts = topology.size["cp"] * (topology.size["tp"] if topology.sequence_parallel else 1)
+        self.experts.sequence = value.shape[0] // rows * cuts
+        return TensorRule(self._own.placements, batch_dim=1, rows=rows)
+
+    def begin_call(self, batch: Batch) -> None:
+        """Of the schedule."""
+        self._batch = self.experts.batch = batch
 
     def _norm(self, rule: TensorRule) -> ModuleRule:
         # Whatever the class calls its first argument: one tensor has one name.

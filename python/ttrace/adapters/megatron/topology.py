@@ -72,6 +72,12 @@ class Topology:
     def coordinate_of(self, *dims: str) -> str:
         return ",".join(f"{d}={self.coordinate[d]}" for d in self.over(*dims))
 
+    def coordinate_in_stage(self, place: int) -> dict[str, int]:
+        """Where the stage's rank of this number is in the grid of dp, cp and tp."""
+        rest, tp = divmod(place, self.size["tp"])
+        dp, cp = divmod(rest, self.size["cp"])
+        return {"dp": dp, "cp": cp, "tp": tp}
+
     def first_expert(self, config: Any) -> int:
         """Number of the first of this rank's experts."""
         experts = getattr(config, "num_moe_experts", None) or 0
