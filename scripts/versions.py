@@ -49,9 +49,9 @@ What differs, as far as these runs meet it:
 
 * **0.12.3** has no distributed optimizer without TransformerEngine: its step ends in the error that
   the row shows. Under context parallelism its schedule multiplies a loss by the size of the group
-  and expects a loss function that counts the tokens of all of its ranks, as Megatron-LM's did then;
-  the trainer here has the loss function of 0.13 and later, and its gradients really are twice too
-  large (T3 of the zoo). Virtual stages are told their number by a global variable.
+  so that a loss function has to count the tokens of all of its ranks; the trainer here counts those
+  of its own rank, as 0.13 and later want it, and its gradients really are twice too large. Virtual
+  stages are told their number by a global variable.
 * **0.12.3 and 0.13.1** tell the model alone of overlapped gathering, not the optimizer.
 * **0.12.3 to 0.14.0** have no attention sinks and no window that skips layers.
 * **0.12.3 to 0.15.3** draw the weights of a gated `linear_fc1` as if it were one matrix: two
