@@ -49,6 +49,7 @@ import mutation
 from gpt.groups import initialize, seed_dropout
 from gpt.model import build_config, build_model
 from gpt.options import parse_arguments
+from gpt.versions import is_last_stage, known_to
 from state_digest import parameter_digest, print_line, random_digest
 from synthetic_tokens import PretrainingSampler, SyntheticTokens
 
@@ -122,7 +123,8 @@ def build_optimizer(
             initial_loss_scale=args.initial_loss_scale,
             params_dtype=args.dtype,
             use_distributed_optimizer=args.distributed_optimizer,
-            overlap_param_gather=args.overlap_param_gather,
+            # Told to the model alone before 0.14.
+            **known_to(OptimizerConfig, overlap_param_gather=args.overlap_param_gather),
         ),
         model,
         use_gloo_process_groups=False,
@@ -215,7 +217,7 @@ def train(args: argparse.Namespace) -> list[DistributedDataParallel]:
         _, grad_norm, _ = optimizer.step()
         if step == 0 and args.overlap_param_gather:
             begin_to_gather_in_forward(args, config, model)
-        if parallel_state.is_pipeline_last_stage():
+        if is_last_stage(None):
             loss = mean_loss(reports)
             if dist.get_rank() == dist.get_world_size() - 1:
                 print_line(f"step {step} loss {loss:.9g} grad_norm {float(grad_norm or 0):.9g}")

@@ -38,4 +38,7 @@ def inject() -> None:
     def reduce_nothing(model: Any, config: Any, tp_group: Any = None) -> None:
         return None
 
-    module._allreduce_non_tensor_model_parallel_grads = reduce_nothing
+    name = "_allreduce_non_tensor_model_parallel_grads"
+    # Before 0.13 under the name of the parameters that it was first written for.
+    name = name if hasattr(module, name) else "_allreduce_layernorm_grads"
+    setattr(module, name, reduce_nothing)

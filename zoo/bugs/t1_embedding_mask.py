@@ -33,9 +33,11 @@ def inject() -> None:
         rows = torch.where(owned, input_ - self.vocab_start_index, 0)
         output = torch.nn.functional.embedding(rows, self.weight)
         # Here the rows of tokens that are not owned should become zero.
+        # Before 0.13 there is one group, which nobody is told.
+        group = {"group": self.tp_group} if hasattr(self, "tp_group") else {}
         if self.reduce_scatter_embeddings:
             output = output.transpose(0, 1).contiguous()
-            return mappings.reduce_scatter_to_sequence_parallel_region(output, group=self.tp_group)
-        return mappings.reduce_from_tensor_model_parallel_region(output, group=self.tp_group)
+            return mappings.reduce_scatter_to_sequence_parallel_region(output, **group)
+        return mappings.reduce_from_tensor_model_parallel_region(output, **group)
 
     layers.VocabParallelEmbedding.forward = forward

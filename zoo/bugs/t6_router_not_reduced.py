@@ -29,10 +29,12 @@ def inject() -> None:
     """The router's weight gets its values, and not the attribute."""
     from megatron.core.transformer.moe import router
 
-    reset = router.Router.reset_parameters
+    # Before 0.13 the constructor sets it.
+    name = "reset_parameters" if hasattr(router.Router, "reset_parameters") else "__init__"
+    begin = getattr(router.Router, name)
 
-    def reset_without_mark(self: Any) -> None:
-        reset(self)
+    def begin_without_mark(self: Any, *args: Any, **named: Any) -> None:
+        begin(self, *args, **named)
         self.weight.sequence_parallel = False
 
-    router.Router.reset_parameters = reset_without_mark
+    setattr(router.Router, name, begin_without_mark)

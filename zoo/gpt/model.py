@@ -21,6 +21,7 @@ from megatron.core.transformer.module import Float16Module
 from megatron.core.transformer.spec_utils import ModuleSpec
 
 import other_layers
+from gpt.versions import begin_chunk, is_first_stage, is_last_stage, known_to
 from gpt.weights import draw_by_name
 from megatron_cpu.latent_attention import LatentDotProductAttention
 
@@ -74,10 +75,14 @@ def _of_attention(args: argparse.Namespace) -> dict[str, Any]:
     options: dict[str, Any] = dict(
         qk_layernorm=args.qk_layernorm,
         apply_query_key_layer_scaling=args.qk_layer_scaling,
-        softmax_type=args.softmax,
     )
+    # Older versions lack these and compute what they default to.
+    if args.softmax != "vanilla":
+        options.update(softmax_type=args.softmax)
     if args.window:
-        options.update(window_size=(args.window, 0), window_attn_skip_freq=args.window_skip)
+        options.update(window_size=(args.window, 0))
+    if args.window_skip:
+        options.update(window_attn_skip_freq=args.window_skip)
     if args.mla:
         head = args.hidden // args.heads
         options.update(
@@ -94,14 +99,15 @@ def _of_attention(args: argparse.Namespace) -> dict[str, Any]:
 def _of_experts(args: argparse.Namespace) -> dict[str, Any]:
     if not args.experts:
         return {}
+    gate = {"moe_shared_expert_gate": True} if args.shared_expert_gate else {}
     return dict(
+        **gate,  # older versions have none
         num_moe_experts=args.experts,
         expert_model_parallel_size=args.ep,
         expert_tensor_parallel_size=args.etp or args.tp,
         moe_router_topk=args.topk,
         moe_token_dispatcher_type=args.dispatcher,
         moe_shared_expert_intermediate_size=args.shared_expert_ffn,
-        moe_shared_expert_gate=args.shared_expert_gate,
         moe_router_load_balancing_type=args.aux_loss or "none",
         moe_aux_loss_coeff=args.aux_loss_coeff if args.aux_loss else 0.0,
         moe_z_loss_coeff=args.z_loss,
@@ -135,7 +141,8 @@ def _layer_specs(
             qk_layernorm=args.qk_layernorm, multi_latent_attention=args.mla
         )
         return layer, [layer]
-    block = get_gpt_decoder_block_spec(config, use_transformer_engine=False, vp_stage=vp_stage)
+    number = known_to(get_gpt_decoder_block_spec, vp_stage=vp_stage)
+    block = get_gpt_decoder_block_spec(config, use_transformer_engine=False, **number)
     # Layers of one kind share a specification.
     return block, list({id(layer): layer for layer in block.layer_specs}.values())
 
@@ -174,6 +181,7 @@ def build_model(
 def _build_chunk(
     args: argparse.Namespace, config: TransformerConfig, vp_stage: int | None
 ) -> GPTModel:
+    begin_chunk(vp_stage)
     spec, layers = _layer_specs(args, config, vp_stage)
     for layer in layers:
         other_layers.replace(layer, args.linears, args.norm, args.feed_forward)
@@ -190,22 +198,21 @@ def _build_chunk(
     further = {}
     if args.mtp:
         further["mtp_block_spec"] = get_gpt_mtp_block_spec(
-            config, layers[-1], use_transformer_engine=False, vp_stage=vp_stage
+            config,
+            layers[-1],
+            use_transformer_engine=False,
+            **known_to(get_gpt_mtp_block_spec, vp_stage=vp_stage),
         )
     model = GPTModel(
         config,
         spec,
         vocab_size=args.vocab,
         max_sequence_length=args.seq,
-        pre_process=parallel_state.is_pipeline_first_stage(
-            ignore_virtual=vp_stage is None, vp_stage=vp_stage
-        ),
-        post_process=parallel_state.is_pipeline_last_stage(
-            ignore_virtual=vp_stage is None, vp_stage=vp_stage
-        ),
+        pre_process=is_first_stage(vp_stage),
+        post_process=is_last_stage(vp_stage),
         share_embeddings_and_output_weights=args.tied,
         position_embedding_type="rope" if args.positions == "rope" else "learned_absolute",
-        vp_stage=vp_stage,
+        **known_to(GPTModel, vp_stage=vp_stage),
         **further,
     )
     if args.weights_by_name or args.experts:

@@ -19,6 +19,8 @@ from megatron.core.transformer import TransformerConfig
 # Copied here, so that a bug that replaces it in megatron-core changes no weights.
 from megatron.core.transformer.transformer_layer import get_transformer_layer_offset
 
+from gpt.versions import known_to
+
 _EMBEDDING = "embedding.word_embeddings.weight"
 
 
@@ -27,7 +29,8 @@ def draw_by_name(
 ) -> None:
     """Draws all matrices of a chunk of the model again. Vectors start as constants anyway, but for
     the learned score of an attention sink."""
-    first_layer = get_transformer_layer_offset(config, vp_stage=vp_stage)
+    number = known_to(get_transformer_layer_offset, vp_stage=vp_stage)
+    first_layer = get_transformer_layer_offset(config, **number)
     for name, parameter in model.named_parameters():
         if parameter.dim() < 2 and not name.endswith("softmax_offset"):
             continue
@@ -52,6 +55,13 @@ def _global_name(name: str, first_layer: int, config: TransformerConfig) -> str:
             r"(local_experts\.)(\d+)", lambda m: f"{m[1]}{int(m[2]) + first_expert}", name
         )
     return name
+
+
+def _stride(name: str, parameter: torch.nn.Parameter, config: TransformerConfig) -> int:
+    """Of a gate and an up projection in one weight a rank holds a part of both, which the
+    attribute says in newer versions only."""
+    gated = config.gated_linear_unit and name.endswith("linear_fc1.weight")
+    return 2 if gated else getattr(parameter, "partition_stride", 1)
 
 
 def _draw(name: str, parameter: torch.nn.Parameter, config: TransformerConfig) -> None:
@@ -79,7 +89,7 @@ def _draw(name: str, parameter: torch.nn.Parameter, config: TransformerConfig) -
         held,
         dimension,
         init_method,
-        stride=getattr(parameter, "partition_stride", 1),
+        stride=_stride(name, parameter, config),
         rank=rank,
         world_size=size,
         skip_set_tensor_parallel_attributes=True,

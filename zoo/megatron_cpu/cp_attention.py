@@ -17,7 +17,14 @@ from megatron.core import parallel_state
 from megatron.core.tensor_parallel.mappings import gather_from_sequence_parallel_region
 from megatron.core.tensor_parallel.random import get_cuda_rng_tracker
 from megatron.core.transformer.module import MegatronModule
-from megatron.core.transformer.utils import is_layer_window_attention
+
+try:
+    from megatron.core.transformer.utils import is_layer_window_attention
+except ImportError:  # older versions give every layer the window
+
+    def is_layer_window_attention(window: Any, skip: Any, layer_number: int) -> bool:
+        return window is not None
+
 
 # Large enough to vanish after the softmax, small enough for a half-precision score.
 _MASKED = -10000.0
@@ -50,7 +57,7 @@ class ContextParallelDotProductAttention(MegatronModule):
         attention_dropout: float | None = None,
         softmax_scale: float | None = None,
         cp_comm_type: str | None = None,
-        pg_collection: Any = None,
+        **groups: Any,  # under a name that changes between versions
     ) -> None:
         super().__init__(config=config)
         head_size = config.kv_channels
@@ -59,7 +66,7 @@ class ContextParallelDotProductAttention(MegatronModule):
         self.cp_group = parallel_state.get_context_parallel_group()
         self.window = None
         if is_layer_window_attention(
-            config.window_size, config.window_attn_skip_freq, layer_number
+            config.window_size, getattr(config, "window_attn_skip_freq", None), layer_number
         ):
             self.window, ahead = config.window_size
             if ahead:

@@ -1,4 +1,4 @@
-"""The functions of megatron-core 0.16 that insist on CUDA or on TransformerEngine's modules.
+"""The functions of megatron-core that insist on CUDA or on TransformerEngine's modules.
 
 Nothing here changes what is computed: each patch lets an existing path run on a CPU.
 """
@@ -90,7 +90,7 @@ def _ask_nobody_about_fp8() -> None:
         megatron_random.FP8GlobalStateManager = _NoFP8
         megatron_random.activation_recompute_forward = lambda **unused: contextlib.nullcontext()
         megatron_random.fp8_autocast = lambda **unused: contextlib.nullcontext()
-    if not isinstance(multi_latent_attention.TELinear, type):
+    if not isinstance(getattr(multi_latent_attention, "TELinear", object), type):
         multi_latent_attention.HAVE_TE = False
 
 

@@ -28,9 +28,10 @@ class PrivateName:
         if value is None:
             return None
         for part in self.name.split("."):
-            value = getattr(value, part, None)
-            if value is None:
+            # A name of None is there: what is set later, as a state machine.
+            if not hasattr(value, part):
                 return False
+            value = getattr(value, part)
         return True
 
 

@@ -1,0 +1,68 @@
+"""Names that libraries do not promise: those that are listed exist in the versions that are
+installed, and one that does not is said by its name."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ttrace.adapters.megatron import notes
+from ttrace.adapters.megatron.private_names import MEGATRON
+from ttrace.adapters.torch.private_names import TORCH
+from ttrace.capture.private_names import PrivateName, looked_up, missing
+
+FAKE = "a_library_of_this_test"
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = ModuleType(FAKE)
+    module.Group = type("Group", (), {"start": lambda self: None})
+    monkeypatch.setitem(sys.modules, FAKE, module)
+    return module
+
+
+@pytest.mark.parametrize("name", (*MEGATRON, *TORCH), ids=str)
+def test_a_listed_name_exists_in_what_is_installed(name: PrivateName) -> None:
+    if name.module.startswith("megatron."):
+        pytest.importorskip("megatron.core")
+    import_module(name.module)
+    assert name.is_there, f"{name}: {name.without}"
+
+
+def test_no_name_is_listed_twice() -> None:
+    names = [str(name) for name in (*MEGATRON, *TORCH)]
+    assert len(names) == len(set(names))
+
+
+def test_what_is_lost_is_said_of_a_missing_name_only(library: ModuleType) -> None:
+    there = PrivateName(FAKE, "Group.start", "nothing is captured")
+    lost = PrivateName(FAKE, "Group.stop", "the end is not seen")
+    within = PrivateName(FAKE, "Other.start", "others are not seen")
+    assert list(missing((there, lost, within))) == [
+        f"this version has no {FAKE}.Group.stop: the end is not seen",
+        f"this version has no {FAKE}.Other.start: others are not seen",
+    ]
+    assert looked_up((there, lost)) == {f"{FAKE}.Group.start": True, f"{FAKE}.Group.stop": False}
+
+
+def test_nothing_is_said_of_a_module_that_was_not_imported() -> None:
+    name = PrivateName("never_imported_by_anybody", "start", "nothing is captured")
+    assert not list(missing((name,)))
+    assert looked_up((name,)) == {}
+
+
+def test_a_run_is_told_which_name_is_missing(
+    library: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = (PrivateName(FAKE, "Group.start", "a"), PrivateName(FAKE, "Group.stop", "b"))
+    monkeypatch.setattr(notes, "MEGATRON", names)
+    monkeypatch.setattr(notes, "TORCH", ())
+    written: list[tuple[str, dict[str, Any]]] = []
+    session = SimpleNamespace(note=lambda kind, **fields: written.append((kind, fields)))
+    notes._note_private_names(SimpleNamespace(session=session))
+    assert written == [("notice", {"text": f"this version has no {FAKE}.Group.stop: b"})]
