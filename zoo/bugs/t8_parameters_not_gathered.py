@@ -21,7 +21,8 @@ EXPECT = {
     "direction": "update",
     "stage": "optimizer",
     "classes": ["S", "R"],
-    "iteration": 1,
+    # That of the step whose results are not gathered.
+    "iteration": 0,
 }
 
 
