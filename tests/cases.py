@@ -199,7 +199,6 @@ def clean_cases() -> list[Case]:
                     TOPOLOGIES["tp2"],
                     TOPOLOGIES[name],
                     dtype,
-                    quick=(name, dtype) == ("pp2", "fp32"),
                 )
             )
     return cases
@@ -339,7 +338,6 @@ def style_cases() -> list[Case]:
             "tensor_parallel_toy.py",
             (1, own),
             (2, own),
-            quick=True,
         ),
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import pytest
 
 from captured_run import index, run
@@ -31,7 +33,7 @@ def roles_of(records, fqn):
     return {record["role"] for record in records if record["fqn"] == fqn}
 
 
-PARAMETER_ROLES = {"param", "grad_local", "grad_reduced", "param_updated"}
+PARAMETER_ROLES = {"param", "grad_local", "grad_reduced", "param_updated", "optim_state"}
 
 
 def test_an_unknown_module_has_parameters_all_the_same(tmp_path):
@@ -143,18 +145,42 @@ def test_a_compiled_module_is_named_and_its_parameters_are_recorded(tmp_path):
     assert not any("_orig_mod" in record["fqn"] for record in records)
 
 
-@pytest.mark.parametrize(
-    ("what", "processes", "arguments"),
-    [
-        ("distributed optimizer", 2, ["--distributed-optimizer"]),
-        ("mixture of experts", 1, ["--experts", "4", "--no-gated"]),
-    ],
-)
-def test_what_cannot_be_judged_is_named_and_captured(tmp_path, what, processes, arguments):
-    notes, records = captured(tmp_path, arguments, processes, TTRACE_LEGS="replay")
-    assert [note["what"] for note in notes["unsupported"]] == [what]
-    assert notes["unsupported"][0]["way_out"]
+def test_what_cannot_be_judged_is_named_and_captured(tmp_path):
+    notes, records = captured(tmp_path, ["--mla"], TTRACE_LEGS="replay")
+    assert [note["what"] for note in notes["unsupported"]] == ["multi-latent attention"]
     roles = {record["role"] for record in records}
-    assert {"param", "output", "grad_local", "param_updated"} <= roles
-    # Of a gradient of which a rank has reduced a part only nothing is recorded.
-    assert ("grad_reduced" in roles) == (what != "distributed optimizer")
+    assert {"param", "output", "grad_local", "grad_reduced", "param_updated"} <= roles
+
+
+def test_a_rank_records_its_own_part_of_what_is_reduced(tmp_path):
+    """Of each parameter, the boxes of both ranks make up the whole, and nothing twice."""
+    held: dict[tuple[str, str], int] = {}
+    whole: dict[tuple[str, str], int] = {}
+    captured(tmp_path, ["--distributed-optimizer"], 2)
+    for rank in range(2):
+        for entry in index(tmp_path / "trace", rank):
+            if entry["type"] != "record" or "RaggedShard" not in entry["placements"]:
+                continue
+            if (entry["role"], entry["pass"], entry["arg"]) == ("grad_reduced", "backward", ""):
+                name = entry["fqn"], str(entry["iteration"])
+                held[name] = held.get(name, 0) + prod(entry["shape"])
+                whole[name] = prod(entry["global_shape"])
+    assert held
+    assert held == whole
+
+
+def test_steps_say_what_they_started_from_and_what_they_left(tmp_path):
+    _, records = captured(tmp_path, ["--bf16"])
+    name = "decoder.layers.0.mlp.linear_fc1.weight"
+    states = {
+        (r["iteration"], r["arg"], r["pass"])
+        for r in records
+        if r["role"] == "optim_state" and r["fqn"] == name
+    }
+    after = {"updated", "master", "exp_avg", "exp_avg_sq", "step"}
+    assert {arg for _, arg, pass_ in states if pass_ == "optimizer"} == after
+    # What one step left the next one finds, and is not written twice.
+    assert {(i, arg) for i, arg, pass_ in states if pass_ == "forward"} == {
+        (0, "updated"),
+        (0, "master"),
+    }

@@ -75,7 +75,7 @@ TEST(MeshViews, AMissingTermIsNamedByItsPlaceInTheView) {
 }
 
 TEST(MeshViews, CopiesDifferAlongDimensionsOfTheView) {
-  for (const size_t which : {0, 3}) {
+  for (const size_t which : {size_t{0}, size_t{3}}) {
     Sharding sharding = Grids()[which];
     sharding.placements = {{"ep", Shard{0}}, {"etp", Shard{1}}};
     sharding.reduced_over.clear();

@@ -189,8 +189,8 @@ TEST(RaggedShard, IsReadBackAtAnyPlace) {
                                     std::as_writable_bytes(std::span(out)));
     ASSERT_TRUE(status.ok()) << status.error().message();
     std::vector<double> expected;
-    for (const size_t row : {1, 2, 3}) {
-      for (const size_t column : {6, 7, 2}) {
+    for (const size_t row : {1UL, 2UL, 3UL}) {
+      for (const size_t column : {6UL, 7UL, 2UL}) {
         expected.push_back(SomeValues()[row * 8 + column]);
       }
     }

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
+from typing import Any
 
 import torch
 
@@ -26,6 +27,7 @@ from ttrace.capture.module_hooks import ModuleHooks
 from ttrace.capture.parameter_store import ParameterStore, Piece
 from ttrace.capture.placed import Scale
 from ttrace.capture.session import Session
+from ttrace.capture.tensor_bytes import digest_of
 
 # States that follow the weights.
 _GRAFTED = ("updated", "master")
@@ -50,6 +52,8 @@ class Course:
         self._dropout = dropout
         self._hooks: ModuleHooks | None = None
         self._store: ParameterStore | None = None
+        # (parameter, state) -> digest of what a step left.
+        self._left: dict[tuple[str, str], Any] = {}
 
     def open(
         self, hooks: ModuleHooks, store: ParameterStore, graft: Graft | None, *, stable: bool
@@ -182,14 +186,16 @@ class Course:
             )
 
     def _record_states(self, pass_: str) -> None:
-        """Before the step, what the step before this one left is known already, but for what was
-        grafted since."""
+        """Before the step, what the step before this one left is in the trace already: only what
+        was changed since, or follows grafted weights, is recorded again."""
         assert self._store is not None
-        known = pass_ == "forward" and not self.is_first
         grafted = self.graft is not None and self.graft.weights
         for arg, piece in self._store.states():
-            if not known or (grafted and arg in _GRAFTED):
+            name, content = (piece.fqn, arg), digest_of(piece.tensor)
+            is_known = pass_ == "forward" and self._left.get(name) == content
+            if not is_known or (grafted and arg in _GRAFTED):
                 self._record("optim_state", arg, piece, self._session.iteration, pass_)
+            self._left[name] = content
 
     def step_begins(self, note_hyperparameters: Callable[[], None]) -> None:
         if not self.captures:

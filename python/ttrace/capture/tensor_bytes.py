@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from ttrace import _native
+
 
 def host_view(tensor: torch.Tensor) -> torch.Tensor:
     """The same values in this process's memory, with torch's lazy bits resolved."""
@@ -23,6 +25,12 @@ def unwrapped(tensor: Any) -> torch.Tensor:
     for name in ("_local_tensor", "elem"):
         tensor = getattr(tensor, name, tensor)
     return tensor
+
+
+def digest_of(tensor: torch.Tensor) -> Any:
+    """Of its bytes; equal for equal tensors."""
+    value = host_view(tensor).contiguous()
+    return _native.digest(value.data_ptr(), value.numel() * value.element_size())
 
 
 def bitwise_equal(a: torch.Tensor, b: torch.Tensor) -> bool:
