@@ -40,7 +40,7 @@ std::string WhichRanks(const ReplayedStep& step) {
 
 std::string NameOf(StepQuantity quantity) {
   switch (quantity) {
-    case StepQuantity::kCount:
+    case StepQuantity::kStepCount:
       return "the count of steps";
     case StepQuantity::kParameter:
       return "the parameter";
@@ -80,7 +80,7 @@ std::string StepHint(const ReplayedStep& step) {
 std::optional<Diagnosis> WrongStep(const Evidence& evidence) {
   if (evidence.step == nullptr || !evidence.step->out()) return std::nullopt;
   const ReplayedStep& step = *evidence.step;
-  const StepErrors& count = step.Of(StepQuantity::kCount);
+  const StepErrors& count = step.Of(StepQuantity::kStepCount);
   const bool miscounted = count.out > 0 && !step.skipped;
   std::optional<StepExplanation> found;
   if (step.sample) {

@@ -179,7 +179,7 @@ class RankStep {
     count_ = after;
     if (!after || (!before && (skipped_ || *after != 1))) return Done{};
     const double expected = before.value_or(0) + (skipped_ ? 0 : 1);
-    Add(StepQuantity::kCount, *after, {expected, 0});
+    Add(StepQuantity::kStepCount, *after, {expected, 0});
     out_.ranks.insert(rank_);
     return Done{};
   }

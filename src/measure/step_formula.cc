@@ -113,7 +113,7 @@ std::vector<StepField> StepFormula::InputsOf(StepQuantity quantity) const {
     return fields;
   };
   switch (quantity) {
-    case StepQuantity::kCount:
+    case StepQuantity::kStepCount:
       return {};
     case StepQuantity::kFirst:
       return with_gradient({StepField::kFirst});
@@ -347,7 +347,7 @@ ExpectedValue StepFormula::SgdParameter(const StepElement& element) const {
 ExpectedValue StepFormula::Expect(StepQuantity quantity,
                                   const StepElement& element) const {
   switch (quantity) {
-    case StepQuantity::kCount:
+    case StepQuantity::kStepCount:
       break;
     case StepQuantity::kFirst: {
       const ExpectedValue g = Gradient(element);

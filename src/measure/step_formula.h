@@ -57,7 +57,7 @@ using StepElement = std::array<double, kStepFields>;
 
 // Results of a step.
 enum class StepQuantity : uint8_t {
-  kCount,
+  kStepCount,
   kFirst,
   kSecond,
   kLargest,
@@ -67,7 +67,7 @@ enum class StepQuantity : uint8_t {
 };
 inline constexpr size_t kStepQuantities = 7;
 
-// Where a quantity is recorded. REQUIRES: not kCount.
+// Where a quantity is recorded. REQUIRES: not kStepCount.
 StepField ResultOf(StepQuantity quantity);
 
 class StepFormula {
