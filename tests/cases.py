@@ -150,8 +150,6 @@ def _gpt(
 # cost one more launch: one of them is here. The control MG1 is TP2's clean run.
 QUICK_CLEAN = {
     ("cp2", "bf16"),
-    ("pp2", "fp32"),
-    ("dp2", "bf16"),
     ("tp2sp_pp2", "bf16"),
     ("dropout-tp2sp", "fp32"),
 }
