@@ -49,6 +49,13 @@ MODELS = {
         --position-embedding-type rope --untie-embeddings-and-output-weights
         --disable-bias-linear""".split()
     ),
+    "experts": tuple(
+        """--num-experts 4 --moe-router-topk 2 --moe-aux-loss-coeff 0.01
+        --moe-router-load-balancing-type aux_loss --disable-bias-linear""".split()
+    ),
+    "deep": ("--num-layers", "8"),
+    # With warm-up the first step's learning rate is 0, and nothing is there to be gathered.
+    "steady": ("--lr-warmup-iters", "0"),
 }
 DTYPES = {"fp32": (), "bf16": ("--bf16",)}
 TP2 = ("--tensor-model-parallel-size", "2")
@@ -57,6 +64,11 @@ PP2 = ("--pipeline-model-parallel-size", "2")
 CP2 = ("--context-parallel-size", "2")
 FULL = "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1".split()
 SELECTIVE = "--recompute-granularity selective".split()
+OVERLAPS = "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather".split()
+EP2 = ("--expert-model-parallel-size", "2")
+# Its overlap frees what gloo still sends: two runs of the script alone differ.
+VPP = """--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2
+  --no-overlap-p2p-communication""".split()
 
 
 @dataclass(frozen=True)
@@ -93,6 +105,12 @@ RUNS = (
     Run("TP2+SP x PP2", 4, (*TP2, *SP, *PP2), "bf16", "llama"),
     Run("TP2 x CP2", 4, (*TP2, *CP2), "bf16", "llama"),
     Run("TP2", 2, TP2, "bf16", "llama", "OT8"),
+    Run("DP2, distributed optimizer, both overlaps", 2, tuple(OVERLAPS), "bf16"),
+    Run("DP2, distributed optimizer", 2, tuple(OVERLAPS[:1]), "bf16", "steady", "T8"),
+    Run("EP2", 2, EP2, "fp32", "experts"),
+    Run("EP2", 2, EP2, "fp32", "experts", "MG8"),
+    Run("PP4 VPP2", 4, tuple(VPP), "fp32", "deep"),
+    Run("PP4 VPP2", 4, tuple(VPP), "fp32", "deep", "OT8"),
 )
 
 
@@ -134,7 +152,11 @@ unchanged and from its own checkout, each run compared with one process of the s
 are its defaults (dropout 0.1, clipping at 1.0, its loader) with an evaluation after each step,
 but for small sizes, mock data, and what a machine without CUDA and TransformerEngine lacks;
 `llama` has SwiGLU, RMSNorm, grouped queries, rotary positions, an output layer of its own and no
-biases. `zoo/megatron_lm/` is what lets the script run on a CPU. Dropout is turned off by `ttrace`.
+biases; `experts` has four of them, two a token, with an auxiliary loss; `deep` has eight layers;
+`steady` has no warm-up.
+Virtual stages run without overlap of their communication, which frees what gloo still sends: two
+runs of the script by itself differ then. `zoo/megatron_lm/` is what lets the script run on a CPU.
+Dropout is turned off by `ttrace`.
 Headroom is error / bound of the worst tensor of the run itself: at most 1 in a clean run. Bugs are
 those of [the zoo](../zoo/README.md). Seconds are those of the candidate's launch, its legs and the
 check, on two cores that did much else; references are shared.
