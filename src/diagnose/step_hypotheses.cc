@@ -36,23 +36,6 @@ struct Hypothesis {
   bool of_count = false;
 };
 
-StepField BeforeOf(StepQuantity quantity) {
-  switch (quantity) {
-    case StepQuantity::kFirst:
-      return StepField::kFirst;
-    case StepQuantity::kSecond:
-      return StepField::kSecond;
-    case StepQuantity::kLargest:
-      return StepField::kLargest;
-    case StepQuantity::kMomentum:
-      return StepField::kMomentum;
-    case StepQuantity::kCopy:
-      return StepField::kCopy;
-    default:
-      return StepField::kParameter;
-  }
-}
-
 class Trial {
  public:
   explicit Trial(const StepSample& sample) : sample_(sample) {

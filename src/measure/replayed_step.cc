@@ -22,24 +22,6 @@ using Gap = StepGap::Kind;
 
 constexpr size_t At(StepField field) { return static_cast<size_t>(field); }
 
-// What a step that is not made leaves as it was.
-StepField BeforeOf(StepQuantity quantity) {
-  switch (quantity) {
-    case StepQuantity::kFirst:
-      return StepField::kFirst;
-    case StepQuantity::kSecond:
-      return StepField::kSecond;
-    case StepQuantity::kLargest:
-      return StepField::kLargest;
-    case StepQuantity::kMomentum:
-      return StepField::kMomentum;
-    case StepQuantity::kCopy:
-      return StepField::kCopy;
-    default:
-      return StepField::kParameter;
-  }
-}
-
 const Record* PieceOf(const TensorPieces* pieces, int rank) {
   if (pieces == nullptr) return nullptr;
   for (const Record* record : pieces->pieces) {

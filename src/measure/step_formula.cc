@@ -41,6 +41,23 @@ double RootMoved(double x, double error) {
 
 }  // namespace
 
+StepField BeforeOf(StepQuantity quantity) {
+  switch (quantity) {
+    case StepQuantity::kFirst:
+      return StepField::kFirst;
+    case StepQuantity::kSecond:
+      return StepField::kSecond;
+    case StepQuantity::kLargest:
+      return StepField::kLargest;
+    case StepQuantity::kMomentum:
+      return StepField::kMomentum;
+    case StepQuantity::kCopy:
+      return StepField::kCopy;
+    default:
+      return StepField::kParameter;
+  }
+}
+
 void SetClip(double limit, double norm, DType dtype, StepSetting* setting) {
   setting->clip = 1;
   setting->clip_error = 0;

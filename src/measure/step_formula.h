@@ -67,6 +67,8 @@ enum class StepQuantity : uint8_t {
 };
 inline constexpr size_t kStepQuantities = 7;
 
+// What a step that is not made leaves as it was. REQUIRES: not kStepCount.
+StepField BeforeOf(StepQuantity quantity);
 // Where a quantity is recorded. REQUIRES: not kStepCount.
 StepField ResultOf(StepQuantity quantity);
 
@@ -74,7 +76,7 @@ class StepFormula {
  public:
   StepFormula(const StepRule& rule, const StepSetting& setting);
 
-  // Of elements: all but kCount.
+  // Of elements: all but kStepCount.
   const std::vector<StepQuantity>& quantities() const { return quantities_; }
   // What a quantity is made of.
   std::vector<StepField> InputsOf(StepQuantity quantity) const;

@@ -19,11 +19,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from ttrace import _native
 from ttrace.capture.placed import Moment
 from ttrace.capture.random_draws import RandomDraws
 from ttrace.capture.session import Session
-from ttrace.capture.tensor_bytes import host_view
+from ttrace.capture.tensor_bytes import digest_of, host_view
 
 # Of torch.nn.functional. Modules call them by these names, and so do attention functions.
 _ELEMENTWISE = ("dropout",)
@@ -184,7 +183,7 @@ class Dropout:
         return {
             "fqn": self._innermost() or "",
             "shape": list(value.shape),
-            "input": _digest(value),
+            "input": digest_of(value),
             "sample": flat[places].double().tolist(),
             "repeats": _repeats(value),
             "known": value != 0,  # elsewhere the mask does not show
@@ -204,15 +203,11 @@ class Dropout:
             call=moment.next_call(fqn, f"dropout {session.pass_}"),
             micro_batch=moment.micro_batch,
             p=p,
-            mask=_digest(mask),
+            mask=digest_of(mask),
             elements=int(known.sum()),
             **{"pass": session.pass_},
             **before,
         )
-
-
-def _digest(value: torch.Tensor) -> str:
-    return _native.digest(value.data_ptr(), value.numel() * value.element_size())
 
 
 def _repeats(value: torch.Tensor) -> bool:

@@ -19,15 +19,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ttrace.capture.noise import Noise
-from ttrace.capture.placed import ParameterRule
+from ttrace.capture.placed import ROUTING_MAP, ROUTING_MAP_USED, ParameterRule
 from ttrace.capture.recorded_values import RecordedValues, Unreadable, Where
 from ttrace.capture.rewrite import Place, Rewrite
 
 if TYPE_CHECKING:
     from ttrace.capture.session import Session
-
-
-_MAP = "1"  # a router's output that says which expert gets which token
 
 
 class Isolation(Rewrite):
@@ -80,9 +77,9 @@ class Isolation(Rewrite):
         if not place.rule.decides:
             return tensor
         given = self._in_place_of(place, tensor)
-        if not given.is_floating_point():
+        if place.arg == ROUTING_MAP:
             # By this the rows that it sends can be told.
-            self._session.record_at(replace(place, arg=f"{place.arg}.used"), given)
+            self._session.record_at(replace(place, arg=ROUTING_MAP_USED), given)
         return given
 
     def made(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
@@ -152,11 +149,11 @@ class Isolation(Rewrite):
         rows = routed.rows
         key = (place.moment.iteration, rows.by, place.call)
         if key not in self._maps:
-            where = (self._source_leg, rows.by, "output", key[0], 0, _MAP, "forward")
+            where = (self._source_leg, rows.by, "output", key[0], 0, ROUTING_MAP, "forward")
             shape = self._source.global_shape(where)
             whole = torch.empty(shape, dtype=torch.bool)
             spec = self._session.specs.get(
-                rows.by, "output", _MAP, whole, "", batch_dim=1, batch_global=shape[1]
+                rows.by, "output", ROUTING_MAP, whole, "", batch_dim=1, batch_global=shape[1]
             )
             self._maps.clear()  # of one layer at a time
             self._maps[key] = self._source.read(where, spec, 0, whole)

@@ -18,6 +18,12 @@ Scale = tuple[int, int]
 Box = tuple[tuple[int, int, int], ...]
 
 
+# A router's output that says which expert gets which token, and the same as an isolated leg handed
+# it on.
+ROUTING_MAP = "1"
+ROUTING_MAP_USED = "1.used"
+
+
 class RoutedRows(NamedTuple):
     """Rows that a router chose: the first dimension are tokens that it sent to one expert.
 

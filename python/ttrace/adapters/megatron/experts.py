@@ -13,9 +13,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ttrace.adapters.megatron.structure import COLUMN, ROW
+from ttrace.adapters.megatron.structure import COLUMN, LINEAR_ARGUMENTS, ROW
 from ttrace.adapters.megatron.topology import Topology
 from ttrace.capture.placed import (
+    ROUTING_MAP,
+    ROUTING_MAP_USED,
     Batch,
     ModuleRule,
     Moment,
@@ -25,7 +27,6 @@ from ttrace.capture.placed import (
 )
 
 GROUP = "experts"
-_MAP = "1"  # of a router's outputs
 
 
 class ExpertRules:
@@ -68,7 +69,7 @@ class ExpertRules:
     ) -> ModuleRule:
         """Each with its placements, and those of its gradient: a sum over etp has been pending
         since the dispatcher gave all of etp the same rows."""
-        arguments = ("input_", "weight", "runtime_gather_output") if "input_" in inputs else None
+        arguments = LINEAR_ARGUMENTS if "input_" in inputs else None
         return ModuleRule(
             {arg: self._choice(name, *words) for arg, words in inputs.items()},
             {"0": self._choice(name, *output)},
@@ -85,13 +86,11 @@ class ExpertRules:
         def choose(value: torch.Tensor) -> TensorRule | None:
             if self.batch is None or not self.sequence or not value.dim():
                 return None
-            arg = f"{_MAP}.used" if self.is_forced() else _MAP
+            arg = ROUTING_MAP_USED if self.is_forced() else ROUTING_MAP
             tokens = self.sequence * self.batch.global_rows
             rows = RoutedRows(f"{layer}.router", arg, expert, GROUP, tokens)
             routed = Routed(rows, self._tokens, self._topology.coordinate_of("edp", "ep", "etp"))
-            # Columns of a vector are its rows.
-            words = (placements, of_gradient)
-            return TensorRule(words[0], grad_placements=words[1], routed=routed)
+            return TensorRule(placements, grad_placements=of_gradient, routed=routed)
 
         return choose
 

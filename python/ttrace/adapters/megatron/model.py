@@ -184,6 +184,8 @@ class Model:
             chunk.rules.experts.is_forced = lambda: LegName.parse(session.leg).isolated
         self._handles: list[Any] = []
         self._leaving: list[Any] = []  # hooks that run when a chunk's forward is over
+        # Where each module with a rule is, by id.
+        self._known = {id(m): (c, n) for c in self.chunks for n, (m, _) in c.known.items()}
         self._by_parameter = {id(e.original): e for e in self.parameters()}
 
     @property
@@ -232,10 +234,9 @@ class Model:
         """What a router chooses the largest of."""
         session, moment = self.session, self.session.moment
         values = scores(router, logits.detach())
-        found = [(c, n) for c in self.chunks for n, (m, _) in c.known.items() if m is router]
-        if moment is None or values is None or not found:
+        if moment is None or values is None or id(router) not in self._known:
             return
-        chunk, fqn = found[0]
+        chunk, fqn = self._known[id(router)]
         rule = chunk.rules.of_tokens(values)
         if rule is not None:
             call = moment.calls.get((fqn, session.pass_), 1) - 1

@@ -20,18 +20,25 @@ from ttrace.adapters.megatron.names import TIED_WEIGHT, is_tied
 from ttrace.adapters.megatron.structure import (
     COLUMN,
     HEAD_NORMS,
+    LINEAR_ARGUMENTS,
     NORM,
     ROW,
     Structure,
     is_expert,
 )
 from ttrace.adapters.megatron.topology import Topology
-from ttrace.capture.placed import Batch, ModuleRule, ParameterRule, RuleOrChoice, Scale, TensorRule
+from ttrace.capture.placed import (
+    ROUTING_MAP,
+    Batch,
+    ModuleRule,
+    ParameterRule,
+    RuleOrChoice,
+    Scale,
+    TensorRule,
+)
 
 # Hand their input on, or only hold children.
 _TRANSPARENT = ("ModuleList", "SequentialMLP", "IdentityOp", "IdentityFuncOp", "Float16Module")
-# Megatron's own names, whatever a class calls its first argument.
-_LINEAR_ARGUMENTS = ("input_", "weight", "runtime_gather_output")
 _FUSED_IN_ATTENTION = ("scale_mask_softmax", "attention_dropout")
 
 
@@ -177,7 +184,7 @@ class ModuleRules:
             rule = self.of_tokens(value)
             return None if rule is None else replace(rule, decides=True)
 
-        return ModuleRule({"input": self._own}, {"0": by_token, "1": by_token})
+        return ModuleRule({"input": self._own}, {"0": by_token, ROUTING_MAP: by_token})
 
     def of_tokens(self, value: torch.Tensor) -> TensorRule | None:
         """Of a router's [tokens, experts]."""
@@ -238,13 +245,13 @@ class ModuleRules:
             output = TensorRule(self._topology.placements(**words), 1)
         else:
             output = self._columns
-        return ModuleRule(inputs, {"0": output}, arguments=_LINEAR_ARGUMENTS)
+        return ModuleRule(inputs, {"0": output}, arguments=LINEAR_ARGUMENTS)
 
     def _row_parallel(self, module: nn.Module, name: str) -> ModuleRule:
         made = self._own if self._topology.sequence_parallel else self._full
         output = TensorRule(made.placements, 1, reduced_over=self._topology.over("tp"))
         inputs = {"input_": self._columns}
-        return ModuleRule(inputs, {"0": output}, arguments=_LINEAR_ARGUMENTS)
+        return ModuleRule(inputs, {"0": output}, arguments=LINEAR_ARGUMENTS)
 
     def _is_gated(self, name: str) -> bool:
         """Gate and up projection in one weight: each rank holds a part of both."""

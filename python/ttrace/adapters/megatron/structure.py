@@ -55,6 +55,8 @@ _ALIASES = {
     "TERowParallelLinear": ROW,
 }
 _PARALLEL_MODES = {"column": COLUMN, "row": ROW}  # of TELinear
+# Megatron's own names, whatever a class calls its first argument.
+LINEAR_ARGUMENTS = ("input_", "weight", "runtime_gather_output")
 HEAD_NORMS = ("q_layernorm", "k_layernorm")
 _SLOTS = {
     "TransformerLayer": dict.fromkeys(
