@@ -9,12 +9,14 @@
 #include "src/base/format.h"
 #include "src/cli/command.h"
 #include "src/cli/interrupt.h"
+#include "src/cli/plan.h"
 #include "src/cli/recording.h"
 #include "src/cli/terminal.h"
 #include "src/cli/verdict_output.h"
 #include "src/experiment/iteration_range.h"
 #include "src/experiment/leg_names.h"
 #include "src/experiment/selection.h"
+#include "src/run/free_space.h"
 #include "src/run/output_folder.h"
 #include "src/run/record_command.h"
 #include "src/trace/reader.h"
@@ -131,6 +133,13 @@ SideEnd RunSide(const std::string& side, RecordOptions run,
                                         std::to_string(closed) + " of " +
                                         Plural(world_size, "rank"));
   };
+  run.cost = [&](const CaptureCost& cost) {
+    progress.Clear();
+    std::printf("%s: %s\n", side.c_str(), CostWords(cost, run.folder).c_str());
+    std::fflush(stdout);
+    const std::string too_large = TooLargeWords(cost, run.folder);
+    if (!too_large.empty()) Complain(side + ": " + too_large);
+  };
   const Result<RecordOutcome> outcome = RecordCommand(run);
   progress.Clear();
   if (!outcome.ok()) {
@@ -192,6 +201,22 @@ void PrintFirstLine(const Options& options) {
   }
 }
 
+void PrintPlan(const Options& options, const IterationRange& iterations,
+               const std::vector<std::string>& reference_legs,
+               const std::vector<std::string>& candidate_legs) {
+  if (options.reference_trace.empty()) {
+    std::printf("plan: reference: %s\n",
+                StepsWords(iterations, reference_legs).c_str());
+  }
+  std::printf(
+      "plan: candidate: %s\n"
+      "plan: bytes and memory are said before the first rerun; a loop that "
+      "cannot be rerun\n"
+      "plan: in place (plain torch) is launched once more for each leg\n",
+      StepsWords(iterations, candidate_legs).c_str());
+  std::fflush(stdout);
+}
+
 int DiscardTraces(const Options& options, int exit_code) {
   if (options.keep == "traces") return exit_code;
   for (const char* side : {"reference", "candidate"}) {
@@ -228,6 +253,7 @@ int Diff(const Options& options) {
   if (!folder.ok()) return Complain(folder.error());
   WarnOfOrphans();
   PrintFirstLine(options);
+  PrintPlan(options, common->iterations, *reference_legs, *candidate_legs);
 
   CheckOptions check;
   check.reference = options.reference_trace;

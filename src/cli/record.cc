@@ -17,6 +17,7 @@
 #include "src/experiment/leg_names.h"
 #include "src/experiment/selection.h"
 #include "src/experiment/side.h"
+#include "src/run/free_space.h"
 #include "src/run/output_folder.h"
 #include "src/run/record_command.h"
 

@@ -13,6 +13,7 @@
 #include "src/cli/command.h"
 #include "src/experiment/leg_names.h"
 #include "src/run/duration.h"
+#include "src/run/free_space.h"
 #include "src/run/last_error.h"
 #include "src/run/orphan_ranks.h"
 #include "src/run/output_folder.h"

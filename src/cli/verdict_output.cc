@@ -7,6 +7,7 @@
 #include "src/cli/command.h"
 #include "src/cli/terminal.h"
 #include "src/report/render.h"
+#include "src/run/free_space.h"
 #include "src/run/record_command.h"
 #include "src/trace/file.h"
 #include "src/trace/segment_pool.h"

@@ -75,6 +75,10 @@ Result<std::vector<std::string>> ExpandLegs(std::string_view text) {
   return unique;
 }
 
+bool IsFp32Leg(std::string_view leg) {
+  return leg == "fp32" || leg.starts_with("fp32.");
+}
+
 bool IsIsolatedLeg(std::string_view leg) {
   return leg.find("isolated") != std::string_view::npos;
 }

@@ -32,6 +32,9 @@ Result<std::vector<std::string>> ExpandLegs(std::string_view text);
 // Whether modules are given other values than they were handed in `leg`.
 bool IsIsolatedLeg(std::string_view leg);
 
+// Whether `leg` runs in fp32 what trains in lower precision.
+bool IsFp32Leg(std::string_view leg);
+
 // Whether `leg` measures how far round-off moves values.
 bool IsNoiseLeg(std::string_view leg);
 

@@ -1,7 +1,5 @@
 #include "src/run/record_command.h"
 
-#include <sys/statvfs.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -15,6 +13,7 @@
 
 #include "src/base/format.h"
 #include "src/run/capture_watch.h"
+#include "src/run/free_space.h"
 #include "src/run/last_error.h"
 #include "src/run/stall_notice.h"
 #include "src/trace/writer.h"
@@ -116,7 +115,7 @@ std::vector<std::string> Environment(const RecordOptions& options,
   for (const std::string& entry : options.environment) {
     if (entry.starts_with(kPath)) {
       if (entry.size() > kPath.size()) {
-        python_path += ":" + entry.substr(kPath.size());
+        python_path.append(":").append(entry, kPath.size());
       }
     } else if (!entry.starts_with("TTRACE_")) {
       environment.push_back(entry);
@@ -142,6 +141,7 @@ Result<RecordOutcome> RecordCommand(const RecordOptions& options) {
 
   CaptureWatch watch(options.folder);
   StallNotice stall(options.stall_seconds);
+  bool cost_said = false;
   LaunchOptions launch;
   launch.argv = options.argv;
   launch.environment = Environment(options, run_id);
@@ -154,6 +154,12 @@ Result<RecordOutcome> RecordCommand(const RecordOptions& options) {
     watch.Update();
     if (options.progress) {
       options.progress(watch.ranks_closed(), watch.world_size());
+    }
+    if (options.cost && !cost_said && watch.world_size() > 0) {
+      const CaptureCost cost =
+          ReadCaptureCost(options.folder, options.iterations);
+      cost_said = cost.ranks >= watch.world_size();
+      if (cost_said) options.cost(cost);
     }
     const std::string idle = stall.Look(watch, CaptureWatch::Clock::now());
     if (!idle.empty() && options.notice) options.notice(idle);
@@ -193,19 +199,6 @@ std::string DescribeEnd(const RecordOutcome& outcome) {
     error = outcome.capture.errors.front();
   }
   return error.empty() ? text : text + ": " + error;
-}
-
-std::string FullDiskWords(const std::string& folder) {
-  struct statvfs status {};
-  if (statvfs(folder.c_str(), &status) != 0) return "";
-  const auto block = static_cast<double>(status.f_frsize);
-  const double free = block * static_cast<double>(status.f_bavail);
-  const double all = block * static_cast<double>(status.f_blocks);
-  // Less than one segment's worth is where writing begins to fail.
-  constexpr double kLittle = 16e6;
-  if (free > kLittle || free > 0.05 * all) return "";
-  return "; the file system of '" + Printable(folder) + "' has " +
-         FormatBytes(free) + " of " + FormatBytes(all) + " left";
 }
 
 }  // namespace ttrace

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/experiment/iteration_range.h"
+#include "src/run/capture_cost.h"
 #include "src/run/capture_summary.h"
 #include "src/run/launch.h"
 #include "ttrace/status.h"
@@ -40,6 +41,9 @@ struct RecordOptions {
   std::function<void(const std::string&)> notice;
   // Called a few times a second with how many of how many ranks are done.
   std::function<void(int closed, int world_size)> progress;
+  // Called once, when all ranks have said what their reruns will take. Never if
+  // there are none.
+  std::function<void(const CaptureCost&)> cost;
 
   std::string hook_folder;  // put in front of PYTHONPATH
   std::vector<std::string>
@@ -62,9 +66,6 @@ Result<RecordOutcome> RecordCommand(const RecordOptions& options);
 // How the command ended, its own last error first: "exited with code 1: rank 0:
 // TypeError: ...". In one line.
 std::string DescribeEnd(const RecordOutcome& outcome);
-
-// "; its file system has 1.2 MB left", if that is too little to go on, else "".
-std::string FullDiskWords(const std::string& folder);
 
 }  // namespace ttrace
 

@@ -16,6 +16,7 @@
 #include "src/experiment/selection.h"
 #include "src/run/capture_watch.h"
 #include "src/run/folder_lock.h"
+#include "src/run/free_space.h"
 #include "src/run/orphan_ranks.h"
 #include "src/run/output_folder.h"
 #include "src/trace/writer.h"

@@ -124,10 +124,18 @@ class Reruns:
         self._session.passes_complete(self._iteration)
         peak, self._session.peak = self._session.peak, None
         self._taken = 0 if peak is None else peak.above_now()
+        self._say_cost(legs)
         mine = ",".join(legs)
         others = self._agreement.differing("legs", mine)
         if others is not None:
             raise ValueError(f"TTRACE_LEGS is {mine!r} here and {others!r} on another rank")
+
+    def _say_cost(self, legs: tuple[str, ...]) -> None:
+        cost, self._session.cost = self._session.cost, None
+        if cost is not None:
+            possible = [leg for leg in legs if self._replayer.refusal(leg) is None]
+            memory = {leg: self._needed(leg) for leg in possible}
+            cost.say(self._session.settings.out, memory, free_memory(self._replayer.device))
 
     def _run_leg(self, name: str, after: Snapshot) -> bool:
         """False if legs must end here. A leg that is not possible is skipped, and others go on."""

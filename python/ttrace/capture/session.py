@@ -20,6 +20,7 @@ import torch
 
 from ttrace import _native
 from ttrace.capture import process_messages
+from ttrace.capture.cost import Cost
 from ttrace.capture.free_memory import Peak
 from ttrace.capture.placed import Box, Moment, RoutedRows, Scale
 from ttrace.capture.rewrite import Place
@@ -54,6 +55,7 @@ class Session:
         # Of the current iteration's real call: what an isolated leg will hold copies of.
         self.input_bytes = 0
         self.peak: Peak | None = None  # of the current iteration's real call, if legs will follow
+        self.cost: Cost | None = Cost()  # until the first rerun
         self._writer: Any = None
         self._specs: SpecCache | None = None
         self._process = os.getpid()
@@ -320,6 +322,8 @@ class Session:
             self.peak.sample(micro_batch)
         if role == "input" and self.leg == self.settings.leg:
             self.input_bytes += tensor.numel() * tensor.element_size()
+        if self.cost is not None:
+            self.cost.add(role, tensor)
         with self._lock:
             if self._writer is None:
                 return

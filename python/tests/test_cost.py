@@ -1,0 +1,34 @@
+"""What reruns will take, as a rank says it before the first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+from ttrace.capture.cost import Cost
+
+
+def test_counts_what_reruns_have_again_apart_from_states(tmp_path: Path) -> None:
+    cost = Cost()
+    cost.add("param", torch.zeros(10, dtype=torch.bfloat16))
+    cost.add("optim_state", torch.zeros(10))
+    cost.add("output", torch.zeros(3, 4, dtype=torch.bfloat16))
+    cost.add("output", torch.zeros(5, dtype=torch.int64))  # as wide in an fp32 leg
+    cost.say(str(tmp_path), {"replay": 7, "fp32.noise.1": 9}, free_memory=11)
+
+    (line,) = (tmp_path / "messages.jsonl").read_text().splitlines()
+    message = json.loads(line)
+    assert message["kind"] == "cost"
+    assert message["state_bytes"] == 20 + 40
+    assert message["leg_bytes"] == 24 + 40
+    assert message["fp32_leg_bytes"] == 48 + 40
+    assert (message["legs"], message["fp32_legs"]) == (2, 1)
+    assert (message["memory"], message["free_memory"]) == (9, 11)
+
+
+def test_without_a_leg_nothing_is_taken(tmp_path: Path) -> None:
+    Cost().say(str(tmp_path), {}, free_memory=1)
+    message = json.loads((tmp_path / "messages.jsonl").read_text())
+    assert (message["legs"], message["memory"], message["leg_bytes"]) == (0, 0, 0)

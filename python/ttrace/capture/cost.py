@@ -1,0 +1,50 @@
+"""What the reruns of an iteration will take: counted while the first captured iteration runs, and
+said before the first rerun, so that `ttrace diff` can tell its user in time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from ttrace.capture import process_messages
+from ttrace.capture.settings import LegName
+
+# Recorded once an iteration; reruns have the rest again.
+_STATES = ("param", "param_updated", "optim_state", "buffer")
+_FP32_BYTES = 4
+
+
+class Cost:
+    """Of one rank, from the beginning of its capture to its first rerun."""
+
+    def __init__(self) -> None:
+        self._state_bytes = 0
+        self._leg_bytes = 0
+        self._fp32_leg_bytes = 0
+
+    def add(self, role: str, tensor: torch.Tensor) -> None:
+        """A tensor that was recorded."""
+        size = tensor.numel() * tensor.element_size()
+        if role in _STATES:
+            self._state_bytes += size
+            return
+        self._leg_bytes += size
+        self._fp32_leg_bytes += (
+            tensor.numel() * _FP32_BYTES if tensor.is_floating_point() else size
+        )
+
+    def say(self, folder: str, memory: Mapping[str, int], free_memory: int) -> None:
+        """`memory`: the legs that will run, and how many bytes each takes beyond what training
+        holds."""
+        process_messages.leave(
+            folder,
+            "cost",
+            legs=len(memory),
+            fp32_legs=sum(LegName.parse(leg).fp32 for leg in memory),
+            leg_bytes=self._leg_bytes,
+            fp32_leg_bytes=self._fp32_leg_bytes,
+            state_bytes=self._state_bytes,
+            memory=max(memory.values(), default=0),
+            free_memory=free_memory,
+        )
