@@ -436,6 +436,10 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   input.replica_groups = judged.replica_groups;
   for (const auto& [step, replayed] : judged.steps) {
     input.replayed_steps += replayed.whole;
+    if (!input.step_gap && !replayed.gaps.empty()) {
+      const auto& [gap, ranks] = *replayed.gaps.begin();
+      input.step_gap = ReasonOf(gap, ranks);
+    }
   }
   if (reference) input.evidence = CoverEvidence(candidate, result.tensors);
   AddNotes(input.evidence.missing, &result);

@@ -57,9 +57,11 @@ Conclusion Conclude(const CheckResult& result, const ConclusionInput& input) {
   }
   if (!result.has_reference) {
     if (input.replica_groups == 0 && input.replayed_steps == 0) {
-      return {Verdict::kInconclusive,
-              "no reference, no value is held by more than one rank, and no "
-              "optimizer's step could be made again"};
+      std::string text =
+          "no reference, no value is held by more than one rank, and no "
+          "optimizer's step could be made again";
+      if (input.step_gap) text += "; " + ReasonWords(*input.step_gap);
+      return {Verdict::kInconclusive, text};
     }
     return {Verdict::kWithin,
             fmt::format("without a reference only copies ({} tensors), finite "

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "src/judge/judge_step.h"
+
 namespace ttrace {
 namespace {
 
@@ -71,6 +73,10 @@ TEST_F(ConclusionTest, WithoutAReferenceCopiesAreTheEvidence) {
   EXPECT_EQ(Conclude(result_, input_).verdict, Verdict::kWithin);
   input_.replica_groups = 0;
   ExpectOpen("no value is held by more than one rank");
+  input_.step_gap = ReasonOf({StepGap::Kind::kAlgorithm, "Lion"}, {0});
+  ExpectOpen("the algorithm Lion is not known");
+  input_.replayed_steps = 1;
+  EXPECT_EQ(Conclude(result_, input_).verdict, Verdict::kWithin);
 }
 
 TEST_F(ConclusionTest, NextStepsOfADivergenceShowItAndCheckTheFix) {

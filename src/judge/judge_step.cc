@@ -23,36 +23,6 @@ Test TestOf(const StepErrors& errors) {
   return test;
 }
 
-Reason ReasonOf(const StepGap& gap, const std::set<int>& ranks) {
-  Reason reason;
-  switch (gap.kind) {
-    case StepGap::Kind::kNothingNoted:
-      reason.kind = ReasonKind::kStepUnknown;
-      reason.detail = "what it computes with";
-      break;
-    case StepGap::Kind::kAlgorithm:
-      reason.kind = ReasonKind::kStepUnknown;
-      reason.detail = gap.name.empty()
-                          ? "the optimizer's algorithm"
-                          : fmt::format("the algorithm {}", gap.name);
-      break;
-    case StepGap::Kind::kHyperparameter:
-      reason.kind = ReasonKind::kStepUnknown;
-      reason.detail = fmt::format("what {} does", gap.name);
-      break;
-    case StepGap::Kind::kNotRecorded:
-      reason.kind = ReasonKind::kStepNotRecorded;
-      reason.detail = gap.name;
-      break;
-    case StepGap::Kind::kNotHeld:
-      reason.kind = ReasonKind::kStepNotHeld;
-      reason.detail = gap.name;
-      break;
-  }
-  reason.ranks.assign(ranks.begin(), ranks.end());
-  return reason;
-}
-
 // Not judged against a reference, and by nothing else either.
 bool IsOpen(const TensorJudgement& t) {
   return (t.verdict == TensorVerdict::kNotCheckable &&
@@ -135,6 +105,36 @@ void SayWhyNot(const ReplayedStep& step, bool any_state, TensorJudgement* t) {
 }
 
 }  // namespace
+
+Reason ReasonOf(const StepGap& gap, const std::set<int>& ranks) {
+  Reason reason;
+  switch (gap.kind) {
+    case StepGap::Kind::kNothingNoted:
+      reason.kind = ReasonKind::kStepUnknown;
+      reason.detail = "what it computes with";
+      break;
+    case StepGap::Kind::kAlgorithm:
+      reason.kind = ReasonKind::kStepUnknown;
+      reason.detail = gap.name.empty()
+                          ? "the optimizer's algorithm"
+                          : fmt::format("the algorithm {}", gap.name);
+      break;
+    case StepGap::Kind::kHyperparameter:
+      reason.kind = ReasonKind::kStepUnknown;
+      reason.detail = fmt::format("what {} does", gap.name);
+      break;
+    case StepGap::Kind::kNotRecorded:
+      reason.kind = ReasonKind::kStepNotRecorded;
+      reason.detail = gap.name;
+      break;
+    case StepGap::Kind::kNotHeld:
+      reason.kind = ReasonKind::kStepNotHeld;
+      reason.detail = gap.name;
+      break;
+  }
+  reason.ranks.assign(ranks.begin(), ranks.end());
+  return reason;
+}
 
 void JudgeSteps(const ReplayedSteps& candidate, const ReplayedSteps& reference,
                 std::vector<TensorJudgement>* tensors) {

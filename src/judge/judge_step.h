@@ -12,6 +12,7 @@
 #define TTRACE_SRC_JUDGE_JUDGE_STEP_H_
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "src/judge/judgement.h"
@@ -20,6 +21,9 @@
 namespace ttrace {
 
 using ReplayedSteps = std::map<StepOfParameter, ReplayedStep>;
+
+// Why a step was not made again on `ranks`.
+Reason ReasonOf(const StepGap& gap, const std::set<int>& ranks);
 
 // Changes judgements of roles param_updated and optim_state only, and of these
 // none that is diverged already, but for the tests that it adds.

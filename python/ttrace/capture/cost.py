@@ -30,9 +30,7 @@ class Cost:
             self._state_bytes += size
             return
         self._leg_bytes += size
-        self._fp32_leg_bytes += (
-            tensor.numel() * _FP32_BYTES if tensor.is_floating_point() else size
-        )
+        self._fp32_leg_bytes += tensor.numel() * _FP32_BYTES if tensor.is_floating_point() else size
 
     def say(self, folder: str, memory: Mapping[str, int], free_memory: int) -> None:
         """`memory`: the legs that will run, and how many bytes each takes beyond what training

@@ -122,7 +122,8 @@ class Course:
         order = self._store.reduction_order()
         if self.is_first and order:
             self._session.note("reduction_order", names=list(order))
-        self.phase = Phase.COMPLETE
+        if self.phase is not Phase.STEPPING:  # one of several optimizers may have begun
+            self.phase = Phase.COMPLETE
 
     def grafted(self) -> None:
         """All of this iteration that is overwritten was: what the optimizer holds follows."""
@@ -223,11 +224,17 @@ class Course:
         """The optimizer changed nothing."""
         self._session.note("skipped_step", iteration=self._session.iteration, reason=reason)
 
+    def stepped(self) -> None:
+        """All that the step changes is changed. For loops that write an iteration's records at its
+        end; `step_over` includes it."""
+        if self.phase is Phase.STEPPING:
+            self._record_states("optimizer")
+            self.phase = Phase.COMPLETE
+
     def step_over(self) -> None:
         """The iteration is: all of it is in the files."""
         session = self._session
-        if self.phase is Phase.STEPPING:
-            self._record_states("optimizer")
+        self.stepped()
         if self.collectives is not None:
             self.collectives.end()
         self._dropout.end_iteration()

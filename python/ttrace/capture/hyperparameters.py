@@ -23,6 +23,10 @@ _KNOWN = frozenset({"torch", "apex", "transformer_engine"})
 # An index line holds at most 1 MiB.
 _NAMES_PER_NOTE = 4096
 
+# A value of the whole step: the loop changed gradients after they were recorded, and not in a way
+# that is known. The check knows no such hyperparameter, and does not replay the step.
+UNKNOWN_CHANGE = "the loop's own change of gradients"
+
 NameOf = Callable[[torch.Tensor], str | None]
 
 

@@ -25,12 +25,14 @@ class Clipping:
         session: DeferredSession,
         patches: Patches,
         backward_done: Callable[[], Store | None],
+        changed: Callable[[], None],
         on_norm: Callable[[torch.Tensor, Scale], None],
     ) -> None:
-        """`backward_done()` records the gradients and gives where they are, or None. `on_norm` is
-        told the norm of all gradients."""
+        """`backward_done()` records the gradients and gives where they are, or None. `changed()` is
+        called when they were clipped. `on_norm` is told the norm of all gradients."""
         self._session = session
         self._backward_done = backward_done
+        self._changed = changed
         self._on_norm = on_norm
         self._norm_type = 2.0
         # What this iteration was seen to clip by. Clipping that is not seen is not "none": a loop
@@ -39,9 +41,16 @@ class Clipping:
         self._several: set[str] = set()  # limits that differ between calls: not one fact
         for owner in (clip_grad, nn.utils):
             patches.wrap_call(owner, "clip_grad_value_", session.guarded(self._clip_values))
+            patches.wrap_result(owner, "clip_grad_value_", self._clipped)
         # What clip_grad_norm_ itself calls, so that copies of its name do not matter.
         patches.wrap_call(clip_grad, "_get_total_norm", session.guarded(self._norm_of))
         patches.wrap_call(clip_grad, "_clip_grads_with_norm_", session.guarded(self._clip))
+        patches.wrap_result(clip_grad, "_clip_grads_with_norm_", self._clipped)
+
+    @property
+    def understood(self) -> bool:
+        """Whether `limits` says all that was seen."""
+        return not self._several
 
     def begin_iteration(self) -> None:
         self.limits.clear()
@@ -59,6 +68,10 @@ class Clipping:
     def _clip_values(self, tensors: Any, clip_value: float, *args: Any, **kwargs: Any) -> None:
         if self._session.due:
             self._limit("clip_grad_value", clip_value)
+
+    def _clipped(self, tensors: Any, result: Any) -> Any:
+        self._session.guarded(self._changed)()
+        return result
 
     def _norm_of(self, tensors: Any, norm_type: float = 2.0, *args: Any, **kwargs: Any) -> None:
         self._norm_type = float(norm_type)

@@ -43,6 +43,7 @@ from ttrace.adapters.torch.micro_batches import MicroBatches
 from ttrace.adapters.torch.patches import Patches
 from ttrace.adapters.torch.placement import Provenance
 from ttrace.adapters.torch.private_names import TORCH
+from ttrace.adapters.torch.step_hooks import StepHooks
 from ttrace.adapters.torch.store import Store
 from ttrace.adapters.torch.targets import watch as watch_targets
 from ttrace.adapters.torch.token_sums import token_sums
@@ -111,7 +112,7 @@ class LoopCapture:
         self._backward = LossBackward(session, self._patches)
         self._losses = Losses(session, self._patches, lambda: self._micro_batches.last)
         self._clipping = Clipping(
-            session, self._patches, self._gradients_complete, self._course.norm
+            session, self._patches, self._gradients_complete, self._clipped, self._course.norm
         )
         self._scaler = LossScale(
             session, self._patches, self._optimizers, self._loss_scaled, self._before_step,
@@ -123,12 +124,9 @@ class LoopCapture:
         self._patches.wrap_static(DTensor, "from_local", self._dtensor_made)
         self._outside = outside(chain)
         self._around = AroundCall(self._outside, self._root_called, self._root_left, first=False)
-        self._handles: list[Any] = []
-        for optimizer in self._optimizers:
-            self._handles += [
-                optimizer.register_step_pre_hook(guarded(self._before_step)),
-                optimizer.register_step_post_hook(guarded(self._after_step)),
-            ]
+        self._step_hooks = StepHooks(
+            self._optimizers, guarded(self._before_step), guarded(self._after_step)
+        )
 
     def is_of(self, model: nn.Module) -> bool:
         """Whether it is this model that is captured."""
@@ -318,6 +316,7 @@ class LoopCapture:
             raise RuntimeError("the model was wrapped after the loop had read its first data")
         micro_batches = self._micro_batches
         if micro_batches.calls == 0:
+            self._step_hooks.come_last()
             course = self._course
             course.begin()
             course.read(store.parameters(course.parameters_are()[0]))
@@ -418,6 +417,10 @@ class LoopCapture:
         self._course.record_reduced()
         return self._store
 
+    def _clipped(self) -> None:
+        if self._store is not None:
+            self._store.changed_knowingly()
+
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         if id(optimizer) in self._stepped:
             self._step_over()  # the others take no step in this iteration
@@ -430,10 +433,14 @@ class LoopCapture:
             return  # a scaler's step may come before the optimizer's own
         self._noted.add(id(optimizer))
         names = {id(p): canonical_name(fqn) for fqn, p in self._root.named_parameters()}
+        of_step: dict[str, Any] = {**self._clipping.limits}
+        changed = self._store is not None and self._store.changed_otherwise()
+        if changed or not self._clipping.understood:
+            of_step[hyperparameters.UNKNOWN_CHANGE] = True
         hyperparameters.note_step(
             self.session,
             self.session.iteration,
-            [(optimizer, self._clipping.limits)],
+            [(optimizer, of_step)],
             lambda parameter: names.get(id(parameter)),
         )
 
@@ -470,6 +477,7 @@ class LoopCapture:
 
     def _end_iteration(self) -> None:
         session = self.session
+        self._course.stepped()
         dropped = set()
         if self._data.dropped is not None:
             dropped.add("data")
@@ -497,8 +505,7 @@ class LoopCapture:
         self._course.close()
         self._patches.undo()
         self._around.remove()
-        for handle in self._handles:
-            handle.remove()
+        self._step_hooks.stop()
         for part in (self._hooks, self._store):
             if part is not None:
                 part.remove()

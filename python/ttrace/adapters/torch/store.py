@@ -57,6 +57,8 @@ class Store:
         self._arrived: set[str] = set()  # in this iteration
         self._recorded: set[str] = set()  # given out in this iteration
         self._selected: list[str] = []  # to be given out
+        # Gradients as they were given out, or as what is known to change them left them.
+        self._known: dict[str, tuple[int, int]] = {}
         self._handles = [
             parameter.register_hook(self._arriving(fqn))
             for fqn, parameter in self._named.items()
@@ -76,6 +78,7 @@ class Store:
         self._arrived.clear()
         self._recorded.clear()
         self._selected.clear()
+        self._known.clear()
         self.loss_scale = self.reduced_scale = (1, 1)
 
     def parameters(self, role: str) -> Iterator[Piece]:
@@ -171,7 +174,22 @@ class Store:
             except Unplaceable as reason:
                 self._session.not_recorded(fqn, "grad_reduced", "", str(reason))
                 continue
+            self._known[fqn] = _version(gradient)
             yield Piece(fqn, local, placements, self.reduced_scale, over)
+
+    def changed_knowingly(self) -> None:
+        """What has just changed gradients is known, and noted."""
+        for fqn in self._known:
+            gradient = self._named[fqn].grad
+            if gradient is not None:
+                self._known[fqn] = _version(gradient)
+
+    def changed_otherwise(self) -> bool:
+        """Whether a step would find other gradients than were given out."""
+        return any(
+            (gradient := self._named[fqn].grad) is not None and _version(gradient) != known
+            for fqn, known in self._known.items()
+        )
 
     def reduction_order(self) -> list[str]:
         chosen = set(self._selected)
@@ -199,3 +217,9 @@ class Store:
         """Whether these are the gradients of all parameters, so that a norm is the norm."""
         mine = {id(p.grad) for p in self._named.values() if p.grad is not None}
         return bool(mine) and {id(gradient) for gradient in gradients} == mine
+
+
+def _version(gradient: Any) -> tuple[int, int]:
+    """Another one after any change in place, and for another tensor."""
+    local = gradient._local_tensor if is_dtensor(gradient) else gradient
+    return id(gradient), local._version
