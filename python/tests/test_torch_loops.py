@@ -534,7 +534,7 @@ def test_what_the_library_loses_in_a_norm_is_no_fault(tmp_path, monkeypatch):
     (noted,) = notes(trace, "gradient_norms")
     assert noted["iteration"] == 0 and len(noted["norms"]) == 6
     code, said = verdict(trace)
-    assert code == 2, said
+    assert code == 0, said
     if lost[0] < 1e-5:
         pytest.skip("this torch loses nothing")
 

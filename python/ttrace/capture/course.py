@@ -224,17 +224,11 @@ class Course:
         """The optimizer changed nothing."""
         self._session.note("skipped_step", iteration=self._session.iteration, reason=reason)
 
-    def stepped(self) -> None:
-        """All that the step changes is changed. For loops that write an iteration's records at its
-        end; `step_over` includes it."""
-        if self.phase is Phase.STEPPING:
-            self._record_states("optimizer")
-            self.phase = Phase.COMPLETE
-
     def step_over(self) -> None:
         """The iteration is: all of it is in the files."""
         session = self._session
-        self.stepped()
+        if self.phase is Phase.STEPPING:
+            self._record_states("optimizer")
         if self.collectives is not None:
             self.collectives.end()
         self._dropout.end_iteration()

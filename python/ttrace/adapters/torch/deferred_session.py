@@ -2,7 +2,8 @@
 
 A record states the size of the global batch, which in a plain torch loop is known only once the
 optimizer steps: the loop calls the model as often as it likes. Until then records wait in memory,
-in order, as copies on the host. That is one iteration's activations and gradients.
+in order, as copies on the host. That is one iteration's activations and gradients. What the step
+leaves is written at once, behind them.
 
 A loop may call backward() several times on one graph. What arrives at a tensor then are terms of
 one gradient, and they are added: the record is the gradient of the sum of the losses.
@@ -54,6 +55,7 @@ class DeferredSession(Session):
         self._waiting: list[_Waiting] = []
         self._sums: dict[tuple[Any, ...], _Waiting] = {}
         self._batch: Batch | None = None  # of what `record_at` records now
+        self._released = False  # all that waited in this iteration is written
         self._said: set[tuple[str, ...]] = set()
         # Placements of the model's inputs, by the word that stands for them in records. Known as
         # soon as the model makes a DTensor of one.
@@ -92,6 +94,9 @@ class DeferredSession(Session):
             tensor, placements = self.local(tensor, placements, rest.get("batch_dim", -1))
         except Unplaceable as reason:
             self.not_recorded(fqn, role, arg, str(reason))
+            return
+        if self._released:
+            super().record(fqn, role, arg, tensor.detach(), placements, **rest)
             return
         if tensor.layout is torch.strided:
             tensor = tensor.detach()
@@ -137,6 +142,11 @@ class DeferredSession(Session):
                 item.rest["batch_global"] = micro_batches * item.rows
             super().record(item.fqn, item.role, item.arg, item.tensor, item.placements, **item.rest)
         self.lies.clear()
+        self._released = True
+
+    def seal(self, iteration: int, leg: str) -> None:
+        super().seal(iteration, leg)
+        self._released = False
 
     def _place(self, item: _Waiting) -> bool:
         """Says where an input of the model lies, which was not known when it was recorded. False

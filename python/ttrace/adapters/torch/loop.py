@@ -477,7 +477,6 @@ class LoopCapture:
 
     def _end_iteration(self) -> None:
         session = self.session
-        self._course.stepped()
         dropped = set()
         if self._data.dropped is not None:
             dropped.add("data")
