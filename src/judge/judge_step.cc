@@ -95,7 +95,11 @@ void JudgeQuantity(const ReplayedStep& step, const ReplayedStep* reference,
 
 void SayWhyNot(const ReplayedStep& step, bool any_state, TensorJudgement* t) {
   if (t->verdict != TensorVerdict::kNotCheckable ||
-      t->reason.kind != ReasonKind::kAfterStep || step.gaps.empty()) {
+      t->reason.kind != ReasonKind::kAfterStep) {
+    return;
+  }
+  if (step.gaps.empty()) {
+    if (step.whole) t->reason = Because(ReasonKind::kAfterGoodStep);
     return;
   }
   const auto& [gap, ranks] = *step.gaps.begin();

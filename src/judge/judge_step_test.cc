@@ -86,6 +86,17 @@ TEST(JudgeSteps, WithoutAnyStateNothingNewIsSaid) {
   EXPECT_EQ(Judged(Open(), step).reason.kind, ReasonKind::kStepUnknown);
 }
 
+TEST(JudgeSteps, WhatTheNextIterationFindsAfterAGoodStepIsSaidToBeThat) {
+  TensorJudgement found = Open();
+  found.id.arg = "found";  // not what the step was judged on
+  EXPECT_EQ(Judged(found, StepOf(0)).reason.kind, ReasonKind::kAfterGoodStep);
+  EXPECT_EQ(Judged(found, StepOf(0, false)).reason.kind,
+            ReasonKind::kAfterStep);
+  found.verdict = TensorVerdict::kBitwiseEqual;
+  found.reason = {};
+  EXPECT_TRUE(Judged(found, StepOf(0)).reason.none());
+}
+
 TEST(JudgeSteps, WhatTheReferenceDoesTooIsNotJudged) {
   const ReplayedStep wrong = StepOf(3);
   const TensorJudgement t = Judged(Open(), wrong, &wrong);

@@ -44,8 +44,9 @@ enum class ReasonKind : uint8_t {
   kNoRouting,        // which tokens its rows are; detail: what is missing
   kRoutedUpstream,   // computed after tokens that were routed otherwise
   // As it should be.
-  kBeforeStep,       // what a step starts from
-  kOwnState,         // of an optimizer that keeps other state
+  kBeforeStep,     // what a step starts from
+  kAfterGoodStep,  // as the next iteration finds it; what the step left is good
+  kOwnState,       // of an optimizer that keeps other state
   kNotMaterialised,  // detail: why
   kInsideOnePiece,   // detail: which side computes the container in one piece
   kOneMoreStep,      // seen only by a run that took one more step

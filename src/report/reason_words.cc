@@ -96,6 +96,9 @@ std::string Words(const Reason& reason) {
              "settings make it either";
     case ReasonKind::kBeforeStep:
       return "what a step starts from: used to replay it";
+    case ReasonKind::kAfterGoodStep:
+      return "as the next iteration finds it: its copies are compared, and the "
+             "step on what it left at once";
     case ReasonKind::kOwnState:
       return "state of an optimizer, which keeps what it likes";
     case ReasonKind::kUnequalStart:
