@@ -184,3 +184,12 @@ def test_steps_say_what_they_started_from_and_what_they_left(tmp_path):
         (0, "updated"),
         (0, "master"),
     }
+
+
+def test_random_numbers_of_a_module_are_noted_and_those_of_dropout_not(tmp_path):
+    noisy = ["--experts", "2", "--router-jitter", "0.01", "--dropout", "0.1"]
+    notes, _ = captured(tmp_path, noisy, TTRACE_ITERATIONS="0:1")
+    draws = notes["random_draws"]
+    assert {n["fqn"] for n in draws} == {f"decoder.layers.{layer}.mlp.router" for layer in range(2)}
+    assert all(len(n["draws"]) == 2 for n in draws)  # micro-batches
+    assert notes["dropout"][0]["calls"] > 0

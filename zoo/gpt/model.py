@@ -111,6 +111,7 @@ def _of_experts(args: argparse.Namespace) -> dict[str, Any]:
         moe_router_load_balancing_type=args.aux_loss or "none",
         moe_aux_loss_coeff=args.aux_loss_coeff if args.aux_loss else 0.0,
         moe_z_loss_coeff=args.z_loss,
+        moe_input_jitter_eps=args.router_jitter,
         moe_router_score_function="sigmoid" if args.expert_bias else args.router_scores,
         moe_router_pre_softmax=args.router_pre_softmax,
         moe_router_enable_expert_bias=args.expert_bias,

@@ -138,6 +138,9 @@ def _add_experts(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--aux-loss", choices=AUX_LOSSES, help="balances the experts' load")
     group.add_argument("--aux-loss-coeff", type=float, default=1e-2)
     group.add_argument("--z-loss", type=float, metavar="C", help="keeps router logits small")
+    group.add_argument(
+        "--router-jitter", type=float, metavar="EPS", help="noise in what the router is given"
+    )
     group.add_argument("--router-scores", choices=("softmax", "sigmoid"), default="softmax")
     group.add_argument("--router-pre-softmax", action="store_true", help="softmax before top-k")
     group.add_argument(

@@ -19,6 +19,7 @@ from torch import nn
 from ttrace.capture import nested
 from ttrace.capture.input_gradients import GradientSum, InputTarget, watch_inputs
 from ttrace.capture.placed import ModuleRule, Moment, RuleOrChoice, TensorRule
+from ttrace.capture.random_draws import RandomDraws
 from ttrace.capture.rewrite import Place, Rewrite
 from ttrace.capture.session import Session
 from ttrace.capture.tensor_bytes import unwrapped
@@ -42,6 +43,7 @@ class ModuleHooks:
 
     def __init__(self, session: Session) -> None:
         self.rewrite: Rewrite | None = None
+        self.draws: RandomDraws | None = None
         # In a backward, the innermost module whose output's gradient arrived last.
         self.last_backward = ""
         self._last_arrived = 0  # where that gradient lies
@@ -100,6 +102,8 @@ class ModuleHooks:
     def begin_forward(self) -> None:
         """A new forward of the root: forgets calls that an exception left unfinished."""
         self._frames.clear()
+        if self.draws is not None:
+            self.draws.begin()
 
     @property
     def innermost(self) -> str | None:
@@ -114,6 +118,8 @@ class ModuleHooks:
         self, module: nn.Module, fqn: str, rule: ModuleRule, arguments: Mapping[str, Any]
     ) -> dict[str, torch.Tensor]:
         """Records the inputs. Returns those that the module must get in place of its own."""
+        if self.draws is not None:
+            self.draws.look()
         session, moment = self._session, self._session.moment
         replaced: dict[str, torch.Tensor] = {}
         if moment is None or not session.recording:
@@ -141,6 +147,8 @@ class ModuleHooks:
         return replaced
 
     def _after(self, module: nn.Module, fqn: str, rule: ModuleRule, output: Any) -> Any:
+        if self.draws is not None:
+            self.draws.look()
         while self._frames and self._frames[-1].module is not module:
             self._frames.pop()
         if not self._frames:

@@ -10,7 +10,8 @@ Not seen: generators of the model's own, and numbers of a state that is put back
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -25,6 +26,7 @@ class RandomDraws:
         self._session = session
         self._innermost = innermost
         self._states: list[torch.Tensor] = []  # of the generators, when they were last looked at
+        self._apart = 0  # depth of `apart`
         self._drawn: dict[tuple[str, int], hashlib._Hash] = {}  # by module and micro-batch
 
     @property
@@ -32,11 +34,22 @@ class RandomDraws:
         """Recomputed forwards begin with states of their own."""
         session = self._session
         in_forward = session.moment is not None and session.pass_ == "forward"
-        return in_forward and session.leg == "real" and session.recording
+        return in_forward and not self._apart and session.leg == "real" and session.recording
 
     def begin(self) -> None:
         """A forward of the model begins, or something else was drawn that is accounted for."""
-        self._states = _states() if self._looks else []
+        if not self._apart:
+            self._states = _states() if self._looks else []
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Inside, generators have a state of another course, which is put back at the end."""
+        self._session.guarded(self.look)()
+        self._apart += 1
+        try:
+            yield
+        finally:
+            self._apart -= 1
 
     def look(self) -> None:
         """What was drawn since was drawn by the module that runs: to be called before another one

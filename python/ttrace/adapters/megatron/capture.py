@@ -33,6 +33,7 @@ from ttrace.capture.graft import Graft
 from ttrace.capture.legs import Leg, make_leg
 from ttrace.capture.noise import Noise
 from ttrace.capture.placed import Batch, Moment
+from ttrace.capture.random_draws import RandomDraws
 from ttrace.capture.session import Session
 from ttrace.capture.settings import LegName, Settings
 
@@ -43,7 +44,9 @@ class MegatronCapture:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.session = Session(settings)
-        self.course = Course(self.session, Dropout(self.session, self._innermost, _seeded_alike))
+        self._draws = RandomDraws(self.session, self._innermost)
+        dropout = Dropout(self.session, self._innermost, _seeded_alike, self._draws)
+        self.course = Course(self.session, dropout)
         self.own_inputs: OwnInputs | None = None
         self._model: Model | None = None
         self._store: Store | None = None
@@ -147,6 +150,7 @@ class MegatronCapture:
         session.rank = dist.get_rank()
         graft = Graft(session) if settings.graft is not None else None
         model = Model(session, wrapped, graft.shape_of if graft and graft.weights else None)
+        model.hooks.draws = self._draws
         topology = model.topology
         session.start(
             dist.get_rank(),
@@ -215,6 +219,12 @@ class MegatronCapture:
         if self._model is not None and self.session.moment is not None:
             self.session.guarded(self._model.record_scores)(router, logits)
 
+    # Random numbers
+
+    def other_numbers(self) -> AbstractContextManager[None]:
+        """Inside, a tracker has put the state of another course into the generators."""
+        return self._draws.apart()
+
     # Recomputed forwards
 
     @property
@@ -272,6 +282,7 @@ class MegatronCapture:
         model = self._model
         assert model is not None
         self.course.backward_done()
+        self._draws.end_iteration()
         self._early.write(model)
         self.read_what_was_not_used()
         if self.course.is_first:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -47,12 +47,17 @@ def register(on_import: OnImport, settings: Settings) -> None:
         group.start_grad_sync = start_grad_sync
 
     def finalize(module: ModuleType) -> None:
-        original, flatten = module.finalize_model_grads, module._flatten_dense_tensors
+        original = module.finalize_model_grads
+        flatten = getattr(module, "_flatten_dense_tensors", None)
 
         @functools.wraps(original)
         def finalize_model_grads(*args: Any, **kwargs: Any) -> Any:
             with capture().reducing():
                 return original(*args, **kwargs)
+
+        module.finalize_model_grads = finalize_model_grads
+        if flatten is None:
+            return
 
         @functools.wraps(flatten)
         def flatten_dense_tensors(tensors: Any) -> Any:
@@ -60,8 +65,21 @@ def register(on_import: OnImport, settings: Settings) -> None:
             capture().flattened(tensors, flat)
             return flat
 
-        module.finalize_model_grads = finalize_model_grads
         module._flatten_dense_tensors = flatten_dense_tensors
+
+    def random(module: ModuleType) -> None:
+        checkpoint(module)
+        tracker = getattr(module, "CudaRNGStatesTracker", None)
+        original = getattr(tracker, "fork", None)
+        if original is None:
+            return
+
+        @contextmanager
+        def fork(self: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+            with capture().other_numbers(), original(self, *args, **kwargs) as found:
+                yield found
+
+        tracker.fork = functools.wraps(original)(fork)
 
     def checkpoint(module: ModuleType) -> None:
         function = module.CheckpointFunction
@@ -121,7 +139,7 @@ def register(on_import: OnImport, settings: Settings) -> None:
     on_import(core + "pipeline_parallel.schedules", schedules)
     on_import(core + "distributed.param_and_grad_buffer", buffers)
     on_import(core + "distributed.finalize_model_grads", finalize)
-    on_import(core + "tensor_parallel.random", checkpoint)
+    on_import(core + "tensor_parallel.random", random)
     on_import(core + "optimizer", optimizer)
     on_import(core + "transformer.moe.router", router)
 
@@ -168,6 +186,9 @@ class _Nothing:
         return nullcontext()
 
     def recomputing(self, moment: Any) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def other_numbers(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     @property

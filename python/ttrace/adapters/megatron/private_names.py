@@ -32,6 +32,11 @@ MEGATRON = (
         "outputs that are discarded and recomputed (selective recompute) are not recorded again",
     ),
     PrivateName(
+        _CORE + "tensor_parallel.random",
+        "CudaRNGStatesTracker.fork",
+        "random numbers of parallel regions are taken for those of a module's own",
+    ),
+    PrivateName(
         _CORE + "transformer.moe.router",
         "TopKRouter.routing",
         "choices of experts that round-off turns cannot be told from wrong ones",

@@ -75,7 +75,7 @@ class LoopHooks(ModuleHooks):
     ) -> None:
         super().__init__(session)
         self._backward = backward
-        self._draws = draws
+        self.draws = draws
         self._deferred = session
         self._provenance = provenance
         self._rules: dict[nn.Module, tuple[str, ModuleRule]] = {}
@@ -129,14 +129,12 @@ class LoopHooks(ModuleHooks):
     def _before(
         self, module: nn.Module, fqn: str, rule: ModuleRule, arguments: Mapping[str, Any]
     ) -> dict[str, torch.Tensor]:
-        self._draws.look()
         if self._session.moment is not None:
             for name, value in arguments.items():
                 self._say_opaque(fqn, "input", value, name)
         return super()._before(module, fqn, rule, arguments)
 
     def _after(self, module: nn.Module, fqn: str, rule: ModuleRule, output: Any) -> Any:
-        self._draws.look()
         if self._session.moment is not None:
             self._say_opaque(fqn, "output", output, "")
             self._say_precision(module, fqn, output)

@@ -334,7 +334,6 @@ class LoopCapture:
             changed = args, kwargs = self._arguments.rebound(args, kwargs, replaced)
         session.moment = moment
         hooks.begin_forward()
-        self._draws.begin()
         if starts_here:
             hooks.before_root(module, args, kwargs)
         return changed
