@@ -16,11 +16,11 @@ SMALL = [
 ]
 
 
-def captured(tmp_path, arguments, processes=1, name="trace", **variables):
-    """Notes by kind, and records, of rank 0."""
+def captured(tmp_path, arguments, processes=1, name="trace", rank=0, **variables):
+    """Notes by kind, and records, of one rank."""
     out = tmp_path / name
     run([*SMALL, *arguments], processes=processes, TTRACE_OUT=out, **variables)
-    entries = index(out)
+    entries = index(out, rank)
     assert entries[-1]["complete"], entries[-1]
     notes = {}
     for entry in entries:
@@ -146,8 +146,10 @@ def test_a_compiled_module_is_named_and_its_parameters_are_recorded(tmp_path):
 
 
 def test_what_cannot_be_judged_is_named_and_captured(tmp_path):
-    notes, records = captured(tmp_path, ["--mla"], TTRACE_LEGS="replay")
-    assert [note["what"] for note in notes["unsupported"]] == ["multi-latent attention"]
+    flags = ["--mtp", "1", "--positions", "learned", "--pp", "2"]
+    notes, records = captured(tmp_path, flags, 2, rank=1, TTRACE_LEGS="replay")
+    (note,) = notes["unsupported"]
+    assert note["what"] == "multi-token prediction with learned positions over pipeline stages"
     roles = {record["role"] for record in records}
     assert {"param", "output", "grad_local", "grad_reduced", "param_updated"} <= roles
 
