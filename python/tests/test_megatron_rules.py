@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from ttrace.adapters.megatron.model import Chunk
 from ttrace.adapters.megatron.names import Numbering, embeds_again, is_unused
 from ttrace.adapters.megatron.rules import ModuleRules
 from ttrace.adapters.megatron.topology import Topology
@@ -33,9 +34,15 @@ class VocabParallelEmbedding(nn.Embedding):
 
 
 class LanguageModelEmbedding(nn.Module):
+    add_position_embedding = False
+
     def __init__(self) -> None:
         super().__init__()
         self.word_embeddings = VocabParallelEmbedding(4, 4)
+
+
+class MultiTokenPredictionLayer(nn.Module):
+    pass
 
 
 class SelfAttention(nn.Module):
@@ -167,3 +174,28 @@ def test_only_a_later_stage_embeds_again() -> None:
     assert not embeds_again(GPTModel(True, 1, True, True))
     assert not embeds_again(GPTModel(True, 1, True, False))
     assert not embeds_again(GPTModel(True, None, False, True))
+
+
+def test_a_layer_for_further_tokens_lies_as_others_and_its_projection_is_cut() -> None:
+    root = GPTModel(True, 1, False, True)
+    root.mtp = MultiTokenPredictionLayer()
+    root.mtp.eh_proj, root.mtp.hnorm = Linear(0), LayerNorm(4)
+    rules = rules_of(root, topology(2, 2, True))
+    layer = rules.module(root.mtp, "mtp")
+    assert layer is not None
+    stream = "tp:Shard(0)"
+    assert layer.inputs["hidden_states"].placements == layer.outputs["0"].placements == stream
+    # The tokens are shifted by one and handed on.
+    tokens = [layer.inputs["input_ids"], layer.outputs["1"]]
+    assert [(rule.placements, rule.batch_dim) for rule in tokens] == [("", 0), ("", 0)]
+    assert placements(rules, "mtp.eh_proj") == (stream, "tp:Shard(2)")
+    assert placements(rules, "mtp.hnorm") == (stream, stream)
+
+
+def test_where_tokens_are_embedded_again_their_own_call_is_counted() -> None:
+    def earlier(mtp: int | None, first: bool) -> dict[tuple[str, str], int]:
+        return Chunk(GPTModel(True, mtp, first, True), 0, topology(pp=2), None).earlier_calls()
+
+    embeds = ("embedding", "embedding.word_embeddings")
+    assert earlier(1, False) == {(name, "forward"): 1 for name in embeds}
+    assert earlier(1, True) == earlier(None, False) == {}
