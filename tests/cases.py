@@ -69,6 +69,8 @@ EXPERT_FEATURES = {
 }
 EXPERTS = ("--experts", "4")
 
+# As megatron-core 0.16.1 would compute it but for two of its bugs.
+LATENT = ("--mla", "--qk-layernorm", "--fix", "latent_keys_summed,latent_norm_once")
 # Features of the model and the data, which both runs have.
 FEATURES = {
     "": (),
@@ -79,9 +81,10 @@ FEATURES = {
     "learned": ("--positions", "learned"),
     "uneven": ("--loss-mask", "uneven", "--per-token-loss"),
     "uniform": ("--init-std", "0.002"),
-    "latent": ("--mla", "--qk-layernorm"),
-    "latent-experts": ("--mla", "--query-rank", "0", "--experts", "4"),
-    "latent-recompute": ("--mla", "--qk-layernorm", "--recompute-modules", "mla_up_proj"),
+    "latent": LATENT,
+    "latent-experts": (*LATENT, "--query-rank", "0", "--experts", "4"),
+    "latent-recompute": (*LATENT, "--recompute-modules", "mla_up_proj"),
+    # Of these, sequence parallelism needs no correction.
     "latent-duplicated": ("--mla", "--qk-layernorm", "--linears", "te"),
     "further": ("--mtp", "2"),
     "further-untied": ("--mtp", "1", "--no-tied"),

@@ -18,7 +18,7 @@ _PLANTED = _FOLDER.parent / "planted"
 # Letters and numbers of the ID. What comes after them begins with a letter.
 _STEM = re.compile(r"([a-z]+)(\d+)(?:_(\d+))?_[a-z]\w*")
 # The table of the paper comes first, then the others by origin.
-_FAMILIES = ("t", "mg", "mc", "m", "ot", "hf", "ds", "do")
+_FAMILIES = ("t", "mg", "m", "ot", "hf", "ds", "do")
 
 
 def names() -> list[str]:
@@ -119,7 +119,6 @@ def _disagreements_of(culprit: dict[str, Any], expected: dict[str, Any]) -> list
         if key in expected and culprit.get(name) != expected[key]:
             wrong.append(f"{name} is {culprit.get(name)}, not {expected[key]}")
     letters = [found["class"] for found in culprit["classes"]]
-    # None: no class may be named where the evidence does not say it.
-    if (letters[0] if letters else None) not in expected["classes"]:
+    if not letters or letters[0] not in expected["classes"]:
         wrong.append(f"classes are {letters}, not of {expected['classes']}")
     return wrong

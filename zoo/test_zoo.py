@@ -145,8 +145,16 @@ FEATURES = {
     "frozen": (2, ("--tp", "2"), ("--freeze", "linear_fc1")),
     "learned positions": (2, SEQUENCE_PARALLEL, ("--positions", "learned")),
     "recompute by two": (2, SEQUENCE_PARALLEL, ("--recompute", "--recompute-layers", "2")),
-    "latent attention": (2, ("--tp", "2"), ("--mla", "--qk-layernorm")),
-    "latent attention SP": (2, SEQUENCE_PARALLEL, ("--mla", "--query-rank", "0")),
+    "latent attention": (
+        2,
+        ("--tp", "2", "--fix", "latent_keys_summed,latent_norm_once"),
+        ("--mla", "--qk-layernorm"),
+    ),
+    "latent attention SP": (
+        2,
+        (*SEQUENCE_PARALLEL, "--fix", "latent_keys_summed"),
+        ("--mla", "--query-rank", "0"),
+    ),
     "duplicated projections": (2, SEQUENCE_PARALLEL, ("--mla", "--linears", "te")),
     "small weights": (2, ("--tp", "2"), ("--init-std", "0.002")),
 }
@@ -311,8 +319,7 @@ def test_wrong_masks_move_the_loss_as_other_masks_do(name: str) -> None:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize(
-    "name",
-    ["T5", "T6", "T13", "MG8", "MG11", "MG17", "MG25", "MG1699", "MC1", "M7452-11", "OT8", "HF1"],
+    "name", ["T5", "T6", "T13", "MG8", "MG11", "MG17", "MG25", "M7452-11", "OT8", "HF1"]
 )
 def test_gradient_bug_leaves_the_first_loss_and_moves_the_norm(name: str) -> None:
     buggy, clean = buggy_and_clean(name)
@@ -391,7 +398,7 @@ def test_bug_states_what_must_be_said_of_it(name: str) -> None:
     assert all(re.compile(pattern) for pattern in bug.EXPECT["fqn"])
     assert bug.EXPECT["direction"] in ("forward", "backward", "update")
     assert bug.EXPECT["stage"] in ("input", "compute", "communication", "optimizer")
-    assert bug.EXPECT["classes"] and set(bug.EXPECT["classes"]) <= {*"KPRSXWMGLNZDHU", None}
+    assert bug.EXPECT["classes"] and set(bug.EXPECT["classes"]) <= set("KPRSXWMGLNZDHU")
 
 
 def test_bugs_are_found_by_name_and_by_id_and_the_papers_come_first() -> None:
@@ -399,8 +406,8 @@ def test_bugs_are_found_by_name_and_by_id_and_the_papers_come_first() -> None:
     assert len(set(names)) == len(names) == len(list((ZOO / "bugs").glob("[!_]*.py")))
     assert names[:2] == ["t1_embedding_mask", "t2_recompute_chunk_input"]
     others = [bug_catalog.bug_id(name) for name in names if not name.startswith("t")]
-    families = "MG1 MG8 MG11 MG17 MG18 MG21 MG22 MG25 MG1699 MC1 M7452-6 M7452-11 OT8"
-    assert others == [*families.split(), "HF1", "DS1", "DO1", "DO2"]
+    families = "MG1 MG8 MG11 MG17 MG18 MG21 MG22 MG25 M7452-6 M7452-11 OT8 HF1 DS1 DO1 DO2"
+    assert others == families.split()
     for name in (*names, *bug_catalog.planted()):
         assert bug_catalog.load(bug_catalog.bug_id(name).lower()).ID == bug_catalog.load(name).ID
 
@@ -431,12 +438,6 @@ def test_a_bug_must_be_placed_and_named() -> None:
     for wrong in ({"direction": "backward"}, {"stage": "communication"}, {"classes": ["K"]}):
         assert bug_catalog.disagreements(result_of("diverged", "a"), {**expected, **wrong})
     assert bug_catalog.disagreements(result_of("diverged", "a"), {**expected, "iteration": 1})
-    unexplained = {**expected, "classes": [None]}
-    assert bug_catalog.disagreements(result_of("diverged", "a"), unexplained)
-    silent = result_of("diverged", "a")
-    silent["culprits"][0]["classes"] = []
-    assert bug_catalog.disagreements(silent, unexplained) == []
-    assert bug_catalog.disagreements(silent, expected)
 
 
 def test_each_of_several_bugs_must_be_found_in_any_order() -> None:

@@ -23,7 +23,7 @@ from megatron.core.transformer.spec_utils import ModuleSpec
 import other_layers
 from gpt.versions import begin_chunk, is_first_stage, is_last_stage, known_to
 from gpt.weights import draw_by_name
-from megatron_cpu import latent_attention
+from megatron_cpu.latent_attention import LatentDotProductAttention
 
 # As Megatron-LM's: buckets of a real model's size. One bucket here, unless --bucket-size is given.
 BUCKET_SIZE = 40_000_000
@@ -151,11 +151,6 @@ def build_model(
     args: argparse.Namespace, config: TransformerConfig
 ) -> list[DistributedDataParallel]:
     """The chunks of this pipeline stage: one, or one for each of its virtual stages."""
-    if args.mla:
-        # Parts of the sequence are gathered by what sums in backward, other than parts of columns.
-        if not (args.sp and args.linears == "te"):
-            latent_attention.sum_gradient_of_shared_key()
-        latent_attention.reduce_no_latent_norms()
     numbers = range(args.vpp) if args.vpp > 1 else [None]
     chunks: list[torch.nn.Module] = [_build_chunk(args, config, number) for number in numbers]
     if args.bf16 or args.fp16:
@@ -193,9 +188,7 @@ def _build_chunk(
         if args.fake_fp8:
             other_layers.replace_linears_by_fp8(layer)
         if args.mla:
-            layer.submodules.self_attention.submodules.core_attention = (
-                latent_attention.LatentDotProductAttention
-            )
+            layer.submodules.self_attention.submodules.core_attention = LatentDotProductAttention
         if args.cp > 1:
             # Older versions lack what it needs.
             from megatron_cpu.cp_attention import ContextParallelDotProductAttention

@@ -206,6 +206,7 @@ def _add_tools(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--bug", default=os.environ.get("ZOO_BUG"), help="names of zoo/bugs, with commas"
     )
+    group.add_argument("--fix", help="names of zoo/fixes, with commas")
     group.add_argument("--mutants", help="a JSON list of faults by iteration; see zoo/mutation")
     group.add_argument("--print-seconds", action="store_true", help="wall time of each step")
     group.add_argument("--print-state", action="store_true", help="hashes of every rank at the end")

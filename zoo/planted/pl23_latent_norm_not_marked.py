@@ -14,7 +14,7 @@ from typing import Any
 ID = "PL23"
 TITLE = "SP: gradients of one norm of latent attention are not reduced over TP"
 NPROC = 2
-SHARED_FLAGS = ["--mla", "--qk-layernorm"]
+SHARED_FLAGS = ["--mla", "--qk-layernorm", "--fix", "latent_keys_summed"]
 FLAGS = ["--tp", "2", "--sp", *SHARED_FLAGS]
 EXPECT = {
     "fqn": [r"decoder\.layers\.\d+\.self_attention\.kv_layernorm\.(weight|bias)"],
