@@ -69,6 +69,8 @@ EXPERT_FEATURES = {
 }
 EXPERTS = ("--experts", "4")
 
+# As megatron-core 0.16.1 would compute it but for two of its bugs.
+LATENT = ("--mla", "--qk-layernorm", "--fix", "latent_keys_summed,latent_norm_once")
 # Features of the model and the data, which both runs have.
 FEATURES = {
     "": (),
@@ -79,6 +81,13 @@ FEATURES = {
     "learned": ("--positions", "learned"),
     "uneven": ("--loss-mask", "uneven", "--per-token-loss"),
     "uniform": ("--init-std", "0.002"),
+    "latent": LATENT,
+    "latent-experts": (*LATENT, "--query-rank", "0", "--experts", "4"),
+    "latent-recompute": (*LATENT, "--recompute-modules", "mla_up_proj"),
+    # Of these, sequence parallelism needs no correction.
+    "latent-duplicated": ("--mla", "--qk-layernorm", "--linears", "te"),
+    "further": ("--mtp", "2"),
+    "further-untied": ("--mtp", "1", "--no-tied"),
     "dropout": ("--dropout", "0.1"),
 }
 # Where each feature meets the topology that makes it hard.
@@ -99,6 +108,14 @@ FEATURE_TOPOLOGIES = (
     ("dropout", "tp2sp"),
     ("dropout", "dp2"),
     ("dropout", "pp2"),
+    ("latent", "tp2"),
+    ("latent", "cp2"),
+    ("latent", "dp2"),
+    ("latent-experts", "pp2"),
+    ("latent-recompute", "tp2sp"),
+    ("latent-duplicated", "tp2sp"),
+    ("further", "pp2"),
+    ("further-untied", "tp2sp_pp2"),
 )
 
 
@@ -272,7 +289,8 @@ def several_cases() -> list[Case]:
     ]
 
 
-# Layers of other classes than megatron-core's: features of both runs, topology, bugs.
+# Layers of other classes than megatron-core's, and faults that no report stands behind: features of
+# both runs, topology, bugs.
 OTHER_CLASSES = ("--linears", "te", "--norm", "own", "--feed-forward", "own")
 OTHER_LAYERS = (
     ("other-layers", OTHER_CLASSES, "tp2sp", ()),
@@ -284,6 +302,8 @@ OTHER_LAYERS = (
     ("fp16", ("--fp16",), "tp2sp", ()),
     ("fp16", ("--fp16",), "dp2", ()),
     ("fp16", ("--fp16",), "tp2", ("t10_tp_dgrad_no_allreduce",)),
+    ("latent", FEATURES["latent"], "tp2sp", ("pl23_latent_norm_not_marked",)),
+    ("further", FEATURES["further-untied"], "pp2", ("pl24_copy_of_embedding_not_added",)),
     # Too large for the gradients of the first iteration, and not for those of the second.
     ("fp16-overflow", ("--fp16", "--initial-loss-scale", "680000"), "tp2", ()),
 )

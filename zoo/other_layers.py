@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from megatron.core.tensor_parallel import ColumnParallelLinear, RowParallelLinear
-from megatron.core.transformer import TransformerConfig
+from megatron.core.transformer import TransformerConfig, multi_latent_attention
 from megatron.core.transformer.module import MegatronModule
 from megatron.core.transformer.spec_utils import ModuleSpec, build_module
 from torch import nn
@@ -26,6 +26,29 @@ class TEColumnParallelLinear(ColumnParallelLinear):
 class TERowParallelLinear(RowParallelLinear):
     def forward(self, x: torch.Tensor) -> Any:
         return super().forward(x)
+
+
+class TELinear(nn.Module):
+    """TransformerEngine's, as it projects down in latent attention: whole on every rank."""
+
+    def __init__(
+        self,
+        input_size: int,
+        output_size: int,
+        *,
+        parallel_mode: str,
+        config: TransformerConfig,
+        init_method: Any,
+        **unused: Any,
+    ) -> None:
+        assert parallel_mode == "duplicated"
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(output_size, input_size, dtype=config.params_dtype))
+        init_method(self.weight)
+        self.weight.sequence_parallel = config.sequence_parallel
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return nn.functional.linear(x, self.weight), None
 
 
 class MeanSquareNorm(nn.Module):
@@ -94,8 +117,14 @@ def replace(spec: ModuleSpec, linears: str, norm: str, feed_forward: str) -> Non
     layer = spec.submodules
     attention, mlp = layer.self_attention.submodules, layer.mlp.submodules
     if linears == "te":
-        attention.linear_qkv = mlp.linear_fc1 = TEColumnParallelLinear
         attention.linear_proj = mlp.linear_fc2 = TERowParallelLinear
+        mlp.linear_fc1 = TEColumnParallelLinear
+        for name in ("linear_qkv", "linear_q_proj", "linear_q_up_proj", "linear_kv_up_proj"):
+            if hasattr(attention, name):
+                setattr(attention, name, TEColumnParallelLinear)
+        if hasattr(attention, "linear_kv_down_proj"):
+            attention.linear_q_down_proj = attention.linear_kv_down_proj = TELinear
+            multi_latent_attention.TELinear = TELinear  # by which it knows what is duplicated
     if norm != "core":
         kind = MeanSquareNorm if norm == "own" else ForgetfulNorm
         layer.input_layernorm = layer.pre_mlp_layernorm = kind

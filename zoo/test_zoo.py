@@ -145,6 +145,17 @@ FEATURES = {
     "frozen": (2, ("--tp", "2"), ("--freeze", "linear_fc1")),
     "learned positions": (2, SEQUENCE_PARALLEL, ("--positions", "learned")),
     "recompute by two": (2, SEQUENCE_PARALLEL, ("--recompute", "--recompute-layers", "2")),
+    "latent attention": (
+        2,
+        ("--tp", "2", "--fix", "latent_keys_summed,latent_norm_once"),
+        ("--mla", "--qk-layernorm"),
+    ),
+    "latent attention SP": (
+        2,
+        (*SEQUENCE_PARALLEL, "--fix", "latent_keys_summed"),
+        ("--mla", "--query-rank", "0"),
+    ),
+    "duplicated projections": (2, SEQUENCE_PARALLEL, ("--mla", "--linears", "te")),
     "small weights": (2, ("--tp", "2"), ("--init-std", "0.002")),
 }
 
@@ -166,6 +177,7 @@ BY_NAME = {
     "DP2 overlap": (2, (*OVERLAP, "--bucket-size", "20000"), ("--weights-by-name",)),
     "EP2": (2, ("--ep", "2"), (*EXPERTS, "--shared-expert-ffn", "64", "--expert-bias")),
     "TP2+SP ETP2": (2, (*SEQUENCE_PARALLEL, "--etp", "2"), (*EXPERTS, "--aux-loss", "aux_loss")),
+    "further tokens": (2, ("--pp", "2"), ("--mtp", "1", "--weights-by-name")),
     "EP2 allgather": (2, ("--ep", "2", "--dispatcher", "allgather"), EXPERTS),
 }
 

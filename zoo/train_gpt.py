@@ -12,6 +12,7 @@ options, groups, model and weights have rooms of their own in `gpt/`.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import time
@@ -233,6 +234,8 @@ def main() -> None:
     args = parse_arguments(__doc__.splitlines()[0])
     for bug in args.bug.split(",") if args.bug else ():
         bug_catalog.load(bug).inject()
+    for fix in args.fix.split(",") if args.fix else ():
+        importlib.import_module(f"fixes.{fix}").apply()
     initialize(args)
     model = train(args)
     if args.print_state:

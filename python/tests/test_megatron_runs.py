@@ -16,11 +16,11 @@ SMALL = [
 ]
 
 
-def captured(tmp_path, arguments, processes=1, name="trace", **variables):
-    """Notes by kind, and records, of rank 0."""
+def captured(tmp_path, arguments, processes=1, name="trace", rank=0, **variables):
+    """Notes by kind, and records, of one rank."""
     out = tmp_path / name
     run([*SMALL, *arguments], processes=processes, TTRACE_OUT=out, **variables)
-    entries = index(out)
+    entries = index(out, rank)
     assert entries[-1]["complete"], entries[-1]
     notes = {}
     for entry in entries:
@@ -146,10 +146,37 @@ def test_a_compiled_module_is_named_and_its_parameters_are_recorded(tmp_path):
 
 
 def test_what_cannot_be_judged_is_named_and_captured(tmp_path):
-    notes, records = captured(tmp_path, ["--mla"], TTRACE_LEGS="replay")
-    assert [note["what"] for note in notes["unsupported"]] == ["multi-latent attention"]
+    flags = ["--mtp", "1", "--positions", "learned", "--pp", "2"]
+    notes, records = captured(tmp_path, flags, 2, rank=1, TTRACE_LEGS="replay")
+    (note,) = notes["unsupported"]
+    assert note["what"] == "multi-token prediction with learned positions over pipeline stages"
     roles = {record["role"] for record in records}
     assert {"param", "output", "grad_local", "grad_reduced", "param_updated"} <= roles
+
+
+def test_the_last_stage_embeds_where_the_model_does_it_the_second_time(tmp_path):
+    """One forward of the whole model calls the embedding for its tokens, then for further ones."""
+    notes, records = captured(tmp_path, ["--mtp", "1", "--pp", "2"], 2, rank=1)
+    calls = {
+        r["call"] for r in records if r["fqn"].startswith("embedding") and "output" in r["role"]
+    }
+    assert calls == {1}
+    assert {r["call"] for r in records if r["fqn"] == "output_layer" and r["role"] == "output"} == {
+        0,
+        1,
+    }
+    weight = "embedding.word_embeddings.weight"
+    assert roles_of(records, weight) == PARAMETER_ROLES
+    (reduced,) = {
+        tuple(r["reduced_over"])
+        for r in records
+        if r["fqn"] == weight and r["role"] == "grad_reduced"
+    }
+    assert reduced == ("pp",)
+    # Megatron gives the tied head a weight here too, and does not use it.
+    assert not roles_of(records, "output_layer.weight")
+    assert any("output_layer.weight" in note["text"] for note in notes["notice"])
+    assert "not_observed" not in notes
 
 
 def test_a_rank_records_its_own_part_of_what_is_reduced(tmp_path):

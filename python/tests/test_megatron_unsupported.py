@@ -41,6 +41,7 @@ def named(found: SimpleNamespace) -> list[str]:
 def test_a_plain_dense_model_is_supported() -> None:
     assert named(model()) == []
     assert named(model(num_moe_experts=4)) == []
+    assert named(model(multi_latent_attention=True)) == []
     assert leg_refusal(model(), fp32=True) is None
 
 
@@ -59,7 +60,6 @@ def test_a_plain_dense_model_is_supported() -> None:
         ({"fp4": "e2m1"}, "fp4"),
         ({"cuda_graph_impl": "local"}, "CUDA graphs"),
         ({"enable_cuda_graph": True}, "CUDA graphs"),
-        ({"multi_latent_attention": True}, "multi-latent attention"),
         ({"heterogeneous_block_specs": True}, "heterogeneous blocks"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -70,9 +70,6 @@ def test_an_option_is_named(options: dict[str, object], what: str) -> None:
 
 def test_wrappers_stages_and_other_models_are_named() -> None:
     assert named(model(chunks=2)) == []
-    assert named(model(mtp_num_layers=1)) == []
-    several = "multi-token prediction over pipeline stages"
-    assert named(model(chunks=2, mtp_num_layers=1)) == [several]
     instances = nn.Identity()
     instances.ddp_config = SimpleNamespace(num_distributed_optimizer_instances=2)
     assert "several instances of the distributed optimizer" in named(model(instances))
@@ -80,6 +77,23 @@ def test_wrappers_stages_and_other_models_are_named() -> None:
     other = model()
     other.chunks[0].root = nn.Linear(1, 1)
     assert named(other) == ["model class Linear"]
+
+
+def test_what_predicts_further_tokens_may_be_on_the_last_stage_without_learned_positions() -> None:
+    found = model(mtp_num_layers=1)
+    root = found.chunks[0].root
+    assert named(found) == []  # a stage before the last
+    root.embedding = SimpleNamespace(add_position_embedding=False)
+    root.mtp_process = root.post_process = True
+    root.pre_process = False
+    assert named(found) == []
+    root.embedding.add_position_embedding = True
+    learned = "multi-token prediction with learned positions over pipeline stages"
+    assert named(found) == [learned]
+    root.pre_process = True  # the only stage: one table
+    assert named(found) == []
+    root.post_process = False
+    assert named(found) == ["multi-token prediction before the last stage"]
 
 
 def test_no_leg_runs_whose_numbers_would_be_the_runs() -> None:

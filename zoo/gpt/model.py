@@ -86,7 +86,7 @@ def _of_attention(args: argparse.Namespace) -> dict[str, Any]:
     if args.mla:
         head = args.hidden // args.heads
         options.update(
-            q_lora_rank=args.hidden // 2,
+            q_lora_rank=args.query_rank or None,
             kv_lora_rank=args.hidden // 2,
             qk_head_dim=head,
             qk_pos_emb_head_dim=head // 2,

@@ -38,8 +38,8 @@ def _refuse(args: argparse.Namespace) -> None:
         raise SystemExit("--overlap-param-gather: needs --distributed-optimizer")
     if args.vpp > 1 and args.mutants:
         raise SystemExit("--mutants: knows no virtual pipeline stages")
-    if args.cp > 1 and (args.mla or args.softmax != "vanilla"):
-        raise SystemExit("--cp: its attention has neither --mla nor --softmax")
+    if args.cp > 1 and args.softmax != "vanilla":
+        raise SystemExit("--cp: its attention has no --softmax")
     if args.recompute_modules and "mlp" in args.recompute_modules and args.linear_bias:
         # The recomputed block returns its bias, which then passes for computed by it: backward
         # comes to the block again from within itself.
@@ -90,6 +90,9 @@ def _add_model(group: argparse._ArgumentGroup) -> None:
         help="with a constant or a learned score that no key has (attention sink)",
     )
     group.add_argument("--mla", action="store_true", help="multi-latent attention")
+    group.add_argument(
+        "--query-rank", type=int, default=32, metavar="N", help="of --mla (0: not compressed)"
+    )
     group.add_argument("--mtp", type=int, metavar="N", help="predict N more tokens")
     group.add_argument(
         "--window", type=int, default=0, metavar="N", help="attend to N tokens back (0: to all)"
@@ -206,6 +209,7 @@ def _add_tools(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--bug", default=os.environ.get("ZOO_BUG"), help="names of zoo/bugs, with commas"
     )
+    group.add_argument("--fix", help="names of zoo/fixes, with commas")
     group.add_argument("--mutants", help="a JSON list of faults by iteration; see zoo/mutation")
     group.add_argument("--print-seconds", action="store_true", help="wall time of each step")
     group.add_argument("--print-state", action="store_true", help="hashes of every rank at the end")

@@ -66,6 +66,7 @@ class Chunk:
         self.forwards = 0  # of the root, in the current call of the schedule
         self.parameters: list[ParameterEntry] = []
         self.refused_parameters: list[tuple[str, str]] = []  # fqn, reason
+        self.unused_parameters: list[str] = []
         self.known: dict[str, tuple[nn.Module, ModuleRule]] = {}
         self.unknown: list[tuple[str, str, str]] = []  # fqn, class, reason
         self.compiled: list[str] = []
@@ -102,6 +103,13 @@ class Chunk:
         if is_region and self.entry is not self.wrapped:
             self._find_rule(self.entry, self.root, "")
 
+    def earlier_calls(self) -> dict[tuple[str, str], int]:
+        """What a forward of the whole model has called already when this chunk's begins, of modules
+        that this chunk has too."""
+        if not names.embeds_again(self.root):
+            return {}
+        return {(fqn, "forward"): 1 for fqn in self.known if fqn.split(".")[0] == "embedding"}
+
     def _find_rule(self, module: nn.Module, known_as: nn.Module, fqn: str) -> None:
         """`module` is what is called, `known_as` what it is; they differ if it is compiled."""
         if is_transparent(known_as):
@@ -122,6 +130,9 @@ class Chunk:
             if parameter is None:
                 continue
             local = f"{name}.{slot}" if name else slot
+            if names.is_unused(local, self.root):
+                self.unused_parameters.append(local)
+                continue
             own = self.numbering.parameter(local, self.root)
             if is_distributed_tensor(parameter) or is_sharding(self.wrapped):
                 self.refused_parameters.append((own, "it is sharded between its uses"))
@@ -279,7 +290,11 @@ class Model:
                 return None
             forward, chunk.forwards = chunk.forwards, chunk.forwards + 1
             session.moment = self.last_moment = Moment(
-                session.iteration, session.leg, self.micro_batch(forward), self.batch
+                session.iteration,
+                session.leg,
+                self.micro_batch(forward),
+                self.batch,
+                chunk.earlier_calls(),
             )
             session.pass_ = "forward"
             self.hooks.begin_forward()

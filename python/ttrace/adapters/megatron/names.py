@@ -15,6 +15,7 @@ from ttrace.capture.agreement import Board
 from ttrace.capture.settings import Settings
 
 TIED_WEIGHT = "embedding.word_embeddings.weight"
+HEAD_WEIGHT = "output_layer.weight"
 
 # Stages come to their first step together, but for what one of them may still load.
 _STAGE_SECONDS = 60.0
@@ -99,7 +100,7 @@ class Numbering:
 
     def parameter(self, name: str, root: nn.Module) -> str:
         """The head's copy of a tied weight has the embedding's name."""
-        if name == "output_layer.weight" and is_tied(root):
+        if name == HEAD_WEIGHT and is_tied(root):
             return TIED_WEIGHT
         return self.module(name)
 
@@ -107,6 +108,29 @@ class Numbering:
 def is_tied(root: nn.Module) -> bool:
     """Whether the LM head is the embedding, from how the model was built."""
     return bool(getattr(root, "share_embeddings_and_output_weights", False))
+
+
+def has_copies_of_embedding(root: nn.Module) -> bool:
+    """Whether stages but the first have the embedding's weight too: as LM head, or to embed the
+    further tokens of multi-token prediction."""
+    return is_tied(root) or bool(getattr(root.config, "mtp_num_layers", None))
+
+
+def embeds_again(root: nn.Module) -> bool:
+    """Whether a chunk has an embedding for the tokens of multi-token prediction alone: the first
+    stage has that of the tokens themselves."""
+    return has_further_tokens(root) and not root.pre_process
+
+
+def has_further_tokens(root: nn.Module) -> bool:
+    """Whether the layers of multi-token prediction are in this chunk."""
+    return bool(getattr(root, "mtp_process", False))
+
+
+def is_unused(name: str, root: nn.Module) -> bool:
+    """A head that is tied multiplies by the weight of the chunk's embedding, if there is one; and
+    yet Megatron gives it a weight on all stages but the first."""
+    return name == HEAD_WEIGHT and is_tied(root) and embeds_again(root)
 
 
 def device_of(module: nn.Module) -> torch.device:

@@ -78,6 +78,9 @@ def _note_modules(model: Model) -> None:
 def _note_parameters(model: Model) -> None:
     grafted = model.session.settings.graft is not None
     for chunk in model.chunks:
+        for name in chunk.unused_parameters:
+            text = f"{name} of the last stage is not used: the head has the embedding's weight"
+            model.session.note("notice", text=text)
         for fqn, reason in chunk.refused_parameters:
             for role in ("param", "grad_local", "grad_reduced", "param_updated"):
                 model.session.note("not_recorded", fqn=fqn, role=role, arg="", reason=reason)

@@ -16,10 +16,17 @@ from torch import nn
 
 from ttrace.adapters.megatron.declared import Declared
 from ttrace.adapters.megatron.experts import ExpertRules
-from ttrace.adapters.megatron.names import TIED_WEIGHT, is_tied
+from ttrace.adapters.megatron.names import (
+    HEAD_WEIGHT,
+    TIED_WEIGHT,
+    has_copies_of_embedding,
+    is_tied,
+)
 from ttrace.adapters.megatron.structure import (
     COLUMN,
-    HEAD_NORMS,
+    DUPLICATED,
+    FURTHER_TOKEN,
+    LATENT_ATTENTION,
     LINEAR_ARGUMENTS,
     NORM,
     ROW,
@@ -81,7 +88,7 @@ class ModuleRules:
         if module is self._root:
             return self._model() if kind == "GPTModel" else None
         if kind == NORM:
-            return self._norm(self._heads if _last(name) in HEAD_NORMS else self._own)
+            return self._norm(self._heads if self._structure.is_of_heads(name) else self._own)
         if kind == "Dropout":
             return self._dropout(name)
         if kind == "DotProductAttention":
@@ -93,12 +100,16 @@ class ModuleRules:
             "RotaryEmbedding": self._rotary,
             "TransformerBlock": self._block,
             "TransformerLayer": self._layer,
+            "MultiTokenPredictionBlock": self._further_tokens,
+            FURTHER_TOKEN: self._further_token,
             "SelfAttention": self._residual_branch,
+            LATENT_ATTENTION: self._residual_branch,
             "MLP": self._residual_branch,
             "MoELayer": self._moe_layer,
             "TopKRouter": self._router,
             COLUMN: self._column_parallel,
             ROW: self._row_parallel,
+            DUPLICATED: self._duplicated,
             "FusedScaleMaskSoftmax": self._softmax,
         }.get(kind or "")
         return None if build is None else build(module, name)
@@ -168,6 +179,18 @@ class ModuleRules:
                 "rotary_pos_emb",
             ),
         )
+
+    def _further_tokens(self, module: nn.Module, name: str) -> ModuleRule:
+        # Its output is the parts of all layers one after another, which is no part of anything.
+        return ModuleRule(self._of_further_token(), {}, computes=False)
+
+    def _further_token(self, module: nn.Module, name: str) -> ModuleRule:
+        tokens = {"1": self._batch_first, "2": self._batch_first}  # and their positions
+        return ModuleRule(self._of_further_token(), {"0": self._own, **tokens}, computes=False)
+
+    def _of_further_token(self) -> dict[str, RuleOrChoice]:
+        ids = dict.fromkeys(("input_ids", "position_ids"), self._batch_first)
+        return {**ids, "hidden_states": self._own, "rotary_pos_emb": self._angles}
 
     def _residual_branch(self, module: nn.Module, name: str) -> ModuleRule:
         return ModuleRule({"hidden_states": self._own}, {"0": self._own}, computes=False)
@@ -253,6 +276,9 @@ class ModuleRules:
         inputs = {"input_": self._columns}
         return ModuleRule(inputs, {"0": output}, arguments=LINEAR_ARGUMENTS)
 
+    def _duplicated(self, module: nn.Module, name: str) -> ModuleRule:
+        return ModuleRule({"input_": self._own}, {"0": self._own}, arguments=LINEAR_ARGUMENTS)
+
     def _is_gated(self, name: str) -> bool:
         """Gate and up projection in one weight: each rank holds a part of both."""
         return bool(self._config.gated_linear_unit) and name.endswith("linear_fc1")
@@ -268,7 +294,7 @@ class ModuleRules:
         summed = ["dp", "cp"]
         if kind == "VocabParallelEmbedding":
             words["tp"] = "Shard(0)"
-        elif kind in (COLUMN, ROW) and name not in ("weight", "bias"):
+        elif kind in (COLUMN, ROW, DUPLICATED) and name not in ("weight", "bias"):
             return None  # a subclass's own
         elif kind == COLUMN:
             words["tp"] = "StridedShard(0,2)" if self._is_gated(owner_name) else "Shard(0)"
@@ -279,14 +305,14 @@ class ModuleRules:
                 summed.append("tp")  # the bias is added to a part of the sequence
         elif kind == NORM:
             # Norms of heads are applied to the rank's own heads.
-            if self._topology.sequence_parallel or _last(owner_name) in HEAD_NORMS:
+            if self._topology.sequence_parallel or self._structure.is_of_heads(owner_name):
                 summed.append("tp")
-        elif kind == "TopKRouter":
+        elif kind in ("TopKRouter", DUPLICATED):
             if self._topology.sequence_parallel:
                 summed.append("tp")
         elif kind != "Embedding":
             return None
-        if self._is_head(owner_name, name) and is_tied(self._root):
+        if self._is_in_several_stages(f"{owner_name}.{name}"):
             summed.append("pp")
         return self._parameter(words, summed)
 
@@ -306,7 +332,7 @@ class ModuleRules:
         return self._parameter(found.words, found.summed, found.averaged)
 
     def tied_weight(self) -> ParameterRule:
-        """That of the embedding that is the LM head too."""
+        """That of the embedding where other stages have a copy of it."""
         return self._parameter({"tp": "Shard(0)"}, ["dp", "cp", "pp"])
 
     def _parameter(
@@ -328,8 +354,10 @@ class ModuleRules:
             owned_placements=place(**words, **dict.fromkeys(owners, "RaggedShard")),
         )
 
-    def _is_head(self, owner_name: str, name: str) -> bool:
-        return f"{owner_name}.{name}" in (TIED_WEIGHT, "output_layer.weight")
+    def _is_in_several_stages(self, name: str) -> bool:
+        if name == TIED_WEIGHT:
+            return has_copies_of_embedding(self._root)
+        return name == HEAD_WEIGHT and is_tied(self._root)
 
     def gradient_scale(self) -> Scale:
         """From a gradient before reduction to that of the loss of the whole batch.
@@ -340,7 +368,3 @@ class ModuleRules:
         if self._config.calculate_per_token_loss:
             return (1, 1)
         return (1, self._topology.size["dp"] * self._topology.size["cp"])
-
-
-def _last(name: str) -> str:
-    return name.rpartition(".")[2]

@@ -15,7 +15,7 @@ import torch
 from ttrace.adapters.megatron.distributed_optimizer import own_ranges
 from ttrace.adapters.megatron.loss_scale import divided
 from ttrace.adapters.megatron.model import Model, ParameterEntry
-from ttrace.adapters.megatron.names import TIED_WEIGHT, is_tied
+from ttrace.adapters.megatron.names import TIED_WEIGHT, has_copies_of_embedding
 from ttrace.adapters.megatron.optimizer_state import states
 from ttrace.adapters.megatron.unsupported import is_sharded, uses_distributed_optimizer
 from ttrace.capture.parameter_store import Part, Piece
@@ -73,14 +73,15 @@ class Store:
         yield Piece(entry.fqn, gradient, rule.local_placements, self._scale(rule.local_scale))
 
     def _zero_term_of_tied_weight(self) -> Iterator[Piece]:
-        """The gradient of a tied embedding is the sum of the first and the last stage's terms.
+        """The gradient of an embedding is the sum of the first and the last stage's terms, where
+        the last has a copy of its weight.
 
         As placements go that is Partial over pp, of which every stage must hold a term. Stages in
         between have no copy of the weight; their term is zero, and is written as such.
         """
         topology, root = self._model.topology, self._model.chunks[0].root
         stages, stage = topology.size["pp"], topology.coordinate["pp"]
-        if stages <= 2 or not is_tied(root) or stage in (0, stages - 1):
+        if stages <= 2 or not has_copies_of_embedding(root) or stage in (0, stages - 1):
             return
         like = next((g for _, g in self.gradients() if g is not None), None)
         if like is None:

@@ -13,6 +13,10 @@ from typing import Any
 from torch import nn
 
 COLUMN, ROW, NORM = "ColumnParallelLinear", "RowParallelLinear", "norm"
+# Whole on every rank, and given what the rank has of the residual stream.
+DUPLICATED = "duplicated linear"
+LATENT_ATTENTION = "MLASelfAttention"
+FURTHER_TOKEN = "MultiTokenPredictionLayer"
 
 _CLASSES = frozenset(
     {
@@ -23,7 +27,10 @@ _CLASSES = frozenset(
         "RotaryEmbedding",
         "TransformerBlock",
         "TransformerLayer",
+        "MultiTokenPredictionBlock",
+        FURTHER_TOKEN,
         "SelfAttention",
+        LATENT_ATTENTION,
         "MLP",
         "MoELayer",
         "TopKRouter",
@@ -58,25 +65,34 @@ _PARALLEL_MODES = {"column": COLUMN, "row": ROW}  # of TELinear
 # Megatron's own names, whatever a class calls its first argument.
 LINEAR_ARGUMENTS = ("input_", "weight", "runtime_gather_output")
 HEAD_NORMS = ("q_layernorm", "k_layernorm")
+# Of latent attention. Column-parallel ones are gathered before what they make is normalised.
+_DOWN_PROJECTIONS = ("linear_q_down_proj", "linear_kv_down_proj")
 _SLOTS = {
     "TransformerLayer": dict.fromkeys(
         ("input_layernorm", "pre_cross_attn_layernorm", "pre_mlp_layernorm"), NORM
     ),
     "TransformerBlock": {"final_layernorm": NORM},
+    FURTHER_TOKEN: {
+        **dict.fromkeys(("enorm", "hnorm", "final_layernorm"), NORM),
+        "eh_proj": COLUMN,
+    },
     "SelfAttention": {
         "linear_qkv": COLUMN,
         "linear_proj": ROW,
         **dict.fromkeys(HEAD_NORMS, NORM),
     },
+    LATENT_ATTENTION: {
+        **dict.fromkeys(
+            ("linear_q_proj", "linear_q_up_proj", "linear_kv_up_proj", *_DOWN_PROJECTIONS), COLUMN
+        ),
+        "linear_proj": ROW,
+        **dict.fromkeys(("q_layernorm", "kv_layernorm"), NORM),
+    },
     "MLP": {"linear_fc1": COLUMN, "linear_fc2": ROW},
     "GPTModel": {"output_layer": COLUMN},
 }
 _NORM_PLACES = frozenset(
-    {
-        *(name for slots in _SLOTS.values() for name, kind in slots.items() if kind == NORM),
-        "enorm",
-        "hnorm",
-    }
+    name for slots in _SLOTS.values() for name, kind in slots.items() if kind == NORM
 )
 
 
@@ -94,13 +110,19 @@ class Structure:
             self._kinds[name] = self._find(module, name)
         return self._kinds[name]
 
+    def is_of_heads(self, name: str) -> bool:
+        """Whether this norm is applied to each head of the rank, and not to the residual stream or
+        to what latent attention compresses it to."""
+        parent, _, last = name.rpartition(".")
+        return last in HEAD_NORMS and self._kinds.get(parent) != LATENT_ATTENTION
+
     def _find(self, module: nn.Module, name: str) -> str | None:
         own = type(module).__name__
         parent, _, last = name.rpartition(".")
         if own.endswith("DotProductAttention"):
             return "DotProductAttention"
-        if own == "TELinear":
-            return _PARALLEL_MODES.get(getattr(module, "parallel_mode", None) or "")
+        if own == "TELinear" and getattr(module, "parallel_mode", None):
+            return _PARALLEL_MODES.get(module.parallel_mode)
         kind = _by_class(type(module))
         if kind == NORM and self._tp > 1 and last not in _NORM_PLACES:
             # What is given to a norm that stands elsewhere is not known.
@@ -111,13 +133,20 @@ class Structure:
         kind = _SLOTS.get(parent or "", {}).get(last)
         if kind == NORM:
             return kind if all(p.dim() < 2 for p in module.parameters(recurse=True)) else None
-        return kind if kind is not None and self._is_linear(module, kind) else None
+        if kind is None or self._is_linear(module, kind):
+            return kind
+        return DUPLICATED if last in _DOWN_PROJECTIONS and _is_whole(module) else None
 
     def _is_linear(self, module: nn.Module, kind: str) -> bool:
         weight = module._parameters.get("weight")
         if weight is None or weight.dim() != 2:
             return False
         return self._tp == 1 or partition_dim(weight) == (0 if kind == COLUMN else 1)
+
+
+def _is_whole(module: nn.Module) -> bool:
+    weight = module._parameters.get("weight")
+    return weight is not None and weight.dim() == 2 and partition_dim(weight) is None
 
 
 def is_expert(name: str) -> bool:

@@ -31,12 +31,7 @@ def unsupported(model: Model) -> Iterator[Unsupported]:
             "compare the run with --num-distributed-optimizer-instances 1",
         )
     yield from _of_experts(model.config)
-    if getattr(model.config, "mtp_num_layers", None) and model.stages > 1:
-        yield (
-            "multi-token prediction over pipeline stages",
-            "the last stage has an embedding of its own, whose calls are others than the first's",
-            "compare the run with --pipeline-model-parallel-size 1",
-        )
+    yield from _of_further_tokens(model)
     yield from _of_configuration(model.config)
     root = type(model.chunks[0].root)
     if not any(base.__name__ == "GPTModel" for base in root.__mro__):
@@ -84,6 +79,24 @@ def _of_experts(config: Any) -> Iterator[Unsupported]:
         )
 
 
+def _of_further_tokens(model: Model) -> Iterator[Unsupported]:
+    """Multi-token prediction. Stages say this for themselves."""
+    roots = [chunk.root for chunk in model.chunks if names.has_further_tokens(chunk.root)]
+    if any(not root.post_process for root in roots):
+        yield (
+            "multi-token prediction before the last stage",
+            "the stages after it are handed several hidden states in one tensor",
+            "compare the run with its layers on the last stage",
+        )
+    again = [root for root in roots if names.embeds_again(root)]
+    if any(getattr(root.embedding, "add_position_embedding", False) for root in again):
+        yield (
+            "multi-token prediction with learned positions over pipeline stages",
+            "the last stage has a table of positions of its own, which nothing ties to the first's",
+            "compare the run with --pipeline-model-parallel-size 1",
+        )
+
+
 def _of_configuration(config: Any) -> Iterator[Unsupported]:
     for name in _QUANTISED:
         if _is_set(config, name):
@@ -99,7 +112,6 @@ def _of_configuration(config: Any) -> Iterator[Unsupported]:
             "compare the run without CUDA graphs",
         )
     for name, what, way_out in (
-        ("multi_latent_attention", "multi-latent attention", ""),
         ("experimental_attention_variant", "experimental attention variant", ""),
         ("heterogeneous_block_specs", "heterogeneous blocks", ""),
         ("delay_wgrad_compute", "delayed weight gradients", "--delay-wgrad-compute"),
