@@ -93,6 +93,11 @@ def replace(spec: ModuleSpec, linears: str, norm: str, feed_forward: str) -> Non
     """Puts other classes into a layer's specification."""
     layer = spec.submodules
     attention, mlp = layer.self_attention.submodules, layer.mlp.submodules
+    if linears == "te-fused":
+        # Older versions lack what it needs.
+        from transformer_engine_layers import fuse
+
+        fuse(spec)
     if linears == "te":
         attention.linear_qkv = mlp.linear_fc1 = TEColumnParallelLinear
         attention.linear_proj = mlp.linear_fc2 = TERowParallelLinear

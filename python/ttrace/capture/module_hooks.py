@@ -128,7 +128,8 @@ class ModuleHooks:
                 continue
             known = _choose(rule.inputs.get(name), value)
             if known is not None:
-                place = Place(moment, known, fqn, "input", name, call, pass_)
+                of, arg = known.names(fqn, name)
+                place = Place(moment, known, of, "input", arg, call, pass_)
                 session.record_at(place, value)
                 if self.rewrite is not None:
                     other = self.rewrite.given(place, value)
@@ -262,7 +263,8 @@ class ModuleHooks:
     def _grad_input(
         self, moment: Moment, rule: TensorRule, fqn: str, name: str, call: int
     ) -> Callable[[torch.Tensor], None]:
-        place = Place(moment, rule, fqn, "grad_input", name, call, "backward")
+        of, arg = rule.names(fqn, name)
+        place = Place(moment, rule, of, "grad_input", arg, call, "backward")
 
         def emit(gradient: torch.Tensor) -> None:
             self._session.record_at(place, gradient)

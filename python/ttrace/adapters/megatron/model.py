@@ -122,7 +122,8 @@ class Chunk:
             if parameter is None:
                 continue
             local = f"{name}.{slot}" if name else slot
-            own = self.numbering.parameter(local, self.root)
+            own = self.rules.fused_norms.parameter(fqn, slot)
+            own = own or self.numbering.parameter(local, self.root)
             if is_distributed_tensor(parameter) or is_sharding(self.wrapped):
                 self.refused_parameters.append((own, "it is sharded between its uses"))
                 continue

@@ -32,6 +32,7 @@ def write_notes(model: Model) -> None:
     for part in (
         _note_private_names,
         _note_modules,
+        _note_fused_norms,
         _note_parameters,
         _note_unsupported,
         _note_computation,
@@ -73,6 +74,16 @@ def _note_modules(model: Model) -> None:
                 reason = f"fused into {type(module).__name__}"
                 note("not_materialised", fqn=f"{fqn}.{child}", reason=reason)
     note("modules", classes=classes)
+
+
+def _note_fused_norms(model: Model) -> None:
+    note = model.session.note
+    for chunk in model.chunks:
+        for norm in chunk.rules.fused_norms.found.values():
+            reason = f"the norm is part of {norm.cls}"
+            for fqn, roles in norm.absent():
+                note("not_materialised", fqn=fqn, roles=list(roles), reason=reason)
+            note("fused", fqn=norm.fqn, within=norm.within, names=dict(norm.real_names()))
 
 
 def _note_parameters(model: Model) -> None:
