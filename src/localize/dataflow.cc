@@ -281,9 +281,10 @@ Localization Localize(const std::vector<TensorJudgement>& tensors,
   CulpritList culprits("dataflow");
   bool dirty_parameters = false;
   for (const auto& [iteration, of_iteration] : by_iteration) {
-    const ModuleTree tree = options.weights_grafted
-                                ? ModuleTree(of_iteration, OutAndUsed)
-                                : ModuleTree(of_iteration);
+    const ModuleTree tree =
+        options.weights_grafted
+            ? ModuleTree(of_iteration, options.fused, OutAndUsed)
+            : ModuleTree(of_iteration, options.fused);
     const Judge judge(tree, dirty_parameters);
     std::map<Role, int64_t> of_role;
     std::set<std::string> stepped;

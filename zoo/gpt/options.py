@@ -80,6 +80,11 @@ def _add_model(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--tied", action=flag, default=True, help="embedding is the LM head")
     group.add_argument("--linear-bias", action=flag, default=True, help="experts never have one")
     group.add_argument("--dropout", type=float, default=0.0)
+    group.add_argument(
+        "--graph-safe-rng",
+        action="store_true",
+        help="Megatron's tracker holds generators, as for CUDA graphs",
+    )
     group.add_argument("--positions", choices=("rope", "learned"), default="rope")
     group.add_argument("--qk-layernorm", action="store_true", help="normalise queries and keys")
     group.add_argument(

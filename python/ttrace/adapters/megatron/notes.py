@@ -80,10 +80,12 @@ def _note_fused_norms(model: Model) -> None:
     note = model.session.note
     for chunk in model.chunks:
         for norm in chunk.rules.fused_norms.found.values():
-            reason = f"the norm is part of {norm.cls}"
-            for fqn, roles in norm.absent():
-                note("not_materialised", fqn=fqn, roles=list(roles), reason=reason)
-            note("fused", fqn=norm.fqn, within=norm.within, names=dict(norm.real_names()))
+            note(
+                "fused",
+                **{"fqn": norm.fqn, "within": norm.within, "class": norm.cls},
+                names=dict(norm.real_names()),
+                absent={fqn: list(roles) for fqn, roles in norm.absent()},
+            )
 
 
 def _note_parameters(model: Model) -> None:
