@@ -107,7 +107,7 @@ def _note_parameters(model: Model) -> None:
 
 def _note_unsupported(model: Model) -> None:
     for what, reason, way_out in unsupported(model):
-        model.session.note("unsupported", what=what, reason=reason, way_out=way_out)
+        model.session.unsupported(what, reason, way_out)
 
 
 def _note_computation(model: Model) -> None:
