@@ -97,13 +97,13 @@ def replace(spec: ModuleSpec, linears: str, norm: str, feed_forward: str) -> Non
         # Older versions lack what it needs.
         from transformer_engine_layers import fuse
 
-        fuse(spec)
+        fuse(spec, forgetful=norm == "forgetful")
+    elif norm != "core":
+        kind = MeanSquareNorm if norm == "own" else ForgetfulNorm
+        layer.input_layernorm = layer.pre_mlp_layernorm = kind
     if linears == "te":
         attention.linear_qkv = mlp.linear_fc1 = TEColumnParallelLinear
         attention.linear_proj = mlp.linear_fc2 = TERowParallelLinear
-    if norm != "core":
-        kind = MeanSquareNorm if norm == "own" else ForgetfulNorm
-        layer.input_layernorm = layer.pre_mlp_layernorm = kind
     if feed_forward == "own":
         layer.mlp = ModuleSpec(module=GainedFeedForward, submodules=mlp)
 

@@ -239,6 +239,16 @@ class TELayerNormColumnParallelLinear(TEColumnParallelLinear):
     _has_norm = True
 
 
+class ForgetfulLayerNormColumnParallelLinear(TELayerNormColumnParallelLinear):
+    """The same without the mark on the norm's parameters: wrong with sequence parallelism."""
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        for parameter in (self.layer_norm_weight, self.layer_norm_bias):
+            if parameter is not None:
+                del parameter.sequence_parallel
+
+
 class TERowParallelLinear(_Linear):
     def __init__(
         self,
@@ -269,12 +279,15 @@ class TERowParallelLinear(_Linear):
         )
 
 
-def fuse(layer: ModuleSpec) -> None:
+def fuse(layer: ModuleSpec, forgetful: bool = False) -> None:
     """Turns a layer's local specification into what megatron-core's for TransformerEngine is."""
+    fused = TELayerNormColumnParallelLinear
+    if forgetful:
+        fused = ForgetfulLayerNormColumnParallelLinear
     parts = layer.submodules
     attention = parts.self_attention.submodules
     parts.input_layernorm = IdentityOp
-    attention.linear_qkv = TELayerNormColumnParallelLinear
+    attention.linear_qkv = fused
     attention.linear_proj = TERowParallelLinear
     for name in ("q_layernorm", "k_layernorm"):
         if getattr(attention, name) not in (None, IdentityOp):
@@ -282,7 +295,7 @@ def fuse(layer: ModuleSpec) -> None:
     mlp = parts.mlp.submodules
     if hasattr(mlp, "linear_fc1"):
         parts.pre_mlp_layernorm = IdentityOp
-        mlp.linear_fc1, mlp.linear_fc2 = TELayerNormColumnParallelLinear, TERowParallelLinear
+        mlp.linear_fc1, mlp.linear_fc2 = fused, TERowParallelLinear
         return
     # A router needs what is normalised, as its experts do.
     parts.pre_mlp_layernorm = TENorm

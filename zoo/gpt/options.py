@@ -46,7 +46,7 @@ def _refuse(args: argparse.Namespace) -> None:
         raise SystemExit(
             "--recompute-modules mlp: never ends in megatron-core but --no-linear-bias"
         )
-    if args.linears == "te-fused" and (args.mla or args.norm != "core"):
+    if args.linears == "te-fused" and (args.mla or args.norm == "own"):
         raise SystemExit("--linears te-fused: has norms of its own, and not those of --mla")
     if args.linears != "core" and args.fake_fp8:
         raise SystemExit("--fake-fp8: replaces the linears that --linears names")
