@@ -235,6 +235,17 @@ def test_nothing_is_read_while_a_cuda_graph_is_captured(tmp_path, monkeypatch):
     assert note["what"] == "CUDA graphs"
 
 
+def test_a_failing_question_for_graphs_ends_capture_and_not_training(tmp_path, monkeypatch, capsys):
+    def fail():
+        raise RuntimeError("no driver")
+
+    capture = Capture(model := make_model(), tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_initialized", fail)
+    train(model, steps=1, around=capture)
+    assert capture.session.over
+    assert "no driver" in capsys.readouterr().err
+
+
 def test_a_failing_hook_ends_capture_and_not_training(tmp_path, capsys):
     plain = train(make_model())
     model = make_model()

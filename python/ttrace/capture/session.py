@@ -205,9 +205,11 @@ class Session:
 
         @functools.wraps(function)
         def guard(*args: Any, **kwargs: Any) -> Any:
-            if self.over or self._graph_is_captured():
+            if self.over:
                 return None
             try:
+                if self._graph_is_captured():
+                    return None
                 with torch.no_grad():
                     return function(*args, **kwargs)
             except Exception as error:
