@@ -186,7 +186,7 @@ class Judge {
     if (arriving.empty() && (seen.forward || seen.backward || seen.state)) {
       return std::nullopt;
     }
-    return Blame{t.id.fqn, Direction::kBackward, Stage::kCompute,
+    return Blame{tree_.CodeOf(t.id.fqn), Direction::kBackward, Stage::kCompute,
                  arriving.empty() ? "nothing before it is out of bounds"
                                   : "its forward values and " +
                                         Worst(arriving, "arriving gradient")};

@@ -271,7 +271,7 @@ class IsolationJudge {
         tree_.AnyDivergedBelow(t.id.fqn, kModuleRoles)) {
       return std::nullopt;
     }
-    return Blame{t.id.fqn, Direction::kBackward, Stage::kCompute,
+    return Blame{tree_.CodeOf(t.id.fqn), Direction::kBackward, Stage::kCompute,
                  "the gradient leaving through its input is out of bounds when "
                  "it is given the reference's inputs and arriving gradients" +
                      Inside(t.id.fqn)};

@@ -8,7 +8,7 @@ namespace ttrace {
 
 ModuleTree::ModuleTree(const std::vector<const TensorJudgement*>& tensors,
                        const FusedModules& fused, Predicate out)
-    : out_(out) {
+    : out_(out), within_(fused.within) {
   for (const TensorJudgement* t : tensors) {
     by_name_[t->id.fqn][t->id.role].push_back(t);
   }
@@ -70,6 +70,11 @@ bool ModuleTree::AnyDivergedBelow(std::string_view fqn,
     }
   }
   return false;
+}
+
+std::string ModuleTree::CodeOf(const std::string& fqn) const {
+  const auto found = within_.find(fqn);
+  return found == within_.end() ? fqn : found->second;
 }
 
 std::string ModuleTree::Container(std::string_view fqn) const {

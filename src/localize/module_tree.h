@@ -39,6 +39,9 @@ class ModuleTree {
   bool AnyDivergedBelow(std::string_view fqn,
                         std::initializer_list<Role> roles) const;
 
+  // The module whose code does what `fqn` names: another for a part of one.
+  std::string CodeOf(const std::string& fqn) const;
+
   // The nearest name above `fqn` that is a recorded module.
   std::string Container(std::string_view fqn) const;
 
@@ -47,6 +50,7 @@ class ModuleTree {
              std::initializer_list<Role> roles);
 
   Predicate out_;
+  std::map<std::string, std::string> within_;
   std::map<std::string, std::map<Role, std::vector<const TensorJudgement*>>,
            std::less<>>
       by_name_;
