@@ -324,6 +324,39 @@ def other_cases() -> list[Case]:
     ]
 
 
+# As with TransformerEngine on a GPU: norms are part of the linears behind them, which add weight
+# gradients to the buffer themselves.
+FUSED = ("--linears", "te-fused", "--fused-wgrad")
+
+
+def fused_cases() -> list[Case]:
+    """One of the two runs has norms of their own, or both have none."""
+    single = TOPOLOGIES["single"]
+
+    def fused(topology: Topology) -> Topology:
+        return Topology(topology.nproc, (*topology.flags, *FUSED))
+
+    cases = [
+        _gpt(f"fused-{name}-bf16", single, fused(axes[name]), "bf16", quick=name == "tp2sp")
+        for axes, name in (
+            (TOPOLOGIES, "tp2sp"),
+            (TOPOLOGIES, "tp2"),
+            (TOPOLOGIES, "pp2"),
+            (OTHER_AXES, "dp2_distopt_overlap"),
+        )
+    ]
+    tp2sp, experts = TOPOLOGIES["tp2sp"], fused(EXPERT_AXES["tp2sp_ep2"])
+    cases.append(_gpt("fused-both-tp2sp-bf16", fused(single), fused(tp2sp), "bf16"))
+    cases.append(_gpt("fused-reference-tp2sp-bf16", fused(single), tp2sp, "bf16"))
+    cases.append(_gpt("fused-experts-tp2sp_ep2-bf16", single, experts, "bf16", shared=EXPERTS))
+    for bug in ("t10_tp_dgrad_no_allreduce", "t11_sp_layernorm_not_reduced"):
+        name = "tp2" if bug.startswith("t10") else "tp2sp"
+        topology = fused(TOPOLOGIES[name])
+        case = f"fused-{name}-{bug.split('_')[0]}"
+        cases.append(_gpt(case, single, topology, "bf16", bugs=(bug,)))
+    return cases
+
+
 def style_cases() -> list[Case]:
     """Scripts of other authors, and plain torch."""
     own = ("--steps", "3")
@@ -367,5 +400,6 @@ def all_cases() -> list[Case]:
         *bug_cases(),
         *several_cases(),
         *other_cases(),
+        *fused_cases(),
         *style_cases(),
     ]

@@ -116,6 +116,14 @@ def replace(spec: ModuleSpec, linears: str, norm: str, feed_forward: str) -> Non
     """Puts other classes into a layer's specification."""
     layer = spec.submodules
     attention, mlp = layer.self_attention.submodules, layer.mlp.submodules
+    if linears == "te-fused":
+        # Older versions lack what it needs.
+        from transformer_engine_layers import fuse
+
+        fuse(spec, forgetful=norm == "forgetful")
+    elif norm != "core":
+        kind = MeanSquareNorm if norm == "own" else ForgetfulNorm
+        layer.input_layernorm = layer.pre_mlp_layernorm = kind
     if linears == "te":
         attention.linear_proj = mlp.linear_fc2 = TERowParallelLinear
         mlp.linear_fc1 = TEColumnParallelLinear
@@ -125,9 +133,6 @@ def replace(spec: ModuleSpec, linears: str, norm: str, feed_forward: str) -> Non
         if hasattr(attention, "linear_kv_down_proj"):
             attention.linear_q_down_proj = attention.linear_kv_down_proj = TELinear
             multi_latent_attention.TELinear = TELinear  # by which it knows what is duplicated
-    if norm != "core":
-        kind = MeanSquareNorm if norm == "own" else ForgetfulNorm
-        layer.input_layernorm = layer.pre_mlp_layernorm = kind
     if feed_forward == "own":
         layer.mlp = ModuleSpec(module=GainedFeedForward, submodules=mlp)
 

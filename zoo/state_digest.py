@@ -27,7 +27,7 @@ def parameter_digest(model: torch.nn.Module) -> str:
     return digest.hexdigest()
 
 
-def random_digest(named_states: dict[str, torch.Tensor]) -> str:
+def random_digest(named_states: dict[str, torch.Tensor | torch.Generator]) -> str:
     """SHA-256 of the random states of torch, numpy and Python, and of further torch states."""
     digest = hashlib.sha256(torch.get_rng_state().numpy().tobytes())
     digest.update(repr(numpy.random.get_state(legacy=False)["state"]["pos"]).encode())
@@ -35,5 +35,7 @@ def random_digest(named_states: dict[str, torch.Tensor]) -> str:
     digest.update(repr(random.getstate()).encode())
     for name, state in sorted(named_states.items()):
         digest.update(name.encode())
+        if isinstance(state, torch.Generator):
+            state = state.get_state()
         digest.update(state.numpy().tobytes())
     return digest.hexdigest()

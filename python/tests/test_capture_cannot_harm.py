@@ -15,7 +15,7 @@ from ttrace.capture.boot import PatchingFinder
 from ttrace.capture.free_memory import Peak
 from ttrace.capture.session import Session
 from ttrace.capture.settings import Settings
-from ttrace.capture.state import Part, Snapshot, Watched, put_back
+from ttrace.capture.state import GlobalState, Part, Snapshot, Watched, put_back
 
 
 @pytest.fixture
@@ -53,6 +53,27 @@ def test_a_snapshot_names_what_it_cannot_put_back():
     assert len(failures) == 1 and failures[0].startswith("norm.running_var (RuntimeError")
     assert module.steps == 1
     assert module.running_mean.eq(0).all()
+
+
+def test_generators_stay_and_get_their_states_back():
+    """As of Megatron's tracker where graphs are captured: it holds generators, not states."""
+    tracker = {"model-parallel": torch.Generator().manual_seed(5)}
+    module = torch.nn.Identity()
+    module.own = torch.Generator().manual_seed(6)
+    module.kept = {"a": torch.Generator().manual_seed(7)}
+    mine = tracker["model-parallel"], module.own, module.kept["a"]
+    states = [GlobalState("tracker", lambda: dict(tracker), tracker.update)]
+    snapshot = Snapshot([Watched("module", module)], states)
+    first = [torch.rand(3, generator=generator) for generator in mine]
+    after = Snapshot([Watched("module", module)], states)
+    assert snapshot.difference(after) == ["module.kept", "module.own", "tracker"]
+    tracker["model-parallel"] = torch.Generator()  # a fork may leave another object
+    for _ in range(2):
+        assert snapshot.restore() == []
+        now = tracker["model-parallel"], module.own, module.kept["a"]
+        assert all(a is b for a, b in zip(now, mine, strict=True))
+        again = [torch.rand(3, generator=generator) for generator in mine]
+        assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
 
 
 class TestAround:

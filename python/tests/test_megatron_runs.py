@@ -81,6 +81,37 @@ def test_layers_under_other_names_are_observed_like_megatrons_own(tmp_path):
     assert activations(records) == activations(expected)
 
 
+def test_norms_within_linears_are_recorded_as_those_before_linears(tmp_path):
+    topology = ["--tp", "2", "--sp", "--layers", "1", "--no-gated"]
+    fused = [*topology, "--linears", "te-fused", "--fused-wgrad"]
+    notes, records = captured(tmp_path, fused, processes=2, name="fused")
+    _, expected = captured(tmp_path, topology, processes=2, name="core")
+
+    def points(of):
+        names = ("fqn", "role", "arg", "placements", "global_shape", "reduced_over")
+        return {tuple(map(str, (record[name] for name in names[:5]))) for record in of}
+
+    layer = "decoder.layers.0"
+    absent = {
+        *((f"{layer}.{norm}_layernorm", role) for norm in ("input", "pre_mlp")
+          for role in ("output", "grad_output")),
+        *((f"{layer}.{name}", role)
+          for name in ("self_attention", "self_attention.linear_qkv", "mlp", "mlp.linear_fc1")
+          for role in ("input", "grad_input")),
+    }  # fmt: skip
+    assert points(records) == {p for p in points(expected) if p[:2] not in absent}
+    told = {
+        (fqn, role) for n in notes["fused"] for fqn, roles in n["absent"].items() for role in roles
+    }
+    assert told == absent
+    (first, second) = notes["fused"]
+    assert first["within"] == f"{layer}.self_attention.linear_qkv"
+    assert first["names"][f"{layer}.input_layernorm.bias"] == f"{first['within']}.layer_norm_bias"
+    assert second["class"] == "TELayerNormColumnParallelLinear"
+    # Marked as TransformerEngine marks them, which is as megatron-core needs it.
+    assert "attribute" not in notes
+
+
 def test_fp16_gradients_are_recorded_with_the_loss_scale(tmp_path):
     notes, records = captured(tmp_path, ["--fp16", "--loss-scale", "1024"])
     assert notes["loss_scale"] == [{"iteration": i, "scale": 1024.0} for i in (0, 1)]

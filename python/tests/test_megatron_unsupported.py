@@ -24,14 +24,20 @@ class FullyShardedDataParallel(nn.Module):
         self.module = module
 
 
-def model(wrapped: nn.Module | None = None, chunks: int = 1, **options: object) -> SimpleNamespace:
+def model(
+    wrapped: nn.Module | None = None,
+    chunks: int = 1,
+    seen: tuple[str, ...] = (),
+    **options: object,
+) -> SimpleNamespace:
     config = transformer.TransformerConfig(num_layers=2, hidden_size=8, num_attention_heads=2)
     for name, value in options.items():
         assert hasattr(config, name)  # as megatron-core calls it today
         setattr(config, name, value)
     root = GPTModel()
     chunk = SimpleNamespace(wrapped=wrapped or root, root=root)
-    return SimpleNamespace(config=config, chunks=[chunk] * chunks, stages=chunks)
+    session = SimpleNamespace(has_seen=lambda what: what in seen)
+    return SimpleNamespace(config=config, chunks=[chunk] * chunks, stages=chunks, session=session)
 
 
 def named(found: SimpleNamespace) -> list[str]:
@@ -101,6 +107,10 @@ def test_no_leg_runs_whose_numbers_would_be_the_runs() -> None:
     assert leg_refusal(model(cuda_graph_impl="local"), fp32=False)
     assert leg_refusal(model(fp8="hybrid"), fp32=False) is None
     assert leg_refusal(model(fp8="hybrid"), fp32=True)
+    # What the configuration does not say, but a hook has seen.
+    assert leg_refusal(model(seen=("CUDA graphs",)), fp32=False)
+    assert leg_refusal(model(seen=("fp8",)), fp32=False) is None
+    assert leg_refusal(model(seen=("fp8",)), fp32=True)
 
 
 def test_modules_that_megatron_captures_in_graphs_get_no_hooks() -> None:

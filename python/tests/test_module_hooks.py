@@ -1,6 +1,8 @@
 """The hooks on small modules with shapes of graph that break careless hooks."""
 
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -162,6 +164,86 @@ def test_all_points_are_recorded(tmp_path):
     train(model, steps=1, around=capture)
     roles = ("input", "output", "grad_input", "grad_output")
     assert set(capture.records()) == {(name, role) for name in NAMES for role in roles}
+
+
+def notes_of(folder, kind):
+    lines = (folder / "rank-00000.r0" / "index.jsonl").read_text().splitlines()
+    entries = map(json.loads, lines)
+    return [e["data"] for e in entries if e["type"] == "note" and e["kind"] == kind]
+
+
+@pytest.mark.parametrize("release", ["fp8", "quantization"])
+def test_fp8_that_a_context_switches_on_is_named_once(tmp_path, monkeypatch, release):
+    """With a module of TransformerEngine's name, which cannot be installed everywhere."""
+    manager = SimpleNamespace(on=False)
+    manager.is_fp8_enabled = lambda: manager.on
+    library = SimpleNamespace(FP8GlobalStateManager=manager)
+    monkeypatch.setitem(sys.modules, f"transformer_engine.pytorch.{release}", library)
+    model = make_model()
+    capture = Capture(model, tmp_path)
+    train(model, steps=1, around=capture)
+    assert not capture.session.has_seen("fp8")
+
+    def autocast(module, args):
+        manager.on = True
+
+    def leave(module, args, output):
+        manager.on = False
+
+    model.fan.register_forward_pre_hook(autocast)
+    model.fan.register_forward_hook(leave)
+    train(model, steps=2, around=capture)
+    capture.records()
+    (note,) = notes_of(tmp_path, "unsupported")
+    assert note["what"] == "fp8"
+    assert "without FP8" in note["way_out"]
+
+
+@pytest.mark.parametrize(("fp8", "seen"), [(False, False), (True, True)])
+def test_a_linear_with_an_fp8_recipe_of_its_own_is_named(tmp_path, fp8, seen):
+    """TransformerEngine's, which notes within its forward whether it quantises."""
+    model = make_model()
+    model.first.fp8_meta = {}
+    model.first.register_forward_pre_hook(lambda module, args: setattr(module, "fp8", fp8))
+    capture = Capture(model, tmp_path)
+    train(model, steps=1, around=capture)
+    assert capture.session.has_seen("fp8") is seen
+
+
+def test_a_linear_that_calls_something_else_fp8_is_not_quantised(tmp_path):
+    model = make_model()
+    model.first.fp8 = True
+    capture = Capture(model, tmp_path)
+    train(model, steps=1, around=capture)
+    assert not capture.session.has_seen("fp8")
+
+
+def test_nothing_is_read_while_a_cuda_graph_is_captured(tmp_path, monkeypatch):
+    plain = train(make_model(), steps=2)
+    model = make_model()
+    capture = Capture(model, tmp_path)
+    capturing = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: bool(capturing))
+    model.fan.register_forward_pre_hook(lambda module, args: capturing.append(1), prepend=True)
+    model.fan.register_forward_hook(lambda module, args, output: capturing.clear(), prepend=True)
+    captured = train(model, steps=2, around=capture)
+    for a, b in zip(plain[0] + plain[1], captured[0] + captured[1], strict=True):
+        assert torch.equal(a, b)
+    assert {fqn for fqn, _ in capture.records()} == {"first", "place", "last"}
+    (note,) = notes_of(tmp_path, "unsupported")
+    assert note["what"] == "CUDA graphs"
+
+
+def test_a_failing_question_for_graphs_ends_capture_and_not_training(tmp_path, monkeypatch, capsys):
+    def fail():
+        raise RuntimeError("no driver")
+
+    capture = Capture(model := make_model(), tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_initialized", fail)
+    train(model, steps=1, around=capture)
+    assert capture.session.over
+    assert "no driver" in capsys.readouterr().err
 
 
 def test_a_failing_hook_ends_capture_and_not_training(tmp_path, capsys):

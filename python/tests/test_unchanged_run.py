@@ -9,8 +9,16 @@ pytest.importorskip("megatron.core")
 STEPS = ["--steps", "3", "--print-state"]
 
 CASES = [
-    (1, ["--bf16", "--dropout", "0.1"], "replay,noise:1,fp32,fp32.noise:1"),
-    (2, ["--tp", "2", "--sp", "--recompute", "--dropout", "0.1"], "replay,noise:1"),
+    (
+        1,
+        ["--bf16", "--dropout", "0.1", "--graph-safe-rng", "--fused-wgrad"],
+        "replay,noise:1,fp32,fp32.noise:1",
+    ),
+    (
+        2,
+        [*("--tp", "2", "--sp", "--recompute", "--dropout", "0.1"), "--linears", "te-fused"],
+        "replay,noise:1",
+    ),
     pytest.param(2, ["--pp", "2", "--bf16"], "replay,fp32", marks=pytest.mark.matrix),
     (2, ["--tp", "2", "--sp", "--fp16", "--linears", "te", "--norm", "own"], "replay,fp32"),
     (1, ["--repeat", "--feed-forward", "own"], "replay"),
@@ -35,9 +43,10 @@ def test_losses_parameters_and_random_states_are_equal(tmp_path, processes, argu
         assert not [n for n in notes if n["kind"] in ("replay", "stopped", "leg_skipped")]
 
 
-def test_reruns_repeat_the_real_call_bit_by_bit(tmp_path):
+@pytest.mark.parametrize("tracker", [[], ["--graph-safe-rng"]], ids=["states", "generators"])
+def test_reruns_repeat_the_real_call_bit_by_bit(tmp_path, tracker):
     out = tmp_path / "trace"
-    run(["--steps", "1", "--dropout", "0.1"], TTRACE_OUT=out, TTRACE_LEGS="replay",
+    run(["--steps", "1", "--dropout", "0.1", *tracker], TTRACE_OUT=out, TTRACE_LEGS="replay",
         TTRACE_ITERATIONS="0:1")  # fmt: skip
     legs = {"real": {}, "replay": {}}
     for entry in index(out):

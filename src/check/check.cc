@@ -15,7 +15,6 @@
 #include "src/check/explain_coverage.h"
 #include "src/diagnose/same_explanation.h"
 #include "src/experiment/batch_readings.h"
-#include "src/experiment/handed_out.h"
 #include "src/experiment/iteration_range.h"
 #include "src/experiment/leg_plan.h"
 #include "src/experiment/row_alignment.h"
@@ -75,10 +74,20 @@ void NameForeignRows(const RowAlignment& rows,
   }
 }
 
+// A reader looks for a place in the candidate's code.
+void NameInCandidate(const FusedModules& fused,
+                     std::vector<Culprit>* culprits) {
+  for (Culprit& culprit : *culprits) {
+    const auto found = fused.names.find(culprit.fqn);
+    if (found != fused.names.end()) culprit.name_in_candidate = found->second;
+  }
+}
+
 // The second way to a place, where the candidate has an isolated leg.
-void JoinIsolation(Localization places, const HandedOut& handed_out,
+void JoinIsolation(Localization places, const Side& candidate,
                    CheckResult* result) {
-  IsolationOutcome isolation = LocalizeIsolated(result->tensors, handed_out);
+  IsolationOutcome isolation = LocalizeIsolated(
+      result->tensors, candidate.handed_out(), candidate.fused_modules());
   IsolationSummary& summary = result->isolation;
   summary.ran = isolation.of > 0;
   if (!summary.ran) {
@@ -392,8 +401,9 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
 
   Localization places =
       Localize(result.tensors, {.weights_grafted = candidate.weights_grafted(),
-                                .data_grafted = candidate.data_grafted()});
-  JoinIsolation(std::move(places), candidate.handed_out(), &result);
+                                .data_grafted = candidate.data_grafted(),
+                                .fused = candidate.fused_modules()});
+  JoinIsolation(std::move(places), candidate, &result);
   EnsureCulprit(&result);
   if (reference) AddDamage(*reference, &result);
   AddDamage(candidate, &result);
@@ -422,6 +432,7 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   AddSettingsFaults(reference ? &*reference : nullptr, candidate,
                     options.iterations, &result);
 
+  NameInCandidate(candidate.fused_modules(), &result.culprits);
   result.clean = CountClean(result.tensors);
   for (const TensorJudgement& t : result.tensors) {
     result.suspects +=

@@ -11,8 +11,14 @@
 namespace ttrace {
 namespace {
 
-// Why `side` has no values for the module `fqn` or anything below it.
-Reason WhyAbsent(const Side& side, const std::string& fqn) {
+// Why `side` has no such tensor, or nothing of its module or of one around it.
+Reason WhyAbsent(const Side& side, const TensorId& id) {
+  const auto& absent = side.fused_modules().absent;
+  const auto part = absent.find({id.fqn, id.role});
+  if (part != absent.end()) {
+    return Because(ReasonKind::kNotMaterialised, part->second);
+  }
+  const std::string& fqn = id.fqn;
   for (std::string name = fqn;; name = ParentName(name)) {
     const auto fused = side.not_materialised().find(name);
     if (fused != side.not_materialised().end() && !name.empty()) {
@@ -102,7 +108,7 @@ Coverage ExplainCoverage(const Side* reference, const Side& candidate,
     Reason why;
     if (reference != nullptr && in_reference != in_candidate) {
       const Side& lacking = in_reference ? candidate : *reference;
-      why = WhyAbsent(lacking, t.id.fqn);
+      why = WhyAbsent(lacking, t.id);
       if (!why.none() && !ContainerCompared(compared_modules, t.id.fqn)) {
         t.reason = std::exchange(why, {});  // known, and no excuse
       }

@@ -202,6 +202,7 @@ void Side::ReadNotes(const Trace& trace) {
   collectives_ = ReadCollectives(trace);
   attributes_ = ReadAttributes(trace);
   early_reductions_ = ReadEarlyReductions(trace);
+  fused_modules_ = ReadFusedModules(trace);
   for (const RankTrace& rank : trace.ranks()) {
     for (const Note& note : rank.notes) {
       const Json json = Json::parse(note.json, nullptr, false);

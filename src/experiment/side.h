@@ -23,6 +23,7 @@
 #include "src/align/catalog.h"
 #include "src/align/collective.h"
 #include "src/experiment/early_reductions.h"
+#include "src/experiment/fused_modules.h"
 #include "src/experiment/handed_out.h"
 #include "src/experiment/run_note.h"
 #include "ttrace/dtype.h"
@@ -85,6 +86,7 @@ class Side {
   }
   const std::vector<NotIsolated>& not_isolated() const { return not_isolated_; }
   const HandedOut& handed_out() const { return handed_out_; }
+  const FusedModules& fused_modules() const { return fused_modules_; }
   // Parameter fqn -> its place in the order in which gradients are reduced, on
   // the first rank that says so; -1: unknown.
   int64_t ReductionIndex(const std::string& fqn) const;
@@ -155,6 +157,7 @@ class Side {
   std::map<std::string, std::string> not_materialised_;
   std::vector<NotIsolated> not_isolated_;
   HandedOut handed_out_;
+  FusedModules fused_modules_;
   std::map<std::string, int64_t> reduction_index_;
   CollectiveLog collectives_;
   std::vector<Attribute> attributes_;

@@ -29,6 +29,8 @@ struct Diagnosis {
 
 struct Culprit {
   std::string fqn;  // module or parameter
+  // What the candidate's own code calls it, where that is another name.
+  std::string name_in_candidate;
   TensorId tensor;  // the tensor that shows it first
   Direction direction = Direction::kForward;
   Stage stage = Stage::kCompute;

@@ -186,7 +186,7 @@ class Judge {
     if (arriving.empty() && (seen.forward || seen.backward || seen.state)) {
       return std::nullopt;
     }
-    return Blame{t.id.fqn, Direction::kBackward, Stage::kCompute,
+    return Blame{tree_.CodeOf(t.id.fqn), Direction::kBackward, Stage::kCompute,
                  arriving.empty() ? "nothing before it is out of bounds"
                                   : "its forward values and " +
                                         Worst(arriving, "arriving gradient")};
@@ -281,9 +281,10 @@ Localization Localize(const std::vector<TensorJudgement>& tensors,
   CulpritList culprits("dataflow");
   bool dirty_parameters = false;
   for (const auto& [iteration, of_iteration] : by_iteration) {
-    const ModuleTree tree = options.weights_grafted
-                                ? ModuleTree(of_iteration, OutAndUsed)
-                                : ModuleTree(of_iteration);
+    const ModuleTree tree =
+        options.weights_grafted
+            ? ModuleTree(of_iteration, options.fused, OutAndUsed)
+            : ModuleTree(of_iteration, options.fused);
     const Judge judge(tree, dirty_parameters);
     std::map<Role, int64_t> of_role;
     std::set<std::string> stepped;

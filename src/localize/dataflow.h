@@ -21,6 +21,7 @@
 
 #include <vector>
 
+#include "src/experiment/fused_modules.h"
 #include "src/judge/judgement.h"
 #include "src/localize/culprit.h"
 
@@ -31,6 +32,7 @@ struct LocalizeOptions {
   // each iteration.
   bool weights_grafted = false;
   bool data_grafted = false;  // likewise, what it reads
+  FusedModules fused = {};    // of the candidate
 };
 
 struct Localization {

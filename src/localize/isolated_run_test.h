@@ -13,9 +13,11 @@
 
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "src/experiment/fused_modules.h"
 #include "src/experiment/handed_out.h"
 #include "src/localize/agreement.h"
 #include "src/localize/dataflow.h"
@@ -137,13 +139,28 @@ class IsolatedRun {
     return *this;
   }
 
+  // Each norm is part of the linear behind it.
+  IsolatedRun& FuseNorms() {
+    for (const std::string layer : {"layers.0", "layers.1"}) {
+      fused_.within[layer + ".norm"] = layer + ".attn.qkv";
+    }
+    std::erase_if(tensors_, [](const TensorJudgement& t) {
+      const auto& [fqn, role] = std::tie(t.id.fqn, t.id.role);
+      return fqn.ends_with(".norm")
+                 ? role == Role::kOutput || role == Role::kGradOutput
+                 : (fqn.ends_with(".attn") || fqn.ends_with(".qkv")) &&
+                       (role == Role::kInput || role == Role::kGradInput);
+    });
+    return *this;
+  }
+
   IsolationOutcome Isolate() const {
-    return LocalizeIsolated(tensors_, handed_out_);
+    return LocalizeIsolated(tensors_, handed_out_, fused_);
   }
-  Agreement Join() const {
-    return Agree(tensors_, Localize(tensors_, {.weights_grafted = true}),
-                 Isolate());
+  Localization Flow() const {
+    return Localize(tensors_, {.weights_grafted = true, .fused = fused_});
   }
+  Agreement Join() const { return Agree(tensors_, Flow(), Isolate()); }
   const std::vector<TensorJudgement>& tensors() const { return tensors_; }
 
  private:
@@ -250,6 +267,7 @@ class IsolatedRun {
 
   std::vector<TensorJudgement> tensors_;
   HandedOut handed_out_;
+  FusedModules fused_;
 };
 
 }  // namespace ttrace

@@ -38,8 +38,8 @@ std::string Within(const std::string& fqn, const std::string& container) {
 class IsolationJudge {
  public:
   IsolationJudge(const std::vector<const TensorJudgement*>& tensors,
-                 const HandedOut& handed_out)
-      : tree_(tensors, OutAlone), handed_out_(handed_out) {
+                 const HandedOut& handed_out, const FusedModules& fused)
+      : tree_(tensors, fused, OutAlone), handed_out_(handed_out) {
     for (const TensorJudgement* t : tensors) {
       if (t->id.fqn.empty()) continue;
       if (t->id.role == Role::kOutput || t->id.role == Role::kGradInput ||
@@ -271,7 +271,7 @@ class IsolationJudge {
         tree_.AnyDivergedBelow(t.id.fqn, kModuleRoles)) {
       return std::nullopt;
     }
-    return Blame{t.id.fqn, Direction::kBackward, Stage::kCompute,
+    return Blame{tree_.CodeOf(t.id.fqn), Direction::kBackward, Stage::kCompute,
                  "the gradient leaving through its input is out of bounds when "
                  "it is given the reference's inputs and arriving gradients" +
                      Inside(t.id.fqn)};
@@ -376,7 +376,8 @@ class IsolationJudge {
 }  // namespace
 
 IsolationOutcome LocalizeIsolated(const std::vector<TensorJudgement>& tensors,
-                                  const HandedOut& handed_out) {
+                                  const HandedOut& handed_out,
+                                  const FusedModules& fused) {
   IsolationOutcome out;
   std::map<int, std::vector<const TensorJudgement*>> by_iteration;
   for (const TensorJudgement& t : tensors) {
@@ -392,7 +393,7 @@ IsolationOutcome LocalizeIsolated(const std::vector<TensorJudgement>& tensors,
   }
   CulpritList culprits("isolation");
   for (const auto& [iteration, of_iteration] : by_iteration) {
-    const IsolationJudge judge(of_iteration, handed_out);
+    const IsolationJudge judge(of_iteration, handed_out, fused);
     std::map<Role, int64_t> of_role;
     for (const auto* t : of_iteration) ++of_role[t->id.role];
     for (const TensorJudgement* t : of_iteration) {

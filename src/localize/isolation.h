@@ -36,6 +36,7 @@
 #include <string>
 #include <vector>
 
+#include "src/experiment/fused_modules.h"
 #include "src/experiment/handed_out.h"
 #include "src/judge/judgement.h"
 #include "src/localize/culprit.h"
@@ -54,9 +55,10 @@ struct IsolationOutcome {
   double worst_clean = 0;  // largest headroom of what is within its bound
 };
 
-// `tensors` sorted by TensorJudgement::order.
+// `tensors` sorted by TensorJudgement::order; the rest is the candidate's.
 IsolationOutcome LocalizeIsolated(const std::vector<TensorJudgement>& tensors,
-                                  const HandedOut& handed_out = {});
+                                  const HandedOut& handed_out = {},
+                                  const FusedModules& fused = {});
 
 }  // namespace ttrace
 

@@ -7,10 +7,26 @@
 namespace ttrace {
 
 ModuleTree::ModuleTree(const std::vector<const TensorJudgement*>& tensors,
-                       Predicate out)
-    : out_(out) {
+                       const FusedModules& fused, Predicate out)
+    : out_(out), within_(fused.within) {
   for (const TensorJudgement* t : tensors) {
     by_name_[t->id.fqn][t->id.role].push_back(t);
+  }
+  for (const auto& [part, module] : fused.within) {
+    if (part == module) continue;
+    Share(part, module, {Role::kInput, Role::kGradInput});
+    Share(module, part, {Role::kOutput, Role::kGradOutput});
+  }
+}
+
+void ModuleTree::Share(const std::string& from, const std::string& with,
+                       std::initializer_list<Role> roles) {
+  for (const Role role : roles) {
+    // By value: the other name may be new to the map.
+    const std::vector<const TensorJudgement*> shared = Of(from, role);
+    if (shared.empty()) continue;
+    auto& tensors = by_name_[with][role];
+    tensors.insert(tensors.end(), shared.begin(), shared.end());
   }
 }
 
@@ -54,6 +70,11 @@ bool ModuleTree::AnyDivergedBelow(std::string_view fqn,
     }
   }
   return false;
+}
+
+std::string ModuleTree::CodeOf(const std::string& fqn) const {
+  const auto found = within_.find(fqn);
+  return found == within_.end() ? fqn : found->second;
 }
 
 std::string ModuleTree::Container(std::string_view fqn) const {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/experiment/fused_modules.h"
 #include "src/judge/judgement.h"
 
 namespace ttrace {
@@ -21,9 +22,12 @@ class ModuleTree {
   // Says whether a tensor counts as out of bounds.
   using Predicate = bool (*)(const TensorJudgement&);
 
-  // `tensors`: the judgements of one iteration; must outlive the tree.
-  explicit ModuleTree(
+  // `tensors`: the judgements of one iteration; must outlive the tree. A part
+  // and the module that does it are one piece of code: both have what it is
+  // given, and what it makes.
+  ModuleTree(
       const std::vector<const TensorJudgement*>& tensors,
+      const FusedModules& fused,
       Predicate out = [](const TensorJudgement& t) { return t.diverged(); });
 
   // Judgements of exactly this name and role.
@@ -35,11 +39,18 @@ class ModuleTree {
   bool AnyDivergedBelow(std::string_view fqn,
                         std::initializer_list<Role> roles) const;
 
+  // The module whose code does what `fqn` names: another for a part of one.
+  std::string CodeOf(const std::string& fqn) const;
+
   // The nearest name above `fqn` that is a recorded module.
   std::string Container(std::string_view fqn) const;
 
  private:
+  void Share(const std::string& from, const std::string& with,
+             std::initializer_list<Role> roles);
+
   Predicate out_;
+  std::map<std::string, std::string> within_;
   std::map<std::string, std::map<Role, std::vector<const TensorJudgement*>>,
            std::less<>>
       by_name_;

@@ -175,6 +175,7 @@ Json CulpritJson(const Culprit& culprit) {
          {"value", NumberOrNull(diagnosis.value)}});
   }
   return {{"fqn", culprit.fqn},
+          {"name_in_candidate", culprit.name_in_candidate},
           {"role", ToString(culprit.tensor.role)},
           {"direction", ToString(culprit.direction)},
           {"stage", ToString(culprit.stage)},

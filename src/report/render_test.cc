@@ -126,6 +126,16 @@ NEXT     ttrace inspect report/candidate decoder.layers.3.mlp.linear_fc1
 )");
 }
 
+TEST(RenderTerminal, SaysWhatTheCandidateCallsThePlace) {
+  CheckResult result = SampleDiverged();
+  EXPECT_THAT(RenderTerminal(result), Not(HasSubstr("in the candidate:")));
+  result.culprits.erase(result.culprits.begin());
+  EXPECT_THAT(RenderTerminal(result),
+              HasSubstr("FIRST    decoder.layers.0.self_attention.linear_qkv\n"
+                        "         in the candidate: "
+                        "decoder.layers.0.attention.qkv\n"));
+}
+
 TEST(RenderTerminal, SaysHowTheTwoWaysToAPlaceDiffer) {
   CheckResult result = SampleDiverged();
   result.culprits[0].found_by = {"dataflow"};
@@ -341,6 +351,9 @@ TEST(RenderJson, HasTheFieldsOfTheSchema) {
   EXPECT_EQ(culprit["disagreement"], "");
   EXPECT_THAT(culprit["hints"][0].get<std::string>(), HasSubstr("all-reduce"));
   EXPECT_EQ(culprit["fqn"], "decoder.layers.3.mlp.linear_fc1");
+  EXPECT_EQ(culprit["name_in_candidate"], "");
+  EXPECT_EQ(json["culprits"][1]["name_in_candidate"],
+            "decoder.layers.0.attention.qkv");
   EXPECT_EQ(culprit["role"], "grad_input");
   EXPECT_EQ(culprit["direction"], "backward");
   EXPECT_EQ(culprit["stage"], "communication");

@@ -131,6 +131,7 @@ inline CheckResult SampleDiverged() {
       "topology needs 1"};
   Culprit other = culprit;
   other.fqn = "decoder.layers.0.self_attention.linear_qkv";
+  other.name_in_candidate = "decoder.layers.0.attention.qkv";
   other.headroom = 56;
   result.culprits = {culprit, other};
   return result;

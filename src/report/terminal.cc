@@ -231,6 +231,9 @@ void AddFoundBy(const Culprit& culprit, Page* page) {
 void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
   page->Section("FIRST", Tone::kBad);
   page->Text(Name(culprit.fqn), Tone::kStrong);
+  if (!culprit.name_in_candidate.empty()) {
+    page->Text("in the candidate: " + culprit.name_in_candidate);
+  }
   page->Text(
       fmt::format("{}: {}", PlaceWords(culprit), TensorWords(culprit.tensor)));
   page->Text(

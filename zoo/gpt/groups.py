@@ -10,6 +10,7 @@ import numpy
 import torch
 import torch.distributed as dist
 from megatron.core import parallel_state, tensor_parallel
+from megatron.core.tensor_parallel.random import initialize_rng_tracker
 
 
 def initialize(args: argparse.Namespace) -> None:
@@ -32,6 +33,8 @@ def initialize(args: argparse.Namespace) -> None:
     random.seed(seed)
     numpy.random.seed(seed)
     torch.manual_seed(seed)
+    if args.graph_safe_rng:
+        initialize_rng_tracker(use_cudagraphable_rng=True)
     tensor_parallel.model_parallel_cuda_manual_seed(seed)
 
 

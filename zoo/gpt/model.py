@@ -16,9 +16,14 @@ from megatron.core.models.gpt.gpt_layer_specs import (
     get_gpt_mtp_block_spec,
 )
 from megatron.core.tensor_parallel import vocab_parallel_cross_entropy
-from megatron.core.transformer import MLATransformerConfig, TransformerConfig
+from megatron.core.transformer import (
+    MLATransformerConfig,
+    TransformerConfig,
+    transformer_block,
+)
 from megatron.core.transformer.module import Float16Module
 from megatron.core.transformer.spec_utils import ModuleSpec
+from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
 
 import other_layers
 from gpt.versions import begin_chunk, is_first_stage, is_last_stage, known_to
@@ -64,7 +69,7 @@ def build_config(args: argparse.Namespace) -> TransformerConfig:
         masked_softmax_fusion=False,
         bias_activation_fusion=False,
         bias_dropout_fusion=False,
-        gradient_accumulation_fusion=False,
+        gradient_accumulation_fusion=args.fused_wgrad,
         persist_layer_norm=False,
         batch_p2p_comm=False,
         batch_p2p_sync=False,
@@ -196,6 +201,13 @@ def _build_chunk(
 
             attention = layer.submodules.self_attention.submodules
             attention.core_attention = ContextParallelDotProductAttention
+    if args.linears == "te-fused":
+        from transformer_engine_layers import TENorm
+
+        # What the block takes where its specification names no other.
+        transformer_block.LayerNormImpl = TENorm
+        if isinstance(spec, TransformerBlockSubmodules):
+            spec.layer_norm = TENorm
     further = {}
     if args.mtp:
         further["mtp_block_spec"] = get_gpt_mtp_block_spec(

@@ -46,7 +46,9 @@ def _refuse(args: argparse.Namespace) -> None:
         raise SystemExit(
             "--recompute-modules mlp: never ends in megatron-core but --no-linear-bias"
         )
-    if args.linears == "te" and args.fake_fp8:
+    if args.linears == "te-fused" and (args.mla or args.norm == "own"):
+        raise SystemExit("--linears te-fused: has norms of its own, and not those of --mla")
+    if args.linears != "core" and args.fake_fp8:
         raise SystemExit("--fake-fp8: replaces the linears that --linears names")
     if args.grouped_gemm:
         raise SystemExit(
@@ -78,6 +80,11 @@ def _add_model(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--tied", action=flag, default=True, help="embedding is the LM head")
     group.add_argument("--linear-bias", action=flag, default=True, help="experts never have one")
     group.add_argument("--dropout", type=float, default=0.0)
+    group.add_argument(
+        "--graph-safe-rng",
+        action="store_true",
+        help="Megatron's tracker holds generators, as for CUDA graphs",
+    )
     group.add_argument("--positions", choices=("rope", "learned"), default="rope")
     group.add_argument("--qk-layernorm", action="store_true", help="normalise queries and keys")
     group.add_argument(
@@ -113,7 +120,10 @@ def _add_model(group: argparse._ArgumentGroup) -> None:
         "--freeze", metavar="NAME", help="do not train modules of this name, as linear_fc1"
     )
     group.add_argument(
-        "--linears", choices=("core", "te"), default="core", help="te: classes of other names"
+        "--linears",
+        choices=("core", "te", "te-fused"),
+        default="core",
+        help="te: classes of other names; te-fused: norms are part of them",
     )
     group.add_argument(
         "--fake-fp8",
@@ -191,6 +201,11 @@ def _add_optimizer(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--decoupled-lr", type=float, help="of embedding and LM head")
     group.add_argument("--weight-decay", type=float, default=0.01)
+    group.add_argument(
+        "--fused-wgrad",
+        action="store_true",
+        help="linears add weight gradients to the buffer themselves",
+    )
     group.add_argument("--adam-beta2", type=float, default=0.999)
     group.add_argument("--clip", type=float, default=1.0)
     group.add_argument("--distributed-optimizer", action="store_true")

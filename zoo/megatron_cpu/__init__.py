@@ -1,13 +1,14 @@
 """Real, unmodified megatron-core on a CPU with gloo.
 
 Megatron-core allocates on "the current CUDA device" and calls NCCL-shaped collectives in many
-places, but nothing in its dense GPT needs a GPU. `enable()` closes exactly those gaps, in three
+places, but nothing in its dense GPT needs a GPU. `enable()` closes exactly those gaps, in four
 layers that each live in a file of their own:
 
 * `cuda_as_cpu`: `torch.cuda` and `device="cuda"` mean the CPU;
 * `gloo_gaps`: collectives that gloo refuses and NCCL accepts;
 * `megatron_patches`: the few functions of megatron-core that insist on CUDA or on
-  TransformerEngine.
+  TransformerEngine;
+* `fused_wgrad`: the kernel that adds weight gradients to their buffer.
 
 Call it once, before anything else imports `megatron.core`. `cp_attention` adds the module
 that megatron-core leaves to TransformerEngine, attention under context parallelism, and
@@ -32,10 +33,11 @@ def enable() -> None:
     # What Megatron-LM's launch scripts set, and megatron-core warns about where it is missing.
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
 
-    from megatron_cpu import cuda_as_cpu, gloo_gaps
+    from megatron_cpu import cuda_as_cpu, fused_wgrad, gloo_gaps
 
     cuda_as_cpu.install()
     gloo_gaps.install()
+    fused_wgrad.install()
 
     # Imported only now: megatron.core looks at torch.cuda while its modules are being imported.
     from megatron_cpu import megatron_patches

@@ -118,6 +118,8 @@ def _replace_runtime() -> None:
     cuda.current_device = _returning(_CPU)
     cuda.get_device_capability = _returning((0, 0))
     cuda.is_current_stream_capturing = _returning(False)
+    # Megatron's tracker of random states asks for it where it is to hold generators.
+    cuda.CUDAGraph.register_generator_state = _returning(None)
     cuda.Stream, cuda.Event, cuda.nvtx = _Stream, _Event, _Nvtx()
     cuda.stream = _on_stream
     cuda._lazy_call = lambda function, **kwargs: function()

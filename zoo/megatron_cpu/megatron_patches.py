@@ -24,14 +24,26 @@ from megatron.core.transformer.torch_norm import WrappedTorchNorm
 
 
 def _use_the_only_generator() -> None:
-    """Megatron's tracker of GPU random states keeps those of torch's default generator."""
+    """Megatron's tracker of GPU random states keeps those of torch's default generator, or
+    generators that take its place in turn. On a CPU none can: it is given their states, and they
+    get them back."""
+    in_place = torch.Generator()  # whose numbers the default generator draws
 
     def get_state(
         device: Any = "cuda", clone: bool = False, graph_safe: bool = False
-    ) -> torch.Tensor:
-        return torch.get_rng_state()
+    ) -> torch.Tensor | torch.Generator:
+        if not graph_safe:
+            return torch.get_rng_state()
+        in_place.set_state(torch.get_rng_state())
+        return in_place.clone_state() if clone else in_place
 
-    def set_state(state: torch.Tensor, device: Any = -1, graph_safe: bool = False) -> None:
+    def set_state(
+        state: torch.Tensor | torch.Generator, device: Any = -1, graph_safe: bool = False
+    ) -> None:
+        nonlocal in_place
+        if isinstance(state, torch.Generator):
+            in_place.set_state(torch.get_rng_state())
+            in_place, state = state, state.get_state()
         torch.set_rng_state(state)
 
     megatron_random._get_cuda_rng_state = get_state

@@ -11,7 +11,9 @@ grid of ranks, and other grids of the same ranks where tensors are cut along tho
 *Rules* by module class: `ModuleRule` and `ParameterRule` (placed.py), handed to
 `hooks.install(module, fqn, rule)`. What is not known becomes a note: `not_observed` (class without
 a rule), `compiled`, `not_recorded` (a tensor whose place is not known), `unsupported`,
-`not_materialised` (in the tree or expected there, but not called). Never guess a placement.
+`not_materialised` (in the tree or expected there, but not called). Never guess a placement. What
+other runs have in two modules and this one in one goes by the names of the two
+(`TensorRule.known_as`, a note `fused`).
 Parameters of a class without a rule are recorded and grafted if what they declare, and the
 reference's shape, place them. Placements, scales and reductions are expectations from (module
 class, configuration, topology); attributes that the code under test sets are recorded as notes

@@ -18,6 +18,7 @@ from torch import nn
 
 from ttrace.capture import nested
 from ttrace.capture.input_gradients import GradientSum, InputTarget, watch_inputs
+from ttrace.capture.low_precision import FP8, in_fp8
 from ttrace.capture.placed import ModuleRule, Moment, RuleOrChoice, TensorRule
 from ttrace.capture.random_draws import RandomDraws
 from ttrace.capture.rewrite import Place, Rewrite
@@ -125,6 +126,7 @@ class ModuleHooks:
         if moment is None or not session.recording:
             return replaced
         self._called.add(fqn)
+        self._note_fp8(module)
         pass_ = session.pass_
         call = moment.next_call(fqn, pass_)
         targets = []
@@ -134,7 +136,8 @@ class ModuleHooks:
                 continue
             known = _choose(rule.inputs.get(name), value)
             if known is not None:
-                place = Place(moment, known, fqn, "input", name, call, pass_)
+                of, arg = known.names(fqn, name)
+                place = Place(moment, known, of, "input", arg, call, pass_)
                 session.record_at(place, value)
                 if self.rewrite is not None:
                     other = self.rewrite.given(place, value)
@@ -153,6 +156,7 @@ class ModuleHooks:
             self._frames.pop()
         if not self._frames:
             return None
+        self._note_fp8(module)
         frame = self._frames.pop()
         replaced: dict[str, torch.Tensor] = {}
         tensors = []
@@ -172,6 +176,14 @@ class ModuleHooks:
         if not replaced:
             return None
         return nested.with_replaced(output, "0" if torch.is_tensor(output) else "", replaced)
+
+    def _note_fp8(self, module: nn.Module) -> None:
+        if not self._session.has_seen(FP8) and in_fp8(module):
+            self._session.unsupported(
+                FP8,
+                "scales of quantised tensors follow the history of the run",
+                "compare the run without FP8",
+            )
 
     def _hands_out(self, module: nn.Module, fqn: str, arg: str, value: nn.Parameter) -> None:
         """Megatron's linears return their bias for others to add: its gradient is made there."""
@@ -270,7 +282,8 @@ class ModuleHooks:
     def _grad_input(
         self, moment: Moment, rule: TensorRule, fqn: str, name: str, call: int
     ) -> Callable[[torch.Tensor], None]:
-        place = Place(moment, rule, fqn, "grad_input", name, call, "backward")
+        of, arg = rule.names(fqn, name)
+        place = Place(moment, rule, of, "grad_input", arg, call, "backward")
 
         def emit(gradient: torch.Tensor) -> None:
             self._session.record_at(place, gradient)

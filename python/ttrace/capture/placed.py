@@ -73,6 +73,9 @@ class TensorRule:
 
     `routed`: the first dimension are tokens that a router sent here.
 
+    `known_as`: (module, argument) under which it is recorded, where that is not what it is given
+    to: other implementations have a module of that name, which this one has within another.
+
     `grad_placements`: of the gradient, where they are others. A value without a batch dimension is
     the same for all rows, so that the gradient of each micro-batch is a term of a sum.
     """
@@ -87,6 +90,11 @@ class TensorRule:
     decides: bool = False
     routed: Routed | None = None
     grad_placements: str | None = None
+    known_as: tuple[str, str] | None = None
+
+    def names(self, fqn: str, arg: str) -> tuple[str, str]:
+        """What an argument of the module `fqn` is recorded as."""
+        return self.known_as or (fqn, arg)
 
     def canonical(self, tensor: torch.Tensor) -> torch.Tensor:
         """A view with the dimensions that a record has."""

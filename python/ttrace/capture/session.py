@@ -28,6 +28,13 @@ from ttrace.capture.settings import Settings
 from ttrace.capture.specs import SpecCache
 from ttrace.capture.tensor_bytes import host_view
 
+# What, why, way out.
+CUDA_GRAPHS = (
+    "CUDA graphs",
+    "hooks do not run when a captured graph is replayed: no module is observed",
+    "compare the run without CUDA graphs",
+)
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -61,6 +68,7 @@ class Session:
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._refused: set[str] = set()
+        self._unsupported: set[str] = set()
         # A child of fork has the parent's files open and must not touch them.
         os.register_at_fork(after_in_child=self._abandon)
 
@@ -202,6 +210,8 @@ class Session:
             if self.over:
                 return None
             try:
+                if self._graph_is_captured():
+                    return None
                 with torch.no_grad():
                     return function(*args, **kwargs)
             except Exception as error:
@@ -237,7 +247,25 @@ class Session:
         elif self.failed_hooks is None:
             self.failed_hooks = f"{type(error).__name__}: {error}"
 
+    def _graph_is_captured(self) -> bool:
+        """Whether what runs now becomes part of a CUDA graph. Reading a value would end that, and
+        no hook runs when the graph does."""
+        if not torch.cuda.is_initialized() or not torch.cuda.is_current_stream_capturing():
+            return False
+        self.unsupported(*CUDA_GRAPHS)
+        return True
+
     # Writing
+
+    def unsupported(self, what: str, reason: str, way_out: str) -> None:
+        """Says once what of the run cannot be judged."""
+        if self.recording and what not in self._unsupported:
+            self._unsupported.add(what)
+            self.note("unsupported", what=what, reason=reason, way_out=way_out)
+
+    def has_seen(self, what: str) -> bool:
+        """Whether that was said of something unsupported."""
+        return what in self._unsupported
 
     def selected(self, fqn: str, role: str, micro_batch: int) -> bool:
         """Whether the user's selection keeps such a tensor."""

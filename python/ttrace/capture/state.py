@@ -1,6 +1,7 @@
 """What an iteration changes beside gradients, so that it can be run again and put back.
 
-(a) random states of torch, CUDA, numpy and Python, and what the adapter adds (Megatron's trackers);
+(a) random states of torch, CUDA, numpy and Python, and what the adapter adds (Megatron's trackers,
+which hold states, or generators where graphs are captured);
 (b) gradient buffers, the adapter's; (c) buffers of modules, copied in place; (d) simple attributes
 of the objects that the adapter names (modules, gradient buckets, the configuration); (e) globals of
 the framework, through functions that the adapter gives. (f) Parameters are never written by a leg.
@@ -52,6 +53,18 @@ class Part:
 
     name: str
     put_back: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class _GeneratorState:
+    """Others hold the generator, too: it stays, and gets its state back."""
+
+    generator: torch.Generator
+    state: torch.Tensor
+
+    def put_back(self) -> torch.Generator:
+        self.generator.set_state(self.state)
+        return self.generator
 
 
 @torch.no_grad()
@@ -137,7 +150,7 @@ class Snapshot:
 
 
 def _set_global(state: GlobalState, saved: Any) -> None:
-    state.set(_copy(saved))
+    state.set(_restored(saved))
 
 
 def _put_buffer_back(
@@ -186,11 +199,24 @@ def _copy(value: Any, depth: int = 0) -> Any:
     """Copies tensors and plain containers; everything else is taken as it is."""
     if torch.is_tensor(value):
         return value.detach().clone()
+    if isinstance(value, torch.Generator):
+        return _GeneratorState(value, value.get_state())
     if depth < _DEPTH and type(value) in (list, tuple) and len(value) <= _LARGEST_CONTAINER:
         return type(value)(_copy(item, depth + 1) for item in value)
     if depth < _DEPTH and type(value) is dict and len(value) <= _LARGEST_CONTAINER:
         return {key: _copy(item, depth + 1) for key, item in value.items()}
     return value
+
+
+def _restored(saved: Any) -> Any:
+    """What `_copy` was given, from its copy, which stays as it is."""
+    if isinstance(saved, _GeneratorState):
+        return saved.put_back()
+    if type(saved) in (list, tuple):
+        return type(saved)(map(_restored, saved))
+    if type(saved) is dict:
+        return {key: _restored(item) for key, item in saved.items()}
+    return _copy(saved)
 
 
 def _put_back(value: Any, saved: Any) -> Any:
@@ -199,10 +225,12 @@ def _put_back(value: Any, saved: Any) -> Any:
         if value.shape == saved.shape:
             value.data.copy_(saved)
     elif type(value) is list and value is not saved:
-        value[:] = _copy(saved)
+        value[:] = _restored(saved)
     elif type(value) is dict and value is not saved:
         value.clear()
-        value.update(_copy(saved))
+        value.update(_restored(saved))
+    elif isinstance(saved, _GeneratorState):
+        saved.put_back()
     return value
 
 
@@ -211,6 +239,8 @@ def _same(a: Any, b: Any) -> bool:
         return torch.is_tensor(a) and torch.is_tensor(b) and bitwise_equal(a, b)
     if type(a) is not type(b):
         return False
+    if isinstance(a, _GeneratorState):
+        return bitwise_equal(a.state, b.state)
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(_same, a, b))
     if isinstance(a, dict):

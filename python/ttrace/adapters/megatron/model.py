@@ -133,7 +133,8 @@ class Chunk:
             if names.is_unused(local, self.root):
                 self.unused_parameters.append(local)
                 continue
-            own = self.numbering.parameter(local, self.root)
+            own = self.rules.fused_norms.parameter(fqn, slot)
+            own = own or self.numbering.parameter(local, self.root)
             if is_distributed_tensor(parameter) or is_sharding(self.wrapped):
                 self.refused_parameters.append((own, "it is sharded between its uses"))
                 continue

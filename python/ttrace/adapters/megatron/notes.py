@@ -32,6 +32,7 @@ def write_notes(model: Model) -> None:
     for part in (
         _note_private_names,
         _note_modules,
+        _note_fused_norms,
         _note_parameters,
         _note_unsupported,
         _note_computation,
@@ -75,6 +76,18 @@ def _note_modules(model: Model) -> None:
     note("modules", classes=classes)
 
 
+def _note_fused_norms(model: Model) -> None:
+    note = model.session.note
+    for chunk in model.chunks:
+        for norm in chunk.rules.fused_norms.found.values():
+            note(
+                "fused",
+                **{"fqn": norm.fqn, "within": norm.within, "class": norm.cls},
+                names=dict(norm.real_names()),
+                absent={fqn: list(roles) for fqn, roles in norm.absent()},
+            )
+
+
 def _note_parameters(model: Model) -> None:
     grafted = model.session.settings.graft is not None
     for chunk in model.chunks:
@@ -97,7 +110,7 @@ def _note_parameters(model: Model) -> None:
 
 def _note_unsupported(model: Model) -> None:
     for what, reason, way_out in unsupported(model):
-        model.session.note("unsupported", what=what, reason=reason, way_out=way_out)
+        model.session.unsupported(what, reason, way_out)
 
 
 def _note_computation(model: Model) -> None:

@@ -16,6 +16,7 @@ from torch import nn
 
 from ttrace.adapters.megatron.declared import Declared
 from ttrace.adapters.megatron.experts import ExpertRules
+from ttrace.adapters.megatron.fused_norms import FusedNorms, is_of_norm
 from ttrace.adapters.megatron.names import (
     HEAD_WEIGHT,
     TIED_WEIGHT,
@@ -46,6 +47,7 @@ from ttrace.capture.placed import (
 
 # Hand their input on, or only hold children.
 _TRANSPARENT = ("ModuleList", "SequentialMLP", "IdentityOp", "IdentityFuncOp", "Float16Module")
+_NORM_ARGUMENT = "input"
 _FUSED_IN_ATTENTION = ("scale_mask_softmax", "attention_dropout")
 
 
@@ -64,6 +66,7 @@ class ModuleRules:
         self._root = root
         self._structure = Structure(root, topology.size["tp"])
         self.experts = ExpertRules(topology, config)
+        self.fused_norms = FusedNorms()
         self._batch: Batch | None = None  # of the current call of the schedule
         place = topology.placements
         sequence = {"cp": "ZigzagShard(0)"}
@@ -78,7 +81,10 @@ class ModuleRules:
 
     def kind(self, module: nn.Module, name: str) -> str | None:
         """What the module is; to be asked of parents before their children."""
-        return self._structure.kind(module, name)
+        kind = self._structure.kind(module, name)
+        if kind == "TransformerLayer":
+            self.fused_norms.see_layer(module, name)
+        return kind
 
     def module(self, module: nn.Module, name: str) -> ModuleRule | None:
         """None: nothing is known of this class."""
@@ -193,7 +199,9 @@ class ModuleRules:
         return {**ids, "hidden_states": self._own, "rotary_pos_emb": self._angles}
 
     def _residual_branch(self, module: nn.Module, name: str) -> ModuleRule:
-        return ModuleRule({"hidden_states": self._own}, {"0": self._own}, computes=False)
+        # Where its first linear normalises, what the block is given is what that one is given.
+        inputs = {} if self.fused_norms.feeds(name) else {"hidden_states": self._own}
+        return ModuleRule(inputs, {"0": self._own}, computes=False)
 
     def _moe_layer(self, module: nn.Module, name: str) -> ModuleRule:
         # Beside what its experts compute: the sum over those of a token, and over ranks.
@@ -226,7 +234,7 @@ class ModuleRules:
 
     def _norm(self, rule: TensorRule) -> ModuleRule:
         # Whatever the class calls its first argument: one tensor has one name.
-        return ModuleRule({"input": rule}, {"0": rule}, arguments=("input",))
+        return ModuleRule({_NORM_ARGUMENT: rule}, {"0": rule}, arguments=(_NORM_ARGUMENT,))
 
     def _dropout(self, name: str) -> ModuleRule | None:
         if name.endswith("embedding_dropout"):
@@ -260,7 +268,10 @@ class ModuleRules:
     def _column_parallel(self, module: nn.Module, name: str) -> ModuleRule:
         tp = self._topology.over("tp")
         given = self._own if self._topology.sequence_parallel else self._full
-        inputs = {"input_": TensorRule(given.placements, 1, grad_reduced_over=tp)}
+        norm = self.fused_norms.within(name)
+        known_as = None if norm is None else (norm.fqn, _NORM_ARGUMENT)
+        rule = TensorRule(given.placements, 1, grad_reduced_over=tp, known_as=known_as)
+        inputs = {LINEAR_ARGUMENTS[0]: rule}
         if getattr(module, "gather_output", False):
             output = self._full
         elif self._is_gated(name):
@@ -273,11 +284,12 @@ class ModuleRules:
     def _row_parallel(self, module: nn.Module, name: str) -> ModuleRule:
         made = self._own if self._topology.sequence_parallel else self._full
         output = TensorRule(made.placements, 1, reduced_over=self._topology.over("tp"))
-        inputs = {"input_": self._columns}
+        inputs = {LINEAR_ARGUMENTS[0]: self._columns}
         return ModuleRule(inputs, {"0": output}, arguments=LINEAR_ARGUMENTS)
 
     def _duplicated(self, module: nn.Module, name: str) -> ModuleRule:
-        return ModuleRule({"input_": self._own}, {"0": self._own}, arguments=LINEAR_ARGUMENTS)
+        inputs = {LINEAR_ARGUMENTS[0]: self._own}
+        return ModuleRule(inputs, {"0": self._own}, arguments=LINEAR_ARGUMENTS)
 
     def _is_gated(self, name: str) -> bool:
         """Gate and up projection in one weight: each rank holds a part of both."""
@@ -294,6 +306,9 @@ class ModuleRules:
         summed = ["dp", "cp"]
         if kind == "VocabParallelEmbedding":
             words["tp"] = "Shard(0)"
+        elif kind == COLUMN and is_of_norm(name):
+            if self._topology.sequence_parallel:
+                summed.append("tp")
         elif kind in (COLUMN, ROW, DUPLICATED) and name not in ("weight", "bias"):
             return None  # a subclass's own
         elif kind == COLUMN:

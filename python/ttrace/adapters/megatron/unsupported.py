@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from ttrace.adapters.megatron import names
+from ttrace.capture.session import CUDA_GRAPHS
 
 if TYPE_CHECKING:
     from ttrace.adapters.megatron.model import Model
@@ -46,9 +47,12 @@ def leg_refusal(model: Model, fp32: bool) -> str | None:
     """Why a rerun of the iteration is not possible or means nothing, or None."""
     if is_sharded(model):
         return "gradients of FSDP cannot be put back"
-    if uses_cuda_graphs(model.config):
+    if uses_cuda_graphs(model.config) or model.session.has_seen(CUDA_GRAPHS[0]):
         return "an iteration with CUDA graphs cannot be run with other values"
-    if fp32 and any(_is_set(model.config, name) for name in _QUANTISED):
+    quantised = any(
+        _is_set(model.config, name) or model.session.has_seen(name) for name in _QUANTISED
+    )
+    if fp32 and quantised:
         return "the run is quantised, which an fp32 leg would not undo"
     return None
 
@@ -106,11 +110,7 @@ def _of_configuration(config: Any) -> Iterator[Unsupported]:
                 f"compare the run without --{name}-format" if name == "fp8" else "",
             )
     if uses_cuda_graphs(config):
-        yield (
-            "CUDA graphs",
-            "hooks do not run when a captured graph is replayed: no module is observed",
-            "compare the run without CUDA graphs",
-        )
+        yield CUDA_GRAPHS
     for name, what, way_out in (
         ("experimental_attention_variant", "experimental attention variant", ""),
         ("heterogeneous_block_specs", "heterogeneous blocks", ""),

@@ -193,10 +193,6 @@ class DeferredSession(Session):
                 way_out=way_out,
             )
 
-    def unsupported(self, what: str, reason: str, way_out: str) -> None:
-        if self.recording and not self.said("unsupported", what):
-            self.note("unsupported", what=what, reason=reason, way_out=way_out)
-
     def stop(self, reason: str | BaseException) -> None:
         super().stop(reason)
         if self.over:
