@@ -45,6 +45,8 @@ std::optional<Diagnosis> MicroBatchTerms(const Evidence& evidence);
 std::optional<Diagnosis> MisroutedRows(const Evidence& evidence);
 // X, W: rows of experts hold what other rows of the same router should hold.
 std::optional<Diagnosis> MovedRows(const Evidence& evidence);
+// X, W: tokens hold sums of rows that experts made for other tokens.
+std::optional<Diagnosis> SummedRows(const Evidence& evidence);
 // X, W, S: slices along a dimension equal other slices of the reference.
 std::optional<Diagnosis> MovedSlices(const Evidence& evidence);
 // W, Z: it equals another tensor of the reference.
