@@ -127,7 +127,7 @@ class Case:
     script: str
     reference: tuple[int, tuple[str, ...]]  # processes, flags
     candidate: tuple[int, tuple[str, ...]]
-    bugs: tuple[str, ...] = ()  # names of zoo/bugs; none: clean
+    bugs: tuple[str, ...] = ()  # file names of the zoo; none: clean
     quick: bool = False
 
     @property
@@ -261,6 +261,30 @@ def bug_cases() -> list[Case]:
                     quick=(name, dtype) in QUICK_BUGS,
                 )
             )
+    return cases
+
+
+# A dispatcher's rows, a router's probabilities, a bucket that is reduced in part: of rules that no
+# other quick case needs.
+QUICK_PLANTED = {"PL4", "PL6", "PL14"}
+
+
+def planted_cases() -> list[Case]:
+    """Faults that no report stands behind."""
+    cases = []
+    for name in bug_catalog.planted():
+        bug = bug_catalog.load(name)
+        cases.append(
+            _gpt(
+                f"planted-{bug.ID}",
+                TOPOLOGIES["single"],
+                Topology(bug.NPROC, bug_catalog.own_flags(bug)),
+                "fp32",
+                shared=bug_catalog.reference_flags(bug),
+                bugs=(name,),
+                quick=bug.ID in QUICK_PLANTED,
+            )
+        )
     return cases
 
 
@@ -398,6 +422,7 @@ def all_cases() -> list[Case]:
         *clean_cases(),
         *axis_cases(),
         *bug_cases(),
+        *planted_cases(),
         *several_cases(),
         *other_cases(),
         *fused_cases(),

@@ -119,6 +119,7 @@ def _disagreements_of(culprit: dict[str, Any], expected: dict[str, Any]) -> list
         if key in expected and culprit.get(name) != expected[key]:
             wrong.append(f"{name} is {culprit.get(name)}, not {expected[key]}")
     letters = [found["class"] for found in culprit["classes"]]
-    if not letters or letters[0] not in expected["classes"]:
+    # A class where none is expected is a wrong one.
+    if (letters[0] if letters else None) not in (expected["classes"] or [None]):
         wrong.append(f"classes are {letters}, not of {expected['classes']}")
     return wrong

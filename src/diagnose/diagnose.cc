@@ -29,15 +29,16 @@ std::vector<Diagnosis> Diagnose(const Evidence& evidence) {
   // factor (L before K only where the factors differ, and there K says
   // nothing).
   constexpr std::optional<Diagnosis> (*kRules[])(const Evidence&) = {
-      NonFinite,         OtherInputs,          NotRepeatable,
-      MisroutedRows,     WrongGradNorm,        ReducedEarly,
-      MissingValue,      ConstantFactor,       UnchangedParameter,
-      MissingPartialSum, OtherIteration,       Leftover,
-      MicroBatchTerms,   OtherPlace,           MovedSlices,
-      WrongTableRow,     FlatOffset,           LostPrecision,
-      RoundedOperands,   LossNormalisation,    WrongGroup,
-      LostTerms,         WrongModuleAttribute, ReplicasDiffer,
-      OtherStructure,
+      NonFinite,         OtherInputs,         NotRepeatable,
+      MisroutedRows,     WrongGradNorm,       ReducedEarly,
+      MissingValue,      ConstantFactor,      UnchangedParameter,
+      MissingPartialSum, OtherIteration,      Leftover,
+      MicroBatchTerms,   OtherPlace,          MovedRows,
+      SummedRows,        MovedSlices,         WrongTableRow,
+      FlatOffset,        ReorderedWithinRows, LostPrecision,
+      RoundedOperands,   LossNormalisation,   FactorOfEachRow,
+      WrongGroup,        LostTerms,           WrongModuleAttribute,
+      ReplicasDiffer,    OtherStructure,
   };
   constexpr size_t kMost = 3;
   std::vector<Diagnosis> out;

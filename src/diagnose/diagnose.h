@@ -38,10 +38,15 @@ std::optional<Diagnosis> OtherIteration(const Evidence& evidence);
 std::optional<Diagnosis> UnchangedParameter(const Evidence& evidence);
 // S: a gradient is the reference's plus something that was there before.
 std::optional<Diagnosis> Leftover(const Evidence& evidence);
-// S, L: a gradient lacks micro-batches, or weights them otherwise.
+// S, P, L: a gradient lacks micro-batches, or all of some ranks, or weights
+// them otherwise.
 std::optional<Diagnosis> MicroBatchTerms(const Evidence& evidence);
 // X: a rank holds other rows of an expert than its router sent there.
 std::optional<Diagnosis> MisroutedRows(const Evidence& evidence);
+// X, W: rows of experts hold what other rows of the same router should hold.
+std::optional<Diagnosis> MovedRows(const Evidence& evidence);
+// X, W: tokens hold sums of rows that experts made for other tokens.
+std::optional<Diagnosis> SummedRows(const Evidence& evidence);
 // X, W, S: slices along a dimension equal other slices of the reference.
 std::optional<Diagnosis> MovedSlices(const Evidence& evidence);
 // W, Z: it equals another tensor of the reference.
@@ -51,6 +56,10 @@ std::optional<Diagnosis> WrongTableRow(const Evidence& evidence);
 // W: runs of a parameter's values are another's: a wrong place of a flat
 // buffer.
 std::optional<Diagnosis> FlatOffset(const Evidence& evidence);
+// X: within each row the values stand in another order.
+std::optional<Diagnosis> ReorderedWithinRows(const Evidence& evidence);
+// K: each row is scaled by a factor of its own.
+std::optional<Diagnosis> FactorOfEachRow(const Evidence& evidence);
 // W: a layer it is in has another number, or another attribute that depends on
 // its place, than that place says.
 std::optional<Diagnosis> WrongModuleAttribute(const Evidence& evidence);

@@ -1,16 +1,21 @@
-// S and L by terms: which micro-batches a parameter's gradient is the sum of.
+// S, P and L by terms: which micro-batches a parameter's gradient is the sum
+// of.
 //
 // A linear layer's weight gradient is the sum over tokens of (arriving gradient
 // x input), a bias's that of the arriving gradient. Both are recorded, so each
 // micro-batch's term is made again on a sample of rows and columns, and fitted
 // to what the candidate holds. Whether a module is linear in this way is not
 // assumed: the reference's own gradient has to come out as their plain sum.
+//
+// Micro-batches that a reduced gradient lacks are stale or lost (S), unless
+// they are all those of some ranks: these ranks' sums were not added (P).
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +44,7 @@ struct Linear {
   const TensorPieces* arriving = nullptr;  // grad_output [..., out]
   const TensorPieces* input = nullptr;     // [..., in]; null for a bias
   BatchParts parts;
+  std::map<int, std::set<int>> of_rank;  // its micro-batches
   size_t batch_dim = 0;
 };
 
@@ -95,6 +101,7 @@ std::optional<Linear> FindLinear(const Evidence& evidence, const TensorId& id,
     if (!record->rows || record->micro_batch < 0) return std::nullopt;
     out.batch_dim = static_cast<size_t>(record->rows->dim);
     out.parts[record->micro_batch] = {record->rows->begin, record->rows->count};
+    out.of_rank[record->rank].insert(record->micro_batch);
   }
   // Rows in another order than the reference's have no ranges.
   if (evidence.compare.rows != nullptr || out.parts.size() < 2 ||
@@ -191,10 +198,27 @@ std::string WeightWords(const Terms& terms, const Decomposition& fit,
   return out + (terms.values.size() > 8 ? ", ..." : "");
 }
 
-std::optional<Diagnosis> Conclude(const Evidence& evidence,
-                                  const std::string& parameter,
-                                  const Terms& terms, const Decomposition& fit,
-                                  double unit) {
+// The ranks of which no micro-batch is there; empty unless all are of such
+// ranks or of others.
+std::vector<int> RanksLeftOut(const Linear& linear,
+                              const std::vector<int>& left_out) {
+  const std::set<int> out(left_out.begin(), left_out.end());
+  std::vector<int> ranks;
+  for (const auto& [rank, own] : linear.of_rank) {
+    const bool lacks = std::all_of(own.begin(), own.end(),
+                                   [&](int m) { return out.contains(m); });
+    const bool has = std::none_of(own.begin(), own.end(),
+                                  [&](int m) { return out.contains(m); });
+    if (!lacks && !has) return {};
+    if (lacks) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+std::optional<Diagnosis> Conclude(const TensorId& parameter,
+                                  const Evidence& evidence,
+                                  const Linear& linear, const Terms& terms,
+                                  const Decomposition& fit, double unit) {
   std::vector<int> in;
   std::vector<int> out;
   std::vector<int> often;
@@ -216,8 +240,17 @@ std::optional<Diagnosis> Conclude(const Evidence& evidence,
       "the gradient of {}, fitted by the terms of its {} micro-batches "
       "(arriving "
       "gradient x input), holds them {} times (residual {:.1e})",
-      parameter, fit.weights.size(), WeightWords(terms, fit, unit),
+      parameter.fqn, fit.weights.size(), WeightWords(terms, fit, unit),
       fit.residual);
+  const std::vector<int> ranks = RanksLeftOut(linear, out);
+  if (whole && !in.empty() && !ranks.empty() &&
+      parameter.role == Role::kGradReduced) {
+    return Diagnosis{"P",
+                     fmt::format("{}: only {}, and none of {}: the sum over "
+                                 "ranks was not made",
+                                 start, MicroBatchWords(in), RankWords(ranks)),
+                     static_cast<double>(out.size())};
+  }
   if (whole && !out.empty() && !in.empty()) {
     return Diagnosis{"S",
                      fmt::format("{}: only {}; {} overwritten or left out",
@@ -296,7 +329,7 @@ std::optional<Diagnosis> MicroBatchTerms(const Evidence& evidence) {
                        std::fmax(1e-3 * unit, plain->uncertainty[i]);
     }
     if (!sum) continue;
-    return Conclude(evidence, t->id.fqn, *terms, *fit, unit);
+    return Conclude(t->id, evidence, *linear, *terms, *fit, unit);
   }
   return std::nullopt;
 }

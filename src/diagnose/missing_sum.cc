@@ -23,6 +23,7 @@
 #include "src/compare/sample.h"
 #include "src/diagnose/decomposition.h"
 #include "src/diagnose/diagnose.h"
+#include "src/diagnose/sum_of_copies.h"
 #include "src/diagnose/words.h"
 
 namespace ttrace {
@@ -40,85 +41,6 @@ int SizeOf(const Evidence& evidence, const std::string& name) {
   const int dim = evidence.candidate_mesh->Find(name);
   return dim < 0 ? 1
                  : evidence.candidate_mesh->dims[static_cast<size_t>(dim)].size;
-}
-
-// All non-empty subsets, larger ones last: the simplest sum that explains the
-// reference is the one that is missing.
-std::vector<std::vector<std::string>> Subsets(
-    const std::vector<std::string>& names) {
-  std::vector<std::vector<std::string>> out;
-  const size_t n = std::min<size_t>(names.size(), 4);
-  for (size_t bits = 1; bits < (size_t{1} << n); ++bits) {
-    std::vector<std::string> subset;
-    for (size_t i = 0; i < n; ++i) {
-      if ((bits >> i & 1) != 0) subset.push_back(names[i]);
-    }
-    out.push_back(std::move(subset));
-  }
-  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
-    return a.size() < b.size();
-  });
-  return out;
-}
-
-std::string SumWords(int copies, int divisor,
-                     const std::vector<std::string>& over) {
-  if (divisor == 1) {
-    return fmt::format(
-        "their sum equals the reference: a sum over {} is "
-        "missing",
-        Join(over));
-  }
-  if (divisor == copies) {
-    return fmt::format(
-        "their mean equals the reference: a mean over {} is "
-        "missing",
-        Join(over));
-  }
-  return fmt::format(
-      "their sum over {} divided by {} equals the reference: each was summed "
-      "over {} of {} ranks only",
-      Join(over), divisor, divisor, copies);
-}
-
-std::optional<Diagnosis> SumOfCopies(const Evidence& evidence) {
-  const ReplicaComparison& replicas = evidence.judgement->replicas;
-  if (!evidence.judgement->replicas_differ ||
-      // Copies that differ by less than noise are no terms of a sum.
-      !(replicas.worst_rel_err > evidence.leg->bound)) {
-    return std::nullopt;
-  }
-  for (const auto& over : Subsets(replicas.mesh_dims)) {
-    int copies = 1;
-    for (const std::string& name : over) copies *= SizeOf(evidence, name);
-    if (copies < 2) continue;
-    for (int divisor = 1; divisor <= copies; ++divisor) {
-      if (copies % divisor != 0) continue;
-      CompareOptions options = evidence.compare;
-      options.sum_over = over;
-      options.extra_scale = 1.0 / divisor;
-      const auto merged =
-          CompareTensor(*evidence.reference, *evidence.candidate, options);
-      if (!merged.ok()) continue;
-      const double err = merged->total.rel_err();
-      // Terms that cancel leave more noise than their sum: twice the bound.
-      // One wrong copy among right ones leaves its share in their mean: that
-      // is no term of a sum.
-      if (!(err <= 2 * evidence.leg->bound) ||
-          !(2 * copies * err < replicas.worst_rel_err)) {
-        continue;
-      }
-      Diagnosis out{"P", "", err};
-      out.evidence = fmt::format(
-          "copies on {} differ by up to {:.2g} along {}, and {} (rel_err "
-          "{:.1e}, bound {:.1e})",
-          RankWords(replicas.differing_ranks), replicas.worst_rel_err,
-          Join(replicas.mesh_dims), SumWords(copies, divisor, over), err,
-          evidence.leg->bound);
-      return out;
-    }
-  }
-  return std::nullopt;
 }
 
 // Mesh dimensions along which a tensor's pieces are terms.

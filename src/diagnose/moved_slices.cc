@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,12 +18,12 @@
 #include "src/compare/sample.h"
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/slices.h"
+#include "src/diagnose/suspect.h"
 #include "src/diagnose/words.h"
 
 namespace ttrace {
 namespace {
 
-constexpr int64_t kSampled = 1 << 18;   // elements searched for a wrong place
 constexpr int64_t kInMemory = 1 << 20;  // elements of one matching
 constexpr int64_t kWidest = 1024;       // elements that tell slices apart
 // Slices that are explained, of those that are wrong. The rest may be marginal
@@ -116,33 +115,6 @@ int OwnerOf(const TensorPieces& pieces, size_t dim, int64_t begin,
   return owner;
 }
 
-double SquaredError(const Evidence& evidence, const Instance& instance) {
-  for (const InstanceStats& known : evidence.instances) {
-    if (known.micro_batch == instance.micro_batch &&
-        known.ranks == instance.ranks) {
-      return known.stats.sum_sq_err;
-    }
-  }
-  return 0;
-}
-
-// The candidate without copies: of each, the worst is left.
-Result<TensorPieces> WorstCopies(const Evidence& evidence) {
-  TTRACE_ASSIGN_OR_RETURN(
-      const auto groups, GroupInstances(*evidence.candidate, evidence.compare));
-  TensorPieces out = *evidence.candidate;
-  out.pieces.clear();
-  for (const InstanceGroup& group : groups) {
-    const auto worst = std::max_element(
-        group.instances.begin(), group.instances.end(),
-        [&](const Instance& a, const Instance& b) {
-          return SquaredError(evidence, a) < SquaredError(evidence, b);
-        });
-    for (const Term& term : worst->terms) out.pieces.push_back(term.record);
-  }
-  return out;
-}
-
 // The consecutive indices around `place`, along each dimension, that one piece
 // holds.
 Result<SampledBox> PartAround(const TensorPieces& candidate, const Shape& shape,
@@ -227,35 +199,18 @@ std::optional<Diagnosis> Explain(const Cut& cut, const SliceMatch& match,
 }  // namespace
 
 std::optional<Diagnosis> MovedSlices(const Evidence& evidence) {
-  if (evidence.leg == nullptr || evidence.reference == nullptr ||
-      evidence.candidate == nullptr) {
-    return std::nullopt;
-  }
-  const auto suspect = WorstCopies(evidence);
-  if (!suspect.ok()) return std::nullopt;
-  const auto pair =
-      SamplePair(*evidence.reference, *suspect, kSampled, evidence.compare);
-  if (!pair.ok() || pair->reference.empty()) return std::nullopt;
-  size_t worst = 0;
-  double most = 0;
-  for (size_t i = 0; i < pair->reference.size(); ++i) {
-    const double error = std::fabs(pair->candidate[i] - pair->reference[i]);
-    if (error > most) {
-      most = error;
-      worst = i;
-    }
-  }
-  if (!(most > 0)) return std::nullopt;
-  const Shape place = PlaceInSample(pair->boxes, worst);
+  const auto suspect = FindSuspect(evidence);
+  if (!suspect) return std::nullopt;
   const Shape shape = evidence.reference->global_shape();
-  const auto part = PartAround(*suspect, shape, place, evidence.compare);
+  const auto part =
+      PartAround(suspect->pieces, shape, suspect->place, evidence.compare);
   if (!part.ok()) return std::nullopt;
 
   std::optional<Diagnosis> best;
   double best_matched = 0;
   for (size_t dim = 0; dim < shape.size(); ++dim) {
     if (shape[dim] < 2 || shape[dim] > kInMemory / 8) continue;
-    Cut cut = CutAlong(shape, dim, place, *part);
+    Cut cut = CutAlong(shape, dim, suspect->place, *part);
     if (cut.width < 8) {
       // Too little in one index: whole shards, if there are several.
       const int64_t shard = ShardLength(*evidence.candidate, dim);
@@ -265,7 +220,7 @@ std::optional<Diagnosis> MovedSlices(const Evidence& evidence) {
     const auto reference =
         ReadBox(*evidence.reference, cut.box.begin, cut.box.size);
     const auto candidate =
-        ReadBox(*suspect, cut.box.begin, cut.box.size, evidence.compare);
+        ReadBox(suspect->pieces, cut.box.begin, cut.box.size, evidence.compare);
     if (!reference.ok() || !candidate.ok()) return std::nullopt;
     const SliceMatch match = MatchSlices(
         BySlice(*reference, cut), BySlice(*candidate, cut),

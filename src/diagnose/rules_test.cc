@@ -344,8 +344,9 @@ struct LinearRun {
     return out;
   }
 
-  Lab Make(const std::vector<double>& weights, bool linear = true) const {
-    const TensorId id = Id("fc.weight", Role::kGradLocal);
+  Lab Make(const std::vector<double>& weights, bool linear = true,
+           Role role = Role::kGradLocal) const {
+    const TensorId id = Id("fc.weight", role);
     Lab lab(id, kBound);
     auto reference = Gradient({1, 1, 1, 1});
     auto candidate = Gradient(weights);
@@ -396,6 +397,18 @@ TEST(ReducedEarly, IsWhyMicroBatchesAreNotInASum) {
   EXPECT_THAT(none.Letters(), Not(HasSubstr("P")));
   none.reduced_early = EarlyReduction{{0, 1, 2, 3}, {0}};
   EXPECT_EQ(none.Letters(), "PM");
+}
+
+// A reduced gradient that lacks all of a rank's lacks that rank's term; a
+// rank's own gradient, or one that lacks some of each, has lost them otherwise.
+TEST(MicroBatchTerms, AllOfARankAreATermThatWasNotAdded) {
+  Lab rank = LinearRun().Make({1, 1, 0, 0}, true, Role::kGradReduced);
+  EXPECT_EQ(rank.Letters(), "P");
+  EXPECT_THAT(rank.First(), HasSubstr("only micro-batches 0, 1, and none of "
+                                      "rank 1: the sum over ranks"));
+  EXPECT_EQ(LinearRun().Make({1, 1, 0, 0}).Letters(), "S");
+  EXPECT_EQ(LinearRun().Make({1, 0, 1, 0}, true, Role::kGradReduced).Letters(),
+            "S");
 }
 
 TEST(MicroBatchTerms, AreSilentWhereTheyDoNotFit) {

@@ -12,9 +12,9 @@ namespace ttrace {
 namespace {
 
 constexpr double kSlack = 4;
-constexpr double kWidest = 0.25;   // beyond it, slices no longer look distinct
-constexpr double kSeparation = 4;  // closer to another than to its own by this
-constexpr int64_t kMinWidth = 8;
+constexpr double kWidest = 0.25;
+constexpr double kSeparation = 4;   // closer to another than to its own by this
+constexpr double kFewestBits = 16;  // of the chance that two slices agree
 
 class Slices {
  public:
@@ -110,12 +110,20 @@ bool SameMultiset(const Slices& reference, std::vector<int64_t> a,
 
 }  // namespace
 
+double MatchTolerance(double bound) {
+  return std::min(kSlack * bound, kWidest);
+}
+
 SliceMatch MatchSlices(const std::vector<double>& reference,
                        const std::vector<double>& candidate, int64_t slices,
                        int64_t width, double bound) {
   SliceMatch out;
   out.slices = slices;
-  if (width < kMinWidth || slices < 2 || !(bound >= 0)) return out;
+  if (width < 1 || slices < 2 || !(bound >= 0)) return out;
+  const double tolerance = MatchTolerance(bound);
+  if (-std::log2(tolerance) * static_cast<double>(width) < kFewestBits) {
+    return out;
+  }
   const Slices ref(reference, slices, width);
   const Slices cand(candidate, slices, width);
   double mean_sq = 0;
@@ -123,7 +131,6 @@ SliceMatch MatchSlices(const std::vector<double>& reference,
     if (std::isfinite(ref.square(s))) mean_sq += ref.square(s);
   }
   mean_sq /= static_cast<double>(slices);
-  const double tolerance = std::min(kSlack * bound, kWidest);
   const double tolerance_sq = tolerance * tolerance;
   const auto limit_of = [&](int64_t s) {
     return tolerance_sq * std::max(ref.square(s), mean_sq);

@@ -11,6 +11,9 @@
 
 namespace ttrace {
 
+// 4 x bound, but at most 1/4: beyond it slices no longer look distinct.
+double MatchTolerance(double bound);
+
 struct SliceMatch {
   int64_t slices = 0;
   // Slices that are not the reference's own and not zero.
@@ -30,8 +33,9 @@ struct SliceMatch {
 // equals another slice if it is as close to that one, and at least 4 times
 // closer than to its own. Rows that are not finite are neither.
 //
-// Two of n random slices of w values agree within 4 x bound <= 1/4 with a
-// probability of about 4^-w: `width` below 8 matches nothing.
+// Two random slices of w values agree within t = 4 x bound <= 1/4 with a
+// probability of about t^w. What makes that more than 2^-16 (fewer than 8
+// values at 1/4, one at 1e-5) matches nothing.
 SliceMatch MatchSlices(const std::vector<double>& reference,
                        const std::vector<double>& candidate, int64_t slices,
                        int64_t width, double bound);

@@ -179,6 +179,16 @@ TEST(MatchSlices, ZerosMayTakePartInABijection) {
   EXPECT_FALSE(match.bijection);
 }
 
+// Two values that may each be off by a fifth are not told apart from others.
+TEST(MatchSlices, FewValuesNeedANarrowBound) {
+  const auto ref = RandomValues(30, 64);
+  std::vector<double> swapped = ref;
+  std::swap_ranges(swapped.begin(), swapped.begin() + 2, swapped.begin() + 40);
+  EXPECT_EQ(MatchSlices(ref, swapped, 32, 2, 1e-6).matched, 2);
+  EXPECT_TRUE(MatchSlices(ref, swapped, 64, 1, 1e-6).bijection);
+  EXPECT_EQ(MatchSlices(ref, swapped, 32, 2, 0.05).matched, 0);
+}
+
 TEST(MatchSlices, MatchesNeitherNoiseNorZerosNorStrangers) {
   const auto ref = RandomValues(3, kSlices * kWidth);
   EXPECT_TRUE(

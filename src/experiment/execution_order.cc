@@ -1,6 +1,8 @@
 #include "src/experiment/execution_order.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 namespace ttrace {
 
@@ -53,6 +55,34 @@ ExecutionKey KeyOf(const TensorId& id, const TensorPieces& pieces) {
     found = true;
   }
   return best;
+}
+
+void FollowReference(const std::function<int64_t(const TensorId&)>& sequence_of,
+                     std::vector<Ordered>* order) {
+  auto begin = order->begin();
+  while (begin != order->end()) {
+    const auto same = [&](const Ordered& other) {
+      return other.first.iteration == begin->first.iteration &&
+             other.first.phase == begin->first.phase;
+    };
+    const auto end = std::find_if_not(begin, order->end(), same);
+    if (begin->first.phase == 1 || begin->first.phase == 3) {
+      std::map<int, int64_t> last;  // of a stage
+      std::vector<std::pair<int64_t, Ordered>> placed;
+      for (auto at = begin; at != end; ++at) {
+        int64_t& place = last.try_emplace(at->first.stage, -1).first->second;
+        const int64_t found = sequence_of(*at->second);
+        if (found >= 0) place = found;
+        placed.emplace_back(place, *at);
+      }
+      std::stable_sort(
+          placed.begin(), placed.end(),
+          [](const auto& a, const auto& b) { return a.first < b.first; });
+      std::transform(placed.begin(), placed.end(), begin,
+                     [](const auto& entry) { return entry.second; });
+    }
+    begin = end;
+  }
 }
 
 }  // namespace ttrace

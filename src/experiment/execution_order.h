@@ -6,6 +6,11 @@
 // recorded sequence decides. The first occurrence counts: every module's first
 // micro-batch comes before any schedule interleaves the rest.
 //
+// A stage that holds several chunks of layers is gone through several times,
+// and then stages do not follow each other. A reference without stages recorded
+// the same dataflow in one sequence: its order is taken where it has the
+// tensor.
+//
 // Thread safety: pure functions.
 
 #ifndef TTRACE_SRC_EXPERIMENT_EXECUTION_ORDER_H_
@@ -13,6 +18,9 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "src/align/catalog.h"
 #include "ttrace/tensor_id.h"
@@ -34,6 +42,17 @@ struct ExecutionKey {
 int PhaseOf(const TensorId& id);
 
 ExecutionKey KeyOf(const TensorId& id, const TensorPieces& pieces);
+
+// A tensor of the candidate, and the key of its own run.
+using Ordered = std::pair<ExecutionKey, const TensorId*>;
+
+// Puts activations and their gradients, each iteration's and phase's by
+// themselves, in the reference's order. `sequence_of` says where the reference
+// has a tensor, -1 if it has not: that one stays behind what its stage computed
+// before it.
+// REQUIRES: `order` is sorted
+void FollowReference(const std::function<int64_t(const TensorId&)>& sequence_of,
+                     std::vector<Ordered>* order);
 
 }  // namespace ttrace
 

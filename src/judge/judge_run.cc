@@ -26,9 +26,15 @@ namespace {
 
 using Entry = std::pair<const TensorId, TensorPieces>;
 
+int StagesOf(const Side& side) {
+  const DeviceMesh& mesh = side.trace().mesh();
+  const int pp = mesh.Find("pp");
+  return pp < 0 ? 1 : mesh.dims[static_cast<size_t>(pp)].size;
+}
+
 // The candidate's tensors in the order of execution.
 std::vector<const Entry*> InOrder(const JudgeContext& context) {
-  std::vector<std::pair<ExecutionKey, const Entry*>> order;
+  std::vector<Ordered> order;
   for (const Entry& entry : context.candidate->real()) {
     if (!context.Judges(entry.first.iteration)) continue;
     ExecutionKey key = KeyOf(entry.first, entry.second);
@@ -38,15 +44,28 @@ std::vector<const Entry*> InOrder(const JudgeContext& context) {
     if (index >= 0 && IsParameterGradient(entry.first.role)) {
       key.sequence = index;
     }
-    order.emplace_back(key, &entry);
+    order.emplace_back(key, &entry.first);
   }
-  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.first, a.second->first) <
-           std::tie(b.first, b.second->first);
+  std::sort(order.begin(), order.end(), [](const Ordered& a, const Ordered& b) {
+    return std::tie(a.first, *a.second) < std::tie(b.first, *b.second);
   });
+  const Side* reference = context.reference;
+  if (reference != nullptr && StagesOf(*context.candidate) > 1 &&
+      StagesOf(*reference) == 1) {
+    FollowReference(
+        [&](const TensorId& id) {
+          const auto found = reference->real().find(id);
+          return found == reference->real().end()
+                     ? -1
+                     : KeyOf(id, found->second).sequence;
+        },
+        &order);
+  }
   std::vector<const Entry*> out;
   out.reserve(order.size());
-  for (const auto& [key, entry] : order) out.push_back(entry);
+  for (const auto& [key, id] : order) {
+    out.push_back(&*context.candidate->real().find(*id));
+  }
   return out;
 }
 

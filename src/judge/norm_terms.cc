@@ -35,7 +35,7 @@ class Search {
     }
     for (const auto& [name, group] : names) TryWeights(name, group);
     for (const auto& [dim, size] : sizes_) TryDimension(dim, size);
-    if (found_.size() != 1) return std::nullopt;
+    if (found_.size() != 1 || MayBeChance()) return std::nullopt;
     return found_.begin()->second;
   }
 
@@ -75,8 +75,11 @@ class Search {
   void Try(const std::string& whose, const Group& group, double weight,
            int coordinate, double change) {
     const double expected = std::sqrt(std::fmax(0, total_ + change));
-    if (group.empty() ||
-        !(std::fabs(norm_.reported - expected) <= bound_ * expected)) {
+    if (group.empty()) return;
+    const double moved = std::fabs(expected - std::sqrt(total_));
+    const double off = std::fabs(norm_.reported - std::sqrt(total_));
+    if (moved >= off / 2 && moved <= 2 * off) ++near_;
+    if (!(std::fabs(norm_.reported - expected) <= bound_ * expected)) {
       return;
     }
     NormExplanation out;
@@ -90,9 +93,20 @@ class Search {
                        std::move(out));
   }
 
+  // What was tried moves the norm by many sizes. Those that move it by half to
+  // twice of how far it is off lie in an interval of 1.5 times that; if they
+  // lie there at random, one is within the bound by chance in so many cases:
+  bool MayBeChance() const {
+    constexpr double kRarely = 0.01;
+    const double total = std::sqrt(total_);
+    const double off = std::fabs(norm_.reported - total);
+    return !(near_ * 2 * bound_ * total <= kRarely * 1.5 * off);
+  }
+
   const ReportedNorm& norm_;
   double bound_;
   double total_ = 0;
+  double near_ = 0;  // tried, of about the right size
   std::map<std::string, size_t> sizes_;
   std::map<std::tuple<std::set<const NormTerm*>, double, int>, NormExplanation>
       found_;

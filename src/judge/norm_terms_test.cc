@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 
 namespace ttrace {
 namespace {
@@ -54,6 +55,23 @@ TEST(ExplainNorm, WhatIsCutCountsOnOneRankOnly) {
 TEST(ExplainNorm, NothingElseIsNamed) {
   EXPECT_FALSE(Explained(kTotal + 0.4));
   EXPECT_FALSE(Explained(std::numeric_limits<double>::infinity()));
+}
+
+// One of many that would do is no explanation where the norm is off by little
+// more than its bound.
+TEST(ExplainNorm, WhatMayBeChanceIsNotNamed) {
+  ReportedNorm norm;
+  for (int i = 0; i < 40; ++i) {
+    norm.terms.push_back(
+        {"layers." + std::to_string(i) + ".bias", 1e-5 * (i + 10), {}});
+  }
+  norm.terms.push_back({"weight", 10.0, {}});
+  double total = 0;
+  for (const NormTerm& term : norm.terms) total += term.square;
+  norm.reported = std::sqrt(total - 20e-5);
+  EXPECT_TRUE(ExplainNorm(norm, 1e-9));
+  // Still the only one within the bound.
+  EXPECT_FALSE(ExplainNorm(norm, 4e-7));
 }
 
 // A bound that admits several explanations admits none.

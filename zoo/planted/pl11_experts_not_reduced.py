@@ -19,7 +19,7 @@ EXPECT = {
     "fqn": [r"decoder\.layers\.\d+\.mlp\.experts\.local_experts\.\d+\.linear_fc[12]\.weight"],
     "direction": "backward",
     "stage": "communication",
-    "classes": ["P", "R"],
+    "classes": ["P"],
 }
 
 

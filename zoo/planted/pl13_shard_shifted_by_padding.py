@@ -13,10 +13,12 @@ TITLE = "Distributed optimizer: a shard's gradient is shifted by 64 elements"
 NPROC = 2
 FLAGS = ["--distributed-optimizer"]
 EXPECT = {
-    "fqn": [r".+\.(weight|bias)"],
+    # The norm is taken of what the step takes, and stands before it.
+    "fqn": [r"grad_norm"],
+    "affected": [r".+\.(weight|bias)"],
     "direction": "update",
     "stage": "optimizer",
-    "classes": ["X", "W"],
+    "classes": ["G"],
 }
 
 

@@ -16,7 +16,7 @@ EXPECT = {
     "fqn": [r"embedding\.word_embeddings\.weight", r".+\.(weight|bias)"],
     "direction": "backward",
     "stage": "communication",
-    "classes": ["P", "R"],
+    "classes": ["P"],
 }
 
 

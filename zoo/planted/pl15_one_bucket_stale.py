@@ -24,8 +24,8 @@ EXPECT = {
     "fqn": [r".+\.(weight|bias)"],
     "direction": "update",
     "stage": "optimizer",
-    "classes": ["S", "R"],
-    "iteration": 1,
+    "classes": ["S"],
+    "iteration": 0,
 }
 
 

@@ -19,7 +19,7 @@ EXPECT = {
     "fqn": [r".+(layernorm\.weight|\.bias)"],
     "direction": "update",
     "stage": "optimizer",
-    "classes": ["K", "W"],
+    "classes": ["H"],
 }
 
 

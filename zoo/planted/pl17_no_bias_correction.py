@@ -7,8 +7,6 @@ Needs: the second step.
 
 from __future__ import annotations
 
-from typing import Any
-
 ID = "PL17"
 TITLE = "Optimizer: Adam without bias correction"
 NPROC = 2
@@ -17,23 +15,19 @@ EXPECT = {
     "fqn": [r".+\.(weight|bias)"],
     "direction": "update",
     "stage": "optimizer",
-    "classes": ["K", "W"],
+    "classes": ["H"],
 }
 
 
 def inject() -> None:
-    """Adam begins to count at a step where the correction is one."""
-    import torch
+    """Both corrections are one."""
+    from torch.optim import adam
 
-    class LateAdam(torch.optim.AdamW):
-        def step(self, closure: Any = None) -> Any:
-            for group in self.param_groups:
-                for parameter in group["params"]:
-                    state = self.state[parameter]
-                    if parameter.grad is not None and not state:
-                        state["step"] = torch.tensor(1e6)
-                        state["exp_avg"] = torch.zeros_like(parameter)
-                        state["exp_avg_sq"] = torch.zeros_like(parameter)
-            return super().step(closure)
+    from source_edit import edited
 
-    torch.optim.AdamW = LateAdam
+    adam._single_tensor_adam = edited(
+        adam._single_tensor_adam,
+        "step_size = lr / bias_correction1\n\n"
+        "            bias_correction2_sqrt = bias_correction2**0.5",
+        "step_size = lr\n\n            bias_correction2_sqrt = 1.0",
+    )

@@ -13,10 +13,10 @@ TITLE = "Clipping by a norm that was not reduced"
 NPROC = 2
 FLAGS = ["--tp", "2", "--sp"]
 EXPECT = {
-    "fqn": [r"grad_norm", r".+\.(weight|bias)"],
+    "fqn": [r"grad_norm"],
     "direction": "update",
     "stage": "optimizer",
-    "classes": ["R", "P", "K"],
+    "classes": ["G"],
 }
 
 

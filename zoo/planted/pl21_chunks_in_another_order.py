@@ -18,7 +18,7 @@ EXPECT = {
     "fqn": [r"decoder\.layers\.[12]\.self_attention\.core_attention.*"],
     "direction": "forward",
     "stage": "compute",
-    "classes": ["Z", "W"],
+    "classes": ["W"],
 }
 
 

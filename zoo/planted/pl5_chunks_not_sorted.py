@@ -19,7 +19,7 @@ EXPECT = {
     "fqn": [r"decoder\.layers\.\d+\.mlp(\.experts.*)?"],
     "direction": "forward",
     "stage": "compute",
-    "classes": ["X", "W"],
+    "classes": ["X"],
 }
 
 

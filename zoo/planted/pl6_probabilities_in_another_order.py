@@ -16,7 +16,7 @@ EXPECT = {
     "fqn": [r"decoder\.layers\.\d+\.mlp\.router"],
     "direction": "forward",
     "stage": "compute",
-    "classes": ["X", "W"],
+    "classes": ["X"],
 }
 
 

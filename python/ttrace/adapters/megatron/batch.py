@@ -13,6 +13,8 @@ from ttrace.capture.graft import Graft
 from ttrace.capture.placed import Batch, Moment
 from ttrace.capture.replay_data import map_tensors
 
+_MORE = "an iterator is read more often than there are micro-batches"
+
 
 class DataItems:
     """Records each item of the data iterator, and hands on the reference's if it is grafted."""
@@ -32,11 +34,19 @@ class DataItems:
         self._graft = graft if graft is not None and graft.data else None
         self._repeated = repeated
         self.tensors = 0  # seen so far
+        self._more_than_needed = False
 
     def inspect(self, position: int, item: Any) -> Any:
         """The item itself, or its grafted copy. Never raises."""
         session = self._model.session
         if not session.recording:
+            return item
+        # Chunks of a stage that share an iterator read for each other: such an item is no row of
+        # the batch, and whatever the model makes of it is seen in the model.
+        if 0 < self._batch.micro_batches <= position:
+            if not self._more_than_needed:
+                session.note("not_recorded", fqn="data", role="data", arg="", reason=_MORE)
+            self._more_than_needed = True
             return item
         try:
             micro_batch = self._model.micro_batch(position)

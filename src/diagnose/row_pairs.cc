@@ -1,0 +1,75 @@
+#include "src/diagnose/row_pairs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/compare/sample.h"
+#include "src/diagnose/suspect.h"
+
+namespace ttrace {
+namespace {
+
+constexpr int64_t kSampled = 1 << 18;
+constexpr int64_t kLongest = 4096;
+
+// Whole rows around a place, the last dimensions first.
+SampledBox RowsAround(const Shape& shape, const Shape& place) {
+  SampledBox box{place, Shape(shape.size(), 1)};
+  box.begin.back() = 0;
+  box.size.back() = shape.back();
+  int64_t budget = kSampled / shape.back();
+  for (size_t d = shape.size() - 1; d-- > 0;) {
+    const int64_t size = std::clamp<int64_t>(budget, 1, shape[d]);
+    box.size[d] = size;
+    box.begin[d] = std::clamp<int64_t>(place[d] - size / 2, 0, shape[d] - size);
+    budget /= size;
+  }
+  return box;
+}
+
+}  // namespace
+
+std::optional<RowPairs> RowPairs::Of(const Evidence& evidence) {
+  if (evidence.reference == nullptr) return std::nullopt;
+  const Shape shape = evidence.reference->global_shape();
+  if (shape.size() < 2 || shape.back() < 2 || shape.back() > kLongest) {
+    return std::nullopt;
+  }
+  const auto suspect = FindSuspect(evidence);
+  if (!suspect) return std::nullopt;
+  const SampledBox box = RowsAround(shape, suspect->place);
+  const auto reference = ReadBox(*evidence.reference, box.begin, box.size);
+  const auto candidate =
+      ReadBox(suspect->pieces, box.begin, box.size, evidence.compare);
+  if (!reference.ok() || !candidate.ok()) return std::nullopt;
+
+  RowPairs out;
+  out.width_ = shape.back();
+  const auto width = static_cast<size_t>(shape.back());
+  double squares = 0;
+  for (size_t row = 0; row < reference->size(); row += width) {
+    bool finite = true;  // what nobody holds is NaN
+    for (size_t i = row; i < row + width && finite; ++i) {
+      finite = std::isfinite((*reference)[i]) && std::isfinite((*candidate)[i]);
+    }
+    if (!finite) continue;
+    for (size_t i = row; i < row + width; ++i) {
+      out.reference_.push_back((*reference)[i]);
+      out.candidate_.push_back((*candidate)[i]);
+      squares += (*reference)[i] * (*reference)[i];
+    }
+  }
+  if (out.reference_.empty()) return std::nullopt;
+  out.limit_ = 4 * evidence.leg->bound *
+               std::sqrt(squares / static_cast<double>(out.reference_.size()));
+  for (size_t row = 0; row < out.reference_.size(); row += width) {
+    bool right = true;
+    for (size_t i = row; i < row + width && right; ++i) {
+      right = std::fabs(out.candidate_[i] - out.reference_[i]) <= out.limit_;
+    }
+    out.right_.push_back(right);
+  }
+  return out;
+}
+
+}  // namespace ttrace

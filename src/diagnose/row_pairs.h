@@ -1,0 +1,62 @@
+// Rows of a culprit's tensor (its last dimension), whole and side by side.
+//
+// Thread safety: pure function of const inputs.
+
+#ifndef TTRACE_SRC_DIAGNOSE_ROW_PAIRS_H_
+#define TTRACE_SRC_DIAGNOSE_ROW_PAIRS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "src/diagnose/evidence.h"
+
+namespace ttrace {
+
+// A rule about rows may call one row in ten an exception. What it says holds by
+// chance with a probability below 2^-kFewestBits; `wrong` more bits are asked
+// for because it may choose which rows are the exceptions.
+inline constexpr double kExplainedRows = 0.9;
+inline constexpr double kFewestBitsOfRows = 64;
+
+class RowPairs {
+ public:
+  // Up to 2^18 elements around the one that is furthest off, of rows of 2 to
+  // 4,096 elements; nothing if the tensor has no such rows or cannot be read.
+  // Of copies the worst is looked at.
+  static std::optional<RowPairs> Of(const Evidence& evidence);
+
+  size_t rows() const { return right_.size(); }
+  int64_t width() const { return width_; }
+  std::span<const double> reference(size_t row) const {
+    return Row(reference_, row);
+  }
+  std::span<const double> candidate(size_t row) const {
+    return Row(candidate_, row);
+  }
+  // No element of it is further off than limit().
+  bool right(size_t row) const { return right_[row]; }
+  // What an element may be off: 4 x bound x the root mean square of the
+  // reference's. Of a clean tensor's elements not 1 in 16 is further off
+  // (docs/diagnosis.md).
+  double limit() const { return limit_; }
+
+ private:
+  std::span<const double> Row(const std::vector<double>& values,
+                              size_t row) const {
+    const auto width = static_cast<size_t>(width_);
+    return {values.data() + row * width, width};
+  }
+
+  int64_t width_ = 0;
+  double limit_ = 0;
+  std::vector<double> reference_;
+  std::vector<double> candidate_;
+  std::vector<bool> right_;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_DIAGNOSE_ROW_PAIRS_H_
