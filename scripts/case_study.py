@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Compares releases of megatron-core with themselves: options times topologies, no bug injected.
+
+    .venv/bin/python scripts/case_study.py             # all; an hour on two cores
+    .venv/bin/python scripts/case_study.py --missing   # those that have no row yet
+    .venv/bin/python scripts/case_study.py --only '^0.16.1: mtp'  # by a regular expression
+
+Writes docs/case_study_sweep.md, a row for each comparison. One that is not within and that no
+entry of `case_study_plan.py` explains is said to be so, and fails the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+import tempfile
+from itertools import groupby
+from pathlib import Path
+
+from case_study_plan import OPTIONS, TOPOLOGIES, Cell, cells, explained
+from row_table import RowTable
+from versions import error_in, first_culprit, put_first
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+import runs  # noqa: E402
+from matrix import worst  # noqa: E402
+
+TABLE = ROOT / "docs/case_study_sweep.md"
+HEADER = """# The sweep of the case study
+
+Written by `scripts/case_study.py`.
+
+"""
+COLUMNS = ("run", "explained by", "verdict", "compared", "headroom", "first culprit", "said")
+STEPS = ("--steps", "2")
+
+
+def judge(cell: Cell, outcome: runs.Outcome) -> tuple[list[str], bool]:
+    """The row, and whether the plan explains it."""
+    result = outcome.result
+    verdict = result.get("verdict", "none")
+    clean = outcome.code == 0
+    bug = explained(cell.place)
+    said = "" if clean else error_in(outcome.text) or result.get("reason", "")
+    row = [
+        cell.name,
+        "-" if clean else bug.key if bug else "NOTHING",
+        verdict,
+        str(result.get("coverage", {}).get("compared", 0)),
+        worst(result, "real"),
+        first_culprit(result),
+        said[:160].replace("|", "/").replace("\n", " ") or "-",
+    ]
+    return row, clean or bug is not None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="regular expression of names of rows")
+    parser.add_argument("--missing", action="store_true", help="only rows that are not there yet")
+    parser.add_argument("--keep", type=Path, help="folder for what was said of each run")
+    options = parser.parse_args()
+    os.environ.update(OMP_NUM_THREADS="1", PYTHONWARNINGS="ignore")
+    planned = cells()
+    table = RowTable(TABLE, HEADER, COLUMNS, [cell.name for cell in planned])
+    chosen = [
+        cell
+        for cell in planned
+        if re.search(options.only, cell.name) and not (options.missing and cell.name in table.rows)
+    ]
+    bad = []
+    work = Path(tempfile.mkdtemp(prefix="ttrace-case-study-"))
+    # One reference after the other: each is some hundred megabytes.
+    for (version, option), same in groupby(
+        sorted(chosen, key=lambda cell: (planned.index(cell), cell.version, cell.option)),
+        lambda cell: (cell.version, cell.option),
+    ):
+        put_first(version)
+        flags = (*STEPS, *OPTIONS[option])
+        reference = work / "reference"
+        recorded = runs.record_reference(reference, runs.launch(1, "train_gpt.py", *flags))
+        for cell in same:
+            if recorded.code == 0:
+                processes, own = TOPOLOGIES[cell.topology]
+                fixed = ("--fix", cell.fix) if cell.fix else ()
+                command = runs.launch(processes, "train_gpt.py", *flags, *own, *fixed)
+                outcome = runs.diff(work / "run", reference, command)
+            else:
+                outcome = recorded
+            row, fine = judge(cell, outcome)
+            table.set(row)
+            print(" | ".join(row), f"| {outcome.seconds:.0f} s", flush=True)
+            if not fine:
+                bad.append(cell.name)
+            if options.keep:
+                name = re.sub(r"\W+", "_", cell.name)
+                (options.keep / f"{name}.txt").write_text(outcome.text)
+            shutil.rmtree(work / "run", ignore_errors=True)
+        shutil.rmtree(reference, ignore_errors=True)
+    shutil.rmtree(work, ignore_errors=True)
+    print(f"case study: not explained: {'; '.join(bad)}" if bad else "case study: ok")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""What the case study runs: options of the model times topologies, and the bugs that explain what
+is not within."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NEWEST = "0.16.1"
+OLDER = ("0.12.3", "0.13.1", "0.14.0", "0.15.3")
+_UNEVEN = ("--loss-mask", "uneven")
+_PER_TOKEN = ("--per-token-loss",)
+_EXPERTS = ("--experts", "4")
+_PADDED = (*_EXPERTS, *_UNEVEN, "--padding-mask")
+
+# Of both runs.
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "plain": (),
+    "label smoothing": ("--label-smoothing", "0.1"),
+    "gathered logits": ("--gathered-logits",),
+    # Of small weights the gradients of sinks are nothing beside the others.
+    "learned sinks": ("--softmax", "learnable", "--weights-by-name", "--init-std", "0.2"),
+    "sinks": ("--softmax", "off-by-one"),
+    "uneven": _UNEVEN,
+    "per token": _PER_TOKEN,
+    "uneven, per token": (*_UNEVEN, *_PER_TOKEN),
+    "attention mask": (*_UNEVEN, *_PER_TOKEN, "--attention-mask"),
+    "mtp": ("--mtp", "1"),
+    "mtp, uneven": ("--mtp", "1", *_UNEVEN),
+    "mtp, uneven, per token": ("--mtp", "1", *_UNEVEN, *_PER_TOKEN),
+    "mla": ("--mla",),
+    "mla, norms": ("--mla", "--qk-layernorm"),
+    "norms of heads": ("--qk-layernorm",),
+    "scores by layer": ("--qk-layer-scaling",),
+    "window": ("--window", "8"),
+    "learned positions": ("--positions", "learned"),
+    "untied": ("--no-tied",),
+    "no gate, no bias": ("--no-gated", "--no-linear-bias"),
+    "recompute": ("--recompute",),
+    "recompute parts": ("--recompute-modules", "core_attn", "layernorm"),
+    "frozen": ("--freeze", "linear_fc1"),
+    "frozen embedding": ("--freeze", "word_embeddings"),
+    "scheduler": ("--scheduler", "--decoupled-lr", "0.01", "--weight-decay", "0.1"),
+    "experts": _EXPERTS,
+    "experts, aux": (*_EXPERTS, "--aux-loss", "aux_loss"),
+    "experts, aux, per token": (*_EXPERTS, "--aux-loss", "aux_loss", *_PER_TOKEN),
+    "experts, aux of sequences": (*_EXPERTS, "--aux-loss", "seq_aux_loss"),
+    "experts, aux of all": (*_EXPERTS, "--aux-loss", "global_aux_loss"),
+    "experts, z": (*_EXPERTS, "--z-loss", "0.01"),
+    "experts, z, per token": (*_EXPERTS, "--z-loss", "0.01", *_PER_TOKEN),
+    "experts, z, padding": (*_PADDED, "--z-loss", "0.01"),
+    "experts, aux, padding": (*_PADDED, "--aux-loss", "aux_loss"),
+    "experts, bias": (*_EXPERTS, "--expert-bias"),
+    "experts, shared": (*_EXPERTS, "--shared-expert-ffn", "64", "--shared-expert-gate"),
+    "experts, allgather": (*_EXPERTS, "--dispatcher", "allgather"),
+    "experts, every second": (*_EXPERTS, "--moe-layer-freq", "2"),
+    "experts, capacity": (*_EXPERTS, "--capacity-factor", "1.0"),
+    "experts, padded capacity": (*_EXPERTS, "--capacity-factor", "2.0", "--pad-to-capacity"),
+    "experts, recompute": (*_EXPERTS, "--recompute-modules", "moe"),
+    "experts, sigmoid, before": (
+        *(*_EXPERTS, "--router-scores", "sigmoid", "--router-pre-softmax"),
+    ),
+    "experts, mtp": (*_EXPERTS, "--mtp", "1"),
+}
+
+_OVERLAPS = ("--distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather")
+# Processes, and flags of the candidate.
+TOPOLOGIES: dict[str, tuple[int, tuple[str, ...]]] = {
+    "TP2": (2, ("--tp", "2")),
+    "TP2 SP": (2, ("--tp", "2", "--sp")),
+    "CP2": (2, ("--cp", "2")),
+    "PP2": (2, ("--pp", "2")),
+    "PP2 VPP2": (2, ("--pp", "2", "--vpp", "2")),
+    "DP2": (2, ()),
+    "DP2 sharded": (2, _OVERLAPS),
+    "TP2 CP2": (4, ("--tp", "2", "--cp", "2")),
+    "TP2 SP PP2": (4, ("--tp", "2", "--sp", "--pp", "2")),
+    "EP2": (2, ("--ep", "2")),
+    "TP2 SP ETP2": (2, ("--tp", "2", "--sp", "--etp", "2")),
+    "TP2 SP ETP1": (2, ("--tp", "2", "--sp", "--etp", "1")),
+    "TP2 SP EP2 ETP1": (2, ("--tp", "2", "--sp", "--ep", "2", "--etp", "1")),
+    "TP2 SP ETP1 DP2": (4, ("--tp", "2", "--sp", "--etp", "1")),
+}
+
+_DENSE = ("TP2", "TP2 SP", "CP2", "PP2", "PP2 VPP2", "DP2", "DP2 sharded")
+_MIXTURE = ("EP2", "TP2 SP ETP2", "TP2 SP ETP1", "TP2 SP EP2 ETP1", "CP2", "PP2", "DP2 sharded")
+# Where each option is tried with the newest release.
+GRID: dict[str, tuple[str, ...]] = {
+    "plain": (*_DENSE, "TP2 CP2", "TP2 SP PP2"),
+    "label smoothing": ("TP2", "TP2 SP", "CP2", "PP2", "DP2"),
+    "gathered logits": ("TP2", "TP2 SP", "TP2 CP2"),
+    "learned sinks": ("TP2", "TP2 SP", "PP2", "DP2 sharded"),
+    "sinks": ("TP2 SP", "PP2"),
+    "uneven": ("TP2 SP", "CP2", "PP2", "DP2", "TP2 CP2"),
+    "per token": ("TP2 SP", "CP2", "PP2 VPP2", "DP2", "DP2 sharded"),
+    "uneven, per token": ("TP2 SP", "CP2", "PP2", "DP2", "TP2 CP2"),
+    "attention mask": ("TP2", "TP2 SP", "PP2", "DP2"),
+    "mtp": ("TP2", "TP2 SP", "CP2", "DP2", "PP2"),
+    "mtp, uneven": ("TP2 SP", "CP2", "DP2"),
+    "mtp, uneven, per token": ("TP2 SP", "CP2", "DP2"),
+    "mla": ("TP2", "TP2 SP", "PP2", "DP2"),
+    "mla, norms": ("TP2", "TP2 SP", "DP2"),
+    "norms of heads": ("TP2", "TP2 SP", "CP2"),
+    "scores by layer": ("TP2", "PP2"),
+    "window": ("TP2 SP", "PP2", "CP2"),
+    "learned positions": ("TP2 SP", "PP2", "CP2"),
+    "untied": ("TP2 SP", "PP2", "PP2 VPP2"),
+    "no gate, no bias": ("TP2 SP", "PP2"),
+    "recompute": ("TP2 SP", "PP2 VPP2"),
+    "recompute parts": ("TP2 SP", "CP2"),
+    "frozen": ("TP2", "TP2 SP", "PP2"),
+    "frozen embedding": ("TP2", "PP2"),
+    "scheduler": ("TP2 SP", "PP2", "DP2 sharded"),
+    "experts": (*_MIXTURE, "TP2 SP ETP1 DP2"),
+    "experts, aux": ("EP2", "TP2 SP ETP2", "TP2 SP EP2 ETP1", "CP2", "DP2"),
+    "experts, aux, per token": ("EP2", "TP2 SP ETP2", "CP2", "DP2"),
+    "experts, aux of sequences": ("EP2", "TP2 SP ETP2", "CP2"),
+    "experts, aux of all": ("EP2", "TP2 SP ETP2", "CP2"),
+    "experts, z": ("EP2", "TP2 SP ETP2", "CP2"),
+    "experts, z, per token": ("EP2", "TP2 SP ETP2", "CP2"),
+    "experts, z, padding": ("EP2", "TP2 SP ETP2", "PP2"),
+    "experts, aux, padding": ("EP2", "TP2 SP ETP2"),
+    "experts, bias": ("EP2", "TP2 SP ETP2", "CP2"),
+    "experts, shared": ("EP2", "TP2 SP ETP2", "TP2 SP ETP1", "CP2"),
+    "experts, allgather": ("EP2", "TP2 SP ETP2", "TP2 SP ETP1"),
+    "experts, every second": ("EP2", "PP2"),
+    "experts, capacity": ("EP2", "TP2 SP ETP2", "CP2"),
+    "experts, padded capacity": ("EP2",),
+    "experts, recompute": ("EP2", "TP2 SP ETP2"),
+    "experts, sigmoid, before": ("EP2",),
+    "experts, mtp": ("EP2", "TP2 SP ETP2"),
+}
+
+
+@dataclass(frozen=True)
+class Bug:
+    """What explains rows that are not within."""
+
+    key: str
+    title: str
+    cells: tuple[str, ...]  # that show it: "option: topology"
+    fix: str | None = None  # a name of zoo/fixes
+
+
+BUGS: tuple[Bug, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cell:
+    version: str
+    option: str
+    topology: str
+    fix: str | None = None
+
+    @property
+    def place(self) -> str:
+        return f"{self.option}: {self.topology}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.version}: {self.place}" + (f", with `{self.fix}`" if self.fix else "")
+
+
+def explained(place: str) -> Bug | None:
+    return next((bug for bug in BUGS if place in bug.cells), None)
+
+
+def cells() -> list[Cell]:
+    """Of the newest release the whole grid, and with each fix the runs that it mends; of the others
+    the runs that show something in the newest, and controls."""
+    made = [Cell(NEWEST, option, topology) for option in GRID for topology in GRID[option]]
+    made += [
+        Cell(NEWEST, *place.split(": "), bug.fix) for bug in BUGS if bug.fix for place in bug.cells
+    ]
+    return made
