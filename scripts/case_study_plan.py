@@ -31,7 +31,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "mla, norms": ("--mla", "--qk-layernorm"),
     "norms of heads": ("--qk-layernorm",),
     "scores by layer": ("--qk-layer-scaling",),
-    "window": ("--window", "8"),
     "learned positions": ("--positions", "learned"),
     "untied": ("--no-tied",),
     "no gate, no bias": ("--no-gated", "--no-linear-bias"),
@@ -52,13 +51,9 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "experts, bias": (*_EXPERTS, "--expert-bias"),
     "experts, shared": (*_EXPERTS, "--shared-expert-ffn", "64", "--shared-expert-gate"),
     "experts, allgather": (*_EXPERTS, "--dispatcher", "allgather"),
-    "experts, every second": (*_EXPERTS, "--moe-layer-freq", "2"),
     "experts, capacity": (*_EXPERTS, "--capacity-factor", "1.0"),
     "experts, padded capacity": (*_EXPERTS, "--capacity-factor", "2.0", "--pad-to-capacity"),
     "experts, recompute": (*_EXPERTS, "--recompute-modules", "moe"),
-    "experts, sigmoid, before": (
-        *(*_EXPERTS, "--router-scores", "sigmoid", "--router-pre-softmax"),
-    ),
     "experts, mtp": (*_EXPERTS, "--mtp", "1"),
 }
 
@@ -73,7 +68,6 @@ TOPOLOGIES: dict[str, tuple[int, tuple[str, ...]]] = {
     "DP2": (2, ()),
     "DP2 sharded": (2, _OVERLAPS),
     "TP2 CP2": (4, ("--tp", "2", "--cp", "2")),
-    "TP2 SP PP2": (4, ("--tp", "2", "--sp", "--pp", "2")),
     "EP2": (2, ("--ep", "2")),
     "TP2 SP ETP2": (2, ("--tp", "2", "--sp", "--etp", "2")),
     "TP2 SP ETP1": (2, ("--tp", "2", "--sp", "--etp", "1")),
@@ -81,53 +75,49 @@ TOPOLOGIES: dict[str, tuple[int, tuple[str, ...]]] = {
     "TP2 SP ETP1 DP2": (4, ("--tp", "2", "--sp", "--etp", "1")),
 }
 
-_DENSE = ("TP2", "TP2 SP", "CP2", "PP2", "PP2 VPP2", "DP2", "DP2 sharded")
-_MIXTURE = ("EP2", "TP2 SP ETP2", "TP2 SP ETP1", "TP2 SP EP2 ETP1", "CP2", "PP2", "DP2 sharded")
-# Where each option is tried with the newest release.
+# Where each option is tried with the newest release. What the matrix (docs/matrix.md) has is not
+# here again.
 GRID: dict[str, tuple[str, ...]] = {
-    "plain": (*_DENSE, "TP2 CP2", "TP2 SP PP2"),
-    "label smoothing": ("TP2", "TP2 SP", "CP2", "PP2", "DP2"),
+    "plain": ("TP2 SP", "CP2", "DP2 sharded", "TP2 CP2"),
+    "label smoothing": ("TP2", "TP2 SP", "CP2"),
     "gathered logits": ("TP2", "TP2 SP", "TP2 CP2"),
     "learned sinks": ("TP2", "TP2 SP", "PP2", "DP2 sharded"),
-    "sinks": ("TP2 SP", "PP2"),
-    "uneven": ("TP2 SP", "CP2", "PP2", "DP2", "TP2 CP2"),
-    "per token": ("TP2 SP", "CP2", "PP2 VPP2", "DP2", "DP2 sharded"),
-    "uneven, per token": ("TP2 SP", "CP2", "PP2", "DP2", "TP2 CP2"),
+    "sinks": ("TP2 SP",),
+    "uneven": ("TP2 SP", "CP2", "DP2"),
+    "per token": ("TP2 SP", "PP2 VPP2", "DP2 sharded"),
+    "uneven, per token": ("TP2 SP", "CP2", "DP2"),
     "attention mask": ("TP2", "TP2 SP", "PP2", "DP2"),
-    "mtp": ("TP2", "TP2 SP", "CP2", "DP2", "PP2"),
-    "mtp, uneven": ("TP2 SP", "CP2", "DP2"),
+    "mtp": ("TP2", "TP2 SP", "CP2", "DP2"),
+    "mtp, uneven": ("CP2", "DP2"),
     "mtp, uneven, per token": ("TP2 SP", "CP2", "DP2"),
-    "mla": ("TP2", "TP2 SP", "PP2", "DP2"),
-    "mla, norms": ("TP2", "TP2 SP", "DP2"),
-    "norms of heads": ("TP2", "TP2 SP", "CP2"),
-    "scores by layer": ("TP2", "PP2"),
-    "window": ("TP2 SP", "PP2", "CP2"),
-    "learned positions": ("TP2 SP", "PP2", "CP2"),
-    "untied": ("TP2 SP", "PP2", "PP2 VPP2"),
-    "no gate, no bias": ("TP2 SP", "PP2"),
-    "recompute": ("TP2 SP", "PP2 VPP2"),
-    "recompute parts": ("TP2 SP", "CP2"),
-    "frozen": ("TP2", "TP2 SP", "PP2"),
+    "mla": ("TP2", "TP2 SP", "DP2"),
+    "mla, norms": ("TP2", "TP2 SP"),
+    "norms of heads": ("TP2", "CP2"),
+    "scores by layer": ("PP2",),
+    "learned positions": ("TP2 SP", "PP2"),
+    "untied": ("TP2 SP", "PP2 VPP2"),
+    "no gate, no bias": ("TP2 SP",),
+    "recompute": ("PP2 VPP2",),
+    "recompute parts": ("TP2 SP",),
+    "frozen": ("TP2 SP",),
     "frozen embedding": ("TP2", "PP2"),
-    "scheduler": ("TP2 SP", "PP2", "DP2 sharded"),
-    "experts": (*_MIXTURE, "TP2 SP ETP1 DP2"),
-    "experts, aux": ("EP2", "TP2 SP ETP2", "TP2 SP EP2 ETP1", "CP2", "DP2"),
-    "experts, aux, per token": ("EP2", "TP2 SP ETP2", "CP2", "DP2"),
-    "experts, aux of sequences": ("EP2", "TP2 SP ETP2", "CP2"),
-    "experts, aux of all": ("EP2", "TP2 SP ETP2", "CP2"),
-    "experts, z": ("EP2", "TP2 SP ETP2", "CP2"),
-    "experts, z, per token": ("EP2", "TP2 SP ETP2", "CP2"),
+    "scheduler": ("TP2 SP", "DP2 sharded"),
+    "experts": ("TP2 SP ETP1", "TP2 SP EP2 ETP1", "CP2", "DP2 sharded", "TP2 SP ETP1 DP2"),
+    "experts, aux": ("EP2", "TP2 SP ETP2", "CP2", "DP2"),
+    "experts, aux, per token": ("EP2", "TP2 SP ETP2", "CP2"),
+    "experts, aux of sequences": ("TP2 SP ETP2", "CP2"),
+    "experts, aux of all": ("DP2", "TP2 SP ETP2", "CP2"),
+    "experts, z": ("TP2 SP ETP2", "CP2"),
+    "experts, z, per token": ("TP2 SP ETP2", "CP2"),
     "experts, z, padding": ("EP2", "TP2 SP ETP2", "PP2"),
     "experts, aux, padding": ("EP2", "TP2 SP ETP2"),
-    "experts, bias": ("EP2", "TP2 SP ETP2", "CP2"),
-    "experts, shared": ("EP2", "TP2 SP ETP2", "TP2 SP ETP1", "CP2"),
-    "experts, allgather": ("EP2", "TP2 SP ETP2", "TP2 SP ETP1"),
-    "experts, every second": ("EP2", "PP2"),
-    "experts, capacity": ("EP2", "TP2 SP ETP2", "CP2"),
+    "experts, bias": ("TP2 SP ETP2", "CP2"),
+    "experts, shared": ("TP2 SP ETP1", "CP2"),
+    "experts, allgather": ("EP2", "TP2 SP ETP1"),
+    "experts, capacity": ("EP2", "TP2 SP ETP2"),
     "experts, padded capacity": ("EP2",),
-    "experts, recompute": ("EP2", "TP2 SP ETP2"),
-    "experts, sigmoid, before": ("EP2",),
-    "experts, mtp": ("EP2", "TP2 SP ETP2"),
+    "experts, recompute": ("EP2",),
+    "experts, mtp": ("TP2 SP ETP2",),
 }
 
 
@@ -141,7 +131,93 @@ class Bug:
     fix: str | None = None  # a name of zoo/fixes
 
 
-BUGS: tuple[Bug, ...] = ()
+BUGS: tuple[Bug, ...] = (
+    Bug(
+        "B1",
+        "gradients of experts are not summed over the tensor-parallel ranks that all have them",
+        (
+            "experts: TP2 SP ETP1",
+            "experts: TP2 SP ETP1 DP2",
+            "experts, shared: TP2 SP ETP1",
+            "experts, allgather: TP2 SP ETP1",
+        ),
+        "experts_over_tensor_ranks",
+    ),
+    Bug(
+        "B2",
+        "label smoothing is over a rank's part of the vocabulary",
+        ("label smoothing: TP2", "label smoothing: TP2 SP"),
+        "smoothing_over_vocabulary",
+    ),
+    Bug(
+        "B3",
+        "a loss from gathered logits is ln(tp) too large",
+        ("gathered logits: TP2", "gathered logits: TP2 SP", "gathered logits: TP2 CP2"),
+        "loss_of_own_logits",
+    ),
+    Bug(
+        "B4",
+        "learned attention sinks of the other tensor-parallel ranks are not in the gradient norm",
+        ("learned sinks: TP2", "learned sinks: TP2 SP"),
+        "sinks_marked",
+    ),
+    Bug(
+        "B5",
+        "auxiliary losses of routers are tp and cp times too small where tokens are counted",
+        (
+            "experts, aux, per token: TP2 SP ETP2",
+            "experts, aux, per token: CP2",
+            "experts, z, per token: TP2 SP ETP2",
+            "experts, z, per token: CP2",
+        ),
+        "aux_losses_per_token",
+    ),
+    Bug(
+        "B6",
+        "a router's z-loss is a mean of means where padding is uneven over tensor-parallel ranks",
+        ("experts, z, padding: TP2 SP ETP2",),
+        "z_loss_of_all_tokens",
+    ),
+    Bug(
+        "B7",
+        "the loss of further tokens is a mean of means over context-parallel ranks",
+        ("mtp: CP2",),
+        "further_tokens_of_all",
+    ),
+    Bug(
+        "B8",
+        "latent attention: gradients of the keys that all heads share are not summed over tp",
+        ("mla: TP2", "mla: TP2 SP", "mla, norms: TP2 SP"),
+        "latent_keys_summed",
+    ),
+    Bug(
+        "B9",
+        "latent attention: the gradient of the queries' norm is tp times too large",
+        ("mla, norms: TP2",),
+        "latent_keys_summed,latent_norm_once",
+    ),
+    Bug(
+        "B10",
+        "the loss is a mean of means where its mask is uneven over context-parallel ranks",
+        ("uneven: CP2",),
+        "loss_of_all_tokens",
+    ),
+    Bug(
+        "B7, B10",
+        "both",
+        ("mtp, uneven: CP2",),
+        "loss_of_all_tokens,further_tokens_of_all",
+    ),
+)
+
+
+# What other releases are asked: a run of each bug, and controls.
+ELSEWHERE = (
+    *(bug.cells[0] for bug in BUGS if "," not in bug.key),
+    "plain: TP2 SP",
+    "experts, aux: CP2",
+    "mtp: TP2",
+)
 
 
 @dataclass(frozen=True)
@@ -154,6 +230,12 @@ class Cell:
     @property
     def place(self) -> str:
         return f"{self.option}: {self.topology}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Of both runs. Of the other releases a smaller model."""
+        small = () if self.version == NEWEST else ("--layers", "2")
+        return ("--steps", "2", *small, *OPTIONS[self.option])
 
     @property
     def name(self) -> str:
@@ -169,6 +251,10 @@ def cells() -> list[Cell]:
     the runs that show something in the newest, and controls."""
     made = [Cell(NEWEST, option, topology) for option in GRID for topology in GRID[option]]
     made += [
-        Cell(NEWEST, *place.split(": "), bug.fix) for bug in BUGS if bug.fix for place in bug.cells
+        Cell(NEWEST, *place.split(": "), bug.fix)
+        for bug in BUGS
+        if bug.fix
+        for place in bug.cells[:1]
     ]
+    made += [Cell(version, *place.split(": ")) for version in OLDER for place in ELSEWHERE]
     return made
