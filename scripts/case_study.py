@@ -5,8 +5,9 @@
     .venv/bin/python scripts/case_study.py --missing   # those that have no row yet
     .venv/bin/python scripts/case_study.py --only '^0.16.1: mtp'  # by a regular expression
 
-Writes docs/case_study_sweep.md, a row for each comparison. One that is not within and that no
-entry of `case_study_plan.py` explains is said to be so, and fails the run.
+Writes docs/case_study_sweep.md, a row for each comparison, and from its rows the first table of
+docs/case_study.md. What is not within and no entry of `case_study_plan.py` explains is said to be
+so, and fails the run.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import tempfile
 from itertools import groupby
 from pathlib import Path
 
+import case_study_summary
 from case_study_plan import TOPOLOGIES, Cell, cells, explained
 from row_table import RowTable
 from versions import error_in, first_culprit, put_first
@@ -29,6 +31,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 import runs  # noqa: E402
 from matrix import worst  # noqa: E402
 
+DOCUMENT = ROOT / "docs/case_study.md"
 TABLE = ROOT / "docs/case_study_sweep.md"
 HEADER = """# The sweep of the case study
 
@@ -116,6 +119,7 @@ def main() -> int:
                 outcome = recorded
             row = row_of(cell, outcome)
             table.set(row)
+            case_study_summary.write(DOCUMENT, table.rows)
             print(" | ".join(row), f"| {outcome.seconds:.0f} s", flush=True)
             if options.keep:
                 name = re.sub(r"\W+", "_", cell.name)
