@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -42,9 +43,9 @@ COLUMNS = ("run", "explained by", "verdict", "compared", "headroom", "first culp
 CLEAN = ("within", "bitwise_equal")
 
 
-def explanation(cell: Cell, verdict: str) -> str:
+def explanation(cell: Cell, verdict: str, said: str) -> str:
     """The key of a bug, or that there is none."""
-    if verdict in CLEAN:
+    if verdict in CLEAN or (verdict == "inconclusive" and "; 0 of " in said):
         return "-"
     bug = None if cell.fix else explained(cell.place)
     return bug.key if bug else "NOTHING"
@@ -70,15 +71,15 @@ def what_was_said(outcome: runs.Outcome) -> str:
 
 def row_of(cell: Cell, outcome: runs.Outcome) -> list[str]:
     result = outcome.result
-    verdict = result.get("verdict", "none")
+    verdict, said = result.get("verdict", "none"), what_was_said(outcome)
     return [
         cell.name,
-        explanation(cell, verdict),
+        explanation(cell, verdict, said),
         verdict,
         str(result.get("coverage", {}).get("compared", 0)),
         worst(result, "real"),
         first_culprit(result),
-        what_was_said(outcome),
+        said,
     ]
 
 
@@ -99,7 +100,8 @@ def main() -> int:
     # The plan may explain since what it did not when the row was measured.
     for cell in planned:
         if cell.name in table.rows:
-            table.rows[cell.name][1] = explanation(cell, table.rows[cell.name][2])
+            row = table.rows[cell.name]
+            row[1] = explanation(cell, row[2], row[6])
     work = Path(tempfile.mkdtemp(prefix="ttrace-case-study-"))
     # One reference after the other: each is some hundred megabytes.
     for (version, flags), same in groupby(
@@ -108,7 +110,8 @@ def main() -> int:
     ):
         put_first(version)
         reference = work / "reference"
-        recorded = runs.record_reference(reference, runs.launch(1, "train_gpt.py", *flags))
+        alone = shlex.join([sys.executable, str(ROOT / "zoo/train_gpt.py"), *flags])
+        recorded = runs.record_reference(reference, alone)
         for cell in same:
             if recorded.code == 0:
                 processes, own = TOPOLOGIES[cell.topology]
