@@ -36,7 +36,12 @@ DOCUMENT = ROOT / "docs/case_study.md"
 TABLE = ROOT / "docs/case_study_sweep.md"
 HEADER = """# The sweep of the case study
 
-Written by `scripts/case_study.py`.
+Written by `scripts/case_study.py`: `zoo/train_gpt.py` on releases of megatron-core, without a bug,
+in fp32, one process as the reference. A run is a release, options of both sides (`OPTIONS` in
+`scripts/case_study_plan.py`), a topology of the candidate (`TOPOLOGIES` there), and a correction of
+`zoo/fixes/`. *Explained by* is a bug of [the case study](case_study.md); `NOTHING` is what nobody
+has explained. *Compared*: tensors. *Headroom*: error / bound of the worst tensor of the run itself.
+What the plan has and this table has not was not run (`--missing` runs it).
 
 """
 COLUMNS = ("run", "explained by", "verdict", "compared", "headroom", "first culprit", "said")
