@@ -18,11 +18,23 @@ class SyntheticTokens(torch.utils.data.Dataset):
     """Samples with the keys that Megatron-LM's GPT data set has.
 
     With `uneven_mask` up to 60 % of the positions of a sample, a prompt as it were, do not count
-    in the loss. How many depends on the sample's index only.
+    in the loss. How many depends on the sample's index only. These positions can be marked as
+    padding (True) and be hidden from others, by a mask of attention [1, length, length] (True:
+    hidden).
     """
 
-    def __init__(self, vocab: int, length: int, seed: int, uneven_mask: bool = False) -> None:
+    def __init__(
+        self,
+        vocab: int,
+        length: int,
+        seed: int,
+        uneven_mask: bool = False,
+        *,
+        with_padding_mask: bool = False,
+        with_attention_mask: bool = False,
+    ) -> None:
         self.vocab, self.length, self.seed, self.uneven_mask = vocab, length, seed, uneven_mask
+        self.with_padding_mask, self.with_attention_mask = with_padding_mask, with_attention_mask
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + index)
@@ -36,12 +48,21 @@ class SyntheticTokens(torch.utils.data.Dataset):
         loss_mask = torch.ones(self.length)
         if self.uneven_mask:
             loss_mask[: self.length * (index * 37 % 61) // 100] = 0.0
-        return {
+        sample = {
             "tokens": tokens[:-1],
             "labels": tokens[1:],
             "loss_mask": loss_mask,
             "position_ids": torch.arange(self.length),
         }
+        left_out = loss_mask == 0
+        if self.with_padding_mask:
+            sample["padding_mask"] = left_out
+        if self.with_attention_mask:
+            later = torch.ones(self.length, self.length, dtype=torch.bool).triu(1)
+            # A position sees itself, so that no row of scores is empty.
+            others = ~torch.eye(self.length, dtype=torch.bool)
+            sample["attention_mask"] = (later | (left_out[None, :] & others))[None]
+        return sample
 
 
 class PretrainingSampler:

@@ -61,7 +61,14 @@ def build_data_iterator(args: argparse.Namespace) -> Iterator[dict[str, torch.Te
         parallel_state.get_data_parallel_rank(),
         parallel_state.get_data_parallel_world_size(),
     )
-    data = SyntheticTokens(args.vocab, args.seq, args.seed, args.loss_mask == "uneven")
+    data = SyntheticTokens(
+        args.vocab,
+        args.seq,
+        args.seed,
+        args.loss_mask == "uneven",
+        with_padding_mask=args.padding_mask,
+        with_attention_mask=args.attention_mask,
+    )
     return iter(torch.utils.data.DataLoader(data, batch_sampler=sampler))
 
 
@@ -88,12 +95,16 @@ def forward_step(
     data_iterator: Iterator[dict[str, torch.Tensor]], model: DistributedDataParallel
 ) -> tuple[torch.Tensor, partial]:
     batch = get_batch_on_this_cp_rank(next(data_iterator))
+    masks = {}
     # Further tokens that are predicted have losses of their own, inside the model.
-    masks = {"loss_mask": batch["loss_mask"]} if get_model_config(model).mtp_num_layers else {}
+    if get_model_config(model).mtp_num_layers:
+        masks["loss_mask"] = batch["loss_mask"]
+    if "padding_mask" in batch:
+        masks["padding_mask"] = batch["padding_mask"]
     output = model(
         batch["tokens"],
         batch["position_ids"],
-        None,  # The causal mask is the attention's own.
+        batch.get("attention_mask"),  # Without one the attention makes a causal mask.
         labels=batch["labels"],
         **masks,
     )

@@ -223,6 +223,8 @@ def _build_chunk(
         max_sequence_length=args.seq,
         pre_process=is_first_stage(vp_stage),
         post_process=is_last_stage(vp_stage),
+        # Where nothing is gathered the loss would be computed in place of a view, an error in fp32.
+        parallel_output=not args.gathered_logits or args.tp == 1,
         share_embeddings_and_output_weights=args.tied,
         position_embedding_type="rope" if args.positions == "rope" else "learned_absolute",
         **known_to(GPTModel, vp_stage=vp_stage),

@@ -40,6 +40,8 @@ def _refuse(args: argparse.Namespace) -> None:
         raise SystemExit("--mutants: knows no virtual pipeline stages")
     if args.cp > 1 and args.softmax != "vanilla":
         raise SystemExit("--cp: its attention has no --softmax")
+    if args.cp > 1 and args.attention_mask:
+        raise SystemExit("--cp: its attention knows no --attention-mask")
     if args.recompute_modules and "mlp" in args.recompute_modules and args.linear_bias:
         # The recomputed block returns its bias, which then passes for computed by it: backward
         # comes to the block again from within itself.
@@ -189,6 +191,17 @@ def _add_training(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--loss-mask", choices=("full", "uneven"), default="full")
     group.add_argument("--per-token-loss", action="store_true", help="mean over all tokens at once")
     group.add_argument("--label-smoothing", type=float, default=0.0)
+    group.add_argument(
+        "--gathered-logits", action="store_true", help="every rank has the logits of all tokens"
+    )
+    group.add_argument(
+        "--padding-mask",
+        action="store_true",
+        help="what --loss-mask leaves out is padding to routers",
+    )
+    group.add_argument(
+        "--attention-mask", action="store_true", help="as a tensor: nobody sees what is left out"
+    )
 
 
 def _add_optimizer(group: argparse._ArgumentGroup) -> None:

@@ -178,7 +178,7 @@ class MegatronCapture:
         """Of the whole model, for one micro-batch: before any of its hooks."""
         if forward == 0 and self.session.leg == self.settings.leg:
             for entry in chunk.parameters:
-                if entry.early:
+                if entry.early and not chunk.gathers_where_used(entry):
                     self._owner_called(entry.owner)
         if self.own_inputs is None:
             return None

@@ -31,8 +31,9 @@ class ParameterEntry:
     """A parameter, who owns it, and where it lies. The owner's slot is read anew each time, since
     an fp32 leg puts another parameter there.
 
-    `early`: it is read when the model's forward begins. No hook of its owner says when it is used,
-    because the owner may never be called, or only inside a compiled region.
+    `early`: it is read when the model's forward begins, unless it is gathered only where it is
+    used. No hook of its owner says when that is for certain: the owner may never be called, or only
+    inside a compiled region (`silent`), where no hook runs.
     """
 
     fqn: str
@@ -41,6 +42,7 @@ class ParameterEntry:
     original: nn.Parameter
     rule: ParameterRule
     early: bool = False
+    silent: bool = False
 
     @property
     def current(self) -> nn.Parameter:
@@ -148,7 +150,16 @@ class Chunk:
                     continue
                 rule = self.rules.declared(found)
             early = compiled or not known
-            self.parameters.append(ParameterEntry(own, module, slot, parameter, rule, early))
+            self.parameters.append(
+                ParameterEntry(own, module, slot, parameter, rule, early, silent=compiled)
+            )
+
+    def gathers_where_used(self, entry: ParameterEntry) -> bool:
+        """Whether the values that a step left on other ranks may come later than the beginning of
+        the model's forward: Megatron overlaps their gathering with it."""
+        configuration = getattr(self.wrapped, "ddp_config", None)
+        overlaps = getattr(configuration, "overlap_param_gather", False)
+        return overlaps and entry.original in getattr(self.wrapped, "param_to_bucket_group", {})
 
 
 def _entry(wrapped: nn.Module) -> nn.Module:
@@ -227,7 +238,7 @@ class Model:
                     guarded(self._enter_root(chunk, on_forward)), with_kwargs=True
                 )
             )
-            owners = {id(e.owner): e.owner for e in chunk.parameters if not e.early}
+            owners = {id(e.owner): e.owner for e in chunk.parameters if not e.silent}
             for owner in owners.values():
                 self._handles.append(
                     owner.register_forward_pre_hook(

@@ -272,14 +272,18 @@ class ModuleRules:
         known_as = None if norm is None else (norm.fqn, _NORM_ARGUMENT)
         rule = TensorRule(given.placements, 1, grad_reduced_over=tp, known_as=known_as)
         inputs = {LINEAR_ARGUMENTS[0]: rule}
-        if getattr(module, "gather_output", False):
-            output = self._full
-        elif self._is_gated(name):
+        cut = self._columns
+        if self._is_gated(name):
             words = {"cp": "ZigzagShard(0)", "tp": "StridedShard(2,2)"}
-            output = TensorRule(self._topology.placements(**words), 1)
-        else:
-            output = self._columns
-        return ModuleRule(inputs, {"0": output}, arguments=LINEAR_ARGUMENTS)
+            cut = TensorRule(self._topology.placements(**words), 1)
+
+        def gathered_or_cut(value: torch.Tensor) -> TensorRule:
+            """A call may have the output gathered, or not, whatever the module says."""
+            held = getattr(module, "output_size_per_partition", None)
+            gathered = value.shape[-1] != held if held else getattr(module, "gather_output", False)
+            return self._full if gathered else cut
+
+        return ModuleRule(inputs, {"0": gathered_or_cut}, arguments=LINEAR_ARGUMENTS)
 
     def _row_parallel(self, module: nn.Module, name: str) -> ModuleRule:
         made = self._own if self._topology.sequence_parallel else self._full
