@@ -111,7 +111,7 @@ def build_optimizer(
 ) -> MegatronOptimizer:
     optimizer = get_megatron_optimizer(
         OptimizerConfig(
-            optimizer="adam",
+            optimizer=args.optimizer,
             lr=args.lr,
             decoupled_lr=args.decoupled_lr,
             weight_decay=args.weight_decay,
@@ -125,6 +125,8 @@ def build_optimizer(
             use_distributed_optimizer=args.distributed_optimizer,
             # Told to the model alone before 0.14.
             **known_to(OptimizerConfig, overlap_param_gather=args.overlap_param_gather),
+            # Older releases have AdamW alone.
+            **({} if args.decoupled_weight_decay else {"decoupled_weight_decay": False}),
         ),
         model,
         use_gloo_process_groups=False,

@@ -185,6 +185,10 @@ def _add_optimizer(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--decoupled-lr", type=float, help="of embedding and LM head")
     group.add_argument("--weight-decay", type=float, default=0.01)
+    group.add_argument("--optimizer", choices=("adam", "sgd"), default="adam")
+    group.add_argument(
+        "--decoupled-weight-decay", action=flag, default=True, help="AdamW's, not Adam's"
+    )
     group.add_argument("--adam-beta2", type=float, default=0.999)
     group.add_argument("--clip", type=float, default=1.0)
     group.add_argument("--distributed-optimizer", action="store_true")

@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+"""Compares clean runs drawn at random with a reference that computes the same, and writes
+docs/clean_runs.md: how often a clean run is flagged, and how near it comes to its bounds.
+
+    scripts/clean_runs.py --half A --minutes 60   start nothing after so long; resumable
+    scripts/clean_runs.py --half B --models 0:20  only the models of these numbers
+    scripts/clean_runs.py --half A --only PP2     candidates whose shape contains this
+    scripts/clean_runs.py --half A --list 5       only print what the first models are
+    scripts/clean_runs.py --table                 only write the document
+
+Half A is the development half: what it shows may change the judge. Half B differs in kind and is
+run once the judge is frozen. Finished runs are kept in clean/results.jsonl (delete lines to run
+them again), the traces of what was not within in clean/kept/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+from clean_table.outcome import outcome  # noqa: E402
+from clean_table.plan import Candidate, Command, Model, models  # noqa: E402
+from clean_table.table import write_table  # noqa: E402
+
+BIN = Path(sys.executable).parent
+OUT = ROOT / "clean"
+RESULTS = OUT / "results.jsonl"
+KEPT = OUT / "kept"
+TABLE = ROOT / "docs" / "clean_runs.md"
+TIMEOUT = "40m"
+KEPT_BYTES = 1 << 30
+FIRST_LINES = 12
+CLEAN = ("within", "bitwise_equal")
+
+
+class CommandFailed(Exception):
+    """What ttrace or the trainer ended with, and where it says why."""
+
+
+def run(words: list[str], log: Path) -> int:
+    environment = {**os.environ, "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+    with log.open("w") as out:
+        out.write(f"$ {shlex.join(words)}\n")
+        out.flush()
+        return subprocess.run(words, stdout=out, stderr=out, cwd=ROOT, env=environment).returncode
+
+
+def training(command: Command) -> list[str]:
+    script = str(ROOT / "zoo" / command.script)
+    if command.processes == 1:
+        return [sys.executable, script, *command.flags]
+    launcher = [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", str(command.processes)]
+    return [*launcher, script, *command.flags]
+
+
+def shown(command: Command) -> str:
+    """As a user would type it."""
+    launcher = f"torchrun --nproc-per-node {command.processes}"
+    start = "python" if command.processes == 1 else launcher
+    return f"{start} zoo/{command.script} {shlex.join(command.flags)}"
+
+
+def record(model: Model, command: Command, folder: Path, log: Path, how: list[str]) -> None:
+    """Raises CommandFailed; then the command has been tried alone, and `refused` says whether it
+    fails without ttrace as well."""
+    words = [str(BIN / "ttrace"), "record", "--force", "--timeout", TIMEOUT, "-o", str(folder)]
+    words += ["--iterations", "{}:{}".format(*model.iterations), *how, "--", *training(command)]
+    code = run(words, log)
+    if code != 0:
+        alone = log.with_suffix(".alone.log")
+        refused = run(training(command), alone) != 0
+        raise CommandFailed(refused, f"exit {code}: {last_words(alone if refused else log)}")
+
+
+def last_words(log: Path) -> str:
+    """The last error that a trainer's log names."""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if re.search(r"\w*(Error|Exception|SystemExit)\b.*:", line)]
+    own = [line for line in errors if "ChildFailedError" not in line]
+    return (own or lines or [""])[-1].strip()[-300:]
+
+
+def judge(model: Model, candidate: Candidate, folder: Path) -> dict[str, Any]:
+    """One line of the results, and the traces in `folder`."""
+    log = folder / "candidate.log"
+    graft = ["--graft", str(folder / "reference")]
+    started = time.monotonic()
+    try:
+        record(model, candidate.command, folder / "candidate", log, graft)
+    except CommandFailed as failure:
+        refused, text = failure.args
+        return {"verdict": "refused" if refused else "failed", "reason": text}
+    recorded = time.monotonic()
+    words = [str(BIN / "ttrace"), "check", str(folder / "reference"), str(folder / "candidate")]
+    report = folder / "report"
+    code = run([*words, "--force", "-o", str(report)], folder / "check.log")
+    found = report / "result.json"
+    if not found.exists():
+        return {"verdict": "failed", "reason": f"ttrace check: exit {code} without a result"}
+    text = (folder / "check.log").read_text(errors="replace")
+    return {
+        **outcome(json.loads(found.read_text())),
+        "exit_code": code,
+        "first_lines": text.splitlines()[1 : 1 + FIRST_LINES],
+        "seconds": round(recorded - started, 1),
+        "check_seconds": round(time.monotonic() - recorded, 1),
+    }
+
+
+def keep(model: Model, number: int, folder: Path, line: dict[str, Any]) -> None:
+    """Puts the traces aside of what is no pass, unless too much is there already."""
+    used = sum(path.stat().st_size for path in KEPT.rglob("*") if path.is_file())
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    place = KEPT / f"{model.name}-{number}"
+    shutil.rmtree(place, ignore_errors=True)
+    if used + size > KEPT_BYTES:
+        print(f"  not kept: {KEPT} holds {used >> 20} MiB", flush=True)
+        return
+    shutil.copytree(folder, place, copy_function=os.link)
+    path = place.relative_to(ROOT)
+    line["kept"] = f"ttrace check {path}/reference {path}/candidate"
+    print(f"  {line['kept']}", flush=True)
+
+
+def identity(model: Model, candidate: Candidate) -> dict[str, Any]:
+    return {
+        "half": model.half,
+        "model": model.number,
+        "shape": candidate.shape,
+        "reference": shown(model.reference),
+        "candidate": shown(candidate.command),
+        "iterations": list(model.iterations),
+    }
+
+
+def read_results() -> list[dict[str, Any]]:
+    return (
+        [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    )
+
+
+class Runs:
+    """The results so far, and what is still to be run."""
+
+    def __init__(self, only: str, deadline: float) -> None:
+        self.done = read_results()
+        self._only, self._deadline = only, deadline
+
+    def late(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    def compare(self, model: Model) -> None:
+        """Runs candidates of a model until as many as it wants are judged."""
+        known = {
+            (line["reference"], line["candidate"]): line["verdict"]
+            for line in self.done
+            if (line["half"], line["model"]) == (model.half, model.number)
+        }
+        if (shown(model.reference), "") in known:
+            return  # the trainer refused the reference
+        verdicts = [
+            known.get((shown(model.reference), shown(candidate.command)))
+            for candidate in model.candidates
+        ]
+        judged = sum(verdict not in (None, "refused") for verdict in verdicts)
+        folder = OUT / model.name
+        for number, candidate in enumerate(model.candidates):
+            wanted = self._only in candidate.shape and verdicts[number] is None
+            if judged >= model.wanted or not wanted or self.late():
+                continue
+            if not folder.exists() and not self._record_reference(model, folder):
+                return
+            line = identity(model, candidate) | judge(model, candidate, folder)
+            judged += line["verdict"] != "refused"
+            print(said(model, candidate, line), flush=True)
+            if line["verdict"] not in (*CLEAN, "refused"):
+                keep(model, number, folder, line)
+            self._add(line)
+            shutil.rmtree(folder / "candidate", ignore_errors=True)
+            shutil.rmtree(folder / "report", ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def _record_reference(self, model: Model, folder: Path) -> bool:
+        folder.mkdir(parents=True)
+        # Masks of two topologies cannot be equal; --graft switches dropout off too.
+        how = ["--as-reference", "--dropout", "off"]
+        try:
+            record(model, model.reference, folder / "reference", folder / "reference.log", how)
+        except CommandFailed as failure:
+            refused, text = failure.args
+            verdict = "refused" if refused else "failed"
+            print(f"{model.name} reference: {verdict}, {text}", flush=True)
+            self._add(
+                identity(model, Candidate("reference", model.reference))
+                | {"candidate": "", "verdict": verdict, "reason": text}
+            )
+            shutil.rmtree(folder, ignore_errors=True)
+            return False
+        return True
+
+    def _add(self, line: dict[str, Any]) -> None:
+        self.done.append(line)
+        with RESULTS.open("a") as out:
+            out.write(json.dumps(line) + "\n")
+
+
+def said(model: Model, candidate: Candidate, line: dict[str, Any]) -> str:
+    text = f"{model.name} {candidate.shape}: {line['verdict']}"
+    largest = line.get("largest")
+    if largest:
+        text += (
+            f", {line['tests']} tests, headroom {largest['headroom']:.2f} ({largest['tensor']} "
+            f"{largest['role']}, {largest['leg']} {largest['statistic']}), "
+            f"{line['seconds']:.0f} + {line['check_seconds']:.0f} s"
+        )
+    return text if line["verdict"] in CLEAN else f"{text}\n  {line['reason']}"
+
+
+def span(text: str) -> tuple[int, float]:
+    first, _, end = text.partition(":")
+    return int(first), int(end) if end else math.inf
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--half", choices=("A", "B"))
+    parser.add_argument("--minutes", type=float, default=math.inf)
+    parser.add_argument("--models", type=span, default=(0, math.inf), metavar="FIRST:END")
+    parser.add_argument("--only", default="", help="candidates whose shape contains this")
+    parser.add_argument("--list", type=int, metavar="N", help="print the first models, run nothing")
+    parser.add_argument("--table", action="store_true", help="only write the document")
+    options = parser.parse_args()
+    if not options.table and not options.half:
+        parser.error("--half or --table")
+    OUT.mkdir(exist_ok=True)
+    KEPT.mkdir(exist_ok=True)
+    runs = Runs(options.only, time.monotonic() + 60 * options.minutes)
+    first, end = options.models
+    for number, model in enumerate(() if options.table else models(options.half)):
+        if options.list is not None:
+            if number >= options.list:
+                return 0
+            show(model)
+            continue
+        if model.number >= end or runs.late():
+            break
+        if model.number >= first:
+            runs.compare(model)
+    write_table(TABLE, runs.done)
+    return 0
+
+
+def show(model: Model) -> None:
+    print(f"{model.name}: {shown(model.reference)}")
+    for candidate in model.candidates[: model.wanted]:
+        own = [f for f in candidate.command.flags if f not in model.reference.flags]
+        print(f"  {candidate.shape}: {shlex.join(own)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
