@@ -63,6 +63,9 @@ def test_what_does_not_divide_does_not_fit(topology: Topology) -> None:
     [
         ({"seq": 30}, Topology(cp=4, micro_batch=2)),
         ({"seq": 31}, TP2),
+        ({"vocab": 63}, TP2),
+        ({"ffn": 63}, TP2),
+        ({"experts": 4, "shared-expert-ffn": 33}, Topology(2, ep=2, etp=1, sp=True, micro_batch=2)),
         ({"dropout": 0.1}, Topology(cp=2, micro_batch=2)),
         ({"softmax": "off-by-one"}, Topology(cp=2, micro_batch=2)),
         ({"mtp": 1}, Topology(pp=2, micro_batch=2)),
