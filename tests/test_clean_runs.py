@@ -31,6 +31,7 @@ OPTIONS = {
     "global-batch": 8,
 }
 TWO = Topology(dp=2, micro_batch=2)
+CP2 = Topology(cp=2, micro_batch=2)
 TP2 = Topology(tp=2, sp=True, micro_batch=2)
 
 
@@ -87,6 +88,8 @@ def test_what_is_refused_or_another_function_does_not_fit(
     ("more", "topology", "bug"),
     [
         ({"experts": 4}, Topology(tp=2, sp=True, etp=1), "ETP 1"),
+        ({"experts": 4, "z-loss": 0.1, "per-token-loss": True}, TP2, "per token"),
+        ({"experts": 4, "aux-loss": "seq_aux_loss", "per-token-loss": True}, CP2, "per token"),
         ({"label-smoothing": 0.1}, TP2, "smoothing"),
         ({"softmax": "learnable"}, TP2, "sinks"),
     ],
@@ -177,10 +180,12 @@ def test_headrooms_count_where_a_test_may_flag(tmp_path: Path) -> None:
     run |= {"candidate": "torchrun --nproc-per-node 2 zoo/train_gpt.py --bf16 --tp 2"} | line
     alarm = run | {"verdict": "diverged", "reason": "first at mlp", "shape": "CP2"}
     refused = run | {"verdict": "refused"}
-    write_table(tmp_path / "table.md", [json.loads(json.dumps(x)) for x in (run, alarm, refused)])
+    lines = [json.loads(json.dumps(x)) for x in (run, alarm, refused)]
+    write_table(tmp_path / "table.md", lines, [alarm])
     text = (tmp_path / "table.md").read_text()
     assert "| A | 1 | 2 | 1 | 1 | 0 | 10 | 0.9747 |" in text
     assert "A3, CP2: diverged: first at mlp" in text
+    assert "1 runs of configurations that are no longer drawn; 1 of them diverged" in text
     assert "1 launches that the trainer refuses" in text
     assert "| `--bf16` | 2 | 1 | 1 | 0 | 0.60 |" in text
     assert "| mlp | output | 0.60 | 0.30 |  |" in text

@@ -67,6 +67,9 @@ def known_bug(options: Options, t: Topology) -> str | None:
     """Faults of megatron-core 0.16.1 itself: a run that has one is not clean."""
     if options.get("experts") and t.tp > 1 and t.ep == 1 and t.expert_tp == 1:
         return "experts with TP, EP 1 and ETP 1: gradients of experts are not reduced over TP"
+    balanced = options.get("aux-loss") or options.get("z-loss")
+    if balanced and options.get("per-token-loss") and t.tp * t.cp > 1:
+        return "auxiliary losses per token are multiplied by the tokens of a rank's part alone"
     if options.get("label-smoothing") and t.tp > 1:
         return "label smoothing is over the part of the vocabulary that a TP rank has"
     if options.get("softmax") == "learnable" and t.tp > 1:

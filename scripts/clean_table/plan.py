@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -49,9 +50,9 @@ class Model:
         return f"{self.half}{self.number}"
 
 
-def models(half: str) -> Iterator[Model]:
-    """Without end. A model that no candidate fits is left out."""
-    for number in itertools.count():
+def models(half: str, end: float = math.inf) -> Iterator[Model]:
+    """Those of numbers below `end`. A model that no candidate fits is left out."""
+    for number in itertools.takewhile(lambda n: n < end, itertools.count()):
         rng = random.Random(f"clean runs {half} {number}")
         other = half == "B" and number % _OTHER_TRAINERS == _OTHER_TRAINERS - 1
         model = _other_trainer(rng, number) if other else _gpt(rng, half, number)

@@ -34,9 +34,16 @@ independent. Headroom is a test's value over its bound; above 1 is flagged.
 """
 
 
-def write_table(path: Path, lines: list[Run]) -> None:
+def write_table(path: Path, lines: list[Run], former: list[Run]) -> None:
+    """`former`: of configurations that are no longer drawn."""
     runs = [line for line in lines if line["verdict"] not in ("refused",)]
-    text = [HEAD, _counts(runs, len(lines) - len(runs)), *_not_within(runs), *_near(runs)]
+    text = [
+        HEAD,
+        _counts(runs, len(lines) - len(runs)),
+        _former(former),
+        *_not_within(runs),
+        *_near(runs),
+    ]
     if FINDINGS.exists():
         text.append(f"\n{FINDINGS.read_text().strip()}\n")
     text += _by("Topologies", "topology", runs, lambda run: [run["shape"]])
@@ -65,6 +72,16 @@ def _counts(runs: list[Run], refused: int) -> str:
     if refused:
         lines.append(f"\nNot counted: {refused} launches that the trainer refuses.")
     return "\n".join(lines)
+
+
+def _former(lines: list[Run]) -> str:
+    flagged = _alarms(lines)
+    if not lines:
+        return ""
+    return (
+        f"Not counted either: {len(lines)} runs of configurations that are no longer drawn; "
+        f"{len(flagged)} of them diverged, by faults of the library (below)."
+    )
 
 
 def _alarms(runs: Iterable[Run]) -> list[Run]:
