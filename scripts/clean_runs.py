@@ -19,10 +19,8 @@ import argparse
 import json
 import math
 import os
-import re
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -30,93 +28,16 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
-from clean_table.outcome import outcome  # noqa: E402
-from clean_table.plan import Candidate, Command, Model, models  # noqa: E402
+from clean_table.launch import CommandFailed, judge, record, shown  # noqa: E402
+from clean_table.plan import Candidate, Model, models  # noqa: E402
 from clean_table.table import write_table  # noqa: E402
 
-BIN = Path(sys.executable).parent
 OUT = ROOT / "clean"
 RESULTS = OUT / "results.jsonl"
 KEPT = OUT / "kept"
 TABLE = ROOT / "docs" / "clean_runs.md"
-TIMEOUT = "40m"
 KEPT_BYTES = 1 << 30
-FIRST_LINES = 12
 CLEAN = ("within", "bitwise_equal")
-
-
-class CommandFailed(Exception):
-    """What ttrace or the trainer ended with, and where it says why."""
-
-
-def run(words: list[str], log: Path) -> int:
-    environment = {**os.environ, "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
-    with log.open("w") as out:
-        out.write(f"$ {shlex.join(words)}\n")
-        out.flush()
-        return subprocess.run(words, stdout=out, stderr=out, cwd=ROOT, env=environment).returncode
-
-
-def training(command: Command) -> list[str]:
-    script = str(ROOT / "zoo" / command.script)
-    if command.processes == 1:
-        return [sys.executable, script, *command.flags]
-    launcher = [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", str(command.processes)]
-    return [*launcher, script, *command.flags]
-
-
-def shown(command: Command) -> str:
-    """As a user would type it."""
-    launcher = f"torchrun --nproc-per-node {command.processes}"
-    start = "python" if command.processes == 1 else launcher
-    return f"{start} zoo/{command.script} {shlex.join(command.flags)}"
-
-
-def record(model: Model, command: Command, folder: Path, log: Path, how: list[str]) -> None:
-    """Raises CommandFailed; then the command has been tried alone, and `refused` says whether it
-    fails without ttrace as well."""
-    words = [str(BIN / "ttrace"), "record", "--force", "--timeout", TIMEOUT, "-o", str(folder)]
-    words += ["--iterations", "{}:{}".format(*model.iterations), *how, "--", *training(command)]
-    code = run(words, log)
-    if code != 0:
-        alone = log.with_suffix(".alone.log")
-        refused = run(training(command), alone) != 0
-        raise CommandFailed(refused, f"exit {code}: {last_words(alone if refused else log)}")
-
-
-def last_words(log: Path) -> str:
-    """The last error that a trainer's log names."""
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if re.search(r"\w*(Error|Exception|SystemExit)\b.*:", line)]
-    own = [line for line in errors if "ChildFailedError" not in line]
-    return (own or lines or [""])[-1].strip()[-300:]
-
-
-def judge(model: Model, candidate: Candidate, folder: Path) -> dict[str, Any]:
-    """One line of the results, and the traces in `folder`."""
-    log = folder / "candidate.log"
-    graft = ["--graft", str(folder / "reference")]
-    started = time.monotonic()
-    try:
-        record(model, candidate.command, folder / "candidate", log, graft)
-    except CommandFailed as failure:
-        refused, text = failure.args
-        return {"verdict": "refused" if refused else "failed", "reason": text}
-    recorded = time.monotonic()
-    words = [str(BIN / "ttrace"), "check", str(folder / "reference"), str(folder / "candidate")]
-    report = folder / "report"
-    code = run([*words, "--force", "-o", str(report)], folder / "check.log")
-    found = report / "result.json"
-    if not found.exists():
-        return {"verdict": "failed", "reason": f"ttrace check: exit {code} without a result"}
-    text = (folder / "check.log").read_text(errors="replace")
-    return {
-        **outcome(json.loads(found.read_text())),
-        "exit_code": code,
-        "first_lines": text.splitlines()[1 : 1 + FIRST_LINES],
-        "seconds": round(recorded - started, 1),
-        "check_seconds": round(time.monotonic() - recorded, 1),
-    }
 
 
 def keep(model: Model, number: int, folder: Path, line: dict[str, Any]) -> None:
@@ -183,6 +104,7 @@ class Runs:
         ]
         judged = sum(verdict not in (None, "refused") for verdict in verdicts)
         folder = OUT / model.name
+        shutil.rmtree(folder, ignore_errors=True)  # of a run that was interrupted
         for number, candidate in enumerate(model.candidates):
             wanted = self._only in candidate.shape and verdicts[number] is None
             if judged >= model.wanted or not wanted or self.late():
@@ -206,12 +128,10 @@ class Runs:
         try:
             record(model, model.reference, folder / "reference", folder / "reference.log", how)
         except CommandFailed as failure:
-            refused, text = failure.args
-            verdict = "refused" if refused else "failed"
-            print(f"{model.name} reference: {verdict}, {text}", flush=True)
+            print(f"{model.name} reference: {failure.verdict}, {failure}", flush=True)
             self._add(
                 identity(model, Candidate("reference", model.reference))
-                | {"candidate": "", "verdict": verdict, "reason": text}
+                | {"candidate": "", "verdict": failure.verdict, "reason": str(failure)}
             )
             shutil.rmtree(folder, ignore_errors=True)
             return False

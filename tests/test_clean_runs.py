@@ -185,7 +185,7 @@ def test_headrooms_count_where_a_test_may_flag(tmp_path: Path) -> None:
     text = (tmp_path / "table.md").read_text()
     assert "| A | 1 | 2 | 1 | 1 | 0 | 10 | 0.9747 |" in text
     assert "A3, CP2: diverged: first at mlp" in text
-    assert "1 runs of configurations that are no longer drawn; 1 of them diverged" in text
+    assert "1 runs of configurations that are no longer drawn, of which 1" in text
     assert "1 launches that the trainer refuses" in text
     assert "| `--bf16` | 2 | 1 | 1 | 0 | 0.60 |" in text
     assert "| mlp | output | 0.60 | 0.30 |  |" in text

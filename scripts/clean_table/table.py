@@ -79,8 +79,8 @@ def _former(lines: list[Run]) -> str:
     if not lines:
         return ""
     return (
-        f"Not counted either: {len(lines)} runs of configurations that are no longer drawn; "
-        f"{len(flagged)} of them diverged, by faults of the library (below)."
+        f"\nNot counted either: {len(lines)} runs of configurations that are no longer drawn, "
+        f"of which {len(flagged)}\ndiverged, by faults of the library (below)."
     )
 
 
