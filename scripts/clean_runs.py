@@ -82,9 +82,9 @@ def read_results() -> list[dict[str, Any]]:
 class Runs:
     """The results so far, and what is still to be run."""
 
-    def __init__(self, only: str, deadline: float) -> None:
+    def __init__(self, only: str, most: int, deadline: float) -> None:
         self.done = read_results()
-        self._only, self._deadline = only, deadline
+        self._only, self._most, self._deadline = only, most, deadline
 
     def late(self) -> bool:
         return time.monotonic() > self._deadline
@@ -107,7 +107,7 @@ class Runs:
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was interrupted
         for number, candidate in enumerate(model.candidates):
             wanted = self._only in candidate.shape and verdicts[number] is None
-            if judged >= model.wanted or not wanted or self.late():
+            if judged >= min(model.wanted, self._most) or not wanted or self.late():
                 continue
             if not folder.exists() and not self._record_reference(model, folder):
                 return
@@ -165,6 +165,7 @@ def main() -> int:
     parser.add_argument("--half", choices=("A", "B"))
     parser.add_argument("--minutes", type=float, default=math.inf)
     parser.add_argument("--models", type=span, default=(0, math.inf), metavar="FIRST:END")
+    parser.add_argument("--candidates", type=int, default=99, help="at most so many of a model")
     parser.add_argument("--only", default="", help="candidates whose shape contains this")
     parser.add_argument("--list", type=int, metavar="N", help="print the first models, run nothing")
     parser.add_argument("--table", action="store_true", help="only write the document")
@@ -173,7 +174,7 @@ def main() -> int:
         parser.error("--half or --table")
     OUT.mkdir(exist_ok=True)
     KEPT.mkdir(exist_ok=True)
-    runs = Runs(options.only, time.monotonic() + 60 * options.minutes)
+    runs = Runs(options.only, options.candidates, time.monotonic() + 60 * options.minutes)
     first, end = options.models
     for number, model in enumerate(() if options.table else models(options.half, end)):
         if options.list is not None:

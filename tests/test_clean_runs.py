@@ -69,6 +69,7 @@ def test_what_does_not_divide_does_not_fit(topology: Topology) -> None:
         ({"experts": 4, "shared-expert-ffn": 33}, Topology(2, ep=2, etp=1, sp=True, micro_batch=2)),
         ({"dropout": 0.1}, Topology(cp=2, micro_batch=2)),
         ({"softmax": "off-by-one"}, Topology(cp=2, micro_batch=2)),
+        ({"optimizer": "sgd"}, Topology(dp=2, distributed_optimizer=True, micro_batch=2)),
         ({"mtp": 1}, Topology(pp=2, micro_batch=2)),
         ({"experts": 4}, Topology(tp=2, ep=2, etp=1, micro_batch=2)),  # without sp
         ({"experts": 4}, Topology(dp=2, ep=4, micro_batch=2)),

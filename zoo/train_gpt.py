@@ -86,7 +86,8 @@ def loss_func(
 def forward_step(
     data_iterator: Iterator[dict[str, torch.Tensor]], model: DistributedDataParallel
 ) -> tuple[torch.Tensor, partial]:
-    batch = get_batch_on_this_cp_rank(next(data_iterator))
+    # In a dict of its own: a repeated step is given the iterator's once more.
+    batch = get_batch_on_this_cp_rank(dict(next(data_iterator)))
     # Further tokens that are predicted have losses of their own, inside the model.
     masks = {"loss_mask": batch["loss_mask"]} if get_model_config(model).mtp_num_layers else {}
     output = model(

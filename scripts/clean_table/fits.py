@@ -43,6 +43,9 @@ def _is_accepted(options: Options, t: Topology) -> bool:
             return False
     elif t.ep > 1:
         return False
+    # The distributed optimizer of megatron-core steps with Adam only.
+    if t.distributed_optimizer and options.get("optimizer") == "sgd":
+        return False
     # The zoo's attention under context parallelism has no dropout and no sinks.
     if t.cp > 1 and (options.get("dropout") or options.get("softmax")):
         return False
