@@ -48,12 +48,12 @@ DEVELOPMENT = Range(
     ranks={2: 0.64, 4: 0.31, 8: 0.05},
 )
 HELD_OUT = Range(
-    layers=(4, 4, 6, 8, 10),
+    layers=(4, 4, 6, 8),
     heads=(8, 8, 12, 16),
     head_widths=(10, 12, 18),
-    lengths=(64, 80, 96, 112),
+    lengths=(64, 80, 96),
     vocabularies=(640, 960, 1536, 2048),
-    rows=(8, 8, 8, 12),
+    rows=(4, 8, 8),
     experts=0.45,
     expert_numbers=(6, 8, 8, 16),
     precisions={"": 0.3, "bf16": 0.4, "fp16": 0.3},

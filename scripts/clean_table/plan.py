@@ -15,6 +15,8 @@ from clean_table.topology import Topology, expert_groups, groups
 
 # More than are wanted are drawn, in case the trainer refuses some.
 _DRAWS = 60
+# First and end. Traces of the held-out half are larger: one iteration each.
+_ITERATIONS = {"A": ((0, 1), (0, 1), (0, 2), (2, 3)), "B": ((0, 1), (2, 3))}
 # Every so many models of the held-out half are another trainer's.
 _OTHER_TRAINERS = 7
 
@@ -62,7 +64,7 @@ def models(half: str, end: float = math.inf) -> Iterator[Model]:
 
 def _gpt(rng: random.Random, half: str, number: int) -> Model:
     options = draw_options(rng, HALVES[half])
-    iterations = rng.choice(((0, 1), (0, 1), (0, 2), (2, 3)))
+    iterations = rng.choice(_ITERATIONS[half])
     shared = {name: value for name, value in options.items() if name != "micro-batch"}
     # The update of the last captured step is seen at the start of the next.
     both = (*words(shared), "--steps", str(iterations[1] + 1))
