@@ -182,7 +182,7 @@ def test_headrooms_count_where_a_test_may_flag(tmp_path: Path) -> None:
     alarm = run | {"verdict": "diverged", "reason": "first at mlp", "shape": "CP2"}
     refused = run | {"verdict": "refused"}
     lines = [json.loads(json.dumps(x)) for x in (run, alarm, refused)]
-    write_table(tmp_path / "table.md", lines, [alarm])
+    write_table(tmp_path / "table.md", lines, [alarm, refused])
     text = (tmp_path / "table.md").read_text()
     assert "| A | 1 | 2 | 1 | 1 | 0 | 10 | 0.9747 |" in text
     assert "A3, CP2: diverged: first at mlp" in text

@@ -75,6 +75,7 @@ def _counts(runs: list[Run], refused: int) -> str:
 
 
 def _former(lines: list[Run]) -> str:
+    lines = [line for line in lines if line["verdict"] != "refused"]
     flagged = _alarms(lines)
     if not lines:
         return ""
