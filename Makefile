@@ -3,7 +3,7 @@
 
 BUILD ?= build
 
-.PHONY: help demo test matrix real sweep sizes bench tidy format clean setup
+.PHONY: help demo test matrix real sweep sizes clean-runs bench tidy format clean setup
 
 help:
 	@echo 'make demo     find a real bug from nothing: two training runs and the explanation'
@@ -12,6 +12,7 @@ help:
 	@echo 'make real     the pretrain_gpt.py of a Megatron-LM checkout: MEGATRON_LM=path'
 	@echo 'make sweep    hundreds of planted faults and as many clean runs (resumable; an hour)'
 	@echo 'make sizes    clean runs of growing models, none of which may be flagged (resumable; hours)'
+	@echo 'make clean-runs  clean runs drawn at random, the development half (resumable; hours)'
 	@echo 'make bench    what capture and check cost on this machine'
 	@echo 'make format   rewrite C++ and Python in the project style'
 	@echo 'make tidy     clang-tidy on every file'
@@ -38,6 +39,9 @@ sweep: setup
 
 sizes: setup
 	@.venv/bin/python scripts/sizes.py
+
+clean-runs: setup
+	@.venv/bin/python scripts/clean_runs.py --half A --models 0:80
 
 bench: setup
 	@scripts/bench.sh

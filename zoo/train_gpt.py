@@ -94,7 +94,8 @@ def loss_func(
 def forward_step(
     data_iterator: Iterator[dict[str, torch.Tensor]], model: DistributedDataParallel
 ) -> tuple[torch.Tensor, partial]:
-    batch = get_batch_on_this_cp_rank(next(data_iterator))
+    # In a dict of its own: a repeated step is given the iterator's once more.
+    batch = get_batch_on_this_cp_rank(dict(next(data_iterator)))
     masks = {}
     # Further tokens that are predicted have losses of their own, inside the model.
     if get_model_config(model).mtp_num_layers:
@@ -123,7 +124,7 @@ def build_optimizer(
 ) -> MegatronOptimizer:
     optimizer = get_megatron_optimizer(
         OptimizerConfig(
-            optimizer="adam",
+            optimizer=args.optimizer,
             lr=args.lr,
             decoupled_lr=args.decoupled_lr,
             weight_decay=args.weight_decay,
@@ -137,6 +138,8 @@ def build_optimizer(
             use_distributed_optimizer=args.distributed_optimizer,
             # Told to the model alone before 0.14.
             **known_to(OptimizerConfig, overlap_param_gather=args.overlap_param_gather),
+            # Older releases have AdamW alone.
+            **({} if args.decoupled_weight_decay else {"decoupled_weight_decay": False}),
         ),
         model,
         use_gloo_process_groups=False,

@@ -219,6 +219,10 @@ def _add_optimizer(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="linears add weight gradients to the buffer themselves",
     )
+    group.add_argument("--optimizer", choices=("adam", "sgd"), default="adam")
+    group.add_argument(
+        "--decoupled-weight-decay", action=flag, default=True, help="AdamW's, not Adam's"
+    )
     group.add_argument("--adam-beta2", type=float, default=0.999)
     group.add_argument("--clip", type=float, default=1.0)
     group.add_argument("--distributed-optimizer", action="store_true")
