@@ -14,8 +14,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from case_study_plan import BUGS, OPTIONS, TOPOLOGIES, Bug
 
 SMALL = ("--steps", "2", "--layers", "2")
-# Latent attention is not judged, and what it shows is a count.
-JUDGED = [bug for bug in BUGS if bug.fix and not bug.cells[0].startswith("mla")]
+JUDGED = [bug for bug in BUGS if bug.fix]
 
 
 def _parameters() -> list:
