@@ -26,7 +26,12 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
-from mutation_sweep.judge import happened, judge_clean, judge_mutant  # noqa: E402
+from mutation_sweep.judge import (  # noqa: E402
+    happened,
+    in_order,
+    judge_clean,
+    judge_mutant,
+)
 from mutation_sweep.launch import (  # noqa: E402
     LaunchFailed,
     Sweep,
@@ -73,10 +78,7 @@ def parse_arguments() -> argparse.Namespace:
 def judge(sweep: Sweep, launch: Launch) -> list[dict[str, Any]]:
     """One entry an iteration: clean, mutant, or a mutant that changed nothing."""
     log = read_log(sweep, launch)
-    modules: list[str] = []
-    stages = {line["stage"]: line["modules"] for line in log if "modules" in line}
-    for stage in sorted(stages):
-        modules += [name for name in stages[stage] if name not in modules]
+    modules = in_order(log)
     planned = {mutant.iteration for mutant in launch.mutants}
     entries = []
     for iteration in range(sweep.iterations):
@@ -91,6 +93,7 @@ def judge(sweep: Sweep, launch: Launch) -> list[dict[str, Any]]:
         else:
             result = check(sweep, launch, iteration)
             mutant["bf16"] = launch.bf16
+            mutant["experts"] = "--experts" in launch.model
             entry |= {"kind": "mutant", "mutant": mutant}
             entry |= judge_mutant(result, mutant, modules)
         entries.append(entry)
