@@ -1,0 +1,276 @@
+"""Mutants under virtual pipeline stages, mixtures of experts and the distributed optimizer."""
+
+from __future__ import annotations
+
+import functools
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from mutation import census as census_module
+from mutation.buckets import Buckets, stepped
+from mutation.census import Census, Site, draw, sending, sent
+from mutation.course import Course, place_of
+from mutation.faults import faulty
+from mutation.mutant import Mutant
+from mutation.parameters import Parameters
+from mutation.routes import rerouted
+from mutation.settings import Settings
+from test_mutation import drawn
+
+
+def test_the_next_expert_gets_the_tokens_with_their_weights() -> None:
+    weights = torch.tensor([[0.7, 0.0, 0.3, 0.0], [0.0, 0.0, 0.4, 0.6]], requires_grad=True)
+    wrong, to = rerouted(weights, weights > 0, "neighbour")
+    assert wrong.tolist() == [
+        pytest.approx([0.0, 0.7, 0.0, 0.3]),
+        pytest.approx([0.6, 0.0, 0.0, 0.4]),
+    ]
+    assert torch.equal(to, wrong > 0)
+    wrong.sum().backward()
+    assert weights.grad is not None
+
+
+def test_weights_of_a_tokens_experts_change_places() -> None:
+    weights = torch.tensor([[0.7, 0.0, 0.3, 0.0], [0.2, 0.1, 0.7, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    chosen = weights > 0
+    wrong, to = rerouted(weights, chosen, "weights")
+    assert torch.equal(to, chosen)
+    assert wrong.tolist() == [
+        pytest.approx([0.3, 0.0, 0.7, 0.0]),
+        pytest.approx([0.7, 0.2, 0.1, 0.0]),
+        [0.0] * 4,  # a token that no expert has room for
+    ]
+
+
+@pytest.mark.parametrize("mechanism", ["element", "row", "all", "gain", "piece", "unsteady"])
+def test_an_expert_without_tokens_has_nothing_to_be_wrong(mechanism: str) -> None:
+    right = torch.empty(0, 8)
+    assert torch.equal(faulty(right, drawn("output", mechanism), 0, 0), right)
+
+
+SHARED, EXPERT_0, EXPERT_1 = (Site("forward", name, "output") for name in ("a", "e.0", "e.1"))
+
+
+def census_of(monkeypatch: pytest.MonkeyPatch, position: int) -> Census:
+    """Of one of two ranks of which each has an expert."""
+    monkeypatch.setattr(census_module, "stage", lambda: (0, 1, position, 2))
+    census = Census()
+    census._unite([[SHARED, EXPERT_0], [SHARED, EXPERT_1]])
+    census.pieces = {SHARED: [1.0, 2.0], EXPERT_0: [3.0, 0.0], EXPERT_1: [0.0, 3.0]}
+    return census
+
+
+def test_ranks_draw_the_same_place_and_one_that_has_it_is_at_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn_sites = set()
+    for seed in range(40):
+        for ranks in ("one", "all"):
+            mutant = Mutant(1, "output", "row", ranks, 0.1, seed)
+            found = [draw(mutant, census_of(monkeypatch, position)) for position in (0, 1)]
+            first, second = found
+            assert first is not None
+            assert second is not None
+            assert (first.site, first.holder) == (second.site, second.holder)
+            drawn_sites.add(first.site)
+            holds = [first.holds, second.holds]
+            if first.site == SHARED:
+                assert sum(holds) == (2 if ranks == "all" else 1)
+            else:
+                assert holds == [first.site == EXPERT_0, first.site == EXPERT_1]
+    assert drawn_sites == {SHARED, EXPERT_0, EXPERT_1}
+
+
+def test_an_expert_on_one_rank_is_no_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(20):
+        found = draw(
+            Mutant(1, "output", "piece", "one", 0.1, seed), census_of(monkeypatch, position=0)
+        )
+        assert found is not None
+        assert found.site == SHARED
+
+
+def test_exchanges_are_not_late_and_not_over_other_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(census_module, "stage", lambda: (0, 1, 0, 2))
+    monkeypatch.setattr(census_module, "other_groups", lambda site: [("dp", None)])
+    census = Census(micro_batches=2)
+    census.add(Site("forward", "a.mlp", "all_to_all_single", "ep", 2))
+    possible = {
+        mechanism: draw(Mutant(1, "collective", mechanism, "all", 0.1, 1), census) is not None
+        for mechanism in ("drop", "scale", "permute", "delay", "double", "group")
+    }
+    assert [name for name, may in possible.items() if may] == ["drop", "scale", "permute"]
+
+
+def test_chunks_count_their_own_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    from megatron.core.pipeline_parallel import schedules
+
+    seen: list[Any] = []
+    chunks = [object(), object()]
+    course: Any = None
+
+    def forward_step(step: Any, data: Any, model: Any) -> Any:
+        seen.append((course.phase, course.chunk, course.micro_batch))
+        return torch.zeros(1), 1
+
+    def backward_step(given: Any, output: Any, gradient: Any) -> Any:
+        seen.append((course.phase, course.chunk, course.micro_batch))
+        return torch.zeros(1)
+
+    def schedule() -> None:
+        outputs = [schedules.forward_step(None, None, chunks[number])[0] for number in (0, 0, 1, 1)]
+        for output in outputs[2:] + outputs[:2]:
+            gradient = schedules.backward_step(None, output, None)
+            place = place_of([gradient])
+            assert place is not None
+            seen.append(sent(Site("", "", "", ordinal=sending(place.chunk, place.direction))))
+        assert course.micro_batches == 2
+
+    name = "forward_backward_pipelining_with_interleaving"
+    for at, value in (("forward_step", forward_step), ("backward_step", backward_step)):
+        monkeypatch.setattr(schedules, at, value)
+    monkeypatch.setattr(schedules, name, schedule)
+    # What else it replaces.
+    for other in ("forward_backward_no_pipelining",):
+        monkeypatch.setattr(schedules, other, getattr(schedules, other))
+    name_2 = "forward_backward_pipelining_without_interleaving"
+    monkeypatch.setattr(schedules, name_2, getattr(schedules, name_2))
+    monkeypatch.setattr(torch.autograd.Function, "apply", torch.autograd.Function.apply)
+    course = Course(chunks, lambda: None, lambda: None)
+    getattr(schedules, name)()
+    places = [("forward", chunk, number) for chunk in (0, 1) for number in (0, 1)]
+    assert seen[:4] == places
+    backward = [("backward", chunk, number) for chunk in (1, 0) for number in (0, 1)]
+    assert seen[4::2] == backward
+    assert seen[5::2] == [(1, "backward"), (1, "backward"), (0, "backward"), (0, "backward")]
+    assert course.micro_batch == 0, "no micro-batch is under way"
+
+
+def sharded(rank: int, overlap: bool = False) -> tuple[Any, list[torch.nn.Parameter]]:
+    """A chunk of one bucket: three parameters and a padding, 16 elements on two ranks."""
+    parameters = [torch.nn.Parameter(torch.ones(count)) for count in (6, 4, 5)]
+    buffer = torch.zeros(20)  # of which a bucket is a part
+    offset = 4
+    for parameter in parameters:
+        parameter.main_grad = buffer[offset : offset + parameter.numel()]
+        offset += parameter.numel()
+    config = SimpleNamespace(use_distributed_optimizer=True, overlap_param_gather=overlap)
+    bucket = SimpleNamespace(grad_data=buffer[4:], params_list=parameters)
+    seen: list[Any] = []
+    group = SimpleNamespace(
+        buckets=[bucket],
+        ddp_config=config,
+        intra_distributed_optimizer_instance_size=2,
+        intra_distributed_optimizer_instance_rank=rank,
+        grad_reduce_handle=None,
+        seen=seen,
+        start_grad_sync=lambda: seen.append("reduction"),
+        start_param_sync=lambda: seen.append("gather"),
+    )
+    return SimpleNamespace(bucket_groups=[group], expert_parallel_bucket_groups=[]), parameters
+
+
+def course_in(phase: str | None) -> Any:
+    """A course that stands still."""
+    course: Any = Course.__new__(Course)
+    course._phase, course._name, course.modules = phase, "", []
+    return course
+
+
+def test_a_rank_owns_its_part_of_a_bucket() -> None:
+    owned = []
+    for rank in (0, 1):
+        chunk, parameters = sharded(rank)
+        buckets = Buckets([chunk], course_in(None), lambda parameters: None)
+        owned.append([buckets.owned(parameter) for parameter in parameters])
+        other = torch.nn.Parameter(torch.ones(3))
+        assert buckets.owned(other) == slice(0, 3)
+    assert owned[0] == [slice(0, 6), slice(0, 2), slice(0, 0)]
+    assert owned[1] == [slice(6, 6), slice(2, 4), slice(0, 5)]
+
+
+def test_a_reduction_within_backward_is_a_reduction() -> None:
+    chunk, _ = sharded(0)
+    (group,) = chunk.bucket_groups
+    course = course_in("backward")
+    group.start_grad_sync = lambda: group.seen.append((course.phase, course.module))
+    Buckets([chunk], course, lambda given: group.seen.append(len(given)))
+    group.start_grad_sync()
+    assert group.seen == [3, ("finalize", "bucket 0")]
+    group.grad_reduce_handle = object()
+    group.start_grad_sync()  # a repetition
+    assert group.seen[2:] == [("finalize", "bucket 0")]
+    assert (course.phase, course.module) == ("backward", "")
+
+
+@pytest.mark.parametrize(("overlap", "phase"), [(False, "optimizer"), (True, None)])
+def test_nothing_is_planted_in_a_gather_that_overlaps(overlap: bool, phase: str | None) -> None:
+    chunk, _ = sharded(0, overlap)
+    (group,) = chunk.bucket_groups
+    course = course_in("optimizer")
+    group.start_param_sync = lambda: group.seen.append(course.phase)
+    Buckets([chunk], course, lambda given: None)
+    group.start_param_sync()
+    assert group.seen == [phase]
+
+
+def sharded_optimizer(parameters: list[torch.nn.Parameter]) -> Any:
+    """One that steps the first half of the first parameter, and gathers after it."""
+    own = parameters[0].detach()[:3]
+    given: list[list[float]] = []
+    inner = SimpleNamespace(param_groups=[{"params": [own], "lr": 1.0}])
+    inner.step = functools.partial(own.sub_, 0.5)
+    config = SimpleNamespace(clip_grad=1.0)
+    part = SimpleNamespace(
+        optimizer=inner, model_param_group_index_map={parameters[0]: (0, 0)}, config=config
+    )
+
+    def step() -> None:
+        inner.step()
+        given.append(own.tolist())
+
+    return SimpleNamespace(chained_optimizers=[part], step=step, given=given, part=part)
+
+
+def test_a_skipped_update_is_skipped_before_others_are_given_it() -> None:
+    parameter = torch.nn.Parameter(torch.ones(6))
+    optimizer = sharded_optimizer([parameter])
+    assert [(p is parameter, own.numel()) for _, p, own in stepped(optimizer)] == [(True, 3)]
+    parts: Any = Parameters.__new__(Parameters)
+    parts._course, parts._optimizer = course_in(None), optimizer
+    parts._parameters = {"w": parameter}
+    parts._names = {id(parameter): "w"}
+    parts.begin_run()
+    parts.draw = drawn("update", "skip", site=Site("optimizer", "w", "update"))
+    step = parts._step(optimizer.step)
+    right = optimizer.part.optimizer.step
+    step()
+    assert optimizer.given == [[1.0] * 3]
+    assert (parts.size.fired, parts.size.error) == (1, pytest.approx(0.75))
+    assert optimizer.part.optimizer.step is right
+    parts.draw = None
+    step()
+    assert optimizer.given[1] == [0.5] * 3
+    names = parts.names()
+    (own,) = optimizer.part.optimizer.param_groups[0]["params"]
+    assert names[id(own)] == names[id(parameter)] == "w"
+
+
+def test_clipping_is_of_all_optimizers_of_one_configuration() -> None:
+    parameters = [torch.nn.Parameter(torch.ones(2)) for _ in range(3)]
+    shared, alone = SimpleNamespace(clip_grad=1.0), SimpleNamespace(clip_grad=1.0)
+    parts = [
+        SimpleNamespace(
+            optimizer=SimpleNamespace(param_groups=[{"params": [p], "lr": 1.0}]), config=config
+        )
+        for p, config in zip(parameters, (shared, shared, alone), strict=True)
+    ]
+    optimizer = SimpleNamespace(chained_optimizers=parts, step=lambda: None)
+    names = {id(parameter): name for parameter, name in zip(parameters, "abc", strict=True)}
+    settings = Settings(optimizer, names, SimpleNamespace(), Census())  # type: ignore[arg-type]
+    for name, expected in (("clip", ["a", "b"]), ("lr", ["b"])):
+        settings.draw = drawn("setting", name, site=Site("optimizer", "group 1", "setting"))
+        assert settings.parameters() == expected
