@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from mutation.mutant import Mutant
 from mutation.parameters import Parameters
 from mutation.routes import rerouted
 from mutation.settings import Settings
-from test_mutation import drawn
+from test_mutation import drawn, train
 
 
 def test_the_next_expert_gets_the_tokens_with_their_weights() -> None:
@@ -274,3 +275,49 @@ def test_clipping_is_of_all_optimizers_of_one_configuration() -> None:
     for name, expected in (("clip", ["a", "b"]), ("lr", ["b"])):
         settings.draw = drawn("setting", name, site=Site("optimizer", "group 1", "setting"))
         assert settings.parameters() == expected
+
+
+SMALL = ("--hidden", "32", "--ffn", "64", "--seq", "16", "--vocab", "64", "--micro-batch", "1")
+EXPERTS = ("--layers", "2", "--experts", "4", "--ep", "2", "--global-batch", "4")
+SHARDED = ("--distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather")
+VIRTUAL = ("--layers", "4", "--pp", "2", "--vpp", "2", "--global-batch", "4")
+
+
+def changed_steps(tmp_path: Path, mutants: list[tuple[str, str, int]], flags: tuple) -> tuple:
+    """Which steps print other numbers than without mutants, and the sites rank 1 wrote down."""
+    fields = {"ranks": "all", "size": 0.1}
+    words = [
+        {"iteration": 1 + index, "family": family, "mechanism": mechanism, "seed": seed, **fields}
+        for index, (family, mechanism, seed) in enumerate(mutants)
+    ]
+    none = [{**word, "family": "output", "mechanism": "gain", "size": 0.0} for word in words]
+    right, _, _ = train(tmp_path, none, (*SMALL, *flags))
+    wrong, _, log = train(tmp_path, words, (*SMALL, *flags))
+    sites = {line["iteration"]: line["site"] for line in log if line["error"] > 0}
+    return [a != b for a, b in zip(right, wrong, strict=True)], sites
+
+
+def test_experts_and_sharded_optimizers_meet_their_mutants(tmp_path: Path) -> None:
+    mutants = [
+        ("collective", "drop", 6),
+        ("route", "neighbour", 1),
+        ("grad_local", "gain", 4),
+        ("grad_reduced", "gain", 1),
+    ]
+    changed, sites = changed_steps(tmp_path, mutants, (*EXPERTS, *SHARDED))
+    assert changed == [False, True, True, True, True, False]
+    assert sites[1]["kind"] == "all_to_all_single"
+    assert sites[2]["fqn"].endswith(".mlp.router")
+    # Rank 1 has the later half of the experts.
+    for iteration in (3, 4):
+        expert = sites[iteration]["fqn"].partition("local_experts.")[2]
+        assert expert[0] in "23"
+
+
+def test_virtual_stages_meet_their_mutants(tmp_path: Path) -> None:
+    mutants = [("collective", "permute", 7), ("grad_local", "gain", 5), ("output", "gain", 7)]
+    changed, sites = changed_steps(tmp_path, mutants, VIRTUAL)
+    assert changed == [False, True, True, True, False]
+    assert (sites[1]["kind"], sites[1]["ordinal"], sites[1]["direction"]) == ("isend", 0, "forward")
+    assert sites[2]["kind"] == "grad_local"
+    assert sites[3]["phase"] == "forward"

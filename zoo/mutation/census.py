@@ -153,8 +153,8 @@ def draw(mutant: Mutant, census: Census) -> Draw | None:
         return None
     # By phase and kind first: a model has many more calls of some kinds than of others.
     kinds = sorted({(site.phase, site.kind) for site in sites})
-    # The optimizer's calls all serve one number, the norm.
-    weights = [1 if phase == "optimizer" else 4 for phase, _ in kinds]
+    # The optimizer's sums all serve one number, the norm.
+    weights = [1 if phase == "optimizer" and name in _SUMS else 4 for phase, name in kinds]
     kind = rng.choices(kinds, weights)[0]
     site = rng.choice([site for site in sites if (site.phase, site.kind) == kind])
     first = 1 if mutant.mechanism == "delay" else 0
