@@ -134,6 +134,13 @@ def test_what_experts_are_sent_is_mixed_before_it_is_recorded() -> None:
         assert judge_mutant(silent, sent, MODULES)["class"] == "none promised"
         sent["site"]["fqn"] = "embedding"
         assert judge_mutant(silent, sent, MODULES)["class"] == "silent"
+    sent = mutant(kind="all_to_all_single")
+    sent["experts"] = True
+    expert = "decoder.layers.0.mlp.experts.local_experts.2"
+    modules = [expert, "decoder.layers.0.mlp.router", *MODULES]
+    for role, off in (("input", 0), ("grad_output", 0), ("output", 3)):
+        assert judge_mutant(result(culprit(expert, role)), sent, modules)["window"] == off
+    assert judge_mutant(result(culprit("embedding", "input")), sent, modules)["window"] == 1
     route = mutant("route", "neighbour", kind="route")
     assert judge_mutant(silent, route, MODULES)["class"] == "none promised"
     assert (

@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed import distributed_c10d
 
 from mutation import census as census_module
 from mutation.buckets import Buckets, stepped
 from mutation.census import Census, Site, draw, sending, sent
+from mutation.collectives import Collectives
 from mutation.course import Course, place_of
 from mutation.faults import faulty
 from mutation.mutant import Mutant
 from mutation.parameters import Parameters
+from mutation.perturb import SizeOfError
 from mutation.routes import rerouted
 from mutation.settings import Settings
 from test_mutation import drawn, train
@@ -104,6 +107,86 @@ def test_exchanges_are_not_late_and_not_over_other_groups(monkeypatch: pytest.Mo
         for mechanism in ("drop", "scale", "permute", "delay", "double", "group")
     }
     assert [name for name, may in possible.items() if may] == ["drop", "scale", "permute"]
+
+
+class Group:
+    """The first of two ranks, of which the other gives twos."""
+
+    def size(self) -> int:
+        return 2
+
+    def rank(self) -> int:
+        return 0
+
+    def _allgather_base(self, output: torch.Tensor, given: torch.Tensor) -> Any:
+        output.copy_(torch.cat([given, torch.full_like(given, 2)]))
+        return SimpleNamespace(wait=lambda: None)
+
+    def alltoall_base(
+        self, output: torch.Tensor, given: torch.Tensor, outputs: list, inputs: list, options: Any
+    ) -> Any:
+        output.fill_(2)[: inputs[0]] = given[: inputs[0]]
+        return SimpleNamespace(wait=lambda: None)
+
+
+def collectives(monkeypatch: pytest.MonkeyPatch, mechanism: str, ranks: str) -> Collectives:
+    """At the drawn place, on a rank at fault."""
+    made: Any = Collectives.__new__(Collectives)
+    made.size = SizeOfError()
+    made.draw = drawn("collective", mechanism, ranks=ranks)
+    monkeypatch.setattr(made, "_hit", lambda *call: (0, True), raising=False)
+    return made
+
+
+@pytest.mark.parametrize("ranks", ["one", "all"])
+def test_parameters_that_are_not_gathered_stay_what_they_were(
+    monkeypatch: pytest.MonkeyPatch, ranks: str
+) -> None:
+    group: Any = Group()
+    made = collectives(monkeypatch, "drop", ranks)
+    calls: list[int] = []
+
+    def gather(output: torch.Tensor, given: torch.Tensor, group: Any = None) -> None:
+        assert group not in distributed_c10d._world.pg_coalesce_state, "only noted for later"
+        calls.append(1)
+        group._allgather_base(output, given)
+
+    wrapped = made._all_gather(gather)
+    distributed_c10d._world.pg_coalesce_state[group] = []
+    try:
+        parameters = torch.tensor([1.0, 1.0, 7.0, 7.0])
+        wrapped(parameters, parameters[:2], group=group)
+        assert parameters.tolist() == [1, 1, 7, 7]
+        elsewhere = torch.zeros(4)
+        wrapped(elsewhere, torch.ones(2), group=group)
+        assert elsewhere.tolist() == [1, 1, 0, 0]
+    finally:
+        del distributed_c10d._world.pg_coalesce_state[group]
+    assert len(calls) == (2 if ranks == "one" else 0)
+    assert made.size.error == 2 * 5**2 + 2 * 2**2
+
+
+@pytest.mark.parametrize("ranks", ["one", "all"])
+@pytest.mark.parametrize(
+    ("mechanism", "expected"), [("drop", [0.0] * 4), ("permute", [2.0, 2.0, 1.0, 2.0])]
+)
+def test_an_exchange_is_not_made_or_mixed_up(
+    monkeypatch: pytest.MonkeyPatch, mechanism: str, expected: list[float], ranks: str
+) -> None:
+    group: Any = Group()
+    made = collectives(monkeypatch, mechanism, ranks)
+    calls: list[int] = []
+
+    def exchange(
+        output: torch.Tensor, given: torch.Tensor, outputs: Any, inputs: Any, group: Any = None
+    ) -> None:
+        calls.append(1)
+        group.alltoall_base(output, given, outputs, inputs, None)
+
+    received = torch.full((4,), 9.0)
+    made._all_to_all(exchange)(received, torch.ones(3), [1, 3], [1, 2], group=group)
+    assert received.tolist() == expected
+    assert len(calls) == (mechanism != "drop" or ranks == "one")
 
 
 def test_chunks_count_their_own_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +367,8 @@ VIRTUAL = ("--layers", "4", "--pp", "2", "--vpp", "2", "--global-batch", "4")
 
 
 def changed_steps(tmp_path: Path, mutants: list[tuple[str, str, int]], flags: tuple) -> tuple:
-    """Which steps print other numbers than without mutants, and the sites rank 1 wrote down."""
+    """Which steps print other numbers than without mutants, and by iteration the sites that rank 1
+    wrote down, each with the relative error."""
     fields = {"ranks": "all", "size": 0.1}
     words = [
         {"iteration": 1 + index, "family": family, "mechanism": mechanism, "seed": seed, **fields}
@@ -293,7 +377,11 @@ def changed_steps(tmp_path: Path, mutants: list[tuple[str, str, int]], flags: tu
     none = [{**word, "family": "output", "mechanism": "gain", "size": 0.0} for word in words]
     right, _, _ = train(tmp_path, none, (*SMALL, *flags))
     wrong, _, log = train(tmp_path, words, (*SMALL, *flags))
-    sites = {line["iteration"]: line["site"] for line in log if line["error"] > 0}
+    sites = {
+        line["iteration"]: {**line["site"], "relative": (line["error"] / line["truth"]) ** 0.5}
+        for line in log
+        if line["error"] > 0
+    }
     return [a != b for a, b in zip(right, wrong, strict=True)], sites
 
 
@@ -303,15 +391,20 @@ def test_experts_and_sharded_optimizers_meet_their_mutants(tmp_path: Path) -> No
         ("route", "neighbour", 1),
         ("grad_local", "gain", 4),
         ("grad_reduced", "gain", 1),
+        ("collective", "scale", 7),
     ]
     changed, sites = changed_steps(tmp_path, mutants, (*EXPERTS, *SHARDED))
-    assert changed == [False, True, True, True, True, False]
+    assert changed == [False, True, True, True, True, True, False]
     assert sites[1]["kind"] == "all_to_all_single"
     assert sites[2]["fqn"].endswith(".mlp.router")
     # Rank 1 has the later half of the experts.
     for iteration in (3, 4):
         expert = sites[iteration]["fqn"].partition("local_experts.")[2]
         assert expert[0] in "23"
+    # Reduced within backward, and not before it is multiplied.
+    scaled = sites[5]
+    assert (scaled["kind"], scaled["fqn"]) == ("reduce_scatter_tensor", "bucket 0")
+    assert any(scaled["relative"] == pytest.approx(by, rel=1e-5) for by in (1, 0.5, 0.1))
 
 
 def test_virtual_stages_meet_their_mutants(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ _ROLES = {
     "mask": (),  # no values show it: dropout is off
     "route": ("output",),
 }
+# What a module is given, by code of its parent.
+_EDGES = ("input", "grad_output")
 # What the optimizer communicates beside a norm: the parameters that the distributed one gathers.
 _GATHERED = "all_gather_into_tensor"
 # Tensors of the model's precision, whose low precision rounds a small factor away.
@@ -189,10 +191,16 @@ def _is_mixed(mutant: dict[str, Any]) -> bool:
     gathers = site["kind"] == "all_gather_into_tensor"
     keys_and_values = gathers and site["fqn"].endswith("core_attention")
     # Rows come back from a token's experts and are summed; on the way there they are sorted.
-    of_experts = mutant["experts"] and site["fqn"].endswith(".mlp")
+    of_experts = _is_of_experts(mutant)
     # Sequence parallelism gathers a linear layer's input once more for its weight's gradient.
     in_backward = gathers and site["phase"] == "backward"
     return in_loss or keys_and_values or of_experts or in_backward
+
+
+def _is_of_experts(mutant: dict[str, Any]) -> bool:
+    """Whether it is communication between a router and experts."""
+    communicates = mutant["family"] == "collective" and mutant["experts"]
+    return communicates and mutant["site"]["fqn"].endswith(".mlp")
 
 
 def stage_of(mutant: dict[str, Any]) -> tuple[str, ...]:
@@ -245,6 +253,8 @@ def window(first: dict[str, Any], mutant: dict[str, Any], modules: list[str]) ->
         return 0 if first["role"] in expected_roles(mutant) else None
     elif site["phase"] == "between":
         injected = _ends(mutant, modules)
+    elif _is_of_experts(mutant) and first["role"] in _EDGES and fqn.startswith(site["fqn"] + "."):
+        return 0  # the layer's own code brings rows to its router and experts
     else:
         injected = [site["fqn"]]
     # A parameter stands for its module.
