@@ -166,6 +166,21 @@ def test_parameters_that_are_not_gathered_stay_what_they_were(
     assert made.size.error == 2 * 5**2 + 2 * 2**2
 
 
+def test_a_ranks_own_parameters_are_right_where_they_are_gathered_wrongly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group: Any = Group()
+    made = collectives(monkeypatch, "permute", "one")
+    wrapped = made._all_gather(lambda output, given, group: group._allgather_base(output, given))
+    parameters = torch.tensor([1.0, 1.0, 7.0, 7.0])
+    wrapped(parameters, parameters[:2], group=group)
+    assert parameters.tolist() == [1, 1, 1, 1]
+    elsewhere = torch.zeros(4)
+    wrapped(elsewhere, torch.ones(2), group=group)
+    assert elsewhere.tolist() == [2, 2, 1, 1]
+    assert made.size.error == 2 + 4
+
+
 @pytest.mark.parametrize("ranks", ["one", "all"])
 @pytest.mark.parametrize(
     ("mechanism", "expected"), [("drop", [0.0] * 4), ("permute", [2.0, 2.0, 1.0, 2.0])]

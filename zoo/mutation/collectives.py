@@ -193,13 +193,14 @@ class Collectives:
                 over = self._other_group() if hit[1] and mechanism == "group" else group
                 with _at_once(known):
                     original(wrong, input_tensor, group=over)
-            if dropped and draw.holds and _same_storage(output_tensor, input_tensor):
-                wrong = output_tensor.clone()  # gathered in place: what was there stays
-            elif dropped and draw.holds:
-                parts = torch.zeros_like(right).chunk(known.size())
-                parts[known.rank()].copy_(input_tensor.view_as(parts[known.rank()]))
-                wrong = torch.cat(parts)
-            output_tensor.copy_(self._finish(hit, wrong, right, known.size()))
+            in_place = _same_storage(output_tensor, input_tensor)
+            if dropped and draw.holds:
+                # Where it is made in place, what was there stays.
+                wrong = output_tensor.clone() if in_place else torch.zeros_like(right)
+                _keep(known, right, wrong)
+            # Nobody writes what a rank gives in place.
+            kept = known if in_place else None
+            output_tensor.copy_(self._finish(hit, wrong, right, known.size(), kept=kept))
             return _Done() if async_op else None
 
         return all_gather_into_tensor
@@ -293,8 +294,10 @@ class Collectives:
         right: torch.Tensor,
         parts: int = 2,
         permutes: bool = True,
+        kept: Any = None,
     ) -> torch.Tensor:
-        """The faults that are made of a result, and the books."""
+        """The faults that are made of a result, and the books. `kept`: a group in whose result this
+        rank's own part stays right."""
         draw = self.draw
         assert draw is not None
         micro_batch, at_fault = hit
@@ -308,6 +311,8 @@ class Collectives:
                 wrong = _rolled(wrong, parts)
             elif mechanism == "delay":
                 wrong = self._late.get(micro_batch - 1, right)
+            if kept is not None:
+                _keep(kept, right, wrong)
         if at_fault:
             self.size.add(wrong, right)
         return wrong
@@ -322,6 +327,11 @@ class Collectives:
     def _other_group(self) -> Any:
         assert self.draw is not None
         return self.draw.random().choice(other_groups(self.draw.site))[1]
+
+
+def _keep(group: Any, right: torch.Tensor, wrong: torch.Tensor) -> None:
+    """Makes this rank's own part of what is gathered right, in place."""
+    wrong.chunk(group.size())[group.rank()].copy_(right.chunk(group.size())[group.rank()])
 
 
 def _same_storage(one: torch.Tensor, other: torch.Tensor) -> bool:
