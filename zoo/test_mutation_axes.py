@@ -12,11 +12,13 @@ import torch
 from torch.distributed import distributed_c10d
 
 from mutation import census as census_module
+from mutation import modules as modules_module
 from mutation.buckets import Buckets, stepped
 from mutation.census import Census, Site, draw, sending, sent
 from mutation.collectives import Collectives
-from mutation.course import Course, place_of
+from mutation.course import Course, Place, place_of
 from mutation.faults import faulty
+from mutation.modules import Modules
 from mutation.mutant import Mutant
 from mutation.parameters import Parameters
 from mutation.perturb import SizeOfError
@@ -373,6 +375,65 @@ def test_clipping_is_of_all_optimizers_of_one_configuration() -> None:
     for name, expected in (("clip", ["a", "b"]), ("lr", ["b"])):
         settings.draw = drawn("setting", name, site=Site("optimizer", "group 1", "setting"))
         assert settings.parameters() == expected
+
+
+class TransformerBlock(torch.nn.Module):
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return value
+
+
+def test_a_fault_of_the_last_chunks_block_is_no_other_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = SimpleNamespace(
+        get_expert_model_parallel_world_size=lambda: 1, get_expert_model_parallel_rank=lambda: 0
+    )
+    monkeypatch.setattr(modules_module, "parallel_state", state)
+    monkeypatch.setattr(modules_module.dist, "get_rank", lambda: 0)
+    chunks: list[Any] = []
+    for last in (False, True):
+        chunk = torch.nn.Module()
+        chunk.decoder = TransformerBlock()
+        chunk.config, chunk.post_process = SimpleNamespace(), last
+        chunks.append(chunk)
+    course = course_in("forward")
+    course.iteration, course.run, course._place = 1, 0, Place("forward", 0, 0)
+    modules = Modules(chunks, course, Census())
+    modules.draw = drawn("output", "gain", site=Site("forward", "decoder", "output"))
+    right = torch.ones(4)
+    assert torch.equal(chunks[0].decoder(right), right)
+    assert torch.equal(chunks[1].decoder(right), right * 1.01)
+    assert course.modules == []
+
+
+def test_groups_of_experts_have_a_name_where_they_are_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ranks = {"tp": [0], "cp": [0], "dp": [0, 1], "dp_cp": [0, 1]}
+
+    def group(of: list[int]) -> Any:
+        return SimpleNamespace(size=lambda: len(of), ranks=of)
+
+    def named(experts: dict[str, list[int]]) -> list[str]:
+        state = SimpleNamespace(
+            get_tensor_model_parallel_group=lambda: group(ranks["tp"]),
+            get_context_parallel_group=lambda: group(ranks["cp"]),
+            get_data_parallel_group=lambda with_context_parallel=False: group(ranks["dp"]),
+            get_expert_model_parallel_group=lambda: group(experts["ep"]),
+            get_expert_tensor_parallel_group=lambda: group(experts["etp"]),
+            get_expert_tensor_and_model_parallel_group=lambda: group(experts["etp_ep"]),
+            get_expert_data_parallel_group=lambda: group(experts["edp"]),
+        )
+        monkeypatch.setattr(census_module, "parallel_state", state)
+        return list(census_module.groups())
+
+    monkeypatch.setattr(census_module, "stage", lambda: (0, 2, 0, 2))
+    monkeypatch.setattr(census_module, "_same_ranks", lambda one, other: one.ranks == other.ranks)
+    alone = {"ep": [0], "etp": [0], "etp_ep": [0], "edp": [0, 1]}
+    assert named(alone) == ["dp", "dp_cp"]
+    assert named({**alone, "ep": [0, 2], "etp_ep": [0, 2], "edp": [0, 4]}) == [
+        *("dp", "dp_cp", "ep", "edp")
+    ]
 
 
 SMALL = ("--hidden", "32", "--ffn", "64", "--seq", "16", "--vocab", "64", "--micro-batch", "1")
