@@ -183,6 +183,27 @@ def test_a_ranks_own_parameters_are_right_where_they_are_gathered_wrongly(
     assert made.size.error == 2 + 4
 
 
+def test_each_gather_of_a_step_has_the_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: Any = Collectives.__new__(Collectives)
+    made._calls, made.draw = {}, None
+    made._course, made._census = course_in("optimizer"), Census()
+    made._course.iteration, made._course._place = 0, Place("forward", 0, 0)
+    monkeypatch.setattr("mutation.collectives.group_name", lambda group: "dp")
+    group: Any = Group()
+    for name, kind in (("bucket 0", "all_gather_into_tensor"), ("", "all_reduce")):
+        with made._course.named(name):
+            for _ in range(2):
+                assert made._hit(kind, torch.ones(1), group) is None
+    assert [(site.fqn, site.ordinal) for site in made._census.sites] == [
+        *(("bucket 0", 0), ("", 0), ("", 1))
+    ]
+    made._course.iteration = 1
+    made.draw = drawn("collective", "drop", site=made._census.sites[0])
+    with made._course.named("bucket 0"):
+        hits = [made._hit("all_gather_into_tensor", torch.ones(1), group) for _ in range(2)]
+    assert hits == [(0, True), (0, True)]
+
+
 @pytest.mark.parametrize("ranks", ["one", "all"])
 @pytest.mark.parametrize(
     ("mechanism", "expected"), [("drop", [0.0] * 4), ("permute", [2.0, 2.0, 1.0, 2.0])]

@@ -89,6 +89,10 @@ class Collectives:
             place = place_of(tensor)
             assert place is not None, "neither an output nor the gradient of an input"
             ordinal, micro_batch = sending(place.chunk, place.direction), place.micro_batch
+        if phase == "optimizer" and fqn:
+            # Chained optimizers gather all buckets, each after its own step: what one call does
+            # wrong the next one would mend.
+            ordinal = 0
         assert phase is not None
         if course.iteration == 0:
             if micro_batch == 0:
