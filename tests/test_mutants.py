@@ -92,8 +92,7 @@ FURTHER = {
 }
 
 
-@pytest.mark.matrix
-@pytest.mark.parametrize("name", FURTHER)
+@pytest.mark.parametrize("name", ["vpp2", pytest.param("ep2_sharded", marks=pytest.mark.matrix)])
 def test_mutants_are_found_at_their_place_on_further_axes(name: str, tmp_path: Path) -> None:
     flags, more, mutants = FURTHER[name]
     model = (*MODEL, *BATCH, *more, "--global-batch", "4")

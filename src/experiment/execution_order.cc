@@ -31,23 +31,25 @@ int PhaseOf(const TensorId& id) {
   return 7;
 }
 
-ExecutionKey KeyOf(const TensorId& id, const TensorPieces& pieces) {
+ExecutionKey KeyOf(const TensorId& id, const TensorPieces& pieces,
+                   const Rounds& rounds) {
   const int pp = pieces.trace->mesh().Find("pp");
   const int phase = PhaseOf(id);
   ExecutionKey best;
   bool found = false;
   for (const Record* record : pieces.pieces) {
-    ExecutionKey key{id.iteration, phase, 0, record->sequence, record->rank};
+    ExecutionKey key{id.iteration, phase, 0, 0, record->sequence, record->rank};
     if (pp >= 0) {
       const int stage =
           pieces.trace->coordinate(record->rank)[static_cast<size_t>(pp)];
       // Gradients appear, and are reduced, from the last stage on.
       key.stage = phase >= 3 && phase <= 5 ? -stage : stage;
+      key.round = rounds.Of(*record);
     }
     // The lowest rank of the stage speaks for it: sequences of different ranks
     // count different records and must not be mixed.
     const auto place = [](const ExecutionKey& k) {
-      return std::tuple(k.stage, k.rank, k.sequence);
+      return std::tuple(k.round, k.stage, k.rank, k.sequence);
     };
     if (!found || place(key) < place(best)) best = key;
     found = true;

@@ -13,6 +13,7 @@
 
 #include "src/experiment/execution_order.h"
 #include "src/experiment/parameter_roles.h"
+#include "src/experiment/rounds.h"
 #include "src/experiment/unequal_starts.h"
 #include "src/judge/expectations.h"
 #include "src/judge/judge_norm.h"
@@ -28,10 +29,11 @@ using Entry = std::pair<const TensorId, TensorPieces>;
 
 // The candidate's tensors in the order of execution.
 std::vector<const Entry*> InOrder(const JudgeContext& context) {
+  const Rounds rounds(context.candidate->real());
   std::vector<std::pair<ExecutionKey, const Entry*>> order;
   for (const Entry& entry : context.candidate->real()) {
     if (!context.Judges(entry.first.iteration)) continue;
-    ExecutionKey key = KeyOf(entry.first, entry.second);
+    ExecutionKey key = KeyOf(entry.first, entry.second, rounds);
     // Gradients are recorded together; what tells their order is the order in
     // which they are reduced.
     const int64_t index = context.candidate->ReductionIndex(entry.first.fqn);

@@ -186,8 +186,6 @@ _PIECES_TO_CHOOSE_FROM = 4
 
 def _in_pieces(squares: list[float]) -> bool:
     """Of the ranks that have a tensor: an expert's on one rank is no piece, but the whole."""
-    if len(squares) < 2:
-        return False
     return max(squares) - min(squares) > _OF_COPIES * max(squares)
 
 
