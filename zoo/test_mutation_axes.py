@@ -457,6 +457,52 @@ def test_groups_of_experts_have_a_name_where_they_are_others(
     ]
 
 
+def test_a_rank_changes_reduced_gradients_in_its_part_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = SimpleNamespace(
+        get_expert_model_parallel_world_size=lambda: 1, get_expert_model_parallel_rank=lambda: 0
+    )
+    monkeypatch.setattr(modules_module, "parallel_state", state)
+    monkeypatch.setattr("torch.distributed.get_rank", lambda: 0)
+    chunk, parameters = sharded(0)
+    inner = torch.nn.Module()
+    for name, parameter in zip("abc", parameters, strict=True):
+        inner.register_parameter(name, parameter)
+        parameter.main_grad.fill_(1)
+    inner.config = SimpleNamespace(finalize_model_grads_func=lambda: None)
+    chunk.module = inner
+    census, course = Census(), course_in(None)
+    course.iteration = course.run = 1
+    parts = Parameters([chunk], course, census, SimpleNamespace(step=lambda: None))
+    known = {(site.fqn, site.kind) for site in census.sites}
+    # The last one is the other rank's to step.
+    assert known == {
+        *((f".{name}", "grad_local") for name in "abc"),
+        *((f".{name}", kind) for name in "ab" for kind in ("grad_reduced", "update")),
+    }
+    parts.draw = drawn("grad_reduced", "gain", site=Site("finalize", ".b", "grad_reduced"))
+    inner.config.finalize_model_grads_func()
+    assert parameters[1].main_grad.tolist() == pytest.approx([1.01, 1.01, 1, 1])
+    assert parts.size.truth == 2
+    parts.draw = drawn("grad_local", "gain", site=Site("finalize", ".c", "grad_local"))
+    course._phase = "backward"
+    chunk.bucket_groups[0].start_grad_sync()
+    assert parameters[2].main_grad.tolist() == pytest.approx([1.01] * 5)
+
+
+def test_gathers_of_parameters_are_drawn_as_often_as_other_collectives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(census_module, "stage", lambda: (0, 1, 0, 2))
+    census = Census()
+    for kind in ("all_gather_into_tensor", "all_reduce"):
+        census.add(Site("optimizer", "", kind, "dp", 2))
+    found = [draw(Mutant(1, "collective", "scale", "all", 0.1, s), census) for s in range(100)]
+    norms = sum(one is not None and one.site.kind == "all_reduce" for one in found)
+    assert 5 < norms < 35  # one in five
+
+
 SMALL = ("--hidden", "32", "--ffn", "64", "--seq", "16", "--vocab", "64", "--micro-batch", "1")
 EXPERTS = ("--layers", "2", "--experts", "4", "--ep", "2", "--global-batch", "4")
 SHARDED = ("--distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather")
