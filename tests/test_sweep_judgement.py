@@ -141,6 +141,9 @@ def test_what_experts_are_sent_is_mixed_before_it_is_recorded() -> None:
     for role, off in (("input", 0), ("grad_output", 0), ("output", 3)):
         assert judge_mutant(result(culprit(expert, role)), sent, modules)["window"] == off
     assert judge_mutant(result(culprit("embedding", "input")), sent, modules)["window"] == 1
+    # The layer's own output is no code that brings rows.
+    own = {**mutant("output", "row", kind="output"), "experts": True}
+    assert judge_mutant(result(culprit(expert, "input")), own, modules)["window"] == 3
     route = mutant("route", "neighbour", kind="route")
     assert judge_mutant(silent, route, MODULES)["class"] == "none promised"
     assert (
