@@ -8,8 +8,8 @@
     scripts/sweep.py --table                  only write docs/sweep.md
 
 Resumable: finished launches are kept in sweep/seed-N/results.jsonl (delete it, or pass --fresh, to
-start over). Launches follow from --seed and their number alone: up to seed 5 on dense models over TP,
-SP, CP, PP and DP, from seed 6 on with virtual stages, experts and the distributed optimizer.
+start over). Launches follow from --seed and their number alone: up to seed 5 of dense models over
+TP, SP, CP, PP and DP, from seed 6 on with virtual stages, experts or the distributed optimizer.
 """
 
 from __future__ import annotations
