@@ -8,7 +8,8 @@
     scripts/sweep.py --table                  only write docs/sweep.md
 
 Resumable: finished launches are kept in sweep/seed-N/results.jsonl (delete it, or pass --fresh, to
-start over). Launches follow from --seed and their number alone.
+start over). Launches follow from --seed and their number alone: up to seed 5 of dense models over
+TP, SP, CP, PP and DP, from seed 6 on with virtual stages, experts or the distributed optimizer.
 """
 
 from __future__ import annotations
@@ -26,7 +27,12 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
-from mutation_sweep.judge import happened, judge_clean, judge_mutant  # noqa: E402
+from mutation_sweep.judge import (  # noqa: E402
+    happened,
+    in_order,
+    judge_clean,
+    judge_mutant,
+)
 from mutation_sweep.launch import (  # noqa: E402
     LaunchFailed,
     Sweep,
@@ -73,10 +79,7 @@ def parse_arguments() -> argparse.Namespace:
 def judge(sweep: Sweep, launch: Launch) -> list[dict[str, Any]]:
     """One entry an iteration: clean, mutant, or a mutant that changed nothing."""
     log = read_log(sweep, launch)
-    modules: list[str] = []
-    stages = {line["stage"]: line["modules"] for line in log if "modules" in line}
-    for stage in sorted(stages):
-        modules += [name for name in stages[stage] if name not in modules]
+    modules = in_order(log)
     planned = {mutant.iteration for mutant in launch.mutants}
     entries = []
     for iteration in range(sweep.iterations):
@@ -91,6 +94,7 @@ def judge(sweep: Sweep, launch: Launch) -> list[dict[str, Any]]:
         else:
             result = check(sweep, launch, iteration)
             mutant["bf16"] = launch.bf16
+            mutant["experts"] = "--experts" in launch.model
             entry |= {"kind": "mutant", "mutant": mutant}
             entry |= judge_mutant(result, mutant, modules)
         entries.append(entry)

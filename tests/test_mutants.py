@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +69,40 @@ def test_what_happened_is_logged_by_each_rank(sweep: Sweep, launch: Launch) -> N
             holders[line["iteration"]] += line["holds"]
             assert (line["error"] > 0) == line["holds"]
     assert holders == {1: 2, 3: 1, 4: 2, 5: 1}
+
+
+# Of topologies that the launch above has nothing of: flags, model, mutants.
+FURTHER = {
+    "vpp2": (
+        ("--pp", "2", "--vpp", "2"),
+        ("--layers", "4"),
+        (
+            Mutant(1, "collective", "permute", "one", 0.1, 7),
+            Mutant(3, "weight", "all", "one", 0.1, 9),
+        ),
+    ),
+    "ep2_sharded": (
+        ("--ep", "2", "--distributed-optimizer", "--overlap-grad-reduce"),
+        ("--experts", "4"),
+        (
+            Mutant(1, "collective", "drop", "all", 0.1, 6),
+            Mutant(3, "grad_local", "gain", "all", 0.1, 4),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["vpp2", pytest.param("ep2_sharded", marks=pytest.mark.matrix)])
+def test_mutants_are_found_at_their_place_on_further_axes(name: str, tmp_path: Path) -> None:
+    flags, more, mutants = FURTHER[name]
+    model = (*MODEL, *BATCH, *more, "--global-batch", "4")
+    launch = Launch(0, name, 2, flags, model, False, False, mutants)
+    sweep = Sweep(tmp_path, 5, "noise:3,isolated.noise:2", "replay,isolated", 300)
+    record_reference(sweep, launch)
+    record_candidate(sweep, launch)
+    entries = judge(sweep, launch)
+    assert [entry["kind"] for entry in entries] == ["clean", "mutant", "clean", "mutant", "clean"]
+    for entry in entries:
+        assert entry["verdict"] == ("within" if entry["kind"] == "clean" else "diverged")
+        if entry["kind"] == "mutant":
+            assert entry["window"] == 0, entry

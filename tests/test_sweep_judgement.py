@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import sys
 
@@ -11,8 +12,15 @@ from runs import ROOT
 
 sys.path.insert(0, str(ROOT / "scripts"))
 from mutation_sweep.earlier import read_earlier
-from mutation_sweep.judge import happened, judge_mutant, why_missed
-from mutation_sweep.plan import MECHANISMS, TOPOLOGIES, plan
+from mutation_sweep.judge import happened, in_order, judge_mutant, why_missed
+from mutation_sweep.plan import (
+    DENSE,
+    EXPERTS,
+    FIRST_SEED_OF_FURTHER_AXES,
+    MECHANISMS,
+    TOPOLOGIES,
+    plan,
+)
 from mutation_sweep.table import write_table
 
 MODULES = ["embedding", "decoder.layers.0.mlp", "decoder.layers.0", "decoder.layers.1", ""]
@@ -21,7 +29,8 @@ SITE = {"phase": "forward", "fqn": "decoder.layers.0.mlp", "kind": "all_reduce",
 
 def mutant(family: str = "collective", mechanism: str = "drop", ranks: str = "all", **site) -> dict:
     site = {**SITE, "direction": "forward", **site}
-    fields = {"family": family, "mechanism": mechanism, "ranks": ranks, "bf16": True}
+    fields = {"family": family, "mechanism": mechanism, "ranks": ranks}
+    fields |= {"bf16": True, "experts": False}
     return {**fields, "site": site}
 
 
@@ -72,6 +81,74 @@ def test_the_window_counts_recorded_modules() -> None:
     modules = [*MODULES, "decoder"]
     for fqn, off in (("decoder.layers.1", 0), ("decoder", 0), ("embedding", 2)):
         assert judge_mutant(result(culprit(fqn)), sent, modules)["window"] == off
+    # What was logged of it is more than the middle.
+    sent["ends"] = ["decoder.layers.1", "decoder.layers.2"]
+    found = judge_mutant(result(culprit("decoder.layers.0")), sent, modules)
+    assert found["window"] == 1
+
+
+def test_virtual_stages_and_ranks_with_other_experts_have_one_order() -> None:
+    log = [
+        {"stage": 1, "chunk": 0, "modules": ["layers.1"]},
+        {"stage": 0, "chunk": 1, "modules": ["layers.2"]},
+        {"stage": 0, "chunk": 0, "modules": ["router", "experts.0", "experts.1", "mlp"]},
+        {"stage": 0, "chunk": 0, "modules": ["router", "experts.2", "experts.3", "mlp"]},
+        {"iteration": 1, "stage": 0},
+        {"stage": 1, "chunk": 1, "modules": ["layers.3", ""]},
+    ]
+    experts = [f"experts.{number}" for number in range(4)]
+    assert in_order(log) == ["router", *experts, "mlp", *(f"layers.{n}" for n in (1, 2, 3)), ""]
+
+
+@pytest.mark.parametrize(
+    ("letter", "mechanism", "said"),
+    [
+        ("S", "drop", "right"),
+        ("S", "scale", "wrong"),
+        ("K", "scale", "right"),
+        ("G", "drop", "wrong"),
+    ],
+)
+def test_a_gather_of_parameters_is_part_of_the_update(
+    letter: str, mechanism: str, said: str
+) -> None:
+    site = {"phase": "optimizer", "fqn": "bucket 0", "kind": "all_gather_into_tensor"}
+    gather = mutant(mechanism=mechanism, group="dp", **site, direction="")
+    for stage, right in (("optimizer", True), ("communication", True), ("compute", False)):
+        found = {**culprit("decoder.layers.0.w", "param_updated", letter), "stage": stage}
+        entry = judge_mutant(result(found), gather, MODULES)
+        assert (entry["window"], entry["stage_right"], entry["class"]) == (0, right, said)
+    norm = judge_mutant(result(culprit("", "grad_norm", letter)), gather, MODULES)
+    assert norm["window"] is None
+    assert (
+        judge_mutant(result({**culprit("w"), "classes": []}), gather, MODULES)["class"] == "silent"
+    )
+
+
+def test_what_experts_are_sent_is_mixed_before_it_is_recorded() -> None:
+    silent = result({**culprit("embedding"), "classes": []})
+    for kind in ("all_to_all_single", "reduce_scatter_tensor"):
+        sent = mutant("collective", "scale", kind=kind)
+        assert judge_mutant(silent, sent, MODULES)["class"] == "silent"
+        sent["experts"] = True
+        assert judge_mutant(silent, sent, MODULES)["class"] == "none promised"
+        sent["site"]["fqn"] = "embedding"
+        assert judge_mutant(silent, sent, MODULES)["class"] == "silent"
+    sent = mutant(kind="all_to_all_single")
+    sent["experts"] = True
+    expert = "decoder.layers.0.mlp.experts.local_experts.2"
+    modules = [expert, "decoder.layers.0.mlp.router", *MODULES]
+    for role, off in (("input", 0), ("grad_output", 0), ("output", 3)):
+        assert judge_mutant(result(culprit(expert, role)), sent, modules)["window"] == off
+    assert judge_mutant(result(culprit("embedding", "input")), sent, modules)["window"] == 1
+    # The layer's own output is no code that brings rows.
+    own = {**mutant("output", "row", kind="output"), "experts": True}
+    assert judge_mutant(result(culprit(expert, "input")), own, modules)["window"] == 3
+    route = mutant("route", "neighbour", kind="route")
+    assert judge_mutant(silent, route, MODULES)["class"] == "none promised"
+    assert (
+        judge_mutant(result(culprit("embedding", letter="X")), route, MODULES)["class"] == "right"
+    )
 
 
 @pytest.mark.parametrize(
@@ -211,6 +288,14 @@ def test_what_happened_is_the_sum_over_ranks() -> None:
     assert (found["holders"], found["reruns"], found["quiet_reruns"]) == ([0], 1, 1)
     assert happened([line], 2) is None
     assert happened([{**line, "error": 0.0}], 1) is None
+    # Ranks of a distributed optimizer step other parameters.
+    of = [{"rank": 0, "parameters": ["b"]}, {"rank": 1, "parameters": ["a", "b"]}]
+    found = happened([{**line, **more} for more in of], 1)
+    assert found is not None
+    assert found["parameters"] == ["a", "b"]
+    found = happened([{**line, **of[0]}, {**other, **of[1]}], 1)
+    assert found is not None
+    assert found["parameters"] == ["b"]
 
 
 def test_a_plan_follows_from_its_seed() -> None:
@@ -231,9 +316,46 @@ def test_a_plan_follows_from_its_seed() -> None:
             if planned.mechanism == "gain":
                 assert 1e-3 <= planned.size <= 1e-2
     drawn = {(m.family, m.mechanism) for launch in launches for m in launch.mutants}
-    assert drawn == {(family, m) for family, known in MECHANISMS.items() for m in known}
+    dense = MECHANISMS.keys() - {"route"}
+    assert drawn == {(family, m) for family in dense for m in MECHANISMS[family]}
     for number in range(20):
         assert [m.iteration for m in plan(1, number, 9).mutants] == [1, 3, 5, 7]
+
+
+def test_plans_of_published_seeds_are_what_they_were() -> None:
+    launches = [
+        plan(seed, number, 33)
+        for seed in range(1, FIRST_SEED_OF_FURTHER_AXES)
+        for number in range(40)
+    ]
+    assert hashlib.sha256(repr(launches).encode()).hexdigest()[:16] == "1f830402e1d66ba2"
+
+
+def test_later_seeds_have_virtual_stages_experts_and_sharded_optimizers() -> None:
+    seed = FIRST_SEED_OF_FURTHER_AXES
+    launches = [plan(seed, number, 9) for number in range(300)]
+    assert {launch.topology for launch in launches} == DENSE.keys() | EXPERTS.keys()
+    for launch in launches:
+        assert ("--experts" in launch.model) == (launch.topology in EXPERTS)
+        routes = any(mutant.family == "route" for mutant in launch.mutants)
+        assert "--experts" in launch.model or not routes
+        # Megatron wants micro-batches for each stage, and rows for each data-parallel rank.
+        size = {
+            name: int(launch.flags[launch.flags.index(name) + 1])
+            for name in ("--tp", "--pp")
+            if name in launch.flags
+        }
+        ranks = launch.processes // math.prod(size.values())
+        rows = dict(zip(launch.model, launch.model[1:], strict=False))
+        micro_batches = int(rows["--global-batch"]) / (ranks * int(rows["--micro-batch"]))
+        assert micro_batches % size.get("--pp", 1) == 0
+        if "--vpp" in launch.flags:
+            assert rows["--layers"] == "4"
+    routed = {m.mechanism for launch in launches for m in launch.mutants if m.family == "route"}
+    assert routed == set(MECHANISMS["route"])
+    for bf16 in (True, False):
+        mine = {launch.topology for launch in launches if launch.bf16 == bf16}
+        assert {"vpp2", "ep2", "dp2_sharded"} <= mine
 
 
 def test_the_table_counts_alarms_misses_and_sizes(tmp_path) -> None:

@@ -270,13 +270,19 @@ def test_a_faulty_mask_leaves_the_random_state_as_it_would_be(
     assert torch.equal(two_calls()[0], wrong[0])
 
 
-def train(tmp_path: Path, mutants: list[dict[str, Any]]) -> tuple[list[str], str, list[Any]]:
-    """Losses and norms of TP2, hash of the random states, and what rank 1 wrote of mutants."""
+OF_TENSOR_PARALLELISM = ("--tp", "2", "--layers", "2", "--dropout", "0.1")
+
+
+def train(
+    tmp_path: Path, mutants: list[dict[str, Any]], flags: tuple[str, ...] = OF_TENSOR_PARALLELISM
+) -> tuple[list[str], str, list[Any]]:
+    """Losses and norms of two ranks, hash of the random states, and what rank 1 wrote of
+    mutants."""
     path = tmp_path / "mutants.json"
     path.write_text(json.dumps(mutants))
     words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    words += [str(Path(__file__).with_name("train_gpt.py")), "--tp", "2", "--steps", "5"]
-    words += ["--layers", "2", "--dropout", "0.1", "--print-state", "--mutants", str(path)]
+    words += [str(Path(__file__).with_name("train_gpt.py")), *flags]
+    words += ["--steps", str(len(mutants) + 2), "--print-state", "--mutants", str(path)]
     # Weights stay what they are: an iteration inherits nothing but what must not be inherited.
     words += ["--lr", "0"]
     done = subprocess.run(
@@ -300,9 +306,11 @@ def test_new_mutants_change_their_own_iteration_only(tmp_path: Path) -> None:
         {"iteration": 2, "family": "output", "mechanism": "piece", "seed": 3, **fields},
         {"iteration": 3, "family": "setting", "mechanism": "eps", "seed": 2, **fields},
     ]
-    right, random_right, nothing = train(tmp_path, [])
+    # That changes nothing in its place, for as many steps.
+    none = [{**mutant, "mechanism": "clip", "family": "setting", "size": 0.0} for mutant in mutants]
+    right, random_right, nothing = train(tmp_path, none)
     wrong, random_wrong, log = train(tmp_path, mutants)
-    assert nothing == []
+    assert all(line["error"] == 0 for line in nothing)
     assert [line["iteration"] for line in log] == [1, 2, 3]
     assert 0 < log[1]["share"] < 1
     assert log[2]["parameters"]

@@ -202,7 +202,7 @@ def train(args: argparse.Namespace) -> list[DistributedDataParallel]:
     set_up_overlap(args, config, model)
 
     if args.mutants:
-        mutation.plant(args.mutants, model[0], optimizer)
+        mutation.plant(args.mutants, model, optimizer)
 
     # Every chunk reads the samples for itself.
     iterators = [RerunDataIterator(build_data_iterator(args)) for _ in model]

@@ -16,6 +16,7 @@ _CLASSES = {
     ("drop", "all_reduce"): "PR",
     ("drop", "reduce_scatter_tensor"): "PRW",
     ("drop", "all_gather_into_tensor"): "MWP",
+    ("drop", "all_to_all_single"): "MWX",
     ("double", "all_reduce"): "K",
     ("double", "reduce_scatter_tensor"): "K",
     ("delay", ""): "S",
@@ -34,7 +35,12 @@ _ROLES = {
     "update": ("param_updated",),
     "setting": ("param_updated",),
     "mask": (),  # no values show it: dropout is off
+    "route": ("output",),
 }
+# What a module is given, by code of its parent.
+_EDGES = ("input", "grad_output")
+# What the optimizer communicates beside a norm: the parameters that the distributed one gathers.
+_GATHERED = "all_gather_into_tensor"
 # Tensors of the model's precision, whose low precision rounds a small factor away.
 _LOW = ("output", "grad_input")
 # So many of a culprit are kept.
@@ -51,7 +57,7 @@ def happened(log: list[dict[str, Any]], iteration: int) -> dict[str, Any] | None
     truth = sum(line["truth"] for line in real)
     first = real[0]
     keys = ("family", "mechanism", "ranks", "size", "seed", "micro_batch", "site", "stage")
-    more = ("parameters", "partner", "share")
+    more = ("partner", "share", "ends")
     reruns = {line["run"] for line in lines} - {0}
     quiet = [
         run
@@ -61,11 +67,37 @@ def happened(log: list[dict[str, Any]], iteration: int) -> dict[str, Any] | None
     return {
         **{key: first[key] for key in keys},
         **{key: first[key] for key in more if key in first},
+        **_parameters(real),
         "relative": math.sqrt(error / truth) if truth > 0 else math.inf,
         "holders": [line["rank"] for line in real if line["holds"]],
         "reruns": len(reruns),
         "quiet_reruns": len(quiet),
     }
+
+
+def _parameters(lines: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Those of a setting: each rank of a distributed optimizer steps others."""
+    lists = [line["parameters"] for line in lines if line["holds"] and "parameters" in line]
+    return {"parameters": sorted(set().union(*lists))} if lists else {}
+
+
+def in_order(log: list[dict[str, Any]]) -> list[str]:
+    """The modules of the whole model in the order in which they finish. Virtual stages come one
+    chunk after the other; ranks have experts that others have not."""
+    chunks: dict[tuple[int, int], list[str]] = {}
+    for line in log:
+        if "modules" in line:
+            known = chunks.setdefault((line.get("chunk", 0), line["stage"]), [])
+            place = len(known)
+            for name in reversed(line["modules"]):
+                if name in known:
+                    place = known.index(name)
+                else:
+                    known.insert(place, name)
+    modules: list[str] = []
+    for key in sorted(chunks):
+        modules += [name for name in chunks[key] if name not in modules]
+    return modules
 
 
 def judge_clean(result: dict[str, Any]) -> dict[str, Any]:
@@ -118,20 +150,29 @@ def classes_of(mutant: dict[str, Any]) -> tuple[str, bool]:
     if mechanism in ("unsteady", "once"):
         # Each rank's error is its own, so that copies differ.
         return "IR", True
+    if mutant["family"] == "route":
+        # Weights of all experts of a token, one place on: X or W where they are enough.
+        return "XWR", False
     if mutant["family"] not in ("collective", "update"):
         # Half of those that hit all of a tensor scale it.
         return ("KR" if mechanism == "all" else "R"), False
     if mutant["family"] == "collective" and site["phase"] == "optimizer":
-        return "G", True
+        return _classes_of_gather(mutant) if kind == _GATHERED else ("G", True)
     letters = _CLASSES.get((mechanism, kind), _CLASSES.get((mechanism, ""), ""))
     if one and mechanism == "double" and site["phase"] == "finalize":
         letters += "S"  # a data-parallel rank's term is its micro-batches, counted twice
-    mixed = mutant["family"] == "collective" and _is_mixed(site)
+    mixed = mutant["family"] == "collective" and _is_mixed(mutant)
     if mixed or (one and (mechanism, kind) in _MIXTURES):
         return letters + "R", False
     # Where one rank alone is at fault its copies differ from the others'. Of a sum across
     # pipeline stages every fault is one rank's.
     return letters + "R" * (one or site["group"] == ACROSS_STAGES), True
+
+
+def _classes_of_gather(mutant: dict[str, Any]) -> tuple[str, bool]:
+    """Of parameters, in place: one that is not made leaves what was there before the step."""
+    letters = {"drop": "S", "permute": "XW", "scale": "K", "group": "SWX"}[mutant["mechanism"]]
+    return letters + "R", True  # each rank's own part is right, so that copies differ
 
 
 # One rank's fault in what it gives, or takes twice: a sum of right and wrong terms.
@@ -142,19 +183,31 @@ _MIXTURES = {
 }
 
 
-def _is_mixed(site: dict[str, Any]) -> bool:
+def _is_mixed(mutant: dict[str, Any]) -> bool:
     """Whether what is communicated passes through other arithmetic before any tensor that is
     recorded: no recorded value is then a factor, a part or a rearrangement of another."""
+    site = mutant["site"]
     in_loss = site["phase"] == "forward" and site["fqn"] == ""  # sums of exponentials
     gathers = site["kind"] == "all_gather_into_tensor"
     keys_and_values = gathers and site["fqn"].endswith("core_attention")
+    # Rows come back from a token's experts and are summed; on the way there they are sorted.
+    of_experts = _is_of_experts(mutant)
     # Sequence parallelism gathers a linear layer's input once more for its weight's gradient.
-    return in_loss or keys_and_values or (gathers and site["phase"] == "backward")
+    in_backward = gathers and site["phase"] == "backward"
+    return in_loss or keys_and_values or of_experts or in_backward
+
+
+def _is_of_experts(mutant: dict[str, Any]) -> bool:
+    """Whether it is communication between a router and experts."""
+    communicates = mutant["family"] == "collective" and mutant["experts"]
+    return communicates and mutant["site"]["fqn"].endswith(".mlp")
 
 
 def stage_of(mutant: dict[str, Any]) -> tuple[str, ...]:
     """The stages that would be right."""
     phase = mutant["site"]["phase"]
+    if phase == "optimizer" and mutant["site"]["kind"] == _GATHERED:
+        return ("optimizer", "communication")
     if phase == "optimizer":
         return ("optimizer",)
     if mutant["family"] == "collective" and phase != "finalize":
@@ -173,6 +226,8 @@ def of_attention(mutant: dict[str, Any]) -> bool:
 def expected_roles(mutant: dict[str, Any]) -> tuple[str, ...]:
     if mutant["family"] != "collective":
         return _ROLES[mutant["family"]]
+    if mutant["site"]["phase"] == "optimizer" and mutant["site"]["kind"] == _GATHERED:
+        return ("param_updated",)
     return {
         "finalize": ("grad_reduced",),
         "optimizer": ("grad_norm",),
@@ -198,6 +253,8 @@ def window(first: dict[str, Any], mutant: dict[str, Any], modules: list[str]) ->
         return 0 if first["role"] in expected_roles(mutant) else None
     elif site["phase"] == "between":
         injected = _ends(mutant, modules)
+    elif _is_of_experts(mutant) and first["role"] in _EDGES and fqn.startswith(site["fqn"] + "."):
+        return 0  # the layer's own code brings rows to its router and experts
     else:
         injected = [site["fqn"]]
     # A parameter stands for its module.
@@ -212,6 +269,8 @@ def window(first: dict[str, Any], mutant: dict[str, Any], modules: list[str]) ->
 def _ends(mutant: dict[str, Any], modules: list[str]) -> list[str]:
     """The layers on both sides of a send between two stages, and what holds them: the code between
     modules has no name of its own."""
+    if "ends" in mutant:
+        return [*mutant["ends"], "decoder"]
     layers = sorted(
         {
             int(name.split(".")[2])

@@ -28,6 +28,32 @@ TOPOLOGIES = {
 }
 # Four processes on two cores take far longer than two, and one has no collectives.
 _WEIGHTS = (1, 4, 6, 4, 4, 4, 1, 1, 1, 1, 1, 1)
+# Launches of earlier seeds follow from what is above, and are in docs/sweep.md.
+FIRST_SEED_OF_FURTHER_AXES = 6
+_SHARDED = "--distributed-optimizer"
+_OVERLAP = ("--overlap-grad-reduce",)
+# Of dense models with as many layers as virtual stages, and whose bigger batch all of these divide.
+DENSE = {
+    "vpp2": (2, ("--pp", "2", "--vpp", "2")),
+    "dp2_sharded": (2, (_SHARDED,)),
+    "dp2_sharded_overlap": (2, (_SHARDED, *_OVERLAP)),
+    "dp2_sharded_overlaps": (2, (_SHARDED, *_OVERLAP, "--overlap-param-gather")),
+    "tp2sp_dp2_sharded": (4, ("--tp", "2", "--sp", _SHARDED)),
+    "vpp2_dp2_sharded": (4, ("--pp", "2", "--vpp", "2", _SHARDED)),
+}
+_DENSE_WEIGHTS = (6, 4, 3, 4, 1, 1)
+# Of models with experts. Not among them: tensor parallelism with experts that are on every rank
+# whole (--tp 2 --ep 1 --etp 1), of which megatron-core 0.16.1 reduces the gradients wrongly. Nor is
+# a router's z-loss, whose gradient it scales wrongly with tp or cp.
+EXPERTS = {
+    "ep2": (2, ("--ep", "2")),
+    "tp2sp_etp2": (2, ("--tp", "2", "--sp", "--etp", "2")),
+    "tp2sp_ep2": (2, ("--tp", "2", "--sp", "--ep", "2", "--etp", "1")),
+    "pp2_ep2": (4, ("--pp", "2", "--ep", "2")),
+    "ep2_dp2_sharded": (4, ("--ep", "2", _SHARDED)),
+    "tp2sp_ep2_dp2": (4, ("--tp", "2", "--sp", "--ep", "2", "--etp", "1")),
+}
+_EXPERT_WEIGHTS = (6, 4, 5, 1, 2, 1)
 _FAMILIES = {
     "collective": 7,
     "output": 4,
@@ -39,6 +65,7 @@ _FAMILIES = {
     "setting": 2,
     "mask": 8,  # where there are any
 }
+_FAMILIES_WITH_EXPERTS = {**_FAMILIES, "route": 2}
 # Of a tensor's fault: as many of what part of it is hit as of all others.
 _TENSOR_WEIGHTS = {**dict.fromkeys(EXTENTS, 4), "gain": 4, "piece": 6, "unsteady": 2, "once": 2}
 # Exponents of 10. Settings are compared as numbers: nothing is too small.
@@ -76,6 +103,13 @@ def plan(seed: int, number: int, iterations: int, clean: int = 2) -> Launch:
     which = number // CANDIDATES_OF_ONE_REFERENCE
     bf16 = (seed + which) % 2 == 0
     model = _model(random.Random(f"{seed} model {which}"), bf16)
+    table, all_weights, families = TOPOLOGIES, _WEIGHTS, _FAMILIES
+    if seed >= FIRST_SEED_OF_FURTHER_AXES:
+        # Two of each: an even and an odd one, so that both are in both precisions.
+        experts = which // 2 % 2 == 1
+        table, all_weights = (EXPERTS, _EXPERT_WEIGHTS) if experts else (DENSE, _DENSE_WEIGHTS)
+        families = _FAMILIES_WITH_EXPERTS if experts else _FAMILIES
+        model = _further(random.Random(f"{seed} further {which}"), model, experts)
     if which % _MODELS_WITH_DROPOUT == 1:
         model += ("--dropout", "0.1")
     own = random.Random(f"{seed} launch {number}")
@@ -83,14 +117,14 @@ def plan(seed: int, number: int, iterations: int, clean: int = 2) -> Launch:
     # The zoo's attention under context parallelism has none.
     weights = [
         0 if dropout and "--cp" in flags else weight
-        for weight, (_, flags) in zip(_WEIGHTS, TOPOLOGIES.values(), strict=True)
+        for weight, (_, flags) in zip(all_weights, table.values(), strict=True)
     ]
-    topology = own.choices(list(TOPOLOGIES), weights)[0]
-    processes, flags = TOPOLOGIES[topology]
+    topology = own.choices(list(table), weights)[0]
+    processes, flags = table[topology]
     stages = 2 if "--pp" in flags else 1
     ranks = processes // stages
     mutants = tuple(
-        _mutant(own, i, processes, ranks, dropout) for i in range(iterations) if i % clean
+        _mutant(own, i, processes, ranks, dropout, families) for i in range(iterations) if i % clean
     )
     recompute = own.random() < 0.25
     return Launch(number, topology, processes, flags, model, recompute, bf16, mutants)
@@ -122,11 +156,26 @@ def _model(rng: random.Random, bf16: bool) -> tuple[str, ...]:
     return tuple(flags)
 
 
+def _further(rng: random.Random, model: tuple[str, ...], experts: bool) -> tuple[str, ...]:
+    """The model with experts, or with a layer for each of four virtual stages, and with rows for
+    each micro-batch of the topologies. Later words count."""
+    micro_batch = int(model[model.index("--micro-batch") + 1])
+    model += ("--global-batch", str(4 * micro_batch))
+    if not experts:
+        return (*model, "--layers", "4")
+    return (*model, "--experts", "4", "--dispatcher", rng.choice(("alltoall", "allgather")))
+
+
 def _mutant(
-    rng: random.Random, iteration: int, processes: int, ranks: int, dropout: bool
+    rng: random.Random,
+    iteration: int,
+    processes: int,
+    ranks: int,
+    dropout: bool,
+    drawn_from: dict[str, int],
 ) -> Mutant:
     """`ranks`: of a pipeline stage."""
-    families = dict(_FAMILIES)
+    families = dict(drawn_from)
     if processes == 1:
         del families["collective"]
     if not dropout:

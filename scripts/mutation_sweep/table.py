@@ -121,7 +121,8 @@ def _by_mechanism(mutants: list[Row]) -> list[str]:
         "different pieces, its values permuted. Unsteady is an error that is another one in each",
         "run of the schedule, once one in the real run only: class I says that a replay differs. A",
         "setting is what one group's step computes with, changed by a factor of 1 + 1e-10 to 11. A",
-        "mask is one dropout's, of a run whose dropout is off and whose masks are audited.",
+        "mask is one dropout's, of a run whose dropout is off and whose masks are audited. A route",
+        "is a router's: tokens go to the expert after the right one, or with another's weight.",
         "",
         "| mechanism | mutants | detected | window 0 | direction | stage | class right | wrong "
         "| silent | none promised |",

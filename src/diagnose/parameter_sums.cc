@@ -16,8 +16,9 @@ bool IsForward(const Collective& c) {
 std::map<std::string, SummedGradient> SummedGradients(
     const SeenCollectives& seen, int iteration) {
   std::map<std::string, SummedGradient> out;
-  // Local gradients only where nobody recorded reduced ones (a distributed
-  // optimizer owns but a part of them).
+  // Dimensions of local gradients only where nobody recorded reduced ones. A
+  // rank of a distributed optimizer has a term also of what others own: every
+  // rank with either holds one.
   for (const Role role : {Role::kGradReduced, Role::kGradLocal}) {
     std::map<std::string, SummedGradient> found;
     for (const auto& [id, pieces] : *seen.evidence().tensors) {
@@ -38,6 +39,12 @@ std::map<std::string, SummedGradient> SummedGradients(
           }
         }
       }
+    }
+    for (const auto& [fqn, gradient] : found) {
+      const auto known = out.find(fqn);
+      if (known == out.end()) continue;
+      known->second.holders.insert(gradient.holders.begin(),
+                                   gradient.holders.end());
     }
     out.merge(found);
   }

@@ -222,6 +222,26 @@ TEST_F(ReductionHintTest, ASumInTwoStagesIsOneSum) {
   EXPECT_THAT(OfParameter("weight"), IsEmpty());
 }
 
+TEST_F(ReductionHintTest, ADistributedOptimizersRankHasTermsOfWhatOthersOwn) {
+  mesh_ = {{{"dp", 4}}};
+  Drop(IsReduction);
+  // Ranks 0 and 1 own the weight and record what they reduced of it.
+  std::erase_if(records_, [](const Record& record) {
+    return record.id.role == Role::kGradReduced && record.rank >= 2;
+  });
+  for (int rank = 0; rank < 4; ++rank) {
+    Add(rank, {"weight", Role::kGradLocal, 0, 0, "", Pass::kBackward}, {4}, {});
+    Reduce(rank, "reduction", "", {0, 1, 2, 3}, 8, {"weight"});
+  }
+  EXPECT_THAT(OfParameter("weight"), IsEmpty());
+  for (Collective& c : log_.seen) {
+    if (IsReduction(c)) c.members = TpOf(c.rank);
+  }
+  EXPECT_THAT(OfParameter("weight"),
+              ElementsAre("reduction: the all_reduce of weight is over ranks "
+                          "{0, 1}, its terms are on ranks {0, 1, 2, 3}"));
+}
+
 TEST_F(ReductionHintTest, AReductionOverOtherRanks) {
   Drop(IsReduction);
   for (int rank = 0; rank < 4; ++rank) {

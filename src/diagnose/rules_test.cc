@@ -76,6 +76,20 @@ TEST(ConstantFactor, IsNotAFactorWithARemainder) {
   EXPECT_EQ(OutputLab(Plus(Truth(), other, 3e-3)).Letters(), "");
 }
 
+TEST(ConstantFactor, ASmallValueIsNotTheReferenceTimesNothing) {
+  const auto letters = [](const std::vector<double>& candidate) {
+    Lab lab(kOutput, 1e-6);
+    lab.Reference(kOutput, kShape, Truth());
+    lab.Candidate(kOutput, kShape, candidate);
+    return lab.Letters();
+  };
+  const auto stranger = Times(RandomValues(9, kCount), 4e-3);
+  EXPECT_EQ(letters(Plus(stranger, Truth(), 1.4e-3)), "");
+  for (const double factor : {1.4e-3, 0x1p-14}) {
+    EXPECT_EQ(letters(Times(Truth(), factor)), "K") << factor;
+  }
+}
+
 TEST(ConstantFactor, OfOneRanksPart) {
   Lab lab = OutputLab(Truth(), Parts(2, 2), [](Piece* piece) {
     if (piece->rank == 1) piece->values = Times(piece->values, 0.5);

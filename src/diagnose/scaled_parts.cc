@@ -43,6 +43,11 @@ std::optional<ScaledParts> FindScaledParts(const Evidence& evidence) {
     const double residual = Residual(stats);
     const double of_error =
         0.01 * stats.rel_err() / std::fmax(1, std::fabs(alpha));
+    // What is small beside the reference leaves little, whatever it is: a
+    // factor has to explain more of it than remains, as far as the sums can
+    // tell.
+    const double of_candidate =
+        std::fmax(0.5 * std::fabs(alpha), 1e-3 * stats.rel_err());
     if (stats.rel_err() <= 4 * bound) {
       ++out.right;
       right_ranks.insert(part.ranks.begin(), part.ranks.end());
@@ -50,7 +55,7 @@ std::optional<ScaledParts> FindScaledParts(const Evidence& evidence) {
     }
     if (!(std::fabs(alpha - 1) > bound) || !(std::fabs(alpha) > bound) ||
         !(std::fabs(alpha) > 1e-6) ||
-        !(residual <= std::fmax(bound, of_error))) {
+        !(residual <= std::fmax(bound, std::fmin(of_error, of_candidate)))) {
       return std::nullopt;
     }
     scaled.Merge(stats);

@@ -33,23 +33,25 @@ int PhaseOf(const TensorId& id) {
   return 7;
 }
 
-ExecutionKey KeyOf(const TensorId& id, const TensorPieces& pieces) {
+ExecutionKey KeyOf(const TensorId& id, const TensorPieces& pieces,
+                   const Rounds& rounds) {
   const int pp = pieces.trace->mesh().Find("pp");
   const int phase = PhaseOf(id);
   ExecutionKey best;
   bool found = false;
   for (const Record* record : pieces.pieces) {
-    ExecutionKey key{id.iteration, phase, 0, record->sequence, record->rank};
+    ExecutionKey key{id.iteration, phase, 0, 0, record->sequence, record->rank};
     if (pp >= 0) {
       const int stage =
           pieces.trace->coordinate(record->rank)[static_cast<size_t>(pp)];
       // Gradients appear, and are reduced, from the last stage on.
       key.stage = phase >= 3 && phase <= 5 ? -stage : stage;
+      key.round = rounds.Of(*record);
     }
     // The lowest rank of the stage speaks for it: sequences of different ranks
     // count different records and must not be mixed.
     const auto place = [](const ExecutionKey& k) {
-      return std::tuple(k.stage, k.rank, k.sequence);
+      return std::tuple(k.round, k.stage, k.rank, k.sequence);
     };
     if (!found || place(key) < place(best)) best = key;
     found = true;
@@ -67,10 +69,11 @@ void FollowReference(const std::function<int64_t(const TensorId&)>& sequence_of,
     };
     const auto end = std::find_if_not(begin, order->end(), same);
     if (begin->first.phase == 1 || begin->first.phase == 3) {
-      std::map<int, int64_t> last;  // of a stage
+      std::map<std::pair<int, int>, int64_t> last;  // of a chunk
       std::vector<std::pair<int64_t, Ordered>> placed;
       for (auto at = begin; at != end; ++at) {
-        int64_t& place = last.try_emplace(at->first.stage, -1).first->second;
+        const std::pair chunk(at->first.round, at->first.stage);
+        int64_t& place = last.try_emplace(chunk, -1).first->second;
         const int64_t found = sequence_of(*at->second);
         if (found >= 0) place = found;
         placed.emplace_back(place, *at);

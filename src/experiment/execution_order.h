@@ -2,9 +2,10 @@
 //
 // Ranks have no common clock. What makes their sequences comparable is the
 // dataflow: an iteration runs forward through the pipeline stages and backward
-// through them in reverse, then reduces, then updates. Inside a stage the
-// recorded sequence decides. The first occurrence counts: every module's first
-// micro-batch comes before any schedule interleaves the rest.
+// through them in reverse, then reduces, then updates. Virtual stages are gone
+// through round by round (rounds.h). Inside a stage the recorded sequence
+// decides. The first occurrence counts: every module's first micro-batch comes
+// before any schedule interleaves the rest.
 //
 // A stage that holds several chunks of layers is gone through several times,
 // and then stages do not follow each other. A reference without stages recorded
@@ -23,6 +24,7 @@
 #include <vector>
 
 #include "src/align/catalog.h"
+#include "src/experiment/rounds.h"
 #include "ttrace/tensor_id.h"
 
 namespace ttrace {
@@ -30,6 +32,7 @@ namespace ttrace {
 struct ExecutionKey {
   int iteration = 0;
   int phase = 0;
+  int round = 0;  // which of a stage's virtual ones
   int stage = 0;  // pipeline stage, negated where the data runs backward
   int64_t sequence = 0;
   int rank = 0;
@@ -41,7 +44,9 @@ struct ExecutionKey {
 // gradients, 5 reduced gradients, 6 gradient norm, 7 after the step.
 int PhaseOf(const TensorId& id);
 
-ExecutionKey KeyOf(const TensorId& id, const TensorPieces& pieces);
+// `rounds` are those of the leg.
+ExecutionKey KeyOf(const TensorId& id, const TensorPieces& pieces,
+                   const Rounds& rounds);
 
 // A tensor of the candidate, and the key of its own run.
 using Ordered = std::pair<ExecutionKey, const TensorId*>;

@@ -13,6 +13,7 @@
 
 #include "src/experiment/execution_order.h"
 #include "src/experiment/parameter_roles.h"
+#include "src/experiment/rounds.h"
 #include "src/experiment/unequal_starts.h"
 #include "src/judge/expectations.h"
 #include "src/judge/judge_norm.h"
@@ -34,10 +35,11 @@ int StagesOf(const Side& side) {
 
 // The candidate's tensors in the order of execution.
 std::vector<const Entry*> InOrder(const JudgeContext& context) {
+  const Rounds rounds(context.candidate->real());
   std::vector<Ordered> order;
   for (const Entry& entry : context.candidate->real()) {
     if (!context.Judges(entry.first.iteration)) continue;
-    ExecutionKey key = KeyOf(entry.first, entry.second);
+    ExecutionKey key = KeyOf(entry.first, entry.second, rounds);
     // Gradients are recorded together; what tells their order is the order in
     // which they are reduced.
     const int64_t index = context.candidate->ReductionIndex(entry.first.fqn);
@@ -52,12 +54,13 @@ std::vector<const Entry*> InOrder(const JudgeContext& context) {
   const Side* reference = context.reference;
   if (reference != nullptr && StagesOf(*context.candidate) > 1 &&
       StagesOf(*reference) == 1) {
+    const Rounds of_reference(reference->real());
     FollowReference(
         [&](const TensorId& id) {
           const auto found = reference->real().find(id);
           return found == reference->real().end()
                      ? -1
-                     : KeyOf(id, found->second).sequence;
+                     : KeyOf(id, found->second, of_reference).sequence;
         },
         &order);
   }

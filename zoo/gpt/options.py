@@ -36,8 +36,6 @@ def _refuse(args: argparse.Namespace) -> None:
         raise SystemExit("--overlap-param-gather: needs --overlap-grad-reduce")
     if args.overlap_param_gather and not args.distributed_optimizer:
         raise SystemExit("--overlap-param-gather: needs --distributed-optimizer")
-    if args.vpp > 1 and args.mutants:
-        raise SystemExit("--mutants: knows no virtual pipeline stages")
     if args.cp > 1 and args.softmax != "vanilla":
         raise SystemExit("--cp: its attention has no --softmax")
     if args.cp > 1 and args.attention_mask:

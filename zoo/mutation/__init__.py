@@ -15,8 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 
-def plant(path: str, model: Any, optimizer: Any) -> None:
-    """To be called once, when model and optimizer are built and before the first step."""
+def plant(path: str, model: list[Any], optimizer: Any) -> None:
+    """To be called once, when model and optimizer are built and before the first step. `model` are
+    the chunks of this stage, as the schedules are given them."""
     # Not at the top: whoever writes lists of mutants needs no framework.
     from mutation.plant import Plant
 

@@ -16,8 +16,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from mutation.census import Census, Draw, Site, group_name, other_groups
-from mutation.course import Course
+from mutation.census import Census, Draw, Site, group_name, other_groups, sending
+from mutation.course import Course, place_of
 from mutation.mutant import ACROSS_STAGES
 from mutation.perturb import SizeOfError
 
@@ -45,7 +45,9 @@ def _at_once(group: Any) -> Iterator[None]:
 
 
 class Collectives:
-    """Stands before four functions of torch.distributed, wherever Megatron has copied them."""
+    """Stands before five functions of torch.distributed, wherever Megatron has copied them. Those
+    that take a list of tensors of different sizes, as between the tensor-parallel ranks of an
+    expert, are left alone."""
 
     def __init__(self, course: Course, census: Census) -> None:
         self.draw: Draw | None = None
@@ -57,6 +59,7 @@ class Collectives:
         self._replace("all_reduce", self._all_reduce)
         self._replace("all_gather_into_tensor", self._all_gather)
         self._replace("reduce_scatter_tensor", self._reduce_scatter)
+        self._replace("all_to_all_single", self._all_to_all)
         self._replace("isend", self._isend)
 
     def begin_run(self) -> None:
@@ -82,8 +85,14 @@ class Collectives:
         key = (phase, fqn, kind, micro_batch, course.recomputing)
         ordinal = self._calls.get(key, 0)
         self._calls[key] = ordinal + 1
-        if phase == "between":  # each send is another micro-batch's
-            ordinal, micro_batch = 0, ordinal
+        if kind == "isend":
+            place = place_of(tensor)
+            assert place is not None, "neither an output nor the gradient of an input"
+            ordinal, micro_batch = sending(place.chunk, place.direction), place.micro_batch
+        if phase == "optimizer" and fqn:
+            # Chained optimizers gather all buckets, each after its own step: what one call does
+            # wrong the next one would mend.
+            ordinal = 0
         assert phase is not None
         if course.iteration == 0:
             if micro_batch == 0:
@@ -186,15 +195,49 @@ class Collectives:
             wrong = torch.zeros_like(right)
             if not (dropped and everywhere):
                 over = self._other_group() if hit[1] and mechanism == "group" else group
-                original(wrong, input_tensor, group=over)
+                with _at_once(known):
+                    original(wrong, input_tensor, group=over)
+            in_place = _same_storage(output_tensor, input_tensor)
             if dropped and draw.holds:
-                parts = torch.zeros_like(right).chunk(known.size())
-                parts[known.rank()].copy_(input_tensor.view_as(parts[known.rank()]))
-                wrong = torch.cat(parts)
-            output_tensor.copy_(self._finish(hit, wrong, right, known.size()))
+                # Where it is made in place, what was there stays.
+                wrong = output_tensor.clone() if in_place else torch.zeros_like(right)
+                _keep(known, right, wrong)
+            # Nobody writes what a rank gives in place.
+            kept = known if in_place else None
+            output_tensor.copy_(self._finish(hit, wrong, right, known.size(), kept=kept))
             return _Done() if async_op else None
 
         return all_gather_into_tensor
+
+    def _all_to_all(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def all_to_all_single(
+            output: torch.Tensor,
+            input: torch.Tensor,
+            output_split_sizes: Any = None,
+            input_split_sizes: Any = None,
+            group: Any = None,
+            async_op: bool = False,
+        ) -> Any:
+            known = dist.group.WORLD if group is None else group
+            sizes = output_split_sizes, input_split_sizes
+            hit = self._hit("all_to_all_single", input, known)
+            if hit is None:
+                return original(output, input, *sizes, group=group, async_op=async_op)
+            draw = self.draw
+            assert draw is not None
+            right = torch.empty_like(output)
+            plain = [[] if size is None else [int(n) for n in size] for size in sizes]
+            known.alltoall_base(right, input.contiguous(), *plain, dist.AllToAllOptions()).wait()
+            dropped = hit[1] and draw.mutant.mechanism == "drop"
+            wrong = torch.zeros_like(right)
+            if not (dropped and draw.mutant.ranks == "all"):
+                original(wrong, input, *sizes, group=group)
+            if dropped and draw.holds:
+                wrong = torch.zeros_like(right)
+            output.copy_(self._finish(hit, wrong, right, known.size()))
+            return _Done() if async_op else None
+
+        return all_to_all_single
 
     def _reduce_scatter(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def reduce_scatter_tensor(
@@ -224,7 +267,8 @@ class Collectives:
             if not (hit[1] and mechanism == "drop" and everywhere):
                 over = self._other_group() if hit[1] and mechanism == "group" else group
                 own, wrong = wrong, torch.empty_like(output)
-                original(wrong, given, op=op, group=over)
+                with _at_once(known):
+                    original(wrong, given, op=op, group=over)
                 if at_fault and mechanism == "drop":
                     wrong = own
             # Its permutation was that of what is given.
@@ -254,8 +298,10 @@ class Collectives:
         right: torch.Tensor,
         parts: int = 2,
         permutes: bool = True,
+        kept: Any = None,
     ) -> torch.Tensor:
-        """The faults that are made of a result, and the books."""
+        """The faults that are made of a result, and the books. `kept`: a group in whose result this
+        rank's own part stays right."""
         draw = self.draw
         assert draw is not None
         micro_batch, at_fault = hit
@@ -269,6 +315,8 @@ class Collectives:
                 wrong = _rolled(wrong, parts)
             elif mechanism == "delay":
                 wrong = self._late.get(micro_batch - 1, right)
+            if kept is not None:
+                _keep(kept, right, wrong)
         if at_fault:
             self.size.add(wrong, right)
         return wrong
@@ -283,6 +331,15 @@ class Collectives:
     def _other_group(self) -> Any:
         assert self.draw is not None
         return self.draw.random().choice(other_groups(self.draw.site))[1]
+
+
+def _keep(group: Any, right: torch.Tensor, wrong: torch.Tensor) -> None:
+    """Makes this rank's own part of what is gathered right, in place."""
+    wrong.chunk(group.size())[group.rank()].copy_(right.chunk(group.size())[group.rank()])
+
+
+def _same_storage(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def _plain(op: Any) -> Any:

@@ -15,7 +15,8 @@ def faulty(tensor: torch.Tensor, draw: Draw, run: int, rank: int) -> torch.Tenso
     """A changed copy; the tensor itself where this rank or this run has no fault."""
     mutant = draw.mutant
     right = tensor.detach()
-    if not draw.holds:
+    # An expert may have no tokens.
+    if not draw.holds or not right.numel():
         return right
     if mutant.mechanism == "piece":
         return permuted(right, draw.random())

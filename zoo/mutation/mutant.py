@@ -15,6 +15,8 @@ TENSORS = ("gain", "piece", "unsteady", "once")
 MECHANISMS = {
     "collective": ("drop", "double", "scale", "permute", "delay", "group"),
     "output": (*EXTENTS, *TENSORS),
+    # Of a router: tokens go to the expert after the right one, or with another expert's weight.
+    "route": ("neighbour", "weights"),
     "grad_input": (*EXTENTS, *TENSORS),
     "weight": EXTENTS,
     "grad_local": (*EXTENTS, *TENSORS),

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from mutation.census import Census, Draw, draw, stage
+from mutation.census import Census, Draw, draw, sent, stage
 from mutation.collectives import Collectives
 from mutation.course import Course
 from mutation.masks import Masks
 from mutation.modules import Modules
 from mutation.mutant import read_mutants
-from mutation.parameters import Parameters
+from mutation.parameters import Parameters, unwrapped
 from mutation.settings import Settings
 
 _DIRECTIONS = {"forward": "forward", "backward": "backward", "finalize": "backward"}
@@ -27,22 +27,22 @@ _DIRECTIONS = {"forward": "forward", "backward": "backward", "finalize": "backwa
 class Plant:
     """One per process."""
 
-    def __init__(self, path: str, model: Any, optimizer: Any) -> None:
+    def __init__(self, path: str, model: list[Any], optimizer: Any) -> None:
         self._mutants = read_mutants(path)
         self._log = Path(f"{path}.rank-{dist.get_rank()}.jsonl")
         self._log.unlink(missing_ok=True)
         self._census = Census()
         self._draw: Draw | None = None
         self._optimizer = optimizer
-        while hasattr(model, "module"):
-            model = model.module
-        self._course = Course(self._begin_run, self._end_run)
-        self._modules = Modules(model, self._course, self._census)
+        self._chunks = [unwrapped(chunk) for chunk in model]
+        self._course = Course(model, self._begin_run, self._end_run)
+        self._modules = Modules(self._chunks, self._course, self._census)
         self._collectives = Collectives(self._course, self._census)
         self._parameters = Parameters(model, self._course, self._census, optimizer)
         names = self._parameters.names()
         self._settings = Settings(optimizer, names, self._course, self._census)
-        self._masks = Masks(self._course, self._census, model.config.sequence_parallel)
+        config = self._chunks[0].config
+        self._masks = Masks(self._course, self._census, config.sequence_parallel)
         self._parts = (
             self._modules,
             self._collectives,
@@ -85,7 +85,8 @@ class Plant:
             if self._draw is not None and self._draw.site.phase == "optimizer":
                 self._write(0)
             if self._course.iteration == 0:
-                self._append({"stage": stage()[0], "modules": self._census.modules})
+                for chunk, modules in sorted(self._census.modules.items()):
+                    self._append({"stage": stage()[0], "chunk": chunk, "modules": modules})
             self._course.next_iteration()
             return result
 
@@ -98,12 +99,13 @@ class Plant:
         if size.fired == 0:
             return
         site = asdict(found.site)
+        more: dict[str, Any] = {}
         if site["kind"] == "isend":
-            first = stage()[0] == 0
-            site["direction"] = "forward" if first else "backward"
+            chunk, direction = sent(found.site)
+            site["direction"] = direction
+            more["ends"] = self._ends(chunk, direction)
         else:
             site["direction"] = _DIRECTIONS.get(site["phase"], "")
-        more: dict[str, Any] = {}
         if site["kind"] == "setting":
             more["parameters"] = self._settings.parameters()
         if found.partner is not None:
@@ -125,6 +127,12 @@ class Plant:
                 "site": site,
             }
         )
+
+    def _ends(self, chunk: int, direction: str) -> list[str]:
+        """The layers on both sides of what a chunk sends."""
+        numbers = [layer.layer_number - 1 for layer in self._chunks[chunk].decoder.layers]
+        after = numbers[-1] + 1 if direction == "forward" else numbers[0]
+        return [f"decoder.layers.{number}" for number in (after - 1, after)]
 
     def _append(self, line: dict[str, Any]) -> None:
         with self._log.open("a") as log:

@@ -37,10 +37,13 @@ class Settings:
                 yield part, group
 
     def parameters(self) -> list[str]:
-        """Whose step is at fault. Clipping is of all groups of an optimizer at once."""
+        """Whose step is at fault, of what this rank steps. Clipping is of all groups at once, of
+        all optimizers that share a configuration."""
         assert self.draw is not None
         part, own = self._drawn()
-        groups = part.optimizer.param_groups if self.draw.mutant.mechanism == "clip" else [own]
+        groups = [own]
+        if self.draw.mutant.mechanism == "clip":
+            groups = [group for other, group in self._groups() if other.config is part.config]
         found = [self._names.get(id(p)) for group in groups for p in group["params"]]
         return [name for name in found if name is not None]
 
