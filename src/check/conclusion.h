@@ -23,9 +23,9 @@ struct Conclusion {
 
 // What decides the verdict beside the result itself.
 struct ConclusionInput {
-  EvidenceCoverage evidence;   // with a reference
-  int64_t replica_groups = 0;  // how many values with copies were compared
-  int64_t replayed_steps = 0;  // of parameters that were judged as a whole
+  EvidenceCoverage evidence;       // with a reference
+  int64_t replica_groups = 0;      // how many values with copies were compared
+  int64_t replayed_steps = 0;      // of parameters that were judged as a whole
   std::optional<Reason> step_gap;  // why one that could not be was not
 };
 
