@@ -58,7 +58,8 @@ std::vector<std::string> NamesOfFactor(double value,
   std::vector<std::string> names;
   std::pair<bool, int> best = {true, kMaxFactors + 1};
   for (const Product& product : products) {
-    if (product.factors == 0 ||
+    // Sizes that cancel each other name nothing: (cp = 2)^2 / (dp = 4).
+    if (product.factors == 0 || product.value == 1 ||
         !(std::fabs(value / product.value - 1) <= tolerance)) {
       continue;
     }

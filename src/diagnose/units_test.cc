@@ -114,6 +114,8 @@ TEST(NamesOfFactor, NamesTheSimplestAndTheExpectedFirst) {
   EXPECT_THAT(NamesOfFactor(8, sizes, 1e-3),
               ElementsAre("dp = 2 x cp = 4", "tp = 2 x cp = 4"));
   EXPECT_THAT(NamesOfFactor(1.37, sizes, 1e-2), IsEmpty());
+  EXPECT_THAT(NamesOfFactor(1.0001, {{"cp", 2, true}, {"dp", 4, true}}, 1e-3),
+              IsEmpty());
   EXPECT_THAT(NamesOfFactor(2.01, sizes, 1e-3), IsEmpty());
 }
 
