@@ -17,14 +17,8 @@ SMALL = ("--steps", "2", "--layers", "2")
 JUDGED = [bug for bug in BUGS if bug.fix]
 
 
-def _parameters() -> list:
-    return [
-        pytest.param(bug, id=bug.key, marks=() if bug.key == "B1" else pytest.mark.matrix)
-        for bug in JUDGED
-    ]
-
-
-@pytest.mark.parametrize("bug", _parameters())
+@pytest.mark.matrix
+@pytest.mark.parametrize("bug", JUDGED, ids=lambda bug: bug.key)
 def test_a_released_bug_is_found_and_gone_when_corrected(bug: Bug, tmp_path: Path) -> None:
     option, topology = bug.cells[0].split(": ")
     flags = (*SMALL, *OPTIONS[option])

@@ -12,6 +12,7 @@ from ttrace.adapters.megatron.model import Chunk
 from ttrace.adapters.megatron.names import Numbering, embeds_again, is_unused
 from ttrace.adapters.megatron.rules import ModuleRules
 from ttrace.adapters.megatron.topology import Topology
+from ttrace.capture.placed import TensorRule
 
 
 class LayerNorm(nn.LayerNorm):
@@ -94,7 +95,10 @@ def placements(rules: ModuleRules, name: str) -> tuple[str, str]:
     rule = rules.module(module, name)
     assert rule is not None
     (given,) = rule.inputs.values()
-    return given.placements, rule.outputs["0"].placements
+    made = rule.outputs["0"]
+    if not isinstance(made, TensorRule):
+        made = made(torch.zeros(1, 1, 1))
+    return given.placements, made.placements
 
 
 def local_gradient(rules: ModuleRules, name: str) -> str:
