@@ -1,18 +1,14 @@
 #include "src/run/capture_cost.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "src/trace/file.h"
+#include "src/run/message_lines.h"
 
 namespace ttrace {
 namespace {
-
-constexpr size_t kMaxBytes = 16 << 20;
 
 // What one rank says. Bytes of tensors of one run of the iteration.
 struct RankCost {
@@ -39,19 +35,13 @@ double Count(const nlohmann::json& message, const char* key) {
 CaptureCost ReadCaptureCost(const std::string& trace_folder,
                             const IterationRange& iterations) {
   CaptureCost cost;
-  const auto path = std::filesystem::path(trace_folder) / "messages.jsonl";
-  const auto text = ReadWholeFile(path.string(), kMaxBytes);
-  if (!text.ok()) return cost;
   std::map<std::string, RankCost> ranks;
-  std::istringstream lines(*text);
-  for (std::string line; std::getline(lines, line);) {
-    const auto message = nlohmann::json::parse(line, nullptr, false);
-    if (!message.is_object() ||
-        message.value("kind", nlohmann::json()) != "cost") {
+  for (const nlohmann::json& message : ReadMessageLines(trace_folder)) {
+    const auto rank = message.find("rank");
+    if (MessageText(message, "kind") != "cost" || rank == message.end() ||
+        !rank->is_string()) {
       continue;
     }
-    const auto rank = message.find("rank");
-    if (rank == message.end() || !rank->is_string()) continue;
     ranks[rank->get<std::string>()] = {
         Count(message, "legs"),        Count(message, "fp32_legs"),
         Count(message, "leg_bytes"),   Count(message, "fp32_leg_bytes"),
