@@ -49,6 +49,9 @@ def _is_accepted(options: Options, t: Topology) -> bool:
     # The zoo's attention under context parallelism has no dropout and no sinks.
     if t.cp > 1 and (options.get("dropout") or options.get("softmax")):
         return False
+    # "recompute_num_layers must be 1 for MTP recompute"
+    if options.get("mtp") and "--recompute-layers" in t.recompute and "1" not in t.recompute:
+        return False
     # Refused by name: the last stage has an embedding of its own.
     return not (options.get("mtp") and t.pp > 1)
 
@@ -77,4 +80,6 @@ def known_bug(options: Options, t: Topology) -> str | None:
         return "label smoothing is over the part of the vocabulary that a TP rank has"
     if options.get("softmax") == "learnable" and t.tp > 1:
         return "learned sinks under TP"
+    if options.get("mtp") and t.cp > 1 and not options.get("per-token-loss"):
+        return "the loss of a further token is a mean of means over CP"
     return None

@@ -32,7 +32,7 @@ struct SyntheticTensor {
   Pass pass;
   Shape global;
   PlacementMap placements;  // mesh dimensions that the mesh lacks are ignored
-  int batch_dim = -1;       // cut into micro-batches of two rows
+  int batch_dim = -1;       // cut into micro-batches
   std::vector<std::string> reduced_over;
   std::optional<DType> dtype = std::nullopt;  // nothing: the run's
 };
@@ -77,6 +77,7 @@ class SyntheticRun {
   std::string run_id;
 
   static constexpr int64_t kRows = 8;
+  int64_t rows_of_a_micro_batch = 2;
 
   static std::vector<SyntheticTensor> Model() {
     const Placement shard0 = Shard{0};
@@ -212,7 +213,8 @@ class SyntheticRun {
             continue;
           }
           if (omit && omit(t, rank, leg, iteration)) continue;
-          const int64_t batches = t.batch_dim < 0 ? 1 : kRows / 2 / dp;
+          const int64_t batches =
+              t.batch_dim < 0 ? 1 : kRows / rows_of_a_micro_batch / dp;
           for (int64_t call = 0; call < batches; ++call) {
             WritePiece(**writer, meta, t, leg, rank,
                        static_cast<int>(call * dp + dp_rank), iteration);
@@ -237,7 +239,8 @@ class SyntheticRun {
     }
     std::optional<BatchRows> rows;
     if (t.batch_dim >= 0) {
-      rows = BatchRows{t.batch_dim, 2 * micro_batch, 2, kRows};
+      rows = BatchRows{t.batch_dim, rows_of_a_micro_batch * micro_batch,
+                       rows_of_a_micro_batch, kRows};
     }
     const auto layout =
         ResolveLayout(meta.mesh, meta.coordinate, placements, t.global, rows);
@@ -283,7 +286,7 @@ class SyntheticRun {
     at.iteration = iteration;
     at.pass = t.pass;
     at.micro_batch = t.batch_dim >= 0 ? micro_batch : -1;
-    at.row_begin = t.batch_dim >= 0 ? 2 * micro_batch : 0;
+    at.row_begin = t.batch_dim >= 0 ? rows_of_a_micro_batch * micro_batch : 0;
     std::vector<int64_t> strides(spec.local_shape.size(), 1);
     for (size_t d = strides.size(); d-- > 1;) {
       strides[d - 1] = strides[d] * spec.local_shape[d];

@@ -6,11 +6,17 @@
 
 #include "src/experiment/module_names.h"
 #include "src/experiment/parameter_roles.h"
+#include "src/numeric/round_to.h"
 
 namespace ttrace {
 namespace {
 
 const double kFp32 = UnitRoundoff(DType::kF32);
+
+// A value 2^e m is rounded by up to 2^e u, evenly: its square is 4^e u^2 / 3 on
+// average. Over mantissas m whose logarithm is even, m^2 is 3 / (2 ln 2): this
+// is the square of the relative error of one rounding, in units of u^2.
+constexpr double kSquareOfOneRounding = 2 * std::numbers::ln2 / 9;
 
 bool IsForward(const TensorId& id) {
   return id.role == Role::kInput || id.role == Role::kOutput ||
@@ -23,9 +29,27 @@ bool TellsPrecision(Role role) {
          role == Role::kGradInput || role == Role::kGradOutput;
 }
 
-int64_t CountOf(const std::map<TensorId, int64_t>& counts, const TensorId& id) {
-  const auto found = counts.find(id);
-  return found == counts.end() ? 1 : found->second;
+// The value of `key`, or `otherwise`.
+template <class Map, class Key, class Value>
+Value ValueOr(const Map& map, const Key& key, Value otherwise) {
+  const auto found = map.find(key);
+  return found == map.end() ? otherwise : found->second;
+}
+
+// Rows of features: all dimensions of a piece but the last.
+int64_t TokensOf(const Record& piece) {
+  int64_t tokens = 1;
+  for (size_t d = 0; d + 1 < piece.layout.dims.size(); ++d) {
+    tokens *= piece.layout.dims[d].local_size();
+  }
+  return tokens;
+}
+
+// The lower precision of the two.
+void Lower(DType dtype, std::optional<DType>* lowest) {
+  if (!*lowest || UnitRoundoff(dtype) > UnitRoundoff(**lowest)) {
+    *lowest = dtype;
+  }
 }
 
 double RoundoffOf(const TensorPieces& pieces) {
@@ -60,15 +84,51 @@ double SummationGrowth(const Rounding& rounding) {
                   std::sqrt(static_cast<double>(rounding.longest_sum) / 2));
 }
 
-// A value 2^e m is rounded by up to 2^e u, evenly: its square is 4^e u^2 / 3 on
-// average. Over mantissas m whose logarithm is even, m^2 is 3 / (2 ln 2).
 double PartialSumRounding(const Rounding& rounding) {
   if (rounding.unit_roundoff <= kFp32) return 0;
-  const double one = 2 * std::numbers::ln2 / 9;
   const auto partial_sums = static_cast<double>(
       rounding.reference_ranks - 1 + rounding.candidate_ranks - 1 +
       rounding.reference_terms - 1 + rounding.candidate_terms - 1);
-  return rounding.unit_roundoff * std::sqrt(one * partial_sums);
+  return rounding.unit_roundoff *
+         std::sqrt(kSquareOfOneRounding * partial_sums);
+}
+
+// Rounding to a fixed spacing is off by up to half of it, evenly: a twelfth of
+// its square on average. Sums of such values need no rounding: only what is
+// summed was rounded.
+double SpacingRounding(const Rounding& rounding, int64_t count, double sum_sq) {
+  if (!(sum_sq > 0)) return 0;
+  const auto squares = [](double spacing, int64_t summands) {
+    return spacing * spacing * static_cast<double>(summands) / 12;
+  };
+  return std::sqrt(
+      (squares(rounding.reference_spacing, rounding.reference_summands) +
+       squares(rounding.candidate_spacing, rounding.candidate_summands)) *
+      static_cast<double>(count) / sum_sq);
+}
+
+// Of the reference's own rounding, the share that is to a fixed spacing is that
+// much larger in the candidate.
+double CoarserSpacing(const Rounding& rounding, int64_t count, double sum_sq) {
+  const double ratio = rounding.candidate_spacing / rounding.reference_spacing;
+  if (!(ratio > 1) || !(sum_sq > 0)) return 1;
+  const double spacing = rounding.reference_spacing;
+  const double fixed =
+      spacing * spacing / 12 * static_cast<double>(count) / sum_sq;
+  const double relative =
+      rounding.unit_roundoff * rounding.unit_roundoff * kSquareOfOneRounding;
+  return std::sqrt(1 + (ratio * ratio - 1) * fixed / (fixed + relative));
+}
+
+// The running sum of i terms of mean m and variance v has the mean square
+// i^2 m^2 + i v, of which each addition rounds a fixed share. So sums of K
+// terms each, of which there are N / K, are together off by the square root of
+// N (K^2 m^2 / 3 + K v / 2): as K where terms have a mean, as its root
+// otherwise.
+double LongerTokenSums(const Rounding& rounding) {
+  if (rounding.reference_tokens <= 0) return 1;
+  return std::max(1.0, static_cast<double>(rounding.candidate_tokens) /
+                           static_cast<double>(rounding.reference_tokens));
 }
 
 RoundingOfTensors::RoundingOfTensors(const Side& reference,
@@ -80,15 +140,14 @@ RoundingOfTensors::RoundingOfTensors(const Side& reference,
 }
 
 void RoundingOfTensors::ReadPrecisions(const Side& reference) {
-  lowest_ = UnitRoundoff(reference.ComputeDType().value_or(DType::kF32));
+  lowest_ = reference.ComputeDType().value_or(DType::kF32);
   for (const auto& [id, pieces] : reference.real()) {
-    if (!TellsPrecision(id.role)) continue;
-    double& unit = modules_[id.fqn].unit_roundoff;
-    unit = std::max(unit, RoundoffOf(pieces));
+    const DType dtype = pieces.pieces.front()->dtype;
+    if (!TellsPrecision(id.role) || !Info(dtype).floating) continue;
+    Lower(dtype, &modules_[id.fqn].dtype);
   }
   for (const auto& [module, dtype] : reference.precision_inside()) {
-    double& unit = modules_[module].unit_roundoff;
-    unit = std::max(unit, UnitRoundoff(dtype));
+    Lower(dtype, &modules_[module].dtype);
   }
 }
 
@@ -133,6 +192,10 @@ RoundingOfTensors::Sums RoundingOfTensors::SumsOf(const Side& reference,
     if (id.role != Role::kOutput || id.pass != Pass::kForward) continue;
     int64_t& calls = uses[id.fqn];
     calls = std::max<int64_t>(calls, id.call + 1);
+    int64_t& tokens = out.tokens[id.fqn];
+    for (const auto& piece : pieces.pieces) {
+      tokens = std::max(tokens, TokensOf(*piece));
+    }
   }
   for (const auto& [id, pieces] : side.real()) {
     if (IsParameterGradient(id.role)) {
@@ -140,24 +203,26 @@ RoundingOfTensors::Sums RoundingOfTensors::SumsOf(const Side& reference,
       // may work on a copy of the parameter.
       const Module* module = ModuleOf(id);
       const bool low = RoundoffOf(pieces) > kFp32;
-      const bool low_inside =
-          module != nullptr && module->unit_roundoff > kFp32;
+      const bool low_inside = module != nullptr && module->dtype &&
+                              UnitRoundoff(*module->dtype) > kFp32;
+      const int64_t calls = std::max<int64_t>(1, uses[ParentName(id.fqn)]);
       int64_t& terms = out.terms[id];
       terms = low ? micro_batches : 1;
-      if (low || low_inside) {
-        terms *= std::max<int64_t>(1, uses[ParentName(id.fqn)]);
-      }
+      if (low || low_inside) terms *= calls;
+      out.summands[id] = micro_batches * calls;
     }
-    const TensorPieces* same = reference.FindSameValue("real", id);
-    if (same == nullptr || RoundoffOf(*same) <= kFp32) continue;
-    int64_t ranks = 1;
     const Record& first = *pieces.pieces.front();
+    if (first.scale.value() != 1) out.scales[id] = first.scale.value();
+    int64_t ranks = 1;
     const DeviceMesh& mesh = side.trace().mesh(first.grid);
     for (const std::string& name : first.reduced_over) {
       const int dim = mesh.Find(name);
       if (dim >= 0) ranks *= mesh.dims[static_cast<size_t>(dim)].size;
     }
     if (ranks <= 1) continue;
+    out.summands[id] = ValueOr(out.summands, id, int64_t{1}) * ranks;
+    const TensorPieces* same = reference.FindSameValue("real", id);
+    if (same == nullptr || RoundoffOf(*same) <= kFp32) continue;
     out.own[id] = ranks;
     if (IsParameterGradient(id.role)) continue;
     int64_t& longest = IsForward(id) ? out.forward : out.backward;
@@ -198,7 +263,7 @@ int64_t RoundingOfTensors::LongestSum(const TensorId& id, bool isolated) const {
 }
 
 int64_t RoundingOfTensors::SummedRanks(const Sums& sums, const TensorId& id) {
-  return std::max(CountOf(sums.own, id),
+  return std::max(ValueOr(sums.own, id, int64_t{1}),
                   IsForward(id) ? sums.forward : sums.backward);
 }
 
@@ -206,16 +271,26 @@ Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
                                bool fp32) const {
   Rounding out;
   const Module* module = ModuleOf(id);
-  out.unit_roundoff = fp32 ? kFp32
-                      : module != nullptr && module->unit_roundoff > 0
-                          ? module->unit_roundoff
-                          : lowest_;
+  const DType dtype = fp32                                 ? DType::kF32
+                      : module != nullptr && module->dtype ? *module->dtype
+                                                           : lowest_;
+  out.unit_roundoff = UnitRoundoff(dtype);
   out.longest_sum = LongestSum(id, isolated);
   if (out.unit_roundoff > kFp32) {
+    const double spacing = RangeOf(dtype).step;
+    out.reference_spacing = spacing * ValueOr(reference_sums_.scales, id, 1.0);
+    out.candidate_spacing = spacing * ValueOr(candidate_sums_.scales, id, 1.0);
+    out.reference_summands = ValueOr(reference_sums_.summands, id, int64_t{1});
+    out.candidate_summands = ValueOr(candidate_sums_.summands, id, int64_t{1});
+    if (IsParameterGradient(id.role)) {
+      const std::string owner = ParentName(id.fqn);
+      out.reference_tokens = ValueOr(reference_sums_.tokens, owner, int64_t{0});
+      out.candidate_tokens = ValueOr(candidate_sums_.tokens, owner, int64_t{0});
+    }
     out.reference_ranks = SummedRanks(reference_sums_, id);
     out.candidate_ranks = SummedRanks(candidate_sums_, id);
-    out.reference_terms = CountOf(reference_sums_.terms, id);
-    out.candidate_terms = CountOf(candidate_sums_.terms, id);
+    out.reference_terms = ValueOr(reference_sums_.terms, id, int64_t{1});
+    out.candidate_terms = ValueOr(candidate_sums_.terms, id, int64_t{1});
   }
   return out;
 }

@@ -17,9 +17,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "src/experiment/side.h"
+#include "ttrace/dtype.h"
 #include "ttrace/tensor_id.h"
 
 namespace ttrace {
@@ -36,6 +38,18 @@ struct Rounding {
   // each use in each micro-batch.
   int64_t reference_terms = 1;
   int64_t candidate_terms = 1;
+  // The spacing of each run's smallest numbers as recorded values are meant, so
+  // times a gradient's declared scale (a loss scale); 0: not known. And of how
+  // many values that were rounded to it a value is a sum, over ranks and
+  // micro-batches, whatever precision they are added in.
+  double reference_spacing = 0;
+  double candidate_spacing = 0;
+  int64_t reference_summands = 1;
+  int64_t candidate_summands = 1;
+  // Tokens that one operation of each run sums up into a gradient that is a sum
+  // over tokens: those of a rank and a micro-batch. 0: not known.
+  int64_t reference_tokens = 0;
+  int64_t candidate_tokens = 0;
 };
 
 // By how much sums exceed one rounding of their result, which is what a noise
@@ -49,6 +63,21 @@ double SummationGrowth(const Rounding& rounding);
 // summed so. Derivation: docs/tolerance.md.
 double PartialSumRounding(const Rounding& rounding);
 
+// What rounding to the spacing of the smallest numbers adds to the relative
+// difference of two runs, in `count` elements whose squares sum up to
+// `sum_sq`. Negligible unless values are small beside the smallest normal
+// number. Derivation: docs/tolerance.md.
+double SpacingRounding(const Rounding& rounding, int64_t count, double sum_sq);
+
+// By how much noise of the reference must grow for a candidate whose smallest
+// numbers are wider apart, in values whose rounding is mostly of that kind.
+double CoarserSpacing(const Rounding& rounding, int64_t count, double sum_sq);
+
+// By how much the candidate's sums over tokens may be off more than the
+// reference's, at least 1, where an operation adds token after token in low
+// precision. Derivation: docs/tolerance.md.
+double LongerTokenSums(const Rounding& rounding);
+
 class RoundingOfTensors {
  public:
   RoundingOfTensors(const Side& reference, const Side& candidate);
@@ -59,15 +88,18 @@ class RoundingOfTensors {
 
  private:
   struct Module {
-    double unit_roundoff = 0;  // lowest precision of what goes in and out
-    int64_t inner = 0;         // longest last dimension of its parameters
-    int64_t any = 0;           // longest dimension of its parameters
+    std::optional<DType> dtype;  // lowest precision of what goes in and out
+    int64_t inner = 0;           // longest last dimension of its parameters
+    int64_t any = 0;             // longest dimension of its parameters
   };
   struct Sums {
     int64_t forward = 1;
     int64_t backward = 1;
     std::map<TensorId, int64_t> own;
     std::map<TensorId, int64_t> terms;  // of accumulated gradients
+    std::map<TensorId, int64_t> summands;
+    std::map<TensorId, double> scales;      // declared, other than 1
+    std::map<std::string, int64_t> tokens;  // most that a module puts out
   };
 
   void ReadPrecisions(const Side& reference);
@@ -78,7 +110,8 @@ class RoundingOfTensors {
   static int64_t SummedRanks(const Sums& sums, const TensorId& id);
 
   std::map<std::string, Module> modules_;
-  double lowest_ = 0;     // precision of the run, where nothing closer is known
+  // Precision of the run, where nothing closer is known.
+  DType lowest_ = DType::kF32;
   int64_t sequence_ = 1;  // longest dimension of what the model is fed
   int64_t tokens_ = 1;    // of an iteration
   int64_t inner_ = 1;     // longest of all modules

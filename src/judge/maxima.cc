@@ -73,9 +73,9 @@ struct HighPrecision {
   double equivalent = 1;  // as Noise::equivalent, of `reference`
 };
 
-// `sums`: what partial sums of ranks may add.
+// `unseen`: what may be rounded beside what noise legs show.
 Test Judge(Statistic statistic, double err, const Noise& noise, double floor,
-           double sums, const LegErrors& errors,
+           double unseen, const LegErrors& errors,
            const std::optional<HighPrecision>& hp) {
   const auto legs = static_cast<int>(errors.noise.size());
   const double growth = SummationGrowth(errors.rounding);
@@ -84,8 +84,9 @@ Test Judge(Statistic statistic, double err, const Noise& noise, double floor,
   out.value = err;
   out.noise = noise.largest;
   const double factor = NoiseFactor(noise.equivalent, legs, errors.risk);
-  const double by_noise = factor * noise.largest;
-  const double allowed = std::max({by_noise, noise.extreme, floor});
+  const double coarser = errors.noise_growth();
+  const double by_noise = coarser * factor * noise.largest;
+  const double allowed = std::max({by_noise, coarser * noise.extreme, floor});
   Expectation& expected = out.expected;
   expected.origin = allowed == floor      ? Origin::kFloor
                     : allowed == by_noise ? Origin::kNoise
@@ -95,8 +96,8 @@ Test Judge(Statistic statistic, double err, const Noise& noise, double floor,
   expected.growth = growth;
   expected.factor = factor;
   out.bound = growth * allowed;
-  if (sums > out.bound) {
-    out.bound = sums;
+  if (unseen > out.bound) {
+    out.bound = unseen;
     expected.origin = Origin::kFloor;
   }
   out.headroom = err / out.bound;
@@ -104,8 +105,9 @@ Test Judge(Statistic statistic, double err, const Noise& noise, double floor,
     out.value_hp = hp->candidate;
     out.reference_hp = hp->reference;
     // The reference's own rounding is a single sample.
-    const double bound_hp = std::max(
-        out.bound, NoiseFactor(hp->equivalent, 1, errors.risk) * hp->reference);
+    const double bound_hp =
+        std::max(out.bound, NoiseFactor(hp->equivalent, 1, errors.risk) *
+                                errors.longer_sums() * hp->reference);
     if (hp->candidate / bound_hp < out.headroom) {
       out.headroom = hp->candidate / bound_hp;
       if (bound_hp > out.bound) expected.origin = Origin::kReferenceFp32;
@@ -173,20 +175,25 @@ void JudgeMaxima(const LegErrors& errors, LegJudgement* leg) {
   if (errors.sums_tokens() && unit > kFp32Roundoff && !has_hp) return;
 
   const ErrorStats& stats = errors.stats;
-  const double sums = PartialSumRounding(errors.rounding);
   const double extreme = LargestElementFactor(
       stats.count, std::numeric_limits<int>::max(), errors.risk);
   leg->Add(Judge(Statistic::kElement, stats.max_elem, ElementNoise(errors),
-                 2 * unit, sums * extreme, errors, ElementHp(errors)));
+                 2 * unit, errors.unseen_rounding() * extreme, errors,
+                 ElementHp(errors)));
   // A tensor of one block: its norm says the same, and more sharply.
   if (stats.count > kCompareBlock && stats.sum_sq_ref > 0) {
     // The norm's floor, for the largest share of the norm a block can have.
     const double floor = kNoiseFactor * kFloorRoundoffs * unit;
     const double share =
         std::min(1.0, stats.max_abs_ref * std::sqrt(kBlock / stats.sum_sq_ref));
+    // Partial sums round in proportion to what a block holds, the smallest
+    // numbers alike everywhere.
+    const double unseen = std::hypot(
+        PartialSumRounding(errors.rounding) * share,
+        SpacingRounding(errors.rounding, kCompareBlock, stats.sum_sq_ref));
     leg->Add(Judge(Statistic::kBlock, BlockError(stats, stats.sum_sq_ref),
-                   BlockNoise(errors), floor * share,
-                   kNoiseFactor * sums * share, errors, BlockHp(errors)));
+                   BlockNoise(errors), floor * share, kNoiseFactor * unseen,
+                   errors, BlockHp(errors)));
   }
 }
 

@@ -28,6 +28,7 @@ void JudgeProjection(const LegErrors& errors, double pooled,
   const Test* norm = leg->Find(Statistic::kNorm);
   if (norm == nullptr || !(errors.stats.sum_sq_ref > 0)) return;
   const auto legs = static_cast<int>(errors.noise.size());
+  const double coarser = errors.noise_growth();
   const double own = MeanSquareProjection(errors.noise);
   Test test;
   test.statistic = Statistic::kProjection;
@@ -43,20 +44,24 @@ void JudgeProjection(const LegErrors& errors, double pooled,
   // What the norm's bound admits in elements that do not know of each other.
   const double random =
       std::max(
-          {norm->noise * expected.growth,
+          {norm->noise * expected.growth * coarser,
            expected.growth * kFloorRoundoffs * errors.rounding.unit_roundoff,
-           std::isnan(norm->reference_hp) ? 0 : norm->reference_hp}) /
+           errors.unseen_rounding(),
+           std::isnan(norm->reference_hp)
+               ? 0
+               : errors.longer_sums() * norm->reference_hp}) /
       std::sqrt(independent);
   const double repeat = errors.repeat ? CommonFactorError(*errors.repeat) : 0;
   const double fp32 =
       errors.reference_hp ? CommonFactorError(*errors.reference_hp) : 0;
   const std::pair<double, Origin> candidates[] = {
-      {by_legs * std::sqrt(std::max(own, pooled)), Origin::kNoise},
+      {by_legs * coarser * std::sqrt(std::max(own, pooled)), Origin::kNoise},
       {by_many * random, Origin::kRandomFactor},
       {kScalarRoundoffs * errors.rounding.unit_roundoff, Origin::kFloor},
       {kNoiseFactor * repeat, Origin::kRepeat},
       // One sample of what the reference rounds, and two sides that do so.
-      {kNoiseFactor * std::sqrt(2) * fp32, Origin::kReferenceFp32},
+      {kNoiseFactor * std::hypot(1, errors.longer_sums()) * fp32,
+       Origin::kReferenceFp32},
   };
   for (const auto& [bound, origin] : candidates) {
     if (bound <= test.bound) continue;

@@ -30,27 +30,28 @@ Test JudgeNorm(const LegErrors& errors) {
   const double unit = errors.rounding.unit_roundoff;
   const double growth = SummationGrowth(errors.rounding);
   const double floor = growth * kFloorRoundoffs * unit;
-  const double partial_sums = PartialSumRounding(errors.rounding);
-  const double noise =
-      std::max(growth * test.noise, std::hypot(test.noise, partial_sums));
+  const double unseen = errors.unseen_rounding();
+  const double seen = errors.noise_growth() * test.noise;
+  const double noise = std::max(growth * seen, std::hypot(seen, unseen));
   const bool has_hp = errors.candidate_hp && errors.reference_hp;
   double factor =
       NoiseFactor(IndependentErrors(errors.noise), legs, errors.risk);
+  const double longer_sums = errors.longer_sums();
   const bool token_sum =
       errors.sums_tokens() && !has_hp && unit > kFp32Roundoff;
   if (token_sum && (errors.vector_gradient || !errors.reference_hp)) {
-    factor = std::max(factor, kTokenSumFactor);
+    factor = std::max(factor, kTokenSumFactor * longer_sums);
   }
 
   double scale_b = std::max(noise, floor);
-  Origin origin = noise < floor || test.noise < partial_sums ? Origin::kFloor
-                  : repeat <= measured                       ? Origin::kNoise
-                                                             : Origin::kRepeat;
+  Origin origin = noise < floor || seen < unseen ? Origin::kFloor
+                  : repeat <= measured           ? Origin::kNoise
+                                                 : Origin::kRepeat;
   if (token_sum && errors.reference_hp) {
     // Both sides round one exact sum over tokens, each by about what the
-    // reference is off (which also holds what came from other modules): their
-    // difference is sqrt(2) of that.
-    const double rounding = std::sqrt(2) * test.reference_hp;
+    // reference is off (which also holds what came from other modules), or that
+    // times `longer_sums`: their difference is the root of both squares.
+    const double rounding = std::hypot(1, longer_sums) * test.reference_hp;
     if (kNoiseFactor * rounding > factor * scale_b) {
       scale_b = rounding;
       factor = kNoiseFactor;
@@ -60,12 +61,13 @@ Test JudgeNorm(const LegErrors& errors) {
   double score = test.value / scale_b;
   test.bound = factor * scale_b;
   if (has_hp) {
-    const double scale_d = std::max({test.reference_hp, noise, floor});
+    const double reference_hp = longer_sums * test.reference_hp;
+    const double scale_d = std::max({reference_hp, noise, floor});
     const double score_d = test.value_hp / scale_d;
     if (score_d < score) {
       score = score_d;
       test.bound = factor * scale_d;
-      if (test.reference_hp >= std::max(noise, floor)) {
+      if (reference_hp >= std::max(noise, floor)) {
         origin = Origin::kReferenceFp32;
       }
     }

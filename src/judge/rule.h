@@ -15,6 +15,7 @@
 #ifndef TTRACE_SRC_JUDGE_RULE_H_
 #define TTRACE_SRC_JUDGE_RULE_H_
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,6 +44,20 @@ struct LegErrors {
   // A sum over tokens that low precision rounds term by term, and noise on
   // values does not.
   bool sums_tokens() const { return vector_gradient || lookup_gradient; }
+  // How much more the candidate may round in such a sum than the reference.
+  double longer_sums() const {
+    return sums_tokens() ? LongerTokenSums(rounding) : 1;
+  }
+  // What is rounded beside what noise legs show: partial sums, and numbers
+  // below the smallest normal one. Relative to the norm of `stats`' reference.
+  double unseen_rounding() const {
+    return std::hypot(PartialSumRounding(rounding),
+                      SpacingRounding(rounding, stats.count, stats.sum_sq_ref));
+  }
+  // Noise as the candidate's smallest numbers make it.
+  double noise_growth() const {
+    return CoarserSpacing(rounding, stats.count, stats.sum_sq_ref);
+  }
 };
 
 // How many independent errors the noise of a tensor is made of, at most its

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 
 #include "src/judge/constants.h"
 
@@ -114,78 +113,6 @@ TEST(JudgeLeg, Bf16SumsOverRanksRoundEachPartialSum) {
   EXPECT_NEAR(JudgeLeg(errors).bound, alone, 1e-9);
 }
 
-// The derivation, tried: terms and partial sums rounded to bf16 one after the
-// other have the error that the bound counts on.
-TEST(SummationGrowth, IsWhatSumsOfBf16Show) {
-  const auto round = [](double x) {
-    int exponent = 0;
-    const double mantissa = std::frexp(x, &exponent);
-    return std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
-  };
-  std::mt19937 rng(3);
-  std::normal_distribution<double> normal;
-  const auto error_of = [&](int ranks) {
-    double squares = 0;
-    double norm = 0;
-    for (int i = 0; i < 20'000; ++i) {
-      double exact = 0;
-      double sum = 0;
-      for (int r = 0; r < ranks; ++r) {
-        const double term = normal(rng);
-        exact += term;
-        sum = round(sum + round(term));
-      }
-      squares += (sum - exact) * (sum - exact);
-      norm += exact * exact;
-    }
-    return squares / norm;
-  };
-  const double one = error_of(1);
-  Rounding rounding;
-  rounding.unit_roundoff = kBf16;
-  for (const int ranks : {2, 4, 8, 32}) {
-    rounding.candidate_ranks = ranks;
-    const double growth = SummationGrowth(rounding);
-    EXPECT_NEAR((error_of(ranks) / one + 1) / 2, growth * growth,
-                0.15 * growth * growth)
-        << ranks;
-  }
-}
-
-// One rank has nearly all of the sum, and is the first of the ring: that of a
-// loss's gradient, which the rank with the target makes.
-TEST(PartialSumRounding, IsWhatADominatedSumOfBf16Shows) {
-  const auto round = [](double x) {
-    int exponent = 0;
-    const double mantissa = std::frexp(x, &exponent);
-    return std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
-  };
-  std::mt19937 rng(4);
-  std::uniform_real_distribution<double> even(0, 1);
-  for (const int ranks : {2, 8, 32}) {
-    double squares = 0;
-    double norm = 0;
-    for (int i = 0; i < 20'000; ++i) {
-      const double first = round(std::exp2(even(rng)));
-      double exact = first;
-      double sum = first;
-      for (int r = 1; r < ranks; ++r) {
-        // Beside it, and not so small that it is lost altogether.
-        const double term = round(0.02 * (even(rng) - 0.5));
-        exact += term;
-        sum = round(sum + term);
-      }
-      squares += (sum - exact) * (sum - exact);
-      norm += exact * exact;
-    }
-    Rounding rounding;
-    rounding.unit_roundoff = kBf16;
-    rounding.candidate_ranks = ranks;
-    const double expected = PartialSumRounding(rounding);
-    EXPECT_NEAR(std::sqrt(squares / norm), expected, 0.15 * expected) << ranks;
-  }
-}
-
 TEST(JudgeLeg, PartialSumsOfManyRanksNeedNoNoiseToBeAllowed) {
   // Noise that was small by chance.
   LegErrors errors = Errors(3.9e-3, {5e-4, 5e-4});
@@ -220,6 +147,56 @@ TEST(JudgeLeg, AVectorGradientAloneIsAllowedTheReferencesOwnRounding) {
   errors.reference_hp = StatsWith(0.05);
   errors.vector_gradient = false;
   EXPECT_LT(JudgeLeg(errors).bound, 0.05);
+}
+
+// More tokens in one sum of the candidate: it rounds more than the reference.
+TEST(JudgeLeg, LongerSumsOverTokensRoundMore) {
+  LegErrors errors = Errors(0.1, {0.005, 0.005, 0.005});
+  errors.vector_gradient = true;
+  errors.reference_hp = StatsWith(0.02);
+  const double alone = JudgeLeg(errors).bound;
+  EXPECT_NEAR(alone, 2 * std::sqrt(2) * 0.02, 1e-12);
+  errors.candidate_hp = StatsWith(0.1);
+  EXPECT_GT(JudgeLeg(errors).headroom, 1);
+  errors.rounding.reference_tokens = 100;
+  errors.rounding.candidate_tokens = 400;
+  EXPECT_NEAR(JudgeLeg(errors).headroom, 0.1 / (2 * 4 * 0.02), 1e-9);
+  EXPECT_EQ(JudgeLeg(errors).deciding()->expected.origin,
+            Origin::kReferenceFp32);
+  errors.candidate_hp.reset();
+  EXPECT_NEAR(JudgeLeg(errors).bound, 2 * std::sqrt(17) * 0.02, 1e-12);
+  errors.reference_hp.reset();
+  EXPECT_NEAR(JudgeLeg(errors).bound, 4 * 8 * 0.005, 1e-12);
+  // Shorter ones excuse nothing, nor do those of any other tensor, nor in fp32.
+  errors.reference_hp = StatsWith(0.02);
+  errors.rounding.candidate_tokens = 25;
+  EXPECT_EQ(JudgeLeg(errors).bound, alone);
+  errors.rounding.candidate_tokens = 400;
+  errors.vector_gradient = false;
+  EXPECT_NEAR(JudgeLeg(errors).bound, 2 * 0.005, 1e-12);
+  errors.vector_gradient = true;
+  errors.rounding.unit_roundoff = 0x1p-24;
+  EXPECT_NEAR(JudgeLeg(errors).bound, 2 * 0.005, 1e-12);
+}
+
+// Values of some units of the smallest spacing, which noise of a relative size
+// does not move.
+TEST(JudgeLeg, TheSpacingOfTheSmallestNumbersNeedsNoNoise) {
+  LegErrors errors = Errors(4e-2, {0, 0, 0});
+  errors.rounding.unit_roundoff = 0x1p-11;
+  EXPECT_GT(JudgeLeg(errors).headroom, 1);
+  // An rms of 1/64 in 4096 elements, whose squares sum up to 1.
+  errors.rounding.reference_spacing = errors.rounding.candidate_spacing =
+      0.1 / 64;
+  const double rounding = 0.1 / std::sqrt(6.0);
+  EXPECT_NEAR(JudgeLeg(errors).bound, 2 * rounding, 1e-9);
+  EXPECT_EQ(JudgeLeg(errors).deciding()->expected.origin, Origin::kFloor);
+  // Noise that was made by the reference's spacing is that of the candidate's.
+  errors.noise.assign(3, StatsWith(0.04));
+  EXPECT_NEAR(JudgeLeg(errors).bound, 2 * std::hypot(0.04, rounding), 1e-9);
+  errors.rounding.candidate_spacing *= 2;
+  EXPECT_NEAR(JudgeLeg(errors).bound,
+              2 * std::hypot(0.08, 0.1 * std::sqrt(5.0 / 12)), 1e-4);
 }
 
 // Of a table, the reference's own rounding says it.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/numeric/philox.h"
+#include "src/numeric/round_to.h"
 #include "src/numeric/widen.h"
 
 // Built with -ffp-contract=off: contracting x * (1 + u * noise) would round
@@ -125,10 +126,16 @@ struct F32Codec {
   }
 };
 
+// `lowest`: the middle of the lowest binade, whose spacing all numbers below it
+// have.
 template <class Codec>
-typename Codec::Bits PerturbElement(typename Codec::Bits bits, double u_noise) {
+typename Codec::Bits PerturbElement(typename Codec::Bits bits, double u_noise,
+                                    double lowest) {
   const double x = Codec::Decode(bits);
   if (!std::isfinite(x) || x == 0) return bits;
+  if (std::fabs(x) < lowest) {
+    return Codec::Encode(x + std::copysign(lowest, x) * u_noise, bits);
+  }
   // At most 24 + 49 significant bits: the product is exact for 16-bit floats
   // and rounds far below the last place for float.
   return Codec::Encode(x * (1.0 + u_noise), bits);
@@ -138,7 +145,8 @@ struct F64Codec {
   using Bits = uint64_t;
 };
 template <>
-uint64_t PerturbElement<F64Codec>(uint64_t bits, double u_noise) {
+uint64_t PerturbElement<F64Codec>(uint64_t bits, double u_noise,
+                                  double /*lowest*/) {
   const auto x = std::bit_cast<double>(bits);
   if (!std::isfinite(x) || x == 0) return bits;
   // 1 + u * noise does not fit a double: its parts are multiplied apart.
@@ -147,12 +155,12 @@ uint64_t PerturbElement<F64Codec>(uint64_t bits, double u_noise) {
 }
 
 template <class Codec>
-void PerturbRun(UniformStream& noise, double u, uint64_t logical, int64_t count,
-                std::byte* p, std::ptrdiff_t step) {
+void PerturbRun(UniformStream& noise, double u, double lowest, uint64_t logical,
+                int64_t count, std::byte* p, std::ptrdiff_t step) {
   for (int64_t i = 0; i < count; ++i, p += step, ++logical) {
     typename Codec::Bits bits;
     std::memcpy(&bits, p, sizeof(bits));
-    bits = PerturbElement<Codec>(bits, u * noise.At(logical));
+    bits = PerturbElement<Codec>(bits, u * noise.At(logical), lowest);
     std::memcpy(p, &bits, sizeof(bits));
   }
 }
@@ -161,9 +169,12 @@ void PerturbRun(UniformStream& noise, double u, uint64_t logical, int64_t count,
 template <class Codec>
 class Walk {
  public:
-  Walk(const NoiseKey& key, const Layout& layout, double u,
+  Walk(const NoiseKey& key, const Layout& layout, DType dtype,
        std::span<const int64_t> strides)
-      : noise_(key), layout_(layout), u_(u) {
+      : noise_(key),
+        layout_(layout),
+        u_(UnitRoundoff(dtype)),
+        lowest_(1.5 * RangeOf(dtype).tiny) {
     const size_t rank = layout.dims.size();
     logical_strides_.assign(rank, 1);
     for (size_t d = rank; d-- > 1;) {
@@ -179,14 +190,14 @@ class Walk {
 
   void Dimension(size_t d, uint64_t logical, std::byte* p) {
     if (layout_.dims.empty()) {
-      PerturbRun<Codec>(noise_, u_, 0, 1, p, 0);
+      PerturbRun<Codec>(noise_, u_, lowest_, 0, 1, p, 0);
       return;
     }
     for (const Segment& segment : layout_.dims[d].segments) {
       uint64_t at =
           logical + static_cast<uint64_t>(segment.begin) * logical_strides_[d];
       if (d + 1 == layout_.dims.size()) {
-        PerturbRun<Codec>(noise_, u_, at, segment.size, p, steps_[d]);
+        PerturbRun<Codec>(noise_, u_, lowest_, at, segment.size, p, steps_[d]);
         p += segment.size * steps_[d];
         continue;
       }
@@ -202,6 +213,7 @@ class Walk {
   UniformStream noise_;
   const Layout& layout_;
   double u_;
+  double lowest_;
   std::vector<uint64_t> logical_strides_;
   std::vector<std::ptrdiff_t> steps_;  // in bytes
 };
@@ -243,19 +255,18 @@ Status Perturb(const NoiseKey& key, const Layout& layout, DType dtype,
                        " is expanded, its elements share memory");
     }
   }
-  const double u = UnitRoundoff(dtype);
   switch (dtype) {
     case DType::kF16:
-      Walk<F16Codec>(key, layout, u, strides).Dimension(0, 0, data);
+      Walk<F16Codec>(key, layout, dtype, strides).Dimension(0, 0, data);
       break;
     case DType::kBF16:
-      Walk<BF16Codec>(key, layout, u, strides).Dimension(0, 0, data);
+      Walk<BF16Codec>(key, layout, dtype, strides).Dimension(0, 0, data);
       break;
     case DType::kF32:
-      Walk<F32Codec>(key, layout, u, strides).Dimension(0, 0, data);
+      Walk<F32Codec>(key, layout, dtype, strides).Dimension(0, 0, data);
       break;
     default:
-      Walk<F64Codec>(key, layout, u, strides).Dimension(0, 0, data);
+      Walk<F64Codec>(key, layout, dtype, strides).Dimension(0, 0, data);
       break;
   }
   return Done{};

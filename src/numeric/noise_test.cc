@@ -11,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "src/numeric/round_to.h"
 #include "src/numeric/widen.h"
 
 namespace ttrace {
@@ -103,8 +104,11 @@ void ExpectNearestEven(DType dtype, uint16_t infinity, WidenBits widen) {
       continue;
     }
     const auto x = static_cast<double>(widen(bits));
+    // Below the smallest normal number spacing is that of the lowest binade.
+    const double normal = RangeOf(dtype).tiny;
     const double want =
-        x * (1 + UnitRoundoff(dtype) * static_cast<double>(UniformAt(kKey, i)));
+        x + std::copysign(std::max(std::fabs(x), 1.5 * normal), x) *
+                UnitRoundoff(dtype) * static_cast<double>(UniformAt(kKey, i));
     uint16_t nearest = bits;
     for (const int step : {-1, 1}) {
       const auto other = static_cast<uint16_t>(bits + step);

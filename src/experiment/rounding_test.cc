@@ -1,0 +1,180 @@
+#include "src/experiment/rounding.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace ttrace {
+namespace {
+
+constexpr double kBf16 = 0x1p-8;
+
+// The derivation, tried: terms and partial sums rounded to bf16 one after the
+// other have the error that the bound counts on.
+TEST(SummationGrowth, IsWhatSumsOfBf16Show) {
+  const auto round = [](double x) {
+    int exponent = 0;
+    const double mantissa = std::frexp(x, &exponent);
+    return std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
+  };
+  std::mt19937 rng(3);
+  std::normal_distribution<double> normal;
+  const auto error_of = [&](int ranks) {
+    double squares = 0;
+    double norm = 0;
+    for (int i = 0; i < 20'000; ++i) {
+      double exact = 0;
+      double sum = 0;
+      for (int r = 0; r < ranks; ++r) {
+        const double term = normal(rng);
+        exact += term;
+        sum = round(sum + round(term));
+      }
+      squares += (sum - exact) * (sum - exact);
+      norm += exact * exact;
+    }
+    return squares / norm;
+  };
+  const double one = error_of(1);
+  Rounding rounding;
+  rounding.unit_roundoff = kBf16;
+  for (const int ranks : {2, 4, 8, 32}) {
+    rounding.candidate_ranks = ranks;
+    const double growth = SummationGrowth(rounding);
+    EXPECT_NEAR((error_of(ranks) / one + 1) / 2, growth * growth,
+                0.15 * growth * growth)
+        << ranks;
+  }
+}
+
+// One rank has nearly all of the sum, and is the first of the ring: that of a
+// loss's gradient, which the rank with the target makes.
+TEST(PartialSumRounding, IsWhatADominatedSumOfBf16Shows) {
+  const auto round = [](double x) {
+    int exponent = 0;
+    const double mantissa = std::frexp(x, &exponent);
+    return std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
+  };
+  std::mt19937 rng(4);
+  std::uniform_real_distribution<double> even(0, 1);
+  for (const int ranks : {2, 8, 32}) {
+    double squares = 0;
+    double norm = 0;
+    for (int i = 0; i < 20'000; ++i) {
+      const double first = round(std::exp2(even(rng)));
+      double exact = first;
+      double sum = first;
+      for (int r = 1; r < ranks; ++r) {
+        // Beside it, and not so small that it is lost altogether.
+        const double term = round(0.02 * (even(rng) - 0.5));
+        exact += term;
+        sum = round(sum + term);
+      }
+      squares += (sum - exact) * (sum - exact);
+      norm += exact * exact;
+    }
+    Rounding rounding;
+    rounding.unit_roundoff = kBf16;
+    rounding.candidate_ranks = ranks;
+    const double expected = PartialSumRounding(rounding);
+    EXPECT_NEAR(std::sqrt(squares / norm), expected, 0.15 * expected) << ranks;
+  }
+}
+
+// Sums of small numbers of fp16, of two runs whose loss scales differ.
+TEST(SpacingRounding, IsWhatTwoRunsOfFp16Show) {
+  constexpr double kStep = 0x1p-24;
+  constexpr int kCount = 50'000;
+  std::mt19937 rng(5);
+  std::normal_distribution<double> normal;
+  // The error of one sum, and what it should have been.
+  const auto round_sum = [&](double step, int summands, double* exact) {
+    double sum = 0;
+    *exact = 0;
+    for (int i = 0; i < summands; ++i) {
+      const double value = 20 * kStep * normal(rng);
+      *exact += value;
+      sum += step * std::nearbyint(value / step);
+    }
+    return sum - *exact;
+  };
+  for (const int summands : {1, 4}) {
+    for (const double scale : {1.0, 0.25, 8.0}) {
+      double squares = 0;
+      double norm = 0;
+      for (int i = 0; i < kCount; ++i) {
+        double exact = 0;
+        const double candidate = round_sum(scale * kStep, summands, &exact);
+        const double reference = round_sum(kStep, 1, &exact);
+        squares += candidate * candidate + reference * reference;
+        norm += exact * exact;
+      }
+      Rounding rounding;
+      rounding.reference_spacing = kStep;
+      rounding.candidate_spacing = scale * kStep;
+      rounding.candidate_summands = summands;
+      EXPECT_NEAR(
+          SpacingRounding(rounding, kCount, norm) / std::sqrt(squares / norm),
+          1, 0.02)
+          << summands << " of " << scale;
+    }
+  }
+}
+
+TEST(CoarserSpacing, GrowsOnlyWhatIsRoundedToTheSpacing) {
+  Rounding rounding;
+  rounding.unit_roundoff = 0x1p-11;
+  rounding.reference_spacing = 0x1p-24;
+  rounding.candidate_spacing = 0x1p-22;
+  // Large values, and those of one unit.
+  EXPECT_NEAR(CoarserSpacing(rounding, 100, 100.0), 1, 1e-6);
+  EXPECT_NEAR(CoarserSpacing(rounding, 100, 100 * 0x1p-48), 4, 1e-3);
+  rounding.candidate_spacing = 0x1p-26;
+  EXPECT_EQ(CoarserSpacing(rounding, 100, 100 * 0x1p-48), 1);
+  rounding.reference_spacing = rounding.candidate_spacing = 0;
+  EXPECT_EQ(CoarserSpacing(rounding, 100, 1.0), 1);
+}
+
+// Terms added one after the other in bf16: the same terms in sums of K.
+TEST(LongerTokenSums, BoundsWhatRunningSumsOfBf16Show) {
+  const auto round = [](double x) {
+    int exponent = 0;
+    const double mantissa = std::frexp(x, &exponent);
+    return std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
+  };
+  std::mt19937 rng(6);
+  std::normal_distribution<double> normal;
+  for (const double mean : {0.0, 0.3, 3.0}) {
+    const auto error_of = [&](int tokens) {
+      double squares = 0;
+      for (int i = 0; i < 2'000; ++i) {
+        double exact = 0;
+        double sum = 0;
+        for (int first = 0; first < 64; first += tokens) {
+          double part = 0;
+          for (int t = 0; t < tokens; ++t) {
+            const double term = round(normal(rng) + mean);
+            exact += term;
+            part = round(part + term);
+          }
+          sum += part;
+        }
+        squares += (sum - exact) * (sum - exact);
+      }
+      return std::sqrt(squares);
+    };
+    const double one = error_of(8);
+    for (const int tokens : {16, 64}) {
+      Rounding rounding;
+      rounding.reference_tokens = 8;
+      rounding.candidate_tokens = tokens;
+      const double growth = LongerTokenSums(rounding);
+      EXPECT_LT(error_of(tokens) / one, 1.1 * growth) << mean;
+      EXPECT_GT(error_of(tokens) / one, 0.9 * std::sqrt(growth)) << mean;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ttrace
