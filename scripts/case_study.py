@@ -45,14 +45,18 @@ What the plan has and this table has not was not run (`--missing` runs it).
 
 """
 COLUMNS = ("run", "explained by", "verdict", "compared", "headroom", "first culprit", "said")
+OTHER_FUNCTION = "the runs compute different functions"
 CLEAN = ("within", "bitwise_equal")
 
 
 def explanation(cell: Cell, verdict: str, said: str) -> str:
     """The key of a bug, or that there is none."""
-    if verdict in CLEAN or (verdict == "inconclusive" and "; 0 of " in said):
+    undecided = verdict == "inconclusive"
+    if undecided and said.startswith(OTHER_FUNCTION):
+        return "another function"
+    if verdict in CLEAN or (undecided and "; 0 of " in said):
         return "-"
-    bug = None if cell.fix else explained(cell.place)
+    bug = None if cell.fix else explained(cell.version, cell.place)
     return bug.key if bug else "NOTHING"
 
 

@@ -81,3 +81,41 @@ def test_a_reference_with_dropout_says_how_to_record_it(tmp_path: Path) -> None:
     assert outcome.result["culprits"] == []
     assert "the reference ran with dropout (p 0.1)" in outcome.result["reason"]
     assert "--dropout off" in outcome.result["reason"]
+
+
+# What a router makes of the tokens that it sees at once is a function of which these are.
+OTHER_TOKENS = {
+    "aux loss": (
+        ("--aux-loss", "aux_loss"),
+        (2, "--ep", "2", "--micro-batch", "1"),
+        "tokens in a router's auxiliary loss is 64 in the reference and 32 in the candidate",
+    ),
+    "aux loss of all": (
+        ("--aux-loss", "global_aux_loss"),
+        (2, "--ep", "2"),
+        "tokens in a router's global auxiliary loss is 64 in the reference and 128 in the"
+        " candidate",
+    ),
+    "capacity": (
+        ("--capacity-factor", "1.0"),
+        (2, "--tp", "2", "--sp", "--etp", "2"),
+        "tokens among which an expert's capacity is shared is 64 in the reference and 32 in the"
+        " candidate",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n == "aux loss" else pytest.mark.matrix) for n in OTHER_TOKENS],
+)
+def test_routers_that_see_other_tokens_accuse_nobody(name: str, tmp_path: Path) -> None:
+    options, (processes, *topology), reason = OTHER_TOKENS[name]
+    flags = (*FLAGS, "--experts", "4", *options)
+    recorded = record_reference(tmp_path / "reference", launch(1, SCRIPT, *flags), "0:1")
+    assert recorded.code == 0, recorded.explain()
+    candidate = launch(processes, SCRIPT, *flags, *topology)
+    outcome = diff(tmp_path / "report", tmp_path / "reference", candidate, "--iterations", "0:1")
+    assert outcome.code == 2, outcome.explain()
+    assert outcome.result["culprits"] == []
+    assert reason in outcome.result["reason"], outcome.explain()

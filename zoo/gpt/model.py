@@ -61,6 +61,7 @@ def build_config(args: argparse.Namespace) -> TransformerConfig:
         **_of_experts(args),
         **_of_recomputation(args),
         mtp_num_layers=args.mtp,
+        mtp_loss_scaling_factor=0.1,  # older releases have no default
         init_method_std=args.init_std,
         calculate_per_token_loss=args.per_token_loss,
         deallocate_pipeline_outputs=True,

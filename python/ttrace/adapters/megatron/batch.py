@@ -111,7 +111,7 @@ def trace_losses(model: Model, forward_step: Callable[..., Any]) -> Callable[...
 def _recording(
     model: Model, moment: Moment | None, loss_function: Callable[..., Any]
 ) -> Callable[..., Any]:
-    record = model.session.guarded(_record_loss)
+    record = model.session.guarded(_record_sum)
 
     def traced(*args: Any, **kwargs: Any) -> Any:
         returned = loss_function(*args, **kwargs)
@@ -122,20 +122,26 @@ def _recording(
     return traced
 
 
-def _record_loss(model: Model, moment: Moment, returned: tuple[Any, ...]) -> None:
+def _record_sum(model: Model, moment: Moment, returned: tuple[Any, ...]) -> None:
     """(loss, tokens, report), or the older (loss, report) where the loss is a mean already."""
-    size, batch = model.topology.size, moment.batch
     if len(returned) == 3:
-        total, tokens = returned[0], torch.as_tensor(returned[1])
-        _record(model, moment, "sum", total, 1)
-        _record(model, moment, "tokens", tokens, 1)
-        if not model.config.calculate_per_token_loss:
-            mean = total / tokens.clamp(min=1)
-            parts = batch.micro_batches * size["dp"] * size["cp"]
-            _record(model, moment, "value", mean, parts)
-    elif len(returned) == 2:
-        # The schedule multiplies this one by cp, which cancels the mean over cp.
-        _record(model, moment, "value", returned[0], batch.micro_batches * size["dp"])
+        _record(model, moment, "sum", returned[0], 1)
+        _record(model, moment, "tokens", returned[1], 1)
+    # What a sum is divided by is the schedule's to say; of tokens, the last reduction's.
+    summed = len(returned) == 3 and model.config.calculate_per_token_loss
+    model.moment_of_loss = None if summed else moment
+
+
+def record_loss(model: Model, made: Any) -> None:
+    """What the schedule made of the loss, which is what gradients are of: divided by its tokens and
+    by the micro-batches, and averaged over the ranks of dp and cp when gradients are."""
+    moment, model.moment_of_loss = model.moment_of_loss, None
+    output = made[0] if isinstance(made, tuple) and made else None
+    loss = output[0] if isinstance(output, list) and output else output
+    if moment is None or not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        return
+    size = model.topology.size
+    _record(model, moment, "value", loss, size["dp"] * size["cp"])
 
 
 def _record(model: Model, moment: Moment, arg: str, value: Any, divisor: int) -> None:

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from ttrace.adapters.megatron import fp32, hyperparameters, notes, repeats
-from ttrace.adapters.megatron.batch import DataItems
+from ttrace.adapters.megatron.batch import DataItems, record_loss
 from ttrace.adapters.megatron.call import CapturedCall
 from ttrace.adapters.megatron.early_reductions import EarlyReductions
 from ttrace.adapters.megatron.experts import GROUP, global_sources
@@ -25,6 +25,7 @@ from ttrace.adapters.megatron.inputs import OwnInputs
 from ttrace.adapters.megatron.loss_scale import divided, loss_scale
 from ttrace.adapters.megatron.model import Chunk, Model
 from ttrace.adapters.megatron.replayer import MegatronReplayer
+from ttrace.adapters.megatron.router_functions import note_router_function
 from ttrace.adapters.megatron.store import Store
 from ttrace.capture import collective_calls, replay_data, rerun
 from ttrace.capture.course import Course
@@ -218,6 +219,12 @@ class MegatronCapture:
         """A router is about to choose by these."""
         if self._model is not None and self.session.moment is not None:
             self.session.guarded(self._model.record_scores)(router, logits)
+            self.session.guarded(note_router_function)(self._model, router, logits)
+
+    def loss_made(self, returned: Any) -> None:
+        """The schedule's forward step of a micro-batch is over, and has put out this."""
+        if self._model is not None:
+            self.session.guarded(record_loss)(self._model, returned)
 
     # Random numbers
 

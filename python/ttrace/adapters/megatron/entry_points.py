@@ -31,6 +31,17 @@ def register(on_import: OnImport, settings: Settings) -> None:
             return capture().wrap_schedule(original(*args, **kwargs))
 
         module.get_forward_backward_func = get_forward_backward_func
+        step = getattr(module, "forward_step", None)
+        if step is None:
+            return
+
+        @functools.wraps(step)
+        def forward_step(*args: Any, **kwargs: Any) -> Any:
+            made = step(*args, **kwargs)
+            capture().loss_made(made)
+            return made
+
+        module.forward_step = forward_step
 
     def buffers(module: ModuleType) -> None:
         group = module._ParamAndGradBucketGroup
@@ -177,6 +188,9 @@ class _Nothing:
         pass
 
     def routing(self, router: Any, logits: Any) -> None:
+        pass
+
+    def loss_made(self, returned: Any) -> None:
         pass
 
     def flattened(self, tensors: Any, flat: Any) -> None:

@@ -202,6 +202,9 @@ class Model:
         self.hooks = ModuleHooks(session)
         self.batch: Batch | None = None
         self.last_moment: Moment | None = None
+        # Of the loss that the schedule is about to make.
+        self.moment_of_loss: Moment | None = None
+        self.router_functions: set[str] = set()  # of which a note was made
         self.device = names.device_of(wrapped[0])
         for chunk in self.chunks:
             chunk.rules.experts.is_forced = lambda: LegName.parse(session.leg).isolated

@@ -12,6 +12,11 @@ MEGATRON = (
         _CORE + "pipeline_parallel.schedules", "get_forward_backward_func", "nothing is captured"
     ),
     PrivateName(
+        _CORE + "pipeline_parallel.schedules",
+        "forward_step",
+        "what the schedule makes of a loss is not recorded",
+    ),
+    PrivateName(
         _BUFFERS,
         "_ParamAndGradBucketGroup.start_grad_sync",
         "gradients before reduction are not recorded",
