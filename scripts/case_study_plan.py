@@ -188,6 +188,7 @@ BUGS: tuple[Bug, ...] = (
         "the loss of further tokens is a mean of means over context-parallel ranks",
         ("mtp: CP2",),
         "further_tokens_of_all",
+        versions=("0.14.0", "0.15.3", NEWEST),
     ),
     Bug(
         "B8",
@@ -206,6 +207,7 @@ BUGS: tuple[Bug, ...] = (
         "the loss is a mean of means where its mask is uneven over context-parallel ranks",
         ("uneven: CP2",),
         "loss_of_all_tokens",
+        versions=("0.13.1", "0.14.0", "0.15.3", NEWEST),
     ),
     Bug(
         "B11",
@@ -219,6 +221,19 @@ BUGS: tuple[Bug, ...] = (
         "auxiliary losses without per-token loss are cp times too small",
         ("experts, aux: CP2",),
         versions=OLDER,
+    ),
+    # Each rank's gradient is whole already.
+    Bug(
+        "B13",
+        "the gradient of the gathered projection of further tokens is tp times too large",
+        ("mtp: TP2",),
+        versions=("0.12.3",),
+    ),
+    Bug(
+        "B14",
+        "further tokens are those of a context-parallel rank's own part of the sequence",
+        ("mtp: CP2",),
+        versions=("0.12.3", "0.13.1"),
     ),
     Bug(
         "B7, B10",

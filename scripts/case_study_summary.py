@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from case_study_plan import BUGS, NEWEST, OLDER, Bug, Cell
+from case_study_plan import BUGS, NEWEST, OLDER, Bug, Cell, explained
 
 BEGIN = "<!-- summary: begin (written by scripts/case_study.py) -->"
 END = "<!-- summary: end -->"
@@ -32,16 +32,24 @@ def _line(bug: Bug, rows: Rows) -> tuple[str, ...]:
     option, topology = bug.cells[0].split(": ")
 
     def said(version: str, fix: str | None = None) -> str:
-        return _in_short(rows.get(Cell(version, option, topology, fix).name))
+        short = _in_short(rows.get(Cell(version, option, topology, fix).name))
+        other = explained(version, bug.cells[0])
+        # What is wrong there is something else.
+        return f"{short} ({other.key})" if other and other != bug and not fix else short
 
-    newest = rows.get(Cell(NEWEST, option, topology).name)
+    last = rows.get(Cell(bug.versions[-1], option, topology).name)
     return (
         f"[{bug.key}](#{bug.key.lower()})",
         bug.cells[0],
         *(said(version) for version in (*OLDER, NEWEST)),
-        said(NEWEST, bug.fix),
-        newest[_CULPRIT] if newest else "",
+        said(NEWEST, bug.fix) if bug.fix else f"in {_next_release(bug)}",
+        last[_CULPRIT] if last else "",
     )
+
+
+def _next_release(bug: Bug) -> str:
+    releases = (*OLDER, NEWEST)
+    return releases[releases.index(bug.versions[-1]) + 1]
 
 
 def _in_short(row: Sequence[str] | None) -> str:

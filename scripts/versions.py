@@ -49,8 +49,8 @@ What differs, as far as these runs meet it:
 
 * **0.12.3** has no distributed optimizer without TransformerEngine: its step ends in the error that
   the row shows. Under context parallelism its schedule multiplies a loss by the size of the group
-  so that a loss function has to count the tokens of all of its ranks; the trainer here counts those
-  of its own rank, as 0.13 and later want it, and its gradients really are twice too large. Virtual
+  so that a loss function has to count the tokens of all of its ranks, which the trainer of the zoo
+  does there. Virtual
   stages are told their number by a global variable.
 * **0.12.3 and 0.13.1** tell the model alone of overlapped gathering, not the optimizer.
 * **0.12.3 to 0.14.0** have no attention sinks and no window that skips layers.

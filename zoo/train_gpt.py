@@ -50,7 +50,7 @@ import mutation
 from gpt.groups import initialize, seed_dropout
 from gpt.model import build_config, build_model
 from gpt.options import parse_arguments
-from gpt.versions import is_last_stage, known_to
+from gpt.versions import counted_with_others, is_last_stage, known_to
 from state_digest import parameter_digest, print_line, random_digest
 from synthetic_tokens import PretrainingSampler, SyntheticTokens
 
@@ -87,6 +87,7 @@ def loss_func(
         fatal=False,
     )
     tokens = loss_mask.sum().to(torch.int)
+    loss, tokens = counted_with_others(loss, tokens)
     report = torch.stack([loss.detach(), tokens.to(loss.dtype)])
     return loss, tokens, {"lm loss": report}
 

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from megatron.core import parallel_state
+import torch
+from megatron.core import package_info, parallel_state
 
 
 def has(function: Callable[..., Any], argument: str) -> bool:
@@ -35,3 +36,15 @@ def is_last_stage(vp_stage: int | None) -> bool:
 
 def _is_stage(asked: Callable[..., bool], vp_stage: int | None) -> bool:
     return asked(ignore_virtual=vp_stage is None, **known_to(asked, vp_stage=vp_stage))
+
+
+def counted_with_others(loss: torch.Tensor, tokens: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Of all context-parallel ranks that share a sequence, as the schedule before 0.13 expects them:
+    it divides by these tokens, and multiplies by the number of ranks."""
+    group = parallel_state.get_context_parallel_group()
+    if (package_info.MAJOR, package_info.MINOR) >= (0, 13) or group.size() == 1:
+        return loss, tokens
+    of_all = torch.stack([loss.detach(), tokens.to(loss.dtype)])
+    torch.distributed.all_reduce(of_all, group=group)
+    # The value is that of all, the gradient that of the own part.
+    return loss + (of_all[0] - loss.detach()), of_all[1].to(tokens.dtype)

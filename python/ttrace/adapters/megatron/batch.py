@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -111,48 +112,77 @@ def trace_losses(model: Model, forward_step: Callable[..., Any]) -> Callable[...
 def _recording(
     model: Model, moment: Moment | None, loss_function: Callable[..., Any]
 ) -> Callable[..., Any]:
-    record = model.session.guarded(_record_sum)
+    keep = model.session.guarded(_keep_loss)
 
     def traced(*args: Any, **kwargs: Any) -> Any:
         returned = loss_function(*args, **kwargs)
         if moment is not None and not kwargs and isinstance(returned, tuple):
-            record(model, moment, returned)
+            keep(model, moment, returned)
         return returned
 
     return traced
 
 
-def _record_sum(model: Model, moment: Moment, returned: tuple[Any, ...]) -> None:
+class MadeLoss(NamedTuple):
+    """What a loss function returned, before the schedule divides it in place."""
+
+    moment: Moment
+    total: torch.Tensor | None  # a sum over tokens, or None: a mean already
+    tokens: torch.Tensor | None
+
+
+def _keep_loss(model: Model, moment: Moment, returned: tuple[Any, ...]) -> None:
     """(loss, tokens, report), or the older (loss, report) where the loss is a mean already."""
+    total = tokens = None
     if len(returned) == 3:
-        _record(model, moment, "sum", returned[0], 1)
-        _record(model, moment, "tokens", returned[1], 1)
-    # What a sum is divided by is the schedule's to say; of tokens, the last reduction's.
-    summed = len(returned) == 3 and model.config.calculate_per_token_loss
-    model.moment_of_loss = None if summed else moment
+        total = returned[0].detach().clone()
+        tokens = torch.as_tensor(returned[1]).detach().clone()
+    model.made_loss = MadeLoss(moment, total, tokens)
 
 
 def record_loss(model: Model, made: Any) -> None:
-    """What the schedule made of the loss, which is what gradients are of: divided by its tokens and
-    by the micro-batches, and averaged over the ranks of dp and cp when gradients are."""
-    moment, model.moment_of_loss = model.moment_of_loss, None
-    output = made[0] if isinstance(made, tuple) and made else None
-    loss = output[0] if isinstance(output, list) and output else output
-    if moment is None or not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+    """The sum that the loss function returned, and what the schedule made of it, which is what
+    gradients are of: divided by tokens and micro-batches, and averaged over the ranks of dp and cp
+    when gradients are. A sum per token is divided with the gradients: there it has no value."""
+    loss, model.made_loss = model.made_loss, None
+    if loss is None:
         return
-    size = model.topology.size
-    _record(model, moment, "value", loss, size["dp"] * size["cp"])
+    output = made[0] if isinstance(made, tuple) and made else None
+    value = output[0] if isinstance(output, list) and output else output
+    is_scalar = isinstance(value, torch.Tensor) and value.numel() == 1
+    summed = loss.total is not None and model.config.calculate_per_token_loss
+    if loss.total is not None:
+        of_all = is_scalar and not summed and _counts_all(model, loss, value)
+        terms = ("dp",) if of_all else ("dp", "cp")
+        _record(model, loss.moment, "sum", loss.total, terms, 1)
+        _record(model, loss.moment, "tokens", loss.tokens, terms, 1)
+    if is_scalar and not summed:
+        size = model.topology.size
+        _record(model, loss.moment, "value", value, ("dp", "cp"), size["dp"] * size["cp"])
 
 
-def _record(model: Model, moment: Moment, arg: str, value: Any, divisor: int) -> None:
-    """Terms of a sum: one a micro-batch, on each rank of dp and cp."""
-    terms = model.topology.placements(**model.topology.terms("dp", "cp"))
+def _counts_all(model: Model, loss: MadeLoss, value: torch.Tensor) -> bool:
+    """Whether losses and tokens are those of all context-parallel ranks: the schedule of
+    megatron-core 0.12 then multiplies by their number."""
+    cp = model.topology.size["cp"]
+    if cp == 1 or loss.total is None or loss.tokens is None:
+        return False
+    batches = loss.moment.batch.micro_batches
+    own = float(loss.total) / max(1.0, float(loss.tokens)) / batches
+    return own != 0 and math.isclose(float(value) / own, cp, rel_tol=1e-3)
+
+
+def _record(
+    model: Model, moment: Moment, arg: str, value: Any, terms: tuple[str, ...], divisor: int
+) -> None:
+    """Terms of a sum: one a micro-batch, on each rank of `terms`; copies on others."""
+    words = {**dict.fromkeys(("dp", "cp"), "Replicate"), **model.topology.terms(*terms)}
     model.session.record(
         "loss",
         "loss",
         arg,
         torch.as_tensor(value).reshape(()),
-        f"mb:Partial(sum) {terms}".strip(),
+        f"mb:Partial(sum) {model.topology.placements(**words)}".strip(),
         iteration=moment.iteration,
         pass_="forward",
         micro_batch=moment.micro_batch,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -21,6 +21,9 @@ from ttrace.capture.placed import Batch, ModuleRule, Moment, ParameterRule
 from ttrace.capture.rewrite import Place
 from ttrace.capture.session import Session
 from ttrace.capture.settings import LegName
+
+if TYPE_CHECKING:
+    from ttrace.adapters.megatron.batch import MadeLoss
 
 # The shape of a whole parameter in the reference, where there is one.
 ReferenceShape = Callable[[str], "list[int] | None"]
@@ -202,8 +205,7 @@ class Model:
         self.hooks = ModuleHooks(session)
         self.batch: Batch | None = None
         self.last_moment: Moment | None = None
-        # Of the loss that the schedule is about to make.
-        self.moment_of_loss: Moment | None = None
+        self.made_loss: MadeLoss | None = None  # of the micro-batch whose loss the schedule divides
         self.router_functions: set[str] = set()  # of which a note was made
         self.device = names.device_of(wrapped[0])
         for chunk in self.chunks:
