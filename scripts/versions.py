@@ -90,7 +90,6 @@ EXPECTED_ERRORS = {
     "0.12.3: DP2 distributed optimizer, overlaps": _NO_DISTRIBUTED_OPTIMIZER,
     "0.12.3: T8": _NO_DISTRIBUTED_OPTIMIZER,
 }
-REALLY_DIFFERENT = ("0.12.3: CP2",)
 
 
 def put_first(version: str) -> None:
@@ -139,8 +138,6 @@ def unexpected(name: str, row: str, outcome: runs.Outcome) -> str:
     said = error_in(outcome.text) or outcome.result.get("reason", "") or f"exit {outcome.code}"
     if name in EXPECTED_ERRORS:
         return "" if EXPECTED_ERRORS[name] in outcome.text else said
-    if name in REALLY_DIFFERENT:
-        return "" if outcome.result.get("verdict") == "diverged" else said
     if row in CLEAN:
         return "" if outcome.code == 0 else said
     if outcome.code != 1:

@@ -16,15 +16,25 @@
 namespace ttrace {
 namespace {
 
-std::string FactorWords(const std::map<int, double>& alpha) {
+// "1.03 x in micro-batch 0, 1 x in micro-batch 1".
+std::string FactorWords(const std::map<int, double>& alpha, const char* where) {
   std::string out;
   size_t shown = 0;
-  for (const auto& [micro_batch, factor] : alpha) {
+  for (const auto& [number, factor] : alpha) {
     if (shown++ == 4) return out + ", ...";
-    out += fmt::format("{}{:.5g} x in micro-batch {}", out.empty() ? "" : ", ",
-                       factor, micro_batch);
+    out += fmt::format("{}{:.5g} x {} {}", out.empty() ? "" : ", ", factor,
+                       where, number);
   }
   return out;
+}
+
+// Of factors that are not all one.
+std::string WhereFactorsDiffer(const ScaledParts& parts) {
+  if (parts.by_rank) {
+    return "on each rank: " + FactorWords(parts.of_rank, "on rank");
+  }
+  return "in each micro-batch: " +
+         FactorWords(parts.of_micro_batch, "in micro-batch");
 }
 
 std::optional<Diagnosis> OfTheLoss(const Evidence& evidence) {
@@ -50,7 +60,7 @@ std::optional<Diagnosis> OfTheLoss(const Evidence& evidence) {
     if (alpha.size() > 1) words = " in every micro-batch";
     words += FactorNameWords(evidence, whole, tolerance);
   } else {
-    words = " (" + FactorWords(alpha) + ")";
+    words = " (" + FactorWords(alpha, "in micro-batch") + ")";
     const std::string tokens =
         ExplainByTokens(alpha, TokenCounts(evidence), tolerance);
     if (!tokens.empty()) words += "; " + tokens;
@@ -88,9 +98,8 @@ std::optional<Diagnosis> LossNormalisation(const Evidence& evidence) {
                   parts->agree
                       ? fmt::format("{:.5g} x the reference's", parts->alpha) +
                             FactorNameWords(evidence, parts->alpha, tolerance)
-                      : "the reference's times another constant in each "
-                        "micro-batch: " +
-                            FactorWords(parts->of_micro_batch),
+                      : "the reference's times another constant " +
+                            WhereFactorsDiffer(*parts),
                   tokens.empty() ? "" : "; ", tokens),
       parts->alpha};
 }

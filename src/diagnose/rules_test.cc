@@ -849,6 +849,22 @@ TEST(LossNormalisation, IsAnotherConstantInEachMicroBatch) {
   }
 }
 
+// A mean of means over ranks whose tokens are not as many.
+TEST(LossNormalisation, SaysWhichRankHasWhichFactor) {
+  const TensorId id = Id("", Role::kGradOutput);
+  Lab lab(id, kBound);
+  lab.Reference(id, kShape, Truth());
+  lab.Candidate(id, kShape, Noisy(Truth(), kNoise), TwoByTwo(),
+                [](Piece* piece) {
+                  const double factors[] = {1.5, 0.75};
+                  piece->values = Times(piece->values, factors[piece->rank]);
+                  return true;
+                });
+  EXPECT_EQ(lab.Letters(), "L");
+  EXPECT_THAT(lab.First(), HasSubstr("another constant on each rank: 1.5"));
+  EXPECT_THAT(lab.First(), HasSubstr("on rank 0, 0.75"));
+}
+
 TEST(LossNormalisation, NamesTheMeshSizeThatAllMicroBatchesShare) {
   const TensorId loss = [] {
     TensorId out = Id("loss", Role::kLoss);

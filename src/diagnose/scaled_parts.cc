@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <set>
+#include <utility>
+#include <vector>
 
 namespace ttrace {
 namespace {
@@ -31,6 +33,8 @@ std::optional<ScaledParts> FindScaledParts(const Evidence& evidence) {
   std::set<int> micro_batches;
   std::vector<double> alphas;
   std::map<int, ErrorStats> by_micro_batch;
+  std::map<int, ErrorStats> by_rank;
+  std::vector<std::pair<int, double>> of_parts;
   for (const InstanceStats& part : parts) {
     const ErrorStats& stats = part.stats;
     if (stats.nonfinite_differ > 0) return std::nullopt;
@@ -40,6 +44,10 @@ std::optional<ScaledParts> FindScaledParts(const Evidence& evidence) {
     }
     if (part.micro_batch >= 0) by_micro_batch[part.micro_batch].Merge(stats);
     const double alpha = stats.projection();
+    if (!part.ranks.empty()) {
+      by_rank[part.ranks.front()].Merge(stats);
+      of_parts.emplace_back(part.ranks.front(), alpha);
+    }
     const double residual = Residual(stats);
     const double of_error =
         0.01 * stats.rel_err() / std::fmax(1, std::fabs(alpha));
@@ -75,6 +83,15 @@ std::optional<ScaledParts> FindScaledParts(const Evidence& evidence) {
   }
   for (const auto& [micro_batch, stats] : by_micro_batch) {
     out.of_micro_batch[micro_batch] = stats.projection();
+  }
+  for (const auto& [rank, stats] : by_rank) {
+    out.of_rank[rank] = stats.projection();
+  }
+  out.by_rank = of_parts.size() > by_rank.size() ||
+                of_parts.size() > by_micro_batch.size();
+  for (const auto& [rank, alpha] : of_parts) {
+    out.by_rank = out.by_rank && std::fabs(alpha / out.of_rank[rank] - 1) <=
+                                     2 * std::fmax(bound, 1e-6);
   }
   out.ranks.assign(ranks.begin(), ranks.end());
   out.micro_batches.assign(micro_batches.begin(), micro_batches.end());

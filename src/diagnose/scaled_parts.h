@@ -23,6 +23,10 @@ struct ScaledParts {
   bool ranks_differ = false;             // some rank has right parts only
   std::vector<int> micro_batches;        // of scaled parts, sorted
   std::map<int, double> of_micro_batch;  // alpha of each, also of right ones
+  std::map<int, double> of_rank;         // of each part's first rank
+  // All parts of a rank have one factor, and they are several of each, or a
+  // micro-batch is on several ranks: it is ranks that factors go by.
+  bool by_rank = false;
 };
 
 // Nothing unless every part is either right or scaled, and one is scaled.

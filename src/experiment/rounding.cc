@@ -131,6 +131,19 @@ double LongerTokenSums(const Rounding& rounding) {
                            static_cast<double>(rounding.reference_tokens));
 }
 
+// Each of K additions of terms of one sign rounds by up to u of the running
+// sum: u (1 + 2 + ... + K) / K of the result. Once terms are shorter than the
+// last place of the sum, all of these may have one sign, which no smaller sum
+// tells.
+double LongestTokenSumLoses(const Rounding& rounding) {
+  if (rounding.reference_tokens <= 0 ||
+      rounding.candidate_tokens <= rounding.reference_tokens) {
+    return 0;
+  }
+  return rounding.unit_roundoff *
+         static_cast<double>(rounding.candidate_tokens + 1) / 2;
+}
+
 RoundingOfTensors::RoundingOfTensors(const Side& reference,
                                      const Side& candidate) {
   ReadPrecisions(reference);

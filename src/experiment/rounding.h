@@ -78,6 +78,10 @@ double CoarserSpacing(const Rounding& rounding, int64_t count, double sum_sq);
 // precision. Derivation: docs/tolerance.md.
 double LongerTokenSums(const Rounding& rounding);
 
+// What such a sum may lose at most, relative to its result, where it has more
+// tokens than the reference's; 0 otherwise.
+double LongestTokenSumLoses(const Rounding& rounding);
+
 class RoundingOfTensors {
  public:
   RoundingOfTensors(const Side& reference, const Side& candidate);

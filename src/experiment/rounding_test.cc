@@ -176,5 +176,25 @@ TEST(LongerTokenSums, BoundsWhatRunningSumsOfBf16Show) {
   }
 }
 
+// Ones, added to a running sum of bf16: it stays at 256.
+TEST(LongestTokenSumLoses, IsMoreThanARunningSumOfBf16Loses) {
+  for (const int tokens : {300, 512, 5000}) {
+    double sum = 0;
+    for (int t = 0; t < tokens; ++t) {
+      int exponent = 0;
+      const double mantissa = std::frexp(sum + 1, &exponent);
+      sum = std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
+    }
+    EXPECT_EQ(sum, 256);
+    Rounding rounding;
+    rounding.unit_roundoff = kBf16;
+    rounding.reference_tokens = 100;
+    rounding.candidate_tokens = tokens;
+    EXPECT_GT(LongestTokenSumLoses(rounding), (tokens - sum) / tokens);
+    rounding.reference_tokens = tokens;
+    EXPECT_EQ(LongestTokenSumLoses(rounding), 0);
+  }
+}
+
 }  // namespace
 }  // namespace ttrace

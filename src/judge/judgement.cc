@@ -70,6 +70,8 @@ std::string_view ToString(Origin origin) {
       return "primitive";
     case Origin::kStepRounding:
       return "step_rounding";
+    case Origin::kLongSum:
+      return "long_sum";
   }
   return "?";
 }

@@ -115,6 +115,12 @@ Test Judge(Statistic statistic, double err, const Noise& noise, double floor,
     }
   }
   expected.scale = out.bound / factor;
+  if (errors.long_sum_loss() > out.bound) {
+    out.bound = expected.scale = errors.long_sum_loss();
+    out.headroom = err / out.bound;
+    expected.factor = 1;
+    expected.origin = Origin::kLongSum;
+  }
   return out;
 }
 

@@ -62,6 +62,7 @@ void JudgeProjection(const LegErrors& errors, double pooled,
       // One sample of what the reference rounds, and two sides that do so.
       {kNoiseFactor * std::hypot(1, errors.longer_sums()) * fp32,
        Origin::kReferenceFp32},
+      {errors.long_sum_loss(), Origin::kLongSum},
   };
   for (const auto& [bound, origin] : candidates) {
     if (bound <= test.bound) continue;

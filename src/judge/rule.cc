@@ -74,6 +74,12 @@ Test JudgeNorm(const LegErrors& errors) {
   }
   test.headroom = score / factor;
   Expectation& expected = test.expected;
+  if (errors.long_sum_loss() > test.bound) {
+    test.bound = errors.long_sum_loss();
+    test.headroom = test.value / test.bound;
+    factor = 1;
+    origin = Origin::kLongSum;
+  }
   expected.origin = origin;
   expected.scale = test.bound / factor;
   expected.factor = factor;

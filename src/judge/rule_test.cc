@@ -158,8 +158,8 @@ TEST(JudgeLeg, LongerSumsOverTokensRoundMore) {
   EXPECT_NEAR(alone, 2 * std::sqrt(2) * 0.02, 1e-12);
   errors.candidate_hp = StatsWith(0.1);
   EXPECT_GT(JudgeLeg(errors).headroom, 1);
-  errors.rounding.reference_tokens = 100;
-  errors.rounding.candidate_tokens = 400;
+  errors.rounding.reference_tokens = 5;
+  errors.rounding.candidate_tokens = 20;
   EXPECT_NEAR(JudgeLeg(errors).headroom, 0.1 / (2 * 4 * 0.02), 1e-9);
   EXPECT_EQ(JudgeLeg(errors).deciding()->expected.origin,
             Origin::kReferenceFp32);
@@ -169,14 +169,33 @@ TEST(JudgeLeg, LongerSumsOverTokensRoundMore) {
   EXPECT_NEAR(JudgeLeg(errors).bound, 4 * 8 * 0.005, 1e-12);
   // Shorter ones excuse nothing, nor do those of any other tensor, nor in fp32.
   errors.reference_hp = StatsWith(0.02);
-  errors.rounding.candidate_tokens = 25;
+  errors.rounding.candidate_tokens = 2;
   EXPECT_EQ(JudgeLeg(errors).bound, alone);
-  errors.rounding.candidate_tokens = 400;
+  errors.rounding.candidate_tokens = 20;
   errors.vector_gradient = false;
   EXPECT_NEAR(JudgeLeg(errors).bound, 2 * 0.005, 1e-12);
   errors.vector_gradient = true;
   errors.rounding.unit_roundoff = 0x1p-24;
   EXPECT_NEAR(JudgeLeg(errors).bound, 2 * 0.005, 1e-12);
+}
+
+// Where the running sum may have left its terms behind, which a shorter one
+// does not tell.
+TEST(JudgeLeg, MuchLongerSumsOverTokensAreNotCheckable) {
+  LegErrors errors = Errors(0.1, {0.005, 0.005, 0.005});
+  errors.vector_gradient = true;
+  errors.reference_hp = StatsWith(0.005);
+  errors.candidate_hp = StatsWith(0.1);
+  errors.rounding.reference_tokens = 10;
+  errors.rounding.candidate_tokens = 50;
+  LegJudgement leg = JudgeLeg(errors);
+  EXPECT_NEAR(leg.bound, kBf16 * 51 / 2, 1e-12);
+  EXPECT_EQ(leg.deciding()->expected.origin, Origin::kLongSum);
+  EXPECT_TRUE(leg.checkable);
+  errors.rounding.candidate_tokens = 1000;
+  EXPECT_FALSE(JudgeLeg(errors).checkable);
+  errors.vector_gradient = false;
+  EXPECT_TRUE(JudgeLeg(errors).checkable);
 }
 
 // Values of some units of the smallest spacing, which noise of a relative size

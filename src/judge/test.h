@@ -43,6 +43,7 @@ enum class Origin : uint8_t {
   kEqual,            // must be equal
   kPrimitive,        // what the framework's own primitive gives
   kStepRounding,     // what the step's own arithmetic may round
+  kLongSum,          // what a longer sum than the reference's may lose
 };
 std::string_view ToString(Origin origin);
 

@@ -199,7 +199,7 @@ std::string ScaleWords(Origin origin) {
     case Origin::kReferenceFp32:
       return "reference against its fp32 leg";
     case Origin::kReferenceRounds:
-      return "reference against its fp32 leg, sqrt(2)";
+      return "reference against its fp32 leg, of both sides";
     case Origin::kLargestOfMany:
       return "largest of many errors";
     case Origin::kRandomFactor:
@@ -210,6 +210,8 @@ std::string ScaleWords(Origin origin) {
       return "the framework's own norm of the same gradients";
     case Origin::kStepRounding:
       return "the rounding of the step's own arithmetic";
+    case Origin::kLongSum:
+      return "sums of more tokens than the reference's may lose";
   }
   return "";
 }
