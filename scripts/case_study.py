@@ -17,6 +17,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 from itertools import groupby
@@ -92,6 +93,14 @@ def row_of(cell: Cell, outcome: runs.Outcome) -> list[str]:
     ]
 
 
+def compared(folder: Path, reference: Path, command: str) -> runs.Outcome:
+    try:
+        return runs.diff(folder, reference, command)
+    except subprocess.TimeoutExpired as expired:
+        text = f"TimeoutError: not over after {expired.timeout:.0f} s"
+        return runs.Outcome(2, text, expired.timeout, folder)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="regular expression of names of rows")
@@ -126,7 +135,7 @@ def main() -> int:
                 processes, own = TOPOLOGIES[cell.topology]
                 fixed = ("--fix", cell.fix) if cell.fix else ()
                 command = runs.launch(processes, "train_gpt.py", *flags, *own, *fixed)
-                outcome = runs.diff(work / "run", reference, command)
+                outcome = compared(work / "run", reference, command)
             else:
                 outcome = recorded
             row = row_of(cell, outcome)

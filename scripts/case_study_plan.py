@@ -37,7 +37,9 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "recompute": ("--recompute",),
     "recompute parts": ("--recompute-modules", "core_attn", "layernorm"),
     "frozen": ("--freeze", "linear_fc1"),
-    "frozen embedding": ("--freeze", "word_embeddings"),
+    # Tied, the last stage's copy has another name and is not frozen: its gradient would wait for
+    # one of the first stage for ever.
+    "frozen embedding": ("--freeze", "word_embeddings", "--no-tied"),
     "scheduler": ("--scheduler", "--decoupled-lr", "0.01", "--weight-decay", "0.1"),
     "experts": _EXPERTS,
     "experts, aux": (*_EXPERTS, "--aux-loss", "aux_loss"),

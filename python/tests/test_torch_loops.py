@@ -3,6 +3,7 @@ and gives the same tensors as a loop that does the same in another way."""
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import re
 import subprocess
@@ -45,6 +46,9 @@ class Net(nn.Module):
         for block in (self.blocks[0], *self.blocks):
             if self.reentrant is None:
                 hidden = block(hidden)
+            elif self.reentrant == "nested":
+                inner = functools.partial(checkpoint, block, use_reentrant=True)
+                hidden = checkpoint(inner, hidden, use_reentrant=True)
             else:
                 hidden = checkpoint(block, hidden, use_reentrant=self.reentrant)
         return self.head(hidden)
@@ -247,7 +251,7 @@ def test_forwards_until_a_backward_are_calls_of_one_micro_batch(tmp_path):
     assert_aligned(small.tensors, large.tensors)
 
 
-@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("reentrant", [True, False, "nested"])
 def test_checkpointed_modules_show_all_their_gradients(tmp_path, reentrant):
     plain = Captured(tmp_path, "plain", Loop())
     saving = Captured(tmp_path, "saving", Loop(make=lambda: Net(reentrant)))

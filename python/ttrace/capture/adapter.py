@@ -26,7 +26,7 @@ what the optimizer holds, and how that follows grafted weights.
 iteration: a `Batch`, `course.begin()`; at each forward of the root a new `Moment`, set as
 `session.moment` until the forward returns (`moment.micro_batch` is the number of the micro-batch in
 the global batch, the same in every topology; a recomputed forward runs inside
-`session.inside(moment of the first pass, "recompute")`); `course.read` when parameters are
+`session.recomputing(session.position() at the checkpoint)`); `course.read` when parameters are
 readable, which is in the owning module's pre-hook of the first forward, after any gather;
 `course.reducing` right before a reduction that may overlap with backward; `course.backward_done`,
 `grafted`, `record_reduced`, `step_begins`, `norm`, `step_over`. Data through `replay_data.wrap`

@@ -174,8 +174,22 @@ class Moment:
     def row_begin(self) -> int:
         return self.micro_batch * self.batch.micro_batch_size
 
+    def position(self, pass_: str) -> Position:
+        calls = {fqn: count for (fqn, of), count in self.calls.items() if of == pass_}
+        return Position(self, calls, again=pass_ == "recompute")
+
     def next_call(self, fqn: str, pass_: str) -> int:
         """0 for the first use of a module in this forward, then 1, ..."""
         call = self.calls.get((fqn, pass_), 0)
         self.calls[fqn, pass_] = call + 1
         return call
+
+
+@dataclass(frozen=True, eq=False)
+class Position:
+    """How far a forward has come where a checkpoint begins, which is where its recomputation begins
+    as well: its modules are called in the same order from there on."""
+
+    moment: Moment
+    calls: dict[str, int]  # of each module so far
+    again: bool  # the checkpoint lies within another one, whose recomputation this is

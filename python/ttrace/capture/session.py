@@ -22,7 +22,7 @@ from ttrace import _native
 from ttrace.capture import process_messages
 from ttrace.capture.cost import Cost
 from ttrace.capture.free_memory import Peak
-from ttrace.capture.placed import Box, Moment, RoutedRows, Scale
+from ttrace.capture.placed import Box, Moment, Position, RoutedRows, Scale
 from ttrace.capture.rewrite import Place
 from ttrace.capture.settings import Settings
 from ttrace.capture.specs import SpecCache
@@ -49,6 +49,7 @@ class Session:
         self.iteration = -1
         self.moment: Moment | None = None  # None: outside the model's forward
         self.pass_ = "forward"
+        self._again = False  # a recomputation within one runs
         # The micro-batch whose backward runs now: parameter gradients have no other way to know.
         self.backward_moment: Moment | None = None
         self.over = False
@@ -369,6 +370,8 @@ class Session:
 
     def record_at(self, place: Place, tensor: torch.Tensor) -> None:
         """Writes an activation or its gradient, as its rule says."""
+        if self._again and place.pass_ == "recompute":
+            return
         rule = place.rule
         self.record(
             place.fqn,
@@ -406,6 +409,30 @@ class Session:
         )
 
     # Where the run is
+
+    def position(self) -> Position | None:
+        """Of the forward that runs now; for recomputing()."""
+        return None if self.moment is None else self.moment.position(self.pass_)
+
+    @contextmanager
+    def recomputing(self, position: Position | None) -> Iterator[None]:
+        """The forward since `position` runs again. Within a checkpoint within a checkpoint it does
+        so twice, with the same values: only the first is recorded, of both the gradients."""
+        if position is None:
+            with self.inside(None, "recompute"):
+                yield
+            return
+        calls, before, again = position.moment.calls, {}, self._again
+        for fqn in [fqn for fqn, pass_ in calls if pass_ == "forward"]:
+            before[fqn, "recompute"] = calls.get((fqn, "recompute"), 0)
+            calls[fqn, "recompute"] = position.calls.get(fqn, 0)
+        self._again = position.again
+        try:
+            with self.inside(position.moment, "recompute"):
+                yield
+        finally:
+            self._again = again
+            calls.update(before)
 
     @contextmanager
     def inside(self, moment: Moment | None, pass_: str) -> Iterator[None]:

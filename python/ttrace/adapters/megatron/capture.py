@@ -33,7 +33,7 @@ from ttrace.capture.dropout import Dropout
 from ttrace.capture.graft import Graft
 from ttrace.capture.legs import Leg, make_leg
 from ttrace.capture.noise import Noise
-from ttrace.capture.placed import Batch, Moment
+from ttrace.capture.placed import Batch, Position
 from ttrace.capture.random_draws import RandomDraws
 from ttrace.capture.session import Session
 from ttrace.capture.settings import LegName, Settings
@@ -235,12 +235,12 @@ class MegatronCapture:
     # Recomputed forwards
 
     @property
-    def moment(self) -> Moment | None:
-        return self.session.moment
+    def position(self) -> Position | None:
+        return self.session.position()
 
-    def recomputing(self, moment: Moment | None) -> AbstractContextManager[None]:
-        """Inside, the forward of `moment` runs again."""
-        return self.session.inside(moment, "recompute")
+    def recomputing(self, position: Position | None) -> AbstractContextManager[None]:
+        """Inside, the forward runs again from there on."""
+        return self.session.recomputing(position)
 
     # Where collectives come from
 

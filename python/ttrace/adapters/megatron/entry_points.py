@@ -98,12 +98,12 @@ def register(on_import: OnImport, settings: Settings) -> None:
 
         @functools.wraps(forward)
         def traced_forward(ctx: Any, *args: Any) -> Any:
-            ctx.ttrace_moment = capture().moment
+            ctx.ttrace_position = capture().position
             return forward(ctx, *args)
 
         @functools.wraps(backward)
         def traced_backward(ctx: Any, *args: Any) -> Any:
-            with capture().recomputing(getattr(ctx, "ttrace_moment", None)):
+            with capture().recomputing(getattr(ctx, "ttrace_position", None)):
                 return backward(ctx, *args)
 
         function.forward = staticmethod(traced_forward)
@@ -116,12 +116,12 @@ def register(on_import: OnImport, settings: Settings) -> None:
 
         @functools.wraps(checkpoint)
         def traced_checkpoint(self: Any, *args: Any, **kwargs: Any) -> Any:
-            self.ttrace_moment = capture().moment
+            self.ttrace_position = capture().position
             return checkpoint(self, *args, **kwargs)
 
         @functools.wraps(recompute)
         def traced_recompute(self: Any, *args: Any, **kwargs: Any) -> Any:
-            with capture().recomputing(getattr(self, "ttrace_moment", None)):
+            with capture().recomputing(getattr(self, "ttrace_position", None)):
                 return recompute(self, *args, **kwargs)
 
         owner.checkpoint, owner._recompute = traced_checkpoint, traced_recompute
@@ -199,12 +199,12 @@ class _Nothing:
     def reducing(self, group: Any = None) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def recomputing(self, moment: Any) -> AbstractContextManager[None]:
+    def recomputing(self, position: Any) -> AbstractContextManager[None]:
         return nullcontext()
 
     def other_numbers(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     @property
-    def moment(self) -> None:
+    def position(self) -> None:
         return None

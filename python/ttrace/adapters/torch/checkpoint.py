@@ -14,7 +14,7 @@ from torch.utils import checkpoint
 
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.patches import Patches
-from ttrace.capture.placed import Moment
+from ttrace.capture.placed import Position
 
 
 class ReentrantCheckpoints:
@@ -27,19 +27,13 @@ class ReentrantCheckpoints:
         patches.wrap_static(owner, "backward", self._backward)
 
     def _forward(self, original: Any, ctx: Any, *args: Any) -> Any:
-        moment = self._session.moment
-        if moment is not None:
-            ctx.ttrace_moment = moment, dict(moment.calls)
+        if self._session.moment is not None:
+            ctx.ttrace_position = self._session.position()
         return original(ctx, *args)
 
     def _backward(self, original: Any, ctx: Any, *args: Any) -> Any:
-        known: tuple[Moment, dict[tuple[str, str], int]] | None
-        known = getattr(ctx, "ttrace_moment", None)
-        if known is None or not self._session.recording:
+        position: Position | None = getattr(ctx, "ttrace_position", None)
+        if position is None or not self._session.recording:
             return original(ctx, *args)
-        moment, calls = known
-        for fqn, pass_ in list(moment.calls):
-            if pass_ == "forward":
-                moment.calls[fqn, "recompute"] = calls.get((fqn, "forward"), 0)
-        with self._session.inside(moment, "recompute"):
+        with self._session.recomputing(position):
             return original(ctx, *args)
