@@ -119,3 +119,18 @@ def test_routers_that_see_other_tokens_accuse_nobody(name: str, tmp_path: Path) 
     assert outcome.code == 2, outcome.explain()
     assert outcome.result["culprits"] == []
     assert reason in outcome.result["reason"], outcome.explain()
+
+
+@pytest.mark.matrix
+def test_what_routers_learnt_before_is_given_with_the_weights(tmp_path: Path) -> None:
+    """Steps before capture began may have turned choices, and with them a router's bias."""
+    flags = ("--steps", "3", "--layers", "2", "--experts", "4", "--expert-bias")
+    flags = (*flags, "--router-scores", "sigmoid")
+    recorded = record_reference(tmp_path / "reference", launch(1, SCRIPT, *flags), "2:3")
+    assert recorded.code == 0, recorded.explain()
+    candidate = launch(2, SCRIPT, *flags, "--ep", "2", "--seed", "2")
+    outcome = diff(tmp_path / "report", tmp_path / "reference", candidate, "--iterations", "2:3")
+    assert outcome.code == 0, outcome.explain()
+    assert outcome.result["not_checkable"] == 0, outcome.explain()
+    notes = " ".join(note["text"] for note in outcome.result["notes"])
+    assert "decoder.layers.0.mlp.router.expert_bias" in notes, notes

@@ -102,8 +102,11 @@ class Graft:
         return list(shape) if has else None
 
     @torch.no_grad()
-    def keeps_buffer(self, fqn: str, buffer: torch.Tensor, iteration: int) -> None:
-        """Buffers are not grafted: says so where that makes a difference."""
+    def buffer(
+        self, fqn: str, buffer: torch.Tensor, iteration: int, *, is_trained: bool = False
+    ) -> None:
+        """Overwrites a buffer that training changes, as it does parameters. Others may be those of
+        a rank: they are kept, and it is said where that makes a difference."""
         if not self.weights:
             return
         spec = self._session.specs.get(fqn, "buffer", "", buffer, "")
@@ -112,7 +115,13 @@ class Graft:
             value = self._reference.read(where, spec, 0, buffer)
         except Unreadable:
             value = None
-        if value is not None and not bitwise_equal(value, buffer):
+        if value is None:
+            return
+        differs = not bitwise_equal(value, buffer)
+        if is_trained:
+            self._tally("weights", iteration).count(fqn, differs)
+            buffer.copy_(value)
+        elif differs:
             reason = "a buffer, which differs from the reference's"
             self._keeps("weights", fqn, iteration, reason, _EQUAL_WEIGHTS)
 

@@ -12,6 +12,10 @@ from ttrace.adapters.megatron.declared import is_distributed_tensor
 from ttrace.adapters.megatron.model import Chunk, Model
 from ttrace.capture.graft import Graft
 
+# After each step a router raises it for experts that got few tokens, and lowers it for others.
+# Where round-off turned a choice of an earlier step, it honestly differs.
+_EXPERT_BIAS = ".router.expert_bias"
+
 
 def record_buffers(model: Model, graft: Graft | None) -> None:
     for chunk in model.chunks:
@@ -20,11 +24,12 @@ def record_buffers(model: Model, graft: Graft | None) -> None:
             if reason is not None:
                 model.session.note("not_recorded", fqn=fqn, role="buffer", arg="", reason=reason)
                 continue
+            if graft is not None:
+                trained = fqn.endswith(_EXPERT_BIAS)
+                graft.buffer(fqn, buffer, model.session.iteration, is_trained=trained)
             model.session.record(
                 fqn, "buffer", "", buffer, iteration=model.session.iteration, pass_="forward"
             )
-            if graft is not None:
-                graft.keeps_buffer(fqn, buffer, model.session.iteration)
 
 
 def _buffers(chunk: Chunk) -> list[tuple[str, torch.Tensor]]:

@@ -98,7 +98,7 @@ class Store:
         for fqn, buffer in self._buffers.items():
             session.record(fqn, "buffer", "", buffer, iteration=iteration, pass_="forward")
             if graft is not None and fqn.rpartition(".")[2] not in _STATISTICS:
-                graft.keeps_buffer(fqn, buffer, iteration)
+                graft.buffer(fqn, buffer, iteration)
 
     def _arriving(self, fqn: str) -> Callable[[torch.Tensor], torch.Tensor | None]:
         def arrived(gradient: torch.Tensor | None) -> torch.Tensor | None:
