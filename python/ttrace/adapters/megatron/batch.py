@@ -151,14 +151,16 @@ def record_loss(model: Model, made: Any) -> None:
     value = output[0] if isinstance(output, list) and output else output
     is_scalar = isinstance(value, torch.Tensor) and value.numel() == 1
     summed = loss.total is not None and model.config.calculate_per_token_loss
+    of_all = is_scalar and not summed and _counts_all(model, loss, value)
     if loss.total is not None:
-        of_all = is_scalar and not summed and _counts_all(model, loss, value)
         terms = ("dp",) if of_all else ("dp", "cp")
         _record(model, loss.moment, "sum", loss.total, terms, 1)
         _record(model, loss.moment, "tokens", loss.tokens, terms, 1)
     if is_scalar and not summed:
         size = model.topology.size
-        _record(model, loss.moment, "value", value, ("dp", "cp"), size["dp"] * size["cp"])
+        # Each of these ranks has the loss of all, times their number.
+        parts = size["dp"] * size["cp"] * (size["cp"] if of_all else 1)
+        _record(model, loss.moment, "value", value, ("dp", "cp"), parts)
 
 
 def _counts_all(model: Model, loss: MadeLoss, value: torch.Tensor) -> bool:
