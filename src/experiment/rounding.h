@@ -1,28 +1,13 @@
 // How the values of one tensor are rounded: in which precision, in sums of how
-// many terms, over how many ranks. All of it belongs to the tensor, not to the
-// run, and all but the candidate's mesh is read from the reference: a candidate
-// that computes in less precision does not widen its own bounds.
+// many terms, over how many ranks; and what follows for the difference of two
+// runs.
 //
-// A value inherits the rounding of what it was made from. So the forward pass
-// is as rounded as its longest inner dimension makes it, the backward pass also
-// as the longest outer one (a vocabulary, at the loss), and a parameter's
-// gradient also as the number of tokens that it is a sum over, which nothing
-// inherits from it. In an isolated leg a module inherits no sums of others, but
-// a container holds what its children sum over ranks.
-//
-// Thread safety: const after construction.
+// Thread safety: pure functions.
 
 #ifndef TTRACE_SRC_EXPERIMENT_ROUNDING_H_
 #define TTRACE_SRC_EXPERIMENT_ROUNDING_H_
 
 #include <cstdint>
-#include <map>
-#include <optional>
-#include <string>
-
-#include "src/experiment/side.h"
-#include "ttrace/dtype.h"
-#include "ttrace/tensor_id.h"
 
 namespace ttrace {
 
@@ -81,48 +66,6 @@ double LongerTokenSums(const Rounding& rounding);
 // What such a sum may lose at most, relative to its result, where it has more
 // tokens than the reference's; 0 otherwise.
 double LongestTokenSumLoses(const Rounding& rounding);
-
-class RoundingOfTensors {
- public:
-  RoundingOfTensors(const Side& reference, const Side& candidate);
-
-  // `isolated`: in a leg in which every module is given the reference's values.
-  // `fp32`: in a leg that computes everything in fp32.
-  Rounding Of(const TensorId& id, bool isolated, bool fp32) const;
-
- private:
-  struct Module {
-    std::optional<DType> dtype;  // lowest precision of what goes in and out
-    int64_t inner = 0;           // longest last dimension of its parameters
-    int64_t any = 0;             // longest dimension of its parameters
-  };
-  struct Sums {
-    int64_t forward = 1;
-    int64_t backward = 1;
-    std::map<TensorId, int64_t> own;
-    std::map<TensorId, int64_t> terms;  // of accumulated gradients
-    std::map<TensorId, int64_t> summands;
-    std::map<TensorId, double> scales;      // declared, other than 1
-    std::map<std::string, int64_t> tokens;  // most that a module puts out
-  };
-
-  void ReadPrecisions(const Side& reference);
-  void ReadDimensions(const Side& reference);
-  Sums SumsOf(const Side& reference, const Side& side) const;
-  const Module* ModuleOf(const TensorId& id) const;
-  int64_t LongestSum(const TensorId& id, bool isolated) const;
-  static int64_t SummedRanks(const Sums& sums, const TensorId& id);
-
-  std::map<std::string, Module> modules_;
-  // Precision of the run, where nothing closer is known.
-  DType lowest_ = DType::kF32;
-  int64_t sequence_ = 1;  // longest dimension of what the model is fed
-  int64_t tokens_ = 1;    // of an iteration
-  int64_t inner_ = 1;     // longest of all modules
-  int64_t any_ = 1;
-  Sums reference_sums_;
-  Sums candidate_sums_;
-};
 
 }  // namespace ttrace
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "src/experiment/leg_plan.h"
-#include "src/experiment/rounding.h"
+#include "src/experiment/rounding_of_tensors.h"
 #include "src/experiment/side.h"
 #include "src/judge/expectations.h"
 #include "src/judge/isolated_verdict.h"

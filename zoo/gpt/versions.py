@@ -39,8 +39,8 @@ def _is_stage(asked: Callable[..., bool], vp_stage: int | None) -> bool:
 
 
 def counted_with_others(loss: torch.Tensor, tokens: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Of all context-parallel ranks that share a sequence, as the schedule before 0.13 expects them:
-    it divides by these tokens, and multiplies by the number of ranks."""
+    """Of all context-parallel ranks that share a sequence, as the schedule before 0.13 expects
+    them: it divides by these tokens, and multiplies by the number of ranks."""
     group = parallel_state.get_context_parallel_group()
     if (package_info.MAJOR, package_info.MINOR) >= (0, 13) or group.size() == 1:
         return loss, tokens

@@ -1,0 +1,218 @@
+#include "src/experiment/rounding_of_tensors.h"
+
+#include <algorithm>
+
+#include "src/experiment/module_names.h"
+#include "src/experiment/parameter_roles.h"
+#include "src/numeric/round_to.h"
+
+namespace ttrace {
+namespace {
+
+constexpr double kFp32 = UnitRoundoff(DType::kF32);
+
+bool IsForward(const TensorId& id) {
+  return id.role == Role::kInput || id.role == Role::kOutput ||
+         id.role == Role::kLoss;
+}
+
+// What a module computes with: what goes in and out of it, both ways.
+bool TellsPrecision(Role role) {
+  return role == Role::kInput || role == Role::kOutput ||
+         role == Role::kGradInput || role == Role::kGradOutput;
+}
+
+// The value of `key`, or `otherwise`.
+template <class Map, class Key, class Value>
+Value ValueOr(const Map& map, const Key& key, Value otherwise) {
+  const auto found = map.find(key);
+  return found == map.end() ? otherwise : found->second;
+}
+
+// Rows of features: all dimensions of a piece but the last.
+int64_t TokensOf(const Record& piece) {
+  int64_t tokens = 1;
+  for (size_t d = 0; d + 1 < piece.layout.dims.size(); ++d) {
+    tokens *= piece.layout.dims[d].local_size();
+  }
+  return tokens;
+}
+
+// The lower precision of the two.
+void Lower(DType dtype, std::optional<DType>* lowest) {
+  if (!*lowest || UnitRoundoff(dtype) > UnitRoundoff(**lowest)) {
+    *lowest = dtype;
+  }
+}
+
+double RoundoffOf(const TensorPieces& pieces) {
+  return UnitRoundoff(pieces.pieces.front()->dtype);
+}
+
+}  // namespace
+
+RoundingOfTensors::RoundingOfTensors(const Side& reference,
+                                     const Side& candidate) {
+  ReadPrecisions(reference);
+  ReadDimensions(reference);
+  reference_sums_ = SumsOf(reference, reference);
+  candidate_sums_ = SumsOf(reference, candidate);
+}
+
+void RoundingOfTensors::ReadPrecisions(const Side& reference) {
+  lowest_ = reference.ComputeDType().value_or(DType::kF32);
+  for (const auto& [id, pieces] : reference.real()) {
+    const DType dtype = pieces.pieces.front()->dtype;
+    if (!TellsPrecision(id.role) || !Info(dtype).floating) continue;
+    Lower(dtype, &modules_[id.fqn].dtype);
+  }
+  for (const auto& [module, dtype] : reference.precision_inside()) {
+    Lower(dtype, &modules_[module].dtype);
+  }
+}
+
+void RoundingOfTensors::ReadDimensions(const Side& reference) {
+  for (const auto& [id, pieces] : reference.real()) {
+    const Shape shape = pieces.global_shape();
+    if (id.role == Role::kParam || id.role == Role::kGradReduced) {
+      if (shape.empty()) continue;
+      const int64_t any = *std::max_element(shape.begin(), shape.end());
+      inner_ = std::max(inner_, shape.back());
+      any_ = std::max(any_, any);
+      // Of the module, and of all that contain it.
+      for (std::string name = ParentName(id.fqn);; name = ParentName(name)) {
+        Module& module = modules_[name];
+        module.inner = std::max(module.inner, shape.back());
+        module.any = std::max(module.any, any);
+        if (name.empty()) break;
+      }
+    } else if (id.fqn.empty() && id.role == Role::kInput) {
+      // Token ids are [batch, sequence]; floating inputs carry features last.
+      const bool tokens_only = !Info(pieces.pieces.front()->dtype).floating;
+      const size_t dims =
+          tokens_only || shape.size() < 2 ? shape.size() : shape.size() - 1;
+      int64_t tokens = 1;
+      for (size_t d = 0; d < shape.size(); ++d) {
+        if (d < dims) tokens *= std::max<int64_t>(1, shape[d]);
+        sequence_ = std::max(sequence_, shape[d]);
+      }
+      // Masks and positions may be larger than what they belong to.
+      if (tokens_only && shape.size() <= 2) tokens_ = std::max(tokens_, tokens);
+      if (!tokens_only) tokens_ = std::max(tokens_, tokens);
+    }
+  }
+}
+
+RoundingOfTensors::Sums RoundingOfTensors::SumsOf(const Side& reference,
+                                                  const Side& side) const {
+  Sums out;
+  const int64_t micro_batches = side.MicroBatchesPerRank();
+  std::map<std::string, int64_t> uses;  // of a module in one micro-batch
+  for (const auto& [id, pieces] : side.real()) {
+    if (id.role != Role::kOutput || id.pass != Pass::kForward) continue;
+    int64_t& calls = uses[id.fqn];
+    calls = std::max<int64_t>(calls, id.call + 1);
+    int64_t& tokens = out.tokens[id.fqn];
+    for (const auto& piece : pieces.pieces) {
+      tokens = std::max(tokens, TokensOf(*piece));
+    }
+  }
+  for (const auto& [id, pieces] : side.real()) {
+    if (IsParameterGradient(id.role)) {
+      // Uses in one micro-batch are added in the precision of the module, which
+      // may work on a copy of the parameter.
+      const Module* module = ModuleOf(id);
+      const bool low = RoundoffOf(pieces) > kFp32;
+      const bool low_inside = module != nullptr && module->dtype &&
+                              UnitRoundoff(*module->dtype) > kFp32;
+      const int64_t calls = std::max<int64_t>(1, uses[ParentName(id.fqn)]);
+      int64_t& terms = out.terms[id];
+      terms = low ? micro_batches : 1;
+      if (low || low_inside) terms *= calls;
+      out.summands[id] = micro_batches * calls;
+    }
+    const Record& first = *pieces.pieces.front();
+    if (first.scale.value() != 1) out.scales[id] = first.scale.value();
+    int64_t ranks = 1;
+    const DeviceMesh& mesh = side.trace().mesh(first.grid);
+    for (const std::string& name : first.reduced_over) {
+      const int dim = mesh.Find(name);
+      if (dim >= 0) ranks *= mesh.dims[static_cast<size_t>(dim)].size;
+    }
+    if (ranks <= 1) continue;
+    out.summands[id] = ValueOr(out.summands, id, int64_t{1}) * ranks;
+    const TensorPieces* same = reference.FindSameValue("real", id);
+    if (same == nullptr || RoundoffOf(*same) <= kFp32) continue;
+    out.own[id] = ranks;
+    if (IsParameterGradient(id.role)) continue;
+    int64_t& longest = IsForward(id) ? out.forward : out.backward;
+    longest = std::max(longest, ranks);
+  }
+  out.backward = std::max(out.backward, out.forward);
+  return out;
+}
+
+const RoundingOfTensors::Module* RoundingOfTensors::ModuleOf(
+    const TensorId& id) const {
+  // A loss is made of what the model returns.
+  if (id.role == Role::kLoss) {
+    const auto root = modules_.find("");
+    return root == modules_.end() ? nullptr : &root->second;
+  }
+  std::string name = IsParameterGradient(id.role) ? ParentName(id.fqn) : id.fqn;
+  const auto found = modules_.find(name);
+  return found == modules_.end() ? nullptr : &found->second;
+}
+
+int64_t RoundingOfTensors::LongestSum(const TensorId& id, bool isolated) const {
+  const int64_t forward = std::max(inner_, sequence_);
+  const int64_t backward = std::max(any_, forward);
+  if (id.role == Role::kLoss) return std::max(backward, tokens_);
+  if (IsParameterGradient(id.role)) {
+    return isolated ? std::max(tokens_, sequence_)
+                    : std::max(tokens_, backward);
+  }
+  if (isolated && !IsEdge(id.role)) {
+    const Module* module = ModuleOf(id);
+    if (module != nullptr && module->any > 0) {
+      // Attention has a sum over the sequence beside those over dimensions.
+      return std::max(IsForward(id) ? module->inner : module->any, sequence_);
+    }
+  }
+  return IsForward(id) ? forward : backward;
+}
+
+int64_t RoundingOfTensors::SummedRanks(const Sums& sums, const TensorId& id) {
+  return std::max(ValueOr(sums.own, id, int64_t{1}),
+                  IsForward(id) ? sums.forward : sums.backward);
+}
+
+Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
+                               bool fp32) const {
+  Rounding out;
+  const Module* module = ModuleOf(id);
+  const DType dtype = fp32                                 ? DType::kF32
+                      : module != nullptr && module->dtype ? *module->dtype
+                                                           : lowest_;
+  out.unit_roundoff = UnitRoundoff(dtype);
+  out.longest_sum = LongestSum(id, isolated);
+  if (out.unit_roundoff > kFp32) {
+    const double spacing = RangeOf(dtype).step;
+    out.reference_spacing = spacing * ValueOr(reference_sums_.scales, id, 1.0);
+    out.candidate_spacing = spacing * ValueOr(candidate_sums_.scales, id, 1.0);
+    out.reference_summands = ValueOr(reference_sums_.summands, id, int64_t{1});
+    out.candidate_summands = ValueOr(candidate_sums_.summands, id, int64_t{1});
+    if (IsParameterGradient(id.role)) {
+      const std::string owner = ParentName(id.fqn);
+      out.reference_tokens = ValueOr(reference_sums_.tokens, owner, int64_t{0});
+      out.candidate_tokens = ValueOr(candidate_sums_.tokens, owner, int64_t{0});
+    }
+    out.reference_ranks = SummedRanks(reference_sums_, id);
+    out.candidate_ranks = SummedRanks(candidate_sums_, id);
+    out.reference_terms = ValueOr(reference_sums_.terms, id, int64_t{1});
+    out.candidate_terms = ValueOr(candidate_sums_.terms, id, int64_t{1});
+  }
+  return out;
+}
+
+}  // namespace ttrace
