@@ -165,6 +165,7 @@ def test_headrooms_count_where_a_test_may_flag(tmp_path: Path) -> None:
             tensor("decoder.layers.1.mlp", leg("real", 0.6), leg("isolated", 0.3), replaced=True),
             tensor("decoder.layers.2.mlp", leg("real", 5.0), explained=True),
             tensor("decoder.layers.3.mlp", leg("real", 7.0, checkable=False)),
+            tensor("decoder.layers.4.mlp", leg("real", 8.0), headroom=0.2),  # turned choices
             tensor("decoder.layers.3.mlp", leg("real", 0.97, statistic="step"), role="optim_state"),
         ],
     }
@@ -199,10 +200,16 @@ def leg(name: str, headroom: float, statistic: str = "norm", checkable: bool = T
 
 
 def tensor(
-    fqn: str, *legs: dict, role: str = "output", replaced: bool = False, explained: bool = False
+    fqn: str,
+    *legs: dict,
+    role: str = "output",
+    replaced: bool = False,
+    explained: bool = False,
+    headroom: float = 0.9,
 ) -> dict:
     return {
         "fqn": fqn,
+        "headroom": headroom,
         "role": role,
         "arg": "exp_avg" if role == "optim_state" else "0",
         "explained": explained,
