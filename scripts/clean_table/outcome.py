@@ -52,15 +52,16 @@ def _worst_of_roles(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
             # What works on values of its own judges nothing in isolation.
             if not leg["checkable"] or (alone and not (isolated and isolated["replaced"])):
                 continue
+            # Behind choices of experts that round-off turned, this leg judges nothing.
+            nearest = max((float(test["headroom"]) for test in leg["tests"]), default=0.0)
+            if not alone and nearest > max(1.0, float(tensor["headroom"])):
+                continue
             for test in leg["tests"]:
                 exact = test["statistic"] in WORST_CASES
                 way = "exact" if exact else "isolated" if alone else "end to end"
                 what = re.sub(r"\.\d+", "", tensor["arg"]) if exact else ""
                 key = f"{kind(tensor['fqn'])}|{tensor['role']}|{what}|{way}"
                 headroom = float(test["headroom"])
-                # Behind choices of experts that round-off turned, this leg judges nothing.
-                if way == "end to end" and headroom > max(1.0, float(tensor["headroom"])):
-                    continue
                 if headroom >= worst.get(key, {"headroom": -1.0})["headroom"]:
                     worst[key] = {
                         "headroom": headroom,
