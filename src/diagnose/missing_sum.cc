@@ -165,9 +165,13 @@ std::optional<Diagnosis> LostTerms(const Evidence& evidence) {
   const double beta = stats.back_projection();
   // Uncorrelated terms of n elements have |<c,rest>| ~ |c||rest| / sqrt(n);
   // real gradients are more alike than that. 0.25 separates a missing term
-  // (beta 1) from half a value (beta 2) and from a foreign one (beta 0).
+  // (beta 1) from half a value (beta 2) and from a foreign one (beta 0). Where
+  // little is wrong beta is near 1 whatever it is: as much as is missing of the
+  // reference may not be missing of the candidate, as where values changed
+  // places (beta = alpha).
   if (!(alpha > 0.02) || !(alpha < 0.98) ||
-      !(1 - alpha > 2 * evidence.leg->bound) || !(std::fabs(beta - 1) < 0.25)) {
+      !(1 - alpha > 2 * evidence.leg->bound) ||
+      !(std::fabs(beta - 1) < std::fmin(0.25, 0.5 * (1 - alpha)))) {
     return std::nullopt;
   }
   Diagnosis out{"P", "", alpha};

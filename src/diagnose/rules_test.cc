@@ -262,6 +262,19 @@ TEST(MissingPartialSum, NamesWhoseTermsAreInAReducedGradient) {
   EXPECT_THAT(lab.First(), HasSubstr("the terms of rank 1 are missing"));
 }
 
+// As much of the candidate is not the reference's as the other way round:
+// values changed places, and no term is missing.
+TEST(LostTerms, AreNotInferredWhereFewValuesChangedPlaces) {
+  std::vector<double> moved = Truth();
+  std::reverse(moved.begin(), moved.begin() + 100);
+  Sharding copies = Copies(2);
+  copies.reduced_over = {"tp"};
+  Lab lab(Id("layer", Role::kOutput), kBound);
+  lab.Reference(Id("layer", Role::kOutput), kShape, Truth());
+  lab.Candidate(Id("layer", Role::kOutput), kShape, moved, copies);
+  EXPECT_EQ(lab.Letters().find('P'), std::string::npos);
+}
+
 // What is left is uncorrelated with what is missing: a term was lost, unless
 // all sums were seen to be made.
 TEST(LostTerms, AreNotInferredWhereTheSumWasMade) {
