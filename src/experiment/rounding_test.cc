@@ -5,19 +5,18 @@
 #include <cmath>
 #include <random>
 
+#include "src/numeric/round_to.h"
+
 namespace ttrace {
 namespace {
 
 constexpr double kBf16 = 0x1p-8;
 
+double Bf16(double x) { return RoundTo(x, DType::kBF16); }
+
 // The derivation, tried: terms and partial sums rounded to bf16 one after the
 // other have the error that the bound counts on.
 TEST(SummationGrowth, IsWhatSumsOfBf16Show) {
-  const auto round = [](double x) {
-    int exponent = 0;
-    const double mantissa = std::frexp(x, &exponent);
-    return std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
-  };
   std::mt19937 rng(3);
   std::normal_distribution<double> normal;
   const auto error_of = [&](int ranks) {
@@ -29,7 +28,7 @@ TEST(SummationGrowth, IsWhatSumsOfBf16Show) {
       for (int r = 0; r < ranks; ++r) {
         const double term = normal(rng);
         exact += term;
-        sum = round(sum + round(term));
+        sum = Bf16(sum + Bf16(term));
       }
       squares += (sum - exact) * (sum - exact);
       norm += exact * exact;
@@ -51,25 +50,20 @@ TEST(SummationGrowth, IsWhatSumsOfBf16Show) {
 // One rank has nearly all of the sum, and is the first of the ring: that of a
 // loss's gradient, which the rank with the target makes.
 TEST(PartialSumRounding, IsWhatADominatedSumOfBf16Shows) {
-  const auto round = [](double x) {
-    int exponent = 0;
-    const double mantissa = std::frexp(x, &exponent);
-    return std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
-  };
   std::mt19937 rng(4);
   std::uniform_real_distribution<double> even(0, 1);
   for (const int ranks : {2, 8, 32}) {
     double squares = 0;
     double norm = 0;
     for (int i = 0; i < 20'000; ++i) {
-      const double first = round(std::exp2(even(rng)));
+      const double first = Bf16(std::exp2(even(rng)));
       double exact = first;
       double sum = first;
       for (int r = 1; r < ranks; ++r) {
         // Beside it, and not so small that it is lost altogether.
-        const double term = round(0.02 * (even(rng) - 0.5));
+        const double term = Bf16(0.02 * (even(rng) - 0.5));
         exact += term;
-        sum = round(sum + term);
+        sum = Bf16(sum + term);
       }
       squares += (sum - exact) * (sum - exact);
       norm += exact * exact;
@@ -138,11 +132,6 @@ TEST(CoarserSpacing, GrowsOnlyWhatIsRoundedToTheSpacing) {
 
 // Terms added one after the other in bf16: the same terms in sums of K.
 TEST(LongerTokenSums, BoundsWhatRunningSumsOfBf16Show) {
-  const auto round = [](double x) {
-    int exponent = 0;
-    const double mantissa = std::frexp(x, &exponent);
-    return std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
-  };
   std::mt19937 rng(6);
   std::normal_distribution<double> normal;
   for (const double mean : {0.0, 0.3, 3.0}) {
@@ -154,9 +143,9 @@ TEST(LongerTokenSums, BoundsWhatRunningSumsOfBf16Show) {
         for (int first = 0; first < 64; first += tokens) {
           double part = 0;
           for (int t = 0; t < tokens; ++t) {
-            const double term = round(normal(rng) + mean);
+            const double term = Bf16(normal(rng) + mean);
             exact += term;
-            part = round(part + term);
+            part = Bf16(part + term);
           }
           sum += part;
         }
@@ -181,9 +170,7 @@ TEST(LongestTokenSumLoses, IsMoreThanARunningSumOfBf16Loses) {
   for (const int tokens : {300, 512, 5000}) {
     double sum = 0;
     for (int t = 0; t < tokens; ++t) {
-      int exponent = 0;
-      const double mantissa = std::frexp(sum + 1, &exponent);
-      sum = std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
+      sum = Bf16(sum + 1);
     }
     EXPECT_EQ(sum, 256);
     Rounding rounding;

@@ -50,9 +50,7 @@ struct LegErrors {
   }
   // What the candidate's sum may lose, if it is longer than the reference's.
   double long_sum_loss() const {
-    return sums_tokens() && rounding.unit_roundoff > kFp32Roundoff
-               ? LongestTokenSumLoses(rounding)
-               : 0;
+    return sums_tokens() ? LongestTokenSumLoses(rounding) : 0;
   }
   // What is rounded beside what noise legs show: partial sums, and numbers
   // below the smallest normal one. Relative to the norm of `stats`' reference.

@@ -223,7 +223,7 @@ class MegatronCapture:
 
     def loss_made(self, returned: Any) -> None:
         """The schedule's forward step of a micro-batch is over, and has put out this."""
-        if self._model is not None:
+        if self._model is not None and self._model.made_loss is not None:
             self.session.guarded(record_loss)(self._model, returned)
 
     # Random numbers
