@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -265,6 +266,31 @@ void NoteUnlikeDraws(const std::set<std::string>& modules,
   result->notes.push_back(std::move(note));
 }
 
+// Of a step that was skipped because of overflow, what overflowed elsewhere, or
+// in one run only, tells nothing. One note for each iteration.
+void NoteOverflow(CheckResult* result) {
+  std::map<int, RunNote> notes;
+  for (const TensorJudgement& t : result->tensors) {
+    if (t.reason.kind != ReasonKind::kOverflow) continue;
+    const auto [found, is_new] = notes.try_emplace(t.id.iteration);
+    RunNote& note = found->second;
+    if (!is_new) {
+      ++note.count;
+      continue;
+    }
+    note.kind = NoteKind::kOverflow;
+    note.numbers = {static_cast<double>(t.id.iteration)};
+    note.names = {fmt::format("{} {}", t.id.fqn, ToString(t.id.role))};
+    note.numbers.insert(note.numbers.end(), t.reason.counts.begin(),
+                        t.reason.counts.end());
+    note.way_out =
+        "capture an iteration whose step is made (--iterations), or start both "
+        "runs with a smaller loss scale";
+  }
+  for (auto& [iteration, note] : notes)
+    result->notes.push_back(std::move(note));
+}
+
 // Decisions that the runs' routers took otherwise. Those of a map that itself
 // stands after others say nothing of their own.
 void SummariseRouting(CheckResult* result) {
@@ -386,6 +412,7 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   result.tests = judged.tests;
   result.risk = options.risk;
   NoteUnlikeDraws(judged.unlike_draws, &result);
+  NoteOverflow(&result);
   SummariseRouting(&result);
   if (judged.not_repeatable > 0) {
     RunNote note;

@@ -1,4 +1,4 @@
-// X, W: what experts returned was put back to other tokens.
+// X, W, S: what experts returned was put back to other tokens.
 //
 // The value of a token is the sum of its experts' rows. Where rows come back in
 // another order, it is the sum of rows of other tokens, and equals no slice of
@@ -121,22 +121,36 @@ class Search {
     double found = 0;
     std::set<const Row*> used;
     bool twice = false;
+    bool along_batch = true;
     std::string example;
     for (size_t i = 0; i < wrong.size(); i += step) {
       ++looked;
       const auto sum = SumFor(wrong[i]);
       if (sum.empty()) continue;
       ++found;
-      for (const Row* row : sum) twice = !used.insert(row).second || twice;
+      for (const Row* row : sum) {
+        // A token that is right has its own rows as well.
+        const bool at_home =
+            !std::binary_search(wrong.begin(), wrong.end(), row->token);
+        twice = !used.insert(row).second || at_home || twice;
+        along_batch =
+            along_batch && row->token % sequence_ == wrong[i] % sequence_;
+      }
       if (found == 1) example = Words(wrong[i], sum);
     }
     if (!(found > 0) || !(found >= kMostOfThem * looked)) return std::nullopt;
     return Diagnosis{
-        twice ? "W" : "X",
+        !twice        ? "X"
+        : along_batch ? "S"
+                      : "W",
         fmt::format("{} of {} tokens are wrong, and of {} looked at {} are the "
-                    "sum of rows that experts made for other tokens, within "
-                    "the bound: {}, ...",
-                    wrong.size(), tokens_, looked, found, example),
+                    "sum of rows that experts made for {}, within the bound: "
+                    "{}, ...",
+                    wrong.size(), tokens_, looked, found,
+                    twice && along_batch
+                        ? "the same place of other rows of the batch"
+                        : "other tokens",
+                    example),
         found};
   }
 

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "src/align/routed_run.h"
 #include "src/diagnose/diagnose.h"
@@ -65,6 +66,22 @@ int64_t Next(int expert, int64_t token) {
   return token;
 }
 
+// A layer in which each token gets all that another one should get.
+RoutedRun LayerOf(const std::function<int64_t(int64_t)>& whose) {
+  RoutedRun run = Layer(Own);
+  const auto own = run.change;
+  run.change = [=](RoutedPiece* piece) {
+    const std::vector<int64_t> tokens = piece->tokens;
+    if (piece->spec.fqn == "moe") {
+      for (int64_t& token : piece->tokens) token = whose(token);
+    }
+    const bool keep = own(piece);
+    piece->tokens = tokens;
+    return keep;
+  };
+  return run;
+}
+
 class Returned {
  public:
   Returned(const RoutedRun& reference, const RoutedRun& candidate) {
@@ -115,6 +132,32 @@ TEST(SummedRows, OneRowForManyTokensIsAWrongOne) {
       Returned(Layer(Own),
                Layer([](int expert, int64_t) { return Next(expert, 0); }))
           .Said();
+  ASSERT_TRUE(said);
+  EXPECT_EQ(said->letter, "W");
+}
+
+TEST(SummedRows, RowsOfTheBatchBeforeAreStale) {
+  const auto before = [](int64_t token) {
+    return token < RoutedRun::kSequence ? token : token - RoutedRun::kSequence;
+  };
+  const auto said = Returned(Layer(Own), LayerOf(before)).Said();
+  ASSERT_TRUE(said);
+  EXPECT_EQ(said->letter, "S");
+  EXPECT_THAT(said->evidence, HasSubstr("the same place of other rows"));
+}
+
+TEST(SummedRows, RowsOfTheBatchInAnotherOrderAreAPermutation) {
+  const auto next = [](int64_t token) {
+    return (token + RoutedRun::kSequence) % RoutedRun::kTokens;
+  };
+  const auto said = Returned(Layer(Own), LayerOf(next)).Said();
+  ASSERT_TRUE(said);
+  EXPECT_EQ(said->letter, "X");
+}
+
+TEST(SummedRows, RowsOfTokensThatAreRightAreThereTwice) {
+  const auto before = [](int64_t token) { return token - token % 2; };
+  const auto said = Returned(Layer(Own), LayerOf(before)).Said();
   ASSERT_TRUE(said);
   EXPECT_EQ(said->letter, "W");
 }

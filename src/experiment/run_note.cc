@@ -12,6 +12,8 @@ std::string_view ToString(NoteKind kind) {
       return "dropout_on";
     case NoteKind::kUnlikeDraws:
       return "unlike_draws";
+    case NoteKind::kOverflow:
+      return "overflow";
     case NoteKind::kNotGrafted:
       return "not_grafted";
     case NoteKind::kDamage:

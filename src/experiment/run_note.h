@@ -21,6 +21,8 @@ enum class NoteKind : uint8_t {
   kComputation,  // names[0] is numbers[0] in the reference, numbers[1] here
   kDropout,      // is on: masks cannot match. numbers[0]: probability
   kUnlikeDraws,  // count modules of names; numbers[0]: tensors not judged
+  kOverflow,     // count gradients; numbers: iteration, and of the first, which
+                 // names[0] is, the elements of the candidate and reference
   kNotGrafted,   // count of names kept the candidate's own values
   kDamage,       // reason: rank, file and tensor
   kDefect,       // reason: why the trace cannot be complete

@@ -89,7 +89,7 @@ std::optional<TensorJudgement::Isolated> ConcludeIsolated(
       out.headroom = 0;
     }
     equal = equal && leg.stats.bitwise_equal();
-    const bool bad = leg.stats.nonfinite_differ > 0;
+    const bool bad = leg.nonfinite_by_fault();
     const double headroom =
         bad ? std::numeric_limits<double>::infinity() : leg.headroom;
     nonfinite = nonfinite || bad;

@@ -18,6 +18,7 @@
 #include "src/judge/expectations.h"
 #include "src/judge/judge_norm.h"
 #include "src/judge/judge_tensor.h"
+#include "src/judge/overflow.h"
 #include "src/judge/unlike_draws.h"
 #include "src/measure/measure_tensor.h"
 #include "src/measure/reported_norm.h"
@@ -226,8 +227,9 @@ Result<JudgeOutcome> JudgeRun(const JudgeContext& context) {
   out.tests = expectations.tests();
   const UnlikeDraws draws(context.reference, *context.candidate, facts);
   out.unlike_draws = draws.modules();
+  const Overflows overflows(context.reference, *context.candidate, facts);
   TensorJudge judge(context.reference, *context.candidate, context.plans,
-                    expectations, draws, std::move(unequal));
+                    expectations, draws, overflows, std::move(unequal));
   judge.FindTies(facts);
   out.tensors.resize(facts.size());
   TTRACE_RETURN_IF_ERROR(ForEach(context, facts.size(), [&](size_t i) {

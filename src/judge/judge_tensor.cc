@@ -33,7 +33,7 @@ std::vector<int> FaultyRanks(const LegJudgement& leg,
   for (const InstanceStats& instance : instances) {
     if ((!pieces && instance.stats.rel_err() > leg.bound) ||
         ExceedsMaxima(leg, instance.stats) ||
-        instance.stats.nonfinite_differ > 0) {
+        (instance.stats.nonfinite_differ > 0 && !leg.overflow)) {
       ranks.insert(instance.ranks.begin(), instance.ranks.end());
     }
   }
@@ -86,7 +86,9 @@ bool FlagMiscounted(const TensorFacts& facts, TensorJudgement* out) {
 }
 
 // Without a reference: copies, and values that must be finite.
-void ConcludeAlone(const TensorFacts& facts, TensorJudgement* out) {
+// `overflow`: those that are not may be overflows of fp16.
+void ConcludeAlone(const TensorFacts& facts, bool overflow,
+                   TensorJudgement* out) {
   if (FlagMiscounted(facts, out)) return;
   out->verdict = TensorVerdict::kWithin;
   if (!facts.trouble.empty()) {
@@ -99,6 +101,12 @@ void ConcludeAlone(const TensorFacts& facts, TensorJudgement* out) {
   LegJudgement leg;
   leg.leg = "real";
   leg.stats = facts.own->total;
+  leg.overflow = overflow;
+  if (overflow) {
+    out->verdict = TensorVerdict::kNotCheckable;
+    out->reason = WhyNotCheckable(leg);
+    return;
+  }
   leg.headroom = kInfinity;
   leg.ranks = NonfiniteRanks(*facts.own);
   out->ranks = leg.ranks;
@@ -138,13 +146,15 @@ void JudgeOwnParts(const TensorFacts& facts, TensorJudgement* out) {
 TensorJudge::TensorJudge(const Side* reference, const Side& candidate,
                          const std::vector<LegPlan>& plans,
                          const Expectations& expectations,
-                         const UnlikeDraws& draws, std::set<int> unequal_starts)
+                         const UnlikeDraws& draws, const Overflows& overflows,
+                         std::set<int> unequal_starts)
     : has_reference_(reference != nullptr),
       weights_grafted_(candidate.weights_grafted()),
       data_grafted_(candidate.data_grafted()),
       plans_(plans),
       expectations_(expectations),
       draws_(draws),
+      overflows_(overflows),
       unequal_starts_(std::move(unequal_starts)),
       not_isolated_(candidate.not_isolated()) {
   if (reference != nullptr) rounding_.emplace(*reference, candidate);
@@ -198,7 +208,7 @@ TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
     }
   }
   if (!has_reference_) {
-    ConcludeAlone(facts, &out);
+    ConcludeAlone(facts, overflows_.Reach(facts.id), &out);
   } else {
     ConcludeEndToEnd(facts, &out);
     bool copies_differ_alone = false;
@@ -212,7 +222,7 @@ TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
           copies_differ_alone, facts.replicas.differing_ranks);
     }
     if (ReplacedByGraft(facts.id)) JudgeOwnParts(facts, &out);
-    JudgeUpdate(facts, &out);
+    if (!overflows_.LeaveOutStep(facts.id.iteration)) JudgeUpdate(facts, &out);
   }
   out.replicas_differ = CopiesDiffer(facts, facts.replicas, out.legs);
   if (out.replicas_differ) {
@@ -276,6 +286,9 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
     test.expected.one_module_deep = plan.isolated && !plan.borrowed_noise;
     test.expected.end_to_end_for_want = plan.isolated && plan.borrowed_noise;
   }
+  out.overflow =
+      !fp32 && out.stats.nonfinite_differ > 0 && overflows_.Reach(id);
+  if (out.overflow && !(out.headroom > 1)) out.checkable = false;
   out.ranks = FaultyRanks(out, leg.candidate.instances);
   return out;
 }
@@ -379,6 +392,7 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
   bool equal = true;
   bool any = false;
   bool routed_upstream = false;
+  const LegJudgement* overflow = nullptr;
   const LegJudgement* first = nullptr;
   size_t judged = 0;
   for (const LegFacts& facts_of_leg : facts.legs) {
@@ -389,7 +403,8 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
     if (first == nullptr) first = &leg;
     any = true;
     equal = equal && leg.stats.bitwise_equal();
-    if (leg.stats.nonfinite_differ > 0) out->nonfinite = true;
+    if (leg.nonfinite_by_fault()) out->nonfinite = true;
+    if (leg.overflow) overflow = &leg;
     if (leg.headroom > 1 && ties_.Reach(facts, facts_of_leg.plan)) {
       routed_upstream = true;
       continue;
@@ -450,6 +465,12 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
     } else {
       out->verdict = gaps ? TensorVerdict::kUnmatched : TensorVerdict::kWithin;
     }
+    return;
+  }
+  if (overflow != nullptr && !(out->headroom > 1)) {
+    // Also where an fp32 leg is within: what made the elements infinite is not
+    // in it.
+    Settle(TensorVerdict::kNotCheckable, WhyNotCheckable(*overflow), out);
     return;
   }
   if (unequal_starts_.contains(facts.id.iteration)) {

@@ -17,6 +17,7 @@
 #include "src/judge/expectations.h"
 #include "src/judge/isolated_verdict.h"
 #include "src/judge/judgement.h"
+#include "src/judge/overflow.h"
 #include "src/judge/routing_ties.h"
 #include "src/judge/rule.h"
 #include "src/judge/unlike_draws.h"
@@ -32,7 +33,7 @@ class TensorJudge {
   TensorJudge(const Side* reference, const Side& candidate,
               const std::vector<LegPlan>& plans,
               const Expectations& expectations, const UnlikeDraws& draws,
-              std::set<int> unequal_starts);
+              const Overflows& overflows, std::set<int> unequal_starts);
 
   // Lets routing maps among `tensors`, which are those of the run in the order
   // of execution, be judged by their scores.
@@ -55,6 +56,7 @@ class TensorJudge {
   const std::vector<LegPlan>& plans_;
   const Expectations& expectations_;
   const UnlikeDraws& draws_;
+  const Overflows& overflows_;
   std::set<int> unequal_starts_;
   NotIsolatedIndex not_isolated_;
   std::optional<RoundingOfTensors> rounding_;

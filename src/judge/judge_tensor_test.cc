@@ -68,7 +68,8 @@ class TensorJudgeTest : public testing::Test {
                         const std::set<int>& unequal_starts = {}) const {
     const Expectations expectations({facts}, kRunRisk);
     const UnlikeDraws draws(&side_, side_, {facts});
-    return TensorJudge(&side_, side_, plans_, expectations, draws,
+    const Overflows overflows(&side_, side_, {});
+    return TensorJudge(&side_, side_, plans_, expectations, draws, overflows,
                        unequal_starts)
         .Judge(facts);
   }

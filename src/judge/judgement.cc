@@ -85,6 +85,11 @@ const Test* LegJudgement::Find(Statistic statistic) const {
 
 Reason WhyNotCheckable(const LegJudgement& leg) {
   Reason reason;
+  if (leg.overflow) {
+    reason.kind = ReasonKind::kOverflow;
+    reason.counts = {leg.stats.nonfinite_cand, leg.stats.nonfinite_ref};
+    return reason;
+  }
   reason.kind =
       leg.tests.empty() ? ReasonKind::kNoNoiseLegs : ReasonKind::kBoundTooWide;
   if (!leg.tests.empty()) reason.numbers = {leg.bound};

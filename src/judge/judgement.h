@@ -61,6 +61,9 @@ struct LegJudgement {
     bool all_tied() const { return flipped == tied; }
   };
   std::optional<Flips> flips;
+  // Elements that are finite in one run alone may be overflows of fp16
+  // (overflow.h): they are no finding, and the rest no evidence.
+  bool overflow = false;
 
   const Test* deciding() const {
     return deciding_test < 0 ? nullptr
@@ -70,6 +73,10 @@ struct LegJudgement {
   const Test* Find(Statistic statistic) const;
   // Adds a test, which decides if its headroom is the largest.
   void Add(Test test);
+
+  bool nonfinite_by_fault() const {
+    return stats.nonfinite_differ > 0 && !overflow;
+  }
 
   // Of the statistic that decides.
   double deciding_err() const {

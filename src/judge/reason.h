@@ -42,6 +42,7 @@ enum class ReasonKind : uint8_t {
   kUnlikeDraws,      // after random numbers that the other run drew otherwise
   kDamaged,          // detail: rank, file and tensor
   kNoRouting,        // which tokens its rows are; detail: what is missing
+  kOverflow,         // counts: not finite in the candidate, in the reference
   kRoutedUpstream,   // computed after tokens that were routed otherwise
   // As it should be.
   kBeforeStep,     // what a step starts from

@@ -111,6 +111,11 @@ std::string Words(const Reason& reason) {
     case ReasonKind::kUnlikeDraws:
       return "computed with random numbers that a forward drew, others in each "
              "run";
+    case ReasonKind::kOverflow:
+      return fmt::format(
+          "{} elements are not finite ({} in the reference), in a step that "
+          "was skipped because of overflow",
+          CountOf(reason, 0), CountOf(reason, 1));
     case ReasonKind::kNoRouting:
       return "which tokens its rows are is not known: " + reason.detail;
     case ReasonKind::kRoutedUpstream:
@@ -283,6 +288,15 @@ std::string Sentence(const RunNote& note) {
           Counted(note.count, "module"), note.count == 1 ? "s" : "",
           Examples(note.names, 0, note.count),
           Counted(static_cast<int64_t>(NumberOf(note, 0)), "tensor"));
+    case NoteKind::kOverflow:
+      return fmt::format(
+          "iteration {}: under the loss scale, {} beyond what fp16 holds, at "
+          "other elements in each run or in one alone, and the step was "
+          "skipped (first {}: {:.0f} elements, {:.0f} in the reference)",
+          NumberOf(note, 0),
+          note.count == 1 ? "a gradient goes"
+                          : fmt::format("{} gradients go", note.count),
+          NameOf(note, 0), NumberOf(note, 1), NumberOf(note, 2));
     case NoteKind::kNotGrafted:
       return fmt::format("{} kept the candidate's own values ({}): {}",
                          Counted(note.count, "tensor"),

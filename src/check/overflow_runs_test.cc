@@ -1,0 +1,155 @@
+// What a check says of gradients that are not finite in one run alone.
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "src/check/check_fixture_test.h"
+
+namespace ttrace {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+class OverflowTest : public CheckTest {
+ protected:
+  void SetUp() override {
+    CheckTest::SetUp();
+    reference_.legs.push_back("fp32");
+    candidate_.legs.push_back("fp32");
+    Describe("F16", {&candidate_});
+  }
+
+  // Both compute in `dtype`; of `skipped` the optimizer made no step.
+  void Describe(const std::string& dtype,
+                const std::vector<SyntheticRun*>& skipped) {
+    for (SyntheticRun* run : {&reference_, &candidate_}) {
+      run->notes = {{"precision_inside",
+                     R"({"fqn": "fc", "dtype": ")" + dtype + R"("})"}};
+    }
+    for (SyntheticRun* run : skipped) {
+      run->notes.emplace_back("skipped_step",
+                              R"({"iteration": 0, "reason": "overflow"})");
+    }
+  }
+
+  static SyntheticRun::Fault Put(float number, Role role,
+                                 const std::string& leg = "real",
+                                 int64_t index = 5) {
+    return [=](const SyntheticTensor& t, int, const std::string& in, int64_t i,
+               float* value) {
+      if (t.fqn.starts_with("fc") && t.role == role && in == leg &&
+          i == index) {
+        *value = number;
+      }
+    };
+  }
+
+  // A parameter that the reference's step moves and the candidate's does not.
+  void LeaveOutStep() {
+    const SyntheticTensor before = {
+        "fc.weight", Role::kParam,       "", Pass::kForward,
+        {16, 32},    {{"tp", Shard{0}}}, -1, {}};
+    SyntheticTensor after = before;
+    after.role = Role::kParamUpdated;
+    after.pass = Pass::kOptimizer;
+    for (SyntheticRun* run : {&reference_, &candidate_}) {
+      run->extra = {after};
+    }
+    const auto own = candidate_.fault;
+    candidate_.fault = [=](const SyntheticTensor& t, int rank,
+                           const std::string& leg, int64_t i, float* value) {
+      if (t.role == Role::kParamUpdated) {
+        *value = SyntheticRun::Value(before, i);
+      } else if (own) {
+        own(t, rank, leg, i, value);
+      }
+    };
+  }
+};
+
+TEST_F(OverflowTest, OfASkippedStepIsNoFault) {
+  candidate_.fault = Put(kInfinity, Role::kGradLocal);
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kInconclusive);
+  EXPECT_TRUE(result.culprits.empty());
+  EXPECT_NE(result.reason.find("loss scale"), std::string::npos)
+      << result.reason;
+  EXPECT_NE(result.reason.find("fc.weight grad_local"), std::string::npos)
+      << result.reason;
+}
+
+TEST_F(OverflowTest, OfTheReferenceAlone) {
+  Describe("F16", {&reference_});
+  reference_.fault = Put(-kInfinity, Role::kGradOutput);
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kInconclusive) << result.reason;
+  EXPECT_NE(result.reason.find("1 in the reference"), std::string::npos)
+      << result.reason;
+}
+
+TEST_F(OverflowTest, OfAStepThatWasMadeIsAFault) {
+  Describe("F16", {});
+  candidate_.fault = Put(kInfinity, Role::kGradLocal);
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  EXPECT_EQ(Letters(result.culprits.front()).front(), "N");
+}
+
+TEST_F(OverflowTest, OnlyFp16Overflows) {
+  Describe("BF16", {&reference_, &candidate_});
+  candidate_.fault = Put(kInfinity, Role::kGradLocal);
+  EXPECT_EQ(Check().verdict, Verdict::kDiverged);
+}
+
+TEST_F(OverflowTest, OnlyGradientsHaveALossScale) {
+  candidate_.fault = Put(kInfinity, Role::kOutput);
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  EXPECT_EQ(result.culprits.front().fqn, "fc");
+}
+
+TEST_F(OverflowTest, Fp32LegsDoNotOverflow) {
+  candidate_.fault = Put(kInfinity, Role::kGradLocal, "fp32");
+  EXPECT_EQ(Check().verdict, Verdict::kDiverged);
+}
+
+TEST_F(OverflowTest, TheOtherElementsAreJudged) {
+  const auto infinite = Put(kInfinity, Role::kGradLocal);
+  const auto wrong = Put(7, Role::kGradLocal, "real", 6);
+  candidate_.fault = [=](const SyntheticTensor& t, int rank,
+                         const std::string& leg, int64_t i, float* value) {
+    infinite(t, rank, leg, i, value);
+    wrong(t, rank, leg, i, value);
+  };
+  EXPECT_EQ(Check().verdict, Verdict::kDiverged);
+}
+
+TEST_F(OverflowTest, MayLeaveOutTheStepOfOneRun) {
+  candidate_.fault = Put(kInfinity, Role::kGradReduced);
+  LeaveOutStep();
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kInconclusive) << result.reason;
+  EXPECT_TRUE(result.culprits.empty());
+}
+
+TEST_F(OverflowTest, AStepThatIsLeftOutWithoutOneIsAFault) {
+  LeaveOutStep();
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  EXPECT_EQ(result.culprits.front().tensor.role, Role::kParamUpdated);
+}
+
+TEST_F(OverflowTest, WithoutAReference) {
+  candidate_.mesh = {{"dp", 2}};
+  candidate_.fault = Put(kInfinity, Role::kGradReduced);
+  const CheckResult result = CheckAlone();
+  EXPECT_EQ(result.verdict, Verdict::kInconclusive) << result.reason;
+  Describe("F16", {});
+  std::filesystem::remove_all(Path("cand"));
+  EXPECT_EQ(CheckAlone().verdict, Verdict::kDiverged);
+}
+
+}  // namespace
+}  // namespace ttrace
