@@ -34,13 +34,18 @@ int PhaseOf(const TensorId& id) {
 }
 
 ExecutionKey KeyOf(const TensorId& id, const TensorPieces& pieces,
-                   const Rounds& rounds) {
+                   const Rounds& rounds, const CommonClock& clock) {
   const int pp = pieces.trace->mesh().Find("pp");
   const int phase = PhaseOf(id);
   ExecutionKey best;
   bool found = false;
   for (const Record* record : pieces.pieces) {
-    ExecutionKey key{id.iteration, phase, 0, 0, record->sequence, record->rank};
+    ExecutionKey key;
+    key.iteration = id.iteration;
+    key.phase = phase;
+    key.sequence = clock.At(*record);
+    key.rank = record->rank;
+    key.own = record->sequence;
     if (pp >= 0) {
       const int stage =
           pieces.trace->coordinate(record->rank)[static_cast<size_t>(pp)];
@@ -48,10 +53,9 @@ ExecutionKey KeyOf(const TensorId& id, const TensorPieces& pieces,
       key.stage = phase >= 3 && phase <= 5 ? -stage : stage;
       key.round = rounds.Of(*record);
     }
-    // The lowest rank of the stage speaks for it: sequences of different ranks
-    // count different records and must not be mixed.
+    // The lowest rank of the stage speaks for it.
     const auto place = [](const ExecutionKey& k) {
-      return std::tuple(k.round, k.stage, k.rank, k.sequence);
+      return std::tuple(k.round, k.stage, k.rank, k.own);
     };
     if (!found || place(key) < place(best)) best = key;
     found = true;

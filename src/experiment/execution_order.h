@@ -4,8 +4,9 @@
 // dataflow: an iteration runs forward through the pipeline stages and backward
 // through them in reverse, then reduces, then updates. Virtual stages are gone
 // through round by round (rounds.h). Inside a stage the recorded sequence
-// decides. The first occurrence counts: every module's first micro-batch comes
-// before any schedule interleaves the rest.
+// decides, that of its first rank (common_clock.h). The first occurrence
+// counts: every module's first micro-batch comes before any schedule
+// interleaves the rest.
 //
 // A stage that holds several chunks of layers is gone through several times,
 // and then stages do not follow each other. A reference without stages recorded
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "src/align/catalog.h"
+#include "src/experiment/common_clock.h"
 #include "src/experiment/rounds.h"
 #include "ttrace/tensor_id.h"
 
@@ -32,10 +34,11 @@ namespace ttrace {
 struct ExecutionKey {
   int iteration = 0;
   int phase = 0;
-  int round = 0;  // which of a stage's virtual ones
-  int stage = 0;  // pipeline stage, negated where the data runs backward
-  int64_t sequence = 0;
+  int round = 0;         // which of a stage's virtual ones
+  int stage = 0;         // pipeline stage, negated where the data runs backward
+  int64_t sequence = 0;  // by the common clock
   int rank = 0;
+  int64_t own = 0;  // the rank's own sequence number
 
   auto operator<=>(const ExecutionKey&) const = default;
 };
@@ -44,9 +47,9 @@ struct ExecutionKey {
 // gradients, 5 reduced gradients, 6 gradient norm, 7 after the step.
 int PhaseOf(const TensorId& id);
 
-// `rounds` are those of the leg.
+// `rounds` and `clock` are those of the leg.
 ExecutionKey KeyOf(const TensorId& id, const TensorPieces& pieces,
-                   const Rounds& rounds);
+                   const Rounds& rounds, const CommonClock& clock);
 
 // A tensor of the candidate, and the key of its own run.
 using Ordered = std::pair<ExecutionKey, const TensorId*>;

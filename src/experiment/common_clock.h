@@ -1,0 +1,44 @@
+// One clock for the ranks of a pipeline stage.
+//
+// Each rank counts its own records, so that the numbers of two ranks say
+// nothing of each other: one that holds other experts, or saw no token for one,
+// has recorded more or less by the same moment. But most tensors of a stage are
+// held by all of its ranks, and in the same order. What the first rank lacks
+// therefore happened right after the last tensor before it that both have.
+//
+// Thread safety: const after construction.
+
+#ifndef TTRACE_SRC_EXPERIMENT_COMMON_CLOCK_H_
+#define TTRACE_SRC_EXPERIMENT_COMMON_CLOCK_H_
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "src/align/catalog.h"
+#include "ttrace/tensor_id.h"
+
+namespace ttrace {
+
+class CommonClock {
+ public:
+  // Of the tensors of one leg.
+  explicit CommonClock(const std::map<TensorId, TensorPieces>& tensors);
+
+  // The sequence number of the stage's first rank at that moment; -1 before
+  // anything that both have. A record of the first rank has its own.
+  int64_t At(const Record& record) const;
+
+ private:
+  struct Anchor {
+    int64_t own = 0;    // sequence numbers of a tensor's first records: of the
+    int64_t first = 0;  // rank, and the largest of the first rank's until then
+  };
+  // (iteration, rank) -> ascending
+  std::map<std::pair<int, int>, std::vector<Anchor>> anchors_;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_EXPERIMENT_COMMON_CLOCK_H_

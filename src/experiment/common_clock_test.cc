@@ -1,0 +1,88 @@
+#include "src/experiment/common_clock.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/experiment/execution_order.h"
+#include "src/trace/scratch_trace.h"
+
+namespace ttrace {
+namespace {
+
+using testing::ElementsAre;
+
+// The names of a run in order, of which each rank records those given, in each
+// stage of a pipeline of `stages` two ranks.
+std::vector<std::string> InOrder(
+    const std::vector<std::vector<std::string>>& names, int stages = 1) {
+  const ScratchFolder folder;
+  OrDie(CreateTraceFolder(folder.path(), "{}", true));
+  const float value = 1;
+  const std::vector<int64_t> strides = {1};
+  for (int rank = 0; rank < static_cast<int>(names.size()); ++rank) {
+    RankMeta meta;
+    meta.rank = rank;
+    meta.world_size = static_cast<int>(names.size());
+    meta.mesh.dims = {{"pp", stages}, {"dp", meta.world_size / stages}};
+    meta.coordinate = {rank / (meta.world_size / stages),
+                       rank % (meta.world_size / stages)};
+    const auto writer = OrDie(TraceWriter::Open(folder.path(), meta));
+    for (const std::string& name : names[static_cast<size_t>(rank)]) {
+      OrDie(writer->Append(
+          PlainSpec(name, DType::kF32, {1}), RealOccurrence(),
+          {reinterpret_cast<const std::byte*>(&value), strides}));
+    }
+    OrDie(writer->Close(true, ""));
+  }
+  const Catalog catalog(OrDie(Trace::Open(folder.path())));
+  const auto& tensors = catalog.tensors("real");
+  const Rounds rounds(tensors);
+  const CommonClock clock(tensors);
+  std::vector<std::pair<ExecutionKey, std::string>> order;
+  for (const auto& [id, pieces] : tensors) {
+    order.emplace_back(KeyOf(id, pieces, rounds, clock), id.fqn);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<std::string> out;
+  for (const auto& [key, name] : order) out.push_back(name);
+  return out;
+}
+
+TEST(CommonClock, WhatTheFirstRankLacksComesBehindWhatBothHaveBeforeIt) {
+  // The first rank has recorded more by the same moment.
+  EXPECT_THAT(InOrder({{"a", "a1", "a2", "a3", "router", "z"},
+                       {"a", "router", "expert", "z"}}),
+              ElementsAre("a", "a1", "a2", "a3", "router", "expert", "z"));
+}
+
+TEST(CommonClock, OthersKeepTheirOwnOrder) {
+  EXPECT_THAT(InOrder({{"m", "z"}, {"y", "x", "m", "c", "b", "z"}}),
+              ElementsAre("y", "x", "m", "c", "b", "z"));
+}
+
+TEST(CommonClock, AnotherOrderOfTwoRanksPutsItBehindAllThatCameBefore) {
+  EXPECT_THAT(InOrder({{"a", "b", "c"}, {"b", "a", "own", "c"}}),
+              ElementsAre("a", "b", "own", "c"));
+}
+
+TEST(CommonClock, EachStageHasAFirstRankOfItsOwn) {
+  EXPECT_THAT(InOrder({{"a"},
+                       {"a", "own"},
+                       {"p", "q", "r", "router", "z"},
+                       {"router", "expert", "z"}},
+                      /*stages=*/2),
+              ElementsAre("a", "own", "p", "q", "r", "router", "expert", "z"));
+}
+
+TEST(CommonClock, NothingHappensInNoTime) {
+  EXPECT_TRUE(InOrder({{}}).empty());
+}
+
+}  // namespace
+}  // namespace ttrace
