@@ -97,6 +97,19 @@ TEST_F(CheckTest, AnElementThatIsNotTheSameInAReplayIsSaidToBe) {
   EXPECT_THAT(classes(true), Not(Contains("I")));
 }
 
+TEST_F(CheckTest, OtherDataInAReplayIsNoRace) {
+  candidate_.noise = 0;
+  candidate_.legs = {"real", "replay"};
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
+                        int64_t, float* value) {
+    if (t.fqn.empty() && t.role == Role::kInput && leg == "real") *value += 1;
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  EXPECT_EQ(result.culprits.front().tensor.role, Role::kInput);
+  EXPECT_THAT(Letters(result.culprits.front()), Not(Contains("I")));
+}
+
 // fc's input gradient is summed over tp. Its error is in what comes after it,
 // and not in the forward pass.
 TEST_F(CheckTest, BoundsOfLowPrecisionGrowWithTheRanksOfASum) {
