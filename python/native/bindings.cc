@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/base/check_handler.h"
+#include "src/numeric/instruction_set.h"
 
 #if __has_include("src/cli/run.h")
 #include "src/cli/run.h"
@@ -94,6 +95,9 @@ int Main([[maybe_unused]] std::vector<std::string> arguments) {
 
 NB_MODULE(_native, module) {
   nb::set_leak_warnings(false);
+  // One that the machine lacks was refused by the launcher, in words; here
+  // nothing may end the user's program.
+  (void)ttrace::LimitInstructionSetByEnvironment().ok();
   ttrace::BindErrors(module);
   ttrace::BindCapture(module);
   ttrace::BindReference(module);

@@ -238,12 +238,14 @@ class Writer {
 };
 
 void PerturbTensor(const Spec& spec, int64_t row_begin, uint64_t seed,
-                   const std::string& name, uintptr_t data,
-                   const std::vector<int64_t>& strides) {
+                   const std::string& name, uintptr_t from,
+                   const std::vector<int64_t>& from_strides, uintptr_t to,
+                   const std::vector<int64_t>& to_strides) {
   const Layout layout = ValueOrThrow(spec.LayoutAt(row_begin));
   const nb::gil_scoped_release release;
   ThrowIfError(Perturb(MakeNoiseKey(seed, name), layout, spec.record.dtype,
-                       reinterpret_cast<std::byte*>(data), strides));
+                       AsBytes(from), from_strides,
+                       reinterpret_cast<std::byte*>(to), to_strides));
 }
 
 std::vector<std::pair<int64_t, PyBox>> PyBoxesOfRange(const Shape& shape,
@@ -303,9 +305,9 @@ void BindCapture(nb::module_& module) {
       .def("seal", &Writer::Seal, nb::arg("iteration"), nb::arg("leg"))
       .def("close", &Writer::Close, nb::arg("complete"), nb::arg("reason"));
   module.def("perturb", &PerturbTensor, nb::arg("spec"), nb::arg("row_begin"),
-             nb::arg("seed"), nb::arg("name"), nb::arg("data_ptr"),
-             nb::arg("strides"),
-             "Adds one unit of round-off of noise, in place.");
+             nb::arg("seed"), nb::arg("name"), nb::arg("from_ptr"),
+             nb::arg("from_strides"), nb::arg("to_ptr"), nb::arg("to_strides"),
+             "Writes a tensor with one unit of round-off of noise.");
   module.def("boxes_of_range", &PyBoxesOfRange, nb::arg("shape"),
              nb::arg("begin"), nb::arg("end"),
              "The fewest boxes that make up the elements [begin, end) of a "
@@ -313,7 +315,7 @@ void BindCapture(nb::module_& module) {
   module.def("perturb_rows", &PerturbRows, nb::arg("spec"),
              nb::arg("tokens_ptr"), nb::arg("tokens_count"), nb::arg("seed"),
              nb::arg("name"), nb::arg("data_ptr"), nb::arg("strides"),
-             "The same for routed rows, whose tokens are int64 at "
+             "The same in place, of routed rows, whose tokens are int64 at "
              "`tokens_ptr`.");
   module.def("digest", &Digest, nb::arg("data_ptr"), nb::arg("bytes"),
              "XXH3 of bytes in a row, in hexadecimal.");

@@ -13,6 +13,7 @@
 #include "src/base/format.h"
 #include "src/cli/command.h"
 #include "src/cli/misspelling.h"
+#include "src/numeric/instruction_set.h"
 #include "ttrace/version.h"
 
 namespace ttrace {
@@ -122,6 +123,10 @@ int FlushOutput(int exit_code) {
 }
 
 int Run(int argc, char** argv) {
+  if (const Status limited = LimitInstructionSetByEnvironment();
+      !limited.ok()) {
+    return Complain(limited.error());
+  }
   CommandLine line;
   std::vector<std::string> words;
   for (int i = 1; i < argc; ++i) {
@@ -136,7 +141,8 @@ int Run(int argc, char** argv) {
       "Finds, places and explains silent bugs in distributed training by "
       "comparing a run with a trusted one.",
       "ttrace");
-  app.set_version_flag("--version", "ttrace " + std::string(kVersion));
+  app.set_version_flag("--version", "ttrace " + std::string(kVersion) + " (" +
+                                        InstructionSet() + ")");
   app.footer(kFooter);
   app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(0, 1);

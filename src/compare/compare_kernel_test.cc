@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "src/numeric/instruction_set.h"
 #include "src/numeric/widen.h"
 
 namespace ttrace {
@@ -467,6 +468,15 @@ TEST_P(CompareKernel, ElementErrorsBeyondTheRangeOfFloat) {
       EXPECT_NEAR(got.max_elem, want, 1e-6 * want + 1e-44) << x << " " << scale;
     }
   }
+}
+
+TEST(CompareTarget, IsWhatTheInstructionSetIsLimitedTo) {
+  for (const std::string& name : InstructionSets()) {
+    ASSERT_TRUE(LimitInstructionSet(name).ok());
+    EXPECT_EQ(CompareTargetName(), name);
+  }
+  ASSERT_TRUE(LimitInstructionSet("").ok());
+  EXPECT_EQ(CompareTargetName(), InstructionSet());
 }
 
 INSTANTIATE_TEST_SUITE_P(AllTargets, CompareKernel,

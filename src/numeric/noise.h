@@ -3,9 +3,10 @@
 //
 // Element i of the noise called `key` is uniform in (-1, 1), from Philox4x32-10
 // with a counter derived from i and a key derived from the seed; XXH3 of the
-// name is the counter's upper half. Perturb() sets x = round(x * (1 + u *
-// noise)) in the tensor's own dtype, u its unit round-off: the smallest
-// relative change that the dtype can mean.
+// name is the counter's upper half. Perturb() makes round(x * (1 + u * noise))
+// of x in the tensor's own dtype, u its unit round-off: the smallest relative
+// change that the dtype can mean. The same on every instruction set, bit by bit
+// (noise_kernel.h).
 //
 // Which word of which counter is element i is a contract (stored references
 // depend on it): tile t = i / 64 uses counters 16 t .. 16 t + 15, and element
@@ -38,11 +39,17 @@ NoiseKey MakeNoiseKey(uint64_t seed, std::string_view name);
 // resolution, never exactly 0 or +-1.
 float UniformAt(const NoiseKey& key, uint64_t logical_index);
 
-// Perturbs a local tensor (floating dtype, any strides, in elements) in place.
-// NaN and Inf stay, and no finite value becomes Inf.
-// Fails with kInvalidArgument if `strides` differs from `layout` in length or
-// lays two elements on one (an expanded tensor), kUnsupported for integers and
-// bool.
+// Writes a local tensor (floating dtype, any strides, in elements) with its
+// noise to `to`. `from` may be `to` with the same strides; otherwise they must
+// not overlap. NaN and Inf stay, and no finite value becomes Inf.
+// Fails with kInvalidArgument if strides differ from `layout` in length or
+// those of `to` lay two elements on one (an expanded tensor), kUnsupported for
+// integers and bool.
+Status Perturb(const NoiseKey& key, const Layout& layout, DType dtype,
+               const std::byte* from, std::span<const int64_t> from_strides,
+               std::byte* to, std::span<const int64_t> to_strides);
+
+// In place.
 Status Perturb(const NoiseKey& key, const Layout& layout, DType dtype,
                std::byte* data, std::span<const int64_t> strides);
 

@@ -192,6 +192,29 @@ TEST(Noise, ShardsPerturbedOneByOneMakeTheWholePerturbed) {
   EXPECT_EQ(seen, whole.size());
 }
 
+TEST(Noise, ACopyWithNoiseIsTheNoiseOfTheCopy) {
+  const Layout layout = WholeLayout({30, 7, 11});
+  const std::vector<float> values = RandomFloats(30 * 7 * 11);
+  std::vector<float> in_place = values;
+  const int64_t dense[] = {77, 11, 1};
+  ASSERT_TRUE(
+      Perturb(kKey, layout, DType::kF32, Bytes(in_place).data(), dense).ok());
+  const auto from = std::as_bytes(std::span(values));
+  std::vector<float> copy(values.size());
+  ASSERT_TRUE(Perturb(kKey, layout, DType::kF32, from.data(), dense,
+                      Bytes(copy).data(), dense)
+                  .ok());
+  EXPECT_EQ(copy, in_place);
+  // To a place that is laid out otherwise.
+  const int64_t transposed[] = {1, 30 * 11, 30};
+  ASSERT_TRUE(Perturb(kKey, layout, DType::kF32, from.data(), dense,
+                      Bytes(copy).data(), transposed)
+                  .ok());
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ(copy[i / 77 + i / 11 % 7 * 330 + i % 11 * 30], in_place[i]);
+  }
+}
+
 TEST(Noise, AScalarHasIndexZero) {
   std::vector<float> value = {1.9F};
   ASSERT_TRUE(

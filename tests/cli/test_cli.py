@@ -56,6 +56,18 @@ def processes_with(marker: str) -> list[int]:
 # Help
 
 
+def test_the_instruction_set_is_said_and_can_be_limited() -> None:
+    known = ttrace("version").stdout
+    environment = {**os.environ, "TTRACE_INSTRUCTION_SET": "MMX"}
+    refused = ttrace("version", env=environment)
+    assert refused.returncode == 2, said(refused)
+    best, *_, last = re.findall(r"but (.+)\n", refused.stderr)[0].split(", ")
+    assert f", {best})" in known
+    assert f"({best})" in ttrace("--version").stdout
+    environment["TTRACE_INSTRUCTION_SET"] = last
+    assert f", {last})" in ttrace("version", env=environment).stdout
+
+
 def test_help_is_there_for_every_command() -> None:
     top = ttrace("--help")
     assert top.returncode == 0

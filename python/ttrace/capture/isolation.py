@@ -21,7 +21,7 @@ import torch
 from ttrace.capture.noise import Noise
 from ttrace.capture.placed import ROUTING_MAP, ROUTING_MAP_USED, ParameterRule
 from ttrace.capture.recorded_values import RecordedValues, Unreadable, Where
-from ttrace.capture.rewrite import Place, Rewrite
+from ttrace.capture.rewrite import Place, Rewrite, Substitute
 
 if TYPE_CHECKING:
     from ttrace.capture.session import Session
@@ -71,7 +71,7 @@ class Isolation(Rewrite):
         if not tensor.requires_grad:
             return value
         with torch.enable_grad():
-            return _Substitute.apply(tensor, [value])
+            return Substitute.apply(tensor, [value])
 
     def handed_on(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
         if not place.rule.decides:
@@ -186,16 +186,3 @@ class Isolation(Rewrite):
 
 def _output_key(place: Place) -> tuple[Any, ...]:
     return place.moment, place.fqn, place.arg, place.call
-
-
-class _Substitute(torch.autograd.Function):
-    """The value of another tensor, the gradient to this one. The result is a tensor of its own and
-    no view, so that the module may change it in place."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, value: list[torch.Tensor]) -> torch.Tensor:
-        return value[0]  # in a list: autograd would take a tensor argument for an input
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradient, None

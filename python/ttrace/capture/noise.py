@@ -12,7 +12,7 @@ import torch
 
 from ttrace import _native
 from ttrace.capture.placed import ParameterRule
-from ttrace.capture.rewrite import Place, Rewrite
+from ttrace.capture.rewrite import Place, Rewrite, Substitute
 
 if TYPE_CHECKING:
     from ttrace.capture.session import Session
@@ -30,10 +30,10 @@ class Noise(Rewrite):
         noisy = self.perturbed(place, tensor)
         if noisy is None:
             return tensor
-        # Exact in any binary format: both are within one unit in the last place.
-        difference = noisy - tensor.detach()
-        with torch.set_grad_enabled(tensor.requires_grad):
-            return tensor + difference
+        if not tensor.requires_grad:
+            return noisy
+        with torch.enable_grad():
+            return Substitute.apply(tensor, [noisy])
 
     def arriving(self, place: Place, gradient: torch.Tensor) -> torch.Tensor:
         noisy = self.perturbed(place, gradient)
@@ -49,9 +49,10 @@ class Noise(Rewrite):
         spec = self._session.specs.get(fqn, "grad_local", "", gradient, rule.placements)
         if spec is None:
             return None
-        noisy = gradient.detach().clone()
         name = f"{fqn}|grad_local||0|{moment.micro_batch}|{coordinate}"
-        _perturb(spec, 0, self._seed, name, noisy)
+        value = gradient.detach()
+        noisy = torch.empty_like(value)
+        _perturb(spec, 0, self._seed, name, value, noisy)
         return noisy
 
     def perturbed(self, place: Place, tensor: torch.Tensor) -> torch.Tensor | None:
@@ -59,8 +60,9 @@ class Noise(Rewrite):
         name: a recomputed value gets that of the first."""
         if not _can_carry_noise(tensor):
             return None
-        noisy = tensor.detach().clone()
-        canonical = place.rule.canonical(noisy)
+        value = tensor.detach()
+        noisy = torch.empty_like(value)
+        canonical = place.rule.canonical(value)
         name = f"{place.fqn}|{place.role}|{place.arg}|{place.call}"
         routed = place.rule.routed
         if routed is not None:
@@ -73,7 +75,8 @@ class Noise(Rewrite):
             return None
         if place.is_term:
             name += f"|{place.moment.micro_batch}"
-        _perturb(spec, place.row_begin, self._seed, name, canonical)
+        target = place.rule.canonical(noisy)
+        _perturb(spec, place.row_begin, self._seed, name, canonical, target)
         return noisy
 
 
@@ -81,9 +84,21 @@ def _can_carry_noise(tensor: torch.Tensor) -> bool:
     return tensor.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-def _perturb(spec: Any, row_begin: int, seed: int, name: str, tensor: torch.Tensor) -> None:
-    """In place, on whatever device the tensor is."""
-    host = tensor if tensor.device.type == "cpu" else tensor.cpu()
-    _native.perturb(spec, row_begin, seed, name, host.data_ptr(), host.stride())
-    if host is not tensor:
-        tensor.copy_(host)
+def _perturb(
+    spec: Any, row_begin: int, seed: int, name: str, value: torch.Tensor, noisy: torch.Tensor
+) -> None:
+    """Writes `value` with noise to `noisy`, on whatever device they are."""
+    source = value.cpu()
+    target = noisy if noisy.device.type == "cpu" else torch.empty_like(source)
+    _native.perturb(
+        spec,
+        row_begin,
+        seed,
+        name,
+        source.data_ptr(),
+        source.stride(),
+        target.data_ptr(),
+        target.stride(),
+    )
+    if target is not noisy:
+        noisy.copy_(target)

@@ -6,6 +6,7 @@ The base changes nothing; noise legs and isolated legs are subclasses.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -87,3 +88,16 @@ class Rewrite:
         """What replaces one micro-batch's gradient of a parameter; None: nothing. `coordinate`
         names this rank's term where terms of a sum lie on several ranks."""
         return None
+
+
+class Substitute(torch.autograd.Function):
+    """The value of another tensor, the gradient to this one. The result is a tensor of its own and
+    no view, so that the module may change it in place."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, value: list[torch.Tensor]) -> torch.Tensor:
+        return value[0]  # in a list: autograd would take a tensor argument for an input
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradient, None

@@ -30,7 +30,7 @@ _ELEMENTWISE = frozenset(
         *("Gelu", "Silu", "Relu", "LeakyRelu", "Elu", "Tanh", "Sigmoid", "Softplus", "Mish"),
         *("Hardswish", "Hardtanh", "NativeDropout", "MaskedFill", "Where", "Clamp"),
         *("Clone", "Alias", "ToCopy"),
-        "_Substitute",  # what an isolated leg puts in a tensor's place
+        "Substitute",  # what a leg puts in a tensor's place
     )
 )
 
