@@ -261,16 +261,6 @@ std::vector<std::pair<int64_t, PyBox>> PyBoxesOfRange(const Shape& shape,
   return boxes;
 }
 
-void PerturbRows(const Spec& spec, uintptr_t tokens, size_t count,
-                 uint64_t seed, const std::string& name, uintptr_t data,
-                 const std::vector<int64_t>& strides) {
-  const Layout layout = ValueOrThrow(
-      spec.LayoutOf({reinterpret_cast<const int64_t*>(tokens), count}));
-  const nb::gil_scoped_release release;
-  ThrowIfError(Perturb(MakeNoiseKey(seed, name), layout, spec.record.dtype,
-                       reinterpret_cast<std::byte*>(data), strides));
-}
-
 std::string Digest(uintptr_t data, size_t bytes) {
   const nb::gil_scoped_release release;
   return fmt::format("{:016x}", XXH3_64bits(AsBytes(data), bytes));
@@ -312,11 +302,6 @@ void BindCapture(nb::module_& module) {
              nb::arg("begin"), nb::arg("end"),
              "The fewest boxes that make up the elements [begin, end) of a "
              "row-major tensor: [(offset, [(begin, size, of), ...]), ...].");
-  module.def("perturb_rows", &PerturbRows, nb::arg("spec"),
-             nb::arg("tokens_ptr"), nb::arg("tokens_count"), nb::arg("seed"),
-             nb::arg("name"), nb::arg("data_ptr"), nb::arg("strides"),
-             "The same in place, of routed rows, whose tokens are int64 at "
-             "`tokens_ptr`.");
   module.def("digest", &Digest, nb::arg("data_ptr"), nb::arg("bytes"),
              "XXH3 of bytes in a row, in hexadecimal.");
 }

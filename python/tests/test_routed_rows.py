@@ -81,18 +81,6 @@ def test_what_was_not_sent_to_the_expert_is_not_read(run):
         reference.read(*ROWS, spec, 0, out.data_ptr())
 
 
-def test_noise_belongs_to_the_token_not_to_the_row(run):
-    _, scratch, _ = run
-    spec = scratch.spec("x", "input", "x", "float32", [2, HIDDEN], routed=ROUTED)
-    there, back = torch.ones(2, HIDDEN), torch.ones(2, HIDDEN)
-    for tensor, order in ((there, [5, 2]), (back, [2, 5])):
-        tokens = torch.tensor(order, dtype=torch.int64)
-        at = tensor.data_ptr(), tensor.stride()
-        _native.perturb_rows(spec, tokens.data_ptr(), 2, 7, "noise", *at)
-    assert torch.equal(there, back.flip(0))
-    assert not torch.equal(there[0], there[1])
-
-
 def test_routed_rows_are_no_rows_of_the_batch(run):
     _, scratch, _ = run
     with pytest.raises(_native.Error):

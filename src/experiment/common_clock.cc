@@ -62,7 +62,7 @@ CommonClock::CommonClock(const std::map<TensorId, TensorPieces>& tensors) {
 
 int64_t CommonClock::At(const Record& record) const {
   const auto found = anchors_.find({record.id.iteration, record.rank});
-  if (found == anchors_.end() || found->second.empty()) return record.sequence;
+  if (found == anchors_.end()) return record.sequence;
   const auto after = std::upper_bound(
       found->second.begin(), found->second.end(), record.sequence,
       [](int64_t sequence, const Anchor& a) { return sequence < a.own; });

@@ -245,9 +245,4 @@ Status Perturb(const NoiseKey& key, const Layout& layout, DType dtype,
   return Done{};
 }
 
-Status Perturb(const NoiseKey& key, const Layout& layout, DType dtype,
-               std::byte* data, std::span<const int64_t> strides) {
-  return Perturb(key, layout, dtype, data, strides, data, strides);
-}
-
 }  // namespace ttrace

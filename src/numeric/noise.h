@@ -49,10 +49,6 @@ Status Perturb(const NoiseKey& key, const Layout& layout, DType dtype,
                const std::byte* from, std::span<const int64_t> from_strides,
                std::byte* to, std::span<const int64_t> to_strides);
 
-// In place.
-Status Perturb(const NoiseKey& key, const Layout& layout, DType dtype,
-               std::byte* data, std::span<const int64_t> strides);
-
 }  // namespace ttrace
 
 #endif  // TTRACE_SRC_NUMERIC_NOISE_H_

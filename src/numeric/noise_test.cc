@@ -25,6 +25,11 @@ Layout WholeLayout(const Shape& shape) {
   return layout;
 }
 
+Status PerturbInPlace(const NoiseKey& key, const Layout& layout, DType dtype,
+                      std::byte* data, std::span<const int64_t> strides) {
+  return Perturb(key, layout, dtype, data, strides, data, strides);
+}
+
 std::span<std::byte> Bytes(std::vector<float>& values) {
   return std::as_writable_bytes(std::span(values));
 }
@@ -74,8 +79,8 @@ TEST(Noise, PerturbIsItsDefinition) {
   std::vector<float> values = RandomFloats(1000);
   const std::vector<float> before = values;
   const int64_t strides[] = {100, 10, 1};
-  ASSERT_TRUE(Perturb(kKey, WholeLayout({10, 10, 10}), DType::kF32,
-                      Bytes(values).data(), strides)
+  ASSERT_TRUE(PerturbInPlace(kKey, WholeLayout({10, 10, 10}), DType::kF32,
+                             Bytes(values).data(), strides)
                   .ok());
   int changed = 0;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -93,8 +98,9 @@ void ExpectNearestEven(DType dtype, uint16_t infinity, WidenBits widen) {
   std::vector<uint16_t> values(65536);
   for (size_t i = 0; i < values.size(); ++i) values[i] = uint16_t(i);
   const int64_t strides[] = {1};
-  ASSERT_TRUE(Perturb(kKey, WholeLayout({65536}), dtype,
-                      std::as_writable_bytes(std::span(values)).data(), strides)
+  ASSERT_TRUE(PerturbInPlace(kKey, WholeLayout({65536}), dtype,
+                             std::as_writable_bytes(std::span(values)).data(),
+                             strides)
                   .ok());
   for (uint32_t i = 0; i < 65536; ++i) {
     const auto bits = static_cast<uint16_t>(i);
@@ -132,8 +138,9 @@ TEST(Noise, DoublesMoveByAtMostOneUnitInTheLastPlace) {
   std::vector<double> values(1000, 1.75);
   values[0] = std::numeric_limits<double>::max();
   const int64_t strides[] = {1};
-  ASSERT_TRUE(Perturb(kKey, WholeLayout({1000}), DType::kF64,
-                      std::as_writable_bytes(std::span(values)).data(), strides)
+  ASSERT_TRUE(PerturbInPlace(kKey, WholeLayout({1000}), DType::kF64,
+                             std::as_writable_bytes(std::span(values)).data(),
+                             strides)
                   .ok());
   EXPECT_TRUE(std::isfinite(values[0]));
   int moved = 0;
@@ -150,8 +157,8 @@ TEST(Noise, ShardsPerturbedOneByOneMakeTheWholePerturbed) {
   std::vector<float> whole = RandomFloats(6 * 16 * 20);
   const std::vector<float> before = whole;
   const int64_t strides[] = {320, 20, 1};
-  ASSERT_TRUE(Perturb(kKey, WholeLayout(shape), DType::kF32,
-                      Bytes(whole).data(), strides)
+  ASSERT_TRUE(PerturbInPlace(kKey, WholeLayout(shape), DType::kF32,
+                             Bytes(whole).data(), strides)
                   .ok());
   // cp cuts dimension 1 in zigzag, tp interleaves dimension 2, and the last
   // rank's shard of dimension 0 is short.
@@ -184,7 +191,8 @@ TEST(Noise, ShardsPerturbedOneByOneMakeTheWholePerturbed) {
     for (size_t n = 0; n < logical.size(); ++n)
       shard[at(n)] = before[logical[n]];
     ASSERT_TRUE(
-        Perturb(kKey, *layout, DType::kF32, Bytes(shard).data(), odd).ok());
+        PerturbInPlace(kKey, *layout, DType::kF32, Bytes(shard).data(), odd)
+            .ok());
     for (size_t n = 0; n < logical.size(); ++n)
       EXPECT_EQ(shard[at(n)], whole[logical[n]]) << rank << " " << n;
     seen += logical.size();
@@ -198,7 +206,8 @@ TEST(Noise, ACopyWithNoiseIsTheNoiseOfTheCopy) {
   std::vector<float> in_place = values;
   const int64_t dense[] = {77, 11, 1};
   ASSERT_TRUE(
-      Perturb(kKey, layout, DType::kF32, Bytes(in_place).data(), dense).ok());
+      PerturbInPlace(kKey, layout, DType::kF32, Bytes(in_place).data(), dense)
+          .ok());
   const auto from = std::as_bytes(std::span(values));
   std::vector<float> copy(values.size());
   ASSERT_TRUE(Perturb(kKey, layout, DType::kF32, from.data(), dense,
@@ -218,7 +227,8 @@ TEST(Noise, ACopyWithNoiseIsTheNoiseOfTheCopy) {
 TEST(Noise, AScalarHasIndexZero) {
   std::vector<float> value = {1.9F};
   ASSERT_TRUE(
-      Perturb(kKey, Layout{}, DType::kF32, Bytes(value).data(), {}).ok());
+      PerturbInPlace(kKey, Layout{}, DType::kF32, Bytes(value).data(), {})
+          .ok());
   const auto noise = static_cast<double>(UniformAt(kKey, 0));
   EXPECT_EQ(value[0], static_cast<float>(static_cast<double>(1.9F) *
                                          (1 + 0x1p-24 * noise)));
@@ -228,16 +238,16 @@ TEST(Noise, RefusesWhatHasNoRoundOffOrSharesMemory) {
   std::vector<float> values(4);
   const int64_t one[] = {1};
   const int64_t zero[] = {0};
-  const auto integers =
-      Perturb(kKey, WholeLayout({4}), DType::kI32, Bytes(values).data(), one);
+  const auto integers = PerturbInPlace(kKey, WholeLayout({4}), DType::kI32,
+                                       Bytes(values).data(), one);
   ASSERT_FALSE(integers.ok());
   EXPECT_EQ(integers.error().code(), ErrorCode::kUnsupported);
-  const auto expanded =
-      Perturb(kKey, WholeLayout({4}), DType::kF32, Bytes(values).data(), zero);
+  const auto expanded = PerturbInPlace(kKey, WholeLayout({4}), DType::kF32,
+                                       Bytes(values).data(), zero);
   ASSERT_FALSE(expanded.ok());
   EXPECT_EQ(expanded.error().code(), ErrorCode::kInvalidArgument);
-  const auto rank = Perturb(kKey, WholeLayout({2, 2}), DType::kF32,
-                            Bytes(values).data(), one);
+  const auto rank = PerturbInPlace(kKey, WholeLayout({2, 2}), DType::kF32,
+                                   Bytes(values).data(), one);
   ASSERT_FALSE(rank.ok());
   EXPECT_EQ(rank.error().code(), ErrorCode::kInvalidArgument);
 }
