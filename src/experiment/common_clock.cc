@@ -3,33 +3,19 @@
 #include <algorithm>
 
 namespace ttrace {
-namespace {
-
-// Pipeline stage of each rank; 0 for all where there are no stages.
-class Stages {
- public:
-  explicit Stages(const Trace& trace) : trace_(trace) {
-    pp_ = trace.mesh().Find("pp");
-  }
-  int Of(int rank) const {
-    return pp_ < 0 ? 0 : trace_.coordinate(rank)[static_cast<size_t>(pp_)];
-  }
-
- private:
-  const Trace& trace_;
-  int pp_ = -1;
-};
-
-}  // namespace
+int StageOf(const Trace& trace, int rank) {
+  const int pp = trace.mesh().Find("pp");
+  return pp < 0 ? 0 : trace.coordinate(rank)[static_cast<size_t>(pp)];
+}
 
 CommonClock::CommonClock(const std::map<TensorId, TensorPieces>& tensors) {
   if (tensors.empty()) return;
-  const Stages stages(*tensors.begin()->second.trace);
+  const Trace& trace = *tensors.begin()->second.trace;
   std::map<int, int> first_of_stage;
   for (const auto& [id, pieces] : tensors) {
     for (const Record* record : pieces.pieces) {
       int& first =
-          first_of_stage.try_emplace(stages.Of(record->rank), record->rank)
+          first_of_stage.try_emplace(StageOf(trace, record->rank), record->rank)
               .first->second;
       first = std::min(first, record->rank);
     }
@@ -42,7 +28,7 @@ CommonClock::CommonClock(const std::map<TensorId, TensorPieces>& tensors) {
       begin = std::min(begin, record->sequence);
     }
     for (const auto& [rank, sequence] : begins) {
-      const int first = first_of_stage.at(stages.Of(rank));
+      const int first = first_of_stage.at(StageOf(trace, rank));
       const auto common = begins.find(first);
       if (rank != first && common != begins.end()) {
         anchors_[{id.iteration, rank}].push_back({sequence, common->second});

@@ -21,6 +21,9 @@
 
 namespace ttrace {
 
+// The pipeline stage of a rank; 0 for all where there are no stages.
+int StageOf(const Trace& trace, int rank);
+
 class CommonClock {
  public:
   // Of the tensors of one leg.

@@ -42,11 +42,10 @@ std::vector<std::string> InOrder(
   }
   const Catalog catalog(OrDie(Trace::Open(folder.path())));
   const auto& tensors = catalog.tensors("real");
-  const Rounds rounds(tensors);
-  const CommonClock clock(tensors);
+  const ExecutionKeys keys(tensors);
   std::vector<std::pair<ExecutionKey, std::string>> order;
   for (const auto& [id, pieces] : tensors) {
-    order.emplace_back(KeyOf(id, pieces, rounds, clock), id.fqn);
+    order.emplace_back(keys.Of(id, pieces), id.fqn);
   }
   std::sort(order.begin(), order.end());
   std::vector<std::string> out;

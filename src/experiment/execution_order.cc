@@ -33,9 +33,9 @@ int PhaseOf(const TensorId& id) {
   return 7;
 }
 
-ExecutionKey KeyOf(const TensorId& id, const TensorPieces& pieces,
-                   const Rounds& rounds, const CommonClock& clock) {
-  const int pp = pieces.trace->mesh().Find("pp");
+ExecutionKey ExecutionKeys::Of(const TensorId& id,
+                               const TensorPieces& pieces) const {
+  const bool staged = pieces.trace->mesh().Find("pp") >= 0;
   const int phase = PhaseOf(id);
   ExecutionKey best;
   bool found = false;
@@ -43,15 +43,14 @@ ExecutionKey KeyOf(const TensorId& id, const TensorPieces& pieces,
     ExecutionKey key;
     key.iteration = id.iteration;
     key.phase = phase;
-    key.sequence = clock.At(*record);
+    key.sequence = clock_.At(*record);
     key.rank = record->rank;
     key.own = record->sequence;
-    if (pp >= 0) {
-      const int stage =
-          pieces.trace->coordinate(record->rank)[static_cast<size_t>(pp)];
+    if (staged) {
+      const int stage = StageOf(*pieces.trace, record->rank);
       // Gradients appear, and are reduced, from the last stage on.
       key.stage = phase >= 3 && phase <= 5 ? -stage : stage;
-      key.round = rounds.Of(*record);
+      key.round = rounds_.Of(*record);
     }
     // The lowest rank of the stage speaks for it.
     const auto place = [](const ExecutionKey& k) {

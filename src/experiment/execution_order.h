@@ -13,7 +13,7 @@
 // the same dataflow in one sequence: its order is taken where it has the
 // tensor.
 //
-// Thread safety: pure functions.
+// Thread safety: pure functions; ExecutionKeys is const after construction.
 
 #ifndef TTRACE_SRC_EXPERIMENT_EXECUTION_ORDER_H_
 #define TTRACE_SRC_EXPERIMENT_EXECUTION_ORDER_H_
@@ -21,6 +21,7 @@
 #include <compare>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -47,9 +48,18 @@ struct ExecutionKey {
 // gradients, 5 reduced gradients, 6 gradient norm, 7 after the step.
 int PhaseOf(const TensorId& id);
 
-// `rounds` and `clock` are those of the leg.
-ExecutionKey KeyOf(const TensorId& id, const TensorPieces& pieces,
-                   const Rounds& rounds, const CommonClock& clock);
+class ExecutionKeys {
+ public:
+  // Of the tensors of one leg.
+  explicit ExecutionKeys(const std::map<TensorId, TensorPieces>& tensors)
+      : rounds_(tensors), clock_(tensors) {}
+
+  ExecutionKey Of(const TensorId& id, const TensorPieces& pieces) const;
+
+ private:
+  Rounds rounds_;
+  CommonClock clock_;
+};
 
 // A tensor of the candidate, and the key of its own run.
 using Ordered = std::pair<ExecutionKey, const TensorId*>;

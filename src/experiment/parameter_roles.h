@@ -1,4 +1,4 @@
-// Roles that belong to a parameter.
+// Kinds of roles.
 //
 // Thread safety: pure functions.
 
@@ -12,6 +12,12 @@ namespace ttrace {
 // Named by the parameter, not by its module, before or after reduction.
 constexpr bool IsParameterGradient(Role role) {
   return role == Role::kGradLocal || role == Role::kGradReduced;
+}
+
+// Of anything: what the backward pass makes.
+constexpr bool IsGradient(Role role) {
+  return role == Role::kGradOutput || role == Role::kGradInput ||
+         IsParameterGradient(role);
 }
 
 }  // namespace ttrace

@@ -11,10 +11,8 @@
 #include <tuple>
 #include <utility>
 
-#include "src/experiment/common_clock.h"
 #include "src/experiment/execution_order.h"
 #include "src/experiment/parameter_roles.h"
-#include "src/experiment/rounds.h"
 #include "src/experiment/unequal_starts.h"
 #include "src/judge/expectations.h"
 #include "src/judge/judge_norm.h"
@@ -37,12 +35,11 @@ int StagesOf(const Side& side) {
 
 // The candidate's tensors in the order of execution.
 std::vector<const Entry*> InOrder(const JudgeContext& context) {
-  const Rounds rounds(context.candidate->real());
-  const CommonClock clock(context.candidate->real());
+  const ExecutionKeys keys(context.candidate->real());
   std::vector<Ordered> order;
   for (const Entry& entry : context.candidate->real()) {
     if (!context.Judges(entry.first.iteration)) continue;
-    ExecutionKey key = KeyOf(entry.first, entry.second, rounds, clock);
+    ExecutionKey key = keys.Of(entry.first, entry.second);
     // Gradients are recorded together; what tells their order is the order in
     // which they are reduced.
     const int64_t index = context.candidate->ReductionIndex(entry.first.fqn);
@@ -57,15 +54,13 @@ std::vector<const Entry*> InOrder(const JudgeContext& context) {
   const Side* reference = context.reference;
   if (reference != nullptr && StagesOf(*context.candidate) > 1 &&
       StagesOf(*reference) == 1) {
-    const Rounds of_reference(reference->real());
-    const CommonClock its_clock(reference->real());
+    const ExecutionKeys of_reference(reference->real());
     FollowReference(
         [&](const TensorId& id) {
           const auto found = reference->real().find(id);
           return found == reference->real().end()
                      ? -1
-                     : KeyOf(id, found->second, of_reference, its_clock)
-                           .sequence;
+                     : of_reference.Of(id, found->second).sequence;
         },
         &order);
   }

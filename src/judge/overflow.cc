@@ -7,11 +7,6 @@
 namespace ttrace {
 namespace {
 
-bool IsGradient(Role role) {
-  return role == Role::kGradOutput || role == Role::kGradInput ||
-         IsParameterGradient(role);
-}
-
 // Iterations that ended without a step in a run that computes in fp16: the
 // notes come from the optimizer's own search for overflow.
 void AddSkipped(const Side& side, std::set<int>* iterations) {

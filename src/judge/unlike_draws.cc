@@ -83,11 +83,8 @@ bool UnlikeDraws::ReachIsolated(const TensorId& id) const {
              (place.second == module || IsBelow(place.second, module));
     });
   };
-  const bool is_backward = id.role == Role::kGradOutput ||
-                           id.role == Role::kGradInput ||
-                           IsParameterGradient(id.role);
   return any_in_module(places_) || any_in_module(inputs_left_) ||
-         (is_backward && any_in_module(gradients_left_));
+         (IsGradient(id.role) && any_in_module(gradients_left_));
 }
 
 std::string UnlikeDraws::CallerOf(const std::string& module) const {

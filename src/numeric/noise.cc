@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "src/numeric/noise_kernel.h"
-#include "src/numeric/philox.h"
 
 // Built with -ffp-contract=off: contracting x + x * (u * noise) would round
 // doubles differently on machines with and without FMA.
@@ -33,7 +32,7 @@ class WordStream {
 
   uint32_t At(uint64_t index) {
     const uint64_t tile = index / kNoiseTile;
-    if (tile != tile_) NoiseWords(key_.seed, key_.name, tile, words_.data());
+    if (tile != tile_) NoiseWords(key_, tile, words_.data());
     tile_ = tile;
     return words_[index % kNoiseTile];
   }
@@ -145,8 +144,7 @@ class Walk {
       int64_t done = 0;
       if (sizeof(Bits) < sizeof(uint64_t) && axis.from == kSize &&
           axis.to == kSize && logical % kNoiseTile == 0 && tiles > 0) {
-        PerturbTiles(key_.seed, key_.name, logical / kNoiseTile, tiles, p_,
-                     from, to);
+        PerturbTiles(key_, logical / kNoiseTile, tiles, p_, from, to);
         done = static_cast<int64_t>(tiles * kNoiseTile);
       } else {
         done = std::min(
@@ -198,10 +196,7 @@ NoiseKey MakeNoiseKey(uint64_t seed, std::string_view name) {
 float UniformAt(const NoiseKey& key, uint64_t logical_index) {
   const uint64_t counter = kNoiseCounters * (logical_index / kNoiseTile) +
                            logical_index % kNoiseCounters;
-  const PhiloxCounter words = Philox4x32(
-      {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32),
-       static_cast<uint32_t>(key.name), static_cast<uint32_t>(key.name >> 32)},
-      {static_cast<uint32_t>(key.seed), static_cast<uint32_t>(key.seed >> 32)});
+  const PhiloxCounter words = NoiseWordsOf(key, counter);
   return ToUniform(words[(logical_index % kNoiseTile) / kNoiseCounters]);
 }
 

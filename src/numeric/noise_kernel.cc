@@ -20,6 +20,8 @@
 
 // The namespaces of instruction sets are shared by all kernels: names need one
 // of their own.
+// Keys are passed by value: through a reference they would be read again after
+// each store of bytes.
 HWY_BEFORE_NAMESPACE();
 namespace ttrace::noise {
 namespace HWY_NAMESPACE {
@@ -28,24 +30,20 @@ namespace hn = hwy::HWY_NAMESPACE;
 #if HWY_TARGET == HWY_SCALAR
 
 // Where there is no vector unit that Highway knows.
-void Fill(uint64_t seed, uint64_t name, uint64_t tile, uint32_t* words) {
+void Fill(NoiseKey key, uint64_t tile, uint32_t* words) {
   for (uint64_t l = 0; l < kNoiseCounters; ++l) {
-    const uint64_t counter = kNoiseCounters * tile + l;
-    const PhiloxCounter out = Philox4x32(
-        {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32),
-         static_cast<uint32_t>(name), static_cast<uint32_t>(name >> 32)},
-        {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+    const PhiloxCounter out = NoiseWordsOf(key, kNoiseCounters * tile + l);
     for (size_t w = 0; w < 4; ++w) words[w * kNoiseCounters + l] = out[w];
   }
 }
 
 template <int kP>
-void Perturb(uint64_t seed, uint64_t name, uint64_t tile, size_t tiles,
-             const std::byte* from, std::byte* to) {
+void Perturb(NoiseKey key, uint64_t tile, size_t tiles, const std::byte* from,
+             std::byte* to) {
   using Bits = std::conditional_t<kP == 23, uint32_t, uint16_t>;
   for (size_t t = 0; t < tiles; ++t, ++tile) {
     uint32_t words[kNoiseTile];
-    Fill(seed, name, tile, words);
+    Fill(key, tile, words);
     for (size_t i = 0; i < kNoiseTile; ++i) {
       const size_t at = (t * kNoiseTile + i) * sizeof(Bits);
       Bits bits;
@@ -103,14 +101,13 @@ HWY_INLINE Words Join(Wide even, Wide odd) {
 
 // Words w = 0 .. 3 of kLanes counters from `first` on: element l + 16 w of a
 // tile for its counter l.
-HWY_INLINE void Generate(uint64_t seed, uint64_t name, uint64_t first,
-                         Words* out) {
+HWY_INLINE void Generate(NoiseKey key, uint64_t first, Words* out) {
   const U64 d;
   const Wide at = hn::ShiftLeft<1>(hn::Iota(d, uint64_t{0}));
-  Counters even = Begin(hn::Add(hn::Set(d, first), at), name);
-  Counters odd = Begin(hn::Add(hn::Set(d, first + 1), at), name);
-  auto key0 = static_cast<uint32_t>(seed);
-  auto key1 = static_cast<uint32_t>(seed >> 32);
+  Counters even = Begin(hn::Add(hn::Set(d, first), at), key.name);
+  Counters odd = Begin(hn::Add(hn::Set(d, first + 1), at), key.name);
+  auto key0 = static_cast<uint32_t>(key.seed);
+  auto key1 = static_cast<uint32_t>(key.seed >> 32);
   for (int round = 0; round < kPhiloxRounds; ++round) {
     Round(key0, key1, &even);
     Round(key0, key1, &odd);
@@ -153,50 +150,48 @@ HWY_INLINE Words Step(Words bits, Words word) {
       hn::Or(product, hn::And(dense, hn::ShiftLeft<1>(product))));
   // One more or one less.
   step = hn::Sub(hn::Xor(step, down), down);
-  const Words moved = hn::Add(size, step);
   // 0 < size, and neither of them Inf or NaN.
-  const auto stays = hn::Or(
-      hn::Eq(size, hn::Zero(d)),
-      hn::RebindMask(
-          d, hn::Not(hn::And(
-                 hn::Lt(as_signed(size),
-                        hn::Set(di, static_cast<int32_t>(kInfinity))),
-                 hn::Lt(as_signed(moved),
-                        hn::Set(di, static_cast<int32_t>(kInfinity)))))));
-  return hn::Add(bits, hn::IfThenZeroElse(stays, step));
+  const auto infinity = hn::Set(di, static_cast<int32_t>(kInfinity));
+  const auto finite = hn::And(hn::Lt(as_signed(size), infinity),
+                              hn::Lt(as_signed(hn::Add(size, step)), infinity));
+  const auto moves = hn::And(finite, hn::Gt(as_signed(size), hn::Zero(di)));
+  return hn::Add(bits, hn::IfThenElseZero(hn::RebindMask(d, moves), step));
+}
+
+// Of any alignment.
+template <class D>
+HWY_INLINE hn::Vec<D> Load(D d, const std::byte* from) {
+  const hn::Repartition<uint8_t, D> bytes;
+  return hn::BitCast(d,
+                     hn::LoadU(bytes, reinterpret_cast<const uint8_t*>(from)));
+}
+
+template <class D>
+HWY_INLINE void Store(hn::Vec<D> v, D /*d*/, std::byte* to) {
+  const hn::Repartition<uint8_t, D> bytes;
+  hn::StoreU(hn::BitCast(bytes, v), bytes, reinterpret_cast<uint8_t*>(to));
 }
 
 template <int kP>
 HWY_INLINE void StepAt(Words word, const std::byte* from, std::byte* to) {
   const U32 d;
+  const U16 half;
   if constexpr (kP == 23) {
-    const Words bits =
-        hn::BitCast(d, hn::LoadU(hn::Repartition<uint8_t, U32>(),
-                                 reinterpret_cast<const uint8_t*>(from)));
-    hn::StoreU(
-        hn::BitCast(hn::Repartition<uint8_t, U32>(), Step<kP>(bits, word)),
-        hn::Repartition<uint8_t, U32>(), reinterpret_cast<uint8_t*>(to));
+    Store(Step<kP>(Load(d, from), word), d, to);
   } else {
-    const U16 half;
-    const hn::Repartition<uint8_t, U16> bytes;
-    const Words bits = hn::PromoteTo(
-        d, hn::BitCast(
-               half, hn::LoadU(bytes, reinterpret_cast<const uint8_t*>(from))));
-    hn::StoreU(
-        hn::BitCast(bytes, hn::DemoteTo(
-                               half, hn::BitCast(I32(), Step<kP>(bits, word)))),
-        bytes, reinterpret_cast<uint8_t*>(to));
+    const Words bits = Step<kP>(hn::PromoteTo(d, Load(half, from)), word);
+    Store(hn::DemoteTo(half, hn::BitCast(I32(), bits)), half, to);
   }
 }
 
 template <int kP>
-void Perturb(uint64_t seed, uint64_t name, uint64_t tile, size_t tiles,
-             const std::byte* from, std::byte* to) {
+void Perturb(NoiseKey key, uint64_t tile, size_t tiles, const std::byte* from,
+             std::byte* to) {
   constexpr size_t kSize = kP == 23 ? 4 : 2;
   for (size_t t = 0; t < tiles; ++t, ++tile) {
     for (size_t l = 0; l < kNoiseCounters; l += kLanes) {
       Words words[4];
-      Generate(seed, name, kNoiseCounters * tile + l, words);
+      Generate(key, kNoiseCounters * tile + l, words);
       for (size_t w = 0; w < 4; ++w) {
         const size_t at = (t * kNoiseTile + w * kNoiseCounters + l) * kSize;
         StepAt<kP>(words[w], from + at, to + at);
@@ -205,11 +200,11 @@ void Perturb(uint64_t seed, uint64_t name, uint64_t tile, size_t tiles,
   }
 }
 
-void Fill(uint64_t seed, uint64_t name, uint64_t tile, uint32_t* words) {
+void Fill(NoiseKey key, uint64_t tile, uint32_t* words) {
   const U32 d;
   for (size_t l = 0; l < kNoiseCounters; l += kLanes) {
     Words out[4];
-    Generate(seed, name, kNoiseCounters * tile + l, out);
+    Generate(key, kNoiseCounters * tile + l, out);
     for (size_t w = 0; w < 4; ++w) {
       hn::StoreU(out[w], d, words + w * kNoiseCounters + l);
     }
@@ -218,15 +213,15 @@ void Fill(uint64_t seed, uint64_t name, uint64_t tile, uint32_t* words) {
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
-void PerturbAll(uint64_t seed, uint64_t name, uint64_t tile, size_t tiles,
-                int p, const std::byte* from, std::byte* to) {
+void PerturbAll(NoiseKey key, uint64_t tile, size_t tiles, int p,
+                const std::byte* from, std::byte* to) {
   switch (p) {
     case 7:
-      return Perturb<7>(seed, name, tile, tiles, from, to);
+      return Perturb<7>(key, tile, tiles, from, to);
     case 10:
-      return Perturb<10>(seed, name, tile, tiles, from, to);
+      return Perturb<10>(key, tile, tiles, from, to);
     default:
-      return Perturb<23>(seed, name, tile, tiles, from, to);
+      return Perturb<23>(key, tile, tiles, from, to);
   }
 }
 
@@ -244,15 +239,15 @@ HWY_EXPORT(Fill);
 
 }  // namespace noise
 
-void NoiseWords(uint64_t seed, uint64_t name, uint64_t tile, uint32_t* words) {
+void NoiseWords(const NoiseKey& key, uint64_t tile, uint32_t* words) {
   using namespace noise;  // NOLINT(google-build-using-namespace)
-  HWY_DYNAMIC_DISPATCH(Fill)(seed, name, tile, words);
+  HWY_DYNAMIC_DISPATCH(Fill)(key, tile, words);
 }
 
-void PerturbTiles(uint64_t seed, uint64_t name, uint64_t first_tile,
-                  size_t tiles, int p, const std::byte* from, std::byte* to) {
+void PerturbTiles(const NoiseKey& key, uint64_t first_tile, size_t tiles, int p,
+                  const std::byte* from, std::byte* to) {
   using namespace noise;  // NOLINT(google-build-using-namespace)
-  HWY_DYNAMIC_DISPATCH(PerturbAll)(seed, name, first_tile, tiles, p, from, to);
+  HWY_DYNAMIC_DISPATCH(PerturbAll)(key, first_tile, tiles, p, from, to);
 }
 
 }  // namespace ttrace

@@ -15,20 +15,30 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/numeric/noise.h"
+#include "src/numeric/philox.h"
+
 namespace ttrace {
 
 inline constexpr uint64_t kNoiseTile = 64;      // elements
 inline constexpr uint64_t kNoiseCounters = 16;  // that make a tile
 
-// The random words of 64 elements from 64 * `tile` on. `name`, `seed`: as in
-// NoiseKey.
-void NoiseWords(uint64_t seed, uint64_t name, uint64_t tile, uint32_t* words);
+// The random words of 64 elements from 64 * `tile` on.
+void NoiseWords(const NoiseKey& key, uint64_t tile, uint32_t* words);
+
+// Those of one counter.
+constexpr PhiloxCounter NoiseWordsOf(const NoiseKey& key, uint64_t counter) {
+  return Philox4x32(
+      {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32),
+       static_cast<uint32_t>(key.name), static_cast<uint32_t>(key.name >> 32)},
+      {static_cast<uint32_t>(key.seed), static_cast<uint32_t>(key.seed >> 32)});
+}
 
 // Whole tiles of consecutive elements of a floating format of 16 or 32 bits
 // with `p` bits of fraction (7, 10 or 23), from `from` to `to`, which may be
 // the same.
-void PerturbTiles(uint64_t seed, uint64_t name, uint64_t first_tile,
-                  size_t tiles, int p, const std::byte* from, std::byte* to);
+void PerturbTiles(const NoiseKey& key, uint64_t first_tile, size_t tiles, int p,
+                  const std::byte* from, std::byte* to);
 
 // One element: `bits` of such a format, and its random word. Zeros, NaN and Inf
 // stay, and no finite value becomes Inf.

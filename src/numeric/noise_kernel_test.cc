@@ -15,8 +15,7 @@
 namespace ttrace {
 namespace {
 
-constexpr uint64_t kSeed = 0x123456789ABCDEFULL;
-constexpr uint64_t kName = 0xFEDCBA9876543210ULL;
+constexpr NoiseKey kKey = {0x123456789ABCDEFULL, 0xFEDCBA9876543210ULL};
 
 // On every instruction set that this machine has.
 class NoiseKernel : public testing::TestWithParam<int64_t> {
@@ -32,14 +31,13 @@ class NoiseKernel : public testing::TestWithParam<int64_t> {
     std::vector<std::byte> from(values.size() * sizeof(Bits) + 2);
     std::vector<std::byte> to(from.size() + 2, std::byte{0x5A});
     std::memcpy(from.data() + 2, values.data(), values.size() * sizeof(Bits));
-    PerturbTiles(kSeed, kName, first_tile, tiles, p, from.data() + 2,
-                 to.data() + 2);
+    PerturbTiles(kKey, first_tile, tiles, p, from.data() + 2, to.data() + 2);
     EXPECT_EQ(to[1], std::byte{0x5A});
     EXPECT_EQ(to[to.size() - 2], std::byte{0x5A});
     std::vector<uint32_t> words(kNoiseTile);
     for (size_t i = 0; i < values.size(); ++i) {
       if (i % kNoiseTile == 0) {
-        NoiseWords(kSeed, kName, first_tile + i / kNoiseTile, words.data());
+        NoiseWords(kKey, first_tile + i / kNoiseTile, words.data());
       }
       Bits got;
       std::memcpy(&got, to.data() + 2 + i * sizeof(Bits), sizeof(Bits));
@@ -61,9 +59,9 @@ class NoiseKernel : public testing::TestWithParam<int64_t> {
 TEST_P(NoiseKernel, WordsAreThoseOfTheElements) {
   std::vector<uint32_t> words(kNoiseTile);
   for (const uint64_t tile : {uint64_t{0}, uint64_t{7}, uint64_t{1} << 40}) {
-    NoiseWords(kSeed, kName, tile, words.data());
+    NoiseWords(kKey, tile, words.data());
     for (uint64_t i = 0; i < kNoiseTile; ++i) {
-      const float uniform = UniformAt({kSeed, kName}, tile * kNoiseTile + i);
+      const float uniform = UniformAt(kKey, tile * kNoiseTile + i);
       EXPECT_EQ(
           (static_cast<float>(static_cast<int32_t>(words[i]) >> 8) + 0.5F) *
               0x1p-23F,

@@ -21,7 +21,7 @@ import torch
 from ttrace.capture.noise import Noise
 from ttrace.capture.placed import ROUTING_MAP, ROUTING_MAP_USED, ParameterRule
 from ttrace.capture.recorded_values import RecordedValues, Unreadable, Where
-from ttrace.capture.rewrite import Place, Rewrite, Substitute
+from ttrace.capture.rewrite import Place, Rewrite, substituted
 
 if TYPE_CHECKING:
     from ttrace.capture.session import Session
@@ -66,12 +66,7 @@ class Isolation(Rewrite):
 
     def _in_place_of(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
         value = self.value(place, tensor)
-        if value is None:
-            return tensor
-        if not tensor.requires_grad:
-            return value
-        with torch.enable_grad():
-            return Substitute.apply(tensor, [value])
+        return tensor if value is None else substituted(tensor, value)
 
     def handed_on(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
         if not place.rule.decides:

@@ -12,7 +12,7 @@ import torch
 
 from ttrace import _native
 from ttrace.capture.placed import ParameterRule
-from ttrace.capture.rewrite import Place, Rewrite, Substitute
+from ttrace.capture.rewrite import Place, Rewrite, substituted
 
 if TYPE_CHECKING:
     from ttrace.capture.session import Session
@@ -28,12 +28,7 @@ class Noise(Rewrite):
     def made(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
         """The noise is a constant to autograd, so gradients pass."""
         noisy = self.perturbed(place, tensor)
-        if noisy is None:
-            return tensor
-        if not tensor.requires_grad:
-            return noisy
-        with torch.enable_grad():
-            return Substitute.apply(tensor, [noisy])
+        return tensor if noisy is None else substituted(tensor, noisy)
 
     def arriving(self, place: Place, gradient: torch.Tensor) -> torch.Tensor:
         noisy = self.perturbed(place, gradient)

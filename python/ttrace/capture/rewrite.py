@@ -90,9 +90,17 @@ class Rewrite:
         return None
 
 
+def substituted(tensor: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """The value, in the place of a tensor, which the gradient goes to. The result is a tensor of
+    its own and no view, so that the module may change it in place."""
+    if not tensor.requires_grad:
+        return value
+    with torch.enable_grad():
+        return Substitute.apply(tensor, [value])
+
+
 class Substitute(torch.autograd.Function):
-    """The value of another tensor, the gradient to this one. The result is a tensor of its own and
-    no view, so that the module may change it in place."""
+    """See `substituted`."""
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, value: list[torch.Tensor]) -> torch.Tensor:
