@@ -40,7 +40,7 @@ Result<IndexLine> DecodeLine(std::string_view line) {
 struct Reencode {
   Result<std::string> operator()(const Record& record) const {
     Result<std::string> line = EncodeRecordStart(record);
-    if (line.ok()) AppendExtent(record.extent, *line);
+    if (line.ok()) AppendExtent(record, *line);
     return line;
   }
   Result<std::string> operator()(const NoteLine& l) const {

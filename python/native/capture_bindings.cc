@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "python/native/bindings.h"
+#include "src/measure/leg_reducer.h"
 #include "src/numeric/noise.h"
 #include "src/trace/record_check.h"
 
@@ -123,7 +124,8 @@ class Writer {
  public:
   Writer(const std::string& folder, int rank, int world_size,
          const PyMesh& mesh, Coordinate coordinate, std::string adapter_json,
-         std::string run_id, const std::vector<PyGrid>& views) {
+         std::string run_id, const std::vector<PyGrid>& views,
+         bool measure_reruns) {
     auto meta = std::make_shared<RankMeta>();
     meta->rank = rank;
     meta->world_size = world_size;
@@ -134,7 +136,8 @@ class Writer {
     }
     meta->adapter_json = std::move(adapter_json);
     meta->run_id = std::move(run_id);
-    writer_ = ValueOrThrow(TraceWriter::Open(folder, *meta));
+    writer_ = ValueOrThrow(TraceWriter::Open(
+        folder, *meta, measure_reruns ? MakeLegReducer(*meta) : nullptr));
     meta_ = std::move(meta);
   }
 
@@ -275,11 +278,13 @@ void BindCapture(nb::module_& module) {
                    [](const Spec& s) { return s.record.global_shape; });
   nb::class_<Writer>(module, "Writer", "One rank's append-only trace.")
       .def(nb::init<const std::string&, int, int, const PyMesh&, Coordinate,
-                    std::string, std::string, const std::vector<PyGrid>&>(),
+                    std::string, std::string, const std::vector<PyGrid>&,
+                    bool>(),
            nb::arg("folder"), nb::arg("rank"), nb::arg("world_size"),
            nb::arg("mesh"), nb::arg("coordinate"),
            nb::arg("adapter_json") = "{}", nb::arg("run_id") = "",
-           nb::arg("views") = std::vector<PyGrid>())
+           nb::arg("views") = std::vector<PyGrid>(),
+           nb::arg("measure_reruns") = false)
       .def("spec", &Writer::MakeSpec, nb::arg("fqn"), nb::arg("role"),
            nb::arg("arg"), nb::arg("dtype"), nb::arg("local_shape"),
            nb::arg("placements") = "", nb::arg("batch_dim") = -1,

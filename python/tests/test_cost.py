@@ -25,7 +25,16 @@ def test_counts_what_reruns_have_again_apart_from_states(tmp_path: Path) -> None
     assert message["leg_bytes"] == 24 + 40
     assert message["fp32_leg_bytes"] == 48 + 40
     assert (message["legs"], message["fp32_legs"]) == (2, 1)
+    assert (message["stored_legs"], message["stored_fp32_legs"]) == (2, 1)
     assert (message["memory"], message["free_memory"]) == (9, 11)
+
+
+def test_legs_that_are_measured_are_not_stored(tmp_path: Path) -> None:
+    memory = {"replay": 7, "noise.1": 8, "fp32": 9, "fp32.noise.1": 9}
+    Cost().say(str(tmp_path), memory, free_memory=11, measured=True)
+    message = json.loads((tmp_path / "messages.jsonl").read_text())
+    assert (message["legs"], message["fp32_legs"]) == (4, 2)
+    assert (message["stored_legs"], message["stored_fp32_legs"]) == (2, 1)
 
 
 def test_without_a_leg_nothing_is_taken(tmp_path: Path) -> None:

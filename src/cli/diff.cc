@@ -45,6 +45,7 @@ struct Options {
   std::string keep = "traces";
   std::string select;
   int64_t seed = 0;
+  bool keep_values = false;
   bool run_to_end = false;
   bool force = false;
   bool verbose = false;
@@ -163,6 +164,7 @@ Result<RecordOptions> CommonOptions(const Options& options) {
   run.select = options.select;
   run.seed = options.seed;
   run.graft_what = options.graft;
+  run.keep_values = options.keep_values;
   run.dropout_off = true;  // masks of two topologies cannot agree
   run.end_when_captured = !options.run_to_end;
   run.end_leftovers = true;
@@ -332,6 +334,8 @@ void AddDiff(CLI::App& app, Action* action) {
                       "compare only these: KEY=PATTERN;... with fqn, role, "
                       "micro_batch, rank (what other ranks hold is then "
                       "missing from sums and shards)");
+  command->add_flag("--keep-values", options->keep_values,
+                    "write all values of all reruns, as record does with it");
   command->add_option("--seed", options->seed, "of the noise")
       ->capture_default_str();
   command

@@ -8,6 +8,7 @@
 #include "src/align/catalog.h"
 #include "src/base/format.h"
 #include "src/cli/inspect.h"
+#include "src/compare/compare_cells.h"
 #include "src/numeric/widen.h"
 #include "src/report/page.h"
 
@@ -126,6 +127,16 @@ Status AddTensor(const TensorId& id, const TensorPieces& pieces, int values,
     page.Text(fmt::format("{}: {} at {}", where, ShapeText(record->local_shape),
                           BoxText(record->layout)),
               Tone::kPlain, 2);
+    if (record->measured) {
+      TTRACE_ASSIGN_OR_RETURN(const ErrorStats difference,
+                              DifferenceOf(*pieces.trace, *record));
+      page.Text(fmt::format("its values were not kept; relative to the leg "
+                            "that it perturbs they differ by {:.6g}, at most "
+                            "{:.6g}",
+                            difference.rel_err(), difference.max_abs_err),
+                Tone::kPlain, 4);
+      continue;
+    }
     TTRACE_ASSIGN_OR_RETURN(const PieceStats stats,
                             ReadPiece(*pieces.trace, *record, values));
     page.Text(StatsText(stats), Tone::kPlain, 4);

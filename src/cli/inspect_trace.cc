@@ -134,7 +134,8 @@ std::string DescribeTrace(const Trace& trace, const TerminalOptions& terminal) {
     const auto add = [&](Amount& amount) {
       amount.tensors.insert(record.id);
       ++amount.pieces;
-      amount.bytes += record.extent.bytes;
+      // What another record has written is there once.
+      if (!record.same_as) amount.bytes += record.extent.bytes;
     };
     add(legs[record.leg]);
     if (record.leg == "real") add(roles[std::string(ToString(record.id.role))]);

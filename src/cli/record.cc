@@ -172,6 +172,10 @@ void AddRecord(CLI::App& app, const CommandLine& line, Action* action) {
                    "off: run without dropout, as a comparison of topologies "
                    "needs; keep (off with --graft)")
       ->check(CLI::IsMember({"off", "keep"}));
+  command->add_flag("--keep-values", record.keep_values,
+                    "write all values of all reruns; else noise is measured "
+                    "where it runs, and bytes that a replay repeats are "
+                    "written once");
   command->add_option("--seed", record.seed, "of the noise")
       ->capture_default_str();
   AddWatchOptions(command, &options->watch);

@@ -87,6 +87,12 @@ bool IsNoiseLeg(std::string_view leg) {
   return leg.find("noise") != std::string_view::npos;
 }
 
+std::vector<std::string> PerturbedLegs(std::string_view noise_leg) {
+  if (!IsNoiseLeg(noise_leg)) return {};
+  if (IsFp32Leg(noise_leg)) return {"fp32"};
+  return {"real", "replay"};
+}
+
 std::string LegFolder(const std::string& trace, const std::string& leg) {
   return (fs::path(trace) / "legs" / leg).string();
 }

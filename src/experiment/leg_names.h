@@ -38,6 +38,11 @@ bool IsFp32Leg(std::string_view leg);
 // Whether `leg` measures how far round-off moves values.
 bool IsNoiseLeg(std::string_view leg);
 
+// The legs that a noise leg is compared with: the one whose inputs it perturbs,
+// or else that one's replay, which has reduced gradients before the leg itself
+// has. Of other legs none.
+std::vector<std::string> PerturbedLegs(std::string_view noise_leg);
+
 // Where the trace of `leg` lies if it took a launch of its own:
 // <trace>/legs/<leg>, so that a bundle stays one folder.
 std::string LegFolder(const std::string& trace, const std::string& leg);

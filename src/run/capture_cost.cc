@@ -14,6 +14,8 @@ namespace {
 struct RankCost {
   double legs = 0;
   double fp32_legs = 0;
+  double stored_legs = 0;  // whose values are written, and of these
+  double stored_fp32_legs = 0;
   double leg_bytes = 0;       // activations and gradients
   double fp32_leg_bytes = 0;  // the same, if each element takes 4 bytes
   double state_bytes = 0;     // parameters and what the optimizer holds
@@ -44,6 +46,7 @@ CaptureCost ReadCaptureCost(const std::string& trace_folder,
     }
     ranks[rank->get<std::string>()] = {
         Count(message, "legs"),        Count(message, "fp32_legs"),
+        Count(message, "stored_legs"), Count(message, "stored_fp32_legs"),
         Count(message, "leg_bytes"),   Count(message, "fp32_leg_bytes"),
         Count(message, "state_bytes"), Count(message, "memory"),
         Count(message, "free_memory")};
@@ -54,8 +57,9 @@ CaptureCost ReadCaptureCost(const std::string& trace_folder,
   const auto count = static_cast<double>(iterations.count());
   for (const auto& [name, rank] : ranks) {
     const double rerun =
-        (rank.legs - std::min(rank.legs, rank.fp32_legs)) * rank.leg_bytes +
-        rank.fp32_legs * rank.fp32_leg_bytes;
+        (rank.stored_legs - std::min(rank.stored_legs, rank.stored_fp32_legs)) *
+            rank.leg_bytes +
+        rank.stored_fp32_legs * rank.fp32_leg_bytes;
     cost.legs = std::max(cost.legs, static_cast<int>(std::min(rank.legs, 1e6)));
     cost.fp32_legs = std::max(cost.fp32_legs,
                               static_cast<int>(std::min(rank.fp32_legs, 1e6)));

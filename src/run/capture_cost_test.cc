@@ -34,14 +34,15 @@ TEST_F(CaptureCostTest, SumsBytesOfRanksAndTakesTheWorstOfTheirMemory) {
   const CaptureCost cost = Read(
       R"({"kind":"loaded","rank":"0"})"
       "\n"
-      R"({"kind":"cost","rank":"0","legs":3,"fp32_legs":1,"leg_bytes":100,)"
+      R"({"kind":"cost","rank":"0","legs":4,"fp32_legs":1,"stored_legs":3,)"
+      R"("stored_fp32_legs":1,"leg_bytes":100,)"
       R"("fp32_leg_bytes":200,"state_bytes":10,"memory":70,"free_memory":900})"
       "\n"
-      R"({"kind":"cost","rank":"1","legs":2,"fp32_legs":0,"leg_bytes":50,)"
+      R"({"kind":"cost","rank":"1","legs":2,"fp32_legs":0,"stored_legs":2,"leg_bytes":50,)"
       R"("fp32_leg_bytes":100,"state_bytes":5,"memory":80,"free_memory":800})"
       "\n");
   EXPECT_EQ(cost.ranks, 2);
-  EXPECT_EQ(cost.legs, 3);
+  EXPECT_EQ(cost.legs, 4);
   EXPECT_EQ(cost.fp32_legs, 1);
   EXPECT_EQ(cost.real_bytes, 110 + 55);
   // Two iterations, and what the last step left.

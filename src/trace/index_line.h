@@ -36,8 +36,8 @@ using IndexLine = std::variant<Record, NoteLine, SealLine, EndLine>;
 // The line up to the extent. Fails with kInvalidArgument if a name is not
 // UTF-8 or the line would be too long for a reader.
 Result<std::string> EncodeRecordStart(const Record& record);
-// Completes it, '\n' included.
-void AppendExtent(const Extent& extent, std::string& line);
+// Completes it, with what `record` knows now of its bytes, '\n' included.
+void AppendExtent(const Record& record, std::string& line);
 
 // Whole lines, '\n' included. They fail as EncodeRecordStart does, and for a
 // note that is not an object.

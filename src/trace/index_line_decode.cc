@@ -83,6 +83,22 @@ Status DecodeId(const JsonFields& fields, TensorId& id) {
   return Done{};
 }
 
+// Of a record that does not hold its own values.
+Status DecodeOrigin(const JsonFields& fields, Record& record) {
+  if (fields.Has("same_as")) {
+    TTRACE_ASSIGN_OR_RETURN(record.same_as, fields.Int("same_as", 0));
+  }
+  if (fields.Has("measured_against")) {
+    TTRACE_ASSIGN_OR_RETURN(const int64_t against,
+                            fields.Int("measured_against", 0));
+    record.measured = Measured{against};
+  }
+  if (record.same_as && record.measured) {
+    return BadField("same_as", "and measured_against exclude each other");
+  }
+  return Done{};
+}
+
 Status DecodeExtent(const JsonFields& fields, Extent& extent) {
   TTRACE_ASSIGN_OR_RETURN(extent.segment,
                           fields.SmallInt("segment", 0, kMaxSegments - 1));
@@ -148,6 +164,14 @@ Result<IndexLine> IndexLineDecoder::DecodeRecord(
   const Status status = CompleteRecord(meta_, global_shape, record);
   if (!status.ok()) return Corrupt(status.error());
   TTRACE_ASSIGN_OR_RETURN(const int64_t bytes, fields.Int("bytes", 0));
+  TTRACE_RETURN_IF_ERROR(DecodeOrigin(fields, record));
+  if (record.measured) {
+    // Less than the values are, or nobody would have measured them.
+    if (bytes >= record.extent.bytes) {
+      return BadField("bytes", "is no less than what was measured");
+    }
+    record.extent.bytes = bytes;
+  }
   if (bytes != record.extent.bytes) {
     return BadField("bytes", "is " + std::to_string(bytes) +
                                  ", but dtype and shape need " +

@@ -131,7 +131,15 @@ Result<std::string> EncodeRecordStart(const Record& record) {
   return std::move(line).Take(kExtentReserve);
 }
 
-void AppendExtent(const Extent& extent, std::string& line) {
+void AppendExtent(const Record& record, std::string& line) {
+  const Extent& extent = record.extent;
+  if (record.same_as) {
+    line.append(",\"same_as\":").append(std::to_string(*record.same_as));
+  }
+  if (record.measured) {
+    line.append(",\"measured_against\":");
+    line.append(std::to_string(record.measured->against));
+  }
   line.append(",\"segment\":").append(std::to_string(extent.segment));
   line.append(",\"offset\":").append(std::to_string(extent.offset));
   line.append(",\"bytes\":").append(std::to_string(extent.bytes));

@@ -45,7 +45,7 @@ Record SomeRecord() {
 
 std::string Encode(const Record& record) {
   std::string line = OrDie(EncodeRecordStart(record));
-  AppendExtent(record.extent, line);
+  AppendExtent(record, line);
   return line;
 }
 

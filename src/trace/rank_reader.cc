@@ -1,5 +1,6 @@
 #include "src/trace/rank_reader.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <variant>
@@ -73,6 +74,7 @@ class IndexReader {
         return Corrupt("sequence " + std::to_string(record->sequence) +
                        " after " + std::to_string(records.back().sequence));
       }
+      TTRACE_RETURN_IF_ERROR(CheckOrigin(*record));
       contents_.records.push_back(std::move(*record));
       line_numbers_.push_back(number);
     } else if (NoteLine* note = std::get_if<NoteLine>(&line)) {
@@ -88,6 +90,33 @@ class IndexReader {
       contents_.trace.complete = end->complete;
       contents_.trace.incomplete_reason = std::move(end->reason);
       sealed_records_ = contents_.records.size();
+    }
+    return Done{};
+  }
+
+  static bool IsOwner(const Record& earlier, const Record& record) {
+    return !earlier.same_as && earlier.extent == record.extent;
+  }
+  static bool IsBase(const Record& earlier, const Record& record) {
+    return earlier.id == record.id && earlier.layout == record.layout;
+  }
+
+  // What a record stands for, or was measured against, came before it.
+  Status CheckOrigin(const Record& record) const {
+    if (!record.same_as && !record.measured) return Done{};
+    const int64_t wanted =
+        record.same_as ? *record.same_as : record.measured->against;
+    const std::vector<Record>& records = contents_.records;
+    const auto found = std::lower_bound(records.begin(), records.end(), wanted,
+                                        [](const Record& r, int64_t sequence) {
+                                          return r.sequence < sequence;
+                                        });
+    if (found == records.end() || found->sequence != wanted ||
+        found->measured || found->dtype != record.dtype ||
+        !(record.same_as ? IsOwner(*found, record) : IsBase(*found, record))) {
+      return Corrupt("record " + std::to_string(record.sequence) +
+                     " refers to " + std::to_string(wanted) +
+                     ", which is no such record before it");
     }
     return Done{};
   }
@@ -123,7 +152,10 @@ class IndexReader {
       if (i < sealed_records_) may_drop = false;
       TTRACE_ASSIGN_OR_RETURN(const bool inside, IsInside(records[i]));
       if (inside) {
-        if (records[i].extent.bytes > 0) may_drop = false;
+        // Bytes that an earlier record has say nothing of the last ones.
+        if (records[i].extent.bytes > 0 && !records[i].same_as) {
+          may_drop = false;
+        }
         continue;
       }
       if (!may_drop) {

@@ -58,6 +58,8 @@ class FolderTrace final : public Trace {
 
   Status Read(const Record& record, int64_t offset,
               std::span<std::byte> out) const override;
+  Result<std::vector<std::byte>> ReadMeasured(
+      const Record& record) const override;
   Status Verify(const Record& record) const override;
   std::vector<DamagedRecord> damaged() const override;
 
@@ -72,6 +74,15 @@ class FolderTrace final : public Trace {
   Status LoadRanks();
   Status CheckAgreement() const;
   Status CheckRunIds() const;
+  void FindOwners();
+
+  // The record that was written with the bytes of `record`.
+  size_t OwnerOf(const Record& record) const {
+    const auto number = static_cast<size_t>(record.number);
+    if (!record.same_as) return number;
+    const auto found = owners_.find(number);
+    return found == owners_.end() ? number : found->second;
+  }
 
   bool IsOurs(const Record& record) const {
     const auto number = static_cast<size_t>(record.number);
@@ -84,6 +95,8 @@ class FolderTrace final : public Trace {
            SegmentFileName(record.extent.segment);
   }
   Error Named(const Record& record, const Error& error) const;
+  Status ReadStored(const Record& record, int64_t offset,
+                    std::span<std::byte> out) const;
   // Of a record of this trace, without regard to its checksum.
   Status ReadBytes(const Record& record, int64_t offset,
                    std::span<std::byte> out) const;
@@ -99,6 +112,8 @@ class FolderTrace final : public Trace {
   std::vector<Record> records_;
   mutable SegmentPool segments_;
   std::unique_ptr<VerifiedRecords> verified_;
+  // Of records that stand for the bytes of another one: its number.
+  std::map<size_t, size_t> owners_;
 };
 
 // The last start of each rank that has a folder.
@@ -218,6 +233,20 @@ Status FolderTrace::CheckRunIds() const {
   return Corrupt(folder_ + ": two runs are mixed in this folder: " + text);
 }
 
+void FolderTrace::FindOwners() {
+  for (const Record& record : records_) {
+    if (!record.same_as) continue;
+    const auto found = std::lower_bound(
+        records_.begin(), records_.end(),
+        std::pair(record.rank, *record.same_as),
+        [](const Record& r, const std::pair<int, int64_t>& wanted) {
+          return std::pair(r.rank, r.sequence) < wanted;
+        });
+    owners_[static_cast<size_t>(record.number)] =
+        static_cast<size_t>(found->number);
+  }
+}
+
 Result<std::shared_ptr<const Trace>> FolderTrace::Load(
     const std::string& folder) {
   auto trace = std::make_shared<FolderTrace>();
@@ -227,6 +256,7 @@ Result<std::shared_ptr<const Trace>> FolderTrace::Load(
   TTRACE_RETURN_IF_ERROR(trace->CheckAgreement());
   int64_t number = 0;
   for (Record& record : trace->records_) record.number = number++;
+  trace->FindOwners();
   trace->verified_ = std::make_unique<VerifiedRecords>(trace->records_.size());
   size_t next = 0;
   for (int rank = 0; rank < trace->world_size(); ++rank) {
@@ -247,6 +277,25 @@ Error FolderTrace::Named(const Record& record, const Error& error) const {
 
 Status FolderTrace::Read(const Record& record, int64_t offset,
                          std::span<std::byte> out) const {
+  if (record.measured) {
+    return Error(ErrorCode::kIncomparable,
+                 "rank " + std::to_string(record.rank) + ": " +
+                     Abridged(ToString(record.id)) + ": of leg " +
+                     Abridged(record.leg) +
+                     " only the difference was kept, not the values");
+  }
+  return ReadStored(record, offset, out);
+}
+
+Result<std::vector<std::byte>> FolderTrace::ReadMeasured(
+    const Record& record) const {
+  std::vector<std::byte> bytes(static_cast<size_t>(record.extent.bytes));
+  TTRACE_RETURN_IF_ERROR(ReadStored(record, 0, bytes));
+  return bytes;
+}
+
+Status FolderTrace::ReadStored(const Record& record, int64_t offset,
+                               std::span<std::byte> out) const {
   const Extent& extent = record.extent;
   if (!IsOurs(record) || offset < 0 || offset > extent.bytes ||
       out.size() > static_cast<uint64_t>(extent.bytes - offset)) {
@@ -258,7 +307,7 @@ Status FolderTrace::Read(const Record& record, int64_t offset,
                      std::to_string(extent.bytes));
   }
   if (out.empty()) return Done{};  // Its segment need not even exist.
-  const auto number = static_cast<size_t>(record.number);
+  const size_t number = OwnerOf(record);
   if (!verified_->IsGood(number)) {
     bool filled = false;
     const Status status = verified_->Ensure(number, [&] {
@@ -276,7 +325,7 @@ Status FolderTrace::Verify(const Record& record) const {
   if (!IsOurs(record)) {
     return Error(ErrorCode::kInvalidArgument, "a record of another trace");
   }
-  return verified_->Ensure(static_cast<size_t>(record.number),
+  return verified_->Ensure(OwnerOf(record),
                            [&] { return VerifyInTiles(record); });
 }
 

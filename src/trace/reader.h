@@ -91,11 +91,17 @@ class Trace {
   virtual const Coordinate& coordinate(int rank, int grid) const = 0;
 
   // Reads out.size() bytes of the record's tensor from byte `offset` of it.
-  // Fails with kInvalidArgument outside the tensor, kCorrupt if the file became
+  // Fails with kIncomparable if its values were not kept (Record::measured),
+  // kInvalidArgument outside the tensor, kCorrupt if the file became
   // shorter or any byte of the tensor is not what was written, kIo otherwise.
   // REQUIRES: `record` is one of records(), or a copy with its extent.
   virtual Status Read(const Record& record, int64_t offset,
                       std::span<std::byte> out) const = 0;
+
+  // What a record holds instead of values.
+  // REQUIRES: record.measured
+  virtual Result<std::vector<std::byte>> ReadMeasured(
+      const Record& record) const = 0;
 
   // Compares the tensor with its checksum, if nobody has yet. For who draws
   // conclusions from the checksum itself. Fails as Read does.

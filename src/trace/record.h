@@ -91,6 +91,14 @@ struct Extent {
   bool operator==(const Extent&) const = default;
 };
 
+// Instead of its values a record may hold what they differ by from those of an
+// earlier record of its rank: numbers that only who asked for them understands
+// (TraceWriter's Reducer).
+struct Measured {
+  int64_t against = 0;  // sequence of that record
+  bool operator==(const Measured&) const = default;
+};
+
 // A validated index line. `layout` agrees with `spec.local_shape`, and the
 // extent lies inside its file. Of routed rows it says how many they are, from 0
 // on: which ones, a Catalog finds out.
@@ -113,6 +121,11 @@ struct Record {
   std::optional<RoutedRows> routed;
   Layout layout;
   Extent extent;
+  // The extent is that of this earlier record of the rank (its sequence), whose
+  // bytes and dtype are the same: they are there once.
+  std::optional<int64_t> same_as;
+  // The extent holds no values. Never together with `same_as`.
+  std::optional<Measured> measured;
   int64_t number = -1;  // its place in Trace::records(), copies included
 };
 

@@ -47,7 +47,7 @@ Record Checked() {
 
 std::string Encode(const Record& record) {
   std::string line = OrDie(EncodeRecordStart(record));
-  AppendExtent(record.extent, line);
+  AppendExtent(record, line);
   return line;
 }
 

@@ -7,9 +7,11 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "src/trace/file.h"
@@ -32,6 +34,9 @@ constexpr size_t kLineBufferBytes = 64 * 1024;
 // the index says how far it came.
 using Clock = std::chrono::steady_clock;
 constexpr Clock::duration kLineBufferTime = std::chrono::milliseconds(10);
+
+// What a smaller tensor would save is less than a line of the index.
+constexpr int64_t kFewestSharedBytes = 4096;
 
 Error Invalid(std::string message) {
   return Error(ErrorCode::kInvalidArgument, std::move(message));
@@ -58,12 +63,15 @@ Record MakeRecord(const RankMeta& meta, const RecordSpec& spec,
 class Writer final : public TraceWriter {
  public:
   Writer(RankMeta meta, std::string_view meta_json,
-         const std::string& rank_folder, File index)
+         const std::string& rank_folder, File index,
+         std::unique_ptr<Reducer> reducer)
       : meta_(std::move(meta)),
         owner_(::getpid()),
         index_(std::move(index)),
         chain_(meta_json),
-        segments_(rank_folder) {}
+        segments_(rank_folder),
+        written_(rank_folder),
+        reducer_(std::move(reducer)) {}
 
   ~Writer() override {
     // What was appended is whole, closed or not. In a forked child the buffer
@@ -83,9 +91,12 @@ class Writer final : public TraceWriter {
       return line.error().WithContext("rank " + std::to_string(meta_.rank) +
                                       ": " + Abridged(ToString(record.id)));
     }
-    const Status written = WriteTensor(view, record);
+    const Status written = WriteWhatIsNew(view, record);
     if (!written.ok()) return Fail(written.error());
-    AppendExtent(record.extent, *line);
+    AppendExtent(record, *line);
+    if (reducer_ != nullptr && reducer_->BasesOf(record.leg).empty()) {
+      written_.Add(record);
+    }
     ++next_sequence_;
     Add(*std::move(line));
     if (lines_.size() < kLineBufferBytes &&
@@ -158,6 +169,66 @@ class Writer final : public TraceWriter {
     return EncodeRecordStart(record);
   }
 
+  // The tensor's bytes, if they are not there yet; of one that only measures
+  // another leg, what it differs by.
+  Status WriteWhatIsNew(const StridedView& view, Record& record) {
+    if (reducer_ == nullptr) return WriteTensor(view, record);
+    if (const Record* base = FindBase(record)) {
+      TTRACE_ASSIGN_OR_RETURN(const auto reduced,
+                              reducer_->Reduce(record, view, *base, written_));
+      if (reduced && reduced->equal) return ShareBytes(*base, record);
+      if (reduced) {
+        record.measured = Measured{base->sequence};
+        return WriteBytes(reduced->bytes, record);
+      }
+    }
+    if (record.extent.bytes < kFewestSharedBytes) {
+      return WriteTensor(view, record);
+    }
+    const ContentKey key(Digest(view, record), record.extent.bytes,
+                         record.dtype);
+    const auto found = contents_.find(key);
+    if (found != contents_.end()) return ShareBytes(found->second, record);
+    TTRACE_RETURN_IF_ERROR(WriteTensor(view, record));
+    contents_.emplace(key, Owner{record.sequence, std::nullopt, record.extent});
+    return Done{};
+  }
+
+  template <typename Other>
+  static Status ShareBytes(const Other& other, Record& record) {
+    record.same_as = other.same_as.value_or(other.sequence);
+    record.extent = other.extent;
+    return Done{};
+  }
+
+  const Record* FindBase(const Record& record) const {
+    if (record.extent.bytes == 0) return nullptr;
+    for (const std::string& leg : reducer_->BasesOf(record.leg)) {
+      if (const auto* base = written_.CounterpartOf(record, leg)) return base;
+    }
+    return nullptr;
+  }
+
+  static uint64_t Digest(const StridedView& view, const Record& record) {
+    StridedGather gather(view.data, record.local_shape, view.strides,
+                         Info(record.dtype).itemsize);
+    XXH3_state_t hash;
+    XXH3_64bits_reset(&hash);
+    for (auto tile = gather.Next(); !tile.empty(); tile = gather.Next()) {
+      XXH3_64bits_update(&hash, tile.data(), tile.size());
+    }
+    return XXH3_64bits_digest(&hash);
+  }
+
+  Status WriteBytes(std::span<const std::byte> bytes, Record& record) {
+    const auto size = static_cast<int64_t>(bytes.size());
+    TTRACE_ASSIGN_OR_RETURN(
+        record.extent,
+        segments_.Begin(record.sequence, DType::kU8, {size}, size));
+    record.extent.xxh3 = XXH3_64bits(bytes.data(), bytes.size());
+    return segments_.Write(bytes);
+  }
+
   Status WriteTensor(const StridedView& view, Record& record) {
     TTRACE_ASSIGN_OR_RETURN(
         record.extent,
@@ -211,6 +282,17 @@ class Writer final : public TraceWriter {
   int64_t index_bytes_ = 0;
   IndexChain chain_;
   SegmentWriter segments_;
+  WrittenRecords written_;  // of legs that others may be measured against
+  // Bytes that are there, by digest, size and dtype. That two of a run's
+  // tensors have one digest by chance is as likely as that damage goes unseen.
+  using ContentKey = std::tuple<uint64_t, int64_t, DType>;
+  struct Owner {
+    int64_t sequence = 0;
+    std::optional<int64_t> same_as;  // never: it has its own
+    Extent extent;
+  };
+  std::map<ContentKey, Owner> contents_;
+  std::unique_ptr<Reducer> reducer_;
   int64_t next_sequence_ = 0;
   Clock::time_point flushed_ = Clock::now();
   std::string lines_;
@@ -232,8 +314,9 @@ Result<std::string> CreateRankFolder(const std::string& folder, int rank) {
   return Error(ErrorCode::kIo, "too many restarts in '" + folder + "'");
 }
 
-Result<std::unique_ptr<TraceWriter>> OpenWriter(const std::string& folder,
-                                                const RankMeta& meta) {
+Result<std::unique_ptr<TraceWriter>> OpenWriter(
+    const std::string& folder, const RankMeta& meta,
+    std::unique_ptr<Reducer> reducer) {
   TTRACE_RETURN_IF_ERROR(CheckRankMeta(meta));
   TTRACE_ASSIGN_OR_RETURN(const std::string json, EncodeRankMeta(meta));
   std::error_code error;
@@ -248,8 +331,8 @@ Result<std::unique_ptr<TraceWriter>> OpenWriter(const std::string& folder,
                           File::Create(path + "/" + std::string(kIndexFile)));
   TTRACE_RETURN_IF_ERROR(
       WriteFileAtomically(path + "/" + std::string(kMetaFile), json));
-  std::unique_ptr<TraceWriter> writer =
-      std::make_unique<Writer>(meta, json, path, std::move(index));
+  std::unique_ptr<TraceWriter> writer = std::make_unique<Writer>(
+      meta, json, path, std::move(index), std::move(reducer));
   return writer;
 }
 
@@ -257,7 +340,14 @@ Result<std::unique_ptr<TraceWriter>> OpenWriter(const std::string& folder,
 
 Result<std::unique_ptr<TraceWriter>> TraceWriter::Open(
     const std::string& folder, const RankMeta& meta) {
-  Result<std::unique_ptr<TraceWriter>> writer = OpenWriter(folder, meta);
+  return Open(folder, meta, nullptr);
+}
+
+Result<std::unique_ptr<TraceWriter>> TraceWriter::Open(
+    const std::string& folder, const RankMeta& meta,
+    std::unique_ptr<Reducer> reducer) {
+  Result<std::unique_ptr<TraceWriter>> writer =
+      OpenWriter(folder, meta, std::move(reducer));
   if (!writer.ok()) {
     return writer.error().WithContext("rank " + std::to_string(meta.rank));
   }

@@ -16,11 +16,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "src/trace/record.h"
+#include "src/trace/written_records.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
@@ -70,12 +72,40 @@ struct StridedView {
   std::span<const int64_t> strides;
 };
 
+// What is kept of legs that only measure others.
+//
+// Thread safety: one thread, that of its writer.
+class Reducer {
+ public:
+  virtual ~Reducer() = default;
+
+  // The legs of whose values those of `leg` may be measured instead of kept,
+  // the best first. None: they are kept.
+  virtual std::vector<std::string> BasesOf(const std::string& leg) const = 0;
+
+  struct Reduced {
+    bool equal = false;            // bit by bit
+    std::vector<std::byte> bytes;  // else: what they differ by
+  };
+  // What `values`, of `record`, are against `base`, which was written before.
+  // Nothing: the values themselves are wanted.
+  virtual Result<std::optional<Reduced>> Reduce(const Record& record,
+                                                const StridedView& values,
+                                                const Record& base,
+                                                WrittenRecords& written) = 0;
+};
+
 class TraceWriter {
  public:
   // Creates `<folder>/rank-00003.r0` (or the next free ".rN": a restarted job
   // writes beside, never over) with meta.json and an empty index.
   static Result<std::unique_ptr<TraceWriter>> Open(const std::string& folder,
                                                    const RankMeta& meta);
+  // With a reducer, values are written once that several tensors have in common
+  // bit by bit, and of some legs only what `reducer` makes of them.
+  static Result<std::unique_ptr<TraceWriter>> Open(
+      const std::string& folder, const RankMeta& meta,
+      std::unique_ptr<Reducer> reducer);
   virtual ~TraceWriter() = default;
 
   // Writes one tensor and its index line. `view` has spec.local_shape.

@@ -32,14 +32,20 @@ class Cost:
         self._leg_bytes += size
         self._fp32_leg_bytes += tensor.numel() * _FP32_BYTES if tensor.is_floating_point() else size
 
-    def say(self, folder: str, memory: Mapping[str, int], free_memory: int) -> None:
+    def say(
+        self, folder: str, memory: Mapping[str, int], free_memory: int, measured: bool = False
+    ) -> None:
         """`memory`: the legs that will run, and how many bytes each takes beyond what training
-        holds."""
+        holds. `measured`: of noise legs only what they differ by is written."""
+        legs = [LegName.parse(leg) for leg in memory]
+        stored = [leg for leg in legs if not (measured and leg.noise)]
         process_messages.leave(
             folder,
             "cost",
-            legs=len(memory),
-            fp32_legs=sum(LegName.parse(leg).fp32 for leg in memory),
+            legs=len(legs),
+            fp32_legs=sum(leg.fp32 for leg in legs),
+            stored_legs=len(stored),
+            stored_fp32_legs=sum(leg.fp32 for leg in stored),
             leg_bytes=self._leg_bytes,
             fp32_leg_bytes=self._fp32_leg_bytes,
             state_bytes=self._state_bytes,

@@ -135,7 +135,8 @@ class Reruns:
         if cost is not None:
             possible = [leg for leg in legs if self._replayer.refusal(leg) is None]
             memory = {leg: self._needed(leg) for leg in possible}
-            cost.say(self._session.settings.out, memory, free_memory(self._replayer.device))
+            free = free_memory(self._replayer.device)
+            cost.say(self._session.settings.out, memory, free, self._session.measures_noise)
 
     def _run_leg(self, name: str, after: Snapshot) -> bool:
         """False if legs must end here. A leg that is not possible is skipped, and others go on."""

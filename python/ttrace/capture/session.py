@@ -64,6 +64,8 @@ class Session:
         self.input_bytes = 0
         self.peak: Peak | None = None  # of the current iteration's real call, if legs will follow
         self.cost: Cost | None = Cost()  # until the first rerun
+        # This rank holds all there is, so that it can say what a noise leg shows.
+        self.measures_noise = False
         self._writer: Any = None
         self._specs: SpecCache | None = None
         self._process = os.getpid()
@@ -90,6 +92,7 @@ class Session:
         placements may name.
         """
         self.rank = rank
+        self.measures_noise = world_size == 1 and not self.settings.keep_values
         self._writer = _native.Writer(
             self.settings.out,
             rank,
@@ -99,6 +102,7 @@ class Session:
             json.dumps(adapter),
             self.settings.run_id,
             list(views),
+            measure_reruns=not self.settings.keep_values,
         )
         self._specs = SpecCache(self._writer, self._refuse)
         atexit.register(self._at_exit)

@@ -97,6 +97,7 @@ class Settings:
     leg_timeout: float | None = None  # seconds that a rerun may take; None: by the real call's
     selection: Selection = field(default_factory=Selection)
     dropout_off: bool = False
+    keep_values: bool = False  # also of reruns that only measure something
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] = os.environ) -> Settings | None:
@@ -132,4 +133,5 @@ class Settings:
             leg_timeout=float(get("TTRACE_LEG_TIMEOUT") or 0) or None,
             selection=Selection.parse(get("TTRACE_SELECT", "")),
             dropout_off=dropout == "off",
+            keep_values=get("TTRACE_KEEP_VALUES") == "1",
         )

@@ -1,0 +1,260 @@
+#include "src/compare/compare_cells.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "src/compare/cell_comparer.h"
+#include "src/compare/instances.h"
+#include "src/compare/overlap_index.h"
+#include "src/compare/worst_copy.h"
+#include "src/region/segment_slice.h"
+
+namespace ttrace {
+namespace {
+
+// A copy of what a region of the rerun holds, and the same of the run.
+struct CellPair {
+  const Record* run = nullptr;
+  const Record* rerun = nullptr;
+};
+
+struct CellGroup {
+  const Layout* layout = nullptr;
+  std::vector<CellPair> copies;
+};
+
+Error NotStored(const TensorPieces& rerun, const std::string& why) {
+  return Error(
+      ErrorCode::kIncomparable,
+      DescribeTensor(rerun) + ": its values were not kept, and " + why);
+}
+
+const Record* CounterpartOf(const TensorPieces& run, const Record& rerun) {
+  for (const Record* piece : run.pieces) {
+    if (piece->rank == rerun.rank && piece->micro_batch == rerun.micro_batch &&
+        piece->dtype == rerun.dtype && piece->layout == rerun.layout) {
+      return piece;
+    }
+  }
+  return nullptr;
+}
+
+// Nothing if a piece has no counterpart, or is no value of its own.
+std::optional<std::vector<CellGroup>> PairUp(
+    const TensorPieces& run, const std::vector<InstanceGroup>& groups) {
+  std::vector<CellGroup> out;
+  for (const InstanceGroup& group : groups) {
+    CellGroup& cells = out.emplace_back();
+    cells.layout = &group.layout;
+    for (const Instance& instance : group.instances) {
+      const Term& term = instance.terms.front();
+      if (instance.terms.size() != 1 || term.weight != 1) return std::nullopt;
+      const Record& record = *term.record;
+      const Record* other = CounterpartOf(run, record);
+      if (other == nullptr || record.routed || other->scale.value() != 1 ||
+          !CellComparer::Takes(record.dtype, record.layout)) {
+        return std::nullopt;
+      }
+      cells.copies.push_back({other, &record});
+    }
+  }
+  return out;
+}
+
+// Whether `rerun` was measured against `run`; or against the run's replay, of
+// which it is as good a measure.
+bool StandsFor(const Trace& trace, const Record& rerun, const Record& run) {
+  const int64_t wanted = rerun.measured->against;
+  if (wanted == run.sequence) return true;
+  const std::vector<Record>& records = trace.records();
+  const auto found = std::lower_bound(
+      records.begin(), records.end(), std::pair(rerun.rank, wanted),
+      [](const Record& r, const std::pair<int, int64_t>& place) {
+        return std::pair(r.rank, r.sequence) < place;
+      });
+  return found != records.end() && found->sequence == wanted &&
+         found->leg == "replay" && run.leg == "real";
+}
+
+Result<CellTable> ReadCells(const Trace& trace, const Record& record) {
+  TTRACE_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes,
+                          trace.ReadMeasured(record));
+  return DecodeCells(bytes, GridOf(record.layout.local_shape()).cells());
+}
+
+Result<CellTable> ReadTable(const TensorPieces& rerun, const CellPair& pair,
+                            double element_scale) {
+  const Record& record = *pair.rerun;
+  if (!StandsFor(*rerun.trace, record, *pair.run)) {
+    return NotStored(rerun,
+                     "they were compared with another tensor than that "
+                     "of the leg they repeat");
+  }
+  TTRACE_ASSIGN_OR_RETURN(CellTable table, ReadCells(*rerun.trace, record));
+  // Whoever measured it added its squares up in another order.
+  if (std::fabs(table.element_scale - element_scale) > 0.01 * element_scale) {
+    return NotStored(rerun,
+                     "errors of elements were measured by another scale");
+  }
+  return table;
+}
+
+Result<CellTable> MakeTable(const TensorPieces& run, const TensorPieces& rerun,
+                            const CellPair& pair, double element_scale) {
+  const Record& record = *pair.rerun;
+  const int64_t itemsize = Info(record.dtype).itemsize;
+  const int64_t total = record.layout.local_count();
+  CellComparer comparer(record.dtype, record.layout, element_scale);
+  std::vector<std::byte> a;
+  std::vector<std::byte> b;
+  for (int64_t at = 0; at < total; at += kCellTile) {
+    const int64_t n = std::min(kCellTile, total - at);
+    a.resize(static_cast<size_t>(n * itemsize));
+    b.resize(a.size());
+    TTRACE_RETURN_IF_ERROR(run.trace->Read(*pair.run, at * itemsize, a));
+    TTRACE_RETURN_IF_ERROR(rerun.trace->Read(record, at * itemsize, b));
+    comparer.Add(a.data(), b.data(), n);
+  }
+  return comparer.Take();
+}
+
+// Cells of one dimension that reach into a region, and with how many of their
+// indices.
+struct Reach {
+  int64_t cell = 0;
+  int64_t inside = 0;
+  int64_t size = 0;
+};
+
+std::vector<Reach> ReachesOf(const CellGrid& grid, size_t d,
+                             const DimLayout& piece, const DimLayout& region) {
+  std::vector<Reach> out;
+  for (int64_t k = 0; k < grid.parts[d]; ++k) {
+    const int64_t begin = grid.Begin(d, k);
+    const int64_t size = grid.Begin(d, k + 1) - begin;
+    DimLayout cell;
+    cell.global_size = piece.global_size;
+    AppendSlice(piece.segments, {begin, size}, cell.segments);
+    int64_t inside = 0;
+    for (const SharedRun& run : Intersect(cell, region)) inside += run.size;
+    if (inside > 0) out.push_back({k, inside, size});
+  }
+  return out;
+}
+
+uint32_t ShareOf(uint32_t count, double share) {
+  return static_cast<uint32_t>(std::ceil(count * share));
+}
+
+void AddShare(const CellSums& cell, int64_t inside, int64_t size,
+              ErrorStats* out) {
+  const double share =
+      inside == size ? 1
+                     : static_cast<double>(inside) / static_cast<double>(size);
+  ErrorStats stats;
+  stats.count = inside;
+  stats.mismatched = ShareOf(cell.mismatched, share);
+  stats.nonfinite_ref = ShareOf(cell.nonfinite_ref, share);
+  stats.nonfinite_cand = ShareOf(cell.nonfinite_cand, share);
+  stats.nonfinite_differ = ShareOf(cell.nonfinite_differ, share);
+  stats.sum_sq_err = cell.err_err * share;
+  stats.sum_err_ref = cell.err_ref * share;
+  stats.sum_sq_ref = cell.ref_ref * share;
+  stats.sum_sq_elem = cell.elem_elem * share;
+  stats.max_abs_err = cell.max_err;
+  stats.max_abs_ref = cell.max_ref;
+  stats.max_elem = cell.max_elem;
+  stats.max_block_sq_err = cell.max_block;
+  out->Merge(stats);
+}
+
+ErrorStats Within(const CellTable& table, const Layout& piece,
+                  const Layout& region) {
+  const CellGrid grid = GridOf(piece.local_shape());
+  std::vector<std::vector<Reach>> reaches;
+  for (size_t d = 0; d < piece.dims.size(); ++d) {
+    reaches.push_back(ReachesOf(grid, d, piece.dims[d], region.dims[d]));
+    if (reaches.back().empty()) return {};
+  }
+  ErrorStats out;
+  std::vector<size_t> at(reaches.size(), 0);
+  for (;;) {
+    int64_t cell = 0;
+    int64_t inside = 1;
+    int64_t size = 1;
+    for (size_t d = 0; d < at.size(); ++d) {
+      const Reach& reach = reaches[d][at[d]];
+      cell = cell * grid.parts[d] + reach.cell;
+      inside *= reach.inside;
+      size *= reach.size;
+    }
+    AddShare(table.cells[static_cast<size_t>(cell)], inside, size, &out);
+    size_t d = at.size();
+    while (d > 0 && ++at[d - 1] == reaches[d - 1].size()) at[--d] = 0;
+    if (d == 0) return out;
+  }
+}
+
+}  // namespace
+
+double ElementScaleOf(double sum_of_squares, int64_t count) {
+  if (count == 0 || !std::isfinite(sum_of_squares)) return 0;
+  int exponent = 0;
+  const double rms = std::sqrt(sum_of_squares / static_cast<double>(count));
+  const double fraction = std::frexp(rms, &exponent);
+  return std::ldexp(std::round(std::ldexp(fraction, 8)), exponent - 8);
+}
+
+Result<ErrorStats> DifferenceOf(const Trace& trace, const Record& record) {
+  TTRACE_ASSIGN_OR_RETURN(const CellTable table, ReadCells(trace, record));
+  return Within(table, record.layout, record.layout);
+}
+
+Result<std::optional<std::vector<ErrorStats>>> CompareCellsWithin(
+    const TensorPieces& run, const TensorPieces& rerun,
+    const std::vector<Layout>& regions, double element_scale) {
+  using Nothing = std::optional<std::vector<ErrorStats>>;
+  const bool measured =
+      std::any_of(rerun.pieces.begin(), rerun.pieces.end(),
+                  [](const Record* piece) { return piece->measured; });
+  TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> instances,
+                          GroupInstances(rerun, {}));
+  const auto groups = PairUp(run, instances);
+  if (!groups) {
+    if (!measured) return Nothing();
+    return NotStored(rerun, "the leg they repeat has no such piece");
+  }
+  std::vector<const Layout*> places;
+  std::vector<std::vector<CellTable>> tables;  // by place
+  for (const CellGroup& group : *groups) {
+    places.push_back(group.layout);
+    std::vector<CellTable>& copies = tables.emplace_back();
+    for (const CellPair& pair : group.copies) {
+      TTRACE_ASSIGN_OR_RETURN(CellTable table,
+                              pair.rerun->measured
+                                  ? ReadTable(rerun, pair, element_scale)
+                                  : MakeTable(run, rerun, pair, element_scale));
+      copies.push_back(std::move(table));
+    }
+  }
+  const OverlapIndex index(places);
+  std::vector<ErrorStats> out;
+  out.reserve(regions.size());
+  for (const Layout& region : regions) {
+    ErrorStats total;
+    for (const size_t place : index.Near(region)) {
+      WorstCopy worst;
+      for (const CellTable& table : tables[place]) {
+        worst.Add(Within(table, *places[place], region));
+      }
+      total.Merge(worst.stats());
+    }
+    out.push_back(total);
+  }
+  return Nothing(std::move(out));
+}
+
+}  // namespace ttrace

@@ -1,0 +1,46 @@
+// A rerun against the run that it repeats, by cells: pieces of one rank, one
+// micro-batch and one layout, which the other run's regions need not follow.
+//
+// Thread safety: pure functions of const inputs.
+
+#ifndef TTRACE_SRC_COMPARE_COMPARE_CELLS_H_
+#define TTRACE_SRC_COMPARE_COMPARE_CELLS_H_
+
+#include <optional>
+#include <vector>
+
+#include "src/align/catalog.h"
+#include "src/compare/compare_tensor.h"
+#include "src/compare/error_stats.h"
+#include "ttrace/layout.h"
+#include "ttrace/status.h"
+
+namespace ttrace {
+
+// c of ErrorStats::max_elem for a tensor of this sum of squares: its rms, to 8
+// bits, so that whoever adds the squares up, in whatever order, finds the same.
+// 0 if there is none.
+double ElementScaleOf(double sum_of_squares, int64_t count);
+
+// As CompareWithin, for `rerun` that holds what `run` holds, piece by piece. A
+// table that was made in place of a value (Record::measured) is read as it is,
+// one of stored values is made here.
+//
+// A region that cuts a cell counts with its share of the cell's elements, and
+// with the cell's largest error; a block counts whole, wherever regions cut it.
+// Nothing if the two are to be compared otherwise: pieces that have no
+// counterpart, that are terms of sums, too small or of a dtype without cells.
+// Fails with kIncomparable if `rerun` was measured against something else.
+// REQUIRES: the regions have the tensors' global shape.
+Result<std::optional<std::vector<ErrorStats>>> CompareCellsWithin(
+    const TensorPieces& run, const TensorPieces& rerun,
+    const std::vector<Layout>& regions, double element_scale);
+
+// What the values of `record` differ by, all cells together.
+// Fails with kCorrupt if it holds no table of its piece's cells.
+// REQUIRES: record.measured
+Result<ErrorStats> DifferenceOf(const Trace& trace, const Record& record);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_COMPARE_COMPARE_CELLS_H_

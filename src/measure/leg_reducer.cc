@@ -1,0 +1,153 @@
+#include "src/measure/leg_reducer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "src/compare/cell_comparer.h"
+#include "src/compare/cell_sums.h"
+#include "src/compare/compare_cells.h"
+#include "src/compare/compare_kernel.h"
+#include "src/experiment/leg_names.h"
+#include "src/trace/strided_gather.h"
+
+namespace ttrace {
+namespace {
+
+// Elements that are read back at a time.
+constexpr int64_t kReadTile = kCellTile;
+
+class LegReducer final : public Reducer {
+ public:
+  explicit LegReducer(RankMeta meta) : meta_(std::move(meta)) {}
+
+  std::vector<std::string> BasesOf(const std::string& leg) const override {
+    return PerturbedLegs(leg);
+  }
+
+  Result<std::optional<Reduced>> Reduce(const Record& record,
+                                        const StridedView& values,
+                                        const Record& base,
+                                        WrittenRecords& written) override {
+    if (record.routed || record.scale.value() != 1 ||
+        !CellComparer::Takes(record.dtype, record.layout)) {
+      return std::optional<Reduced>();
+    }
+    TTRACE_ASSIGN_OR_RETURN(const std::optional<double> scale,
+                            ElementScale(base, written));
+    if (!scale) return std::optional<Reduced>();
+    TTRACE_ASSIGN_OR_RETURN(const CellTable table,
+                            Compare(record, values, base, *scale, written));
+    Reduced out;
+    out.equal =
+        std::all_of(table.cells.begin(), table.cells.end(),
+                    [](const CellSums& cell) { return cell.mismatched == 0; });
+    if (!out.equal) out.bytes = EncodeCells(table);
+    return std::optional<Reduced>(std::move(out));
+  }
+
+ private:
+  Result<CellTable> Compare(const Record& record, const StridedView& values,
+                            const Record& base, double scale,
+                            WrittenRecords& written) {
+    const int64_t itemsize = Info(record.dtype).itemsize;
+    CellComparer comparer(record.dtype, record.layout, scale);
+    StridedGather gather(values.data, record.local_shape, values.strides,
+                         static_cast<int>(itemsize));
+    int64_t at = 0;
+    for (auto tile = gather.Next(); !tile.empty(); tile = gather.Next()) {
+      const auto bytes = static_cast<int64_t>(tile.size());
+      for (int64_t done = 0; done < bytes;) {
+        const int64_t n = std::min(bytes - done, kReadTile * itemsize);
+        buffer_.resize(static_cast<size_t>(n));
+        TTRACE_RETURN_IF_ERROR(written.Read(base, at + done, buffer_));
+        comparer.Add(buffer_.data(), tile.data() + done, n / itemsize);
+        done += n;
+      }
+      at += bytes;
+    }
+    return comparer.Take();
+  }
+
+  // c of ErrorStats::max_elem for all pieces of the tensor that `base` is of;
+  // nothing if this rank does not hold all of it.
+  Result<std::optional<double>> ElementScale(const Record& base,
+                                             WrittenRecords& written) {
+    const auto key = std::pair(base.leg, base.id);
+    if (base.id.iteration != iteration_) {
+      scales_.clear();
+      iteration_ = base.id.iteration;
+    }
+    const auto found = scales_.find(key);
+    if (found != scales_.end()) return found->second;
+    TTRACE_ASSIGN_OR_RETURN(
+        const std::optional<double> scale,
+        MeasureScale(written.Find(base.leg, base.id), written));
+    scales_.emplace(key, scale);
+    return scale;
+  }
+
+  Result<std::optional<double>> MeasureScale(const std::vector<Record>& pieces,
+                                             WrittenRecords& written) {
+    int64_t held = 0;
+    for (const Record& piece : pieces) {
+      if (IsTerm(piece, pieces.size())) return std::optional<double>();
+      held += piece.layout.local_count();
+    }
+    if (held != pieces.front().layout.global_count()) {
+      return std::optional<double>();
+    }
+    ErrorSums sums;
+    for (const Record& piece : pieces) {
+      TTRACE_RETURN_IF_ERROR(AddSquares(piece, written, &sums));
+    }
+    const ErrorStats stats = sums.Stats();
+    return std::optional<double>(ElementScaleOf(
+        stats.nonfinite_ref > 0 ? NAN : stats.sum_sq_ref, stats.count));
+  }
+
+  // Whether `piece`, one of `count`, is a term of a sum.
+  bool IsTerm(const Record& piece, size_t count) const {
+    const DeviceMesh& mesh = meta_.MeshOf(piece.grid);
+    return std::any_of(
+        piece.placements.begin(), piece.placements.end(),
+        [&](const auto& placed) {
+          if (!std::holds_alternative<Partial>(placed.second)) return false;
+          const int dim = mesh.Find(placed.first);
+          return dim < 0 ? count > 1
+                         : mesh.dims[static_cast<size_t>(dim)].size > 1;
+        });
+  }
+
+  Status AddSquares(const Record& piece, WrittenRecords& written,
+                    ErrorSums* sums) {
+    const int64_t itemsize = Info(piece.dtype).itemsize;
+    const int64_t total = piece.layout.local_count();
+    for (int64_t at = 0; at < total; at += kReadTile) {
+      const int64_t n = std::min(kReadTile, total - at);
+      buffer_.resize(static_cast<size_t>(n * itemsize));
+      TTRACE_RETURN_IF_ERROR(written.Read(piece, at * itemsize, buffer_));
+      const CompareOperand own{buffer_.data(), piece.dtype, 0, 1};
+      CompareRows(own, own, {1, n, static_cast<uint64_t>(at), 0, 0}, sums);
+    }
+    return Done{};
+  }
+
+  RankMeta meta_;
+  std::vector<std::byte> buffer_;
+  int iteration_ = -1;
+  std::map<std::pair<std::string, TensorId>, std::optional<double>> scales_;
+};
+
+}  // namespace
+
+std::unique_ptr<Reducer> MakeLegReducer(const RankMeta& meta) {
+  return std::make_unique<LegReducer>(meta);
+}
+
+}  // namespace ttrace

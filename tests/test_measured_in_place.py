@@ -1,0 +1,68 @@
+"""Legs that are measured where they run against the same legs as values: one result, fewer bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runs import launch, ttrace
+
+SCRIPT = "train_gpt.py"
+FLAGS = (
+    "--steps",
+    "1",
+    "--layers",
+    "1",
+    "--hidden",
+    "256",
+    "--heads",
+    "4",
+    "--seq",
+    "64",
+    "--bf16",
+)
+# Gradients of column-parallel inputs that have lost their all-reduce, and the same run as it should be.
+CANDIDATES = {"fault": ("--bug", "T10"), "clean": ()}
+
+
+@pytest.fixture(scope="module")
+def references(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folders = {}
+    for name, options in {"measured": (), "kept": ("--keep-values",)}.items():
+        # Checks name their folders: the same name, so that the results can be equal.
+        folders[name] = tmp_path_factory.mktemp(name) / "reference"
+        outcome = ttrace(
+            *("record", "--as-reference", "--iterations", "0:1", "--dropout", "off", *options),
+            *("-o", folders[name], "--", "/bin/sh", "-c", "exec " + launch(1, SCRIPT, *FLAGS)),
+        )
+        assert outcome.code == 0, outcome.explain()
+    return folders
+
+
+def size_of(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
+
+
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_the_result_is_that_of_stored_values(
+    name: str, references: dict[str, Path], tmp_path: Path
+) -> None:
+    assert size_of(references["measured"]) < size_of(references["kept"]) / 4
+    candidate = tmp_path / "candidate"
+    command = launch(2, SCRIPT, *FLAGS, "--tp", "2", *CANDIDATES[name])
+    recorded = ttrace(
+        *("record", "--graft", references["measured"], "--iterations", "0:1", "-o", candidate),
+        *("--", "/bin/sh", "-c", "exec " + command),
+    )
+    assert recorded.code == 0, recorded.explain()
+    results = {}
+    for kind, reference in references.items():
+        folder = tmp_path / kind
+        outcome = ttrace("check", reference, candidate, "-o", folder, folder=folder)
+        assert outcome.code == (1 if name == "fault" else 0), outcome.explain()
+        results[kind] = outcome.result
+        del results[kind]["seconds"]
+        del results[kind]["sides"]["reference"]["folder"]
+    assert results["measured"] == results["kept"]
+    assert len(results["kept"]["tensors"]) > 50
