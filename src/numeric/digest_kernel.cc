@@ -95,6 +95,17 @@ HWY_INLINE Vec32 Odd(Vec32 x) {
   return hn::BitCast(U32(), hn::ShiftRight<32>(hn::BitCast(U64(), x)));
 }
 
+HWY_INLINE uint64_t SumOf(Vec64 x) {
+#if HWY_MAX_BYTES == 64
+  // SumOfLanes of AVX-512 adds signed numbers, which may not overflow.
+  const hn::Half<U64> half;
+  return hn::GetLane(hn::SumOfLanes(
+      half, hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x))));
+#else
+  return hn::GetLane(hn::SumOfLanes(U64(), x));
+#endif
+}
+
 // Whole words of one block.
 void Words(const uint8_t* p, size_t word, size_t count, uint64_t* sums) {
   const U32 d;
@@ -126,8 +137,8 @@ void Words(const uint8_t* p, size_t word, size_t count, uint64_t* sums) {
                            hn::Xor(LoadWords(tail), zero)),
         word + i);
   }
-  sums[0] += hn::GetLane(hn::SumOfLanes(dw, hn::Add(even0, odd0)));
-  sums[1] += hn::GetLane(hn::SumOfLanes(dw, hn::Add(even1, odd1)));
+  sums[0] += SumOf(hn::Add(even0, odd0));
+  sums[1] += SumOf(hn::Add(even1, odd1));
 }
 
 // As MixElement32.
@@ -164,8 +175,7 @@ uint64_t Elements(const uint8_t* p, size_t count) {
       }
     }
   }
-  return hn::GetLane(hn::SumOfLanes(dw, sum)) +
-         MixAll<T>(p + i, count - i / sizeof(T));
+  return SumOf(sum) + MixAll<T>(p + i, count - i / sizeof(T));
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR

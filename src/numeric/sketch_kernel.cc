@@ -112,6 +112,13 @@ void Run(const uint8_t* p, uint64_t logical, size_t count, uint64_t seed,
               KeysOfLines(seed, static_cast<uint32_t>(line >> 32)), hashes);
     const uint64_t group_end =
         std::min(end, (line + kSketchLine) * kSketchLine);
+    if (HWY_LIKELY(logical % kGroup == 0 && group_end - logical == kGroup)) {
+      for (const uint32_t hash : hashes) {
+        Line<Load>(p, hash, row_mask, to);
+        p += kSketchLine * Load::kSize;
+      }
+      logical = group_end;
+    }
     while (logical < group_end) {
       const uint32_t hash = hashes[logical / kSketchLine % kSketchLine];
       const auto first = static_cast<size_t>(logical % kSketchLine);
