@@ -41,9 +41,17 @@ function(ttrace_stage name)
   endif()
 endfunction()
 
-# Noise is the same on every machine only if x * (1 + u * n) is not contracted
-# to a fused multiply-add where there is one.
-set_source_files_properties(${PROJECT_SOURCE_DIR}/src/numeric/noise.cc
+# What must be the same bits on every machine may not have its products
+# contracted with sums to fused multiply-adds where there are such.
+set_source_files_properties(
+  ${PROJECT_SOURCE_DIR}/src/numeric/noise.cc
+  ${PROJECT_SOURCE_DIR}/src/numeric/random_kernel.cc
+  ${PROJECT_SOURCE_DIR}/src/numeric/random_tensor_test.cc
+  ${PROJECT_SOURCE_DIR}/src/numeric/widen.cc
+  ${PROJECT_SOURCE_DIR}/src/numeric/widen_kernel.cc
+  ${PROJECT_SOURCE_DIR}/src/numeric/widen_test.cc
+  ${PROJECT_SOURCE_DIR}/src/compare/compare_exact.cc
+  ${PROJECT_SOURCE_DIR}/src/compare/compare_double_kernel.cc
   PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
 # Hundreds of inlined vector loops under sanitizers: minutes with optimisation,

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import number_formats
+
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.build
 
@@ -31,7 +33,7 @@ def run(*command: str, seconds: int = 1200) -> str:
 
 
 def sources(*suffixes: str) -> list[str]:
-    folders = ("include", "src", "python", "bench", "fuzz")
+    folders = ("include", "src", "python", "bench", "fuzz", "tests")
     found = (p for f in folders for p in (ROOT / f).rglob("*") if p.suffix in suffixes)
     return sorted(str(p.relative_to(ROOT)) for p in found)
 
@@ -80,3 +82,10 @@ def test_damaged_traces_crash_nothing_under_sanitizers(ci_build: None) -> None:
 
 def test_clang_tidy_is_silent_on_what_changed(ci_build: None) -> None:
     run(sys.executable, "scripts/tidy.py")
+
+
+@pytest.mark.parametrize("check", number_formats.CHECKS, ids=lambda check: check.__name__)
+def test_numbers_are_what_numpy_and_ml_dtypes_make_of_them(
+    ci_build: None, check: number_formats.Check
+) -> None:
+    check(number_formats.Filter(ROOT / "build" / "ci" / "number_formats"))

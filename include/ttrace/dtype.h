@@ -22,8 +22,10 @@ enum class DType : uint8_t {
   kBF16,
   kF32,
   kF64,
+  kF8E4M3FN,  // no infinities, one NaN of each sign
+  kF8E5M2,    // the upper half of an F16
 };
-inline constexpr int kDTypeCount = 10;
+inline constexpr int kDTypeCount = 12;
 
 struct DTypeInfo {
   std::string_view torch_name;        // as str(torch.dtype) without "torch."
@@ -55,6 +57,10 @@ constexpr DTypeInfo Info(DType dtype) {
       return {"float32", "F32", 4, true, 24};
     case DType::kF64:
       return {"float64", "F64", 8, true, 53};
+    case DType::kF8E4M3FN:
+      return {"float8_e4m3fn", "F8_E4M3", 1, true, 4};
+    case DType::kF8E5M2:
+      return {"float8_e5m2", "F8_E5M2", 1, true, 3};
   }
   return {"invalid", "invalid", 0, false, 0};
 }

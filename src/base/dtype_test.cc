@@ -21,6 +21,8 @@ TEST(DType, UnitRoundoffIsHalfOfTheMachineEpsilon) {
   EXPECT_EQ(UnitRoundoff(DType::kF32), 0x1p-24);
   EXPECT_EQ(UnitRoundoff(DType::kF16), 0x1p-11);
   EXPECT_EQ(UnitRoundoff(DType::kBF16), 0x1p-8);
+  EXPECT_EQ(UnitRoundoff(DType::kF8E4M3FN), 0x1p-4);
+  EXPECT_EQ(UnitRoundoff(DType::kF8E5M2), 0x1p-3);
   EXPECT_EQ(UnitRoundoff(DType::kI64), 0);
 }
 

@@ -49,6 +49,8 @@ std::vector<std::byte> Values(DType dtype, size_t count, unsigned seed) {
       const auto half =
           static_cast<uint16_t>(0x3000 + (std::bit_cast<uint32_t>(x) & 0x7FF));
       std::memcpy(bytes.data() + i * size, &half, size);
+    } else if (size == 1) {  // of moderate size and any fraction
+      bytes[i] = static_cast<std::byte>(0x30 + i * 7 % 16);
     } else {
       // bfloat16 is the upper half: the last bytes of a little-endian float.
       std::memcpy(bytes.data() + i * size,
@@ -157,9 +159,11 @@ constexpr size_t kDram = size_t{1} << 25;  // 128 MiB to 512 MiB
 
 void Register() {
   const std::pair<DType, DType> pairs[] = {
-      {DType::kF32, DType::kF32},  {DType::kBF16, DType::kBF16},
-      {DType::kBF16, DType::kF32}, {DType::kF16, DType::kF16},
-      {DType::kF64, DType::kF64},
+      {DType::kF32, DType::kF32},       {DType::kBF16, DType::kBF16},
+      {DType::kBF16, DType::kF32},      {DType::kF16, DType::kF16},
+      {DType::kF64, DType::kF64},       {DType::kF64, DType::kF32},
+      {DType::kF64, DType::kBF16},      {DType::kF8E4M3FN, DType::kF8E4M3FN},
+      {DType::kF8E5M2, DType::kF8E5M2}, {DType::kF8E4M3FN, DType::kBF16},
   };
   for (const auto& [a, b] : pairs) {
     const std::string name =

@@ -4,88 +4,26 @@
 #include <bit>
 #include <cmath>
 
+#include "src/compare/compare_double_kernel.h"
 #include "src/numeric/widen.h"
 
 namespace ttrace {
 namespace {
 
 constexpr size_t kBlock = static_cast<size_t>(kCompareBlock);
-constexpr size_t kLanes = 8;
 
 bool IsInteger(DType dtype) { return !Info(dtype).floating; }
 
-// Both finite, as it almost always is. Separate lanes let the compiler use
-// vectors without reordering an addition. Returns false, and leaves `sums`
-// alone, if a sum shows that some value was not finite (or a square overflowed
-// double, which the careful loop reports as an infinite sum).
-bool CompareFinite(const double* ref, const double* cand, size_t count,
-                   ErrorSums* sums) {
-  double err_err[kLanes] = {};
-  double err_ref[kLanes] = {};
-  double ref_ref[kLanes] = {};
-  double max_err[kLanes] = {};
-  double max_ref[kLanes] = {};
-  uint64_t mismatched[kLanes] = {};
-  // REQUIRES zeros up to a multiple of kLanes; they change no sum.
-  for (size_t i = 0; i < count; i += kLanes) {
-    for (size_t l = 0; l < kLanes; ++l) {
-      const double r = ref[i + l];
-      const double err = cand[i + l] - r;
-      err_err[l] += err * err;
-      err_ref[l] += err * r;
-      ref_ref[l] += r * r;
-      max_err[l] = std::max(max_err[l], std::fabs(err));
-      max_ref[l] = std::max(max_ref[l], std::fabs(r));
-      mismatched[l] +=
-          std::bit_cast<uint64_t>(r) != std::bit_cast<uint64_t>(cand[i + l])
-              ? 1U
-              : 0U;
-    }
-  }
-  double total[3] = {};
-  uint64_t total_mismatched = 0;
-  for (size_t l = 0; l < kLanes; ++l) {
-    total[0] += err_err[l];
-    total[1] += err_ref[l];
-    total[2] += ref_ref[l];
-    total_mismatched += mismatched[l];
-  }
-  if (!std::isfinite(total[0]) || !std::isfinite(total[1]) ||
-      !std::isfinite(total[2])) {
-    return false;
-  }
-  sums->sum_sq_err.Add(total[0]);
-  sums->sum_err_ref.Add(total[1]);
-  sums->sum_sq_ref.Add(total[2]);
-  sums->mismatched += static_cast<int64_t>(total_mismatched);
-  sums->max_abs_err =
-      std::max(sums->max_abs_err, *std::max_element(max_err, max_err + kLanes));
-  sums->max_abs_ref =
-      std::max(sums->max_abs_ref, *std::max_element(max_ref, max_ref + kLanes));
-  sums->max_block_sq_err = std::max(sums->max_block_sq_err, total[0]);
-  return true;
-}
-
-// The errors of single elements of a block that CompareFinite took. Separate,
-// because dividing costs more than all the rest. REQUIRES zeros as above.
-void MeasureElements(const double* ref, const double* cand, size_t count,
-                     double element_scale, ErrorSums* sums) {
-  double max_elem[kLanes] = {};
-  double sum_sq[kLanes] = {};
-  for (size_t i = 0; i < count; i += kLanes) {
-    for (size_t l = 0; l < kLanes; ++l) {
-      const double r = ref[i + l];
-      const double q =
-          std::fabs(cand[i + l] - r) / (std::fabs(r) + element_scale);
-      max_elem[l] = std::max(max_elem[l], q);
-      sum_sq[l] += q * q;
-    }
-  }
-  double total = 0;
-  for (size_t l = 0; l < kLanes; ++l) total += sum_sq[l];
-  sums->max_elem =
-      std::max(sums->max_elem, *std::max_element(max_elem, max_elem + kLanes));
-  sums->sum_sq_elem.Add(total);
+void Add(const DoubleBlock& block, ErrorSums* sums) {
+  sums->sum_sq_err.Add(block.sq_err);
+  sums->sum_err_ref.Add(block.err_ref);
+  sums->sum_sq_ref.Add(block.sq_ref);
+  sums->mismatched += block.mismatched;
+  sums->max_abs_err = std::max(sums->max_abs_err, block.max_err);
+  sums->max_abs_ref = std::max(sums->max_abs_ref, block.max_ref);
+  sums->max_block_sq_err = std::max(sums->max_block_sq_err, block.sq_err);
+  sums->max_elem = std::max(sums->max_elem, block.max_elem);
+  sums->sum_sq_elem.Add(block.sq_elem);
 }
 
 void CompareCarefully(const double* ref, const double* cand, size_t count,
@@ -162,34 +100,35 @@ void CompareIntegers(const CompareOperand& ref, const CompareOperand& cand,
   sums->max_block_sq_err = std::max(sums->max_block_sq_err, total[0]);
 }
 
-void WidenScaled(const CompareOperand& side, size_t count, double* out) {
-  Widen(side.dtype, side.data, count, out);
-  if (side.scale != 1) {
-    for (size_t i = 0; i < count; ++i) out[i] *= side.scale;
+// A block's elements as doubles: where they lie, if that is what they are.
+const double* Doubles(const CompareOperand& side, size_t count, double* room) {
+  if (side.dtype == DType::kF64 && side.scale == 1 &&
+      reinterpret_cast<uintptr_t>(side.data) % alignof(double) == 0) {
+    return reinterpret_cast<const double*>(side.data);
   }
-  const size_t padded = (count + kLanes - 1) / kLanes * kLanes;
-  std::fill(out + count, out + padded, 0.0);
+  WidenScaled(side.dtype, side.data, count, side.scale, room);
+  return room;
 }
 
 }  // namespace
 
 void CompareBlockExact(const CompareOperand& ref, const CompareOperand& cand,
                        size_t count, double element_scale, ErrorSums* sums) {
-  static_assert(kBlock % kLanes == 0);
   sums->count += static_cast<int64_t>(count);
   if (IsInteger(ref.dtype) && IsInteger(cand.dtype) && ref.scale == 1 &&
       cand.scale == 1) {
     CompareIntegers(ref, cand, count, sums);
     return;
   }
-  double r[kBlock];
-  double c[kBlock];
-  WidenScaled(ref, count, r);
-  WidenScaled(cand, count, c);
-  if (!CompareFinite(r, c, count, sums)) {
+  double ref_room[kBlock];
+  double cand_room[kBlock];
+  const double* r = Doubles(ref, count, ref_room);
+  const double* c = Doubles(cand, count, cand_room);
+  const DoubleBlock block = CompareDoubles(r, c, count, element_scale);
+  if (block.finite()) {
+    Add(block, sums);
+  } else {
     CompareCarefully(r, c, count, element_scale, sums);
-  } else if (element_scale > 0) {
-    MeasureElements(r, c, count, element_scale, sums);
   }
 }
 

@@ -1,4 +1,5 @@
-// The slow, general comparison of one block: any dtype and scale, any value.
+// The general comparison of one block, in double: any dtype and scale, any
+// value. The same bits on every instruction set.
 
 #ifndef TTRACE_SRC_COMPARE_COMPARE_EXACT_H_
 #define TTRACE_SRC_COMPARE_COMPARE_EXACT_H_

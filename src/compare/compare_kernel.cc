@@ -1,11 +1,3 @@
-// Register arrays below need vectors of a size that is known while compiling.
-// Where there are only scalable ones (SVE, RVV) the next best set is used: NEON
-// on Arm. Before any header of Highway.
-#ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS \
-  (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
-#endif
-
 #include "src/compare/compare_kernel.h"
 
 #include <hwy/cache_control.h>
@@ -15,6 +7,8 @@
 #include <cstring>
 
 #include "src/compare/compare_exact.h"
+#include "src/numeric/fixed_vectors.h"
+#include "src/numeric/widen.h"
 
 // Highway compiles the code between HWY_BEFORE_NAMESPACE and
 // HWY_AFTER_NAMESPACE once per instruction set by re-including this file.
@@ -23,6 +17,8 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 // Must come after foreach_target.h.
 #include <hwy/highway.h>
+
+#include "src/numeric/load_f32-inl.h"
 
 #ifndef TTRACE_SRC_COMPARE_COMPARE_KERNEL_CC_ONCE_
 #define TTRACE_SRC_COMPARE_COMPARE_KERNEL_CC_ONCE_
@@ -52,62 +48,15 @@ using F32Vec = hn::Vec<F32Tag>;
 #if HWY_TARGET == HWY_SCALAR
 inline constexpr size_t kLanes = 1;
 #else
-static_assert(!HWY_HAVE_SCALABLE, "they are disabled above");
+static_assert(!HWY_HAVE_SCALABLE, "fixed_vectors.h disables them");
 inline constexpr size_t kLanes = HWY_MAX_BYTES / sizeof(float);
 #endif
 inline constexpr size_t kRegisters = kLine / kLanes;  // that make a line
 
-// How kLanes elements at `p` become fp32. All conversions are exact.
-struct LoadF32 {
-  static constexpr size_t kSize = 4;
-  static HWY_INLINE F32Vec Load(const uint8_t* p) {
-    const F32Tag df;
-    return hn::LoadU(df, reinterpret_cast<const float*>(p));
-  }
-};
-struct LoadBF16 {
-  static constexpr size_t kSize = 2;
-  static HWY_INLINE F32Vec Load(const uint8_t* p) {
-    const F32Tag df;
-    const U32Tag du;
-    const hn::Rebind<uint16_t, F32Tag> d16;
-    const auto bits = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p));
-    return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
-  }
-};
-struct LoadF16 {
-  static constexpr size_t kSize = 2;
-  static HWY_INLINE F32Vec Load(const uint8_t* p) {
-    const F32Tag df;
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || \
-    HWY_TARGET == HWY_AVX3_DL
-    const hn::Rebind<hwy::float16_t, F32Tag> d16;
-    return hn::PromoteTo(
-        df, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
-#else
-    // Highway's own conversion without F16C takes Inf and NaN for numbers.
-    const U32Tag du;
-    const hn::Rebind<uint16_t, F32Tag> d16;
-    const auto bits =
-        hn::PromoteTo(du, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p)));
-    const auto sign =
-        hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, uint32_t{0x8000})));
-    const auto rest =
-        hn::ShiftLeft<13>(hn::And(bits, hn::Set(du, uint32_t{0x7FFF})));
-    // The exponent's bias grows by 112; for denormals the multiplication
-    // normalises.
-    const auto finite =
-        hn::BitCast(du, hn::Mul(hn::BitCast(df, rest), hn::Set(df, 0x1p112F)));
-    const auto inf = hn::Set(du, uint32_t{0x7F800000});
-    const auto is_finite =
-        hn::Lt(hn::BitCast(hn::RebindToSigned<U32Tag>(), rest),
-               hn::Set(hn::RebindToSigned<U32Tag>(), 0x0F800000));
-    const auto magnitude = hn::IfThenElse(hn::RebindMask(du, is_finite), finite,
-                                          hn::Or(rest, inf));
-    return hn::BitCast(df, hn::Or(sign, magnitude));
-#endif
-  }
-};
+// How kLanes elements become fp32.
+using load::HWY_NAMESPACE::LoadBF16;
+using load::HWY_NAMESPACE::LoadF16;
+using load::HWY_NAMESPACE::LoadF32;
 
 // Adds the 16 lanes of a line to one double, by the same tree everywhere:
 // q[j] = lane[j] + lane[j + 8], and so on by halves.
@@ -228,8 +177,8 @@ class Kernel {
     const F32Tag df;
     const U32Tag du;
     for (size_t r = 0; r < kRegisters; ++r) {
-      F32Vec x = LoadRef::Load(ref + r * kLanes * LoadRef::kSize);
-      F32Vec y = LoadCand::Load(cand + r * kLanes * LoadCand::kSize);
+      F32Vec x = LoadRef::Load(df, ref + r * kLanes * LoadRef::kSize);
+      F32Vec y = LoadCand::Load(df, cand + r * kLanes * LoadCand::kSize);
       if constexpr (kScaled) {
         x = hn::Mul(x, hn::Set(df, ref_scale_));
         y = hn::Mul(y, hn::Set(df, cand_scale_));
@@ -391,8 +340,11 @@ HWY_AFTER_NAMESPACE();
 namespace ttrace {
 namespace {
 
+bool IsF8(DType dtype) { return WiderF8(dtype) != dtype; }
+
 bool IsFastDType(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
+  return dtype == DType::kF32 || dtype == DType::kBF16 ||
+         dtype == DType::kF16 || IsF8(dtype);
 }
 
 // Multiplying by a power of two is exact in fp32. From 2^-32 to 2^32 it is so
@@ -436,6 +388,67 @@ void CompareRowsExact(const CompareOperand& ref, const CompareOperand& cand,
 HWY_EXPORT(CompareFast);
 HWY_EXPORT(TargetName);
 
+namespace {
+
+// Elements of a side whose 8-bit floats are widened at once: what the first
+// level of cache holds of both.
+constexpr int64_t kWideElements = 4 * kCompareBlock;
+
+// Rows that lie apart are too short for the hardware to guess where the next
+// one starts.
+constexpr int64_t kRowsAhead = 4;
+
+// Part of an operand: `rows` and `cols` from (row, col) on, widened in `room`
+// if they are 8-bit floats. `end`: rows that there are.
+CompareOperand Wider(const CompareOperand& side, int64_t row, int64_t rows,
+                     int64_t end, int64_t col, int64_t cols, uint16_t* room) {
+  CompareOperand out = side;
+  out.data += (row * side.row_stride + col) * Info(side.dtype).itemsize;
+  if (!IsF8(side.dtype)) return out;
+  for (int64_t i = 0; i < rows; ++i) {
+    if (row + i + kRowsAhead < end) {
+      const std::byte* next = out.data + (i + kRowsAhead) * side.row_stride;
+      for (int64_t at = 0; at < cols; at += 64) hwy::Prefetch(next + at);
+    }
+    WidenF8(side.dtype, out.data + i * side.row_stride,
+            static_cast<size_t>(cols), room + i * cols);
+  }
+  out.data = reinterpret_cast<const std::byte*>(room);
+  out.dtype = WiderF8(side.dtype);
+  out.row_stride = cols;
+  return out;
+}
+
+// 8-bit floats by way of the 16-bit ones that hold them: kernels of their own
+// for all pairs would be three times the code.
+void CompareWidened(const CompareOperand& ref, const CompareOperand& cand,
+                    const CompareExtent& extent, ErrorSums* sums) {
+  alignas(64) uint16_t ref_room[kWideElements];
+  alignas(64) uint16_t cand_room[kWideElements];
+  CompareExtent part = extent;
+  for (int64_t row = 0; row < extent.rows; row += part.rows) {
+    part.rows =
+        std::clamp<int64_t>(kWideElements / std::max<int64_t>(1, extent.cols),
+                            1, extent.rows - row);
+    for (int64_t col = 0; col < extent.cols; col += part.cols) {
+      part.logical_begin = extent.logical_begin + static_cast<uint64_t>(col) +
+                           static_cast<uint64_t>(row) * extent.logical_stride;
+      part.cols = extent.cols - col;
+      if (part.cols > kWideElements) {
+        // Cuts of a row fall on multiples of a block.
+        part.cols = kWideElements -
+                    static_cast<int64_t>(part.logical_begin % kCompareBlock);
+      }
+      HWY_DYNAMIC_DISPATCH(CompareFast)
+      (Wider(ref, row, part.rows, extent.rows, col, part.cols, ref_room),
+       Wider(cand, row, part.rows, extent.rows, col, part.cols, cand_room),
+       part, sums);
+    }
+  }
+}
+
+}  // namespace
+
 std::string_view CompareTargetName() {
   return HWY_DYNAMIC_DISPATCH(TargetName)();
 }
@@ -447,10 +460,12 @@ bool HasFastPath(const CompareOperand& ref, const CompareOperand& cand) {
 
 void CompareRows(const CompareOperand& ref, const CompareOperand& cand,
                  const CompareExtent& extent, ErrorSums* sums) {
-  if (HasFastPath(ref, cand) && IsFastElementScale(extent.element_scale)) {
-    HWY_DYNAMIC_DISPATCH(CompareFast)(ref, cand, extent, sums);
-  } else {
+  if (!HasFastPath(ref, cand) || !IsFastElementScale(extent.element_scale)) {
     CompareRowsExact(ref, cand, extent, sums);
+  } else if (IsF8(ref.dtype) || IsF8(cand.dtype)) {
+    CompareWidened(ref, cand, extent, sums);
+  } else {
+    HWY_DYNAMIC_DISPATCH(CompareFast)(ref, cand, extent, sums);
   }
 }
 

@@ -6,10 +6,11 @@
 // does not depend on how a tensor was cut, to the last bit; any other cut
 // changes the sums by less than 1e-6 of themselves.
 //
-// 16- and 32-bit floats are compared in fp32: a block whose squares leave its
+// Floats of 8 to 32 bits are compared in fp32: a block whose squares leave its
 // range, and one with NaN or Inf, is done again in double. Everything else
 // (fp64, integers, bool, scales that are no power of two) is compared in
-// double.
+// double. Results are the same bit by bit on all instruction sets that have a
+// fused multiply-add; in double, on all.
 //
 // Thread safety: pure functions of their arguments.
 

@@ -160,6 +160,17 @@ Side RandomSide(DType dtype, size_t count, std::mt19937& rng) {
       case DType::kF64:
         store(x);
         break;
+      case DType::kF8E4M3FN: {  // up to the exponent below that of NaN
+        const auto bits = static_cast<uint32_t>(rng());
+        store(static_cast<uint8_t>((bits & 0x87) | (((bits >> 16) % 15) << 3)));
+        break;
+      }
+      case DType::kF8E5M2: {  // exponent 2^-5..2^4
+        const auto bits = static_cast<uint32_t>(rng());
+        store(static_cast<uint8_t>((bits & 0x83) |
+                                   ((10 + (bits >> 16) % 10) << 2)));
+        break;
+      }
     }
   }
   return side;
@@ -209,8 +220,10 @@ TEST_P(CompareKernel, AgreesWithDefinitionForEveryPairOfDTypesAndTail) {
 
 TEST_P(CompareKernel, AgreesWithDefinitionOverManyBlocks) {
   std::mt19937 rng(2);
-  for (const DType a : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
-    for (const DType b : {DType::kF32, DType::kBF16, DType::kF16}) {
+  for (const DType a : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64,
+                        DType::kF8E4M3FN, DType::kF8E5M2}) {
+    for (const DType b : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64,
+                          DType::kF8E4M3FN, DType::kF8E5M2}) {
       for (const uint64_t logical : {0U, 1U, 500U}) {
         const Side ref = RandomSide(a, 5003, rng);
         const Side cand = RandomSide(b, 5003, rng);
@@ -258,6 +271,165 @@ TEST_P(CompareKernel, EveryHalfIsRead) {
   EXPECT_EQ(self.nonfinite_ref, 2048);
   EXPECT_EQ(self.mismatched, 0);
   EXPECT_EQ(self.max_abs_ref, 65504);
+}
+
+// All statistics, bit by bit.
+void ExpectSame(const ErrorStats& got, const ErrorStats& want,
+                const std::string& what) {
+  SCOPED_TRACE(what);
+  EXPECT_EQ(got.count, want.count);
+  EXPECT_EQ(got.mismatched, want.mismatched);
+  EXPECT_EQ(got.nonfinite_ref, want.nonfinite_ref);
+  EXPECT_EQ(got.nonfinite_cand, want.nonfinite_cand);
+  EXPECT_EQ(got.nonfinite_differ, want.nonfinite_differ);
+  EXPECT_EQ(got.sum_sq_err, want.sum_sq_err);
+  EXPECT_EQ(got.sum_err_ref, want.sum_err_ref);
+  EXPECT_EQ(got.sum_sq_ref, want.sum_sq_ref);
+  EXPECT_EQ(got.max_abs_err, want.max_abs_err);
+  EXPECT_EQ(got.max_abs_ref, want.max_abs_ref);
+  EXPECT_EQ(got.max_elem, want.max_elem);
+  EXPECT_EQ(got.sum_sq_elem, want.sum_sq_elem);
+  EXPECT_EQ(got.max_block_sq_err, want.max_block_sq_err);
+}
+
+// A side of the same values in the 16-bit format that holds them.
+Side Widened(const Side& side) {
+  Side out = {{}, WiderF8(side.dtype), side.scale};
+  out.bytes.resize(2 * side.bytes.size());
+  for (size_t i = 0; i < side.bytes.size(); ++i) {
+    const auto bits = std::to_integer<uint8_t>(side.bytes[i]);
+    const uint16_t wide =
+        side.dtype == DType::kF8E5M2 ? F8E5M2AsF16(bits) : F8E4M3FNAsBF16(bits);
+    std::memcpy(out.bytes.data() + 2 * i, &wide, 2);
+  }
+  return out;
+}
+
+// NaN and infinities among them, and rows that are cut to be widened.
+TEST_P(CompareKernel, EightBitFloatsAreComparedLikeTheSameValuesIn16Bits) {
+  std::mt19937 rng(9);
+  constexpr DType kF8[] = {DType::kF8E4M3FN, DType::kF8E5M2};
+  constexpr int64_t kRows = 5;
+  for (const DType a : kF8) {
+    for (const int64_t cols : {1, 3, 64, 700, 2048, 5003}) {
+      const int64_t wide = cols + 37;
+      const auto count = static_cast<size_t>(kRows * wide);
+      const auto random = [&](DType dtype) {
+        Side side = RandomSide(dtype, count, rng);
+        // One of a thousand has any bits: NaN, Inf.
+        for (std::byte& byte : side.bytes) {
+          if (rng() % 1000 == 0) byte = static_cast<std::byte>(rng());
+        }
+        side.bytes[static_cast<size_t>(cols - 1)] = std::byte{0x7F};
+        return side;
+      };
+      const auto compare = [&](const Side& ref, const Side& cand) {
+        ErrorSums sums;
+        CompareOperand r = ref.Operand();
+        CompareOperand c = cand.Operand();
+        r.row_stride = c.row_stride = wide;
+        CompareRows(r, c, {kRows, cols, 300, 4099, kElementScale}, &sums);
+        return sums.Stats();
+      };
+      const std::string what =
+          std::string(Info(a).torch_name) + " cols=" + std::to_string(cols);
+      Side ref = random(a);
+      ref.scale = 0.5;
+      for (const DType b : kF8) {
+        const Side cand = random(b);
+        ASSERT_TRUE(HasFastPath(ref.Operand(), cand.Operand()));
+        ExpectSame(compare(ref, cand), compare(Widened(ref), Widened(cand)),
+                   what);
+      }
+      const Side floats = RandomSide(DType::kF32, count, rng);
+      ExpectSame(compare(ref, floats), compare(Widened(ref), floats), what);
+      ExpectSame(compare(floats, ref), compare(floats, Widened(ref)), what);
+    }
+  }
+}
+
+// Lane l of eight adds up elements l, l + 8, ...; every product, sum and
+// quotient is rounded by itself.
+ErrorStats ByLanesOfDoubles(const Side& ref, const Side& cand, size_t count,
+                            double element_scale) {
+  ErrorSums sums;
+  sums.count = static_cast<int64_t>(count);
+  for (size_t begin = 0; begin < count; begin += kCompareBlock) {
+    double lanes[4][8] = {};
+    const size_t end = std::min<size_t>(count, begin + kCompareBlock);
+    for (size_t i = begin; i < end; ++i) {
+      const double r = ref.At(i);
+      const double c = cand.At(i);
+      const double err = c - r;
+      const double elem = std::fabs(err) / (std::fabs(r) + element_scale);
+      const volatile double products[] = {err * err, err * r, r * r,
+                                          elem * elem};
+      for (size_t k = 0; k < 4; ++k) lanes[k][i % 8] += products[k];
+      sums.mismatched +=
+          std::bit_cast<uint64_t>(r) != std::bit_cast<uint64_t>(c) ? 1 : 0;
+      sums.max_abs_err = std::max(sums.max_abs_err, std::fabs(err));
+      sums.max_abs_ref = std::max(sums.max_abs_ref, std::fabs(r));
+      sums.max_elem = std::max(sums.max_elem, elem);
+    }
+    double total[4] = {};
+    for (size_t k = 0; k < 4; ++k) {
+      for (const double lane : lanes[k]) total[k] += lane;
+    }
+    sums.sum_sq_err.Add(total[0]);
+    sums.sum_err_ref.Add(total[1]);
+    sums.sum_sq_ref.Add(total[2]);
+    sums.sum_sq_elem.Add(total[3]);
+    sums.max_block_sq_err = std::max(sums.max_block_sq_err, total[0]);
+  }
+  return sums.Stats();
+}
+
+TEST_P(CompareKernel, InDoubleAllBitsAreThoseOfTheDefinition) {
+  std::mt19937 rng(10);
+  for (int b = 0; b < kDTypeCount; ++b) {
+    for (const size_t count : {1U, 7U, 8U, 511U, 5003U}) {
+      Side ref = RandomSide(DType::kF64, count, rng);
+      const Side cand = RandomSide(static_cast<DType>(b), count, rng);
+      const std::string what(Info(cand.dtype).torch_name);
+      ExpectSame(Compare(ref, cand, count),
+                 ByLanesOfDoubles(ref, cand, count, kElementScale), what);
+      ref.scale = 1.0 / 3;
+      ExpectSame(Compare(cand, ref, count),
+                 ByLanesOfDoubles(cand, ref, count, kElementScale), what);
+    }
+  }
+}
+
+TEST_P(CompareKernel, DoublesAtOddAddresses) {
+  std::mt19937 rng(12);
+  const Side ref = RandomSide(DType::kF64, 700, rng);
+  const Side cand = RandomSide(DType::kF64, 700, rng);
+  Bytes shifted(ref.bytes.size() + 1);
+  std::copy(ref.bytes.begin(), ref.bytes.end(), shifted.begin() + 1);
+  ErrorSums sums;
+  CompareRows({shifted.data() + 1, DType::kF64, 0, 1}, cand.Operand(),
+              {1, 700, 0, 0, kElementScale}, &sums);
+  ExpectSame(sums.Stats(), Compare(ref, cand, 700), "shifted");
+}
+
+TEST_P(CompareKernel, TargetsWithFusedMultiplyAddGiveTheSameBits) {
+  constexpr int64_t kFused = HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL | HWY_NEON;
+  if ((GetParam() & kFused) == 0) GTEST_SKIP() << "has none";
+  std::mt19937 rng(13);
+  constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF16,
+                               DType::kF8E4M3FN, DType::kF8E5M2};
+  for (const DType a : kDTypes) {
+    for (const DType b : kDTypes) {
+      const Side ref = RandomSide(a, 5003, rng);
+      const Side cand = RandomSide(b, 5003, rng);
+      hwy::SetSupportedTargetsForTest(GetParam());
+      const ErrorStats got = Compare(ref, cand, 5003, 77);
+      hwy::SetSupportedTargetsForTest(0);  // the best of the machine
+      ExpectSame(got, Compare(ref, cand, 5003, 77),
+                 std::string(Info(a).torch_name) + " " +
+                     std::string(Info(b).torch_name));
+    }
+  }
 }
 
 TEST_P(CompareKernel, NonFiniteElementsAreMatchedByPositionAndKind) {
@@ -350,7 +522,8 @@ TEST_P(CompareKernel, Int64BeyondDoublePrecisionIsToldApart) {
 TEST_P(CompareKernel, StridedRowsAgreeWithDefinition) {
   std::mt19937 rng(4);
   constexpr int64_t kRows = 7, kWide = 900, kBegin = 100;
-  for (const DType a : {DType::kF32, DType::kBF16}) {
+  for (const DType a : {DType::kF32, DType::kBF16, DType::kF64,
+                        DType::kF8E4M3FN, DType::kF8E5M2}) {
     for (const int64_t cols : {1, 15, 64, 513, 700}) {
       const Side ref = RandomSide(a, kRows * kWide, rng);
       const Side cand =
@@ -395,33 +568,29 @@ TEST_P(CompareKernel, StridedRowsAgreeWithDefinition) {
 TEST_P(CompareKernel, CutsAtBlockMultiplesChangeNothing) {
   std::mt19937 rng(5);
   constexpr size_t kCount = 16 * kCompareBlock;
-  const Side ref = RandomSide(DType::kF32, kCount, rng);
-  const Side cand = RandomSide(DType::kF32, kCount, rng);
-  const ErrorStats want = Compare(ref, cand, kCount);
-  std::vector<int64_t> blocks(16);
-  for (int64_t i = 0; i < 16; ++i) blocks[static_cast<size_t>(i)] = i;
-  std::shuffle(blocks.begin(), blocks.end(), rng);
-  ErrorSums parts[2];
-  for (const int64_t block : blocks) {
-    const int64_t begin = block * kCompareBlock;
-    CompareOperand r = ref.Operand();
-    CompareOperand c = cand.Operand();
-    r.data += begin * 4;
-    c.data += begin * 4;
-    CompareRows(
-        r, c,
-        {1, kCompareBlock, static_cast<uint64_t>(begin), 0, kElementScale},
-        &parts[block % 2]);
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kF8E4M3FN}) {
+    const Side ref = RandomSide(dtype, kCount, rng);
+    const Side cand = RandomSide(dtype, kCount, rng);
+    const int64_t size = Info(dtype).itemsize;
+    const ErrorStats want = Compare(ref, cand, kCount);
+    std::vector<int64_t> blocks(16);
+    for (int64_t i = 0; i < 16; ++i) blocks[static_cast<size_t>(i)] = i;
+    std::shuffle(blocks.begin(), blocks.end(), rng);
+    ErrorSums parts[2];
+    for (const int64_t block : blocks) {
+      const int64_t begin = block * kCompareBlock;
+      CompareOperand r = ref.Operand();
+      CompareOperand c = cand.Operand();
+      r.data += begin * size;
+      c.data += begin * size;
+      CompareRows(
+          r, c,
+          {1, kCompareBlock, static_cast<uint64_t>(begin), 0, kElementScale},
+          &parts[block % 2]);
+    }
+    parts[1].Merge(parts[0]);
+    ExpectSame(parts[1].Stats(), want, "in parts");
   }
-  parts[1].Merge(parts[0]);
-  const ErrorStats got = parts[1].Stats();
-  EXPECT_EQ(got.sum_sq_err, want.sum_sq_err);
-  EXPECT_EQ(got.sum_err_ref, want.sum_err_ref);
-  EXPECT_EQ(got.sum_sq_ref, want.sum_sq_ref);
-  EXPECT_EQ(got.max_abs_err, want.max_abs_err);
-  EXPECT_EQ(got.max_elem, want.max_elem);
-  EXPECT_EQ(got.sum_sq_elem, want.sum_sq_elem);
-  EXPECT_EQ(got.max_block_sq_err, want.max_block_sq_err);
 }
 
 TEST_P(CompareKernel, ElementErrorsAreTheSameBitsEverywhere) {

@@ -107,10 +107,8 @@ Result<BlockView> TileReader::Read(const Instance& instance,
   const std::vector<int64_t> packed = PackedStrides(block.sizes);
   const auto count = static_cast<size_t>(packed[0] * block.sizes[0]);
   const auto cols = static_cast<size_t>(block.sizes.back());
-  // operator new aligns for double; Widen goes row by row behind the sums.
-  auto* sum =
-      reinterpret_cast<double*>(sum_.Reserve((count + cols) * sizeof(double)));
-  double* row = sum + count;
+  // operator new aligns for double.
+  auto* sum = reinterpret_cast<double*>(sum_.Reserve(count * sizeof(double)));
   std::fill(sum, sum + count, 0.0);
   for (const Term& term : instance.terms) {
     TTRACE_RETURN_IF_ERROR(
@@ -119,9 +117,8 @@ Result<BlockView> TileReader::Read(const Instance& instance,
     const int64_t itemsize = Info(view.dtype).itemsize;
     ForEachRow(block.sizes, view.strides, packed,
                [&](int64_t from, int64_t to) {
-                 Widen(view.dtype, view.data + from * itemsize, cols, row);
-                 double* at = sum + to;
-                 for (size_t i = 0; i < cols; ++i) at[i] += weight * row[i];
+                 AddWidened(view.dtype, view.data + from * itemsize, cols,
+                            weight, sum + to);
                });
   }
   view.data = reinterpret_cast<const std::byte*>(sum);

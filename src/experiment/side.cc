@@ -113,7 +113,9 @@ std::optional<DType> Side::ComputeDType() const {
       continue;
     }
     const DType dtype = pieces.pieces.front()->dtype;
-    if (Info(dtype).floating) admit(dtype);
+    // Nothing is computed in 8-bit floats: they are operands of products that
+    // are added up in wider ones.
+    if (Info(dtype).floating && Info(dtype).itemsize > 1) admit(dtype);
   }
   return lowest;
 }

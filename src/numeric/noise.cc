@@ -203,9 +203,9 @@ float UniformAt(const NoiseKey& key, uint64_t logical_index) {
 Status Perturb(const NoiseKey& key, const Layout& layout, DType dtype,
                const std::byte* from, std::span<const int64_t> from_strides,
                std::byte* to, std::span<const int64_t> to_strides) {
-  if (!Info(dtype).floating) {
+  if (!Info(dtype).floating || Info(dtype).itemsize == 1) {
     return Error(ErrorCode::kUnsupported,
-                 "noise is only defined for floating dtypes, not " +
+                 "noise is only defined for floats of 16 bits and more, not " +
                      std::string(Info(dtype).torch_name));
   }
   for (const auto strides : {from_strides, to_strides}) {

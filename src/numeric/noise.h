@@ -44,7 +44,7 @@ float UniformAt(const NoiseKey& key, uint64_t logical_index);
 // not overlap. NaN and Inf stay, and no finite value becomes Inf.
 // Fails with kInvalidArgument if strides differ from `layout` in length or
 // those of `to` lay two elements on one (an expanded tensor), kUnsupported for
-// integers and bool.
+// integers, bool and 8-bit floats.
 Status Perturb(const NoiseKey& key, const Layout& layout, DType dtype,
                const std::byte* from, std::span<const int64_t> from_strides,
                std::byte* to, std::span<const int64_t> to_strides);

@@ -3,17 +3,13 @@
 #include <cstring>
 #include <type_traits>
 
+#include "src/numeric/fixed_vectors.h"
 #include "src/numeric/philox.h"
 
 // Highway compiles the code between HWY_BEFORE_NAMESPACE and
 // HWY_AFTER_NAMESPACE once per instruction set by re-including this file.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/numeric/noise_kernel.cc"
-// A tile is a whole number of vectors, which must be known while compiling.
-#ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS \
-  (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
-#endif
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 // Must come after foreach_target.h.
 #include <hwy/highway.h>

@@ -242,6 +242,10 @@ TEST(Noise, RefusesWhatHasNoRoundOffOrSharesMemory) {
                                        Bytes(values).data(), one);
   ASSERT_FALSE(integers.ok());
   EXPECT_EQ(integers.error().code(), ErrorCode::kUnsupported);
+  const auto bytes = PerturbInPlace(kKey, WholeLayout({4}), DType::kF8E5M2,
+                                    Bytes(values).data(), one);
+  ASSERT_FALSE(bytes.ok());
+  EXPECT_EQ(bytes.error().code(), ErrorCode::kUnsupported);
   const auto expanded = PerturbInPlace(kKey, WholeLayout({4}), DType::kF32,
                                        Bytes(values).data(), zero);
   ASSERT_FALSE(expanded.ok());

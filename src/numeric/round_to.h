@@ -14,8 +14,8 @@ namespace ttrace {
 // below `min_exponent` (denormals). Has no largest exponent.
 double RoundTo(double x, int precision, int min_exponent);
 
-// As `dtype` would hold x: infinite beyond its range. Integers and booleans:
-// x itself.
+// As `dtype` would hold x: infinite beyond its range, or NaN where the format
+// has no infinity (E4M3FN). Integers and booleans: x itself.
 double RoundTo(double x, DType dtype);
 
 // What a format can hold beside its precision.

@@ -1,0 +1,287 @@
+#include "src/numeric/digest_kernel.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/numeric/fixed_vectors.h"
+
+// Highway compiles the code between HWY_BEFORE_NAMESPACE and
+// HWY_AFTER_NAMESPACE once per instruction set by re-including this file.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/numeric/digest_kernel.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+// Must come after foreach_target.h.
+#include <hwy/highway.h>
+
+#ifndef TTRACE_SRC_NUMERIC_DIGEST_KERNEL_CC_ONCE_
+#define TTRACE_SRC_NUMERIC_DIGEST_KERNEL_CC_ONCE_
+namespace ttrace::digest {
+
+using Keys = std::array<uint32_t, kDigestKeys>;
+
+constexpr Keys MakeKeys(size_t lane) {
+  Keys keys = {};
+  for (size_t i = 0; i < kDigestBlock; ++i) keys[i] = DigestKey(lane, i);
+  return keys;
+}
+alignas(64) inline constexpr Keys kKeys[2] = {MakeKeys(0), MakeKeys(1)};
+
+// Bytes of a word, from its byte `begin` on: (w ^ C) of those alone.
+inline uint32_t PartOfWord(const uint8_t* p, size_t begin, size_t bytes) {
+  uint32_t word = 0;
+  uint32_t mask = 0;
+  for (size_t i = 0; i < bytes; ++i) {
+    word |= uint32_t{p[i]} << (8 * (begin + i));
+    mask |= uint32_t{0xFF} << (8 * (begin + i));
+  }
+  return (word ^ kDigestZero) & mask;
+}
+
+template <class T>
+uint64_t Mix(const uint8_t* p) {
+  T bits;
+  std::memcpy(&bits, p, sizeof(bits));
+  if constexpr (sizeof(T) == 8) return MixElement64(bits);
+  return MixElement32(static_cast<uint32_t>(bits));
+}
+
+template <class T>
+uint64_t MixAll(const uint8_t* p, size_t count) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < count; ++i) sum += Mix<T>(p + i * sizeof(T));
+  return sum;
+}
+
+}  // namespace ttrace::digest
+#endif  // TTRACE_SRC_NUMERIC_DIGEST_KERNEL_CC_ONCE_
+
+// The namespaces of instruction sets are shared by all kernels: names need one
+// of their own.
+HWY_BEFORE_NAMESPACE();
+namespace ttrace::digest {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+#if HWY_TARGET == HWY_SCALAR
+
+// Where there is no vector unit that Highway knows.
+void Words(const uint8_t* p, size_t word, size_t count, uint64_t* sums) {
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t x = PartOfWord(p + 4 * i, 0, 4);
+    sums[0] += x * kKeys[0][word + i];
+    sums[1] += x * kKeys[1][word + i];
+  }
+}
+
+template <class T>
+uint64_t Elements(const uint8_t* p, size_t count) {
+  return MixAll<T>(p, count);
+}
+
+#else
+
+using U32 = hn::ScalableTag<uint32_t>;
+using U64 = hn::Repartition<uint64_t, U32>;
+using U8 = hn::Repartition<uint8_t, U32>;
+using Vec32 = hn::Vec<U32>;
+using Vec64 = hn::Vec<U64>;
+
+HWY_INLINE Vec32 LoadWords(const uint8_t* p) {
+  return hn::BitCast(U32(), hn::LoadU(U8(), p));
+}
+
+// The odd words at the places of the even ones, of which products are made.
+HWY_INLINE Vec32 Odd(Vec32 x) {
+  return hn::BitCast(U32(), hn::ShiftRight<32>(hn::BitCast(U64(), x)));
+}
+
+HWY_INLINE uint64_t SumOf(Vec64 x) {
+#if HWY_MAX_BYTES == 64
+  // SumOfLanes of AVX-512 adds signed numbers, which may not overflow.
+  const hn::Half<U64> half;
+  return hn::GetLane(hn::SumOfLanes(
+      half, hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x))));
+#else
+  return hn::GetLane(hn::SumOfLanes(U64(), x));
+#endif
+}
+
+// Whole words of one block.
+void Words(const uint8_t* p, size_t word, size_t count, uint64_t* sums) {
+  const U32 d;
+  const U64 dw;
+  const size_t lanes = hn::Lanes(d);
+  const Vec32 zero = hn::Set(d, kDigestZero);
+  Vec64 even0 = hn::Zero(dw);
+  Vec64 even1 = hn::Zero(dw);
+  Vec64 odd0 = hn::Zero(dw);
+  Vec64 odd1 = hn::Zero(dw);
+  const auto add = [&](Vec32 x, size_t at) HWY_ATTR {
+    const uint32_t* k0 = kKeys[0].data() + at;
+    const uint32_t* k1 = kKeys[1].data() + at;
+    const Vec32 odd = Odd(x);
+    even0 = hn::Add(even0, hn::MulEven(x, hn::LoadU(d, k0)));
+    even1 = hn::Add(even1, hn::MulEven(x, hn::LoadU(d, k1)));
+    odd0 = hn::Add(odd0, hn::MulEven(odd, hn::LoadU(d, k0 + 1)));
+    odd1 = hn::Add(odd1, hn::MulEven(odd, hn::LoadU(d, k1 + 1)));
+  };
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    add(hn::Xor(LoadWords(p + 4 * i), zero), word + i);
+  }
+  if (i < count) {
+    // Words behind the last may not count, not even as zeros.
+    HWY_ALIGN uint8_t tail[HWY_MAX_BYTES] = {};
+    std::memcpy(tail, p + 4 * i, 4 * (count - i));
+    add(hn::IfThenElseZero(hn::FirstN(d, count - i),
+                           hn::Xor(LoadWords(tail), zero)),
+        word + i);
+  }
+  sums[0] += SumOf(hn::Add(even0, odd0));
+  sums[1] += SumOf(hn::Add(even1, odd1));
+}
+
+// As MixElement32.
+HWY_INLINE void MixLanes(Vec32 bits, Vec64* sum) {
+  const U32 d;
+  Vec32 a = hn::Mul(hn::Xor(bits, hn::Set(d, uint32_t{0x5BD1E995})),
+                    hn::Set(d, uint32_t{0x9E3779B1}));
+  a = hn::Xor(a, hn::ShiftRight<15>(a));
+  const Vec32 b = hn::Xor(a, hn::Set(d, uint32_t{0x85EBCA77}));
+  *sum = hn::Add(*sum, hn::Add(hn::MulEven(a, b), hn::MulEven(Odd(a), Odd(b))));
+}
+
+template <class T>
+uint64_t Elements(const uint8_t* p, size_t count) {
+  const U32 d;
+  const U64 dw;
+  const size_t bytes = count * sizeof(T);
+  size_t i = 0;
+  Vec64 sum = hn::Zero(dw);
+  if constexpr (sizeof(T) <= 4) {
+    const Vec32 low = hn::Set(d, sizeof(T) == 1 ? 0xFFU : 0xFFFFU);
+    for (; i + HWY_MAX_BYTES <= bytes; i += HWY_MAX_BYTES) {
+      const Vec32 x = LoadWords(p + i);
+      if constexpr (sizeof(T) == 4) {
+        MixLanes(x, &sum);
+      } else if constexpr (sizeof(T) == 2) {
+        MixLanes(hn::And(x, low), &sum);
+        MixLanes(hn::ShiftRight<16>(x), &sum);
+      } else {
+        MixLanes(hn::And(x, low), &sum);
+        MixLanes(hn::And(hn::ShiftRight<8>(x), low), &sum);
+        MixLanes(hn::And(hn::ShiftRight<16>(x), low), &sum);
+        MixLanes(hn::ShiftRight<24>(x), &sum);
+      }
+    }
+  }
+  return SumOf(sum) + MixAll<T>(p + i, count - i / sizeof(T));
+}
+
+#endif  // HWY_TARGET == HWY_SCALAR
+
+// Bytes of one block, from its byte `begin` on.
+HWY_INLINE void Block(const uint8_t* p, size_t begin, size_t bytes,
+                      uint64_t* sums) {
+  size_t word = begin / 4;
+  const auto part = [&](size_t first, size_t n) {
+    const uint64_t x = PartOfWord(p, first, n);
+    sums[0] += x * kKeys[0][word];
+    sums[1] += x * kKeys[1][word];
+    p += n;
+    bytes -= n;
+  };
+  if (begin % 4 != 0) {
+    part(begin % 4, std::min(bytes, 4 - begin % 4));
+    ++word;
+  }
+  const size_t words = bytes / 4;
+  if (words > 0) Words(p, word, words, sums);
+  p += 4 * words;
+  bytes -= 4 * words;
+  word += words;
+  if (bytes > 0) part(0, bytes);
+}
+
+void Positional(const uint8_t* p, uint64_t offset, size_t bytes,
+                uint64_t* lanes) {
+  constexpr size_t kBytes = 4 * kDigestBlock;
+  while (bytes > 0) {
+    const auto begin = static_cast<size_t>(offset % kBytes);
+    const size_t n = std::min(bytes, kBytes - begin);
+    uint64_t sums[2] = {};
+    Block(p, begin, n, sums);
+    lanes[0] += sums[0] * DigestBlockKey(0, offset / kBytes);
+    lanes[1] += sums[1] * DigestBlockKey(1, offset / kBytes);
+    p += n;
+    offset += n;
+    bytes -= n;
+  }
+}
+
+uint64_t Multiset(const uint8_t* p, size_t count, size_t itemsize) {
+  switch (itemsize) {
+    case 1:
+      return Elements<uint8_t>(p, count);
+    case 2:
+      return Elements<uint16_t>(p, count);
+    case 4:
+      return Elements<uint32_t>(p, count);
+    default:
+      return Elements<uint64_t>(p, count);
+  }
+}
+
+// Both, a block at a time: the second pass reads the first level of cache.
+void Both(const uint8_t* p, uint64_t offset, size_t count, size_t itemsize,
+          DigestSums* sums) {
+  const size_t step = 4 * kDigestBlock / itemsize;
+  for (size_t i = 0; i < count; i += step) {
+    const size_t n = std::min(step, count - i);
+    Positional(p + i * itemsize, offset + i * itemsize, n * itemsize,
+               sums->lane.data());
+    sums->multiset += Multiset(p + i * itemsize, n, itemsize);
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace ttrace::digest
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ttrace {
+namespace digest {
+
+HWY_EXPORT(Positional);
+HWY_EXPORT(Multiset);
+HWY_EXPORT(Both);
+
+}  // namespace digest
+
+DigestSums DigestRun(const std::byte* p, uint64_t offset, size_t count,
+                     size_t itemsize) {
+  using namespace digest;  // NOLINT(google-build-using-namespace)
+  DigestSums sums;
+  HWY_DYNAMIC_DISPATCH(Both)
+  (reinterpret_cast<const uint8_t*>(p), offset, count, itemsize, &sums);
+  return sums;
+}
+
+std::array<uint64_t, 2> PositionalRun(const std::byte* p, uint64_t offset,
+                                      size_t bytes) {
+  using namespace digest;  // NOLINT(google-build-using-namespace)
+  std::array<uint64_t, 2> lanes = {};
+  HWY_DYNAMIC_DISPATCH(Positional)
+  (reinterpret_cast<const uint8_t*>(p), offset, bytes, lanes.data());
+  return lanes;
+}
+
+uint64_t MultisetRun(const std::byte* p, size_t count, size_t itemsize) {
+  using namespace digest;  // NOLINT(google-build-using-namespace)
+  return HWY_DYNAMIC_DISPATCH(Multiset)(reinterpret_cast<const uint8_t*>(p),
+                                        count, itemsize);
+}
+
+}  // namespace ttrace
+#endif  // HWY_ONCE

@@ -1,0 +1,13 @@
+// Kernels that need vectors of a size that is known while compiling: where
+// there are only scalable ones (SVE, RVV) the next best set is used, NEON on
+// Arm. Before any header of Highway.
+
+#ifndef TTRACE_SRC_NUMERIC_FIXED_VECTORS_H_
+#define TTRACE_SRC_NUMERIC_FIXED_VECTORS_H_
+
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS \
+  (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#endif
+
+#endif  // TTRACE_SRC_NUMERIC_FIXED_VECTORS_H_

@@ -1,0 +1,165 @@
+// Built with -ffp-contract=off: see the header.
+
+#include "src/numeric/random_kernel.h"
+
+#include "src/numeric/fixed_vectors.h"
+#include "src/numeric/noise_kernel.h"
+
+// Highway compiles the code between HWY_BEFORE_NAMESPACE and
+// HWY_AFTER_NAMESPACE once per instruction set by re-including this file.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/numeric/random_kernel.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+// Must come after foreach_target.h.
+#include <hwy/highway.h>
+
+// The namespaces of instruction sets are shared by all kernels: names need one
+// of their own.
+HWY_BEFORE_NAMESPACE();
+namespace ttrace::random_values {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F32 = hn::CappedTag<float, kNoiseCounters>;
+using U32 = hn::RebindToUnsigned<F32>;
+using I32 = hn::RebindToSigned<F32>;
+using Floats = hn::Vec<F32>;
+using Words = hn::Vec<U32>;
+
+// Horner's scheme, highest coefficient first.
+template <class... More>
+HWY_INLINE Floats Polynomial(Floats x, float first, More... more) {
+  const F32 d;
+  Floats y = hn::Set(d, first);
+  ((y = hn::Add(hn::Mul(y, x), hn::Set(d, more))), ...);
+  return y;
+}
+
+// ln(u / 2^24) of integers u from 1 to 2^24. With u = m 2^e, m in
+// [sqrt(1/2), sqrt(2)), and f = m - 1.
+HWY_INLINE Floats LogOfFraction(Floats u) {
+  const F32 d;
+  const U32 du;
+  const I32 di;
+  constexpr uint32_t kSqrtHalf = 0x3F3504F3;
+  const Words bits = hn::Add(hn::BitCast(du, u),
+                             hn::Set(du, uint32_t{0x3F800000} - kSqrtHalf));
+  const Floats e =
+      hn::ConvertTo(d, hn::Sub(hn::BitCast(di, hn::ShiftRight<23>(bits)),
+                               hn::Set(di, 127 + 24)));
+  const Floats m =
+      hn::BitCast(d, hn::Add(hn::And(bits, hn::Set(du, uint32_t{0x007FFFFF})),
+                             hn::Set(du, kSqrtHalf)));
+  const Floats f = hn::Sub(m, hn::Set(d, 1.0F));
+  const Floats f2 = hn::Mul(f, f);
+  const Floats y =
+      Polynomial(f, 7.0376836292E-2F, -1.1514610310E-1F, 1.1676998740E-1F,
+                 -1.2420140846E-1F, 1.4249322787E-1F, -1.6668057665E-1F,
+                 2.0000714765E-1F, -2.4999993993E-1F, 3.3333331174E-1F);
+  return hn::Add(
+      hn::Sub(hn::Mul(hn::Mul(y, f), f2), hn::Mul(f2, hn::Set(d, 0.5F))),
+      hn::Add(f, hn::Mul(e, hn::Set(d, 0.693147180559945F))));
+}
+
+// r cos and r sin of an angle from `b`: its two upper bits are the quadrant,
+// the next 24 the place in it, from -pi/4 to pi/4.
+HWY_INLINE void NormalPair(Words a, Words b, Floats* cosine, Floats* sine) {
+  const F32 d;
+  const U32 du;
+  const I32 di;
+  const Words above_zero =
+      hn::Add(hn::ShiftRight<8>(a), hn::Set(du, uint32_t{1}));
+  const Floats u = hn::ConvertTo(d, hn::BitCast(di, above_zero));
+  const Floats r = hn::Sqrt(
+      hn::Max(hn::Mul(LogOfFraction(u), hn::Set(d, -2.0F)), hn::Zero(d)));
+
+  const Words place =
+      hn::And(hn::ShiftRight<6>(b), hn::Set(du, uint32_t{0xFFFFFF}));
+  // pi / 2 / 2^24 a step.
+  const Floats t = hn::Mul(
+      hn::ConvertTo(d, hn::Sub(hn::BitCast(di, place), hn::Set(di, 1 << 23))),
+      hn::Set(d, 9.36267570e-8F));
+  const Floats t2 = hn::Mul(t, t);
+  Floats s =
+      Polynomial(t2, -1.9515295891E-4F, 8.3321608736E-3F, -1.6666654611E-1F);
+  s = hn::Add(hn::Mul(hn::Mul(s, t2), t), t);
+  Floats c = Polynomial(t2, 2.443315711809948E-5F, -1.388731625493765E-3F,
+                        4.166664568298827E-2F);
+  c = hn::Add(
+      hn::Sub(hn::Mul(hn::Mul(c, t2), t2), hn::Mul(t2, hn::Set(d, 0.5F))),
+      hn::Set(d, 1.0F));
+
+  const Words quadrant = hn::ShiftRight<30>(b);
+  const Words one = hn::Set(du, uint32_t{1});
+  const auto odd = hn::RebindMask(d, hn::Eq(hn::And(quadrant, one), one));
+  // Cosine is negative in quadrants 1 and 2, sine in 2 and 3.
+  const Words cosine_sign =
+      hn::ShiftLeft<31>(hn::ShiftRight<1>(hn::Add(quadrant, one)));
+  const Words sine_sign = hn::And(b, hn::Set(du, uint32_t{0x80000000}));
+  const auto negate = [&](Floats x, Words sign) HWY_ATTR {
+    return hn::BitCast(d, hn::Xor(hn::BitCast(du, x), sign));
+  };
+  *cosine = hn::Mul(r, negate(hn::IfThenElse(odd, s, c), cosine_sign));
+  *sine = hn::Mul(r, negate(hn::IfThenElse(odd, c, s), sine_sign));
+}
+
+void Normal(const uint32_t* words, size_t tiles, float scale, float* out) {
+  const F32 d;
+  const U32 du;
+  const Floats factor = hn::Set(d, scale);
+  // Two counters' words make two rows of a tile: half a tile at a time.
+  for (size_t at = 0; at < tiles * kNoiseTile; at += 2 * kNoiseCounters) {
+    for (size_t l = 0; l < kNoiseCounters; l += hn::Lanes(d)) {
+      Floats cosine;
+      Floats sine;
+      NormalPair(hn::LoadU(du, words + at + l),
+                 hn::LoadU(du, words + at + kNoiseCounters + l), &cosine,
+                 &sine);
+      hn::StoreU(hn::Mul(cosine, factor), d, out + at + l);
+      hn::StoreU(hn::Mul(sine, factor), d, out + at + kNoiseCounters + l);
+    }
+  }
+}
+
+void Uniform(const uint32_t* words, size_t tiles, float scale, float* out) {
+  const F32 d;
+  const U32 du;
+  const I32 di;
+  const Floats factor = hn::Set(d, scale);
+  for (size_t i = 0; i < tiles * kNoiseTile; i += hn::Lanes(d)) {
+    const auto word = hn::BitCast(di, hn::LoadU(du, words + i));
+    const Floats middle =
+        hn::Add(hn::ConvertTo(d, hn::ShiftRight<8>(word)), hn::Set(d, 0.5F));
+    const Floats unit = hn::Mul(middle, hn::Set(d, 0x1p-23F));
+    hn::StoreU(hn::Mul(unit, factor), d, out + i);
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace ttrace::random_values
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ttrace {
+namespace random_values {
+
+HWY_EXPORT(Normal);
+HWY_EXPORT(Uniform);
+
+}  // namespace random_values
+
+void NormalOfWords(const uint32_t* words, size_t tiles, float scale,
+                   float* out) {
+  using namespace random_values;  // NOLINT(google-build-using-namespace)
+  HWY_DYNAMIC_DISPATCH(Normal)(words, tiles, scale, out);
+}
+
+void UniformOfWords(const uint32_t* words, size_t tiles, float scale,
+                    float* out) {
+  using namespace random_values;  // NOLINT(google-build-using-namespace)
+  HWY_DYNAMIC_DISPATCH(Uniform)(words, tiles, scale, out);
+}
+
+}  // namespace ttrace
+#endif  // HWY_ONCE
