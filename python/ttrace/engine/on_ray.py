@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import tempfile
 import time
@@ -127,6 +128,18 @@ def run_parts(ray: Any, job: dict[str, Any], of: int, folder: Path) -> None:
     progress.show(f"measured {of} of {of} parts", last=True)
 
 
+def answers(address: str) -> str:
+    """Why nobody listens at `address`; empty if somebody does. Ray itself tries for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return ""  # "local", "auto": Ray knows
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except OSError as error:
+        return str(error)
+    return ""
+
+
 def check(job: dict[str, Any]) -> int:
     try:
         import ray
@@ -137,6 +150,8 @@ def check(job: dict[str, Any]) -> int:
     # A cluster of its own rather than one that happens to run here: where it is to be another, the
     # user or `ray job submit` says so.
     address = job["address"] or os.environ.get("RAY_ADDRESS") or "local"
+    if silence := answers(address):
+        raise Failed(f"no Ray cluster at {address}: {silence}")
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except Exception as error:  # Ray's own errors, those of sockets, and whatever else
