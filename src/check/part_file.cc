@@ -269,7 +269,8 @@ bool Take(Chunk kind, const std::string& bytes, Measurements* out) {
     }
     case Chunk::kSquare: {
       const auto square = Unpacked<std::pair<TensorId, GradientSquare>>(bytes);
-      return square != nullptr && out->squares.insert(*square).second;
+      if (square != nullptr) out->squares.insert(*square);
+      return square != nullptr;
     }
     case Chunk::kStep:
     case Chunk::kReferenceStep: {
@@ -278,7 +279,8 @@ bool Take(Chunk kind, const std::string& bytes, Measurements* out) {
       ReplayedSteps& steps =
           kind == Chunk::kStep ? out->steps : out->reference_steps;
       const StepOfParameter key = step->step;
-      return steps.emplace(key, std::move(*step)).second;
+      steps.emplace(key, std::move(*step));
+      return true;
     }
     case Chunk::kRest:
       return Unpack(bytes, out);
@@ -423,10 +425,9 @@ Result<Measurements> ReadPart(const PartSummary& part) {
   PartReader reader = *std::move(opened);
   Measurements out;
   std::string bytes;
-  TTRACE_ASSIGN_OR_RETURN(Chunk kind, reader.Next(&bytes));
-  if (kind != Chunk::kHead) return Damaged();
+  TTRACE_RETURN_IF_ERROR(reader.Next(&bytes));  // the head
   for (;;) {
-    TTRACE_ASSIGN_OR_RETURN(kind, reader.Next(&bytes));
+    TTRACE_ASSIGN_OR_RETURN(const Chunk kind, reader.Next(&bytes));
     if (kind == Chunk::kEnd) return out;
     if (!Take(kind, bytes, &out)) return Damaged();
   }

@@ -9,9 +9,11 @@
 #include <filesystem>
 #include <functional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "src/align/routed_run.h"
 #include "src/check/check_fixture_test.h"
 #include "src/check/merge_parts.h"
 #include "src/check/part_file.h"
@@ -271,6 +273,29 @@ TEST_F(PartsTest, OfAFusedRun) {
   ExpectSame(Verdict::kDiverged);
 }
 
+TEST_F(PartsTest, OfRoutedRuns) {
+  constexpr int64_t kToken = 11;
+  RoutedRun reference;
+  RoutedRun candidate;
+  reference.rows_of_a_batch = RoutedRun::kRows;
+  reference.legs = {"real", "noise.1", "noise.2", "noise.3"};
+  candidate.dp = 2;
+  candidate.tp = 2;
+  candidate.rows_of_a_batch = 1;
+  candidate.noise = 0x1p-24F;
+  candidate.routing = [](const std::string&, int64_t token) {
+    std::set<int> experts = RoutedRun::Route(token);
+    if (token == kToken) experts.erase(experts.begin());
+    return experts;
+  };
+  reference.Write(Path("ref"));
+  candidate.Write(Path("cand"));
+  const std::string json = RenderJson(OrDie(RunCheck(Options())));
+  EXPECT_THAT(json, HasSubstr("\"flips\""));
+  EXPECT_THAT(json, HasSubstr("only_reference"));
+  ExpectSame(Options());
+}
+
 // Parts are no smaller than a tensor, and as equal as that allows.
 TEST_F(PartsTest, AreDisjointAndTogetherAll) {
   const auto paths = RunAll(Options(), 4);
@@ -335,6 +360,10 @@ TEST_F(PartsTest, ThatAreCutOrDamagedAreNamed) {
                                    HasSubstr(rerun)))
         << left;
   }
+  // ... without a look at the traces, which need not be there.
+  fs::rename(Path("cand"), Path("away"));
+  EXPECT_THAT(Said(paths), AllOf(HasSubstr("cut"), HasSubstr(rerun)));
+  fs::rename(Path("away"), Path("cand"));
   SetFileText(paths[1], text + text.substr(text.size() - 17));
   EXPECT_THAT(Said(paths), AllOf(HasSubstr("part 2 of 2"), HasSubstr("damaged"),
                                  HasSubstr(rerun)));
@@ -480,6 +509,26 @@ TEST_F(PartsTest, ThatLackATensorAreNoResult) {
            [](Measurements* m) { m->facts.front().candidate_shape = {1}; },
            [](Measurements* m) { m->squares[m->facts.front().id] = {}; }}) {
     EXPECT_THAT(written(change), HasSubstr("do not hold"));
+  }
+}
+
+// Nor does what no measurement gives, with a checksum that is right.
+TEST_F(PartsTest, ThatAreForgedAreNamed) {
+  const CheckOptions options = Options();
+  const auto paths = RunAll(options, 2);
+  const PartSummary part = OrDie(ReadPartSummary(paths[1]));
+  Measurements measured = OrDie(ReadPart(part));
+  measured.facts.front().legs.front().candidate.instances.front().region = 99;
+  ASSERT_TRUE(WritePart(paths[1], part.head, &measured).ok());
+  EXPECT_THAT(Said(paths),
+              AllOf(HasSubstr("part 2 of 2"), HasSubstr("damaged")));
+  for (const Share& share : {Share{0, 2}, Share{3, 2}, Share{1, 2'000'000}}) {
+    PartHead head = part.head;
+    head.share = share;
+    Measurements nothing;
+    ASSERT_TRUE(WritePart(paths[1], head, &nothing).ok());
+    EXPECT_THAT(Said(paths), AllOf(HasSubstr(paths[1] + " is damaged"),
+                                   HasSubstr("part 2 of 2 is missing")));
   }
 }
 

@@ -93,7 +93,8 @@ def run_parts(ray: Any, job: dict[str, Any], of: int, folder: Path) -> None:
     )
     done = 0
     while running:
-        progress.show(f"measured {done} of {of} parts on {len(ray.nodes())} nodes")
+        nodes = sum(node["Alive"] for node in ray.nodes())
+        progress.show(f"measured {done} of {of} parts on {nodes} node{'s' if nodes != 1 else ''}")
         ready, _ = ray.wait(list(running), timeout=1)
         for reference in ready:
             part = running.pop(reference)
