@@ -1,4 +1,4 @@
-"""Legs that are measured where they run against the same legs as values: one result, fewer bytes."""
+"""Legs that are measured where they run against the same legs as values: one result, less disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLAGS = (
     "64",
     "--bf16",
 )
-# Gradients of column-parallel inputs that have lost their all-reduce, and the same run as it should be.
+# Gradients of column-parallel inputs without their all-reduce, and the run as it should be.
 CANDIDATES = {"fault": ("--bug", "T10"), "clean": ()}
 
 

@@ -10,8 +10,9 @@ from ttrace import _native
 
 
 def main() -> int:
-    """Everything happens in C++; Python only says where its import hook lies."""
+    """Everything happens in C++; Python only says where its import hook and itself lie."""
     os.environ["TTRACE_HOOK_DIR"] = str(Path(__file__).resolve().parent / "hook")
+    os.environ["TTRACE_PYTHON"] = sys.executable
     return _native.main(sys.argv)
 
 

@@ -15,9 +15,6 @@
 #include "src/check/evidence_coverage.h"
 #include "src/check/explain_coverage.h"
 #include "src/diagnose/same_explanation.h"
-#include "src/experiment/batch_readings.h"
-#include "src/experiment/iteration_range.h"
-#include "src/experiment/leg_plan.h"
 #include "src/experiment/row_alignment.h"
 #include "src/experiment/side.h"
 #include "src/judge/judge_run.h"
@@ -41,27 +38,6 @@ SideSummary Summarise(const Side& side) {
   }
   out.mesh =
       dims.empty() ? "1 process" : fmt::format("{}", fmt::join(dims, " "));
-  return out;
-}
-
-// The iterations of `side` that are to be judged. Fails if there are none but
-// some were asked for.
-Result<std::vector<int>> SelectIterations(
-    const Side& side, const std::optional<IterationRange>& wanted) {
-  const std::set<int> all = side.Iterations();
-  std::vector<int> out;
-  std::copy_if(all.begin(), all.end(), std::back_inserter(out),
-               [&](int i) { return !wanted || wanted->contains(i); });
-  if (wanted && out.empty()) {
-    return Error(
-        ErrorCode::kNotFound,
-        all.empty()
-            ? fmt::format("{} holds no iteration", side.trace().folder())
-            : fmt::format("{} holds no iteration of {}:{}; its first "
-                          "is {}, its last {}",
-                          side.trace().folder(), wanted->begin, wanted->end,
-                          *all.begin(), *all.rbegin()));
-  }
   return out;
 }
 
@@ -142,14 +118,14 @@ void CompareComputations(const Side& reference, const Side& candidate,
 }
 
 // Whoever met damaged bytes may have gone on without them: no verdict stands on
-// what is left.
-void AddDamage(const Side& side, CheckResult* result) {
-  const std::vector<DamagedRecord> damaged = side.trace().damaged();
+// what is left. `damaged`: what measuring met, perhaps in another process.
+void NoteDamage(const Side& side, DamagedNumbers damaged, CheckResult* result) {
+  AddDamage(side.trace(), &damaged);
   if (damaged.empty()) return;
   RunNote note;
   note.kind = NoteKind::kDamage;
   note.count = static_cast<int64_t>(damaged.size());
-  note.reason = damaged.front().error.message();
+  note.reason = damaged.begin()->second;
   note.way_out = "record it again";
   result->notes.push_back(std::move(note));
 }
@@ -362,42 +338,36 @@ void AddSettingsFaults(const Side* reference, const Side& candidate,
 
 Result<CheckResult> RunCheck(const CheckOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  CheckResult result;
-  std::optional<Side> reference;
-  if (!options.reference.empty()) {
-    TTRACE_ASSIGN_OR_RETURN(
-        reference, Side::Open(options.reference, options.reference_legs));
-  }
-  TTRACE_ASSIGN_OR_RETURN(
-      Side candidate, Side::Open(options.candidate, options.candidate_legs));
+  TTRACE_ASSIGN_OR_RETURN(const auto runs, OpenRuns::Open(options));
+  TTRACE_ASSIGN_OR_RETURN(Measurements measured,
+                          MeasureRun(runs->context, Share{}));
+  TTRACE_ASSIGN_OR_RETURN(CheckResult result,
+                          JudgeAndExplain(options, *runs, std::move(measured)));
+  result.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count();
+  return result;
+}
 
-  result.has_reference = reference.has_value();
+Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
+                                    const OpenRuns& runs,
+                                    Measurements measured) {
+  CheckResult result;
+  const Side& candidate = *runs.candidate;
+  const Side* reference = runs.reference ? &*runs.reference : nullptr;
+  const RunContext& context = runs.context;
+  result.has_reference = reference != nullptr;
   result.candidate = Summarise(candidate);
-  TTRACE_ASSIGN_OR_RETURN(result.iterations,
-                          SelectIterations(candidate, options.iterations));
+  result.iterations = runs.iterations;
   AddNotes(candidate.notes(), &result);
   AddDefects(candidate, &result);
-
-  JudgeContext context;
-  context.candidate = &candidate;
-  context.iterations = options.iterations;
-  context.risk = options.risk;
-  context.threads = options.threads;
-  context.progress = options.progress;
-  if (reference) {
-    TTRACE_RETURN_IF_ERROR(SelectIterations(*reference, options.iterations));
-    context.reference = &*reference;
+  if (reference != nullptr) {
     result.reference = Summarise(*reference);
     AddNotes(reference->notes(), &result);
     AddDefects(*reference, &result);
     CompareComputations(*reference, candidate, &result);
     NoteDropout(*reference, candidate, &result);
-    context.batch_unknown = SettleBatch(&*reference, &candidate);
-    LegPlans plans = PlanLegs(*reference, candidate);
-    context.plans = std::move(plans.plans);
-    AddNotes(plans.notes, &result);
-    TTRACE_ASSIGN_OR_RETURN(
-        context.rows, FindRows(*reference, candidate, options.iterations));
+    AddNotes(runs.plan_notes, &result);
     for (const auto& [iteration, map] : context.rows.by_iteration) {
       RunNote note;
       note.kind = NoteKind::kRowsReordered;
@@ -406,9 +376,11 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
     }
   }
 
-  TTRACE_ASSIGN_OR_RETURN(auto judged, JudgeRun(context));
+  TTRACE_ASSIGN_OR_RETURN(auto judged,
+                          JudgeRun(context, options.risk, measured));
+  measured.facts = {};  // the largest part, and not needed any more
   result.tensors = std::move(judged.tensors);
-  result.bytes_compared = judged.bytes_compared;
+  result.bytes_compared = measured.bytes_compared;
   result.tests = judged.tests;
   result.risk = options.risk;
   NoteUnlikeDraws(judged.unlike_draws, &result);
@@ -421,9 +393,8 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
     note.numbers = {judged.largest_repeat};
     result.notes.push_back(std::move(note));
   }
-  NoteSteps(judged.reference_steps, &result);
-  result.coverage = ExplainCoverage(reference ? &*reference : nullptr,
-                                    candidate, &result.tensors);
+  NoteSteps(measured.reference_steps, &result);
+  result.coverage = ExplainCoverage(reference, candidate, &result.tensors);
   NameForeignRows(context.rows, &result.tensors);
 
   Localization places =
@@ -432,12 +403,14 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
                                 .fused = candidate.fused_modules()});
   JoinIsolation(std::move(places), candidate, &result);
   EnsureCulprit(&result);
-  if (reference) AddDamage(*reference, &result);
-  AddDamage(candidate, &result);
+  if (reference != nullptr) {
+    NoteDamage(*reference, std::move(measured.reference_damage), &result);
+  }
+  NoteDamage(candidate, std::move(measured.damage), &result);
   if (NothingIsComparable(result)) KeepWhatNeedsNoReference(&result);
-  const Diagnostician diagnostician(reference ? &*reference : nullptr,
-                                    candidate, context.plans, context.rows,
-                                    result.tensors, judged.steps);
+  const Diagnostician diagnostician(reference, candidate, context.plans,
+                                    context.rows, result.tensors,
+                                    measured.steps);
   std::vector<Culprit> explained;
   for (Culprit& culprit : result.culprits) {
     for (Culprit& part : ExplainEachName(std::move(culprit), [&](Culprit* one) {
@@ -454,10 +427,8 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
     result.notes.push_back(std::move(note));
   }
 
-  AddDropoutFaults(reference ? &*reference : nullptr, candidate,
-                   options.iterations, &result);
-  AddSettingsFaults(reference ? &*reference : nullptr, candidate,
-                    options.iterations, &result);
+  AddDropoutFaults(reference, candidate, options.iterations, &result);
+  AddSettingsFaults(reference, candidate, options.iterations, &result);
 
   NameInCandidate(candidate.fused_modules(), &result.culprits);
   result.clean = CountClean(result.tensors);
@@ -472,14 +443,16 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   }
   ConclusionInput input;
   input.replica_groups = judged.replica_groups;
-  for (const auto& [step, replayed] : judged.steps) {
+  for (const auto& [step, replayed] : measured.steps) {
     input.replayed_steps += replayed.whole;
     if (!input.step_gap && !replayed.gaps.empty()) {
       const auto& [gap, ranks] = *replayed.gaps.begin();
       input.step_gap = ReasonOf(gap, ranks);
     }
   }
-  if (reference) input.evidence = CoverEvidence(candidate, result.tensors);
+  if (reference != nullptr) {
+    input.evidence = CoverEvidence(candidate, result.tensors);
+  }
   AddNotes(input.evidence.missing, &result);
   std::stable_sort(
       result.notes.begin(), result.notes.end(),
@@ -488,9 +461,6 @@ Result<CheckResult> RunCheck(const CheckOptions& options) {
   result.verdict = conclusion.verdict;
   result.reason = conclusion.reason;
   result.next_steps = NextSteps(result);
-  result.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-          .count();
   return result;
 }
 

@@ -1,16 +1,26 @@
 // `ttrace check [REF] CAND`: compare and judge traces that are there.
 
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "src/base/format.h"
+#include "src/check/merge_parts.h"
+#include "src/check/part_file.h"
 #include "src/cli/command.h"
+#include "src/cli/ray_engine.h"
+#include "src/cli/terminal.h"
 #include "src/cli/verdict_output.h"
+#include "src/cli/working_folder.h"
 #include "src/experiment/iteration_range.h"
 #include "src/experiment/leg_names.h"
 #include "src/judge/constants.h"
+#include "src/run/free_space.h"
 #include "src/run/output_folder.h"
+#include "src/trace/segment_pool.h"
 
 namespace ttrace {
 namespace {
@@ -18,13 +28,16 @@ namespace {
 constexpr const char* kFooter = R"(
 Without a reference, what needs none is checked: copies that must be equal,
 non-finite values, the gradient norm, the optimizer's steps.
-Exit codes: 0 within bounds, 1 diverged, 2 could not decide.
+Exit codes: 0 within bounds, 1 diverged, 2 could not decide; of a part, 0 once
+it is written. docs/many_machines.md tells how to check on many machines.
 
 Examples:
   ttrace check reference candidate
   ttrace check reference candidate -o verdict
   ttrace check reference candidate --iterations 1:2
-  ttrace check candidate)";
+  ttrace check candidate
+  ttrace check reference candidate --part 1/2 --out-part parts/
+  ttrace check reference candidate --part 2/2 --out-part parts/)";
 
 struct Options {
   std::vector<std::string> traces;
@@ -34,9 +47,58 @@ struct Options {
   bool verbose = false;
   int threads = 0;
   double risk = kRunRisk;
+  std::string part;
+  std::string out_part;
+  std::string engine = "local";
+  int parts = 0;
+  std::string ray_address;
 };
 
+// Options that say nothing together; empty: there are none.
+std::string Contradiction(const Options& options) {
+  if (options.part.empty() != options.out_part.empty()) {
+    return "a part of a check takes both --part I/N and --out-part FILE";
+  }
+  if (!options.part.empty() && !options.output.empty()) {
+    return "a part has no result yet: give -o to `ttrace merge`";
+  }
+  if (options.engine != "ray") {
+    if (options.parts > 0) return "--parts is for --engine ray";
+    if (!options.ray_address.empty()) {
+      return "--ray-address is for --engine ray";
+    }
+  } else if (!options.part.empty()) {
+    return "--engine ray makes all parts: leave out --part";
+  }
+  return "";
+}
+
+// Measures a part and writes it.
+int CheckPart(CheckOptions check, const Options& options) {
+  const auto share = ParseShare(options.part);
+  if (!share.ok()) return Complain(share.error().WithContext("--part"));
+  ProgressLine progress;
+  const std::string name = "part " + ToString(*share);
+  check.progress = [&](int64_t done, int64_t total) {
+    progress.Show(name + ": measuring " + FormatCount(done) + " of " +
+                  FormatCount(total) + " tensors");
+  };
+  RaiseOpenFileLimit();
+  const std::string path = PartPath(options.out_part, *share);
+  const Status done =
+      RunPart(check, HeadOf(check, *share, WorkingFolder()), path);
+  progress.Clear();
+  if (!done.ok()) {
+    return Complain(done.error().WithContext(name).message() +
+                    FullDiskWords(path));
+  }
+  std::printf("%s is measured: %s\n", name.c_str(), Printable(path).c_str());
+  return 0;
+}
+
 int Check(const Options& options) {
+  const std::string contradiction = Contradiction(options);
+  if (!contradiction.empty()) return Complain(contradiction);
   CheckOptions check;
   check.candidate = options.traces.back();
   check.candidate_legs = FindLegFolders(check.candidate);
@@ -51,12 +113,24 @@ int Check(const Options& options) {
     if (!range.ok()) return Complain(range.error());
     check.iterations = *range;
   }
+  if (!options.part.empty()) return CheckPart(std::move(check), options);
   std::optional<FolderLock> folder;
   if (!options.output.empty()) {
     auto prepared =
         PrepareFolder(options.output, FolderKind::kReport, options.force);
     if (!prepared.ok()) return Complain(prepared.error());
     folder = *std::move(prepared);
+  }
+  if (options.engine == "ray") {
+    // `merge` takes the folder, which is there and empty now.
+    folder.reset();
+    RayCheck on_ray;
+    on_ray.check = check;
+    on_ray.parts = options.parts;
+    on_ray.address = options.ray_address;
+    on_ray.output = options.output;
+    on_ray.verbose = options.verbose;
+    return CheckOnRay(on_ray);
   }
   return CheckAndReport(check, options.output, options.verbose);
 }
@@ -89,6 +163,26 @@ void AddCheck(CLI::App& app, Action* action) {
   command
       ->add_option("--threads", options->threads, "as many as cores by default")
       ->check(CLI::Range(0, 1024));
+  command
+      ->add_option("--part", options->part,
+                   "measure only this share of the check, 1/N to N/N; `ttrace "
+                   "merge` makes the result of all")
+      ->type_name("I/N");
+  command
+      ->add_option("--out-part", options->out_part,
+                   "where the part goes; in a folder it gets a name")
+      ->type_name("FILE|DIR/");
+  command
+      ->add_option("--engine", options->engine,
+                   "ray: in parts on a Ray cluster (torch-ttrace[ray])")
+      ->check(CLI::IsMember({"local", "ray"}))
+      ->capture_default_str();
+  command
+      ->add_option("--parts", options->parts,
+                   "for Ray; one for each CPU of the cluster by default")
+      ->check(CLI::Range(1, kMostParts));
+  command->add_option("--ray-address", options->ray_address,
+                      "of a running cluster; by default one is started here");
   command->footer(kFooter);
   command->callback(
       [action, options] { *action = [options] { return Check(*options); }; });

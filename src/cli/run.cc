@@ -150,6 +150,7 @@ int Run(int argc, char** argv) {
   AddDiff(app, &action);
   AddRecord(app, line, &action);
   AddCheck(app, &action);
+  AddMerge(app, &action);
   AddInspect(app, &action);
   AddVersion(app, &action);
   try {

@@ -25,10 +25,16 @@ int CheckAndReport(CheckOptions options, const std::string& folder,
   RaiseOpenFileLimit();
   const Result<CheckResult> result = RunCheck(options);
   progress.Clear();
-  if (!result.ok()) return Complain(result.error());
-  progress.Phase("compared " + FormatCount(result->coverage.compared) +
-                 " tensors in " + FormatSeconds(result->seconds));
+  if (result.ok()) {
+    progress.Phase("compared " + FormatCount(result->coverage.compared) +
+                   " tensors in " + FormatSeconds(result->seconds));
+  }
+  return Report(result, folder, verbose);
+}
 
+int Report(const Result<CheckResult>& result, const std::string& folder,
+           bool verbose) {
+  if (!result.ok()) return Complain(result.error());
   TerminalOptions terminal = StandardOutputOptions();
   terminal.verbose = verbose;
   std::fputs(RenderTerminal(*result, terminal).c_str(), stdout);

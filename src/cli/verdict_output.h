@@ -1,5 +1,5 @@
-// The check, as `check` and `diff` both run it: progress while it lasts, the
-// report on standard output, result.json and report.txt in a folder.
+// The result of a check, as `check`, `diff` and `merge` all give it: the report
+// on standard output, result.json and report.txt in a folder.
 
 #ifndef TTRACE_SRC_CLI_VERDICT_OUTPUT_H_
 #define TTRACE_SRC_CLI_VERDICT_OUTPUT_H_
@@ -10,10 +10,14 @@
 
 namespace ttrace {
 
-// Runs the check, prints and writes its result. `folder` may be empty: nothing
-// is written. Returns the exit code.
+// Runs the check, with progress while it lasts, prints and writes its result.
+// `folder` may be empty: nothing is written. Returns the exit code.
 int CheckAndReport(CheckOptions options, const std::string& folder,
                    bool verbose);
+
+// Prints and writes a result. Returns the exit code.
+int Report(const Result<CheckResult>& result, const std::string& folder,
+           bool verbose);
 
 }  // namespace ttrace
 

@@ -1,20 +1,16 @@
-// Register arrays below need vectors of a size that is known while compiling.
-// Where there are only scalable ones (SVE, RVV) the next best set is used: NEON
-// on Arm. Before any header of Highway.
-#ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS \
-  (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
-#endif
-
 #include "src/compare/cell_kernel.h"
 
 #include <cstring>
+
+#include "src/numeric/fixed_vectors.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/compare/cell_kernel.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 // Must come after foreach_target.h.
 #include <hwy/highway.h>
+
+#include "src/numeric/load_f32-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ttrace {
@@ -30,28 +26,14 @@ using F32Vec = hn::Vec<F32Tag>;
 #if HWY_TARGET == HWY_SCALAR
 inline constexpr size_t kLanes = 1;
 #else
-static_assert(!HWY_HAVE_SCALABLE, "they are disabled above");
+static_assert(!HWY_HAVE_SCALABLE, "fixed_vectors.h disables them");
 inline constexpr size_t kLanes = HWY_MAX_BYTES / sizeof(float);
 #endif
 inline constexpr size_t kRegisters = kCellLanes / kLanes;
 
-struct LoadF32 {
-  static constexpr size_t kSize = 4;
-  static HWY_INLINE F32Vec Load(const uint8_t* p) {
-    const F32Tag df;
-    return hn::LoadU(df, reinterpret_cast<const float*>(p));
-  }
-};
-struct LoadBF16 {
-  static constexpr size_t kSize = 2;
-  static HWY_INLINE F32Vec Load(const uint8_t* p) {
-    const F32Tag df;
-    const U32Tag du;
-    const hn::Rebind<uint16_t, F32Tag> d16;
-    const auto bits = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p));
-    return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
-  }
-};
+using load::HWY_NAMESPACE::LoadBF16;
+using load::HWY_NAMESPACE::LoadF16;
+using load::HWY_NAMESPACE::LoadF32;
 
 struct Registers {
   F32Vec err_err[kRegisters];
@@ -66,11 +48,12 @@ struct Registers {
 template <class Load, bool kElements>
 HWY_INLINE size_t Line(const uint8_t* ref, const uint8_t* cand, F32Vec scale,
                        Registers& s, F32Vec* block) {
+  const F32Tag df;
   const U32Tag du;
   size_t mismatched = 0;
   for (size_t r = 0; r < kRegisters; ++r) {
-    const F32Vec x = Load::Load(ref + r * kLanes * Load::kSize);
-    const F32Vec y = Load::Load(cand + r * kLanes * Load::kSize);
+    const F32Vec x = Load::Load(df, ref + r * kLanes * Load::kSize);
+    const F32Vec y = Load::Load(df, cand + r * kLanes * Load::kSize);
     mismatched +=
         hn::CountTrue(du, hn::Ne(hn::BitCast(du, x), hn::BitCast(du, y)));
     const F32Vec err = hn::Sub(y, x);
@@ -159,22 +142,30 @@ void Runs(const CellOperands& operands, std::span<const CellRun> runs,
   }
 }
 
+template <class Load>
+void RunsOf(const CellOperands& operands, std::span<const CellRun> runs,
+            float element_scale, CellLanes* lanes, float* block,
+            double* block_sums) {
+  if (element_scale > 0) {
+    Runs<Load, true>(operands, runs, element_scale, lanes, block, block_sums);
+  } else {
+    Runs<Load, false>(operands, runs, 1, lanes, block, block_sums);
+  }
+}
+
 void CompareAll(const CellOperands& operands, std::span<const CellRun> runs,
                 float element_scale, CellLanes* lanes, float* block,
                 double* block_sums) {
-  const bool elements = element_scale > 0;
-  if (operands.dtype == DType::kF32) {
-    if (elements) {
-      Runs<LoadF32, true>(operands, runs, element_scale, lanes, block,
-                          block_sums);
-    } else {
-      Runs<LoadF32, false>(operands, runs, 1, lanes, block, block_sums);
-    }
-  } else if (elements) {
-    Runs<LoadBF16, true>(operands, runs, element_scale, lanes, block,
-                         block_sums);
-  } else {
-    Runs<LoadBF16, false>(operands, runs, 1, lanes, block, block_sums);
+  switch (operands.dtype) {
+    case DType::kF16:
+      return RunsOf<LoadF16>(operands, runs, element_scale, lanes, block,
+                             block_sums);
+    case DType::kBF16:
+      return RunsOf<LoadBF16>(operands, runs, element_scale, lanes, block,
+                              block_sums);
+    default:
+      return RunsOf<LoadF32>(operands, runs, element_scale, lanes, block,
+                             block_sums);
   }
 }
 
@@ -191,7 +182,7 @@ HWY_EXPORT(CompareAll);
 }  // namespace cells
 
 bool HasCellKernel(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kBF16;
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
 }
 
 void CompareRuns(const CellOperands& operands, std::span<const CellRun> runs,

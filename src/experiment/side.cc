@@ -34,6 +34,12 @@ Result<Side> Side::Open(const std::string& folder,
   return side;
 }
 
+std::vector<const Trace*> Side::traces() const {
+  std::vector<const Trace*> out;
+  for (const auto& catalog : catalogs_) out.push_back(&catalog->trace());
+  return out;
+}
+
 bool Side::Completed(int iteration) const {
   return trace().missing_ranks().empty() &&
          std::all_of(trace().ranks().begin(), trace().ranks().end(),

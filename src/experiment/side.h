@@ -55,6 +55,7 @@ class Side {
                            const std::vector<std::string>& leg_folders);
 
   const Trace& trace() const { return catalogs_.front()->trace(); }
+  std::vector<const Trace*> traces() const;  // of all folders, the main first
   const TensorPieces* Find(const std::string& leg, const TensorId& id) const;
   // As Find, but a recomputed forward also matches the plain forward.
   const TensorPieces* FindSameValue(const std::string& leg, TensorId id) const;

@@ -11,7 +11,6 @@
 #ifndef TTRACE_SRC_JUDGE_JUDGE_STEP_H_
 #define TTRACE_SRC_JUDGE_JUDGE_STEP_H_
 
-#include <map>
 #include <set>
 #include <vector>
 
@@ -19,8 +18,6 @@
 #include "src/measure/replayed_step.h"
 
 namespace ttrace {
-
-using ReplayedSteps = std::map<StepOfParameter, ReplayedStep>;
 
 // Why a step was not made again on `ranks`.
 Reason ReasonOf(const StepGap& gap, const std::set<int>& ranks);

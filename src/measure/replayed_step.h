@@ -63,6 +63,8 @@ struct ReplayedStep {
   std::optional<StepQuantity> Worst() const;
 };
 
+using ReplayedSteps = std::map<StepOfParameter, ReplayedStep>;
+
 // Fails only if a file cannot be read. Adds the bytes it read to `bytes`.
 Result<ReplayedStep> ReplayStep(const StepCatalog& catalog,
                                 const StepOfParameter& step, int64_t* bytes);

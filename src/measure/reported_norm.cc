@@ -77,26 +77,50 @@ bool AddParts(const Side& side, const TensorId& id, const TensorPieces& pieces,
   return known;
 }
 
-}  // namespace
-
-Result<std::optional<ReportedNorm>> MeasureReportedNorm(const Side& side,
-                                                        const TensorId& id) {
+// Null: it cannot be measured.
+const TensorPieces* FindNorm(const Side& side, const TensorId& id) {
   const TensorPieces* reported = side.Find("real", id);
   if (reported == nullptr || !side.Completed(id.iteration) ||
       !side.selection().empty()) {
-    return std::optional<ReportedNorm>();
+    return nullptr;
   }
   // Not its declared shape: that may be anything.
   const Record& first = *reported->pieces.front();
-  if (first.layout.local_count() != 1 || first.layout.global_count() != 1) {
-    return std::optional<ReportedNorm>();
+  return first.layout.local_count() == 1 && first.layout.global_count() == 1
+             ? reported
+             : nullptr;
+}
+
+}  // namespace
+
+std::set<int> IterationsWithNorm(const Side& side) {
+  std::set<int> out;
+  for (const auto& [id, pieces] : side.real()) {
+    if (id.role == Role::kGradNorm && FindNorm(side, id) != nullptr) {
+      out.insert(id.iteration);
+    }
   }
+  return out;
+}
+
+Result<GradientSquare> SquareOf(const TensorPieces& gradient) {
+  const auto squares = SumOfSquares(gradient);
+  if (squares.ok()) return GradientSquare{squares->sum, std::nullopt};
+  const Error& error = squares.error();
+  if (error.code() == ErrorCode::kIo) return error;
+  return GradientSquare{0, std::pair(error.code(), error.message())};
+}
+
+Result<std::optional<ReportedNorm>> MeasureReportedNorm(
+    const Side& side, const TensorId& id, const GradientSquares& squares) {
+  const TensorPieces* reported = FindNorm(side, id);
+  if (reported == nullptr) return std::optional<ReportedNorm>();
   ReportedNorm out;
   const Shape shape = reported->global_shape();
   TTRACE_ASSIGN_OR_RETURN(const auto values,
                           ReadBox(*reported, Shape(shape.size(), 0), shape));
   out.reported = values.front();
-  out.dtype = first.dtype;
+  out.dtype = reported->pieces.front()->dtype;
   double exact = 0;
   double primitive = 0;
   bool any = false;
@@ -105,18 +129,23 @@ Result<std::optional<ReportedNorm>> MeasureReportedNorm(const Side& side,
     if (other.role != Role::kGradReduced || other.iteration != id.iteration) {
       continue;
     }
-    const auto squares = SumOfSquares(pieces);
-    if (!squares.ok()) {
-      if (squares.error().code() != ErrorCode::kIncomparable) {
-        return squares.error();
+    const auto square = squares.find(other);
+    if (square == squares.end()) {
+      return Error(ErrorCode::kInvalidArgument,
+                   ToString(other) + ": its square was not measured");
+    }
+    const auto& [sum, failure] = square->second;
+    if (failure) {
+      if (failure->first != ErrorCode::kIncomparable) {
+        return Error(failure->first, failure->second);
       }
       return std::optional<ReportedNorm>();
     }
-    exact += squares->sum;
+    exact += sum;
     any = true;
     const bool of_this = AddParts(side, other, pieces, &primitive, &out);
     // Where the primitive's word is not known, as a whole.
-    if (!of_this) out.terms.back() = {other.fqn, squares->sum, {}};
+    if (!of_this) out.terms.back() = {other.fqn, sum, {}};
     known = known && of_this;
   }
   if (!any) return std::optional<ReportedNorm>();

@@ -7,6 +7,9 @@
 // on its rank (note gradient_norms), and the reported norm is compared with
 // what these add up to.
 //
+// Gradients are read one by one, by whoever measures them anyway; what is left
+// is a number of each.
+//
 // Thread safety: pure functions.
 
 #ifndef TTRACE_SRC_MEASURE_REPORTED_NORM_H_
@@ -17,10 +20,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/experiment/side.h"
 #include "ttrace/dtype.h"
+#include "ttrace/status.h"
 
 namespace ttrace {
 
@@ -48,11 +53,26 @@ struct ReportedNorm {
       unknown;  // a parameter whose gradient is not recorded; empty: none
 };
 
-// Of one iteration of `side`, the norm called `id`. Nothing if no gradient is
-// recorded, the value is no scalar, or a rank did not end the iteration: then
-// gradients may be missing. Fails if a file cannot be read.
-Result<std::optional<ReportedNorm>> MeasureReportedNorm(const Side& side,
-                                                        const TensorId& id);
+// Of one gradient the sum of squares, or why there is none.
+struct GradientSquare {
+  double sum = 0;
+  std::optional<std::pair<ErrorCode, std::string>> failure;
+};
+using GradientSquares = std::map<TensorId, GradientSquare>;
+
+// Iterations of `side` that report a norm which can be measured: the value is a
+// scalar, and each rank ended the iteration, so that no gradient is missing.
+std::set<int> IterationsWithNorm(const Side& side);
+
+// Fails if the operating system does not give the bytes.
+Result<GradientSquare> SquareOf(const TensorPieces& gradient);
+
+// Of one iteration of `side`, the norm called `id`, from the squares of all its
+// reduced gradients. Nothing if no gradient is recorded or the iteration is not
+// one with a norm. Fails with the first gradient's Error whose bytes are
+// damaged, or if the norm itself cannot be read.
+Result<std::optional<ReportedNorm>> MeasureReportedNorm(
+    const Side& side, const TensorId& id, const GradientSquares& squares);
 
 }  // namespace ttrace
 

@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 TTRACE = Path(sys.executable).with_name("ttrace")
 RANK = f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).with_name('tiny_rank.py')))}"
-COMMANDS = ("diff", "record", "check", "inspect", "version")
+COMMANDS = ("diff", "record", "check", "merge", "inspect", "version")
 
 
 def ttrace(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
@@ -96,7 +96,7 @@ def test_help_examples_run(tmp_path: Path) -> None:
         text = ttrace(command, "--help").stdout.split("Examples:")[1]
         examples += [line.strip() for line in text.splitlines() if line.startswith("  ttrace")]
     assert len(examples) >= 12
-    order = {"version": 0, "record": 1, "diff": 2, "check": 3, "inspect": 4}
+    order = {"version": 0, "record": 1, "diff": 2, "check": 3, "merge": 4, "inspect": 5}
     path = f"{TTRACE.parent}:{os.environ['PATH']}"
     for example in sorted(examples, key=lambda line: order[line.split()[1]]):
         done = subprocess.run(
@@ -136,6 +136,22 @@ def test_help_examples_run(tmp_path: Path) -> None:
         (["record", "-o", "x", "--stall-notice", "-1", "--", "true"], "--stall-notice: "),
         (["check", "nowhere"], "nowhere"),
         (["check", "a", "--", "b"], "only `ttrace record` takes a command"),
+        (["check", "a", "b", "--part", "1/2"], "takes both --part I/N and --out-part"),
+        (["check", "a", "b", "--out-part", "p"], "takes both --part I/N and --out-part"),
+        (["check", "a", "b", "--part", "3/2", "--out-part", "p"], "'3/2' is no part"),
+        (
+            ["check", "a", "b", "--part", "1/2", "--out-part", "p", "-o", "x"],
+            "give -o to `ttrace m",
+        ),
+        (["check", "a", "b", "--parts", "2"], "--parts is for --engine ray"),
+        (["check", "a", "b", "--ray-address", "x"], "--ray-address is for --engine ray"),
+        (["check", "a", "b", "--engine", "dask"], "--engine"),
+        (
+            ["check", "a", "b", "--engine", "ray", "--part", "1/2", "--out-part", "p"],
+            "leave out --part",
+        ),
+        (["merge"], "PART is required"),
+        (["merge", "nowhere"], "nowhere"),
         (["inspect", "nowhere"], "nowhere"),
         ([], "Usage"),
     ],

@@ -1,0 +1,37 @@
+// What a check is asked to compare, and how.
+
+#ifndef TTRACE_SRC_CHECK_CHECK_OPTIONS_H_
+#define TTRACE_SRC_CHECK_CHECK_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/experiment/iteration_range.h"
+#include "src/judge/constants.h"
+
+namespace ttrace {
+
+struct CheckOptions {
+  std::string reference;  // folder; empty: only what needs no reference
+  std::string candidate;
+  // Further trace folders of each side that hold one leg each (one launch per
+  // leg): their records join those of the main folder.
+  std::vector<std::string> reference_legs;
+  std::vector<std::string> candidate_legs;
+  // The optimizer steps that are judged; nothing: all that the candidate has.
+  // Of others only what these are judged by is read (which weights an ungrafted
+  // run starts from).
+  std::optional<IterationRange> iterations;
+  // How often a clean run may be flagged by chance, over all tests together.
+  double risk = kRunRisk;
+  int threads = 0;  // 0: as many as cores. The result does not depend on it.
+  // Called now and then from any thread with (done, total) tensors.
+  std::function<void(int64_t, int64_t)> progress;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_CHECK_CHECK_OPTIONS_H_

@@ -1,0 +1,348 @@
+#include "src/measure/measure_run.h"
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "src/experiment/execution_order.h"
+#include "src/experiment/parameter_roles.h"
+#include "src/experiment/step_tensors.h"
+#include "src/experiment/unequal_starts.h"
+#include "src/measure/for_each.h"
+#include "src/measure/measure_tensor.h"
+
+namespace ttrace {
+namespace {
+
+int StagesOf(const Side& side) {
+  const DeviceMesh& mesh = side.trace().mesh();
+  const int pp = mesh.Find("pp");
+  return pp < 0 ? 1 : mesh.dims[static_cast<size_t>(pp)].size;
+}
+
+int64_t BytesOf(const TensorPieces* pieces) {
+  if (pieces == nullptr) return 0;
+  int64_t bytes = 0;
+  for (const Record* piece : pieces->pieces) {
+    // Opening and looking up a piece costs about as much as reading so much.
+    constexpr int64_t kOfAPiece = 4096;
+    bytes += piece->extent.bytes + kOfAPiece;
+  }
+  return bytes;
+}
+
+int64_t BytesOf(const UpdatedParameters& parameters) {
+  int64_t bytes = 0;
+  for (const auto& [expected, pieces] : parameters) {
+    bytes += BytesOf(expected) + BytesOf(pieces);
+  }
+  return bytes;
+}
+
+int64_t BytesOf(const StepTensors& tensors) {
+  int64_t bytes = 0;
+  for (const StepTensor& field : tensors.fields) bytes += BytesOf(field.pieces);
+  return bytes;
+}
+
+// All that can be measured apart, and by whom.
+class Work {
+ public:
+  Work(const RunContext& context, const Share& share)
+      : context_(context),
+        share_(share),
+        entries_(InOrder(context)),
+        own_(*context.candidate, context.reference) {
+    for (const StepOfParameter& step : own_.steps()) {
+      if (context.Judges(step.iteration)) steps_.push_back(step);
+    }
+    if (context.reference != nullptr) {
+      theirs_.emplace(*context.reference, nullptr);
+      for (auto& update : UpdatesThatMatter(
+               *context.reference, *context.candidate, context.iterations)) {
+        updates_.push_back(std::move(update));
+      }
+    }
+    norms_ = IterationsWithNorm(*context.candidate);
+    TakeShare();
+  }
+
+  Result<Measurements> Measure() {
+    Measurements out;
+    TTRACE_RETURN_IF_ERROR(CompareUpdates(&out));
+    TTRACE_RETURN_IF_ERROR(MeasureTensors(&out));
+    TTRACE_RETURN_IF_ERROR(ReplaySteps(&out));
+    AddDamage(context_.candidate->trace(), &out.damage);
+    if (context_.reference != nullptr) {
+      AddDamage(context_.reference->trace(), &out.reference_damage);
+    }
+    return out;
+  }
+
+  // What this share has to bring, for who has to trust another process.
+  bool IsOf(const Measurements& measured) const {
+    const bool facts = std::equal(
+        measured.facts.begin(), measured.facts.end(), own_entries_.begin(),
+        own_entries_.end(), [&](const TensorFacts& one, size_t i) {
+          return one.id == entries_[i]->first &&
+                 one.order == static_cast<int64_t>(i) &&
+                 one.candidate_shape == entries_[i]->second.global_shape() &&
+                 std::all_of(one.legs.begin(), one.legs.end(),
+                             [&](const LegFacts& leg) {
+                               return leg.plan < context_.plans.size();
+                             });
+        });
+    size_t squares = 0;
+    for (const size_t i : own_entries_) {
+      if (!HasSquare(*entries_[i])) continue;
+      ++squares;
+      if (!measured.squares.contains(entries_[i]->first)) return false;
+    }
+    return facts && squares == measured.squares.size();
+  }
+
+ private:
+  // Tensors, then steps, then updates.
+  void TakeShare() {
+    const size_t count = entries_.size() + steps_.size() + updates_.size();
+    std::vector<int> parts(count, share_.part);
+    if (share_.of > 1) parts = DealOut(Sizes(), share_.of);
+    for (size_t i = 0; i < count; ++i) {
+      if (parts[i] != share_.part) continue;
+      if (i < entries_.size()) {
+        own_entries_.push_back(i);
+      } else if (i < entries_.size() + steps_.size()) {
+        own_steps_.push_back(i - entries_.size());
+      } else {
+        own_updates_.push_back(i - entries_.size() - steps_.size());
+      }
+    }
+  }
+
+  std::vector<int64_t> Sizes() const {
+    std::vector<int64_t> sizes;
+    for (const TensorEntry* entry : entries_)
+      sizes.push_back(BytesToRead(*entry));
+    for (const StepOfParameter& step : steps_) {
+      sizes.push_back(BytesOf(own_.Find(step)) +
+                      (theirs_ ? BytesOf(theirs_->Find(step)) : 0));
+    }
+    for (const auto& [iteration, parameters] : updates_) {
+      sizes.push_back(BytesOf(parameters));
+    }
+    return sizes;
+  }
+
+  // Roughly: what the comparisons of one tensor read, copies included.
+  int64_t BytesToRead(const TensorEntry& entry) const {
+    const auto& [id, pieces] = entry;
+    int64_t bytes = BytesOf(&pieces);
+    bytes += BytesOf(context_.candidate->FindSameValue("replay", id));
+    const Side* reference = context_.reference;
+    if (reference == nullptr) return bytes;
+    bytes += BytesOf(reference->FindSameValue("replay", id));
+    for (const LegPlan& plan : context_.plans) {
+      const auto theirs =
+          BytesOf(reference->FindSameValue(plan.reference_leg, id));
+      bytes +=
+          theirs + BytesOf(context_.candidate->Find(plan.candidate_leg, id));
+      for (const std::string& leg : plan.noise_legs) {
+        bytes += theirs + BytesOf(reference->FindSameValue(leg, id));
+      }
+    }
+    return bytes;
+  }
+
+  bool HasSquare(const TensorEntry& entry) const {
+    return entry.first.role == Role::kGradReduced &&
+           norms_.contains(entry.first.iteration);
+  }
+
+  Status MeasureTensors(Measurements* out) {
+    const TensorMeasurer measurer(context_.reference, *context_.candidate,
+                                  context_.plans, context_.rows);
+    out->facts.resize(own_entries_.size());
+    std::vector<GradientSquare> squares(own_entries_.size());
+    std::atomic<int64_t> read = 0;
+    std::atomic<int64_t> done = 0;
+    const auto total = static_cast<int64_t>(own_entries_.size());
+    TTRACE_RETURN_IF_ERROR(
+        ForEach(context_.threads, own_entries_.size(), [&](size_t i) -> Status {
+          const TensorEntry& entry = *entries_[own_entries_[i]];
+          const auto& [id, pieces] = entry;
+          TensorFacts& facts = out->facts[i];
+          TTRACE_ASSIGN_OR_RETURN(facts, measurer.Measure(id, pieces, &read));
+          facts.order = static_cast<int64_t>(own_entries_[i]);
+          facts.batch_unknown = context_.batch_unknown.contains(id);
+          if (HasSquare(entry)) {
+            TTRACE_ASSIGN_OR_RETURN(squares[i], SquareOf(pieces));
+          }
+          const int64_t n = ++done;
+          if (context_.progress && (n % 64 == 0 || n == total)) {
+            context_.progress(n, total);
+          }
+          return Done{};
+        }));
+    for (size_t i = 0; i < own_entries_.size(); ++i) {
+      const TensorEntry& entry = *entries_[own_entries_[i]];
+      if (HasSquare(entry)) {
+        out->squares.emplace(entry.first, std::move(squares[i]));
+      }
+    }
+    out->bytes_compared += read;
+    return Done{};
+  }
+
+  // Nothing where bytes are damaged: that is said where their tensor is judged.
+  static Status Replay(const StepCatalog& catalog, const StepOfParameter& step,
+                       std::atomic<int64_t>* bytes,
+                       std::optional<ReplayedStep>* out) {
+    int64_t read = 0;
+    auto replayed = ReplayStep(catalog, step, &read);
+    if (!replayed.ok() && replayed.error().code() != ErrorCode::kCorrupt) {
+      return replayed.error();
+    }
+    if (replayed.ok()) *out = *std::move(replayed);
+    *bytes += read;
+    return Done{};
+  }
+
+  Status ReplaySteps(Measurements* out) {
+    using Steps = std::vector<std::optional<ReplayedStep>>;
+    Steps own(own_steps_.size());
+    Steps theirs(own_steps_.size());
+    std::atomic<int64_t> read = 0;
+    const Status status =
+        ForEach(context_.threads, own_steps_.size(), [&](size_t i) -> Status {
+          const StepOfParameter& step = steps_[own_steps_[i]];
+          TTRACE_RETURN_IF_ERROR(Replay(own_, step, &read, &own[i]));
+          if (!own[i] || !theirs_ || !theirs_->steps().contains(step)) {
+            return Done{};
+          }
+          return Replay(*theirs_, step, &read, &theirs[i]);
+        });
+    if (!status.ok()) return status;
+    for (size_t i = 0; i < own_steps_.size(); ++i) {
+      const StepOfParameter& step = steps_[own_steps_[i]];
+      if (own[i]) out->steps.emplace(step, *std::move(own[i]));
+      if (theirs[i]) out->reference_steps.emplace(step, *std::move(theirs[i]));
+    }
+    out->bytes_compared += read;
+    return Done{};
+  }
+
+  Status CompareUpdates(Measurements* out) {
+    std::vector<char> differ(own_updates_.size());
+    TTRACE_RETURN_IF_ERROR(
+        ForEach(context_.threads, own_updates_.size(), [&](size_t i) -> Status {
+          TTRACE_ASSIGN_OR_RETURN(differ[i],
+                                  AnyDiffers(updates_[own_updates_[i]].second));
+          return Done{};
+        }));
+    for (size_t i = 0; i < own_updates_.size(); ++i) {
+      if (differ[i] != 0) {
+        out->unequal_updates.insert(updates_[own_updates_[i]].first);
+      }
+    }
+    return Done{};
+  }
+
+  const RunContext& context_;
+  const Share share_;
+  std::vector<const TensorEntry*> entries_;
+  StepCatalog own_;
+  std::optional<StepCatalog> theirs_;
+  std::vector<StepOfParameter> steps_;
+  std::vector<std::pair<int, UpdatedParameters>> updates_;
+  std::set<int> norms_;
+  // Of the share.
+  std::vector<size_t> own_entries_;
+  std::vector<size_t> own_steps_;
+  std::vector<size_t> own_updates_;
+};
+
+// A record that several shares met has one error; the least of texts, so that
+// no order matters.
+void Unite(DamagedNumbers more, DamagedNumbers* into) {
+  for (auto& [number, text] : more) {
+    const auto [found, is_new] = into->try_emplace(number, text);
+    if (!is_new) found->second = std::min(found->second, text);
+  }
+}
+
+}  // namespace
+
+std::vector<const TensorEntry*> InOrder(const RunContext& context) {
+  const ExecutionKeys keys(context.candidate->real());
+  std::vector<Ordered> order;
+  for (const TensorEntry& entry : context.candidate->real()) {
+    if (!context.Judges(entry.first.iteration)) continue;
+    ExecutionKey key = keys.Of(entry.first, entry.second);
+    // Gradients are recorded together; what tells their order is the order in
+    // which they are reduced.
+    const int64_t index = context.candidate->ReductionIndex(entry.first.fqn);
+    if (index >= 0 && IsParameterGradient(entry.first.role)) {
+      key.sequence = index;
+    }
+    order.emplace_back(key, &entry.first);
+  }
+  std::sort(order.begin(), order.end(), [](const Ordered& a, const Ordered& b) {
+    return std::tie(a.first, *a.second) < std::tie(b.first, *b.second);
+  });
+  const Side* reference = context.reference;
+  if (reference != nullptr && StagesOf(*context.candidate) > 1 &&
+      StagesOf(*reference) == 1) {
+    const ExecutionKeys of_reference(reference->real());
+    FollowReference(
+        [&](const TensorId& id) {
+          const auto found = reference->real().find(id);
+          return found == reference->real().end()
+                     ? -1
+                     : of_reference.Of(id, found->second).sequence;
+        },
+        &order);
+  }
+  std::vector<const TensorEntry*> out;
+  out.reserve(order.size());
+  for (const auto& [key, id] : order) {
+    out.push_back(&*context.candidate->real().find(*id));
+  }
+  return out;
+}
+
+Result<Measurements> MeasureRun(const RunContext& context, const Share& share) {
+  return Work(context, share).Measure();
+}
+
+Result<Measurements> JoinShares(const RunContext& context,
+                                std::vector<Measurements> shares) {
+  Measurements out;
+  for (Measurements& share : shares) {
+    std::move(share.facts.begin(), share.facts.end(),
+              std::back_inserter(out.facts));
+    share.facts = {};
+    out.squares.merge(share.squares);
+    out.steps.merge(share.steps);
+    out.reference_steps.merge(share.reference_steps);
+    out.unequal_updates.merge(share.unequal_updates);
+    Unite(std::move(share.damage), &out.damage);
+    Unite(std::move(share.reference_damage), &out.reference_damage);
+    out.bytes_compared += share.bytes_compared;
+  }
+  std::sort(out.facts.begin(), out.facts.end(),
+            [](const TensorFacts& a, const TensorFacts& b) {
+              return a.order < b.order;
+            });
+  if (!Work(context, Share{}).IsOf(out)) {
+    return Error(ErrorCode::kCorrupt,
+                 "together the parts do not hold what these traces do");
+  }
+  return out;
+}
+
+}  // namespace ttrace
