@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "src/compare/compare_kernel.h"
+#include "src/numeric/narrow.h"
+#include "src/numeric/widen.h"
 
 namespace ttrace {
 namespace {
@@ -44,18 +46,19 @@ std::vector<float> Noisy(const std::vector<float>& values, uint32_t seed) {
   return out;
 }
 
-std::vector<uint16_t> ToBF16(const std::vector<float>& values) {
-  std::vector<uint16_t> out;
-  for (const float x : values) {
-    out.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16));
+std::vector<uint16_t> Narrowed(DType dtype, const std::vector<float>& values) {
+  std::vector<uint16_t> out(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    Narrow(dtype, values[i], reinterpret_cast<std::byte*>(&out[i]));
   }
   return out;
 }
 
-std::vector<float> FromBF16(const std::vector<uint16_t>& values) {
+std::vector<float> Widened(DType dtype, const std::vector<uint16_t>& values) {
   std::vector<float> out;
   for (const uint16_t x : values) {
-    out.push_back(std::bit_cast<float>(static_cast<uint32_t>(x) << 16));
+    out.push_back(static_cast<float>(
+        WidenElement(dtype, reinterpret_cast<const std::byte*>(&x))));
   }
   return out;
 }
@@ -205,11 +208,14 @@ TEST_P(CellComparerOn, SumsAreThoseOfTheElements) {
     const auto cand = Noisy(ref, 2);
     ExpectSame(TableOf(DType::kF32, layout, ref, cand),
                Oracle(layout, ref, cand, kScale).table());
-    const auto ref16 = ToBF16(ref);
-    const auto cand16 = ToBF16(cand);
-    ExpectSame(
-        TableOf(DType::kBF16, layout, ref16, cand16),
-        Oracle(layout, FromBF16(ref16), FromBF16(cand16), kScale).table());
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      const auto ref16 = Narrowed(dtype, ref);
+      const auto cand16 = Narrowed(dtype, cand);
+      ExpectSame(
+          TableOf(dtype, layout, ref16, cand16),
+          Oracle(layout, Widened(dtype, ref16), Widened(dtype, cand16), kScale)
+              .table());
+    }
   }
 }
 
