@@ -37,6 +37,17 @@ inline constexpr size_t kLanes =
 inline constexpr size_t kRegisters = kDoubleLine / kLanes;  // of a line
 
 struct Registers {
+  // Written out: one that the compiler makes is not for this instruction set,
+  // and cannot inline what is.
+  HWY_INLINE Registers() {
+    const F64 d;
+    for (size_t r = 0; r < kRegisters; ++r) {
+      sq_err[r] = err_ref[r] = sq_ref[r] = hn::Zero(d);
+      max_err[r] = max_ref[r] = hn::Zero(d);
+      sq_elem[r] = max_elem[r] = hn::Zero(d);
+    }
+  }
+
   Vec sq_err[kRegisters];
   Vec err_ref[kRegisters];
   Vec sq_ref[kRegisters];
@@ -93,13 +104,7 @@ HWY_INLINE double Largest(const Vec* lanes) {
 template <bool kElements>
 DoubleBlock Block(const double* ref, const double* cand, size_t count,
                   double element_scale) {
-  const F64 d;
   Registers s;
-  for (size_t r = 0; r < kRegisters; ++r) {
-    s.sq_err[r] = s.err_ref[r] = s.sq_ref[r] = hn::Zero(d);
-    s.max_err[r] = s.max_ref[r] = hn::Zero(d);
-    s.sq_elem[r] = s.max_elem[r] = hn::Zero(d);
-  }
   size_t i = 0;
   for (; i + kDoubleLine <= count; i += kDoubleLine) {
     Line<kElements>(ref + i, cand + i, element_scale, s);

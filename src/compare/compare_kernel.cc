@@ -162,6 +162,17 @@ class Kernel {
   }
 
   struct Registers {
+    // Written out: one that the compiler makes is not for this instruction
+    // set, and cannot inline what is.
+    HWY_INLINE Registers() {
+      const F32Tag df;
+      for (size_t r = 0; r < kRegisters; ++r) {
+        err_err[r] = err_ref[r] = ref_ref[r] = hn::Zero(df);
+        max_err[r] = max_ref[r] = hn::Zero(df);
+        elem_elem[r] = max_elem[r] = hn::Zero(df);
+      }
+    }
+
     F32Vec err_err[kRegisters];
     F32Vec err_ref[kRegisters];
     F32Vec ref_ref[kRegisters];
@@ -208,11 +219,6 @@ class Kernel {
   HWY_INLINE void Block(const uint8_t* ref, const uint8_t* cand, size_t n) {
     const F32Tag df;
     Registers s;
-    for (size_t r = 0; r < kRegisters; ++r) {
-      s.err_err[r] = s.err_ref[r] = s.ref_ref[r] = hn::Zero(df);
-      s.max_err[r] = s.max_ref[r] = hn::Zero(df);
-      s.elem_elem[r] = s.max_elem[r] = hn::Zero(df);
-    }
     size_t i = 0;
     for (; i + kLine <= n; i += kLine) {
       Line(ref + i * LoadRef::kSize, cand + i * LoadCand::kSize, s);

@@ -1,7 +1,6 @@
 #include "src/numeric/digest.h"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "src/numeric/digest_kernel.h"
+#include "src/numeric/fixed_vectors.h"
 
 namespace ttrace {
 namespace {

@@ -1,9 +1,9 @@
 #include "src/numeric/instruction_set.h"
 
-#include <hwy/targets.h>
-
 #include <cstdint>
 #include <cstdlib>
+
+#include "src/numeric/fixed_vectors.h"
 
 namespace ttrace {
 

@@ -1,7 +1,6 @@
 #include "src/numeric/noise_kernel.h"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <bit>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "src/numeric/fixed_vectors.h"
 #include "src/numeric/noise.h"
 
 namespace ttrace {

@@ -1,7 +1,6 @@
 #include "src/numeric/random_tensor.h"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <algorithm>
 #include <bit>
@@ -11,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "src/numeric/fixed_vectors.h"
 #include "src/numeric/narrow.h"
 #include "src/numeric/noise_kernel.h"
 #include "src/numeric/random_kernel.h"

@@ -1,7 +1,6 @@
 #include "src/numeric/sketch.h"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <algorithm>
 #include <bit>
@@ -12,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "src/numeric/fixed_vectors.h"
 #include "src/numeric/narrow.h"
 #include "src/numeric/sketch_kernel.h"
 #include "src/numeric/widen.h"

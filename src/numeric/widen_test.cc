@@ -1,7 +1,6 @@
 #include "src/numeric/widen.h"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <bit>
 #include <cmath>
@@ -11,6 +10,8 @@
 #include <random>
 #include <string>
 #include <vector>
+
+#include "src/numeric/fixed_vectors.h"
 
 namespace ttrace {
 namespace {
