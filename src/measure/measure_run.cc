@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -97,13 +98,15 @@ class Work {
                                return leg.plan < context_.plans.size();
                              });
         });
-    size_t squares = 0;
+    std::set<TensorId> squares;
     for (const size_t i : own_entries_) {
-      if (!HasSquare(*entries_[i])) continue;
-      ++squares;
-      if (!measured.squares.contains(entries_[i]->first)) return false;
+      if (HasSquare(*entries_[i])) squares.insert(entries_[i]->first);
     }
-    return facts && squares == measured.squares.size();
+    return facts && std::equal(measured.squares.begin(), measured.squares.end(),
+                               squares.begin(), squares.end(),
+                               [](const auto& one, const TensorId& id) {
+                                 return one.first == id;
+                               });
   }
 
  private:
