@@ -387,7 +387,8 @@ TEST_F(PartsTest, ThatAreCutOrDamagedAreNamed) {
   std::mt19937 random(3);
   for (int i = 0; i < 60; ++i) {
     std::string bad = text;
-    bad[random() % bad.size()] ^= static_cast<char>(1 + random() % 255);
+    char& byte = bad[random() % bad.size()];
+    byte = static_cast<char>(byte ^ static_cast<char>(1 + random() % 255));
     SetFileText(paths[1], bad);
     EXPECT_FALSE(Merge(paths).ok());
   }
@@ -505,7 +506,7 @@ TEST_F(PartsTest, ThatLackATensorAreNoResult) {
     Measurements measured = OrDie(ReadPart(part));
     change(&measured);
     EXPECT_TRUE(WritePart(paths[1], part.head, &measured).ok());
-    const std::string said = Said(paths);
+    std::string said = Said(paths);
     Run(options, 2, 2);
     return said;
   };
