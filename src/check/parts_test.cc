@@ -237,6 +237,16 @@ TEST_F(PartsTest, OfSteps) {
   ExpectSame(Verdict::kDiverged);
   with_reference_ = false;
   ExpectSame(Verdict::kDiverged);
+  // What the reference does as well is no fault of the candidate.
+  fs::remove_all(Path("ref"));
+  reference.mesh = candidate.mesh;
+  reference.sharded_state = true;
+  reference.fault = candidate.fault;
+  reference.Write(Path("ref"));
+  with_reference_ = true;
+  const auto both = OrDie(RunCheck(Options()));
+  EXPECT_THAT(Notes(both), testing::Contains(HasSubstr("in the reference")));
+  ExpectSame(Options());
   // A step that cannot be made again on one side is none of the other.
   with_reference_ = true;
   Zero(
@@ -377,7 +387,8 @@ TEST_F(PartsTest, ThatAreCutOrDamagedAreNamed) {
   std::mt19937 random(3);
   for (int i = 0; i < 60; ++i) {
     std::string bad = text;
-    bad[random() % bad.size()] ^= static_cast<char>(1 + random() % 255);
+    char& byte = bad[random() % bad.size()];
+    byte = static_cast<char>(byte ^ static_cast<char>(1 + random() % 255));
     SetFileText(paths[1], bad);
     EXPECT_FALSE(Merge(paths).ok());
   }
@@ -495,7 +506,7 @@ TEST_F(PartsTest, ThatLackATensorAreNoResult) {
     Measurements measured = OrDie(ReadPart(part));
     change(&measured);
     EXPECT_TRUE(WritePart(paths[1], part.head, &measured).ok());
-    const std::string said = Said(paths);
+    std::string said = Said(paths);
     Run(options, 2, 2);
     return said;
   };
@@ -515,6 +526,14 @@ TEST_F(PartsTest, ThatLackATensorAreNoResult) {
 // Nor does what no measurement gives, with a checksum that is right.
 TEST_F(PartsTest, ThatAreForgedAreNamed) {
   const CheckOptions options = Options();
+  {
+    const auto whole = RunAll(options, 1);
+    const PartSummary one = OrDie(ReadPartSummary(whole[0]));
+    Measurements moved = OrDie(ReadPart(one));
+    moved.facts.back().order += 1000;
+    ASSERT_TRUE(WritePart(whole[0], one.head, &moved).ok());
+    EXPECT_THAT(Said(whole), HasSubstr("do not hold"));
+  }
   const auto paths = RunAll(options, 2);
   const PartSummary part = OrDie(ReadPartSummary(paths[1]));
   Measurements measured = OrDie(ReadPart(part));

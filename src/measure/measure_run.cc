@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -97,13 +98,15 @@ class Work {
                                return leg.plan < context_.plans.size();
                              });
         });
-    size_t squares = 0;
+    std::set<TensorId> squares;
     for (const size_t i : own_entries_) {
-      if (!HasSquare(*entries_[i])) continue;
-      ++squares;
-      if (!measured.squares.contains(entries_[i]->first)) return false;
+      if (HasSquare(*entries_[i])) squares.insert(entries_[i]->first);
     }
-    return facts && squares == measured.squares.size();
+    return facts && std::equal(measured.squares.begin(), measured.squares.end(),
+                               squares.begin(), squares.end(),
+                               [](const auto& one, const TensorId& id) {
+                                 return one.first == id;
+                               });
   }
 
  private:
@@ -217,7 +220,7 @@ class Work {
     Steps own(own_steps_.size());
     Steps theirs(own_steps_.size());
     std::atomic<int64_t> read = 0;
-    const Status status =
+    Status status =
         ForEach(context_.threads, own_steps_.size(), [&](size_t i) -> Status {
           const StepOfParameter& step = steps_[own_steps_[i]];
           TTRACE_RETURN_IF_ERROR(Replay(own_, step, &read, &own[i]));
@@ -268,8 +271,8 @@ class Work {
 
 // A record that several shares met has one error; the least of texts, so that
 // no order matters.
-void Unite(DamagedNumbers more, DamagedNumbers* into) {
-  for (auto& [number, text] : more) {
+void Unite(const DamagedNumbers& more, DamagedNumbers* into) {
+  for (const auto& [number, text] : more) {
     const auto [found, is_new] = into->try_emplace(number, text);
     if (!is_new) found->second = std::min(found->second, text);
   }
@@ -330,8 +333,8 @@ Result<Measurements> JoinShares(const RunContext& context,
     out.steps.merge(share.steps);
     out.reference_steps.merge(share.reference_steps);
     out.unequal_updates.merge(share.unequal_updates);
-    Unite(std::move(share.damage), &out.damage);
-    Unite(std::move(share.reference_damage), &out.reference_damage);
+    Unite(share.damage, &out.damage);
+    Unite(share.reference_damage, &out.reference_damage);
     out.bytes_compared += share.bytes_compared;
   }
   std::sort(out.facts.begin(), out.facts.end(),

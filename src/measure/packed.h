@@ -54,9 +54,7 @@ class Packer {
       AddWord(std::bit_cast<uint64_t>(value));
     } else if constexpr (std::is_same_v<T, bool>) {
       out_.push_back(value ? 1 : 0);
-    } else if constexpr (std::is_enum_v<T>) {
-      AddNumber(static_cast<int64_t>(value));
-    } else if constexpr (std::integral<T>) {
+    } else if constexpr (std::is_enum_v<T> || std::integral<T>) {
       AddNumber(static_cast<int64_t>(value));
     } else {
       AddParts(value);

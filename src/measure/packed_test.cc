@@ -29,8 +29,10 @@ bool Unpacks(const std::string& bytes, T* out) {
 
 TEST(Packed, DoublesComeBackBitForBit) {
   std::mt19937_64 random(1);
-  std::vector<double> values = {0.0, -0.0, 1.0 / 3,  5e-324,   1e308,
-                                NAN, -NAN, INFINITY, -INFINITY};
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  std::vector<double> values = {0.0,  -0.0,  1.0 / 3,   5e-324,    1e308,
+                                kNan, -kNan, kInfinity, -kInfinity};
   for (int i = 0; i < 1000; ++i) {
     values.push_back(std::bit_cast<double>(random()));
   }
@@ -77,11 +79,11 @@ TEST(Packed, FactsAndStepsComeBack) {
   leg.plan = 2;
   leg.usable = true;
   leg.trouble = "none";
-  leg.candidate.total.max_abs_err = NAN;
+  leg.candidate.total.max_abs_err = std::nan("");
   leg.candidate.regions = {{{{{{0, 3}}, 3}, {{{0, 2}, {3, 1}}, 4}}}};
   leg.candidate.instances = {{{0, 1}, -1, {}, 0}};
   leg.candidate.routed = RoutedTokens{1, 2, 3, 4};
-  leg.flips = RoutingFlips{4, {{1, INFINITY}}};
+  leg.flips = RoutingFlips{4, {{1, 0.25}}};
   leg.noise.resize(2);
   leg.noise[1].regions.resize(1);
   leg.noise[1].regions[0].sum_sq_err = -0.0;
