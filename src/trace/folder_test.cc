@@ -178,14 +178,16 @@ TEST(TraceFolder, ANewerFormatIsUnsupported) {
     const ScratchFolder folder;
     WriteRanks(folder.path(), 1);
     const std::string text = FileText(folder / file);
-    const bool spaced = text.find("\"version\": 1") != std::string::npos;
+    const bool spaced = text.find("\"version\": ") != std::string::npos;
     const std::string key = spaced ? "\"version\": " : "\"version\":";
-    ReplaceInFile(folder / file, key + "1", key + "2");
+    const std::string written = key + std::to_string(kFormatVersion);
+    const std::string next = key + std::to_string(kFormatVersion + 1);
+    ReplaceInFile(folder / file, written, next);
     const auto newer = Trace::Open(folder.path());
     ASSERT_FALSE(newer.ok());
     EXPECT_EQ(newer.error().code(), ErrorCode::kUnsupported) << file;
     EXPECT_NE(newer.error().message().find(file), std::string::npos);
-    ReplaceInFile(folder / file, key + "2", key + "0");
+    ReplaceInFile(folder / file, next, key + "0");
     ExpectCorrupt(folder.path(), "version");
   }
 }
@@ -271,7 +273,7 @@ TEST(CreateTraceFolder, WritesAManifestWithTheFormat) {
                           false));
   EXPECT_EQ(
       FileText(folder / "a/b/manifest.json"),
-      "{\n  \"format\": \"ttrace\",\n  \"version\": 1,\n  \"z\": 1,\n"
+      "{\n  \"format\": \"ttrace\",\n  \"version\": 2,\n  \"z\": 1,\n"
       "  \"a\": {\n    \"k\": [\n      1.5,\n      null\n    ]\n  }\n}\n");
 }
 
