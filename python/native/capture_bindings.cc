@@ -125,7 +125,7 @@ class Writer {
   Writer(const std::string& folder, int rank, int world_size,
          const PyMesh& mesh, Coordinate coordinate, std::string adapter_json,
          std::string run_id, const std::vector<PyGrid>& views,
-         bool measure_reruns) {
+         const std::optional<std::vector<std::string>>& measured_legs) {
     auto meta = std::make_shared<RankMeta>();
     meta->rank = rank;
     meta->world_size = world_size;
@@ -137,7 +137,8 @@ class Writer {
     meta->adapter_json = std::move(adapter_json);
     meta->run_id = std::move(run_id);
     writer_ = ValueOrThrow(TraceWriter::Open(
-        folder, *meta, measure_reruns ? MakeLegReducer(*meta) : nullptr));
+        folder, *meta,
+        measured_legs ? MakeLegReducer(*meta, *measured_legs) : nullptr));
     meta_ = std::move(meta);
   }
 
@@ -284,7 +285,7 @@ void BindCapture(nb::module_& module) {
            nb::arg("mesh"), nb::arg("coordinate"),
            nb::arg("adapter_json") = "{}", nb::arg("run_id") = "",
            nb::arg("views") = std::vector<PyGrid>(),
-           nb::arg("measure_reruns") = false)
+           nb::arg("measured_legs") = nb::none())
       .def("spec", &Writer::MakeSpec, nb::arg("fqn"), nb::arg("role"),
            nb::arg("arg"), nb::arg("dtype"), nb::arg("local_shape"),
            nb::arg("placements") = "", nb::arg("batch_dim") = -1,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -24,20 +25,26 @@ constexpr int64_t kReadTile = kCellTile;
 
 class LegReducer final : public Reducer {
  public:
-  explicit LegReducer(RankMeta meta) : meta_(std::move(meta)) {}
+  LegReducer(RankMeta meta, const std::vector<std::string>& legs)
+      : meta_(std::move(meta)) {
+    for (const std::string& leg : legs) {
+      for (const std::string& base : PerturbedLegs(leg)) bases_.insert(base);
+    }
+  }
 
   std::vector<std::string> BasesOf(const std::string& leg) const override {
     return PerturbedLegs(leg);
+  }
+
+  bool IsBase(const Record& record) const override {
+    return bases_.contains(record.leg) && MayBeMeasured(record);
   }
 
   Result<std::optional<Reduced>> Reduce(const Record& record,
                                         const StridedView& values,
                                         const Record& base,
                                         WrittenRecords& written) override {
-    if (record.routed || record.scale.value() != 1 ||
-        !CellComparer::Takes(record.dtype, record.layout)) {
-      return std::optional<Reduced>();
-    }
+    if (!MayBeMeasured(record)) return std::optional<Reduced>();
     TTRACE_ASSIGN_OR_RETURN(const std::optional<double> scale,
                             ElementScale(base, written));
     if (!scale) return std::optional<Reduced>();
@@ -52,6 +59,11 @@ class LegReducer final : public Reducer {
   }
 
  private:
+  static bool MayBeMeasured(const Record& record) {
+    return !record.routed && record.scale.value() == 1 &&
+           CellComparer::Takes(record.dtype, record.layout);
+  }
+
   Result<CellTable> Compare(const Record& record, const StridedView& values,
                             const Record& base, double scale,
                             WrittenRecords& written) {
@@ -139,6 +151,7 @@ class LegReducer final : public Reducer {
   }
 
   RankMeta meta_;
+  std::set<std::string> bases_;  // legs that others are measured against
   std::vector<std::byte> buffer_;
   int iteration_ = -1;
   std::map<std::pair<std::string, TensorId>, std::optional<double>> scales_;
@@ -146,8 +159,9 @@ class LegReducer final : public Reducer {
 
 }  // namespace
 
-std::unique_ptr<Reducer> MakeLegReducer(const RankMeta& meta) {
-  return std::make_unique<LegReducer>(meta);
+std::unique_ptr<Reducer> MakeLegReducer(const RankMeta& meta,
+                                        const std::vector<std::string>& legs) {
+  return std::make_unique<LegReducer>(meta, legs);
 }
 
 }  // namespace ttrace

@@ -12,13 +12,17 @@
 #define TTRACE_SRC_MEASURE_LEG_REDUCER_H_
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "src/trace/writer.h"
 
 namespace ttrace {
 
-// For a rank that lies in the mesh of `meta`.
-std::unique_ptr<Reducer> MakeLegReducer(const RankMeta& meta);
+// For a rank that lies in the mesh of `meta` and will run `legs`: what none of
+// them is measured against is not kept in mind.
+std::unique_ptr<Reducer> MakeLegReducer(const RankMeta& meta,
+                                        const std::vector<std::string>& legs);
 
 }  // namespace ttrace
 

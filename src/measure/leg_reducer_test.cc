@@ -57,7 +57,8 @@ class LegReducerTest : public testing::Test {
     std::filesystem::remove_all(folder);
     OrDie(CreateTraceFolder(folder, "{}", true));
     const auto writer = OrDie(TraceWriter::Open(
-        folder, meta, measured ? MakeLegReducer(meta) : nullptr));
+        folder, meta,
+        measured ? MakeLegReducer(meta, {"replay", "noise.1"}) : nullptr));
     const auto strides = RowMajorStrides(spec.local_shape);
     for (const Leg& leg : legs) {
       Occurrence occurrence;
@@ -232,6 +233,24 @@ TEST_F(LegReducerTest, ValuesAreKeptOfWhatOneRankCannotJudge) {
   spec.placements = {{"tp", Shard{0}}};
   spec.global_shape = {128, 1024};
   EXPECT_FALSE(is_measured(spec, TensorParallelMeta(0, 2))) << "a shard";
+}
+
+TEST_F(LegReducerTest, OnlyWhatALegWillBeMeasuredAgainstIsKeptInMind) {
+  const RankMeta meta = TensorParallelMeta(0, 1);
+  const auto is_base = [&](const std::vector<std::string>& legs,
+                           const std::string& leg, int64_t elements) {
+    struct Record record;
+    record.leg = leg;
+    record.dtype = DType::kF32;
+    record.layout.dims = {{{{0, elements}}, elements}};
+    return MakeLegReducer(meta, legs)->IsBase(record);
+  };
+  EXPECT_TRUE(is_base({"noise.1"}, "real", 1 << 20));
+  EXPECT_TRUE(is_base({"isolated.noise.2"}, "replay", 1 << 20));
+  EXPECT_FALSE(is_base({"replay", "fp32", "isolated"}, "real", 1 << 20));
+  EXPECT_FALSE(is_base({"noise.1"}, "fp32", 1 << 20));
+  EXPECT_TRUE(is_base({"fp32.noise.1"}, "fp32", 1 << 20));
+  EXPECT_FALSE(is_base({"noise.1"}, "real", 100)) << "too small";
 }
 
 TEST_F(LegReducerTest, NaNIsCounted) {

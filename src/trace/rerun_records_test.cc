@@ -23,6 +23,9 @@ class ThreeBytes final : public Reducer {
     if (leg != "noise.1") return {};
     return {"real"};
   }
+  bool IsBase(const Record& record) const override {
+    return record.leg == "real";
+  }
   Result<std::optional<Reduced>> Reduce(const Record&, const StridedView&,
                                         const Record& base,
                                         WrittenRecords& written) override {

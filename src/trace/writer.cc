@@ -94,9 +94,7 @@ class Writer final : public TraceWriter {
     const Status written = WriteWhatIsNew(view, record);
     if (!written.ok()) return Fail(written.error());
     AppendExtent(record, *line);
-    if (reducer_ != nullptr && reducer_->BasesOf(record.leg).empty()) {
-      written_.Add(record);
-    }
+    if (reducer_ != nullptr && reducer_->IsBase(record)) written_.Add(record);
     ++next_sequence_;
     Add(*std::move(line));
     if (lines_.size() < kLineBufferBytes &&

@@ -83,6 +83,10 @@ class Reducer {
   // the best first. None: they are kept.
   virtual std::vector<std::string> BasesOf(const std::string& leg) const = 0;
 
+  // Whether a rerun may be measured against `record`, which is then kept in
+  // mind until the next iteration.
+  virtual bool IsBase(const Record& record) const = 0;
+
   struct Reduced {
     bool equal = false;            // bit by bit
     std::vector<std::byte> bytes;  // else: what they differ by

@@ -102,7 +102,7 @@ class Session:
             json.dumps(adapter),
             self.settings.run_id,
             list(views),
-            measure_reruns=not self.settings.keep_values,
+            measured_legs=None if self.settings.keep_values else list(self.settings.legs),
         )
         self._specs = SpecCache(self._writer, self._refuse)
         atexit.register(self._at_exit)
