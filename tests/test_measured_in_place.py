@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -61,8 +62,9 @@ def test_the_result_is_that_of_stored_values(
         folder = tmp_path / kind
         outcome = ttrace("check", reference, candidate, "-o", folder, folder=folder)
         assert outcome.code == (1 if name == "fault" else 0), outcome.explain()
-        results[kind] = outcome.result
+        # What the folders' names and the clock have to do with.
+        text = json.dumps(outcome.result).replace(str(reference), "reference")
+        results[kind] = json.loads(text)
         del results[kind]["seconds"]
-        del results[kind]["sides"]["reference"]["folder"]
     assert results["measured"] == results["kept"]
     assert len(results["kept"]["tensors"]) > 50

@@ -279,8 +279,8 @@ TEST_P(CellComparerOn, WhatFp32CannotSquareIsDoneInDouble) {
 
 INSTANTIATE_TEST_SUITE_P(Targets, CellComparerOn,
                          testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
-                         [](const auto& info) {
-                           return std::string(hwy::TargetName(info.param));
+                         [](const testing::TestParamInfo<int64_t>& target) {
+                           return std::string(hwy::TargetName(target.param));
                          });
 
 TEST(CellGrid, CutsWhatShardsCut) {
