@@ -280,7 +280,7 @@ void BindCapture(nb::module_& module) {
   nb::class_<Writer>(module, "Writer", "One rank's append-only trace.")
       .def(nb::init<const std::string&, int, int, const PyMesh&, Coordinate,
                     std::string, std::string, const std::vector<PyGrid>&,
-                    bool>(),
+                    const std::optional<std::vector<std::string>>&>(),
            nb::arg("folder"), nb::arg("rank"), nb::arg("world_size"),
            nb::arg("mesh"), nb::arg("coordinate"),
            nb::arg("adapter_json") = "{}", nb::arg("run_id") = "",
