@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.build
 
 
-def run(*command: str, seconds: int = 1200) -> str:
+def run(*command: str, seconds: int = 2400) -> str:
     """Runs a command at the project's root; fails with the end of its output if it fails."""
     done = subprocess.run(
         command,
