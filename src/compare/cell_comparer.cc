@@ -14,9 +14,6 @@ namespace {
 // Fewer elements are cheaper to keep than to describe.
 constexpr int64_t kFewestElements = 16 * kCellElements;
 
-// Below this a sum of squares may have lost digits: see compare_kernel.cc.
-constexpr double kSmallestSafeSum = 0x1p-80;
-
 bool HoldsAll(const DimLayout& dim) {
   return dim.segments.size() == 1 && dim.segments.front().begin == 0 &&
          dim.segments.front().size == dim.global_size;

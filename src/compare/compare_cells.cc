@@ -69,14 +69,8 @@ std::optional<std::vector<CellGroup>> PairUp(
 bool StandsFor(const Trace& trace, const Record& rerun, const Record& run) {
   const int64_t wanted = rerun.measured->against;
   if (wanted == run.sequence) return true;
-  const std::vector<Record>& records = trace.records();
-  const auto found = std::lower_bound(
-      records.begin(), records.end(), std::pair(rerun.rank, wanted),
-      [](const Record& r, const std::pair<int, int64_t>& place) {
-        return std::pair(r.rank, r.sequence) < place;
-      });
-  return found != records.end() && found->sequence == wanted &&
-         found->leg == "replay" && run.leg == "real";
+  const Record* base = FindRecord(trace.records(), rerun.rank, wanted);
+  return base != nullptr && base->leg == "replay" && run.leg == "real";
 }
 
 Result<CellTable> ReadCells(const Trace& trace, const Record& record) {

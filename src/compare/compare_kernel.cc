@@ -24,11 +24,6 @@
 #define TTRACE_SRC_COMPARE_COMPARE_KERNEL_CC_ONCE_
 namespace ttrace {
 
-// Below this a block's sum of squares may have lost digits: squares of fp32
-// under 2^-63 are denormal and under 2^-75 zero. 512 of them are far below
-// 2^-24 of a sum of this size.
-inline constexpr double kSmallestSafeSum = 0x1p-80;
-
 // The logical line: lane j of 16 adds up elements j, j + 16, ... of a block on
 // every instruction set, so that all of them add in the same order.
 inline constexpr size_t kLine = 16;

@@ -28,6 +28,11 @@ namespace ttrace {
 
 inline constexpr int64_t kCompareBlock = 512;
 
+// Below this a block's sum of squares may have lost digits: squares of fp32
+// under 2^-63 are denormal and under 2^-75 zero. 512 of them are far below
+// 2^-24 of a sum of this size.
+inline constexpr double kSmallestSafeSum = 0x1p-80;
+
 // One side. No alignment or padding is required.
 struct CompareOperand {
   const std::byte* data = nullptr;

@@ -1,6 +1,5 @@
 #include "src/trace/rank_reader.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 #include <variant>
@@ -106,13 +105,8 @@ class IndexReader {
     if (!record.same_as && !record.measured) return Done{};
     const int64_t wanted =
         record.same_as ? *record.same_as : record.measured->against;
-    const std::vector<Record>& records = contents_.records;
-    const auto found = std::lower_bound(records.begin(), records.end(), wanted,
-                                        [](const Record& r, int64_t sequence) {
-                                          return r.sequence < sequence;
-                                        });
-    if (found == records.end() || found->sequence != wanted ||
-        found->measured || found->dtype != record.dtype ||
+    const Record* found = FindRecord(contents_.records, record.rank, wanted);
+    if (found == nullptr || found->measured || found->dtype != record.dtype ||
         !(record.same_as ? IsOwner(*found, record) : IsBase(*found, record))) {
       return Corrupt("record " + std::to_string(record.sequence) +
                      " refers to " + std::to_string(wanted) +

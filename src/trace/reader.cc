@@ -236,14 +236,10 @@ Status FolderTrace::CheckRunIds() const {
 void FolderTrace::FindOwners() {
   for (const Record& record : records_) {
     if (!record.same_as) continue;
-    const auto found = std::lower_bound(
-        records_.begin(), records_.end(),
-        std::pair(record.rank, *record.same_as),
-        [](const Record& r, const std::pair<int, int64_t>& wanted) {
-          return std::pair(r.rank, r.sequence) < wanted;
-        });
+    const Record* owner = FindRecord(records_, record.rank, *record.same_as);
+    TTRACE_CHECK(owner != nullptr, "the index reader has seen it");
     owners_[static_cast<size_t>(record.number)] =
-        static_cast<size_t>(found->number);
+        static_cast<size_t>(owner->number);
   }
 }
 

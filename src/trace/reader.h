@@ -58,6 +58,21 @@ struct RankTrace {
   }
 };
 
+// The record of `rank` with this sequence, or null.
+// REQUIRES: `records` are sorted by (rank, sequence).
+inline const Record* FindRecord(const std::vector<Record>& records, int rank,
+                                int64_t sequence) {
+  const std::pair wanted(rank, sequence);
+  const auto found = std::lower_bound(
+      records.begin(), records.end(), wanted,
+      [](const Record& r, const std::pair<int, int64_t>& place) {
+        return std::pair(r.rank, r.sequence) < place;
+      });
+  const bool there = found != records.end() &&
+                     std::pair(found->rank, found->sequence) == wanted;
+  return there ? &*found : nullptr;
+}
+
 class Trace {
  public:
   // Opens `folder`. Of several restarts of one rank the last is used.

@@ -174,7 +174,10 @@ class Writer final : public TraceWriter {
     if (const Record* base = FindBase(record)) {
       TTRACE_ASSIGN_OR_RETURN(const auto reduced,
                               reducer_->Reduce(record, view, *base, written_));
-      if (reduced && reduced->equal) return ShareBytes(*base, record);
+      if (reduced && reduced->equal) {
+        Share({base->same_as.value_or(base->sequence), base->extent}, record);
+        return Done{};
+      }
       if (reduced) {
         record.measured = Measured{base->sequence};
         return WriteBytes(reduced->bytes, record);
@@ -183,19 +186,15 @@ class Writer final : public TraceWriter {
     if (record.extent.bytes < kFewestSharedBytes) {
       return WriteTensor(view, record);
     }
-    const ContentKey key(Digest(view, record), record.extent.bytes,
-                         record.dtype);
+    const uint64_t digest = Digest(view, record);
+    const ContentKey key(digest, record.extent.bytes, record.dtype);
     const auto found = contents_.find(key);
-    if (found != contents_.end()) return ShareBytes(found->second, record);
-    TTRACE_RETURN_IF_ERROR(WriteTensor(view, record));
-    contents_.emplace(key, Owner{record.sequence, std::nullopt, record.extent});
-    return Done{};
-  }
-
-  template <typename Other>
-  static Status ShareBytes(const Other& other, Record& record) {
-    record.same_as = other.same_as.value_or(other.sequence);
-    record.extent = other.extent;
+    if (found != contents_.end()) {
+      Share(found->second, record);
+      return Done{};
+    }
+    TTRACE_RETURN_IF_ERROR(WriteTensor(view, record, digest));
+    contents_.emplace(key, Owner{record.sequence, record.extent});
     return Done{};
   }
 
@@ -207,9 +206,13 @@ class Writer final : public TraceWriter {
     return nullptr;
   }
 
+  static StridedGather Gather(const StridedView& view, const Record& record) {
+    return {view.data, record.local_shape, view.strides,
+            Info(record.dtype).itemsize};
+  }
+
   static uint64_t Digest(const StridedView& view, const Record& record) {
-    StridedGather gather(view.data, record.local_shape, view.strides,
-                         Info(record.dtype).itemsize);
+    StridedGather gather = Gather(view, record);
     XXH3_state_t hash;
     XXH3_64bits_reset(&hash);
     for (auto tile = gather.Next(); !tile.empty(); tile = gather.Next()) {
@@ -227,20 +230,21 @@ class Writer final : public TraceWriter {
     return segments_.Write(bytes);
   }
 
-  Status WriteTensor(const StridedView& view, Record& record) {
+  // `digest`: of its bytes, where it is known.
+  Status WriteTensor(const StridedView& view, Record& record,
+                     std::optional<uint64_t> digest = std::nullopt) {
     TTRACE_ASSIGN_OR_RETURN(
         record.extent,
         segments_.Begin(record.sequence, record.dtype, record.local_shape,
                         record.extent.bytes));
-    StridedGather gather(view.data, record.local_shape, view.strides,
-                         Info(record.dtype).itemsize);
+    StridedGather gather = Gather(view, record);
     XXH3_state_t hash;
     XXH3_64bits_reset(&hash);
     for (auto tile = gather.Next(); !tile.empty(); tile = gather.Next()) {
-      XXH3_64bits_update(&hash, tile.data(), tile.size());
+      if (!digest) XXH3_64bits_update(&hash, tile.data(), tile.size());
       TTRACE_RETURN_IF_ERROR(segments_.Write(tile));
     }
-    record.extent.xxh3 = XXH3_64bits_digest(&hash);
+    record.extent.xxh3 = digest ? *digest : XXH3_64bits_digest(&hash);
     return Done{};
   }
 
@@ -286,9 +290,12 @@ class Writer final : public TraceWriter {
   using ContentKey = std::tuple<uint64_t, int64_t, DType>;
   struct Owner {
     int64_t sequence = 0;
-    std::optional<int64_t> same_as;  // never: it has its own
     Extent extent;
   };
+  static void Share(const Owner& owner, Record& record) {
+    record.same_as = owner.sequence;
+    record.extent = owner.extent;
+  }
   std::map<ContentKey, Owner> contents_;
   std::unique_ptr<Reducer> reducer_;
   int64_t next_sequence_ = 0;
