@@ -306,7 +306,7 @@ Status FolderTrace::ReadStored(const Record& record, int64_t offset,
   const size_t number = OwnerOf(record);
   if (!verified_->IsGood(number)) {
     bool filled = false;
-    const Status status = verified_->Ensure(number, [&] {
+    Status status = verified_->Ensure(number, [&] {
       filled = out.size() == static_cast<uint64_t>(extent.bytes);
       return filled ? ReadAndVerify(record, out) : VerifyInTiles(record);
     });
