@@ -26,6 +26,7 @@
 #include "src/measure/leg_reducer.h"
 #include "src/numeric/noise.h"
 #include "src/trace/record_check.h"
+#include "src/trace/writer_thread.h"
 
 namespace nb = nanobind;
 
@@ -125,7 +126,8 @@ class Writer {
   Writer(const std::string& folder, int rank, int world_size,
          const PyMesh& mesh, Coordinate coordinate, std::string adapter_json,
          std::string run_id, const std::vector<PyGrid>& views,
-         const std::optional<std::vector<std::string>>& measured_legs) {
+         const std::optional<std::vector<std::string>>& measured_legs,
+         bool on_thread) {
     auto meta = std::make_shared<RankMeta>();
     meta->rank = rank;
     meta->world_size = world_size;
@@ -139,6 +141,7 @@ class Writer {
     writer_ = ValueOrThrow(TraceWriter::Open(
         folder, *meta,
         measured_legs ? MakeLegReducer(*meta, *measured_legs) : nullptr));
+    if (on_thread) writer_ = WriteOnThread(std::move(writer_));
     meta_ = std::move(meta);
   }
 
@@ -225,7 +228,12 @@ class Writer {
   }
 
   void Note(const std::string& kind, const std::string& json) {
+    const nb::gil_scoped_release release;
     ThrowIfError(writer_->Note(kind, json));
+  }
+  void Flush() {
+    const nb::gil_scoped_release release;
+    ThrowIfError(writer_->Flush());
   }
   void Seal(int iteration, const std::string& leg) {
     const nb::gil_scoped_release release;
@@ -280,12 +288,12 @@ void BindCapture(nb::module_& module) {
   nb::class_<Writer>(module, "Writer", "One rank's append-only trace.")
       .def(nb::init<const std::string&, int, int, const PyMesh&, Coordinate,
                     std::string, std::string, const std::vector<PyGrid>&,
-                    const std::optional<std::vector<std::string>>&>(),
+                    const std::optional<std::vector<std::string>>&, bool>(),
            nb::arg("folder"), nb::arg("rank"), nb::arg("world_size"),
            nb::arg("mesh"), nb::arg("coordinate"),
            nb::arg("adapter_json") = "{}", nb::arg("run_id") = "",
            nb::arg("views") = std::vector<PyGrid>(),
-           nb::arg("measured_legs") = nb::none())
+           nb::arg("measured_legs") = nb::none(), nb::arg("on_thread") = true)
       .def("spec", &Writer::MakeSpec, nb::arg("fqn"), nb::arg("role"),
            nb::arg("arg"), nb::arg("dtype"), nb::arg("local_shape"),
            nb::arg("placements") = "", nb::arg("batch_dim") = -1,
@@ -298,6 +306,7 @@ void BindCapture(nb::module_& module) {
            nb::arg("micro_batch"), nb::arg("row_begin"), nb::arg("data_ptr"),
            nb::arg("strides"))
       .def("note", &Writer::Note, nb::arg("kind"), nb::arg("json"))
+      .def("flush", &Writer::Flush)
       .def("seal", &Writer::Seal, nb::arg("iteration"), nb::arg("leg"))
       .def("close", &Writer::Close, nb::arg("complete"), nb::arg("reason"));
   module.def("perturb", &PerturbTensor, nb::arg("spec"), nb::arg("row_begin"),

@@ -77,7 +77,7 @@ class Writer final : public TraceWriter {
     // What was appended is whole, closed or not. In a forked child the buffer
     // is a copy, and its lines belong to the parent.
     if (!failure_ && !closed_ && ::getpid() == owner_) {
-      static_cast<void>(Flush());
+      static_cast<void>(WriteLines());
     }
   }
 
@@ -101,7 +101,7 @@ class Writer final : public TraceWriter {
         Clock::now() - flushed_ < kLineBufferTime) {
       return Done{};
     }
-    return FailUnlessOk(Flush());
+    return FailUnlessOk(WriteLines());
   }
 
   Status Note(const std::string& kind,
@@ -109,7 +109,12 @@ class Writer final : public TraceWriter {
     TTRACE_RETURN_IF_ERROR(Usable());
     TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeNote({kind, json_object}));
     Add(std::move(line));
-    return FailUnlessOk(Flush());
+    return FailUnlessOk(WriteLines());
+  }
+
+  Status Flush() override {
+    TTRACE_RETURN_IF_ERROR(Usable());
+    return FailUnlessOk(WriteLines());
   }
 
   Status Seal(int iteration, const std::string& leg) override {
@@ -118,7 +123,7 @@ class Writer final : public TraceWriter {
     // The seal promises that the bytes are on the disk: they go there first.
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(segments_.Sync()));
     Add(std::move(line));
-    TTRACE_RETURN_IF_ERROR(FailUnlessOk(Flush()));
+    TTRACE_RETURN_IF_ERROR(FailUnlessOk(WriteLines()));
     return FailUnlessOk(index_.Sync());
   }
 
@@ -127,7 +132,7 @@ class Writer final : public TraceWriter {
     TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeEnd({complete, reason}));
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(segments_.Seal()));
     Add(std::move(line));
-    TTRACE_RETURN_IF_ERROR(FailUnlessOk(Flush()));
+    TTRACE_RETURN_IF_ERROR(FailUnlessOk(WriteLines()));
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(index_.Sync()));
     closed_ = true;
     return Done{};
@@ -254,7 +259,7 @@ class Writer final : public TraceWriter {
   }
 
   // Writes the collected lines, whose bytes are all in their segments.
-  Status Flush() {
+  Status WriteLines() {
     TTRACE_RETURN_IF_ERROR(
         index_.WriteAt(std::as_bytes(std::span(lines_)), index_bytes_));
     index_bytes_ += static_cast<int64_t>(lines_.size());
@@ -269,7 +274,7 @@ class Writer final : public TraceWriter {
     failure_ = error.WithContext("rank " + std::to_string(meta_.rank));
     Result<std::string> line = EncodeEnd({false, failure_->message()});
     if (line.ok()) Add(*std::move(line));
-    static_cast<void>(Flush());
+    static_cast<void>(WriteLines());
     return *failure_;
   }
 

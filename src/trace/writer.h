@@ -124,6 +124,10 @@ class TraceWriter {
   virtual Status Note(const std::string& kind,
                       const std::string& json_object) = 0;
 
+  // Puts into the files all that was appended and noted, so that whoever opens
+  // the trace now finds it.
+  virtual Status Flush() = 0;
+
   // All records of (iteration, leg) are written: flushes them to the disk and
   // says so in the index.
   virtual Status Seal(int iteration, const std::string& leg) = 0;

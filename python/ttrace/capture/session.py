@@ -103,6 +103,7 @@ class Session:
             self.settings.run_id,
             list(views),
             measured_legs=None if self.settings.keep_values else list(self.settings.legs),
+            on_thread=self.settings.writer_thread,
         )
         self._specs = SpecCache(self._writer, self._refuse)
         atexit.register(self._at_exit)
@@ -296,9 +297,11 @@ class Session:
 
     def passes_complete(self, iteration: int) -> None:
         """All of the real leg is in the files but what the optimizer's step shows. Whatever happens
-        to the process in a rerun, this much can be judged."""
+        to the process in a rerun, this much can be judged, and a rerun can read it."""
         self.note("passes_complete", iteration=iteration)
         if self.recording:
+            with self._lock:
+                self._writer.flush()
             self._passes_complete = iteration
 
     def record(

@@ -98,6 +98,7 @@ class Settings:
     selection: Selection = field(default_factory=Selection)
     dropout_off: bool = False
     keep_values: bool = False  # also of reruns that only measure something
+    writer_thread: bool = True  # False: files are written by the thread that trains
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] = os.environ) -> Settings | None:
@@ -134,4 +135,5 @@ class Settings:
             selection=Selection.parse(get("TTRACE_SELECT", "")),
             dropout_off=dropout == "off",
             keep_values=get("TTRACE_KEEP_VALUES") == "1",
+            writer_thread=get("TTRACE_WRITER_THREAD") != "0",
         )

@@ -1,0 +1,270 @@
+#include "src/trace/writer_thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "src/trace/staging_ring.h"
+#include "src/trace/strided_gather.h"
+
+namespace ttrace {
+namespace {
+
+struct AppendCall {
+  RecordSpec spec;
+  Occurrence occurrence;
+  const std::byte* data = nullptr;
+  std::vector<int64_t> strides;
+  bool staged = false;  // `data` is the oldest stretch of the ring
+};
+struct NoteCall {
+  std::string kind;
+  std::string json_object;
+};
+using Call = std::variant<AppendCall, NoteCall>;
+
+struct Carry {
+  TraceWriter& writer;
+  Status operator()(const AppendCall& call) const {
+    return writer.Append(call.spec, call.occurrence, {call.data, call.strides});
+  }
+  Status operator()(const NoteCall& call) const {
+    return writer.Note(call.kind, call.json_object);
+  }
+};
+
+// Of a tensor without gaps.
+std::vector<int64_t> RowMajor(const Shape& shape) {
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (size_t d = shape.size(); d-- > 1;) {
+    strides[d - 1] = strides[d] * shape[d];
+  }
+  return strides;
+}
+
+// How many bytes the tensor has; nothing where that, or what it takes to read
+// them, contradicts itself: the writer says how.
+std::optional<size_t> BytesOf(const RecordSpec& spec, const StridedView& view) {
+  if (view.strides.size() != spec.local_shape.size()) return std::nullopt;
+  const int itemsize = Info(spec.dtype).itemsize;
+  if (itemsize == 0) return std::nullopt;
+  auto bytes = static_cast<size_t>(itemsize);
+  for (const int64_t size : spec.local_shape) {
+    if (size < 0 ||
+        __builtin_mul_overflow(bytes, static_cast<size_t>(size), &bytes)) {
+      return std::nullopt;
+    }
+  }
+  if (view.data == nullptr && bytes > 0) return std::nullopt;
+  return bytes;
+}
+
+void CopyTo(const RecordSpec& spec, const StridedView& view, std::byte* out) {
+  StridedGather gather(view.data, spec.local_shape, view.strides,
+                       Info(spec.dtype).itemsize);
+  for (auto tile = gather.Next(); !tile.empty(); tile = gather.Next()) {
+    std::memcpy(out, tile.data(), tile.size());
+    out += tile.size();
+  }
+}
+
+// Signals of the process are for its own threads, whose handlers expect them.
+class AllSignalsBlocked {
+ public:
+  AllSignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
+  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
+  ~AllSignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
+
+// The queue between the caller and the thread, and the thread.
+class Behind {
+ public:
+  Behind(TraceWriter* writer, size_t staging_bytes)
+      : writer_(*writer), ring_(staging_bytes) {
+    const AllSignalsBlocked blocked;
+    thread_ = std::thread([this] { Run(); });
+  }
+  Behind(const Behind&) = delete;
+  Behind& operator=(const Behind&) = delete;
+  ~Behind() {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    work_.notify_one();
+    thread_.join();
+  }
+
+  Status Append(const RecordSpec& spec, const Occurrence& occurrence,
+                const StridedView& view) {
+    const std::optional<size_t> bytes = BytesOf(spec, view);
+    const bool staged = bytes && *bytes <= ring_.capacity() / 2;
+    AppendCall call{spec,
+                    occurrence,
+                    view.data,
+                    {view.strides.begin(), view.strides.end()},
+                    staged};
+    if (staged) {
+      std::byte* copy = Take(*bytes);
+      CopyTo(spec, view, copy);
+      call.data = copy;
+      call.strides = RowMajor(spec.local_shape);
+    }
+    Add(std::move(call));
+    if (!staged) Wait();
+    return TakeError();
+  }
+
+  void Add(Call call) {
+    {
+      const std::lock_guard lock(mutex_);
+      calls_.push_back(std::move(call));
+    }
+    work_.notify_one();
+  }
+
+  // Until all calls are carried out.
+  void Wait() {
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [this] { return calls_.empty(); });
+  }
+
+  // What a call failed with, once.
+  Status TakeError() {
+    const std::lock_guard lock(mutex_);
+    if (!error_) return Done{};
+    Error error = *std::move(error_);
+    error_.reset();
+    return error;
+  }
+
+ private:
+  std::byte* Take(size_t bytes) {
+    std::unique_lock lock(mutex_);
+    std::byte* stretch = nullptr;
+    done_.wait(lock, [&] { return (stretch = ring_.Take(bytes)) != nullptr; });
+    return stretch;
+  }
+
+  void Run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      work_.wait(lock, [this] { return ends_ || !calls_.empty(); });
+      if (calls_.empty()) return;
+      // It stays in the queue, where it counts as not done, and references to
+      // the elements of a deque outlast push_back.
+      const Call& call = calls_.front();
+      lock.unlock();
+      const Status status = std::visit(Carry{writer_}, call);
+      lock.lock();
+      if (!status.ok() && !error_) error_ = status.error();
+      const auto* append = std::get_if<AppendCall>(&call);
+      if (append != nullptr && append->staged) ring_.GiveBackOldest();
+      calls_.pop_front();
+      done_.notify_one();
+    }
+  }
+
+  TraceWriter& writer_;  // the thread's, while there are calls
+  std::mutex mutex_;
+  std::condition_variable work_;  // a call, or the end
+  std::condition_variable done_;  // a call is done: there is room in the ring
+  StagingRing ring_;
+  std::deque<Call> calls_;  // the oldest first, which the thread may be at
+  std::optional<Error> error_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+class WriterThread final : public TraceWriter {
+ public:
+  WriterThread(std::unique_ptr<TraceWriter> writer, size_t staging_bytes)
+      : writer_(std::move(writer)), staging_bytes_(staging_bytes) {}
+
+  ~WriterThread() override {
+    // A forked child has a copy of the queue, locked perhaps, and no thread.
+    if (!Mine()) static_cast<void>(behind_.release());
+  }
+
+  Status Append(const RecordSpec& spec, const Occurrence& occurrence,
+                const StridedView& view) override {
+    if (!Mine()) return writer_->Append(spec, occurrence, view);
+    return Thread().Append(spec, occurrence, view);
+  }
+
+  Status Note(const std::string& kind,
+              const std::string& json_object) override {
+    if (!Mine()) return writer_->Note(kind, json_object);
+    Thread().Add(NoteCall{kind, json_object});
+    return Thread().TakeError();
+  }
+
+  Status Flush() override {
+    TTRACE_RETURN_IF_ERROR(Drain());
+    return writer_->Flush();
+  }
+
+  Status Seal(int iteration, const std::string& leg) override {
+    TTRACE_RETURN_IF_ERROR(Drain());
+    return writer_->Seal(iteration, leg);
+  }
+
+  Status Close(bool complete, const std::string& reason) override {
+    Status before = Drain();
+    if (before.ok()) return writer_->Close(complete, reason);
+    // A writer that failed for good has said so in the index by itself.
+    static_cast<void>(writer_->Close(false, before.error().message()));
+    return before;
+  }
+
+ private:
+  bool Mine() const { return ::getpid() == owner_; }
+
+  // Until everything is carried out; what it failed with.
+  Status Drain() {
+    if (!behind_ || !Mine()) return Done{};
+    behind_->Wait();
+    return behind_->TakeError();
+  }
+
+  Behind& Thread() {
+    if (!behind_) {
+      behind_ = std::make_unique<Behind>(writer_.get(), staging_bytes_);
+    }
+    return *behind_;
+  }
+
+  const pid_t owner_ = ::getpid();
+  std::unique_ptr<TraceWriter> writer_;
+  size_t staging_bytes_;
+  std::unique_ptr<Behind> behind_;  // ends before the writer does
+};
+
+}  // namespace
+
+std::unique_ptr<TraceWriter> WriteOnThread(std::unique_ptr<TraceWriter> writer,
+                                           size_t staging_bytes) {
+  return std::make_unique<WriterThread>(std::move(writer), staging_bytes);
+}
+
+}  // namespace ttrace

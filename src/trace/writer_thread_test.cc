@@ -1,0 +1,239 @@
+#include "src/trace/writer_thread.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <chrono>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/trace/scratch_trace.h"
+
+namespace ttrace {
+namespace {
+
+constexpr size_t kRing = 16 * 1024;
+
+std::string Name(int i) { return std::string("x").append(std::to_string(i)); }
+
+std::unique_ptr<TraceWriter> OpenOnThread(const std::string& folder) {
+  return WriteOnThread(OpenRank(folder, 0, 1), kRing);
+}
+
+// Tensors of 0 to 40 KiB, some larger than the ring, some of them transposed,
+// each in memory that is overwritten as soon as Append has returned.
+void WriteManyTensors(TraceWriter& writer) {
+  std::mt19937 rng(3);
+  std::vector<float> memory;
+  for (int i = 0; i < 500; ++i) {
+    const auto rows = static_cast<int64_t>(rng() % 101);
+    const auto columns = static_cast<int64_t>(rng() % 101);
+    memory.resize(static_cast<size_t>(rows * columns));
+    for (float& value : memory) value = static_cast<float>(rng());
+    const std::vector<int64_t> strides = i % 3 == 0
+                                             ? std::vector<int64_t>{1, rows}
+                                             : std::vector<int64_t>{columns, 1};
+    OrDie(writer.Append(PlainSpec(Name(i), DType::kF32, {rows, columns}),
+                        RealOccurrence(),
+                        {std::as_bytes(std::span(memory)).data(), strides}));
+    std::fill(memory.begin(), memory.end(), -1.0F);
+    if (i == 250) OrDie(writer.Note("notice", R"({"what": "half"})"));
+  }
+  OrDie(writer.Seal(0, "real"));
+  OrDie(writer.Close(true, ""));
+}
+
+TEST(WriterThread, WritesWhatAWriterWithoutAThreadDoes) {
+  const ScratchFolder folder;
+  WriteManyTensors(*OpenRank(folder / "plain", 0, 1));
+  WriteManyTensors(*OpenOnThread(folder / "thread"));
+  for (const char* file : {"index.jsonl", "segment-00000.safetensors"}) {
+    const std::string name = std::string("/rank-00000.r0/") + file;
+    const std::string plain = FileText(folder / ("plain" + name));
+    EXPECT_GT(plain.size(), 10'000u);
+    EXPECT_TRUE(plain == FileText(folder / ("thread" + name))) << file;
+  }
+}
+
+TEST(WriterThread, WhatWasAppendedIsWrittenWithoutAClose) {
+  const ScratchFolder folder;
+  OrDie(CreateTraceFolder(folder.path(), "{}", false));
+  {
+    const auto writer = OpenOnThread(folder.path());
+    for (int i = 0; i < 100; ++i) {
+      OrDie(AppendFloats(*writer, Name(i), std::vector<float>(500, 1.0F)));
+    }
+  }
+  EXPECT_EQ(OrDie(Trace::Open(folder.path()))->records().size(), 100u);
+}
+
+// A writer that waits to be let on, and counts.
+class Held final : public TraceWriter {
+ public:
+  explicit Held(std::atomic<bool>& open) : open_(open) {}
+  Status Append(const RecordSpec& spec, const Occurrence&,
+                const StridedView&) override {
+    while (!open_) std::this_thread::yield();
+    sigset_t blocked;
+    pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    EXPECT_EQ(sigismember(&blocked, SIGTERM), 1) << "signals are not for it";
+    if (spec.fqn == "bad") {
+      return Error(ErrorCode::kInvalidArgument, "cannot be placed");
+    }
+    ++appended;
+    return Done{};
+  }
+  Status Note(const std::string&, const std::string&) override {
+    appended_at_note = appended.load();
+    return Done{};
+  }
+  Status Flush() override {
+    appended_at_flush = appended.load();
+    return Done{};
+  }
+  Status Seal(int, const std::string&) override {
+    ++seals;
+    return Done{};
+  }
+  Status Close(bool complete, const std::string&) override {
+    closed_complete = complete;
+    return Done{};
+  }
+  std::atomic<int> appended = 0;
+  int appended_at_note = -1;
+  int appended_at_flush = -1;
+  int seals = 0;
+  bool closed_complete = false;
+
+ private:
+  std::atomic<bool>& open_;
+};
+
+TEST(WriterThread, AppendReturnsBeforeTheWriteAndWaitsWhereTheRingIsFull) {
+  std::atomic<bool> open = false;
+  auto held = std::make_unique<Held>(open);
+  const Held& counts = *held;
+  const auto writer = WriteOnThread(std::move(held), kRing);
+  // Half of the ring at a time: two fit.
+  const std::vector<float> half(kRing / 2 / sizeof(float) - 16);
+  OrDie(AppendFloats(*writer, "a", half));
+  OrDie(AppendFloats(*writer, "b", half));
+  EXPECT_EQ(counts.appended, 0);
+  std::atomic<bool> third = false;
+  std::thread caller([&] {
+    OrDie(AppendFloats(*writer, "c", half));
+    third = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(third) << "the ring is full";
+  open = true;
+  caller.join();
+  OrDie(writer->Note("notice", "{}"));
+  OrDie(AppendFloats(*writer, "d", {1}));
+  OrDie(writer->Flush());
+  EXPECT_EQ(counts.appended_at_note, 3) << "a note comes in its turn";
+  EXPECT_EQ(counts.appended_at_flush, 4);
+  OrDie(AppendFloats(*writer, "e", {1}));
+  OrDie(writer->Close(true, ""));
+  EXPECT_EQ(counts.appended, 5) << "close comes last";
+}
+
+TEST(WriterThread, AnErrorIsSaidOnceAndTheTraceIsNotComplete) {
+  std::atomic<bool> open = false;
+  const Held* counts = nullptr;
+  const auto append_bad = [&] {
+    open = false;
+    auto held = std::make_unique<Held>(open);
+    counts = held.get();
+    auto writer = WriteOnThread(std::move(held), kRing);
+    OrDie(AppendFloats(*writer, "bad", {1}));  // Nobody knows yet.
+    open = true;
+    return writer;
+  };
+  const auto sealed = append_bad();
+  const Status status = sealed->Seal(0, "real");
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(counts->seals, 0);
+  OrDie(AppendFloats(*sealed, "good", {1}));
+  OrDie(sealed->Seal(0, "real"));
+  EXPECT_EQ(counts->seals, 1);
+  OrDie(sealed->Close(true, ""));
+  EXPECT_EQ(counts->appended, 1);
+  EXPECT_TRUE(counts->closed_complete) << "it was said before";
+
+  const auto closed = append_bad();
+  EXPECT_FALSE(closed->Close(true, "").ok());
+  EXPECT_FALSE(counts->closed_complete);
+}
+
+// Larger than half of the ring: what is read is the caller's memory, so that
+// the call returns after it.
+TEST(WriterThread, ATensorLargerThanTheRingIsWrittenBeforeAppendReturns) {
+  std::atomic<bool> open = true;
+  auto held = std::make_unique<Held>(open);
+  const Held& counts = *held;
+  const auto writer = WriteOnThread(std::move(held), kRing);
+  OrDie(AppendFloats(*writer, "large", std::vector<float>(kRing)));
+  EXPECT_EQ(counts.appended, 1);
+  // An error of it is its own.
+  EXPECT_FALSE(AppendFloats(*writer, "bad", std::vector<float>(kRing)).ok());
+}
+
+TEST(WriterThread, AForkedChildIsRefusedAndEnds) {
+  const ScratchFolder folder;
+  OrDie(CreateTraceFolder(folder.path(), "{}", false));
+  auto writer = OpenOnThread(folder.path());
+  for (int i = 0; i < 50; ++i) {
+    OrDie(AppendFloats(*writer, Name(i), {1, 2, 3}));
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    const bool refused = !AppendFloats(*writer, "child", {2}).ok() &&
+                         !writer->Seal(0, "real").ok() &&
+                         !writer->Note("notice", "{}").ok() &&
+                         !writer->Flush().ok() && !writer->Close(true, "").ok();
+    writer.reset();  // As a destructor at exit would.
+    ::_exit(refused ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  OrDie(AppendFloats(*writer, "y", {3}));
+  OrDie(writer->Close(true, ""));
+  EXPECT_EQ(OrDie(Trace::Open(folder.path()))->records().size(), 51u);
+}
+
+TEST(WriterThread, AFullDiskIsSaidAndTheTraceIsNotComplete) {
+  const ScratchFolder folder;
+  OrDie(CreateTraceFolder(folder.path(), "{}", false));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_DFL);
+    auto writer = OpenOnThread(folder.path());
+    const rlimit limit = {400'000, 400'000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    bool failed = false;
+    for (int i = 0; i < 100 && !failed; ++i) {
+      failed =
+          !AppendFloats(*writer, Name(i), std::vector<float>(3000, 1.0F)).ok();
+    }
+    const bool close_failed = !writer->Close(true, "").ok();
+    ::_exit(failed && close_failed ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  const auto trace = OrDie(Trace::Open(folder.path()));
+  EXPECT_FALSE(trace->ranks()[0].complete);
+  EXPECT_FALSE(trace->records().empty());
+}
+
+}  // namespace
+}  // namespace ttrace
