@@ -110,13 +110,14 @@ def _wait(process: subprocess.Popen[str], timeout_s: int) -> str:
     return process.communicate()[0]
 
 
-def check(sweep: Sweep, launch: Launch, iteration: int) -> dict[str, Any]:
-    """The result.json of one iteration alone."""
+def check(sweep: Sweep, launch: Launch, iteration: int, legs: str | None = None) -> dict[str, Any]:
+    """The result.json of one iteration alone, judged by all legs of the reference or by these."""
     report = sweep.candidate(launch) / "report"
     shutil.rmtree(report, ignore_errors=True)
     words = [str(BIN / "ttrace"), "check", str(sweep.reference(launch) / "trace")]
     words += [str(sweep.candidate(launch) / "trace"), "-o", str(report)]
     words += ["--iterations", f"{iteration}:{iteration + 1}"]
+    words += [] if legs is None else ["--legs", legs]
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except OSError as error:

@@ -21,6 +21,8 @@ struct CheckOptions {
   // leg): their records join those of the main folder.
   std::vector<std::string> reference_legs;
   std::vector<std::string> candidate_legs;
+  // Of the reference's reruns, those that judge; nothing: all that it has.
+  std::optional<std::vector<std::string>> legs;
   // The optimizer steps that are judged; nothing: all that the candidate has.
   // Of others only what these are judged by is read (which weights an ungrafted
   // run starts from).

@@ -1330,6 +1330,22 @@ TEST_F(CheckTest, OnlyTheIterationsAskedForAreJudgedAndRead) {
   EXPECT_EQ(bytes, all.bytes_compared);
 }
 
+// Fewer samples of noise: the same verdict as of a trace that has no more.
+TEST_F(CheckTest, OnlyTheLegsAskedForJudge) {
+  CheckOptions options;
+  Check();
+  options.reference = Path("ref");
+  options.candidate = Path("cand");
+  options.legs = {"noise.2"};
+  const auto some = RunCheck(options);
+  ASSERT_TRUE(some.ok()) << some.error().message();
+  EXPECT_THAT(some->reference.legs, ElementsAre("noise.2", "real"));
+  options.legs = std::vector<std::string>();
+  const auto none = RunCheck(options);
+  ASSERT_TRUE(none.ok()) << none.error().message();
+  EXPECT_EQ(none->verdict, Verdict::kInconclusive);
+}
+
 TEST_F(CheckTest, WhatOnlyTheReferenceHasCountsOnlyWhereAskedFor) {
   reference_.iterations = 2;
   EXPECT_EQ(Check().verdict, Verdict::kInconclusive);

@@ -1,6 +1,7 @@
 #include "src/check/merge_parts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -78,6 +79,7 @@ std::string Difference(const PartHead& one, const PartHead& most) {
   if (one.iterations != most.iterations) {
     return "was measured with other --iterations";
   }
+  if (one.legs != most.legs) return "was measured with other --legs";
   if (one.risk != most.risk) {
     return fmt::format("was measured with --risk {}, not {}", one.risk,
                        most.risk);
@@ -262,6 +264,9 @@ class Merger {
     if (head.iterations) {
       words += fmt::format(" --iterations {}:{}", head.iterations->first,
                            head.iterations->second);
+    }
+    if (head.legs) {
+      words += fmt::format(" --legs {}", fmt::join(*head.legs, ","));
     }
     if (head.risk != kRunRisk) words += fmt::format(" --risk {}", head.risk);
     return words + fmt::format(" --part {} --out-part {}", ToString(share),

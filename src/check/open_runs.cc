@@ -42,6 +42,7 @@ Result<std::unique_ptr<const OpenRuns>> OpenRuns::Open(
   if (!options.reference.empty()) {
     TTRACE_ASSIGN_OR_RETURN(
         runs->reference, Side::Open(options.reference, options.reference_legs));
+    if (options.legs) runs->reference->KeepLegs(*options.legs);
     context.reference = &*runs->reference;
   }
   TTRACE_ASSIGN_OR_RETURN(

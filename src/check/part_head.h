@@ -19,7 +19,7 @@ namespace ttrace {
 
 // Rises with every change of what follows these two fields, and of anything
 // that Measurements hold.
-inline constexpr int kPartFormat = 1;
+inline constexpr int kPartFormat = 2;
 
 struct PartHead {
   // These two every version can read.
@@ -33,6 +33,7 @@ struct PartHead {
   std::vector<std::string> reference_legs;
   std::string candidate;
   std::vector<std::string> candidate_legs;
+  std::optional<std::vector<std::string>> legs;
   std::optional<std::pair<int, int>> iterations;
   double risk = 0;
   std::string working_folder;  // that relative names are relative to
@@ -51,6 +52,7 @@ void VisitFields(A& field, PartHead& h) {
   field("reference_legs", h.reference_legs);
   field("candidate", h.candidate);
   field("candidate_legs", h.candidate_legs);
+  field("legs", h.legs);
   field("iterations", h.iterations);
   field("risk", h.risk);
   field("working_folder", h.working_folder);
@@ -66,6 +68,7 @@ inline PartHead HeadOf(const CheckOptions& options, const Share& share,
   head.reference_legs = options.reference_legs;
   head.candidate = options.candidate;
   head.candidate_legs = options.candidate_legs;
+  head.legs = options.legs;
   if (options.iterations) {
     head.iterations = {options.iterations->begin, options.iterations->end};
   }
@@ -80,6 +83,7 @@ inline CheckOptions OptionsOf(const PartHead& head) {
   options.reference_legs = head.reference_legs;
   options.candidate = head.candidate;
   options.candidate_legs = head.candidate_legs;
+  options.legs = head.legs;
   if (head.iterations) {
     options.iterations =
         IterationRange{head.iterations->first, head.iterations->second};

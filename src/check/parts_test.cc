@@ -343,12 +343,14 @@ TEST_F(PartsTest, ThatAreMissingAreNamedWithTheirCommand) {
 TEST_F(PartsTest, OptionsAreInTheCommand) {
   CheckOptions options = Options();
   options.iterations = IterationRange{0, 1};
+  options.legs = {"noise.1", "noise.2"};
   options.risk = 0.25;
   fs::rename(Path("cand"), Path("a 'b"));
   options.candidate = Path("a 'b");
   const auto paths = RunAll(options, 2);
   EXPECT_THAT(Said({paths[0]}),
-              HasSubstr("a '\\''b' --iterations 0:1 --risk 0.25 --part 2/2"));
+              HasSubstr("a '\\''b' --iterations 0:1 --legs "
+                        "noise.1,noise.2 --risk 0.25 --part 2/2"));
 }
 
 TEST_F(PartsTest, ThatComeTwiceAreNamed) {
@@ -414,6 +416,9 @@ TEST_F(PartsTest, OfOtherOptionsAreNamed) {
   other = options;
   other.iterations = IterationRange{0, 1};
   EXPECT_THAT(said(other), HasSubstr("other --iterations"));
+  other = options;
+  other.legs = {"noise.1"};
+  EXPECT_THAT(said(other), HasSubstr("other --legs"));
   EXPECT_THAT(said(options, 2), HasSubstr("of a check in 2 parts, not in 3"));
   other = options;
   other.candidate += "/.";

@@ -35,6 +35,7 @@ Examples:
   ttrace check reference candidate
   ttrace check reference candidate -o verdict
   ttrace check reference candidate --iterations 1:2
+  ttrace check reference candidate --legs noise:2,fp32,fp32.noise:2
   ttrace check candidate
   ttrace check reference candidate --part 1/2 --out-part parts/
   ttrace check reference candidate --part 2/2 --out-part parts/)";
@@ -43,6 +44,7 @@ struct Options {
   std::vector<std::string> traces;
   std::string output;
   std::string iterations;
+  std::string legs;
   bool force = false;
   bool verbose = false;
   int threads = 0;
@@ -113,6 +115,11 @@ int Check(const Options& options) {
     if (!range.ok()) return Complain(range.error());
     check.iterations = *range;
   }
+  if (!options.legs.empty()) {
+    const auto legs = ExpandLegs(options.legs);
+    if (!legs.ok()) return Complain(legs.error().WithContext("--legs"));
+    check.legs = *legs;
+  }
   if (!options.part.empty()) return CheckPart(std::move(check), options);
   std::optional<FolderLock> folder;
   if (!options.output.empty()) {
@@ -149,6 +156,10 @@ void AddCheck(CLI::App& app, Action* action) {
       ->type_name("[REF] CAND");
   command->add_option("--iterations", options->iterations,
                       "judge only these optimizer steps, FIRST:END");
+  command->add_option("--legs", options->legs,
+                      "judge as if of the reference's reruns it had only "
+                      "these, as `record --legs` names them; docs/legs.md "
+                      "shows what each is good for");
   command
       ->add_option("--risk", options->risk,
                    "how often a clean run may be flagged by chance")

@@ -1,6 +1,7 @@
 #include "src/cli/ray_engine.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,6 +28,10 @@ Words CheckWords(const CheckOptions& check) {
     words.push_back("--iterations");
     words.push_back(
         fmt::format("{}:{}", check.iterations->begin, check.iterations->end));
+  }
+  if (check.legs) {
+    words.push_back("--legs");
+    words.push_back(fmt::format("{}", fmt::join(*check.legs, ",")));
   }
   words.push_back("--risk");
   words.push_back(fmt::format("{}", check.risk));

@@ -53,6 +53,7 @@ const TensorPieces* Side::Find(const std::string& leg,
   // A leg that a rank did not end may lack anything. Of the real one, what is
   // whole by itself still says something.
   if (leg != "real" && cut_legs_.contains({leg, id.iteration})) return nullptr;
+  if (!Keeps(leg)) return nullptr;
   for (const auto& catalog : catalogs_) {
     if (const TensorPieces* found = catalog->Find(leg, id)) return found;
   }
@@ -67,6 +68,14 @@ const TensorPieces* Side::FindSameValue(const std::string& leg,
   return Find(leg, id);
 }
 
+void Side::KeepLegs(const std::vector<std::string>& reruns) {
+  kept_reruns_.emplace(reruns.begin(), reruns.end());
+}
+
+bool Side::Keeps(const std::string& leg) const {
+  return !kept_reruns_ || leg == "real" || kept_reruns_->contains(leg);
+}
+
 void Side::Reread(const TensorId& id,
                   const std::function<void(Record*)>& change) {
   for (const auto& catalog : catalogs_) catalog->Reread(id, change);
@@ -75,13 +84,16 @@ void Side::Reread(const TensorId& id,
 std::vector<std::string> Side::Legs() const {
   std::set<std::string> legs;
   for (const auto& catalog : catalogs_) {
-    legs.insert(catalog->legs().begin(), catalog->legs().end());
+    std::copy_if(catalog->legs().begin(), catalog->legs().end(),
+                 std::inserter(legs, legs.end()),
+                 [&](const std::string& leg) { return Keeps(leg); });
   }
   return {legs.begin(), legs.end()};
 }
 
 bool Side::HasLeg(const std::string& leg) const {
-  return std::any_of(catalogs_.begin(), catalogs_.end(),
+  return Keeps(leg) &&
+         std::any_of(catalogs_.begin(), catalogs_.end(),
                      [&](const auto& c) { return c->HasLeg(leg); });
 }
 

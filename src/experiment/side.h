@@ -62,6 +62,8 @@ class Side {
   const std::map<TensorId, TensorPieces>& real() const {
     return catalogs_.front()->tensors("real");
   }
+  // As if of the reruns only these had been made.
+  void KeepLegs(const std::vector<std::string>& reruns);
   // Replaces the records of a tensor, in every leg, by changed copies.
   void Reread(const TensorId& id, const std::function<void(Record*)>& change);
   std::vector<std::string> Legs() const;  // sorted, of all folders
@@ -154,7 +156,10 @@ class Side {
   void FindDefects(const Trace& trace);
   void NoteUnfinishedSums(const Catalog& catalog);
 
-  std::vector<std::shared_ptr<Catalog>> catalogs_;  // the main one first
+  bool Keeps(const std::string& leg) const;
+
+  std::vector<std::shared_ptr<Catalog>> catalogs_;    // the main one first
+  std::optional<std::set<std::string>> kept_reruns_;  // nothing: all
   std::map<std::string, std::string> not_materialised_;
   std::vector<NotIsolated> not_isolated_;
   HandedOut handed_out_;
