@@ -46,6 +46,7 @@ ROWS = (
     "replay,noise:2,fp32,fp32.noise:2,isolated.noise:2,fp32.isolated.noise:2",
     "replay,noise:3,fp32,fp32.noise:3,isolated.noise:1,fp32.isolated.noise:1",
     "replay,noise:3,fp32,fp32.noise:2,isolated.noise:2,fp32.isolated.noise:1",
+    "replay,noise:3,fp32,fp32.noise:3,isolated.noise:2",
     "replay,noise:2,fp32,fp32.noise:2,isolated.noise:1,fp32.isolated.noise:1",
     "replay,noise:1,fp32,fp32.noise:1,isolated.noise:1,fp32.isolated.noise:1",
     "replay,noise:3,fp32,fp32.noise:3",
@@ -194,6 +195,8 @@ def main() -> int:
         if number in done:
             continue
         launch = plan(options.seed, number, options.iterations, 2)
+        if "uneven" in launch.model and "--cp" in launch.flags:
+            continue  # Megatron's own loss is wrong there (docs/case_study.md, B10)
         try:
             record_reference(sweep, launch)
             record_candidate(sweep, launch)

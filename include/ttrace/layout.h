@@ -28,6 +28,15 @@ namespace ttrace {
 
 using Shape = std::vector<int64_t>;
 
+// In elements, of a tensor without gaps.
+inline std::vector<int64_t> RowMajorStrides(const Shape& shape) {
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (size_t d = shape.size(); d-- > 1;) {
+    strides[d - 1] = strides[d] * shape[d];
+  }
+  return strides;
+}
+
 // `size` consecutive indices from `begin` in the global tensor.
 struct Segment {
   int64_t begin = 0;

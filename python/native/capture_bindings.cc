@@ -24,7 +24,9 @@
 
 #include "python/native/bindings.h"
 #include "src/measure/leg_reducer.h"
+#include "src/measure/summarizer.h"
 #include "src/numeric/noise.h"
+#include "src/numeric/sketch.h"
 #include "src/trace/record_check.h"
 #include "src/trace/writer_thread.h"
 
@@ -127,7 +129,7 @@ class Writer {
          const PyMesh& mesh, Coordinate coordinate, std::string adapter_json,
          std::string run_id, const std::vector<PyGrid>& views,
          const std::optional<std::vector<std::string>>& measured_legs,
-         bool on_thread) {
+         const std::string& mode, bool on_thread) {
     auto meta = std::make_shared<RankMeta>();
     meta->rank = rank;
     meta->world_size = world_size;
@@ -140,7 +142,10 @@ class Writer {
     meta->run_id = std::move(run_id);
     writer_ = ValueOrThrow(TraceWriter::Open(
         folder, *meta,
-        measured_legs ? MakeLegReducer(*meta, *measured_legs) : nullptr));
+        mode == "sketch"   ? MakeSummarizer(kSketchBuckets)
+        : mode == "digest" ? MakeSummarizer(0)
+        : measured_legs    ? MakeLegReducer(*meta, *measured_legs)
+                           : nullptr));
     if (on_thread) writer_ = WriteOnThread(std::move(writer_));
     meta_ = std::move(meta);
   }
@@ -288,12 +293,14 @@ void BindCapture(nb::module_& module) {
   nb::class_<Writer>(module, "Writer", "One rank's append-only trace.")
       .def(nb::init<const std::string&, int, int, const PyMesh&, Coordinate,
                     std::string, std::string, const std::vector<PyGrid>&,
-                    const std::optional<std::vector<std::string>>&, bool>(),
+                    const std::optional<std::vector<std::string>>&,
+                    const std::string&, bool>(),
            nb::arg("folder"), nb::arg("rank"), nb::arg("world_size"),
            nb::arg("mesh"), nb::arg("coordinate"),
            nb::arg("adapter_json") = "{}", nb::arg("run_id") = "",
            nb::arg("views") = std::vector<PyGrid>(),
-           nb::arg("measured_legs") = nb::none(), nb::arg("on_thread") = true)
+           nb::arg("measured_legs") = nb::none(), nb::arg("mode") = "full",
+           nb::arg("on_thread") = true)
       .def("spec", &Writer::MakeSpec, nb::arg("fqn"), nb::arg("role"),
            nb::arg("arg"), nb::arg("dtype"), nb::arg("local_shape"),
            nb::arg("placements") = "", nb::arg("batch_dim") = -1,

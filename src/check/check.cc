@@ -436,6 +436,10 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
     result.suspects +=
         t.verdict == TensorVerdict::kSuspect ||
         (t.judged_alone() && t.isolated->verdict == TensorVerdict::kSuspect);
+    if (!t.legs.empty() && !t.explained &&
+        t.verdict != TensorVerdict::kUnmatched) {
+      ++result.by_fidelity[static_cast<size_t>(t.legs.front().fidelity)];
+    }
     const bool too_wide =
         t.verdict == TensorVerdict::kNotCheckable && !t.explained;
     result.not_checkable += too_wide && !t.judged_alone();

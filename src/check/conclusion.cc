@@ -87,6 +87,22 @@ Conclusion Conclude(const CheckResult& result, const ConclusionInput& input) {
   if (!input.evidence.missing.empty()) {
     return {Verdict::kInconclusive, NoteWords(input.evidence.missing.front())};
   }
+  const int64_t uncertain = std::count_if(
+      result.tensors.begin(), result.tensors.end(), [](const auto& t) {
+        return t.reason.kind == ReasonKind::kUncertain && !t.explained;
+      });
+  if (uncertain > 0) {
+    const auto first = std::find_if(
+        result.tensors.begin(), result.tensors.end(), [](const auto& t) {
+          return t.reason.kind == ReasonKind::kUncertain && !t.explained;
+        });
+    return {Verdict::kInconclusive,
+            fmt::format("summaries cannot tell whether {} tensor{} within "
+                        "bounds, first {} {}: {}",
+                        uncertain, uncertain == 1 ? " is" : "s are",
+                        first->id.fqn.empty() ? "the model" : first->id.fqn,
+                        ToString(first->id.role), ReasonWords(first->reason))};
+  }
   if (all_equal) return {Verdict::kBitwiseEqual, "every tensor is bit-equal"};
   return {Verdict::kWithin, "every checkable tensor is within its bound"};
 }

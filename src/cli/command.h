@@ -29,6 +29,7 @@ void AddRecord(CLI::App& app, const CommandLine& line, Action* action);
 void AddCheck(CLI::App& app, Action* action);
 void AddDiff(CLI::App& app, Action* action);
 void AddMerge(CLI::App& app, Action* action);
+void AddBaseline(CLI::App& app, Action* action);
 void AddInspect(CLI::App& app, Action* action);
 void AddVersion(CLI::App& app, Action* action);
 

@@ -13,6 +13,7 @@
 #include "src/cli/command.h"
 #include "src/cli/interrupt.h"
 #include "src/cli/recording.h"
+#include "src/compare/compare_summaries.h"
 #include "src/experiment/iteration_range.h"
 #include "src/experiment/leg_names.h"
 #include "src/experiment/selection.h"
@@ -47,6 +48,36 @@ struct Options {
 
 // Checks what the option parser cannot. Leaves `options` ready to record into a
 // folder that is ours while the lock is kept.
+// What takes values cannot be had without them.
+Status CheckMode(const RecordOptions& record) {
+  if (record.mode == "full") return Done{};
+  if (record.keep_values) {
+    return Error(
+        ErrorCode::kInvalidArgument,
+        "--keep-values and --mode " + record.mode + " contradict each other");
+  }
+  const auto isolated =
+      std::find_if(record.legs.begin(), record.legs.end(), IsIsolatedLeg);
+  if (record.graft.empty() && isolated != record.legs.end()) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "leg " + *isolated +
+                     " takes the values of the run itself, which --mode " +
+                     record.mode + " does not keep");
+  }
+  return Done{};
+}
+
+Status CheckHasValues(const Side& reference) {
+  for (const auto& [id, pieces] : reference.real()) {
+    if (!HasSummaries(pieces)) continue;
+    return Error(ErrorCode::kInvalidArgument,
+                 "--graft " + Printable(reference.trace().folder()) +
+                     ": it holds summaries, not values: check against it a run "
+                     "of the same weights and data, recorded without --graft");
+  }
+  return Done{};
+}
+
 Result<FolderLock> Complete(const CommandLine& line, Options* options) {
   RecordOptions& record = options->record;
   if (line.after_dashes.empty()) {
@@ -59,7 +90,9 @@ Result<FolderLock> Complete(const CommandLine& line, Options* options) {
                           ParseIterations(options->iterations));
   if (record.graft_what == "none") record.graft.clear();
   if (!options->legs_given) {
-    options->legs = record.as_reference     ? kReferenceLegs
+    options->legs = record.as_reference
+                        ? (record.mode == "full" ? kReferenceLegs
+                                                 : kSummarizedReferenceLegs)
                     : !record.graft.empty() ? kCandidateLegs
                                             : "";
   }
@@ -67,12 +100,14 @@ Result<FolderLock> Complete(const CommandLine& line, Options* options) {
   record.dropout_off = options->dropout.empty() ? !record.graft.empty()
                                                 : options->dropout == "off";
   TTRACE_ASSIGN_OR_RETURN(record.legs, ExpandLegs(options->legs));
+  TTRACE_RETURN_IF_ERROR(CheckMode(record));
   TTRACE_RETURN_IF_ERROR(CheckSelection(record.select));
   TTRACE_RETURN_IF_ERROR(CheckGraft(record.graft_what));
   if (!record.graft.empty()) {
     const auto reference =
         Side::Open(record.graft, FindLegFolders(record.graft));
     if (!reference.ok()) return reference.error().WithContext("--graft");
+    TTRACE_RETURN_IF_ERROR(CheckHasValues(*reference));
     const std::vector<std::string> legs = reference->Legs();
     options->bounded = std::any_of(legs.begin(), legs.end(), IsNoiseLeg);
   }
@@ -172,6 +207,13 @@ void AddRecord(CLI::App& app, const CommandLine& line, Action* action) {
                    "off: run without dropout, as a comparison of topologies "
                    "needs; keep (off with --graft)")
       ->check(CLI::IsMember({"off", "keep"}));
+  command
+      ->add_option("--mode", record.mode,
+                   "sketch: of tensors of more than a thousand elements keep "
+                   "what estimates a distance; digest: what tells whether they "
+                   "are equal")
+      ->check(CLI::IsMember({"full", "sketch", "digest"}))
+      ->capture_default_str();
   command->add_flag("--keep-values", record.keep_values,
                     "write all values of all reruns; else noise is measured "
                     "where it runs, and bytes that a replay repeats are "

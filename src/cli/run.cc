@@ -151,6 +151,7 @@ int Run(int argc, char** argv) {
   AddRecord(app, line, &action);
   AddCheck(app, &action);
   AddMerge(app, &action);
+  AddBaseline(app, &action);
   AddInspect(app, &action);
   AddVersion(app, &action);
   try {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -55,7 +56,8 @@ std::optional<std::vector<CellGroup>> PairUp(
       const Record& record = *term.record;
       const Record* other = CounterpartOf(run, record);
       if (other == nullptr || record.routed || other->scale.value() != 1 ||
-          !CellComparer::Takes(record.dtype, record.layout)) {
+          (!record.measured &&
+           !CellComparer::Takes(record.dtype, record.layout))) {
         return std::nullopt;
       }
       cells.copies.push_back({other, &record});
@@ -75,8 +77,11 @@ bool StandsFor(const Trace& trace, const Record& rerun, const Record& run) {
 
 Result<CellTable> ReadCells(const Trace& trace, const Record& record) {
   TTRACE_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes,
-                          trace.ReadMeasured(record));
-  return DecodeCells(bytes, GridOf(record.layout.local_shape()).cells());
+                          trace.ReadInstead(record));
+  // One cell: all of the piece, in a trace of summaries.
+  const bool coarse = static_cast<int64_t>(bytes.size()) == EncodedCellBytes(1);
+  return DecodeCells(bytes,
+                     coarse ? 1 : GridOf(record.layout.local_shape()).cells());
 }
 
 Result<CellTable> ReadTable(const TensorPieces& rerun, const CellPair& pair,
@@ -167,7 +172,9 @@ void AddShare(const CellSums& cell, int64_t inside, int64_t size,
 
 ErrorStats Within(const CellTable& table, const Layout& piece,
                   const Layout& region) {
-  const CellGrid grid = GridOf(piece.local_shape());
+  CellGrid grid = GridOf(piece.local_shape());
+  if (table.cells.size() == 1)
+    std::fill(grid.parts.begin(), grid.parts.end(), 1);
   std::vector<std::vector<Reach>> reaches;
   for (size_t d = 0; d < piece.dims.size(); ++d) {
     reaches.push_back(ReachesOf(grid, d, piece.dims[d], region.dims[d]));
@@ -207,6 +214,47 @@ Result<ErrorStats> DifferenceOf(const Trace& trace, const Record& record) {
   return Within(table, record.layout, record.layout);
 }
 
+Result<std::optional<CellTable>> CompareAsOneCell(const Trace& trace,
+                                                  const Record& run,
+                                                  const Record& rerun) {
+  const bool partial = std::any_of(
+      rerun.placements.begin(), rerun.placements.end(), [](const auto& placed) {
+        return std::holds_alternative<Partial>(placed.second);
+      });
+  if (partial || rerun.routed || rerun.scale.value() != 1) {
+    return std::optional<CellTable>();
+  }
+  ErrorStats stats;
+  if (rerun.measured) {
+    TTRACE_ASSIGN_OR_RETURN(stats, DifferenceOf(trace, rerun));
+  } else {
+    TensorPieces a;
+    a.trace = &trace;
+    a.pieces = {&run};
+    TensorPieces b = a;
+    b.pieces = {&rerun};
+    TTRACE_ASSIGN_OR_RETURN(const TensorComparison compared,
+                            CompareTensor(a, b));
+    stats = compared.total;
+  }
+  CellSums all;
+  all.err_err = stats.sum_sq_err;
+  all.err_ref = stats.sum_err_ref;
+  all.ref_ref = stats.sum_sq_ref;
+  all.max_err = stats.max_abs_err;
+  all.max_ref = stats.max_abs_ref;
+  all.max_block = stats.max_block_sq_err;
+  const auto count = [](int64_t n) {
+    return static_cast<uint32_t>(
+        std::min<int64_t>(n, std::numeric_limits<uint32_t>::max()));
+  };
+  all.mismatched = count(stats.mismatched);
+  all.nonfinite_ref = count(stats.nonfinite_ref);
+  all.nonfinite_cand = count(stats.nonfinite_cand);
+  all.nonfinite_differ = count(stats.nonfinite_differ);
+  return std::optional<CellTable>({0, {all}});
+}
+
 Result<std::optional<std::vector<ErrorStats>>> CompareCellsWithin(
     const TensorPieces& run, const TensorPieces& rerun,
     const std::vector<Layout>& regions, double element_scale) {
@@ -217,6 +265,12 @@ Result<std::optional<std::vector<ErrorStats>>> CompareCellsWithin(
   TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> instances,
                           GroupInstances(rerun, {}));
   const auto groups = PairUp(run, instances);
+  const auto has_summary = [](const Record* piece) { return piece->summary; };
+  if (!measured &&
+      (std::any_of(run.pieces.begin(), run.pieces.end(), has_summary) ||
+       std::any_of(rerun.pieces.begin(), rerun.pieces.end(), has_summary))) {
+    return Nothing();
+  }
   if (!groups) {
     if (!measured) return Nothing();
     return NotStored(rerun, "the leg they repeat has no such piece");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/align/catalog.h"
+#include "src/compare/cell_sums.h"
 #include "src/compare/compare_tensor.h"
 #include "src/compare/error_stats.h"
 #include "ttrace/layout.h"
@@ -40,6 +41,13 @@ Result<std::optional<std::vector<ErrorStats>>> CompareCellsWithin(
 // Fails with kCorrupt if it holds no table of its piece's cells.
 // REQUIRES: record.measured
 Result<ErrorStats> DifferenceOf(const Trace& trace, const Record& record);
+
+// All cells of a piece as one, without errors of single elements: of `rerun`,
+// measured or not, against the piece of `run` in its place. Nothing if they are
+// not compared by cells.
+Result<std::optional<CellTable>> CompareAsOneCell(const Trace& trace,
+                                                  const Record& run,
+                                                  const Record& rerun);
 
 }  // namespace ttrace
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/compare/compare_instances.h"
+#include "src/compare/compare_summaries.h"
 #include "src/compare/compare_tensor.h"
 #include "src/compare/instances.h"
 
@@ -36,6 +37,19 @@ void AddDifferingDims(const Instance& a, const Instance& b,
   }
 }
 
+Result<ErrorStats> CompareCopies(const Instance& a, const Instance& b,
+                                 const Layout& layout,
+                                 InstanceComparer* comparer) {
+  if (HasSummaries(a) || HasSummaries(b)) {
+    TTRACE_ASSIGN_OR_RETURN(const SummaryComparison compared,
+                            CompareSummaries({&a}, {&b}));
+    return compared.stats;
+  }
+  ErrorSums sums;
+  TTRACE_RETURN_IF_ERROR(comparer->Compare({a, layout}, {b, layout}, &sums));
+  return sums.Stats();
+}
+
 }  // namespace
 
 Result<ReplicaComparison> CompareReplicas(const TensorPieces& pieces,
@@ -60,15 +74,15 @@ Result<ReplicaComparison> CompareReplicas(const TensorPieces& pieces,
       if (end - begin > 1) ++result.groups;
       const Instance& first = instances[begin];
       for (size_t i = begin + 1; i < end; ++i) {
-        ErrorSums sums;
-        TTRACE_RETURN_IF_ERROR(comparer.Compare(
-            {first, group.layout}, {instances[i], group.layout}, &sums));
+        TTRACE_ASSIGN_OR_RETURN(
+            const ErrorStats stats,
+            CompareCopies(first, instances[i], group.layout, &comparer));
         ++result.copies;
-        if (sums.mismatched == 0) continue;
+        if (stats.bitwise_equal()) continue;
         ++result.differing;
-        const double rel_err = sums.nonfinite_differ != 0
+        const double rel_err = stats.nonfinite_differ != 0
                                    ? std::numeric_limits<double>::infinity()
-                                   : sums.Stats().rel_err();
+                                   : stats.AtLow().rel_err();
         result.worst_rel_err = std::max(result.worst_rel_err, rel_err);
         ranks.insert(first.ranks.begin(), first.ranks.end());
         ranks.insert(instances[i].ranks.begin(), instances[i].ranks.end());

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
 #include "src/compare/compare_instances.h"
+#include "src/compare/compare_summaries.h"
 #include "src/compare/instances.h"
 #include "src/compare/layout_overlap.h"
 #include "src/compare/overlap_index.h"
@@ -51,6 +53,61 @@ Error DifferentShapes(const TensorPieces& reference, const Shape& ref,
                    " in the reference and " + text(cand) + " in the candidate");
 }
 
+Layout WholeLayout(const Shape& shape) {
+  Layout layout;
+  for (const int64_t size : shape) {
+    DimLayout& dim = layout.dims.emplace_back();
+    dim.global_size = size;
+    if (size > 0) dim.segments = {{0, size}};
+  }
+  return layout;
+}
+
+// The first copy of each region. Fails where what is recorded of it lies
+// elsewhere: rows in another order.
+Result<std::vector<const Instance*>> FirstCopies(
+    const TensorPieces& pieces, const std::vector<InstanceGroup>& groups) {
+  std::vector<const Instance*> out;
+  for (const InstanceGroup& group : groups) {
+    const Instance& first = group.instances.front();
+    for (const Term& term : first.terms) {
+      if (term.record->layout == group.layout) continue;
+      return Error(ErrorCode::kIncomparable,
+                   DescribeTensor(pieces) +
+                       ": its rows are in another order, which a summary "
+                       "cannot be brought into");
+    }
+    out.push_back(&first);
+  }
+  return out;
+}
+
+// As one region, with one instance.
+Status CompareAsWhole(const TensorPieces& reference,
+                      const std::vector<InstanceGroup>& refs,
+                      const TensorPieces& candidate,
+                      const std::vector<InstanceGroup>& cands,
+                      TensorComparison* out) {
+  InstanceStats whole;
+  std::set<int> ranks;
+  for (const InstanceGroup& group : cands) {
+    for (const Instance& instance : group.instances) {
+      ranks.insert(instance.ranks.begin(), instance.ranks.end());
+    }
+  }
+  whole.ranks.assign(ranks.begin(), ranks.end());
+  TTRACE_ASSIGN_OR_RETURN(const auto r, FirstCopies(reference, refs));
+  TTRACE_ASSIGN_OR_RETURN(const auto c, FirstCopies(candidate, cands));
+  TTRACE_ASSIGN_OR_RETURN(const SummaryComparison compared,
+                          CompareSummaries(r, c));
+  out->fidelity = compared.fidelity;
+  out->reordered = compared.reordered;
+  out->total = whole.stats = compared.stats;
+  out->instances = {std::move(whole)};
+  out->regions = {WholeLayout(refs.front().layout.global_shape())};
+  return Done{};
+}
+
 }  // namespace
 
 Result<TensorComparison> CompareTensor(const TensorPieces& reference,
@@ -86,6 +143,17 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
   }
   comparison.reference_overlap = coverage.twice_a;
   comparison.candidate_overlap = coverage.twice_b;
+  if (HasSummaries(reference) || HasSummaries(candidate)) {
+    if (comparison.routed || !comparison.complete()) {
+      return Error(ErrorCode::kIncomparable,
+                   DescribeTensor(reference) +
+                       ": only a summary was kept of it, and the two sides do "
+                       "not hold the same elements once each");
+    }
+    TTRACE_RETURN_IF_ERROR(
+        CompareAsWhole(reference, refs, candidate, cands, &comparison));
+    return comparison;
+  }
 
   InstanceComparer comparer(options.tile_elements, options.element_scale);
   const OverlapIndex index(Layouts(refs));
@@ -141,6 +209,17 @@ Result<std::vector<ErrorStats>> CompareWithin(
     return DifferentShapes(reference, shape,
                            others.front().layout.global_shape());
   }
+  if (HasSummaries(reference) || HasSummaries(other)) {
+    if (regions.size() != 1 || regions.front() != WholeLayout(shape)) {
+      return Error(ErrorCode::kIncomparable,
+                   DescribeTensor(reference) +
+                       ": only a summary was kept of it, of no part apart");
+    }
+    TensorComparison whole;
+    TTRACE_RETURN_IF_ERROR(
+        CompareAsWhole(reference, refs, other, others, &whole));
+    return std::vector<ErrorStats>{whole.total};
+  }
   InstanceComparer comparer(options.tile_elements, options.element_scale);
   const OverlapIndex refs_index(Layouts(refs));
   const OverlapIndex others_index(Layouts(others));
@@ -181,6 +260,15 @@ Result<SquareSum> SumOfSquares(const TensorPieces& pieces) {
     return Error(ErrorCode::kIncomparable,
                  DescribeTensor(pieces) + ": pieces overlap in " +
                      std::to_string(coverage.twice_a) + " elements");
+  }
+  if (HasSummaries(pieces)) {
+    TTRACE_ASSIGN_OR_RETURN(const auto first, FirstCopies(pieces, groups));
+    TTRACE_ASSIGN_OR_RETURN(const SummaryComparison own,
+                            CompareSummaries(first, first));
+    return SquareSum{own.stats.nonfinite_ref != 0
+                         ? std::numeric_limits<double>::quiet_NaN()
+                         : own.stats.sum_sq_ref,
+                     own.stats.count};
   }
   InstanceComparer comparer(CompareOptions{}.tile_elements);
   ErrorSums sums;

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/align/catalog.h"
@@ -60,7 +61,16 @@ struct RoutedTokens {
   bool operator==(const RoutedTokens&) const = default;
 };
 
+// What a comparison stands on: the values, or what was kept instead of them on
+// one side at least.
+enum class Fidelity : uint8_t { kValues, kSketch, kDigest };
+std::string_view ToString(Fidelity fidelity);  // "values", "sketch", "digest"
+std::optional<Fidelity> ParseFidelity(std::string_view text);
+
 struct TensorComparison {
+  Fidelity fidelity = Fidelity::kValues;
+  // Of digests that differ: the same elements are in other places.
+  bool reordered = false;
   // Over the whole logical tensor. Where replicas differ, each region counts
   // with its worst replica: a good copy must not hide a bad one.
   ErrorStats total;
@@ -91,6 +101,13 @@ struct TensorComparison {
 // those of one expert here and not there; with the Error of Trace::Read
 // otherwise. Both sides' declared scales are applied. The reference's instances
 // cover the tensor by their first replica; its other replicas are not read.
+//
+// Where a piece of either side has only a summary, summaries are made of all,
+// and the tensor is one region with one instance for all ranks (of a summary
+// nothing can be said of parts): equal digests are equal bits; else the error
+// is an estimate (ErrorStats::estimated), or, without sketches, anything.
+// Fails with kIncomparable where summaries have no place: rows that are in
+// another order, rows that a router chose.
 Result<TensorComparison> CompareTensor(const TensorPieces& reference,
                                        const TensorPieces& candidate,
                                        const CompareOptions& options = {});

@@ -43,6 +43,25 @@ struct ErrorStats {
   // lower the figure. A candidate is compared along the cuts of both sides, a
   // noise leg along those of the reference alone: never along more.
   double max_block_sq_err = 0;
+  // Of an estimate: by how much sum_sq_err may be smaller and larger. 0 where
+  // values were compared.
+  double sq_err_below = 0;
+  double sq_err_above = 0;
+
+  bool estimated() const { return sq_err_below > 0 || sq_err_above > 0; }
+  // The same with the smallest, and with the largest, error that it may be.
+  ErrorStats AtLow() const {
+    ErrorStats low = *this;
+    low.sum_sq_err = std::fmax(0, sum_sq_err - sq_err_below);
+    low.sq_err_below = low.sq_err_above = 0;
+    return low;
+  }
+  ErrorStats AtHigh() const {
+    ErrorStats high = *this;
+    high.sum_sq_err += sq_err_above;
+    high.sq_err_below = high.sq_err_above = 0;
+    return high;
+  }
 
   // Normwise relative error ||cand - ref|| / ||ref||. An all-zero reference has
   // no scale of its own, so any difference there is infinite.
@@ -88,6 +107,8 @@ struct ErrorStats {
     max_elem = std::fmax(max_elem, other.max_elem);
     sum_sq_elem += other.sum_sq_elem;
     max_block_sq_err = std::fmax(max_block_sq_err, other.max_block_sq_err);
+    sq_err_below += other.sq_err_below;
+    sq_err_above += other.sq_err_above;
   }
 };
 

@@ -108,6 +108,8 @@ class ShardedTrace {
     catalog_ = std::make_unique<Catalog>(OrDie(Trace::Open(folder_.path())));
   }
 
+  const std::string& folder() const { return folder_.path(); }
+
   // The one tensor, whose pieces a test may reorder.
   TensorPieces pieces() const {
     return catalog_->tensors("real").begin()->second;

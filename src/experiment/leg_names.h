@@ -17,6 +17,10 @@ namespace ttrace {
 // module deep does not compound, so two legs of it are enough.
 inline constexpr std::string_view kReferenceLegs =
     "replay,noise:3,fp32,fp32.noise:3,isolated.noise:2,fp32.isolated.noise:2";
+// Of a reference of which only summaries are kept: without those that take its
+// values.
+inline constexpr std::string_view kSummarizedReferenceLegs =
+    "replay,noise:3,fp32,fp32.noise:3";
 // What `diff`, and `record --graft`, record of a candidate. Isolated legs need
 // a reference to take values from (--graft); a run without one isolates itself
 // from itself.

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "src/compare/compare_summaries.h"
+
 namespace ttrace {
 namespace {
 
@@ -153,6 +155,12 @@ StepTensors StepCatalog::Find(const StepOfParameter& step) const {
   --gradient.id.iteration;
   gradient.pieces = side_.Find("real", gradient.id);
   put(StepField::kOldGradient, gradient);
+  for (StepTensor& tensor : out.fields) {
+    // A step is made again of values.
+    if (tensor.pieces != nullptr && HasSummaries(*tensor.pieces)) {
+      tensor.pieces = nullptr;
+    }
+  }
   out.count = StateBefore(step, "step");
   out.count_after = State(step, "step", Pass::kOptimizer);
   for (const auto& [id, pieces] : side_.real()) {

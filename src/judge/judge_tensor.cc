@@ -49,6 +49,10 @@ std::vector<int> NonfiniteRanks(const TensorComparison& compared) {
   return {ranks.begin(), ranks.end()};
 }
 
+bool IsEstimated(const std::optional<ErrorStats>& stats) {
+  return stats && stats->estimated();
+}
+
 std::optional<ErrorStats> Total(const std::optional<PairFacts>& pair) {
   if (!pair) return std::nullopt;
   return pair->total;
@@ -259,8 +263,18 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
   errors.lookup_gradient = facts.lookup;
   errors.rounding = rounding_->Of(id, plan.isolated, fp32);
   errors.risk = expectations_.risk();
-  LegJudgement out = JudgeLeg(errors);
-  if (!errors.noise.empty()) {
+  const bool whole = leg.candidate.fidelity == Fidelity::kValues;
+  const bool estimated =
+      !whole || IsEstimated(errors.candidate_hp) ||
+      IsEstimated(errors.reference_hp) || IsEstimated(errors.repeat) ||
+      std::any_of(errors.noise.begin(), errors.noise.end(),
+                  [](const ErrorStats& noise) { return noise.estimated(); });
+  LegJudgement out = estimated ? JudgeEstimates(errors) : JudgeLeg(errors);
+  out.fidelity = leg.candidate.fidelity;
+  out.reordered = leg.candidate.reordered;
+  out.stats = errors.stats;
+  // A summary knows of no element, and of no part.
+  if (!errors.noise.empty() && whole && !estimated) {
     // Element errors are measured unless the reference has no scale of its own.
     if (errors.noise.front().sum_sq_elem > 0 || errors.stats.max_elem > 0) {
       LegErrors maxima = errors;
@@ -272,7 +286,7 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
   }
   // A replay of the candidate that differs by more than its bound: not the
   // noise of a run that is right.
-  if (plan.name == "real" && facts.candidate_repeat && out.checkable &&
+  if (plan.name == "real" && facts.candidate_repeat && out.checkable && whole &&
       !facts.candidate_repeat->bitwise() && !out.tests.empty()) {
     Test repeat;
     repeat.statistic = Statistic::kRepeat;
@@ -393,6 +407,7 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
   bool any = false;
   bool routed_upstream = false;
   const LegJudgement* overflow = nullptr;
+  const LegJudgement* uncertain = nullptr;
   const LegJudgement* first = nullptr;
   size_t judged = 0;
   for (const LegFacts& facts_of_leg : facts.legs) {
@@ -405,6 +420,7 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
     equal = equal && leg.stats.bitwise_equal();
     if (leg.nonfinite_by_fault()) out->nonfinite = true;
     if (leg.overflow) overflow = &leg;
+    if (leg.uncertain) uncertain = &leg;
     if (leg.headroom > 1 && ties_.Reach(facts, facts_of_leg.plan)) {
       routed_upstream = true;
       continue;
@@ -446,6 +462,10 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
   if (routed_upstream && out->deciding_leg < 0) {
     Settle(gaps ? TensorVerdict::kUnmatched : TensorVerdict::kNotCheckable,
            gaps ? out->reason : Because(ReasonKind::kRoutedUpstream), out);
+    return;
+  }
+  if (uncertain != nullptr && !(out->headroom > 1)) {
+    Settle(TensorVerdict::kNotCheckable, WhyNotCheckable(*uncertain), out);
     return;
   }
   if (facts.exact || HasNoTolerance(facts.id.role)) {

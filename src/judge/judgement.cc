@@ -90,6 +90,13 @@ Reason WhyNotCheckable(const LegJudgement& leg) {
     reason.counts = {leg.stats.nonfinite_cand, leg.stats.nonfinite_ref};
     return reason;
   }
+  if (leg.uncertain) {
+    reason.kind = ReasonKind::kUncertain;
+    reason.numbers = {leg.stats.AtLow().rel_err(), leg.stats.AtHigh().rel_err(),
+                      leg.bound};
+    if (leg.reordered) reason.detail = "reordered";
+    return reason;
+  }
   reason.kind =
       leg.tests.empty() ? ReasonKind::kNoNoiseLegs : ReasonKind::kBoundTooWide;
   if (!leg.tests.empty()) reason.numbers = {leg.bound};

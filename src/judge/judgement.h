@@ -61,6 +61,11 @@ struct LegJudgement {
     bool all_tied() const { return flipped == tied; }
   };
   std::optional<Flips> flips;
+  // What the errors are of. Of an estimate that the bound lies within: nothing
+  // is said, and `uncertain`.
+  Fidelity fidelity = Fidelity::kValues;
+  bool reordered = false;  // TensorComparison::reordered
+  bool uncertain = false;
   // Elements that are finite in one run alone may be overflows of fp16
   // (overflow.h): they are no finding, and the rest no evidence.
   bool overflow = false;

@@ -56,6 +56,14 @@ LegJudgement JudgeEquality(const std::string& name, const LegFacts& facts,
                                  : test.value / test.bound;
   test.expected.origin = allowed == 0 ? Origin::kEqual : Origin::kNoise;
   test.expected.noise_legs = legs;
+  out.fidelity = facts.candidate.fidelity;
+  out.reordered = facts.candidate.reordered;
+  if (out.stats.estimated() && allowed > 0) {
+    // How many differ is not known, only that some do.
+    out.checkable = false;
+    out.uncertain = true;
+    return out;
+  }
   out.Add(std::move(test));
   if (out.headroom > 1) {
     std::set<int> ranks;

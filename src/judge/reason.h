@@ -28,7 +28,9 @@ enum class ReasonKind : uint8_t {
   kIterationCut,     // its iteration did not end on every rank
   // Not judged.
   kNoNoiseLegs,
-  kBoundTooWide,     // numbers: the bound
+  kBoundTooWide,  // numbers: the bound
+  // numbers: the least and the largest error, the bound; detail: of reordered
+  kUncertain,
   kReplacedByGraft,  // its own values are not those that were computed with
   kAfterStep,        // the step is not replayed
   kStepUnknown,      // detail: what of the step is not known

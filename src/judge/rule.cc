@@ -138,6 +138,36 @@ LegJudgement JudgeLeg(const LegErrors& errors) {
   return out;
 }
 
+namespace {
+
+// All errors at one end: those of the candidate as small as they can be and
+// those of the reference as large, or the other way round.
+LegErrors AtEnd(LegErrors errors, bool candidate_low) {
+  const auto end = [](ErrorStats* stats, bool low) {
+    *stats = low ? stats->AtLow() : stats->AtHigh();
+  };
+  end(&errors.stats, candidate_low);
+  if (errors.candidate_hp) end(&*errors.candidate_hp, candidate_low);
+  for (ErrorStats& leg : errors.noise) end(&leg, !candidate_low);
+  if (errors.repeat) end(&*errors.repeat, !candidate_low);
+  if (errors.reference_hp) end(&*errors.reference_hp, !candidate_low);
+  return errors;
+}
+
+}  // namespace
+
+LegJudgement JudgeEstimates(const LegErrors& errors) {
+  const LegJudgement least = JudgeLeg(AtEnd(errors, true));
+  if (least.checkable && least.headroom > 1) return least;
+  const LegJudgement largest = JudgeLeg(AtEnd(errors, false));
+  if (largest.checkable && largest.headroom <= 1) return largest;
+  LegJudgement out = JudgeLeg(errors);
+  if (!out.checkable) return out;
+  out.checkable = false;
+  out.uncertain = true;
+  return out;
+}
+
 std::optional<Test> JudgePart(const LegErrors& part) {
   if (part.noise.empty() || !(part.stats.sum_sq_ref > 0)) return std::nullopt;
   Test test = JudgeNorm(part);

@@ -74,6 +74,11 @@ double IndependentErrors(const std::vector<ErrorStats>& noise);
 // Makes the norm's test, which is the judgement's first.
 LegJudgement JudgeLeg(const LegErrors& errors);
 
+// The same where some errors are estimates: out of bound if they are so by the
+// least that they can be, within if they are by the largest. Else
+// LegJudgement::uncertain.
+LegJudgement JudgeEstimates(const LegErrors& errors);
+
 // What the norm of a part of the tensor may be: the same rule for that part
 // alone. Nothing where it has no noise of its own or its bound is too wide.
 std::optional<Test> JudgePart(const LegErrors& part);

@@ -40,6 +40,56 @@ TEST(JudgeLeg, HeadroomIsErrorOverTwiceTheNoise) {
   EXPECT_TRUE(leg.checkable);
 }
 
+// An error that is between two others.
+ErrorStats Estimate(double low, double value, double high) {
+  ErrorStats stats = StatsWith(value);
+  stats.sq_err_below = value * value - low * low;
+  stats.sq_err_above = high * high - value * value;
+  return stats;
+}
+
+TEST(JudgeEstimates, TheBoundMustLieOutsideOfTheInterval) {
+  const auto judge = [](double low, double value, double high) {
+    LegErrors errors = Errors(0, {1e-2, 1e-2, 1e-2});  // a bound of 2e-2
+    errors.stats = Estimate(low, value, high);
+    return JudgeEstimates(errors);
+  };
+  const LegJudgement out = judge(2.1e-2, 3e-2, 4e-2);
+  EXPECT_TRUE(out.checkable);
+  EXPECT_NEAR(out.headroom, 1.05, 1e-9) << "by the least that it can be";
+  const LegJudgement in = judge(1e-2, 1.5e-2, 1.9e-2);
+  EXPECT_TRUE(in.checkable);
+  EXPECT_NEAR(in.headroom, 0.95, 1e-9) << "by the most";
+  for (const double value : {1.5e-2, 2.5e-2}) {
+    const LegJudgement between = judge(1e-2, value, 3e-2);
+    EXPECT_FALSE(between.checkable);
+    EXPECT_TRUE(between.uncertain);
+    const Reason why = WhyNotCheckable(between);
+    EXPECT_EQ(why.kind, ReasonKind::kUncertain);
+    EXPECT_NEAR(why.numbers.at(0), 1e-2, 1e-9);
+    EXPECT_NEAR(why.numbers.at(1), 3e-2, 1e-9);
+  }
+}
+
+TEST(JudgeEstimates, NoiseIsAsLargeForAFaultAndAsSmallForAPassAsItCanBe) {
+  const auto judge = [](double value) {
+    LegErrors errors = Errors(value, {});
+    errors.noise.assign(3, Estimate(0.9e-2, 1e-2, 1.1e-2));
+    return JudgeEstimates(errors);
+  };
+  EXPECT_GT(judge(2.3e-2).headroom, 1) << "over 2.2e-2";
+  EXPECT_TRUE(judge(2.1e-2).uncertain);
+  EXPECT_TRUE(judge(1.9e-2).uncertain);
+  EXPECT_TRUE(judge(1.7e-2).checkable) << "under 1.8e-2";
+}
+
+TEST(JudgeEstimates, WithoutNoiseNothingIsSaid) {
+  LegErrors errors = Errors(0, {});
+  errors.stats = Estimate(1e-2, 2e-2, 3e-2);
+  EXPECT_FALSE(JudgeEstimates(errors).checkable);
+  EXPECT_FALSE(JudgeEstimates(errors).uncertain);
+}
+
 TEST(JudgeLeg, BothEstimatesMustFlag) {
   LegErrors errors = Errors(6e-2, {1e-2, 1e-2, 1e-2});
   errors.candidate_hp = StatsWith(3e-2);

@@ -37,7 +37,8 @@ class Encoder {
       if (std::isnan(value)) return "NaN";
       if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
       return value;
-    } else if constexpr (std::is_same_v<T, Role> || std::is_same_v<T, Pass>) {
+    } else if constexpr (std::is_same_v<T, Role> || std::is_same_v<T, Pass> ||
+                         std::is_same_v<T, Fidelity>) {
       return ToString(value);
     } else if constexpr (std::is_same_v<T, DType>) {
       return Info(value).torch_name;
@@ -126,6 +127,9 @@ class Decoder {
       return false;
     }
     return true;
+  }
+  static bool DecodeWord(const std::string& word, Fidelity* fidelity) {
+    return Take(ParseFidelity(word), fidelity);
   }
   static bool DecodeWord(const std::string& word, Role* role) {
     return Take(ParseRole(word), role);

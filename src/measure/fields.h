@@ -28,6 +28,8 @@ void VisitFields(A& field, ErrorStats& s) {
   field("max_elem", s.max_elem);
   field("sum_sq_elem", s.sum_sq_elem);
   field("max_block_sq_err", s.max_block_sq_err);
+  field("sq_err_below", s.sq_err_below);
+  field("sq_err_above", s.sq_err_above);
 }
 
 template <typename A>
@@ -88,6 +90,8 @@ void VisitFields(A& field, RoutingFlips& f) {
 
 template <typename A>
 void VisitFields(A& field, TensorComparison& c) {
+  field("fidelity", c.fidelity);
+  field("reordered", c.reordered);
   field("total", c.total);
   field("instances", c.instances);
   field("regions", c.regions);

@@ -58,6 +58,11 @@ class LegReducer final : public Reducer {
     return std::optional<Reduced>(std::move(out));
   }
 
+  Result<std::optional<Summarized>> Summarize(const Record&,
+                                              const StridedView&) override {
+    return std::optional<Summarized>();
+  }
+
  private:
   static bool MayBeMeasured(const Record& record) {
     return !record.routed && record.scale.value() == 1 &&

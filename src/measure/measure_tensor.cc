@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/compare/compare_cells.h"
+#include "src/compare/compare_summaries.h"
 #include "src/experiment/module_names.h"
 #include "src/experiment/parameter_roles.h"
 #include "src/measure/exact_values.h"
@@ -192,8 +193,10 @@ class LegMeasurer {
   // What errors of single elements are relative to, beside the element itself:
   // the rms of the reference's tensor. 0: they are not measured, because no
   // noise leg bounds them, the value is judged exactly or not at all, or the
-  // reference has no rms (all zero, not finite, in overlapping pieces).
+  // reference has no rms (all zero, not finite, in overlapping pieces) or only
+  // summaries.
   Result<double> ElementScale() const {
+    if (HasSummaries(r_)) return 0.0;
     const bool bounded = std::any_of(
         plan_.noise_legs.begin(), plan_.noise_legs.end(), [&](const auto& leg) {
           return side_.FindSameValue(leg, id_) != nullptr;

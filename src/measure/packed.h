@@ -40,6 +40,7 @@ constexpr int CountOf(StepQuantity) { return kStepQuantities; }
 constexpr int CountOf(StepAlgorithm) { return 2; }
 constexpr int CountOf(StepGap::Kind) { return 5; }
 constexpr int CountOf(ErrorCode) { return 6; }
+constexpr int CountOf(Fidelity) { return 3; }
 
 class Packer {
  public:

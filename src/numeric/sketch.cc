@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "src/base/check.h"
 #include "src/numeric/sketch_kernel.h"
@@ -14,7 +15,7 @@ namespace ttrace {
 namespace {
 
 // Elements whose buckets are added up in fp32.
-constexpr size_t kElementsOfAPart = size_t{1} << 18;
+constexpr size_t kElementsOfAPart = size_t{1} << 14;
 // Elements that are converted at once where the kernel cannot read them.
 constexpr size_t kConverted = 1024;
 // Half of the width of an estimate's interval, in deviations of sqrt(1 / 2m):
@@ -105,6 +106,17 @@ Sketch::Sketch(uint64_t seed, size_t buckets)
   TTRACE_CHECK(IsSize(buckets), "a sketch's size");
 }
 
+Sketch::Sketch(uint64_t seed, std::vector<double> buckets)
+    : seed_(seed), buckets_(std::move(buckets)) {
+  TTRACE_CHECK(IsSize(buckets_.size()), "a sketch's size");
+}
+
+double SketchRounding(size_t buckets) {
+  const double terms = std::max(1.0, static_cast<double>(kElementsOfAPart) /
+                                         static_cast<double>(buckets));
+  return 0x1p-24 * std::sqrt(terms / 6);
+}
+
 Status Sketch::Add(const PlacedTensor& tensor, double scale) {
   const DTypeInfo info = Info(tensor.dtype);
   if (!info.floating) {
@@ -126,10 +138,10 @@ Status Sketch::Add(const PlacedTensor& tensor, double scale) {
   return Done{};
 }
 
-Status Sketch::Merge(const Sketch& other) {
+Status Sketch::Merge(const Sketch& other, double scale) {
   TTRACE_RETURN_IF_ERROR(CheckAlike(*this, other));
   for (size_t i = 0; i < buckets_.size(); ++i) {
-    buckets_[i] += other.buckets_[i];
+    buckets_[i] += scale * other.buckets_[i];
   }
   return Done{};
 }

@@ -8,9 +8,9 @@
 // are a rotation r, and the rest chooses one of the m / 16 rows of buckets:
 //     bucket[16 * row + (l ^ r)] += (-1)^sign * x_i
 // The sketch is linear: those of shards, of terms of a sum and of scaled
-// tensors add up like the tensors (but for rounding, 1e-6 of the norm: buckets
-// are added up in fp32, over at most 2^18 elements, and then in double), and it
-// is the same bit by bit on every instruction set.
+// tensors add up like the tensors (but for SketchRounding: buckets are added up
+// in fp32, over at most 2^14 elements, and then in double), and it is the same
+// bit by bit on every instruction set.
 //
 // E |S_a - S_b|^2 = |a - b|^2 with a relative deviation of sqrt(2 / m) for
 // differences that are spread over many elements. A difference of one element
@@ -41,6 +41,8 @@ class Sketch {
   // REQUIRES: `buckets` is a power of two from kMinSketchBuckets to
   // kMaxSketchBuckets.
   explicit Sketch(uint64_t seed, size_t buckets = kSketchBuckets);
+  // That has these, from a file. REQUIRES: as many as a sketch has.
+  Sketch(uint64_t seed, std::vector<double> buckets);
 
   // Adds `scale` times a local tensor of a floating dtype; float64 is rounded
   // to fp32. NaN and Inf make buckets NaN or infinite.
@@ -48,9 +50,9 @@ class Sketch {
   // kUnsupported for integers and bool.
   Status Add(const PlacedTensor& tensor, double scale = 1);
 
-  // Adds another shard, or another term of a sum.
+  // Adds another shard, or `scale` times another term of a sum.
   // Fails with kInvalidArgument if it has another seed or size.
-  Status Merge(const Sketch& other);
+  Status Merge(const Sketch& other, double scale = 1);
 
   // What a sketch of fewer buckets of the same tensor would be.
   // Fails with kInvalidArgument for a number that is no power of two from
@@ -76,6 +78,11 @@ struct SketchEstimate {
 // |a - b|, of the tensors.
 // Fails with kInvalidArgument if seeds or sizes differ.
 Result<SketchEstimate> EstimateDistance(const Sketch& a, const Sketch& b);
+
+// What a sketch's own sums round, as a share of the tensor's norm: the rms of
+// fp32 sums of n terms of equal size, each partial sum rounded, is
+// u sqrt(n / 6) of the sum's.
+double SketchRounding(size_t buckets);
 
 // <a, b>, from the distance and exact norms: that is far closer than the inner
 // product of the sketches where a and b are nearly the same.

@@ -4,6 +4,7 @@
 #ifndef TTRACE_SRC_REPORT_CHECK_RESULT_H_
 #define TTRACE_SRC_REPORT_CHECK_RESULT_H_
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -86,7 +87,9 @@ struct CheckResult {
   RoutingSummary routing;
   std::vector<CleanCount> clean;
   int64_t suspects = 0;
-  int64_t not_checkable = 0;             // neither end to end nor isolated
+  int64_t not_checkable = 0;  // neither end to end nor isolated
+  // Compared tensors by what their first leg was compared by (Fidelity).
+  std::array<int64_t, 3> by_fidelity = {};
   int64_t tests = 0;                     // that the risk was divided over
   double risk = 0;                       // of flagging a clean run
   std::vector<TensorJudgement> tensors;  // by order

@@ -100,6 +100,14 @@ Json LegJson(const LegJudgement& leg) {
                {"max_abs_ref", Number(stats.max_abs_ref)},
                {"projection", Number(stats.projection())},
                {"residual", Number(stats.residual())}};
+  if (leg.fidelity != Fidelity::kValues) {
+    json["fidelity"] = ToString(leg.fidelity);
+    if (stats.estimated()) {
+      json["err_low"] = Number(stats.AtLow().rel_err());
+      json["err_high"] = Number(stats.AtHigh().rel_err());
+    }
+    if (leg.reordered) json["reordered"] = true;
+  }
   if (leg.routed) {
     json["routed"] = {{"reference", leg.routed->reference},
                       {"candidate", leg.routed->candidate},
@@ -243,6 +251,11 @@ Json HeadJson(const CheckResult& result) {
   head["clean"] = std::move(clean);
   head["suspects"] = result.suspects;
   head["not_checkable"] = result.not_checkable;
+  if (result.by_fidelity[1] + result.by_fidelity[2] > 0) {
+    head["fidelity"] = {{"values", result.by_fidelity[0]},
+                        {"sketch", result.by_fidelity[1]},
+                        {"digest", result.by_fidelity[2]}};
+  }
   head["downstream"] = result.downstream;
   const IsolationSummary& isolation = result.isolation;
   head["isolation"] = isolation.ran ? Json{{"judged", isolation.judged},

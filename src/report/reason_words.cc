@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <vector>
 
@@ -75,6 +76,23 @@ std::string Words(const Reason& reason) {
     case ReasonKind::kBoundTooWide:
       return fmt::format("its bound of {} is too wide to mean anything",
                          FormatError(NumberOf(reason, 0)));
+    case ReasonKind::kUncertain: {
+      const std::string order = reason.detail.empty()
+                                    ? ""
+                                    : ", and has the same elements in another "
+                                      "order";
+      if (std::isinf(NumberOf(reason, 1))) {
+        return fmt::format(
+            "its digest is another one{}: how far it is off, digests do not "
+            "tell; record both runs with --mode sketch or full",
+            order);
+      }
+      return fmt::format(
+          "by its sketch it is off by {} to {}{}, and its bound {} lies "
+          "between; record both runs with --mode full",
+          FormatError(NumberOf(reason, 0)), FormatError(NumberOf(reason, 1)),
+          order, FormatError(NumberOf(reason, 2)));
+    }
     case ReasonKind::kReplacedByGraft:
       return "replaced by the reference's";
     case ReasonKind::kAfterStep:

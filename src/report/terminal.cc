@@ -109,6 +109,14 @@ void AddCoverage(const CheckResult& result, Page* page) {
       page->Text(example, Tone::kPlain, 2);
     }
   }
+  const auto& [values, sketches, digests] = result.by_fidelity;
+  if (sketches + digests > 0) {
+    page->Text(fmt::format("compared by: values of {}, sketches of {}, "
+                           "digests of {}",
+                           FormatCount(values), FormatCount(sketches),
+                           FormatCount(digests)),
+               Tone::kPlain, 2);
+  }
   if (result.not_checkable > 0) {
     line = fmt::format("{} of them NOT CHECKABLE",
                        FormatCount(result.not_checkable));

@@ -99,6 +99,9 @@ std::vector<Variable> Instructions(const RecordOptions& options,
                            fs::absolute(options.graft).string());
     variables.emplace_back("TTRACE_GRAFT_WHAT", options.graft_what);
   }
+  if (options.mode != "full") {
+    variables.emplace_back("TTRACE_MODE", options.mode);
+  }
   if (options.keep_values) variables.emplace_back("TTRACE_KEEP_VALUES", "1");
   if (!options.select.empty()) {
     variables.emplace_back("TTRACE_SELECT", options.select);

@@ -29,8 +29,9 @@ struct RecordOptions {
   std::string graft;              // trace folder; empty: none
   std::string graft_what = "weights,data";
   std::string select;
-  bool keep_values = false;  // also of reruns that only measure something
-  bool dropout_off = false;  // capture hands on what dropout is given
+  std::string mode = "full";  // sketch, digest: summaries instead of values
+  bool keep_values = false;   // also of reruns that only measure something
+  bool dropout_off = false;   // capture hands on what dropout is given
   int64_t seed = 0;
   std::string log_file;
   bool end_when_captured = false;

@@ -93,8 +93,16 @@ Status DecodeOrigin(const JsonFields& fields, Record& record) {
                             fields.Int("measured_against", 0));
     record.measured = Measured{against};
   }
-  if (record.same_as && record.measured) {
-    return BadField("same_as", "and measured_against exclude each other");
+  if (fields.Has("summary")) {
+    TTRACE_ASSIGN_OR_RETURN(const std::string_view text,
+                            fields.Text("summary"));
+    record.summary = ParseSummary(text);
+    if (!record.summary) {
+      return BadField("summary", "is unknown: " + Abridged(text));
+    }
+  }
+  if (record.measured && (record.same_as || record.summary)) {
+    return BadField("measured_against", "excludes same_as and summary");
   }
   return Done{};
 }
@@ -109,6 +117,13 @@ Status DecodeExtent(const JsonFields& fields, Extent& extent) {
 }
 
 }  // namespace
+
+std::optional<Summary> ParseSummary(std::string_view text) {
+  for (const Summary summary : {Summary::kDigest, Summary::kSketch}) {
+    if (ToString(summary) == text) return summary;
+  }
+  return std::nullopt;
+}
 
 Result<IndexLine> IndexLineDecoder::DecodeRecord(
     const JsonFields& fields) const {
@@ -165,10 +180,10 @@ Result<IndexLine> IndexLineDecoder::DecodeRecord(
   if (!status.ok()) return Corrupt(status.error());
   TTRACE_ASSIGN_OR_RETURN(const int64_t bytes, fields.Int("bytes", 0));
   TTRACE_RETURN_IF_ERROR(DecodeOrigin(fields, record));
-  if (record.measured) {
-    // Less than the values are, or nobody would have measured them.
+  if (!record.holds_values()) {
+    // Less than the values are, or they would have been kept.
     if (bytes >= record.extent.bytes) {
-      return BadField("bytes", "is no less than what was measured");
+      return BadField("bytes", "is no less than the values would be");
     }
     record.extent.bytes = bytes;
   }

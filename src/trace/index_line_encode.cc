@@ -105,6 +105,10 @@ std::string BoxJson(const Box& box) {
 
 }  // namespace
 
+std::string_view ToString(Summary summary) {
+  return summary == Summary::kDigest ? "digest" : "sketch";
+}
+
 Result<std::string> EncodeRecordStart(const Record& record) {
   LineBuilder line("record");
   line.Int("sequence", record.sequence);
@@ -139,6 +143,10 @@ void AppendExtent(const Record& record, std::string& line) {
   if (record.measured) {
     line.append(",\"measured_against\":");
     line.append(std::to_string(record.measured->against));
+  }
+  if (record.summary) {
+    line.append(",\"summary\":\"").append(ToString(*record.summary));
+    line.append("\"");
   }
   line.append(",\"segment\":").append(std::to_string(extent.segment));
   line.append(",\"offset\":").append(std::to_string(extent.offset));

@@ -106,7 +106,9 @@ class IndexReader {
     const int64_t wanted =
         record.same_as ? *record.same_as : record.measured->against;
     const Record* found = FindRecord(contents_.records, record.rank, wanted);
-    if (found == nullptr || found->measured || found->dtype != record.dtype ||
+    if (found == nullptr || found->measured ||
+        (record.same_as && found->summary != record.summary) ||
+        found->dtype != record.dtype ||
         !(record.same_as ? IsOwner(*found, record) : IsBase(*found, record))) {
       return Corrupt("record " + std::to_string(record.sequence) +
                      " refers to " + std::to_string(wanted) +

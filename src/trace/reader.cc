@@ -58,7 +58,7 @@ class FolderTrace final : public Trace {
 
   Status Read(const Record& record, int64_t offset,
               std::span<std::byte> out) const override;
-  Result<std::vector<std::byte>> ReadMeasured(
+  Result<std::vector<std::byte>> ReadInstead(
       const Record& record) const override;
   Status Verify(const Record& record) const override;
   std::vector<DamagedRecord> damaged() const override;
@@ -280,10 +280,17 @@ Status FolderTrace::Read(const Record& record, int64_t offset,
                      Abridged(record.leg) +
                      " only the difference was kept, not the values");
   }
+  if (record.summary) {
+    return Error(ErrorCode::kIncomparable,
+                 "rank " + std::to_string(record.rank) + ": " +
+                     Abridged(ToString(record.id)) + ": only a " +
+                     std::string(ToString(*record.summary)) +
+                     " was kept, not the values");
+  }
   return ReadStored(record, offset, out);
 }
 
-Result<std::vector<std::byte>> FolderTrace::ReadMeasured(
+Result<std::vector<std::byte>> FolderTrace::ReadInstead(
     const Record& record) const {
   std::vector<std::byte> bytes(static_cast<size_t>(record.extent.bytes));
   TTRACE_RETURN_IF_ERROR(ReadStored(record, 0, bytes));

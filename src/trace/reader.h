@@ -106,7 +106,7 @@ class Trace {
   virtual const Coordinate& coordinate(int rank, int grid) const = 0;
 
   // Reads out.size() bytes of the record's tensor from byte `offset` of it.
-  // Fails with kIncomparable if its values were not kept (Record::measured),
+  // Fails with kIncomparable if its values were not kept,
   // kInvalidArgument outside the tensor, kCorrupt if the file became
   // shorter or any byte of the tensor is not what was written, kIo otherwise.
   // REQUIRES: `record` is one of records(), or a copy with its extent.
@@ -114,8 +114,8 @@ class Trace {
                       std::span<std::byte> out) const = 0;
 
   // What a record holds instead of values.
-  // REQUIRES: record.measured
-  virtual Result<std::vector<std::byte>> ReadMeasured(
+  // REQUIRES: !record.holds_values()
+  virtual Result<std::vector<std::byte>> ReadInstead(
       const Record& record) const = 0;
 
   // Compares the tensor with its checksum, if nobody has yet. For who draws

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ttrace/box.h"
@@ -99,6 +100,12 @@ struct Measured {
   bool operator==(const Measured&) const = default;
 };
 
+// Instead of its values a record may hold a summary of them, of which only the
+// comparison knows what it says.
+enum class Summary : uint8_t { kDigest, kSketch };
+std::string_view ToString(Summary summary);
+std::optional<Summary> ParseSummary(std::string_view text);
+
 // A validated index line. `layout` agrees with `spec.local_shape`, and the
 // extent lies inside its file. Of routed rows it says how many they are, from 0
 // on: which ones, a Catalog finds out.
@@ -126,6 +133,10 @@ struct Record {
   std::optional<int64_t> same_as;
   // The extent holds no values. Never together with `same_as`.
   std::optional<Measured> measured;
+  // Nor are these values. Never together with `measured`.
+  std::optional<Summary> summary;
+
+  bool holds_values() const { return !measured && !summary; }
   int64_t number = -1;  // its place in Trace::records(), copies included
 };
 

@@ -36,6 +36,10 @@ class ThreeBytes final : public Reducer {
     out.bytes = {std::byte{1}, std::byte{2}, values.back()};
     return std::optional<Reduced>(std::move(out));
   }
+  Result<std::optional<Summarized>> Summarize(const Record&,
+                                              const StridedView&) override {
+    return std::optional<Summarized>();
+  }
 };
 
 class RerunRecords : public testing::Test {
@@ -113,7 +117,7 @@ TEST_F(RerunRecords, AreReadAsWhatTheyStandFor) {
   EXPECT_EQ(ReadFloats(*trace, records[5]), ValuesOf(2, 3));
   ASSERT_TRUE(records[7].measured);
   EXPECT_EQ(records[7].measured->against, 1);
-  const auto bytes = OrDie(trace->ReadMeasured(records[7]));
+  const auto bytes = OrDie(trace->ReadInstead(records[7]));
   EXPECT_EQ(bytes, (std::vector<std::byte>{std::byte{1}, std::byte{2},
                                            std::byte{0x40}}));
   std::byte byte;

@@ -89,14 +89,6 @@ inline Occurrence RealOccurrence(int iteration = 0) {
   return occurrence;
 }
 
-inline std::vector<int64_t> RowMajorStrides(const Shape& shape) {
-  std::vector<int64_t> strides(shape.size(), 1);
-  for (size_t d = shape.size(); d-- > 1;) {
-    strides[d - 1] = strides[d] * shape[d];
-  }
-  return strides;
-}
-
 inline Status AppendFloats(TraceWriter& writer, const std::string& fqn,
                            const std::vector<float>& values,
                            int iteration = 0) {

@@ -18,7 +18,7 @@ Error Corrupt(std::string message) {
 SafetensorsEntry ExpectedEntry(const Record& record) {
   const int64_t begin = record.extent.offset - kSegmentHeaderBytes;
   const int64_t end = begin + record.extent.bytes;
-  if (record.measured) {
+  if (!record.holds_values()) {
     return {record.sequence, DType::kU8, {record.extent.bytes}, begin, end};
   }
   return {record.sequence, record.dtype, record.local_shape, begin, end};

@@ -104,6 +104,23 @@ class Writer final : public TraceWriter {
     return FailUnlessOk(WriteLines());
   }
 
+  Status Restate(Record* record, std::span<const std::byte> bytes) override {
+    TTRACE_RETURN_IF_ERROR(Usable());
+    record->sequence = next_sequence_;
+    TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeRecordStart(*record));
+    record->same_as.reset();
+    const std::vector<int64_t> strides = RowMajorStrides(record->local_shape);
+    const Status written = record->summary ? WriteSummary(bytes, *record)
+                           : record->measured
+                               ? WriteBytes(bytes, *record)
+                               : WriteValues({bytes.data(), strides}, *record);
+    if (!written.ok()) return Fail(written.error());
+    AppendExtent(*record, line);
+    ++next_sequence_;
+    Add(std::move(line));
+    return Done{};
+  }
+
   Status Note(const std::string& kind,
               const std::string& json_object) override {
     TTRACE_RETURN_IF_ERROR(Usable());
@@ -188,11 +205,22 @@ class Writer final : public TraceWriter {
         return WriteBytes(reduced->bytes, record);
       }
     }
+    TTRACE_ASSIGN_OR_RETURN(const auto summarized,
+                            reducer_->Summarize(record, view));
+    if (summarized) {
+      record.summary = summarized->kind;
+      return WriteSummary(summarized->bytes, record);
+    }
+    return WriteValues(view, record);
+  }
+
+  // Unless they are there already.
+  Status WriteValues(const StridedView& view, Record& record) {
     if (record.extent.bytes < kFewestSharedBytes) {
       return WriteTensor(view, record);
     }
     const uint64_t digest = Digest(view, record);
-    const ContentKey key(digest, record.extent.bytes, record.dtype);
+    const ContentKey key(digest, record.extent.bytes, record.dtype, false);
     const auto found = contents_.find(key);
     if (found != contents_.end()) {
       Share(found->second, record);
@@ -233,6 +261,21 @@ class Writer final : public TraceWriter {
         segments_.Begin(record.sequence, DType::kU8, {size}, size));
     record.extent.xxh3 = XXH3_64bits(bytes.data(), bytes.size());
     return segments_.Write(bytes);
+  }
+
+  Status WriteSummary(std::span<const std::byte> bytes, Record& record) {
+    const auto size = static_cast<int64_t>(bytes.size());
+    if (size < kFewestSharedBytes) return WriteBytes(bytes, record);
+    const ContentKey key(XXH3_64bits(bytes.data(), bytes.size()), size,
+                         record.dtype, true);
+    const auto found = contents_.find(key);
+    if (found != contents_.end()) {
+      Share(found->second, record);
+      return Done{};
+    }
+    TTRACE_RETURN_IF_ERROR(WriteBytes(bytes, record));
+    contents_.emplace(key, Owner{record.sequence, record.extent});
+    return Done{};
   }
 
   // `digest`: of its bytes, where it is known.
@@ -292,7 +335,8 @@ class Writer final : public TraceWriter {
   WrittenRecords written_;  // of legs that others may be measured against
   // Bytes that are there, by digest, size and dtype. That two of a run's
   // tensors have one digest by chance is as likely as that damage goes unseen.
-  using ContentKey = std::tuple<uint64_t, int64_t, DType>;
+  // The last: whether they are a summary.
+  using ContentKey = std::tuple<uint64_t, int64_t, DType, bool>;
   struct Owner {
     int64_t sequence = 0;
     Extent extent;

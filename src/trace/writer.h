@@ -72,7 +72,7 @@ struct StridedView {
   std::span<const int64_t> strides;
 };
 
-// What is kept of legs that only measure others.
+// What is kept instead of values.
 //
 // Thread safety: one thread, that of its writer.
 class Reducer {
@@ -92,11 +92,19 @@ class Reducer {
     std::vector<std::byte> bytes;  // else: what they differ by
   };
   // What `values`, of `record`, are against `base`, which was written before.
-  // Nothing: the values themselves are wanted.
+  // Nothing: the values themselves are wanted, or their summary.
   virtual Result<std::optional<Reduced>> Reduce(const Record& record,
                                                 const StridedView& values,
                                                 const Record& base,
                                                 WrittenRecords& written) = 0;
+
+  struct Summarized {
+    Summary kind;
+    std::vector<std::byte> bytes;  // fewer than the values have
+  };
+  // What is kept of `values`, of `record`. Nothing: they themselves.
+  virtual Result<std::optional<Summarized>> Summarize(
+      const Record& record, const StridedView& values) = 0;
 };
 
 class TraceWriter {
@@ -118,6 +126,12 @@ class TraceWriter {
   // the failure is not sticky), with kIo if the operating system refuses.
   virtual Status Append(const RecordSpec& spec, const Occurrence& occurrence,
                         const StridedView& view) = 0;
+
+  // Adds a record of another trace of the same rank, with what it holds: its
+  // values, or `bytes` in their place. It gets the next sequence, which is
+  // written to it; what it refers to (`same_as`, `measured`) has to be one of
+  // this trace's. Fails as Append.
+  virtual Status Restate(Record* record, std::span<const std::byte> bytes) = 0;
 
   // Adds a remark: `kind` is a short word ("leg_skipped", "not_materialised",
   // "notice", ...), `json_object` any JSON object. Notes survive a crash too.

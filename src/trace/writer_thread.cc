@@ -45,15 +45,6 @@ struct Carry {
   }
 };
 
-// Of a tensor without gaps.
-std::vector<int64_t> RowMajor(const Shape& shape) {
-  std::vector<int64_t> strides(shape.size(), 1);
-  for (size_t d = shape.size(); d-- > 1;) {
-    strides[d - 1] = strides[d] * shape[d];
-  }
-  return strides;
-}
-
 // How many bytes the tensor has; nothing where that, or what it takes to read
 // them, contradicts itself: the writer says how.
 std::optional<size_t> BytesOf(const RecordSpec& spec, const StridedView& view) {
@@ -128,7 +119,7 @@ class Behind {
       std::byte* copy = Take(*bytes);
       CopyTo(spec, view, copy);
       call.data = copy;
-      call.strides = RowMajor(spec.local_shape);
+      call.strides = RowMajorStrides(spec.local_shape);
     }
     Add(std::move(call));
     if (!staged) Wait();
@@ -210,6 +201,11 @@ class WriterThread final : public TraceWriter {
                 const StridedView& view) override {
     if (!Mine()) return writer_->Append(spec, occurrence, view);
     return Thread().Append(spec, occurrence, view);
+  }
+
+  Status Restate(Record* record, std::span<const std::byte> bytes) override {
+    TTRACE_RETURN_IF_ERROR(Drain());
+    return writer_->Restate(record, bytes);
   }
 
   Status Note(const std::string& kind,

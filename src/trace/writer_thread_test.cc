@@ -88,6 +88,9 @@ class Held final : public TraceWriter {
     ++appended;
     return Done{};
   }
+  Status Restate(Record*, std::span<const std::byte>) override {
+    return Done{};
+  }
   Status Note(const std::string&, const std::string&) override {
     appended_at_note = appended.load();
     return Done{};

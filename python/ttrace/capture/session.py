@@ -92,7 +92,8 @@ class Session:
         placements may name.
         """
         self.rank = rank
-        self.measures_noise = world_size == 1 and not self.settings.keep_values
+        measures = self.settings.mode == "full" and not self.settings.keep_values
+        self.measures_noise = world_size == 1 and measures
         self._writer = _native.Writer(
             self.settings.out,
             rank,
@@ -102,7 +103,8 @@ class Session:
             json.dumps(adapter),
             self.settings.run_id,
             list(views),
-            measured_legs=None if self.settings.keep_values else list(self.settings.legs),
+            mode=self.settings.mode,
+            measured_legs=list(self.settings.legs) if measures else None,
             on_thread=self.settings.writer_thread,
         )
         self._specs = SpecCache(self._writer, self._refuse)

@@ -82,6 +82,12 @@ class Selection:
         )
 
 
+def _mode(word: str) -> str:
+    if word not in ("full", "sketch", "digest"):
+        raise ValueError(f"TTRACE_MODE {word!r} is none of full, sketch, digest")
+    return word
+
+
 @dataclass(frozen=True)
 class Settings:
     """The contract between the launcher and capture."""
@@ -97,6 +103,7 @@ class Settings:
     leg_timeout: float | None = None  # seconds that a rerun may take; None: by the real call's
     selection: Selection = field(default_factory=Selection)
     dropout_off: bool = False
+    mode: str = "full"  # "sketch", "digest": summaries instead of values
     keep_values: bool = False  # also of reruns that only measure something
     writer_thread: bool = True  # False: files are written by the thread that trains
 
@@ -134,6 +141,7 @@ class Settings:
             leg_timeout=float(get("TTRACE_LEG_TIMEOUT") or 0) or None,
             selection=Selection.parse(get("TTRACE_SELECT", "")),
             dropout_off=dropout == "off",
+            mode=_mode(get("TTRACE_MODE") or "full"),
             keep_values=get("TTRACE_KEEP_VALUES") == "1",
             writer_thread=get("TTRACE_WRITER_THREAD") != "0",
         )

@@ -1,0 +1,227 @@
+#include "src/compare/compare_summaries.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "src/compare/held_values.h"
+
+namespace ttrace {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Elements that are read at a time where there are values.
+constexpr int64_t kReadTile = 1 << 20;
+
+// A whole side, in one.
+struct WholeSummary {
+  DType dtype = DType::kF32;
+  int64_t count = 0;
+  int64_t nonfinite = 0;
+  double sum_sq = 0;
+  double max_abs = 0;
+  // Not of sums of terms, nor of what is scaled.
+  std::optional<TensorDigest> digest = TensorDigest{};
+  bool exact_norm = true;
+  std::optional<Sketch> sketch;
+};
+
+// As many buckets as every sketch can be folded to; 0: a piece has none.
+Result<size_t> FewestBuckets(const std::vector<const Instance*>& side,
+                             size_t fewest) {
+  for (const Instance* instance : side) {
+    for (const Term& term : instance->terms) {
+      if (!term.record->summary) continue;
+      TTRACE_ASSIGN_OR_RETURN(const auto bytes,
+                              instance->trace->ReadInstead(*term.record));
+      TTRACE_ASSIGN_OR_RETURN(const TensorSummary summary,
+                              DecodeSummary(term.record->id, bytes));
+      fewest =
+          std::min(fewest, summary.sketch ? summary.sketch->buckets().size()
+                                          : size_t{0});
+    }
+  }
+  return fewest;
+}
+
+// Of stored values, a tile at a time.
+Result<TensorSummary> SummarizeStored(const Trace& trace, const Record& record,
+                                      size_t buckets) {
+  const int64_t itemsize = Info(record.dtype).itemsize;
+  std::optional<TensorSummary> out;
+  int64_t at = 0;
+  std::vector<std::byte> bytes;
+  for (const Layout& part : CutLayout(record.layout, kReadTile)) {
+    const int64_t n = part.local_count();
+    bytes.resize(static_cast<size_t>(n * itemsize));
+    TTRACE_RETURN_IF_ERROR(trace.Read(record, at * itemsize, bytes));
+    at += n;
+    const std::vector<int64_t> strides = RowMajorStrides(part.local_shape());
+    TTRACE_ASSIGN_OR_RETURN(
+        TensorSummary summary,
+        Summarize(record.id, {bytes.data(), record.dtype, strides, part},
+                  buckets));
+    if (!out) {
+      out = std::move(summary);
+      continue;
+    }
+    out->count += summary.count;
+    out->nonfinite += summary.nonfinite;
+    out->sum_sq += summary.sum_sq;
+    out->max_abs = std::fmax(out->max_abs, summary.max_abs);
+    out->digest.Merge(summary.digest);
+    if (out->sketch) {
+      TTRACE_RETURN_IF_ERROR(out->sketch->Merge(*summary.sketch));
+    }
+  }
+  return out.value_or(TensorSummary{});
+}
+
+Result<TensorSummary> SummaryOf(const Trace& trace, const Record& record,
+                                size_t buckets) {
+  if (!record.summary) return SummarizeStored(trace, record, buckets);
+  TTRACE_ASSIGN_OR_RETURN(const auto bytes, trace.ReadInstead(record));
+  TTRACE_ASSIGN_OR_RETURN(TensorSummary summary,
+                          DecodeSummary(record.id, bytes));
+  if (summary.count != record.layout.local_count()) {
+    return Error(ErrorCode::kCorrupt,
+                 "rank " + std::to_string(record.rank) + ": " +
+                     ToString(record.id) + ": a summary of " +
+                     std::to_string(summary.count) + " elements, not of " +
+                     std::to_string(record.layout.local_count()));
+  }
+  if (buckets == 0) {
+    summary.sketch.reset();
+  } else if (summary.sketch) {
+    TTRACE_ASSIGN_OR_RETURN(summary.sketch, summary.sketch->Fold(buckets));
+  }
+  return summary;
+}
+
+// Adds an instance, which holds elements that no other one holds.
+Status Add(const Instance& instance, size_t buckets, WholeSummary* out) {
+  const bool one = instance.terms.size() == 1;
+  for (const Term& term : instance.terms) {
+    TTRACE_ASSIGN_OR_RETURN(const TensorSummary summary,
+                            SummaryOf(*instance.trace, *term.record, buckets));
+    const double weight = term.weight;
+    out->dtype = term.record->dtype;
+    if (&term == &instance.terms.front()) out->count += summary.count;
+    out->nonfinite += summary.nonfinite;
+    out->sum_sq += weight * weight * summary.sum_sq;
+    out->max_abs = std::fmax(out->max_abs, std::fabs(weight) * summary.max_abs);
+    out->exact_norm = out->exact_norm && one;
+    if (!one || weight != 1) out->digest.reset();
+    if (out->digest) out->digest->Merge(summary.digest);
+    if (!summary.sketch) continue;
+    if (!out->sketch) out->sketch.emplace(summary.sketch->seed(), buckets);
+    TTRACE_RETURN_IF_ERROR(out->sketch->Merge(*summary.sketch, weight));
+  }
+  return Done{};
+}
+
+Result<WholeSummary> Together(const std::vector<const Instance*>& side,
+                              size_t buckets) {
+  WholeSummary out;
+  for (const Instance* instance : side) {
+    TTRACE_RETURN_IF_ERROR(Add(*instance, buckets, &out));
+  }
+  if (!out.exact_norm) {
+    out.sum_sq = 0;
+    if (out.sketch) {
+      for (const double bucket : out.sketch->buckets()) {
+        out.sum_sq += bucket * bucket;
+      }
+    }
+  }
+  return out;
+}
+
+// By sketches. REQUIRES: both sides have one, and are finite.
+Status Estimate(const WholeSummary& r, const WholeSummary& c, ErrorStats* out) {
+  TTRACE_ASSIGN_OR_RETURN(const SketchEstimate distance,
+                          EstimateDistance(*r.sketch, *c.sketch));
+  // Both sketches round; twice the rms, for a bound.
+  const double rounding = 2 * std::sqrt(2.0) *
+                          SketchRounding(r.sketch->buckets().size()) *
+                          std::sqrt(std::max(r.sum_sq, c.sum_sq));
+  const double low =
+      distance.low *
+      std::max(0.0, 1 - rounding / std::max(distance.value, rounding));
+  const double high = distance.high + rounding;
+  out->sum_sq_err = distance.value * distance.value;
+  out->sq_err_below = out->sum_sq_err - low * low;
+  out->sq_err_above = high * high - out->sum_sq_err;
+  out->sum_err_ref = (c.sum_sq - r.sum_sq - out->sum_sq_err) / 2;
+  return Done{};
+}
+
+}  // namespace
+
+std::string_view ToString(Fidelity fidelity) {
+  switch (fidelity) {
+    case Fidelity::kValues:
+      return "values";
+    case Fidelity::kSketch:
+      return "sketch";
+    case Fidelity::kDigest:
+      return "digest";
+  }
+  return "?";
+}
+
+std::optional<Fidelity> ParseFidelity(std::string_view text) {
+  for (const Fidelity fidelity :
+       {Fidelity::kValues, Fidelity::kSketch, Fidelity::kDigest}) {
+    if (ToString(fidelity) == text) return fidelity;
+  }
+  return std::nullopt;
+}
+
+bool HasSummaries(const TensorPieces& pieces) {
+  return std::any_of(pieces.pieces.begin(), pieces.pieces.end(),
+                     [](const Record* piece) { return piece->summary; });
+}
+
+bool HasSummaries(const Instance& instance) {
+  return std::any_of(instance.terms.begin(), instance.terms.end(),
+                     [](const Term& term) { return term.record->summary; });
+}
+
+Result<SummaryComparison> CompareSummaries(
+    const std::vector<const Instance*>& refs,
+    const std::vector<const Instance*>& cands) {
+  TTRACE_ASSIGN_OR_RETURN(size_t buckets,
+                          FewestBuckets(refs, kMaxSketchBuckets));
+  TTRACE_ASSIGN_OR_RETURN(buckets, FewestBuckets(cands, buckets));
+  TTRACE_ASSIGN_OR_RETURN(const WholeSummary r, Together(refs, buckets));
+  TTRACE_ASSIGN_OR_RETURN(const WholeSummary c, Together(cands, buckets));
+  SummaryComparison out;
+  ErrorStats& stats = out.stats;
+  stats.count = r.count;
+  stats.nonfinite_ref = r.nonfinite;
+  stats.nonfinite_cand = c.nonfinite;
+  stats.sum_sq_ref = r.sum_sq;
+  stats.max_abs_ref = r.max_abs;
+  const bool alike = r.digest && c.digest && r.dtype == c.dtype;
+  if (alike && *r.digest == *c.digest) return out;
+  stats.mismatched = 1;  // at least
+  stats.nonfinite_differ = std::llabs(r.nonfinite - c.nonfinite);
+  out.reordered = alike && r.digest->count == c.digest->count &&
+                  r.digest->multiset == c.digest->multiset;
+  if (r.sketch && c.sketch && r.nonfinite == 0 && c.nonfinite == 0) {
+    out.fidelity = Fidelity::kSketch;
+    TTRACE_RETURN_IF_ERROR(Estimate(r, c, &stats));
+    return out;
+  }
+  // They differ; how far is not known.
+  stats.sum_sq_err = stats.sq_err_below = r.sum_sq > 0 ? r.sum_sq : 1;
+  stats.sq_err_above = kInfinity;
+  return out;
+}
+
+}  // namespace ttrace

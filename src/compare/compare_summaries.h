@@ -1,0 +1,40 @@
+// Tensors of which a side has only summaries.
+//
+// Thread safety: pure functions of const inputs.
+
+#ifndef TTRACE_SRC_COMPARE_COMPARE_SUMMARIES_H_
+#define TTRACE_SRC_COMPARE_COMPARE_SUMMARIES_H_
+
+#include <optional>
+#include <vector>
+
+#include "src/align/catalog.h"
+#include "src/compare/compare_tensor.h"
+#include "src/compare/error_stats.h"
+#include "src/compare/instances.h"
+#include "src/compare/tensor_summary.h"
+#include "ttrace/status.h"
+
+namespace ttrace {
+
+// Whether a piece has only a summary.
+bool HasSummaries(const TensorPieces& pieces);
+bool HasSummaries(const Instance& instance);
+
+// Statistics of two tensors, or of two copies of a part.
+struct SummaryComparison {
+  ErrorStats stats;
+  Fidelity fidelity = Fidelity::kDigest;
+  bool reordered = false;
+};
+
+// What two sides of equal layouts and shapes differ by: `refs` and `cands` are
+// instances that hold each element once. Values are summarised here, with as
+// many buckets as the side without values has. Fails as CompareTensor.
+Result<SummaryComparison> CompareSummaries(
+    const std::vector<const Instance*>& refs,
+    const std::vector<const Instance*>& cands);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_COMPARE_COMPARE_SUMMARIES_H_

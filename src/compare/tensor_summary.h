@@ -1,0 +1,58 @@
+// TensorSummary: what is kept of a piece of a tensor instead of its values: a
+// digest (numeric/digest.h) and, for an estimate of how far another one is, a
+// sketch (numeric/sketch.h), beside sums that are exact.
+//
+// All of it belongs to places in the global tensor, so that the summaries of
+// shards are together that of the whole.
+//
+// Thread safety: plain values and pure functions.
+
+#ifndef TTRACE_SRC_COMPARE_TENSOR_SUMMARY_H_
+#define TTRACE_SRC_COMPARE_TENSOR_SUMMARY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "src/numeric/digest.h"
+#include "src/numeric/layout_runs.h"
+#include "src/numeric/sketch.h"
+#include "src/trace/record.h"
+#include "ttrace/status.h"
+#include "ttrace/tensor_id.h"
+
+namespace ttrace {
+
+struct TensorSummary {
+  int64_t count = 0;
+  int64_t nonfinite = 0;
+  // Over finite elements.
+  double sum_sq = 0;
+  double max_abs = 0;
+  TensorDigest digest;
+  std::optional<Sketch> sketch;
+};
+
+// Of a floating dtype. `buckets`: of the sketch, a size that Sketch takes; 0:
+// none is made. Fails with kUnsupported for another dtype, kInvalidArgument if
+// strides differ from the layout in length.
+Result<TensorSummary> Summarize(const TensorId& id, const PlacedTensor& tensor,
+                                size_t buckets);
+
+// Little endian; buckets as float32. A sketch of `buckets` takes this many.
+int64_t EncodedSummaryBytes(size_t buckets);
+std::vector<std::byte> EncodeSummary(const TensorSummary& summary);
+// Fails with kCorrupt for anything else than EncodeSummary gives.
+Result<TensorSummary> DecodeSummary(const TensorId& id,
+                                    std::span<const std::byte> bytes);
+
+// What the summary is to be called in a trace.
+inline Summary KindOf(const TensorSummary& summary) {
+  return summary.sketch ? Summary::kSketch : Summary::kDigest;
+}
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_COMPARE_TENSOR_SUMMARY_H_

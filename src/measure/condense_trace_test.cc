@@ -1,0 +1,288 @@
+#include "src/measure/condense_trace.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "src/compare/compare_cells.h"
+#include "src/compare/compare_summaries.h"
+#include "src/compare/compare_tensor.h"
+#include "src/compare/sharded_trace.h"
+#include "src/compare/tensor_summary.h"
+
+namespace ttrace {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr size_t kBuckets = 256;  // smaller than a half of the tensor is
+
+// The same tensor, of which only summaries are kept.
+class Small {
+ public:
+  explicit Small(const ShardedTrace& trace, size_t buckets = kBuckets) {
+    CondenseOptions options;
+    options.from = trace.folder();
+    options.to = folder_ / "trace";
+    options.buckets = buckets;
+    counts_ = OrDie(CondenseTrace(options));
+    catalog_ = std::make_unique<Catalog>(OrDie(Trace::Open(options.to)));
+  }
+  TensorPieces pieces() const {
+    return catalog_->tensors("real").begin()->second;
+  }
+  const ttrace::Condensed& counts() const { return counts_; }
+
+ private:
+  ScratchFolder folder_;
+  ttrace::Condensed counts_;
+  std::unique_ptr<Catalog> catalog_;
+};
+
+Sharding Cut(const Placement& placement, int ranks = 2) {
+  Sharding s;
+  s.mesh.dims = {{"tp", ranks}};
+  s.placements = {{"tp", placement}};
+  return s;
+}
+
+std::vector<double> Plus(std::vector<double> values, double share) {
+  std::mt19937 rng(9);
+  std::normal_distribution<double> normal;
+  for (double& value : values) value += share * normal(rng);
+  return values;
+}
+
+TEST(CondenseTrace, EqualTensorsAreEqualHoweverTheyAreCut) {
+  const std::vector<double> values = RandomReals(1);
+  const ShardedTrace whole(kShape, values, kWhole);
+  for (const Sharding& cut : {Cut(Shard{0}), Cut(Shard{2}), Cut(Replicate{})}) {
+    const ShardedTrace full(kShape, values, cut);
+    const Small small(full);
+    EXPECT_EQ(small.counts().summaries, 2);
+    for (const size_t buckets : {kBuckets, size_t{0}}) {
+      const Small reference(whole, buckets);
+      for (const auto& [r, c] :
+           {std::pair(reference.pieces(), full.pieces()),
+            std::pair(whole.pieces(), small.pieces()),
+            std::pair(reference.pieces(), small.pieces())}) {
+        const auto compared = OrDie(CompareTensor(r, c));
+        EXPECT_TRUE(compared.total.bitwise_equal());
+        EXPECT_FALSE(compared.total.estimated());
+        EXPECT_EQ(compared.total.count, kCount);
+        EXPECT_EQ(compared.fidelity, Fidelity::kDigest);
+        EXPECT_EQ(compared.instances.size(), 1u);
+        EXPECT_EQ(compared.instances[0].ranks, (std::vector<int>{0, 1}));
+      }
+    }
+  }
+}
+
+TEST(CondenseTrace, AnErrorIsEstimatedAndLiesInItsInterval) {
+  const std::vector<double> values = RandomReals(1);
+  const ShardedTrace reference(kShape, values, kWhole);
+  const Small small(reference);
+  for (const double share : {1e-1, 1e-3, 1e-5}) {
+    const ShardedTrace other(kShape, Plus(values, share), Cut(Shard{2}));
+    const double truth =
+        OrDie(CompareTensor(reference.pieces(), other.pieces()))
+            .total.rel_err();
+    const Small small_other(other);
+    for (const TensorPieces& c : {other.pieces(), small_other.pieces()}) {
+      const auto compared = OrDie(CompareTensor(small.pieces(), c));
+      EXPECT_EQ(compared.fidelity, Fidelity::kSketch);
+      EXPECT_GT(compared.total.mismatched, 0);
+      EXPECT_NEAR(compared.total.rel_err(), truth, 0.2 * truth);
+      EXPECT_LT(compared.total.AtLow().rel_err(), truth);
+      EXPECT_GT(compared.total.AtHigh().rel_err(), truth);
+      EXPECT_LT(compared.total.AtHigh().rel_err(), 1.3 * truth);
+      EXPECT_NEAR(compared.total.projection(), 1, share);
+    }
+  }
+}
+
+TEST(CondenseTrace, AFactorIsFoundInTheProjection) {
+  const std::vector<double> values = RandomReals(1);
+  std::vector<double> scaled = values;
+  for (double& value : scaled) value *= 1.01;
+  const Small r(ShardedTrace(kShape, values, kWhole));
+  const Small c(ShardedTrace(kShape, scaled, kWhole));
+  EXPECT_NEAR(OrDie(CompareTensor(r.pieces(), c.pieces())).total.projection(),
+              1.01, 1e-4);
+}
+
+TEST(CondenseTrace, TermsOfASumAddUpInSketchesAndNotInDigests) {
+  const std::vector<double> values = RandomReals(1);
+  const ShardedTrace whole(kShape, values, kWhole);
+  const ShardedTrace terms(kShape, values, Cut(Partial{}));
+  const auto compared =
+      OrDie(CompareTensor(whole.pieces(), Small(terms).pieces()));
+  EXPECT_LT(compared.total.AtLow().rel_err(), 1e-6);
+  EXPECT_LT(compared.total.AtHigh().rel_err(), 1e-4);
+  const auto digests =
+      OrDie(CompareTensor(whole.pieces(), Small(terms, 0).pieces()));
+  EXPECT_EQ(digests.fidelity, Fidelity::kDigest);
+  EXPECT_EQ(digests.total.AtLow().rel_err(), 0);
+  EXPECT_TRUE(std::isinf(digests.total.AtHigh().rel_err()));
+}
+
+TEST(CondenseTrace, ElementsInOtherPlacesAreRecognised) {
+  const std::vector<double> values = RandomReals(1);
+  std::vector<double> moved(values.rbegin(), values.rend());
+  const ShardedTrace r(kShape, values, kWhole);
+  const ShardedTrace c(kShape, moved, Cut(Shard{0}));
+  for (const size_t buckets : {kBuckets, size_t{0}}) {
+    const auto compared =
+        OrDie(CompareTensor(r.pieces(), Small(c, buckets).pieces()));
+    EXPECT_TRUE(compared.reordered);
+  }
+  moved[3] += 1;
+  const ShardedTrace other(kShape, moved, kWhole);
+  EXPECT_FALSE(
+      OrDie(CompareTensor(r.pieces(), Small(other).pieces())).reordered);
+}
+
+TEST(CondenseTrace, CopiesThatDifferAreFound) {
+  const auto damage = [](Piece* piece) {
+    if (piece->rank == 1) piece->values[7] += 0.5;
+    return true;
+  };
+  const std::vector<double> values = RandomReals(1);
+  const ShardedTrace bad(kShape, values, Cut(Replicate{}, 4), damage);
+  const auto full = OrDie(CompareReplicas(bad.pieces()));
+  for (const size_t buckets : {kBuckets, size_t{0}}) {
+    const auto copies = OrDie(CompareReplicas(Small(bad, buckets).pieces()));
+    EXPECT_EQ(copies.copies, full.copies);
+    EXPECT_EQ(copies.differing, full.differing);
+    EXPECT_EQ(copies.differing_ranks, full.differing_ranks);
+    EXPECT_EQ(copies.mesh_dims, full.mesh_dims);
+  }
+}
+
+TEST(CondenseTrace, WhatIsNotFiniteIsCountedAndNotEstimated) {
+  std::vector<double> values = RandomReals(1);
+  const Small good(ShardedTrace(kShape, values, kWhole));
+  values[5] = std::numeric_limits<double>::quiet_NaN();
+  const Small bad(ShardedTrace(kShape, values, kWhole));
+  const auto compared = OrDie(CompareTensor(good.pieces(), bad.pieces()));
+  EXPECT_EQ(compared.total.nonfinite_cand, 1);
+  EXPECT_EQ(compared.total.nonfinite_differ, 1);
+  EXPECT_TRUE(
+      OrDie(CompareTensor(bad.pieces(), bad.pieces())).total.bitwise_equal());
+}
+
+TEST(CondenseTrace, SquaresAreThoseOfTheValues) {
+  const ShardedTrace full(kShape, RandomReals(1), Cut(Shard{0}));
+  const auto expected = OrDie(SumOfSquares(full.pieces()));
+  const auto squares = OrDie(SumOfSquares(Small(full).pieces()));
+  EXPECT_NEAR(squares.sum, expected.sum, 1e-9 * expected.sum);
+  EXPECT_EQ(squares.count, expected.count);
+}
+
+TEST(CondenseTrace, WhatIsNotWholeIsNotCompared) {
+  const auto damage = [](Piece* piece) { return piece->rank == 0; };
+  const std::vector<double> values = RandomReals(1);
+  const ShardedTrace whole(kShape, values, kWhole);
+  const ShardedTrace half(kShape, values, Cut(Shard{0}), damage);
+  const auto compared = CompareTensor(whole.pieces(), Small(half).pieces());
+  ASSERT_FALSE(compared.ok());
+  EXPECT_EQ(compared.error().code(), ErrorCode::kIncomparable);
+}
+
+TEST(CondenseTrace, ValuesCannotBeRead) {
+  const Small small(ShardedTrace(kShape, RandomReals(1), kWhole));
+  const TensorPieces pieces = small.pieces();
+  std::byte byte;
+  const Status read = pieces.trace->Read(*pieces.pieces.front(), 0, {&byte, 1});
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code(), ErrorCode::kIncomparable);
+  EXPECT_THAT(read.error().message(), HasSubstr("only a sketch was kept"));
+}
+
+TEST(CondenseTrace, AnIncompleteTraceIsRefused) {
+  const ScratchFolder folder;
+  OrDie(CreateTraceFolder(folder / "trace", "{}", false));
+  const auto writer = OpenRank(folder / "trace", 0, 1);
+  OrDie(AppendFloats(*writer, "x", {1, 2}));
+  OrDie(writer->Close(false, "it was stopped"));
+  CondenseOptions options;
+  options.from = folder / "trace";
+  options.to = folder / "small";
+  const auto refused = CondenseTrace(options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message(), HasSubstr("it was stopped"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "small"));
+}
+
+// What noise reruns differ by is the same as from values.
+TEST(CondenseTrace, NoiseIsKeptExactly) {
+  const ScratchFolder folder;
+  OrDie(CreateTraceFolder(folder / "trace", "{}", false));
+  const std::vector<double> run = RandomReals(1);
+  {
+    const auto writer = OpenRank(folder / "trace", 0, 1);
+    for (const char* leg : {"real", "noise.1"}) {
+      const auto values = Plus(run, std::string(leg) == "real" ? 0.0 : 1e-3);
+      std::vector<float> floats(values.begin(), values.end());
+      Occurrence occurrence = RealOccurrence();
+      occurrence.leg = leg;
+      const std::vector<int64_t> strides = {1};
+      OrDie(writer->Append(
+          PlainSpec("x", DType::kF32, {static_cast<int64_t>(floats.size())}),
+          occurrence, {std::as_bytes(std::span(floats)).data(), strides}));
+    }
+    OrDie(writer->Close(true, ""));
+  }
+  CondenseOptions options;
+  options.from = folder / "trace";
+  options.to = folder / "small";
+  options.buckets = kBuckets;
+  EXPECT_EQ(OrDie(CondenseTrace(options)).summaries, 1);
+  const auto full = OrDie(Trace::Open(folder / "trace"));
+  const auto small = OrDie(Trace::Open(folder / "small"));
+  ASSERT_EQ(small->records().size(), 2u);
+  EXPECT_TRUE(small->records()[0].summary);
+  ASSERT_TRUE(small->records()[1].measured);
+  const Catalog catalog(small);
+  const Catalog whole(full);
+  const TensorPieces& real = catalog.tensors("real").begin()->second;
+  const TensorPieces& noise = catalog.tensors("noise.1").begin()->second;
+  const std::vector<Layout> regions = {real.pieces.front()->layout};
+  const auto kept = OrDie(CompareCellsWithin(real, noise, regions, 0));
+  ASSERT_TRUE(kept);
+  const auto expected =
+      OrDie(CompareWithin(whole.tensors("real").begin()->second,
+                          whole.tensors("noise.1").begin()->second, regions));
+  EXPECT_NEAR(kept->front().rel_err(), expected.front().rel_err(),
+              1e-6 * expected.front().rel_err());
+  EXPECT_EQ(kept->front().mismatched, expected.front().mismatched);
+}
+
+TEST(TensorSummary, BytesThatAreNoneAreRefused) {
+  TensorSummary summary;
+  summary.count = 3;
+  summary.sum_sq = 2;
+  summary.sketch.emplace(1, 64);
+  const TensorId id = {"x", Role::kOutput, 0, 0, "0", Pass::kForward};
+  const std::vector<std::byte> good = EncodeSummary(summary);
+  EXPECT_EQ(static_cast<int64_t>(good.size()), EncodedSummaryBytes(64));
+  EXPECT_TRUE(DecodeSummary(id, good).ok());
+  for (size_t cut = 0; cut < good.size(); ++cut) {
+    EXPECT_FALSE(DecodeSummary(id, {good.data(), cut}).ok()) << cut;
+  }
+  for (const size_t at : {0, 4, 15, 23, 31}) {  // kind, buckets, signs
+    std::vector<std::byte> bad = good;
+    bad[at] = std::byte{0xFF};
+    EXPECT_FALSE(DecodeSummary(id, bad).ok()) << at;
+  }
+}
+
+}  // namespace
+}  // namespace ttrace

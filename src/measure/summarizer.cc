@@ -1,0 +1,55 @@
+#include "src/measure/summarizer.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/compare/tensor_summary.h"
+#include "src/measure/routing_flips.h"
+
+namespace ttrace {
+namespace {
+
+class Summarizer final : public Reducer {
+ public:
+  explicit Summarizer(size_t buckets) : buckets_(buckets) {}
+
+  // Without values nothing is measured against anything.
+  std::vector<std::string> BasesOf(const std::string&) const override {
+    return {};
+  }
+  bool IsBase(const Record&) const override { return false; }
+  Result<std::optional<Reduced>> Reduce(const Record&, const StridedView&,
+                                        const Record&,
+                                        WrittenRecords&) override {
+    return std::optional<Reduced>();
+  }
+
+  Result<std::optional<Summarized>> Summarize(
+      const Record& record, const StridedView& values) override {
+    if (!MayBeSummarized(record, buckets_)) return std::optional<Summarized>();
+    TTRACE_ASSIGN_OR_RETURN(const TensorSummary summary,
+                            ttrace::Summarize(record.id,
+                                              {values.data, record.dtype,
+                                               values.strides, record.layout},
+                                              buckets_));
+    return std::optional<Summarized>({KindOf(summary), EncodeSummary(summary)});
+  }
+
+ private:
+  size_t buckets_;
+};
+
+}  // namespace
+
+bool MayBeSummarized(const Record& record, size_t buckets) {
+  return Info(record.dtype).floating && !record.routed &&
+         record.id.arg != kScoresArg &&
+         EncodedSummaryBytes(buckets) < record.extent.bytes;
+}
+
+std::unique_ptr<Reducer> MakeSummarizer(size_t buckets) {
+  return std::make_unique<Summarizer>(buckets);
+}
+
+}  // namespace ttrace
