@@ -12,26 +12,23 @@ in sweep/legs/seed-N.jsonl.
 from __future__ import annotations
 
 import argparse
-import json
+import functools
 import shutil
-import statistics
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
-from mutation_sweep.judge import happened, in_order, judge_clean, judge_mutant  # noqa: E402
+from mutation_sweep import rows  # noqa: E402
 from mutation_sweep.launch import (  # noqa: E402
     LaunchFailed,
     Sweep,
     check,
-    read_log,
     record_candidate,
     record_reference,
 )
-from mutation_sweep.plan import Launch, plan  # noqa: E402
+from mutation_sweep.plan import plan  # noqa: E402
 
 OUT = ROOT / "sweep" / "legs"
 TABLE = ROOT / "docs" / "legs.md"
@@ -76,85 +73,8 @@ class Cost:
         return Cost(low, fp32)
 
 
-def judge(sweep: Sweep, launch: Launch) -> list[dict[str, Any]]:
-    """One entry for each iteration that was clean or a mutant, and each row."""
-    log = read_log(sweep, launch)
-    modules = in_order(log)
-    planned = {mutant.iteration for mutant in launch.mutants}
-    entries = []
-    for iteration in range(sweep.iterations):
-        mutant = happened(log, iteration)
-        if iteration in planned and mutant is None:
-            continue  # it changed nothing
-        if mutant is not None:
-            mutant["bf16"] = launch.bf16
-            mutant["experts"] = "--experts" in launch.model
-        for legs in ROWS:
-            result = check(sweep, launch, iteration, legs)
-            judged = (
-                judge_clean(result) if mutant is None else judge_mutant(result, mutant, modules)
-            )
-            entries.append(
-                {
-                    "legs": legs,
-                    "bf16": launch.bf16,
-                    "launch": launch.number,
-                    "iteration": iteration,
-                    "mutant": mutant is not None,
-                    "relative": None if mutant is None else mutant["relative"],
-                    "verdict": judged["verdict"],
-                    "flagged": bool(judged["culprits"]),
-                    "placed": judged.get("window") == 0,
-                    "class": judged.get("class"),
-                    "headroom": judged["headroom"],
-                }
-            )
-    return entries
-
-
-def row(legs: str, entries: list[dict[str, Any]]) -> str:
-    mine = [entry for entry in entries if entry["legs"] == legs]
-    mutants = [entry for entry in mine if entry["mutant"]]
-    clean = [entry for entry in mine if not entry["mutant"]]
-    flagged = [entry for entry in mutants if entry["flagged"]]
-    cost = Cost.of(legs)
-    rooms = [entry["headroom"] for entry in clean if entry["headroom"] is not None]
-    cells = (
-        f"`{legs}`",
-        f"{cost.low} + {cost.fp32}",
-        f"{cost.low + FP32_STEPS * cost.fp32}",
-        f"{len(flagged)} of {len(mutants)}",
-        f"{sum(entry['placed'] for entry in flagged)}",
-        f"{sum(entry['class'] == 'right' for entry in flagged)}",
-        f"{sum(entry['flagged'] for entry in clean)} of {len(clean)}",
-        f"{sum(entry['verdict'] == 'inconclusive' for entry in clean)}",
-        f"{max(rooms):.2f}" if rooms else "",
-        f"{statistics.median(rooms):.2f}" if rooms else "",
-    )
-    return f"| {' | '.join(cells)} |"
-
-
-def write_table(entries: list[dict[str, Any]], precision: str) -> list[str]:
-    launches = len({(entry["seed"], entry["launch"]) for entry in entries})
-    return [
-        "",
-        f"## {precision}",
-        "",
-        f"{launches} launches.",
-        "",
-        "| legs of the reference | steps: low + fp32 | steps of bf16 | found | placed | class right"
-        " | clean flagged | clean inconclusive | highest clean headroom | median |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-        *(row(legs, entries) for legs in ROWS),
-    ]
-
-
 def write_page() -> None:
-    entries = [
-        json.loads(line) | {"seed": path.stem}
-        for path in sorted(OUT.glob("seed-*.jsonl"))
-        for line in path.read_text().splitlines()
-    ]
+    entries = rows.read(OUT)
     lines = [
         "# What the legs of a reference are good for",
         "",
@@ -168,8 +88,20 @@ def write_page() -> None:
     ]
     for precision, bf16 in (("bf16", True), ("fp32", False)):
         chosen = [entry for entry in entries if entry["bf16"] is bf16]
-        if chosen:
-            lines += write_table(chosen, precision)
+        if not chosen:
+            continue
+        launches = len({(entry["seed"], entry["launch"]) for entry in chosen})
+        lines += ["", f"## {precision}", "", f"{launches} launches.", ""]
+        lines += [
+            f"| legs of the reference | steps: low + fp32 | steps of bf16 | {rows.HEAD} |",
+            f"|---|---|---|{rows.HEAD_RULE}|",
+        ]
+        for legs in ROWS:
+            cost = Cost.of(legs)
+            lines.append(
+                f"| `{legs}` | {cost.low} + {cost.fp32} | {cost.low + FP32_STEPS * cost.fp32} | "
+                f"{rows.cells(legs, chosen)} |"
+            )
     TABLE.write_text("\n".join([*lines, ""]))
     print("\n".join(lines))
 
@@ -186,26 +118,21 @@ def main() -> int:
     folder = OUT / f"seed-{options.seed}"
     folder.mkdir(parents=True, exist_ok=True)
     results = folder.with_suffix(".jsonl")
-    done = set()
-    if results.exists():
-        done = {json.loads(line)["launch"] for line in results.read_text().splitlines()}
     sweep = Sweep(folder, options.iterations, ALL, CANDIDATE_LEGS, options.timeout)
-    last = options.first + options.launches
-    for number in () if options.table else range(options.first, last):
-        if number in done:
-            continue
+    numbers = range(options.first, options.first + options.launches)
+    for number in () if options.table else sorted(set(numbers) - rows.launches_of(results)):
         launch = plan(options.seed, number, options.iterations, 2)
-        if "uneven" in launch.model and "--cp" in launch.flags:
-            continue  # Megatron's own loss is wrong there (docs/case_study.md, B10)
+        if not rows.is_judged(launch):
+            continue
         try:
             record_reference(sweep, launch)
             record_candidate(sweep, launch)
-            entries = judge(sweep, launch)
+            ways = {legs: functools.partial(check, sweep, launch, legs=legs) for legs in ROWS}
+            entries = rows.judge(sweep, launch, ways)
         except LaunchFailed as failure:
             print(f"launch {number} failed: {failure}", file=sys.stderr)
             continue
-        with results.open("a") as out:
-            out.writelines(json.dumps(entry) + "\n" for entry in entries)
+        rows.add(results, entries)
         shutil.rmtree(sweep.candidate(launch), ignore_errors=True)
         print(f"launch {number} ({launch.topology}): {len(entries)} verdicts", flush=True)
     write_page()

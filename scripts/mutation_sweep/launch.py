@@ -112,12 +112,19 @@ def _wait(process: subprocess.Popen[str], timeout_s: int) -> str:
 
 def check(sweep: Sweep, launch: Launch, iteration: int, legs: str | None = None) -> dict[str, Any]:
     """The result.json of one iteration alone, judged by all legs of the reference or by these."""
-    report = sweep.candidate(launch) / "report"
+    more = () if legs is None else ("--legs", legs)
+    reference, candidate = sweep.reference(launch) / "trace", sweep.candidate(launch) / "trace"
+    return check_traces(reference, candidate, iteration, more)
+
+
+def check_traces(
+    reference: Path, candidate: Path, iteration: int, more: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The same of any two traces. The report lies beside the candidate's for the time being."""
+    report = candidate.parent / "report"
     shutil.rmtree(report, ignore_errors=True)
-    words = [str(BIN / "ttrace"), "check", str(sweep.reference(launch) / "trace")]
-    words += [str(sweep.candidate(launch) / "trace"), "-o", str(report)]
-    words += ["--iterations", f"{iteration}:{iteration + 1}"]
-    words += [] if legs is None else ["--legs", legs]
+    words = [str(BIN / "ttrace"), "check", str(reference), str(candidate), "-o", str(report)]
+    words += ["--iterations", f"{iteration}:{iteration + 1}", *more]
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except OSError as error:
