@@ -11,9 +11,7 @@ in sweep/legs/seed-N.jsonl.
 
 from __future__ import annotations
 
-import argparse
 import functools
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 from mutation_sweep import rows  # noqa: E402
-from mutation_sweep.launch import (  # noqa: E402
-    LaunchFailed,
-    Sweep,
-    check,
-    record_candidate,
-    record_reference,
-)
-from mutation_sweep.plan import plan  # noqa: E402
+from mutation_sweep.launch import Sweep, check  # noqa: E402
+from mutation_sweep.plan import Launch  # noqa: E402
 
 OUT = ROOT / "sweep" / "legs"
 TABLE = ROOT / "docs" / "legs.md"
@@ -73,9 +65,9 @@ class Cost:
         return Cost(low, fp32)
 
 
-def write_page() -> None:
-    entries = rows.read(OUT)
-    lines = [
+def page() -> list[str]:
+    costs = {legs: Cost.of(legs) for legs in ROWS}
+    return [
         "# What the legs of a reference are good for",
         "",
         "Written by `scripts/leg_table.py`: launches of the mutation sweep (`scripts/sweep.py`),",
@@ -85,57 +77,28 @@ def write_page() -> None:
         "how close the worst tensor of a clean iteration comes to its bound. A step in fp32 counts",
         f"as {FP32_STEPS} in bf16, as on the CPUs where this was run; on an accelerator it is 10",
         "and more.",
+        *rows.sections(
+            OUT,
+            "legs of the reference | steps: low + fp32 | steps of bf16",
+            {
+                legs: f"`{legs}` | {cost.low} + {cost.fp32} | {cost.low + FP32_STEPS * cost.fp32}"
+                for legs, cost in costs.items()
+            },
+        ),
+        "",
     ]
-    for precision, bf16 in (("bf16", True), ("fp32", False)):
-        chosen = [entry for entry in entries if entry["bf16"] is bf16]
-        if not chosen:
-            continue
-        launches = len({(entry["seed"], entry["launch"]) for entry in chosen})
-        lines += ["", f"## {precision}", "", f"{launches} launches.", ""]
-        lines += [
-            f"| legs of the reference | steps: low + fp32 | steps of bf16 | {rows.HEAD} |",
-            f"|---|---|---|{rows.HEAD_RULE}|",
-        ]
-        for legs in ROWS:
-            cost = Cost.of(legs)
-            lines.append(
-                f"| `{legs}` | {cost.low} + {cost.fp32} | {cost.low + FP32_STEPS * cost.fp32} | "
-                f"{rows.cells(legs, chosen)} |"
-            )
-    TABLE.write_text("\n".join([*lines, ""]))
-    print("\n".join(lines))
+
+
+def ways(sweep: Sweep, launch: Launch) -> dict[str, rows.Check]:
+    return {legs: functools.partial(check, sweep, launch, legs=legs) for legs in ROWS}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--launches", type=int, default=6)
-    parser.add_argument("--first", type=int, default=0, help="leave out launches before this one")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--iterations", type=int, default=16, help="of a launch")
-    parser.add_argument("--timeout", type=int, default=1500, help="seconds of one training command")
-    parser.add_argument("--table", action="store_true", help="write the table and do nothing else")
-    options = parser.parse_args()
-    folder = OUT / f"seed-{options.seed}"
-    folder.mkdir(parents=True, exist_ok=True)
-    results = folder.with_suffix(".jsonl")
-    sweep = Sweep(folder, options.iterations, ALL, CANDIDATE_LEGS, options.timeout)
-    numbers = range(options.first, options.first + options.launches)
-    for number in () if options.table else sorted(set(numbers) - rows.launches_of(results)):
-        launch = plan(options.seed, number, options.iterations, 2)
-        if not rows.is_judged(launch):
-            continue
-        try:
-            record_reference(sweep, launch)
-            record_candidate(sweep, launch)
-            ways = {legs: functools.partial(check, sweep, launch, legs=legs) for legs in ROWS}
-            entries = rows.judge(sweep, launch, ways)
-        except LaunchFailed as failure:
-            print(f"launch {number} failed: {failure}", file=sys.stderr)
-            continue
-        rows.add(results, entries)
-        shutil.rmtree(sweep.candidate(launch), ignore_errors=True)
-        print(f"launch {number} ({launch.topology}): {len(entries)} verdicts", flush=True)
-    write_page()
+    description = (__doc__ or "").splitlines()[0]
+    rows.judge_launches(description, OUT, (ALL, CANDIDATE_LEGS), ways)
+    text = "\n".join(page())
+    TABLE.write_text(text)
+    print(text)
     return 0
 
 

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import shutil
 import statistics
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from mutation_sweep.judge import happened, in_order, judge_clean, judge_mutant
-from mutation_sweep.launch import Sweep, read_log
-from mutation_sweep.plan import Launch
+from mutation_sweep.launch import (
+    LaunchFailed,
+    Sweep,
+    read_log,
+    record_candidate,
+    record_reference,
+)
+from mutation_sweep.plan import Launch, plan
 
-HEAD = "found | placed | class right | clean flagged | clean inconclusive | highest clean headroom"
-HEAD_RULE = "---|---|---|---|---|---"
+_HEAD = "found | placed | class right | clean flagged | clean inconclusive | highest clean headroom"
 
 # The result.json of one iteration.
 Check = Callable[[int], dict[str, Any]]
 Entry = dict[str, Any]
-
-
-def is_judged(launch: Launch) -> bool:
-    """Megatron's own loss is wrong where masks are uneven under CP (docs/case_study.md, B10): what
-    was planted there would not be what is found."""
-    return not ("uneven" in launch.model and "--cp" in launch.flags)
 
 
 def judge(sweep: Sweep, launch: Launch, rows: Mapping[str, Check]) -> list[Entry]:
@@ -62,7 +64,7 @@ def judge(sweep: Sweep, launch: Launch, rows: Mapping[str, Check]) -> list[Entry
 
 
 def cells(row: str, entries: list[Entry]) -> str:
-    """Those under HEAD."""
+    """Those under _HEAD."""
     mine = [entry for entry in entries if entry["row"] == row]
     mutants = [entry for entry in mine if entry["mutant"]]
     clean = [entry for entry in mine if not entry["mutant"]]
@@ -88,12 +90,72 @@ def read(folder: Path) -> list[Entry]:
     ]
 
 
-def add(path: Path, entries: list[Entry]) -> None:
-    with path.open("a") as out:
-        out.writelines(json.dumps(entry) + "\n" for entry in entries)
+def judge_launches(
+    description: str,
+    out: Path,
+    legs: tuple[str, str],
+    rows_of: Callable[[Sweep, Launch], Mapping[str, Check]],
+) -> None:
+    """Command line and work of a table: records launches, each once, and adds what all rows say of
+    it to `out`/seed-N.jsonl. What is there already is not judged again. `legs`: of the reference
+    and of the candidate."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--launches", type=int, default=6)
+    parser.add_argument("--first", type=int, default=0, help="leave out launches before this one")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--iterations", type=int, default=12, help="of a launch")
+    parser.add_argument("--timeout", type=int, default=1500, help="seconds of one training command")
+    parser.add_argument("--table", action="store_true", help="write the table and do nothing else")
+    options = parser.parse_args()
+    if options.table:
+        return
+    folder = out / f"seed-{options.seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    results = folder.with_suffix(".jsonl")
+    sweep = Sweep(folder, options.iterations, *legs, options.timeout)
+    for number in range(options.first, options.first + options.launches):
+        launch = plan(options.seed, number, options.iterations, 2)
+        if number in _launches_of(results) or not _is_judged(launch):
+            continue
+        try:
+            record_reference(sweep, launch)
+            record_candidate(sweep, launch)
+            entries = judge(sweep, launch, rows_of(sweep, launch))
+        except LaunchFailed as failure:
+            print(f"launch {number} failed: {failure}", file=sys.stderr)
+            continue
+        with results.open("a") as file:
+            file.writelines(json.dumps(entry) + "\n" for entry in entries)
+        shutil.rmtree(sweep.candidate(launch), ignore_errors=True)
+        print(f"launch {number} ({launch.topology}): {len(entries)} verdicts", flush=True)
 
 
-def launches_of(path: Path) -> set[int]:
-    """Those that are judged."""
+def sections(out: Path, head: str, rows: Mapping[str, str]) -> list[str]:
+    """A table for each precision, of all seeds: `rows` are what stands under `head` for each."""
+    entries = [
+        json.loads(line) | {"seed": path.stem}
+        for path in sorted(out.glob("seed-*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
+    columns = f"{head} | {_HEAD}"
+    lines = []
+    for precision, bf16 in (("bf16", True), ("fp32", False)):
+        chosen = [entry for entry in entries if entry["bf16"] is bf16]
+        if not chosen:
+            continue
+        launches = len({(entry["seed"], entry["launch"]) for entry in chosen})
+        lines += ["", f"## {precision}", "", f"{launches} launches.", ""]
+        lines += [f"| {columns} |", f"|{'---|' * (columns.count('|') + 1)}"]
+        lines += [f"| {start} | {cells(row, chosen)} |" for row, start in rows.items()]
+    return lines
+
+
+def _is_judged(launch: Launch) -> bool:
+    """Megatron's own loss is wrong where masks are uneven under CP (docs/case_study.md, B10): what
+    was planted there would not be what is found."""
+    return not ("uneven" in launch.model and "--cp" in launch.flags)
+
+
+def _launches_of(path: Path) -> set[int]:
     text = path.read_text() if path.exists() else ""
     return {json.loads(line)["launch"] for line in text.splitlines()}

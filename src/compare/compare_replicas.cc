@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -37,17 +38,24 @@ void AddDifferingDims(const Instance& a, const Instance& b,
   }
 }
 
-Result<ErrorStats> CompareCopies(const Instance& a, const Instance& b,
-                                 const Layout& layout,
-                                 InstanceComparer* comparer) {
-  if (HasSummaries(a) || HasSummaries(b)) {
-    TTRACE_ASSIGN_OR_RETURN(const SummaryComparison compared,
-                            CompareSummaries({&a}, {&b}));
-    return compared.stats;
+// Nothing if it cannot be told: a sum has no digest, and its sketch says that
+// it is another one only where it is so by more than the sketch's own rounding.
+Result<std::optional<ErrorStats>> CompareCopies(const Instance& a,
+                                                const Instance& b,
+                                                const Layout& layout,
+                                                InstanceComparer* comparer) {
+  if (!HasSummaries(a) && !HasSummaries(b)) {
+    ErrorSums sums;
+    TTRACE_RETURN_IF_ERROR(comparer->Compare({a, layout}, {b, layout}, &sums));
+    return std::optional<ErrorStats>(sums.Stats());
   }
-  ErrorSums sums;
-  TTRACE_RETURN_IF_ERROR(comparer->Compare({a, layout}, {b, layout}, &sums));
-  return sums.Stats();
+  TTRACE_ASSIGN_OR_RETURN(const SummaryComparison compared,
+                          CompareSummaries({&a}, {&b}));
+  const bool sums = a.terms.size() > 1 || b.terms.size() > 1;
+  if (sums && !(compared.stats.AtLow().sum_sq_err > 0)) {
+    return std::optional<ErrorStats>();
+  }
+  return std::optional<ErrorStats>(compared.stats);
 }
 
 }  // namespace
@@ -75,14 +83,15 @@ Result<ReplicaComparison> CompareReplicas(const TensorPieces& pieces,
       const Instance& first = instances[begin];
       for (size_t i = begin + 1; i < end; ++i) {
         TTRACE_ASSIGN_OR_RETURN(
-            const ErrorStats stats,
+            const std::optional<ErrorStats> stats,
             CompareCopies(first, instances[i], group.layout, &comparer));
+        if (!stats) continue;
         ++result.copies;
-        if (stats.bitwise_equal()) continue;
+        if (stats->bitwise_equal()) continue;
         ++result.differing;
-        const double rel_err = stats.nonfinite_differ != 0
+        const double rel_err = stats->nonfinite_differ != 0
                                    ? std::numeric_limits<double>::infinity()
-                                   : stats.AtLow().rel_err();
+                                   : stats->AtLow().rel_err();
         result.worst_rel_err = std::max(result.worst_rel_err, rel_err);
         ranks.insert(first.ranks.begin(), first.ranks.end());
         ranks.insert(instances[i].ranks.begin(), instances[i].ranks.end());

@@ -166,6 +166,26 @@ TEST(CondenseTrace, CopiesThatDifferAreFound) {
   }
 }
 
+// Sums over tp, on two data-parallel ranks each.
+TEST(CondenseTrace, CopiesOfASumAreNotCalledOtherOnes) {
+  Sharding sums;
+  sums.mesh.dims = {{"dp", 2}, {"tp", 2}};
+  sums.placements = {{"tp", Partial{}}};
+  const std::vector<double> values = RandomReals(1);
+  const ShardedTrace good(kShape, values, sums);
+  const ShardedTrace bad(kShape, values, sums, [](Piece* piece) {
+    if (piece->rank == 3) piece->values[7] += 0.5;
+    return true;
+  });
+  EXPECT_EQ(OrDie(CompareReplicas(bad.pieces())).differing, 1);
+  for (const size_t buckets : {kBuckets, size_t{0}}) {
+    EXPECT_EQ(OrDie(CompareReplicas(Small(good, buckets).pieces())).differing,
+              0);
+  }
+  EXPECT_EQ(OrDie(CompareReplicas(Small(bad).pieces())).differing, 1);
+  EXPECT_EQ(OrDie(CompareReplicas(Small(bad, 0).pieces())).copies, 0);
+}
+
 TEST(CondenseTrace, WhatIsNotFiniteIsCountedAndNotEstimated) {
   std::vector<double> values = RandomReals(1);
   const Small good(ShardedTrace(kShape, values, kWhole));
