@@ -153,6 +153,11 @@ Status Estimate(const WholeSummary& r, const WholeSummary& c, ErrorStats* out) {
       distance.low *
       std::max(0.0, 1 - rounding / std::max(distance.value, rounding));
   const double high = distance.high + rounding;
+  for (size_t i = 0; i < r.sketch->buckets().size(); ++i) {
+    out->max_abs_err =
+        std::fmax(out->max_abs_err,
+                  std::fabs(r.sketch->buckets()[i] - c.sketch->buckets()[i]));
+  }
   out->sum_sq_err = distance.value * distance.value;
   out->sq_err_below = out->sum_sq_err - low * low;
   out->sq_err_above = high * high - out->sum_sq_err;

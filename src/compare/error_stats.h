@@ -44,7 +44,8 @@ struct ErrorStats {
   // noise leg along those of the reference alone: never along more.
   double max_block_sq_err = 0;
   // Of an estimate: by how much sum_sq_err may be smaller and larger. 0 where
-  // values were compared.
+  // values were compared. max_abs_err is then that of a sketch's buckets, each
+  // the sum of many elements with signs: no less than an element's, in general.
   double sq_err_below = 0;
   double sq_err_above = 0;
 
