@@ -13,8 +13,9 @@
 
 namespace ttrace {
 
-// What a reference is recorded with: enough for every tolerance. Noise one
-// module deep does not compound, so two legs of it are enough.
+// What a reference is recorded with: noise of every kind that a tolerance is
+// made of, in 20 steps of low precision (docs/legs.md). Noise one module deep
+// does not compound, so fewer legs of it are enough.
 inline constexpr std::string_view kReferenceLegs =
     "replay,noise:3,fp32,fp32.noise:2,isolated.noise:2,fp32.isolated.noise:1";
 // Of a reference of which only summaries are kept: without those that take its
