@@ -81,7 +81,7 @@ def page() -> list[str]:
         "",
         "What finds faults is that there is noise for a leg at all, in the precision and the depth",
         "in which a fault shows: fp32 noise, and one module deep. How many legs there are of a",
-        "kind matters little here; more tighten the bounds of tensors of few elements and of common",
+        "kind matters little here; more tighten bounds of tensors of few elements and of common",
         "factors (docs/tolerance.md). A reference has by default",
         "",
         f"    {DEFAULT}",
