@@ -25,10 +25,11 @@ against it says how far a candidate is, to some percent, wherever it is sharded
 otherwise. What takes values is left out: weights and data cannot be grafted
 from a baseline, and modules not be isolated. Start the candidate from the same
 weights and data.
+Exit codes: 0 once the baseline is written, 2 if it could not be.
 
 Examples:
   ttrace baseline reference -o golden
-  ttrace baseline reference -o golden --buckets 256
+  ttrace baseline reference -o smaller --buckets 256
   ttrace check golden candidate)";
 
 struct Options {

@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 TTRACE = Path(sys.executable).with_name("ttrace")
 RANK = f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).with_name('tiny_rank.py')))}"
-COMMANDS = ("diff", "record", "check", "merge", "inspect", "version")
+COMMANDS = ("diff", "record", "check", "baseline", "merge", "inspect", "version")
 
 
 def ttrace(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
@@ -96,7 +96,7 @@ def test_help_examples_run(tmp_path: Path) -> None:
         text = ttrace(command, "--help").stdout.split("Examples:")[1]
         examples += [line.strip() for line in text.splitlines() if line.startswith("  ttrace")]
     assert len(examples) >= 12
-    order = {"version": 0, "record": 1, "diff": 2, "check": 3, "merge": 4, "inspect": 5}
+    order = {"version": 0, "record": 1, "diff": 2, "baseline": 3, "check": 4, "merge": 5, "inspect": 6}
     path = f"{TTRACE.parent}:{os.environ['PATH']}"
     for example in sorted(examples, key=lambda line: order[line.split()[1]]):
         done = subprocess.run(
