@@ -316,7 +316,7 @@ TEST(TensorSummary, BytesThatAreNoneAreRefused) {
   for (size_t cut = 0; cut < good.size(); ++cut) {
     EXPECT_FALSE(DecodeSummary(id, {good.data(), cut}).ok()) << cut;
   }
-  for (const size_t at : {0, 4, 15, 23, 31}) {  // kind, buckets, signs
+  for (const size_t at : {0U, 4U, 15U, 23U, 31U}) {  // kind, buckets, signs
     std::vector<std::byte> bad = good;
     bad[at] = std::byte{0xFF};
     EXPECT_FALSE(DecodeSummary(id, bad).ok()) << at;
