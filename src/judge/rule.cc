@@ -157,9 +157,9 @@ LegErrors AtEnd(LegErrors errors, bool candidate_low) {
 }  // namespace
 
 LegJudgement JudgeEstimates(const LegErrors& errors) {
-  const LegJudgement least = JudgeLeg(AtEnd(errors, true));
+  LegJudgement least = JudgeLeg(AtEnd(errors, true));
   if (least.checkable && least.headroom > 1) return least;
-  const LegJudgement largest = JudgeLeg(AtEnd(errors, false));
+  LegJudgement largest = JudgeLeg(AtEnd(errors, false));
   if (largest.checkable && largest.headroom <= 1) return largest;
   LegJudgement out = JudgeLeg(errors);
   if (!out.checkable) return out;
