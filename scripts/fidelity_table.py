@@ -82,11 +82,7 @@ def page() -> list[str]:
 
 def main() -> int:
     description = (__doc__ or "").splitlines()[0]
-    rows.judge_launches(description, OUT, (REFERENCE_LEGS, CANDIDATE_LEGS), ways)
-    text = "\n".join(page())
-    TABLE.write_text(text)
-    print(text)
-    return 0
+    return rows.make_table(description, OUT, (REFERENCE_LEGS, CANDIDATE_LEGS), ways, TABLE, page)
 
 
 if __name__ == "__main__":

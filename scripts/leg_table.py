@@ -105,11 +105,7 @@ def ways(sweep: Sweep, launch: Launch) -> dict[str, rows.Check]:
 
 def main() -> int:
     description = (__doc__ or "").splitlines()[0]
-    rows.judge_launches(description, OUT, (ALL, CANDIDATE_LEGS), ways)
-    text = "\n".join(page())
-    TABLE.write_text(text)
-    print(text)
-    return 0
+    return rows.make_table(description, OUT, (ALL, CANDIDATE_LEGS), ways, TABLE, page)
 
 
 if __name__ == "__main__":

@@ -27,18 +27,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
-from mutation_sweep.judge import (  # noqa: E402
-    happened,
-    in_order,
-    judge_clean,
-    judge_mutant,
-)
+from mutation_sweep.experiments import experiments  # noqa: E402
+from mutation_sweep.judge import judge_clean, judge_mutant  # noqa: E402
 from mutation_sweep.launch import (  # noqa: E402
     LaunchFailed,
     Sweep,
     check,
     command,
-    read_log,
     record_candidate,
     record_reference,
 )
@@ -48,8 +43,6 @@ from mutation_sweep.table import write_table  # noqa: E402
 OUT = ROOT / "sweep"
 RESULTS = "results.jsonl"
 KEPT = "kept"  # beside a reference that a false alarm's traces need
-# The output layer's weight is the embedding's where they are tied, and is called so.
-TIED, SHARED = "output_layer.weight", "embedding.word_embeddings.weight"
 TABLE = ROOT / "docs" / "sweep.md"
 REFERENCE_LEGS = "noise:3,fp32,fp32.noise:2,isolated.noise:2,fp32.isolated.noise:1"
 # So many launches that fail one after the other have one reason, which more would not cure.
@@ -78,25 +71,14 @@ def parse_arguments() -> argparse.Namespace:
 
 def judge(sweep: Sweep, launch: Launch) -> list[dict[str, Any]]:
     """One entry an iteration: clean, mutant, or a mutant that changed nothing."""
-    log = read_log(sweep, launch)
-    modules = in_order(log)
-    planned = {mutant.iteration for mutant in launch.mutants}
     entries = []
-    for iteration in range(sweep.iterations):
-        mutant = happened(log, iteration)
-        if mutant is not None and "--tied" in launch.model and mutant["site"]["fqn"] == TIED:
-            mutant["site"]["fqn"] = SHARED
-        entry: dict[str, Any] = {"iteration": iteration}
-        if iteration in planned and mutant is None:
-            entry["kind"] = "nothing"
-        elif mutant is None:
-            entry |= {"kind": "clean", **judge_clean(check(sweep, launch, iteration))}
-        else:
-            result = check(sweep, launch, iteration)
-            mutant["bf16"] = launch.bf16
-            mutant["experts"] = "--experts" in launch.model
-            entry |= {"kind": "mutant", "mutant": mutant}
-            entry |= judge_mutant(result, mutant, modules)
+    for iteration, kind, mutant, modules in experiments(sweep, launch):
+        entry: dict[str, Any] = {"iteration": iteration, "kind": kind}
+        if kind == "clean":
+            entry |= judge_clean(check(sweep, launch, iteration))
+        elif mutant is not None:
+            entry |= {"mutant": mutant}
+            entry |= judge_mutant(check(sweep, launch, iteration), mutant, modules)
         entries.append(entry)
     return entries
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mutation_sweep.judge import happened, in_order, judge_clean, judge_mutant
+from mutation_sweep.experiments import experiments
+from mutation_sweep.judge import judge_clean, judge_mutant
 from mutation_sweep.launch import (
     LaunchFailed,
     Sweep,
-    read_log,
     record_candidate,
     record_reference,
 )
@@ -30,17 +30,10 @@ Entry = dict[str, Any]
 
 def judge(sweep: Sweep, launch: Launch, rows: Mapping[str, Check]) -> list[Entry]:
     """One entry for each row and each iteration that was clean, or a mutant that happened."""
-    log = read_log(sweep, launch)
-    modules = in_order(log)
-    planned = {mutant.iteration for mutant in launch.mutants}
     entries = []
-    for iteration in range(sweep.iterations):
-        mutant = happened(log, iteration)
-        if iteration in planned and mutant is None:
-            continue  # it changed nothing
-        if mutant is not None:
-            mutant["bf16"] = launch.bf16
-            mutant["experts"] = "--experts" in launch.model
+    for iteration, kind, mutant, modules in experiments(sweep, launch):
+        if kind == "nothing":
+            continue
         for row, check in rows.items():
             result = check(iteration)
             judged = (
@@ -90,15 +83,27 @@ def read(folder: Path) -> list[Entry]:
     ]
 
 
-def judge_launches(
+def make_table(
     description: str,
     out: Path,
     legs: tuple[str, str],
     rows_of: Callable[[Sweep, Launch], Mapping[str, Check]],
-) -> None:
-    """Command line and work of a table: records launches, each once, and adds what all rows say of
-    it to `out`/seed-N.jsonl. What is there already is not judged again. `legs`: of the reference
-    and of the candidate."""
+    table: Path,
+    page: Callable[[], list[str]],
+) -> int:
+    """The command that writes `table`. Judges launches first, adding to `out`/seed-N.jsonl what all
+    rows say of them; what is there already is not judged again. `legs`: of the reference and of
+    the candidate."""
+    options = _arguments(description)
+    if not options.table:
+        _judge_launches(options, out, legs, rows_of)
+    text = "\n".join(page())
+    table.write_text(text)
+    print(text)
+    return 0
+
+
+def _arguments(description: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--launches", type=int, default=6)
     parser.add_argument("--first", type=int, default=0, help="leave out launches before this one")
@@ -106,9 +111,15 @@ def judge_launches(
     parser.add_argument("--iterations", type=int, default=12, help="of a launch")
     parser.add_argument("--timeout", type=int, default=1500, help="seconds of one training command")
     parser.add_argument("--table", action="store_true", help="write the table and do nothing else")
-    options = parser.parse_args()
-    if options.table:
-        return
+    return parser.parse_args()
+
+
+def _judge_launches(
+    options: argparse.Namespace,
+    out: Path,
+    legs: tuple[str, str],
+    rows_of: Callable[[Sweep, Launch], Mapping[str, Check]],
+) -> None:
     folder = out / f"seed-{options.seed}"
     folder.mkdir(parents=True, exist_ok=True)
     results = folder.with_suffix(".jsonl")

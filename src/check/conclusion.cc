@@ -87,15 +87,14 @@ Conclusion Conclude(const CheckResult& result, const ConclusionInput& input) {
   if (!input.evidence.missing.empty()) {
     return {Verdict::kInconclusive, NoteWords(input.evidence.missing.front())};
   }
-  const int64_t uncertain = std::count_if(
-      result.tensors.begin(), result.tensors.end(), [](const auto& t) {
-        return t.reason.kind == ReasonKind::kUncertain && !t.explained;
-      });
-  if (uncertain > 0) {
-    const auto first = std::find_if(
-        result.tensors.begin(), result.tensors.end(), [](const auto& t) {
-          return t.reason.kind == ReasonKind::kUncertain && !t.explained;
-        });
+  const auto is_uncertain = [](const TensorJudgement& t) {
+    return t.reason.kind == ReasonKind::kUncertain && !t.explained;
+  };
+  const auto first =
+      std::find_if(result.tensors.begin(), result.tensors.end(), is_uncertain);
+  if (first != result.tensors.end()) {
+    const auto uncertain =
+        std::count_if(first, result.tensors.end(), is_uncertain);
     return {Verdict::kInconclusive,
             fmt::format("summaries cannot tell whether {} tensor{} within "
                         "bounds, first {} {}: {}",

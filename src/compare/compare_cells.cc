@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/compare/cell_comparer.h"
+#include "src/compare/compare_summaries.h"
 #include "src/compare/instances.h"
 #include "src/compare/overlap_index.h"
 #include "src/compare/worst_copy.h"
@@ -31,16 +32,6 @@ Error NotStored(const TensorPieces& rerun, const std::string& why) {
   return Error(
       ErrorCode::kIncomparable,
       DescribeTensor(rerun) + ": its values were not kept, and " + why);
-}
-
-const Record* CounterpartOf(const TensorPieces& run, const Record& rerun) {
-  for (const Record* piece : run.pieces) {
-    if (piece->rank == rerun.rank && piece->micro_batch == rerun.micro_batch &&
-        piece->dtype == rerun.dtype && piece->layout == rerun.layout) {
-      return piece;
-    }
-  }
-  return nullptr;
 }
 
 // Nothing if a piece has no counterpart, or is no value of its own.
@@ -209,6 +200,16 @@ double ElementScaleOf(double sum_of_squares, int64_t count) {
   return std::ldexp(std::round(std::ldexp(fraction, 8)), exponent - 8);
 }
 
+const Record* CounterpartOf(const TensorPieces& run, const Record& rerun) {
+  for (const Record* piece : run.pieces) {
+    if (piece->rank == rerun.rank && piece->micro_batch == rerun.micro_batch &&
+        piece->dtype == rerun.dtype && piece->layout == rerun.layout) {
+      return piece;
+    }
+  }
+  return nullptr;
+}
+
 Result<ErrorStats> DifferenceOf(const Trace& trace, const Record& record) {
   TTRACE_ASSIGN_OR_RETURN(const CellTable table, ReadCells(trace, record));
   return Within(table, record.layout, record.layout);
@@ -217,11 +218,7 @@ Result<ErrorStats> DifferenceOf(const Trace& trace, const Record& record) {
 Result<std::optional<CellTable>> CompareAsOneCell(const Trace& trace,
                                                   const Record& run,
                                                   const Record& rerun) {
-  const bool partial = std::any_of(
-      rerun.placements.begin(), rerun.placements.end(), [](const auto& placed) {
-        return std::holds_alternative<Partial>(placed.second);
-      });
-  if (partial || rerun.routed || rerun.scale.value() != 1) {
+  if (IsTerm(rerun) || rerun.routed || rerun.scale.value() != 1) {
     return std::optional<CellTable>();
   }
   ErrorStats stats;
@@ -265,12 +262,7 @@ Result<std::optional<std::vector<ErrorStats>>> CompareCellsWithin(
   TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> instances,
                           GroupInstances(rerun, {}));
   const auto groups = PairUp(run, instances);
-  const auto has_summary = [](const Record* piece) { return piece->summary; };
-  if (!measured &&
-      (std::any_of(run.pieces.begin(), run.pieces.end(), has_summary) ||
-       std::any_of(rerun.pieces.begin(), rerun.pieces.end(), has_summary))) {
-    return Nothing();
-  }
+  if (!measured && (HasSummaries(run) || HasSummaries(rerun))) return Nothing();
   if (!groups) {
     if (!measured) return Nothing();
     return NotStored(rerun, "the leg they repeat has no such piece");

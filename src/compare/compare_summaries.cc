@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -30,20 +31,36 @@ struct WholeSummary {
   std::optional<Sketch> sketch;
 };
 
-// As many buckets as every sketch can be folded to; 0: a piece has none.
-Result<size_t> FewestBuckets(const std::vector<const Instance*>& side,
-                             size_t fewest) {
+// What was kept instead of values, read once.
+using Kept = std::map<const Record*, TensorSummary>;
+
+Status ReadKept(const std::vector<const Instance*>& side, Kept* out) {
   for (const Instance* instance : side) {
     for (const Term& term : instance->terms) {
-      if (!term.record->summary) continue;
+      const Record& record = *term.record;
+      if (!record.summary || out->contains(&record)) continue;
       TTRACE_ASSIGN_OR_RETURN(const auto bytes,
-                              instance->trace->ReadInstead(*term.record));
-      TTRACE_ASSIGN_OR_RETURN(const TensorSummary summary,
-                              DecodeSummary(term.record->id, bytes));
-      fewest =
-          std::min(fewest, summary.sketch ? summary.sketch->buckets().size()
-                                          : size_t{0});
+                              instance->trace->ReadInstead(record));
+      TTRACE_ASSIGN_OR_RETURN(TensorSummary summary, DecodeSummary(bytes));
+      if (summary.count != record.layout.local_count()) {
+        return Error(ErrorCode::kCorrupt,
+                     "rank " + std::to_string(record.rank) + ": " +
+                         ToString(record.id) + ": a summary of " +
+                         std::to_string(summary.count) + " elements, not of " +
+                         std::to_string(record.layout.local_count()));
+      }
+      out->emplace(&record, std::move(summary));
     }
+  }
+  return Done{};
+}
+
+// As many buckets as every sketch can be folded to; 0: a piece has none.
+size_t FewestBuckets(const Kept& kept) {
+  size_t fewest = kMaxSketchBuckets;
+  for (const auto& [record, summary] : kept) {
+    if (!summary.sketch) return 0;
+    fewest = std::min(fewest, summary.sketch->buckets().size());
   }
   return fewest;
 }
@@ -63,37 +80,20 @@ Result<TensorSummary> SummarizeStored(const Trace& trace, const Record& record,
     const std::vector<int64_t> strides = RowMajorStrides(part.local_shape());
     TTRACE_ASSIGN_OR_RETURN(
         TensorSummary summary,
-        Summarize(record.id, {bytes.data(), record.dtype, strides, part},
-                  buckets));
+        Summarize({bytes.data(), record.dtype, strides, part}, buckets));
     if (!out) {
       out = std::move(summary);
       continue;
     }
-    out->count += summary.count;
-    out->nonfinite += summary.nonfinite;
-    out->sum_sq += summary.sum_sq;
-    out->max_abs = std::fmax(out->max_abs, summary.max_abs);
-    out->digest.Merge(summary.digest);
-    if (out->sketch) {
-      TTRACE_RETURN_IF_ERROR(out->sketch->Merge(*summary.sketch));
-    }
+    TTRACE_RETURN_IF_ERROR(out->Merge(summary));
   }
   return out.value_or(TensorSummary{});
 }
 
 Result<TensorSummary> SummaryOf(const Trace& trace, const Record& record,
-                                size_t buckets) {
+                                const Kept& kept, size_t buckets) {
   if (!record.summary) return SummarizeStored(trace, record, buckets);
-  TTRACE_ASSIGN_OR_RETURN(const auto bytes, trace.ReadInstead(record));
-  TTRACE_ASSIGN_OR_RETURN(TensorSummary summary,
-                          DecodeSummary(record.id, bytes));
-  if (summary.count != record.layout.local_count()) {
-    return Error(ErrorCode::kCorrupt,
-                 "rank " + std::to_string(record.rank) + ": " +
-                     ToString(record.id) + ": a summary of " +
-                     std::to_string(summary.count) + " elements, not of " +
-                     std::to_string(record.layout.local_count()));
-  }
+  TensorSummary summary = kept.at(&record);
   if (buckets == 0) {
     summary.sketch.reset();
   } else if (summary.sketch) {
@@ -103,11 +103,13 @@ Result<TensorSummary> SummaryOf(const Trace& trace, const Record& record,
 }
 
 // Adds an instance, which holds elements that no other one holds.
-Status Add(const Instance& instance, size_t buckets, WholeSummary* out) {
+Status Add(const Instance& instance, const Kept& kept, size_t buckets,
+           WholeSummary* out) {
   const bool one = instance.terms.size() == 1;
   for (const Term& term : instance.terms) {
-    TTRACE_ASSIGN_OR_RETURN(const TensorSummary summary,
-                            SummaryOf(*instance.trace, *term.record, buckets));
+    TTRACE_ASSIGN_OR_RETURN(
+        const TensorSummary summary,
+        SummaryOf(*instance.trace, *term.record, kept, buckets));
     const double weight = term.weight;
     out->dtype = term.record->dtype;
     if (&term == &instance.terms.front()) out->count += summary.count;
@@ -125,10 +127,10 @@ Status Add(const Instance& instance, size_t buckets, WholeSummary* out) {
 }
 
 Result<WholeSummary> Together(const std::vector<const Instance*>& side,
-                              size_t buckets) {
+                              const Kept& kept, size_t buckets) {
   WholeSummary out;
   for (const Instance* instance : side) {
-    TTRACE_RETURN_IF_ERROR(Add(*instance, buckets, &out));
+    TTRACE_RETURN_IF_ERROR(Add(*instance, kept, buckets, &out));
   }
   if (!out.exact_norm) {
     out.sum_sq = 0;
@@ -200,11 +202,12 @@ bool HasSummaries(const Instance& instance) {
 Result<SummaryComparison> CompareSummaries(
     const std::vector<const Instance*>& refs,
     const std::vector<const Instance*>& cands) {
-  TTRACE_ASSIGN_OR_RETURN(size_t buckets,
-                          FewestBuckets(refs, kMaxSketchBuckets));
-  TTRACE_ASSIGN_OR_RETURN(buckets, FewestBuckets(cands, buckets));
-  TTRACE_ASSIGN_OR_RETURN(const WholeSummary r, Together(refs, buckets));
-  TTRACE_ASSIGN_OR_RETURN(const WholeSummary c, Together(cands, buckets));
+  Kept kept;
+  TTRACE_RETURN_IF_ERROR(ReadKept(refs, &kept));
+  TTRACE_RETURN_IF_ERROR(ReadKept(cands, &kept));
+  const size_t buckets = FewestBuckets(kept);
+  TTRACE_ASSIGN_OR_RETURN(const WholeSummary r, Together(refs, kept, buckets));
+  TTRACE_ASSIGN_OR_RETURN(const WholeSummary c, Together(cands, kept, buckets));
   SummaryComparison out;
   ErrorStats& stats = out.stats;
   stats.count = r.count;

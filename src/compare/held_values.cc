@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <utility>
-#include <variant>
 
+#include "src/compare/instances.h"
 #include "src/compare/tile.h"
 #include "src/compare/tile_reader.h"
 #include "src/numeric/widen.h"
@@ -12,13 +12,6 @@ namespace ttrace {
 namespace {
 
 constexpr int64_t kTile = 1 << 16;
-
-bool IsTerm(const Record& record) {
-  return std::any_of(record.placements.begin(), record.placements.end(),
-                     [](const auto& placed) {
-                       return std::holds_alternative<Partial>(placed.second);
-                     });
-}
 
 Status CopyTile(const Trace& trace, const Record& record, const Tile& tile,
                 TileReader* reader, HeldValues* out) {

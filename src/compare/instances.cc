@@ -233,6 +233,13 @@ void AddPiece(const TensorPieces& pieces, const Record* record,
 
 }  // namespace
 
+bool IsTerm(const Record& record) {
+  return std::any_of(record.placements.begin(), record.placements.end(),
+                     [](const auto& placed) {
+                       return std::holds_alternative<Partial>(placed.second);
+                     });
+}
+
 std::string DescribeTensor(const TensorPieces& pieces) {
   return ToString(pieces.pieces.front()->id);
 }

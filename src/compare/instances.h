@@ -23,6 +23,9 @@ struct Term {
   double weight = 1;  // declared scale, and 1 / n for a mean
 };
 
+// Whether it is declared to be a term, of however many.
+bool IsTerm(const Record& record);
+
 struct Instance {
   const Trace* trace = nullptr;
   std::vector<Term> terms;  // never empty; sorted by (rank, micro-batch)

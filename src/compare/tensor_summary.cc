@@ -38,8 +38,16 @@ Error Corrupt(std::string message) {
 
 }  // namespace
 
-Result<TensorSummary> Summarize(const TensorId&, const PlacedTensor& tensor,
-                                size_t buckets) {
+Status TensorSummary::Merge(const TensorSummary& other) {
+  count += other.count;
+  nonfinite += other.nonfinite;
+  sum_sq += other.sum_sq;
+  max_abs = std::fmax(max_abs, other.max_abs);
+  digest.Merge(other.digest);
+  return sketch ? sketch->Merge(*other.sketch) : Done{};
+}
+
+Result<TensorSummary> Summarize(const PlacedTensor& tensor, size_t buckets) {
   if (!Info(tensor.dtype).floating) {
     return Error(ErrorCode::kUnsupported,
                  "summaries are of floating dtypes, not " +
@@ -96,8 +104,7 @@ std::vector<std::byte> EncodeSummary(const TensorSummary& summary) {
   return out;
 }
 
-Result<TensorSummary> DecodeSummary(const TensorId&,
-                                    std::span<const std::byte> bytes) {
+Result<TensorSummary> DecodeSummary(std::span<const std::byte> bytes) {
   Head head;
   if (bytes.size() < sizeof(Head)) return Corrupt("too short for a summary");
   std::memcpy(&head, bytes.data(), sizeof(Head));

@@ -21,7 +21,6 @@
 #include "src/numeric/sketch.h"
 #include "src/trace/record.h"
 #include "ttrace/status.h"
-#include "ttrace/tensor_id.h"
 
 namespace ttrace {
 
@@ -33,20 +32,21 @@ struct TensorSummary {
   double max_abs = 0;
   TensorDigest digest;
   std::optional<Sketch> sketch;
+
+  // Adds that of another part of the tensor, with the same sketch or none.
+  Status Merge(const TensorSummary& other);
 };
 
 // Of a floating dtype. `buckets`: of the sketch, a size that Sketch takes; 0:
 // none is made. Fails with kUnsupported for another dtype, kInvalidArgument if
 // strides differ from the layout in length.
-Result<TensorSummary> Summarize(const TensorId& id, const PlacedTensor& tensor,
-                                size_t buckets);
+Result<TensorSummary> Summarize(const PlacedTensor& tensor, size_t buckets);
 
 // Little endian; buckets as float32. A sketch of `buckets` takes this many.
 int64_t EncodedSummaryBytes(size_t buckets);
 std::vector<std::byte> EncodeSummary(const TensorSummary& summary);
 // Fails with kCorrupt for anything else than EncodeSummary gives.
-Result<TensorSummary> DecodeSummary(const TensorId& id,
-                                    std::span<const std::byte> bytes);
+Result<TensorSummary> DecodeSummary(std::span<const std::byte> bytes);
 
 // What the summary is to be called in a trace.
 inline Summary KindOf(const TensorSummary& summary) {

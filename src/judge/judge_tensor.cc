@@ -49,10 +49,6 @@ std::vector<int> NonfiniteRanks(const TensorComparison& compared) {
   return {ranks.begin(), ranks.end()};
 }
 
-bool IsEstimated(const std::optional<ErrorStats>& stats) {
-  return stats && stats->estimated();
-}
-
 std::optional<ErrorStats> Total(const std::optional<PairFacts>& pair) {
   if (!pair) return std::nullopt;
   return pair->total;
@@ -264,11 +260,7 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
   errors.rounding = rounding_->Of(id, plan.isolated, fp32);
   errors.risk = expectations_.risk();
   const bool whole = leg.candidate.fidelity == Fidelity::kValues;
-  const bool estimated =
-      !whole || IsEstimated(errors.candidate_hp) ||
-      IsEstimated(errors.reference_hp) || IsEstimated(errors.repeat) ||
-      std::any_of(errors.noise.begin(), errors.noise.end(),
-                  [](const ErrorStats& noise) { return noise.estimated(); });
+  const bool estimated = errors.estimated();
   LegJudgement out = estimated ? JudgeEstimates(errors) : JudgeLeg(errors);
   out.fidelity = leg.candidate.fidelity;
   out.reordered = leg.candidate.reordered;

@@ -156,6 +156,16 @@ LegErrors AtEnd(LegErrors errors, bool candidate_low) {
 
 }  // namespace
 
+bool LegErrors::estimated() const {
+  const auto is = [](const std::optional<ErrorStats>& measured) {
+    return measured && measured->estimated();
+  };
+  return stats.estimated() || is(repeat) || is(candidate_hp) ||
+         is(reference_hp) ||
+         std::any_of(noise.begin(), noise.end(),
+                     [](const ErrorStats& one) { return one.estimated(); });
+}
+
 LegJudgement JudgeEstimates(const LegErrors& errors) {
   LegJudgement least = JudgeLeg(AtEnd(errors, true));
   if (least.checkable && least.headroom > 1) return least;

@@ -41,6 +41,8 @@ struct LegErrors {
   Rounding rounding;
   double risk = kRunRisk;  // of one test
 
+  // Whether some of the errors are estimates.
+  bool estimated() const;
   // A sum over tokens that low precision rounds term by term, and noise on
   // values does not.
   bool sums_tokens() const { return vector_gradient || lookup_gradient; }

@@ -57,7 +57,9 @@ class RankCondenser {
                             WhatIsKept(record, &out));
     TTRACE_RETURN_IF_ERROR(writer_.Restate(&out, bytes));
     sequences_.emplace(record.sequence, out.sequence);
-    if (!IsNoiseLeg(record.leg)) runs_[record.leg].push_back(&record);
+    if (!IsNoiseLeg(record.leg)) {
+      runs_[{record.leg, record.id}].pieces.push_back(&record);
+    }
     ++counts_.records;
     counts_.summaries += out.summary ? 1 : 0;
     counts_.bytes_before += record.same_as ? 0 : record.extent.bytes;
@@ -110,15 +112,9 @@ class RankCondenser {
       return FindRecord(trace_.records(), rerun.rank, rerun.measured->against);
     }
     for (const std::string& leg : PerturbedLegs(rerun.leg)) {
-      const auto found = runs_.find(leg);
+      const auto found = runs_.find({leg, rerun.id});
       if (found == runs_.end()) continue;
-      for (const Record* run : found->second) {
-        if (run->id == rerun.id && run->dtype == rerun.dtype &&
-            run->layout == rerun.layout &&
-            run->micro_batch == rerun.micro_batch) {
-          return run;
-        }
-      }
+      if (const auto* run = CounterpartOf(found->second, rerun)) return run;
     }
     return nullptr;
   }
@@ -129,7 +125,7 @@ class RankCondenser {
   TraceWriter& writer_;
   Condensed& counts_;
   std::map<int64_t, int64_t> sequences_;  // of records that were written
-  std::map<std::string, std::vector<const Record*>> runs_;  // by leg
+  std::map<std::pair<std::string, TensorId>, TensorPieces> runs_;  // by leg
 };
 
 Status CondenseRank(const Trace& trace, const RankTrace& rank,

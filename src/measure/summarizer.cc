@@ -29,8 +29,7 @@ class Summarizer final : public Reducer {
       const Record& record, const StridedView& values) override {
     if (!MayBeSummarized(record, buckets_)) return std::optional<Summarized>();
     TTRACE_ASSIGN_OR_RETURN(const TensorSummary summary,
-                            ttrace::Summarize(record.id,
-                                              {values.data, record.dtype,
+                            ttrace::Summarize({values.data, record.dtype,
                                                values.strides, record.layout},
                                               buckets_));
     return std::optional<Summarized>({KindOf(summary), EncodeSummary(summary)});

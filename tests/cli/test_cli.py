@@ -96,7 +96,15 @@ def test_help_examples_run(tmp_path: Path) -> None:
         text = ttrace(command, "--help").stdout.split("Examples:")[1]
         examples += [line.strip() for line in text.splitlines() if line.startswith("  ttrace")]
     assert len(examples) >= 12
-    order = {"version": 0, "record": 1, "diff": 2, "baseline": 3, "check": 4, "merge": 5, "inspect": 6}
+    order = {
+        "version": 0,
+        "record": 1,
+        "diff": 2,
+        "baseline": 3,
+        "check": 4,
+        "merge": 5,
+        "inspect": 6,
+    }
     path = f"{TTRACE.parent}:{os.environ['PATH']}"
     for example in sorted(examples, key=lambda line: order[line.split()[1]]):
         done = subprocess.run(
