@@ -47,7 +47,7 @@ bench: setup
 	@scripts/bench.sh
 
 tidy: setup
-	@scripts/configure.sh
+	@scripts/configure.sh tidy
 	@.venv/bin/python scripts/tidy.py --all
 
 format: setup

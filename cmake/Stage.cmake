@@ -1,3 +1,19 @@
+# What nearly every file includes, parsed once per target: without optimisation
+# reading headers is most of the work.
+function(ttrace_precompile target)
+  if(TTRACE_PRECOMPILE_HEADERS)
+    # ccache reuses what was compiled with such a file only if that file holds no
+    # time of its making.
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+      target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+    endif()
+    target_precompile_headers(${target} PRIVATE
+      <algorithm> <cmath> <cstring> <filesystem> <functional> <limits> <map>
+      <memory> <optional> <set> <string> <tuple> <utility> <variant> <vector>
+      <fmt/format.h> ${ARGN})
+  endif()
+endfunction()
+
 # ttrace_stage(<name> [USES <stages>...] [LIBS <targets>...])
 #
 # One folder under src/ = one static library = one stage. Sources are globbed,
@@ -27,10 +43,13 @@ function(ttrace_stage name)
   target_include_directories(${target} SYSTEM PUBLIC ${XXHASH_INCLUDE_DIR})
   target_link_libraries(${target} PUBLIC ${ARG_USES} PRIVATE ${ARG_LIBS})
 
+  ttrace_precompile(${target})
+
   if(TTRACE_BUILD_TESTS AND tests)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE ${target} ${ARG_LIBS}
       GTest::gmock GTest::gtest_main)
+    ttrace_precompile(${name}_test <gmock/gmock.h> <gtest/gtest.h>)
     gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST
       TEST_PREFIX "${name}." PROPERTIES LABELS unit)
   endif()

@@ -10,7 +10,7 @@ shift || true
 fuzzers=("$@")
 ((${#fuzzers[@]})) || fuzzers=(trace_decoder_fuzz whole_trace_fuzz result_fuzz)
 
-scripts/setup_system.sh libclang-rt-14-dev
+scripts/setup_system.sh
 cmake -S . -B build/fuzz -G Ninja -DCMAKE_CXX_COMPILER=clang++-14 \
   -DCMAKE_BUILD_TYPE=None -DTTRACE_BUILD_TESTS=OFF -DTTRACE_BUILD_FUZZERS=ON \
   -DCMAKE_CXX_FLAGS="-g -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined" \

@@ -5,7 +5,7 @@
 set -euo pipefail
 
 packages=(
-  g++ clang-14 clang-format-14 clang-tidy-14 cmake ninja-build ccache
+  g++ clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 cmake ninja-build ccache
   libhwy-dev libsimdjson-dev nlohmann-json3-dev libcli11-dev libfmt-dev
   libtbb-dev libxxhash-dev libgtest-dev libgmock-dev libbenchmark-dev
 )

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build" / "ci"
+BUILD = ROOT / "build" / "tidy"
 CLANG_TIDY = "clang-tidy-14"
 
 
@@ -44,7 +44,7 @@ def changed_files() -> set[Path] | None:
 def compiled_files() -> list[Path]:
     database = BUILD / "compile_commands.json"
     if not database.exists():
-        sys.exit(f"tidy: {database} is missing; run scripts/configure.sh")
+        sys.exit(f"tidy: {database} is missing; run scripts/configure.sh tidy")
     files = {Path(entry["file"]).resolve() for entry in json.loads(database.read_text())}
     return sorted(f for f in files if ROOT in f.parents and BUILD not in f.parents)
 
@@ -86,7 +86,7 @@ def check(path: Path, stamp: Path) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--all", action="store_true")
-    stamps = BUILD / "tidy"
+    stamps = BUILD / "stamps"
     stamps.mkdir(parents=True, exist_ok=True)
     shared = digest_of_shared_input()
     work = {}

@@ -77,10 +77,9 @@ class CellComparer {
   CellTable table_;
 
   // The walk: where the next element is.
-  int64_t logical_ = 0;    // row-major index in the global tensor
-  int64_t expected_ = -1;  // where the current block would go on
-  int64_t row_cell_ = 0;   // of the outer dimensions
-  int64_t row_logical_ = 0;
+  int64_t expected_ = -1;    // where the current block would go on
+  int64_t row_cell_ = 0;     // of the outer dimensions
+  int64_t row_logical_ = 0;  // row-major index in the global tensor
 
   // Of the current tile.
   std::vector<CellRun> runs_;
