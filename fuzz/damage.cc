@@ -29,6 +29,15 @@
 #include "src/base/check.h"
 #include "src/check/check.h"
 
+// How g++ says it, and how clang does.
+#if defined(__SANITIZE_ADDRESS__)
+#define TTRACE_ADDRESS_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TTRACE_ADDRESS_SANITIZER
+#endif
+#endif
+
 namespace ttrace {
 namespace {
 
@@ -165,7 +174,7 @@ class Worker {
 
   // From case `first` on. May not return.
   void Run(int64_t first) {
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(TTRACE_ADDRESS_SANITIZER)
     // The address sanitizer reserves terabytes of addresses for itself.
     const rlim_t bytes = static_cast<rlim_t>(options_.memory_mb) << 20;
     const rlimit limit = {bytes, bytes};
