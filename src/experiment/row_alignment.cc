@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "src/compare/compare_summaries.h"
 #include "src/experiment/iteration_range.h"
 
 namespace ttrace {
@@ -55,7 +56,8 @@ Result<RowAlignment> FindRows(const Side& reference, const Side& candidate,
     const int dim = BatchDim(pieces);
     if (other == nullptr || dim < 0 || BatchDim(*other) != dim ||
         other->global_shape() != pieces.global_shape() ||
-        !other->MayBeWhole() || !pieces.MayBeWhole()) {
+        !other->MayBeWhole() || !pieces.MayBeWhole() || HasSummaries(*other) ||
+        HasSummaries(pieces)) {
       continue;
     }
     TTRACE_ASSIGN_OR_RETURN(auto ref_rows, RowsOf(*other, dim));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "src/compare/compare_summaries.h"
 #include "src/compare/compare_tensor.h"
 #include "src/compare/sample.h"
 
@@ -58,6 +59,10 @@ Result<SkippedUpdate> FindSkippedUpdate(const Side& reference,
   const TensorPieces* before =
       Before(candidate.weights_grafted() ? reference : candidate, id);
   if (after == nullptr || before == nullptr || pieces == nullptr) return out;
+  // How many elements a step moves, and how far, only values tell.
+  for (const TensorPieces* each : {after, before, pieces}) {
+    if (HasSummaries(*each)) return out;
+  }
   const DType dtype = pieces->pieces.front()->dtype;
   const bool low_precision = UnitRoundoff(dtype) > UnitRoundoff(DType::kF32);
   const auto from_before = CompareTensor(*before, *pieces);
