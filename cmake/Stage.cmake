@@ -71,6 +71,7 @@ set_source_files_properties(
   ${PROJECT_SOURCE_DIR}/src/numeric/widen_test.cc
   ${PROJECT_SOURCE_DIR}/src/compare/compare_exact.cc
   ${PROJECT_SOURCE_DIR}/src/compare/compare_double_kernel.cc
+  ${PROJECT_SOURCE_DIR}/src/measure/step_kernel.cc
   PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
 # Hundreds of inlined vector loops under sanitizers: minutes with optimisation,

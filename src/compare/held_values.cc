@@ -4,44 +4,12 @@
 #include <utility>
 
 #include "src/compare/instances.h"
-#include "src/compare/tile.h"
-#include "src/compare/tile_reader.h"
 #include "src/numeric/widen.h"
 
 namespace ttrace {
 namespace {
 
 constexpr int64_t kTile = 1 << 16;
-
-Status CopyTile(const Trace& trace, const Record& record, const Tile& tile,
-                TileReader* reader, HeldValues* out) {
-  LocalBlock block{tile.b_begin, {}, {}};
-  std::vector<int64_t> out_strides;
-  for (const Axis& axis : tile.axes) {
-    block.sizes.push_back(axis.size);
-    block.strides.push_back(axis.b_stride);
-    out_strides.push_back(axis.a_stride);
-  }
-  Instance instance;
-  instance.trace = &trace;
-  instance.terms = {{&record, 1.0}};
-  TTRACE_ASSIGN_OR_RETURN(const BlockView view, reader->Read(instance, block));
-  const int64_t itemsize = Info(view.dtype).itemsize;
-  const auto cols = static_cast<size_t>(block.sizes.back());
-  std::vector<double> row(cols);
-  ForEachRow(block.sizes, view.strides, out_strides,
-             [&](int64_t from, int64_t to) {
-               Widen(view.dtype, view.data + from * itemsize, cols, row.data());
-               for (size_t i = 0; i < cols; ++i) {
-                 const auto at = static_cast<size_t>(tile.a_begin + to) + i;
-                 if (out->held[at] != 0) continue;  // an earlier rank's
-                 out->held[at] = 1;
-                 out->values[at] = row[i];
-                 --out->missing;
-               }
-             });
-  return Done{};
-}
 
 void CutInto(const Layout& layout, size_t dim, int64_t most,
              std::vector<Layout>* out) {
@@ -65,24 +33,68 @@ void CutInto(const Layout& layout, size_t dim, int64_t most,
 
 }  // namespace
 
-Result<HeldValues> ReadHeld(const TensorPieces& pieces, int rank,
-                            const Layout& want) {
-  HeldValues out;
-  out.missing = want.local_count();
-  out.values.assign(static_cast<size_t>(out.missing), 0.0);
-  out.held.assign(static_cast<size_t>(out.missing), 0);
-  TileReader reader;
+Status HeldReader::ReadTile(const Trace& trace, const Record& record,
+                            const Tile& tile, HeldValues* out) {
+  LocalBlock block{tile.b_begin, {}, {}};
+  std::vector<int64_t> out_strides;
+  for (const Axis& axis : tile.axes) {
+    block.sizes.push_back(axis.size);
+    block.strides.push_back(axis.b_stride);
+    out_strides.push_back(axis.a_stride);
+  }
+  Instance instance;
+  instance.trace = &trace;
+  instance.terms = {{&record, 1.0}};
+  TTRACE_ASSIGN_OR_RETURN(const BlockView view, reader_.Read(instance, block));
+  const int64_t itemsize = Info(view.dtype).itemsize;
+  const auto cols = static_cast<size_t>(block.sizes.back());
+  row_.resize(cols);
+  ForEachRow(block.sizes, view.strides, out_strides,
+             [&](int64_t from, int64_t to) {
+               const std::byte* data = view.data + from * itemsize;
+               const auto begin = static_cast<size_t>(tile.a_begin + to);
+               if (first_) {  // a piece has no element twice
+                 Widen(view.dtype, data, cols, &out->values[begin]);
+                 std::fill_n(&out->held[begin], cols, char{1});
+                 out->missing -= block.sizes.back();
+                 return;
+               }
+               Widen(view.dtype, data, cols, row_.data());
+               for (size_t i = 0; i < cols; ++i) {
+                 if (out->held[begin + i] != 0) continue;  // an earlier rank's
+                 out->held[begin + i] = 1;
+                 out->values[begin + i] = row_[i];
+                 --out->missing;
+               }
+             });
+  return Done{};
+}
+
+Status HeldReader::Read(const TensorPieces& pieces, int rank,
+                        const Layout& want, HeldValues* out) {
+  const int64_t count = want.local_count();
+  out->missing = count;
+  out->values.assign(static_cast<size_t>(count), 0.0);
+  out->held.assign(static_cast<size_t>(count), 0);
   for (const Record* record : pieces.pieces) {
-    if (out.missing == 0) break;
+    if (out->missing == 0) break;
     if ((rank != kAnyRank && record->rank != rank) || IsTerm(*record) ||
         record->layout.global_shape() != want.global_shape()) {
       continue;
     }
+    first_ = out->missing == count;
     TTRACE_RETURN_IF_ERROR(ForEachTile(
         want, record->layout, kTile, [&](const Tile& tile) -> Status {
-          return CopyTile(*pieces.trace, *record, tile, &reader, &out);
+          return ReadTile(*pieces.trace, *record, tile, out);
         }));
   }
+  return Done{};
+}
+
+Result<HeldValues> ReadHeld(const TensorPieces& pieces, int rank,
+                            const Layout& want) {
+  HeldValues out;
+  TTRACE_RETURN_IF_ERROR(HeldReader().Read(pieces, rank, want, &out));
   return out;
 }
 

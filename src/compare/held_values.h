@@ -4,7 +4,8 @@
 // whole, state that is a shard, a flat buffer's part of a parameter. Pieces of
 // one rank are matched by where they lie, whatever each is cut like.
 //
-// Thread safety: pure functions of const inputs.
+// Thread safety: pure functions of const inputs, but for HeldReader: one per
+// thread.
 
 #ifndef TTRACE_SRC_COMPARE_HELD_VALUES_H_
 #define TTRACE_SRC_COMPARE_HELD_VALUES_H_
@@ -13,6 +14,8 @@
 #include <vector>
 
 #include "src/align/catalog.h"
+#include "src/compare/tile.h"
+#include "src/compare/tile_reader.h"
 #include "ttrace/layout.h"
 #include "ttrace/status.h"
 
@@ -32,6 +35,22 @@ inline constexpr int kAnyRank = -1;
 // another shape. Fails only if a file cannot be read.
 Result<HeldValues> ReadHeld(const TensorPieces& pieces, int rank,
                             const Layout& want);
+
+// The same, again and again with the same memory: what `out` held is lost, and
+// its vectors are used again.
+class HeldReader {
+ public:
+  Status Read(const TensorPieces& pieces, int rank, const Layout& want,
+              HeldValues* out);
+
+ private:
+  Status ReadTile(const Trace& trace, const Record& record, const Tile& tile,
+                  HeldValues* out);
+
+  TileReader reader_;
+  std::vector<double> row_;
+  bool first_ = true;  // no earlier record gave any element
+};
 
 // `layout` in parts of at most `most` elements (at least 1), in its order. Of
 // what holds nothing there are none.

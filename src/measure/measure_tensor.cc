@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "src/compare/compare_cells.h"
 #include "src/compare/compare_summaries.h"
@@ -12,6 +15,22 @@
 #include "src/measure/exact_values.h"
 
 namespace ttrace {
+
+// What the planned pairs of legs of one tensor have in common: a run's legs are
+// the reference of its isolated ones, too.
+struct SharedFacts {
+  struct Pair {
+    std::string a;
+    std::string b;
+    double element_scale = 0;
+    std::vector<Layout> regions;
+    std::optional<PairFacts> facts;
+  };
+
+  std::map<std::string, double> element_scales;  // by leg of the reference
+  std::vector<Pair> pairs;                       // of its legs
+};
+
 namespace {
 
 // Roles that must be finite even where there is nothing to compare with.
@@ -72,7 +91,8 @@ class LegMeasurer {
  public:
   LegMeasurer(const Side& reference, const LegPlan& plan, const TensorId& id,
               const TensorPieces& r, const TensorPieces& c, bool token_sum,
-              const ExactSums* exact_sums, std::atomic<int64_t>* bytes)
+              const ExactSums* exact_sums, SharedFacts* shared,
+              std::atomic<int64_t>* bytes)
       : side_(reference),
         plan_(plan),
         id_(id),
@@ -80,6 +100,7 @@ class LegMeasurer {
         c_(c),
         token_sum_(token_sum),
         exact_sums_(exact_sums),
+        shared_(*shared),
         bytes_(bytes) {}
 
   // `rows` says which rows of the candidate are which. `real`: the reference
@@ -130,7 +151,8 @@ class LegMeasurer {
   Status MeasureFp32(LegFacts* out) {
     if (token_sum_) {
       if (const auto* hp = side_.FindSameValue(plan_.reference_hp_leg, id_)) {
-        TTRACE_ASSIGN_OR_RETURN(out->reference_hp, Within(*hp, r_, own_));
+        TTRACE_ASSIGN_OR_RETURN(out->reference_hp,
+                                OwnWithin(plan_.reference_hp_leg, *hp));
       } else if (exact_sums_ != nullptr) {
         TTRACE_RETURN_IF_ERROR(MeasureExactSum(out));
       }
@@ -138,8 +160,24 @@ class LegMeasurer {
     const auto* hp = side_.FindSameValue(plan_.fp32_leg, id_);
     if (hp == nullptr) return Done{};
     TTRACE_ASSIGN_OR_RETURN(out->candidate_hp, Within(*hp, c_, aligned_));
-    TTRACE_ASSIGN_OR_RETURN(out->reference_hp, Within(*hp, r_, own_));
+    TTRACE_ASSIGN_OR_RETURN(out->reference_hp, OwnWithin(plan_.fp32_leg, *hp));
     return Done{};
+  }
+
+  // The reference's leg against another one of its own.
+  Result<std::optional<PairFacts>> OwnWithin(const std::string& leg,
+                                             const TensorPieces& pieces) {
+    for (const SharedFacts::Pair& known : shared_.pairs) {
+      if (known.a == leg && known.b == plan_.reference_leg &&
+          known.element_scale == own_.element_scale &&
+          known.regions == *regions_) {
+        return known.facts;
+      }
+    }
+    TTRACE_ASSIGN_OR_RETURN(auto facts, Within(pieces, r_, own_));
+    shared_.pairs.push_back(
+        {leg, plan_.reference_leg, own_.element_scale, *regions_, facts});
+    return facts;
   }
 
   // Without fp32 legs a sum made again in double is the witness. It is the
@@ -202,13 +240,17 @@ class LegMeasurer {
           return side_.FindSameValue(leg, id_) != nullptr;
         });
     if (!bounded || IsExact(r_) || HasNoTolerance(id_.role)) return 0.0;
+    const auto known = shared_.element_scales.find(plan_.reference_leg);
+    if (known != shared_.element_scales.end()) return known->second;
     const auto squares = SumOfSquares(r_);
-    if (!squares.ok()) {
-      if (!IsFact(squares.error())) return squares.error();
-      return 0.0;
+    if (!squares.ok() && !IsFact(squares.error())) return squares.error();
+    double scale = 0;
+    if (squares.ok()) {
+      Count(r_, r_, squares->count / 2);
+      scale = ElementScaleOf(squares->sum, squares->count);
     }
-    Count(r_, r_, squares->count / 2);
-    return ElementScaleOf(squares->sum, squares->count);
+    shared_.element_scales.emplace(plan_.reference_leg, scale);
+    return scale;
   }
 
   void Count(const TensorPieces& a, const TensorPieces& b,
@@ -224,6 +266,7 @@ class LegMeasurer {
   const TensorPieces& c_;
   bool token_sum_;  // gradient that low precision sums over tokens
   const ExactSums* exact_sums_;
+  SharedFacts& shared_;
   std::atomic<int64_t>* bytes_;
   const std::vector<Layout>* regions_ = nullptr;
   CompareOptions own_;      // legs of the reference among each other
@@ -332,9 +375,10 @@ Status TensorMeasurer::MeasureAgainstReference(
   if (id.role == Role::kGradNorm) return Done{};
   TTRACE_ASSIGN_OR_RETURN(out->reference_repeat,
                           MeasureRepeat(*reference_, id, *reference));
+  SharedFacts shared;
   for (size_t i = 0; i < plans_.size(); ++i) {
     if (plans_[i].isolated && !InIsolation(id.role)) continue;
-    TTRACE_RETURN_IF_ERROR(MeasureLeg(id, i, out, bytes));
+    TTRACE_RETURN_IF_ERROR(MeasureLeg(id, i, &shared, out, bytes));
   }
   if (id.role == Role::kParamUpdated) {
     TTRACE_ASSIGN_OR_RETURN(out->update,
@@ -356,7 +400,7 @@ Status TensorMeasurer::MeasureAgainstReference(
 }
 
 Status TensorMeasurer::MeasureLeg(const TensorId& id, size_t index,
-                                  TensorFacts* out,
+                                  SharedFacts* shared, TensorFacts* out,
                                   std::atomic<int64_t>* bytes) const {
   const LegPlan& plan = plans_[index];
   const TensorPieces* r = reference_->FindSameValue(plan.reference_leg, id);
@@ -367,7 +411,7 @@ Status TensorMeasurer::MeasureLeg(const TensorId& id, size_t index,
   const bool token_sum =
       IsParameterGradient(id.role) && (out->vector || out->lookup);
   LegMeasurer measurer(*reference_, plan, id, *r, *c, token_sum,
-                       exact_sums_.get(), bytes);
+                       exact_sums_.get(), shared, bytes);
   const bool repeat = plan.reference_leg == "real" && out->reference_repeat &&
                       !out->reference_repeat->bitwise();
   const Status status =

@@ -25,6 +25,8 @@ namespace ttrace {
 // what arrives at them before it is replaced.
 bool InIsolation(Role role);
 
+struct SharedFacts;
+
 class TensorMeasurer {
  public:
   // `reference`: null if there is none, and then `plans` is empty.
@@ -44,8 +46,8 @@ class TensorMeasurer {
                                  const TensorPieces& candidate,
                                  TensorFacts* out,
                                  std::atomic<int64_t>* bytes) const;
-  Status MeasureLeg(const TensorId& id, size_t plan, TensorFacts* out,
-                    std::atomic<int64_t>* bytes) const;
+  Status MeasureLeg(const TensorId& id, size_t plan, SharedFacts* shared,
+                    TensorFacts* out, std::atomic<int64_t>* bytes) const;
 
   const Side* reference_;
   const Side& candidate_;

@@ -12,7 +12,7 @@
 namespace ttrace {
 namespace {
 
-constexpr int64_t kTile = 1 << 14;  // elements in memory at a time
+constexpr int64_t kTile = 1 << 13;  // elements in memory at a time
 // Of a sample: enough to tell hypotheses apart, few enough to keep for each
 // parameter.
 constexpr size_t kWrong = 768;
@@ -91,35 +91,21 @@ class RankStep {
   // made of.
   Result<bool> Judge(const Layout& part) {
     const auto count = static_cast<size_t>(part.local_count());
-    std::array<HeldValues, kStepFields> fields;
-    for (size_t f = 0; f < kStepFields; ++f) {
-      if (f == At(StepField::kOldGradient)) continue;
-      TTRACE_RETURN_IF_ERROR(Read(f, part, &fields[f]));
-    }
+    std::fill(read_.begin(), read_.end(), false);
+    wrong_.assign(count, 0);
     bool whole = true;
-    std::vector<size_t> wrong;
-    std::vector<size_t> right;
-    StepElement element = {};
-    for (size_t i = 0; i < count; ++i) {
-      for (size_t f = 0; f < kStepFields; ++f) {
-        element[f] = fields[f].values.empty() ? 0 : fields[f].values[i];
-      }
-      bool out = false;
-      for (const StepQuantity quantity : quantities_) {
-        if (const auto lacking = Lacks(quantity, fields, i)) {
-          AddGap(Gap::kNotHeld, NameOf(*lacking));
-          whole &= quantity != StepQuantity::kParameter;
-          continue;
-        }
-        out |= JudgeElement(quantity, element);
-      }
-      (out ? wrong : right).push_back(i);
+    for (const StepQuantity quantity : quantities_) {
+      TTRACE_ASSIGN_OR_RETURN(const bool all,
+                              JudgeQuantity(quantity, part, count));
+      whole &= all || quantity != StepQuantity::kParameter;
     }
     out_.ranks.insert(rank_);
-    if (!wrong.empty() && !out_.sample) {
-      TTRACE_RETURN_IF_ERROR(Read(At(StepField::kOldGradient), part,
-                                  &fields[At(StepField::kOldGradient)]));
-      Sample(fields, wrong, right);
+    const bool any = std::find(wrong_.begin(), wrong_.end(), 1) != wrong_.end();
+    if (any && !out_.sample) {
+      for (size_t f = 0; f < kStepFields; ++f) {
+        TTRACE_RETURN_IF_ERROR(Read(static_cast<StepField>(f), part));
+      }
+      Sample();
     }
     return whole && JudgesParameter();
   }
@@ -161,7 +147,8 @@ class RankStep {
     count_ = after;
     if (!after || (!before && (skipped_ || *after != 1))) return Done{};
     const double expected = before.value_or(0) + (skipped_ ? 0 : 1);
-    Add(StepQuantity::kStepCount, *after, {expected, 0});
+    Add(StepQuantity::kStepCount, *after, {expected, 0},
+        StepHeadroom(*after, {expected, 0}));
     out_.ranks.insert(rank_);
     return Done{};
   }
@@ -224,25 +211,30 @@ class RankStep {
     return true;
   }
 
-  Status Read(size_t f, const Layout& part, HeldValues* out) const {
-    const auto field = static_cast<StepField>(f);
+  // Into fields_, once a part.
+  Status Read(StepField field, const Layout& part) {
+    if (read_[At(field)]) return Done{};
+    read_[At(field)] = true;
+    HeldValues& out = fields_[At(field)];
+    out.values.clear();
+    out.held.clear();
+    out.missing = 0;
     const StepTensor& tensor = tensors_.At(field);
     if (tensor.pieces == nullptr) {
       if (!IsNew(field)) return Done{};
-      out->values.assign(static_cast<size_t>(part.local_count()), 0.0);
-      out->held.assign(out->values.size(), 1);
+      out.values.assign(static_cast<size_t>(part.local_count()), 0.0);
+      out.held.assign(out.values.size(), 1);
       return Done{};
     }
-    TTRACE_ASSIGN_OR_RETURN(
-        *out,
-        ReadHeld(*tensor.pieces, tensor.of_reference ? kAnyRank : rank_, part));
+    TTRACE_RETURN_IF_ERROR(reader_.Read(
+        *tensor.pieces, tensor.of_reference ? kAnyRank : rank_, part, &out));
     if (tensor.of_reference) {
       const StepField after = field == StepField::kCopy
                                   ? StepField::kCopyAfter
                                   : StepField::kParameterAfter;
       const Record* own = PieceOf(tensors_.At(after).pieces, rank_);
       if (own == nullptr) return Done{};
-      for (double& value : out->values) value = RoundTo(value, own->dtype);
+      for (double& value : out.values) value = RoundTo(value, own->dtype);
     }
     return Done{};
   }
@@ -252,31 +244,72 @@ class RankStep {
     return formula_->InputsOf(quantity);
   }
 
-  std::optional<StepField> Lacks(
-      StepQuantity quantity, const std::array<HeldValues, kStepFields>& fields,
-      size_t i) const {
-    const auto has = [&](StepField field) {
-      const std::vector<char>& held = fields[At(field)].held;
-      return !held.empty() && held[i] != 0;
-    };
-    if (!has(ResultOf(quantity))) return ResultOf(quantity);
-    for (const StepField field : InputsOf(quantity)) {
-      if (!has(field)) return field;
+  // False: the rank lacks some of what the elements are made of.
+  Result<bool> JudgeQuantity(StepQuantity quantity, const Layout& part,
+                             size_t count) {
+    const StepField result = ResultOf(quantity);
+    std::vector<StepField> fields = InputsOf(quantity);
+    fields.insert(fields.begin(), result);
+    bool whole = true;
+    for (const StepField field : fields) {
+      TTRACE_RETURN_IF_ERROR(Read(field, part));
+      const HeldValues& held = fields_[At(field)];
+      whole &= held.missing == 0 && held.values.size() == count;
     }
-    return std::nullopt;
+    values_.resize(count);
+    bounds_.resize(count);
+    headrooms_.resize(count);
+    if (skipped_) {
+      std::fill(bounds_.begin(), bounds_.end(), 0.0);
+      const std::vector<double>& before = fields_[At(fields.back())].values;
+      if (before.empty()) return NotHeld(fields.back());
+      values_ = before;
+    } else {
+      StepColumns columns = {};
+      for (const StepField field : fields) {
+        const std::vector<double>& values = fields_[At(field)].values;
+        if (values.empty()) return NotHeld(field);
+        columns[At(field)] = values.data();
+      }
+      ExpectAfterStep(formula_->constants(), quantity, columns, count,
+                      values_.data(), bounds_.data());
+    }
+    const std::vector<double>& recorded = fields_[At(result)].values;
+    if (recorded.empty()) return NotHeld(result);
+    HeadroomsOfStep(recorded.data(), values_.data(), bounds_.data(), count,
+                    headrooms_.data());
+    StepErrors& errors = out_.errors[static_cast<size_t>(quantity)];
+    for (size_t i = 0; i < count; ++i) {
+      // Nearly all elements are held, and closer to what is expected than one
+      // before them.
+      if (whole && headrooms_[i] <= std::min(errors.headroom, 1.0) &&
+          errors.judged > 0) {
+        ++errors.judged;
+        continue;
+      }
+      if (!whole && !HoldsAll(fields, i)) continue;
+      if (Add(quantity, recorded[i], {values_[i], bounds_[i]}, headrooms_[i])) {
+        wrong_[i] = 1;
+      }
+    }
+    return whole;
   }
 
-  bool JudgeElement(StepQuantity quantity, const StepElement& element) {
-    const double recorded = element[At(ResultOf(quantity))];
-    return Add(quantity, recorded,
-               skipped_ ? ExpectedValue{element[At(BeforeOf(quantity))], 0}
-                        : formula_->Expect(quantity, element));
+  bool NotHeld(StepField field) {
+    AddGap(Gap::kNotHeld, NameOf(field));
+    return false;
+  }
+
+  bool HoldsAll(const std::vector<StepField>& fields, size_t i) {
+    for (const StepField field : fields) {
+      if (fields_[At(field)].held[i] == 0) return NotHeld(field);
+    }
+    return true;
   }
 
   bool Add(StepQuantity quantity, double recorded,
-           const ExpectedValue& expected) {
+           const ExpectedValue& expected, double headroom) {
     StepErrors& errors = out_.errors[static_cast<size_t>(quantity)];
-    const double headroom = StepHeadroom(recorded, expected);
     ++errors.judged;
     if (headroom > errors.headroom || errors.judged == 1) {
       errors.headroom = headroom;
@@ -289,9 +322,8 @@ class RankStep {
     return true;
   }
 
-  void Sample(const std::array<HeldValues, kStepFields>& fields,
-              const std::vector<size_t>& wrong,
-              const std::vector<size_t>& right) {
+  // Of what was read.
+  void Sample() {
     if (!rule_) return;
     StepSample sample;
     sample.rank = rank_;
@@ -300,20 +332,24 @@ class RankStep {
     sample.quantities = quantities_;
     sample.norm = norm_;
     for (size_t f = 0; f < kStepFields; ++f) {
-      sample.known[f] = !fields[f].values.empty() && fields[f].missing == 0;
+      sample.known[f] = !fields_[f].values.empty() && fields_[f].missing == 0;
     }
-    const auto take = [&](const std::vector<size_t>& from, size_t most) {
-      const size_t step = std::max<size_t>(1, from.size() / most);
-      for (size_t n = 0; n < from.size() && n / step < most; n += step) {
+    const auto take = [&](char wrong, size_t most) {
+      const auto all =
+          static_cast<size_t>(std::count(wrong_.begin(), wrong_.end(), wrong));
+      const size_t step = std::max<size_t>(1, all / most);
+      size_t n = 0;
+      for (size_t i = 0; i < wrong_.size() && n / step < most; ++i) {
+        if (wrong_[i] != wrong || n++ % step != 0) continue;
         StepElement element = {};
         for (size_t f = 0; f < kStepFields; ++f) {
-          if (sample.known[f]) element[f] = fields[f].values[from[n]];
+          if (sample.known[f]) element[f] = fields_[f].values[i];
         }
         sample.elements.push_back(element);
       }
     };
-    take(wrong, kWrong);
-    take(right, kRight);
+    take(1, kWrong);
+    take(0, kRight);
     out_.sample = std::move(sample);
   }
 
@@ -329,6 +365,15 @@ class RankStep {
   StepSetting setting_;
   std::optional<StepFormula> formula_;
   std::vector<StepQuantity> quantities_;
+
+  // Of the part at hand.
+  HeldReader reader_;
+  std::array<HeldValues, kStepFields> fields_;
+  std::array<bool, kStepFields> read_ = {};
+  std::vector<double> values_;
+  std::vector<double> bounds_;
+  std::vector<double> headrooms_;
+  std::vector<char> wrong_;
 };
 
 // Ranks that hold something of the parameter after the step.

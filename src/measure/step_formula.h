@@ -14,12 +14,11 @@
 #ifndef TTRACE_SRC_MEASURE_STEP_FORMULA_H_
 #define TTRACE_SRC_MEASURE_STEP_FORMULA_H_
 
-#include <array>
-#include <cstdint>
 #include <vector>
 
 #include "src/experiment/step_rule.h"
-#include "src/experiment/step_tensors.h"
+#include "src/measure/step_kernel.h"
+#include "src/measure/step_quantity.h"
 #include "ttrace/dtype.h"
 
 namespace ttrace {
@@ -52,26 +51,6 @@ struct StepSetting {
 // of the norm or in float.
 void SetClip(double limit, double norm, DType dtype, StepSetting* setting);
 
-// The values of one element, by StepField.
-using StepElement = std::array<double, kStepFields>;
-
-// Results of a step.
-enum class StepQuantity : uint8_t {
-  kStepCount,
-  kFirst,
-  kSecond,
-  kLargest,
-  kMomentum,
-  kParameter,
-  kCopy,  // of the parameter after the step, rounded
-};
-inline constexpr size_t kStepQuantities = 7;
-
-// What a step that is not made leaves as it was. REQUIRES: not kStepCount.
-StepField BeforeOf(StepQuantity quantity);
-// Where a quantity is recorded. REQUIRES: not kStepCount.
-StepField ResultOf(StepQuantity quantity);
-
 class StepFormula {
  public:
   StepFormula(const StepRule& rule, const StepSetting& setting);
@@ -80,40 +59,16 @@ class StepFormula {
   const std::vector<StepQuantity>& quantities() const { return quantities_; }
   // What a quantity is made of.
   std::vector<StepField> InputsOf(StepQuantity quantity) const;
+  // REQUIRES: not kStepCount.
   ExpectedValue Expect(StepQuantity quantity, const StepElement& element) const;
+  // For ExpectAfterStep, which does the same for many elements.
+  const StepConstants& constants() const { return constants_; }
 
  private:
-  struct Format {
-    double unit = 0;  // unit round-off
-    double tiny = 0;  // what underflow may lose
-    double largest = 0;
-  };
-  static Format FormatOf(DType dtype);
-
-  ExpectedValue Gradient(const StepElement& element) const;
-  // decay x before + taken x x
-  ExpectedValue Average(double before, double decay, double taken,
-                        const ExpectedValue& x) const;
-  ExpectedValue SecondMoment(const StepElement& element) const;
-  ExpectedValue Momentum(const StepElement& element) const;
-  ExpectedValue AdamParameter(const StepElement& element) const;
-  ExpectedValue SgdParameter(const StepElement& element) const;
-  ExpectedValue Finish(ExpectedValue x, DType stored) const;
-  // How far what a fused step computes on with may be from what it stored.
-  double Unstored(double stored, const Format& format) const;
-
   StepRule rule_;
   StepSetting setting_;
+  StepConstants constants_;
   std::vector<StepQuantity> quantities_;
-  Format own_;       // of the arithmetic
-  Format gradient_;  // coarser of the gradient's and the arithmetic's
-  Format first_;
-  Format second_;
-  double scalar_;  // roundoff of hyperparameters and of a kernel's registers
-  double correction1_ = 1;  // of bias
-  double correction2_ = 1;
-  double correction_error_ = 0;  // relative, of the size of a whole step
-  double root_error_ = 0;        // relative, of the root of correction2
 };
 
 // |recorded - value| / bound: above 1, no honest arithmetic gives `recorded`.

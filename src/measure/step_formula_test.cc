@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "src/measure/float_step.h"
+#include "src/numeric/instruction_set.h"
+#include "src/numeric/round_to.h"
 
 namespace ttrace {
 namespace {
@@ -291,6 +295,128 @@ TEST(StepFormula, OtherDTypesOfStateRoundOnceMore) {
   }
   EXPECT_GT(worst_plain, 1);
 }
+
+// Twenty-four roundings of a format of 8 bits are more than a whole: a bound
+// that takes n u for small turns negative there, and admits everything.
+TEST(StepFormula, StateOfEightBitsHasABound) {
+  for (const DType dtype : {DType::kF8E4M3FN, DType::kF8E5M2}) {
+    StepSetting setting = SettingOf(DType::kF32, 10);
+    setting.first = dtype;
+    const StepFormula formula(Adam(), setting);
+    StepElement element = {};
+    element[At(StepField::kFirst)] = 1;
+    element[At(StepField::kGradient)] = 1;
+    const ExpectedValue expected =
+        formula.Expect(StepQuantity::kFirst, element);
+    EXPECT_GT(expected.bound, UnitRoundoff(dtype));
+    EXPECT_LT(expected.bound, 3 * UnitRoundoff(dtype));
+    EXPECT_EQ(StepHeadroom(-1, expected), 2 / expected.bound);
+  }
+}
+
+class StepKernel : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { ASSERT_TRUE(LimitInstructionSet(GetParam()).ok()); }
+  void TearDown() override { EXPECT_TRUE(LimitInstructionSet("").ok()); }
+};
+
+// Bits of all quantities and headrooms of random elements and rules, one
+// element at a time or many.
+std::vector<uint64_t> RandomSteps(size_t at_once) {
+  std::vector<uint64_t> out;
+  const auto put = [&](const std::vector<double>& values) {
+    for (const double x : values) {
+      out.push_back(std::isnan(x) ? 1 : std::bit_cast<uint64_t>(x));
+    }
+  };
+  Draw draw(5);
+  for (int round = 0; round < 200; ++round) {
+    const StepRule rule = draw.Rule();
+    StepSetting setting =
+        SettingOf(round % 2 == 0 ? DType::kF32 : DType::kBF16, 7);
+    setting.copy = DType::kF16;
+    setting.gradient_scale = 0.5;
+    SetClip(1, 2, DType::kF32, &setting);
+    const StepFormula formula(rule, setting);
+    constexpr size_t kCount = 37;
+    std::array<std::vector<double>, kStepFields> fields;
+    for (auto& field : fields) {
+      for (size_t i = 0; i < kCount; ++i) {
+        field.push_back(draw.Chance(0.02)
+                            ? std::numeric_limits<double>::infinity()
+                            : static_cast<double>(draw.Extreme()));
+      }
+    }
+    for (const StepQuantity quantity : formula.quantities()) {
+      std::vector<double> value(kCount);
+      std::vector<double> bound(kCount);
+      std::vector<double> headroom(kCount);
+      for (size_t i = 0; i < kCount; i += at_once) {
+        const size_t count = std::min(at_once, kCount - i);
+        StepColumns columns = {};
+        for (size_t f = 0; f < kStepFields; ++f) columns[f] = &fields[f][i];
+        ExpectAfterStep(formula.constants(), quantity, columns, count,
+                        &value[i], &bound[i]);
+        HeadroomsOfStep(&fields[At(ResultOf(quantity))][i], &value[i],
+                        &bound[i], count, &headroom[i]);
+      }
+      put(value);
+      put(bound);
+      put(headroom);
+    }
+  }
+  return out;
+}
+
+TEST_P(StepKernel, GivesTheSameBitsHoweverManyAtOnce) {
+  const std::vector<uint64_t> all = RandomSteps(37);
+  EXPECT_EQ(all, RandomSteps(1));
+  EXPECT_EQ(all, RandomSteps(16));
+  ASSERT_TRUE(LimitInstructionSet(InstructionSets().back()).ok());
+  EXPECT_EQ(all, RandomSteps(37));
+}
+
+TEST_P(StepKernel, RoundsACopyAsItsFormatDoes) {
+  Draw draw(9);
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16,
+                            DType::kF8E4M3FN, DType::kF8E5M2, DType::kF64}) {
+    StepSetting setting = SettingOf(DType::kF64, 1);
+    setting.copy = dtype;
+    const StepFormula formula(Adam(), setting);
+    const FloatRange range = RangeOf(dtype);
+    StepElement element = {};
+    double& x = element[At(StepField::kParameterAfter)];
+    const auto same = [&] {
+      const double expected = RoundTo(x, dtype);
+      const double value = formula.Expect(StepQuantity::kCopy, element).value;
+      if (std::isnan(expected)) return std::isnan(value);
+      return std::bit_cast<uint64_t>(expected) ==
+             std::bit_cast<uint64_t>(value);
+    };
+    for (int i = 0; i < 20000; ++i) {
+      x = (draw.Chance(0.5) ? 1 : -1) * draw.Power(-50, 40);
+      ASSERT_TRUE(same()) << x << " " << static_cast<int>(dtype);
+      // Ties, of all binades and of denormals.
+      x = std::ldexp(std::floor(draw.Between(0, 4096)) + 0.5,
+                     static_cast<int>(draw.Between(-180, 130)));
+      ASSERT_TRUE(same()) << x << " " << static_cast<int>(dtype);
+    }
+    for (const double edge :
+         {0.0, -0.0, range.largest, range.largest * (1 + 0x1p-30),
+          range.largest * 1.1, range.step / 2, range.step * 0.51, range.tiny,
+          std::numeric_limits<double>::infinity(), 1e308, 5e-324,
+          std::numeric_limits<double>::quiet_NaN()}) {
+      for (const double sign : {1.0, -1.0}) {
+        x = sign * edge;
+        ASSERT_TRUE(same()) << x << " " << static_cast<int>(dtype);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryInstructionSet, StepKernel,
+                         testing::ValuesIn(InstructionSets()),
+                         [](const auto& set) { return set.param; });
 
 TEST(StepFormula, GradientIsScaledAndClipped) {
   StepRule rule = Sgd();

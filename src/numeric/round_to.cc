@@ -5,8 +5,6 @@
 #include <limits>
 
 namespace ttrace {
-namespace {
-
 int MinExponent(DType dtype) {
   switch (dtype) {
     case DType::kF8E4M3FN:
@@ -20,8 +18,6 @@ int MinExponent(DType dtype) {
       return -126;
   }
 }
-
-}  // namespace
 
 double RoundTo(double x, int precision, int min_exponent) {
   if (x == 0 || !std::isfinite(x)) return x;

@@ -18,6 +18,10 @@ double RoundTo(double x, int precision, int min_exponent);
 // has no infinity (E4M3FN). Integers and booleans: x itself.
 double RoundTo(double x, DType dtype);
 
+// Of numbers of full precision, the smallest exponent. REQUIRES: `dtype` is
+// floating.
+int MinExponent(DType dtype);
+
 // What a format can hold beside its precision.
 struct FloatRange {
   double tiny = 0;     // smallest positive number of full precision
