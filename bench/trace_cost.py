@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What a reference and a candidate take with all their legs, in time and on the disk: with noise
-measured where it runs, and with --keep-values, by which everything is written. Writes
-docs/trace_cost.md.
+"""What a reference and a candidate take with all their legs, in time and on the disk, and how it
+grows with the width, the depth and the number of ranks. Writes docs/trace_cost.md.
 
-    bench/trace_cost.py [--hidden 256,512,1024] [--layers 2,8]
+    bench/trace_cost.py [--hidden 256,512,1024,2048] [--layers 2,8,24,48] [--ranks 1,2,4,8]
+                        [--kept 512] [--add]
 
-Every size is one run of each kind, of one captured iteration. A row counts only if both references
-give the candidate the same result, but for the time that it took.
+Every size is one run of each kind, of one captured iteration. Up to hidden `--kept` it is made
+again with --keep-values, by which everything is written, and has to give the same result but for
+the time that it took. With --add the rows of other sizes that the table has stay in it.
 """
 
 from __future__ import annotations
@@ -32,15 +33,24 @@ INTRODUCTION = (
     "",
     "Written by `bench/trace_cost.py`: one captured iteration of a GPT in bf16 (sequence of 256,",
     "vocabulary of 8,192), the reference of one process with its default legs, the candidate of",
-    "two (TP 2, SP) with its own. *measured*: as it is by default; *kept*: with `--keep-values`.",
-    "Both give the same result, which is asserted. Time is in untraced steps of the same run,",
-    "sizes are those of tensors on the disk, the check is from the page cache. On",
+    "two (TP 2, SP), or of as many as said, with its own. *measured*: noise legs are measured",
+    "where they run, as by default; *kept*: `--keep-values`; *sketch*: `--mode sketch` for the",
+    "candidate. Measured and kept give the same result, which is asserted. Time is in untraced",
+    "steps of the same run, sizes are those of all files, the check is the better of two, from",
+    "the page cache. More ranks than cores share them: their steps are slower, traced or not. On",
 )
 HEAD = (
     "",
-    "| hidden | layers | noise legs | reference | candidate | check |",
-    "|---|---|---|---|---|---|",
+    "| hidden | layers | ranks | legs | reference | candidate | check |",
+    "|---|---|---|---|---|---|---|",
 )
+LAYOUTS = {
+    1: (),
+    2: ("--tp", "2", "--sp"),
+    4: ("--tp", "2", "--sp", "--pp", "2"),
+    8: ("--tp", "2", "--sp", "--pp", "2", "--cp", "2"),
+}
+Size = tuple[int, int, int]  # hidden, layers, ranks of the candidate
 STEPS = 5  # the first is captured, the others show an untraced step
 
 
@@ -66,7 +76,7 @@ class Recorded:
 
     @property
     def words(self) -> str:
-        return f"{self.iteration / self.step:.1f} steps, {self.size / 1e9:.2f} GB"
+        return f"{self.iteration / self.step:.1f} steps, {self.size / 1e9:.3f} GB"
 
 
 def record(folder: Path, command: list[str], *options: str) -> Recorded:
@@ -75,7 +85,7 @@ def record(folder: Path, command: list[str], *options: str) -> Recorded:
     text = output_of([str(BIN / "ttrace"), "record", "-o", str(folder), *options, "--", *command])
     seconds = [float(s) for s in re.findall(r"^seconds \d+ ([0-9.]+)$", text, re.MULTILINE)]
     assert len(seconds) == STEPS, text
-    size = sum(p.stat().st_size for p in folder.rglob("*.safetensors"))
+    size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
     return Recorded(seconds[0], min(seconds[1:]), size)
 
 
@@ -97,40 +107,66 @@ def check(reference: Path, candidate: Path, out: Path) -> Checked:
     return Checked(best, result)
 
 
-def rows_of(hidden: int, layers: int) -> list[str]:
+def rows_of(hidden: int, layers: int, ranks: int, *, kept: bool) -> list[str]:
     rows = []
+    kinds: list[tuple[str, list[str], list[str]]] = [("measured", [], [])]
+    if ranks > 1:
+        kinds.append(("sketch", [], ["--mode", "sketch"]))
+    if kept:
+        kinds.append(("kept", ["--keep-values"], ["--keep-values"]))
+    results = {}
     with tempfile.TemporaryDirectory() as name:
-        scratch = Path(name)
-        folder = scratch / "reference"
-        results = []
-        for kind, options in (("measured", []), ("kept", ["--keep-values"])):
-            print(f"hidden {hidden}, {layers} layers, {kind}", file=sys.stderr)
-            one = train(1, hidden, layers)
-            reference = record(folder, one, "--as-reference", *options)
-            two = train(2, hidden, layers, "--tp", "2", "--sp")
-            graft = ("--graft", str(folder), *options)
-            candidate = record(scratch / "candidate", two, *graft)
-            checked = check(folder, scratch / "candidate", scratch / "report")
-            results.append(checked.result)
+        folder, candidate = Path(name) / "reference", Path(name) / "candidate"
+        for kind, options, of_candidate in kinds:
+            print(f"hidden {hidden}, {layers} layers, {ranks} ranks, {kind}", file=sys.stderr)
+            if kind != "sketch":
+                one = train(1, hidden, layers)
+                reference = record(folder, one, "--as-reference", *options)
+            several = train(ranks, hidden, layers, *LAYOUTS[ranks])
+            graft = ("--graft", str(folder), *of_candidate)
+            recorded = record(candidate, several, *graft)
+            checked = check(folder, candidate, Path(name) / "report")
+            results[kind] = checked.result
             rows.append(
-                f"| {hidden} | {layers} | {kind} | {reference.words} | {candidate.words} |"
+                f"| {hidden} | {layers} | {ranks} | {kind} | {reference.words} | {recorded.words} |"
                 f" {checked.seconds:.1f} s |"
             )
-        assert results[0] == results[1], "the two references do not give the same result"
+    if kept:
+        assert results["measured"] == results["kept"], "measured is not what is kept"
     return rows
+
+
+def rows_of_table() -> dict[Size, list[str]]:
+    rows: dict[Size, list[str]] = {}
+    for line in TABLE.read_text().splitlines():
+        if size := re.match(r"\| (\d+) \| (\d+) \| (\d+) \|", line):
+            hidden, layers, ranks = map(int, size.groups())
+            rows.setdefault((hidden, layers, ranks), []).append(line)
+    return rows
+
+
+def numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",") if word]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hidden", default="256,512,1024")
-    parser.add_argument("--layers", default="2,8", help="beyond the first of hidden 256 alone")
-    arguments = parser.parse_args()
-    hidden = [int(word) for word in arguments.hidden.split(",")]
-    layers = [int(word) for word in arguments.layers.split(",")]
-    sizes = [(h, layers[0]) for h in hidden] + [(hidden[0], n) for n in layers[1:]]
-    rows = [row for size in sizes for row in rows_of(*size)]
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, shared and noisy"
-    TABLE.write_text("\n".join([*INTRODUCTION, machine + ".", *HEAD, *rows, ""]))
+    parser.add_argument("--hidden", default="256,512,1024,2048")
+    parser.add_argument("--layers", default="2,8,24,48", help="at the first of --hidden")
+    parser.add_argument("--ranks", default="1,2,4,8", help="at the first of --hidden and 8 layers")
+    parser.add_argument("--kept", type=int, default=512)
+    parser.add_argument("--add", action="store_true")
+    options = parser.parse_args()
+    hidden = numbers(options.hidden)
+    sizes = [(h, 2, 2) for h in hidden]
+    sizes += [(hidden[0], layers, 2) for layers in numbers(options.layers)]
+    sizes += [(hidden[0], 8, ranks) for ranks in numbers(options.ranks)]
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, shared and noisy."
+    rows = rows_of_table() if options.add else {}
+    for size in sorted(dict.fromkeys(sizes), key=lambda size: size[0] ** 2 * size[1] * size[2]):
+        rows[size] = rows_of(*size, kept=size[0] <= options.kept and size[1:] == (2, 2))
+        body = [row for key in sorted(rows) for row in rows[key]]
+        TABLE.write_text("\n".join([*INTRODUCTION, machine, *HEAD, *body, ""]))
     print(TABLE.read_text())
 
 

@@ -430,31 +430,54 @@ TEST_F(UpdateTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
   EXPECT_EQ(Check().verdict, Verdict::kWithin);
 }
 
-// An equal digest says that weights did not move; how many of them should have
-// moved, and how far, only values tell.
-TEST_F(UpdateTest, OfDigestsNobodyIsAccusedOfALeftOutStep) {
-  reference_.dtype = candidate_.dtype = DType::kBF16;
-  for (SyntheticRun* run : {&reference_, &candidate_}) {
-    for (SyntheticTensor& tensor : run->extra) tensor.global = {64, 64};
-    run->fault = [this](const SyntheticTensor& t, int, const std::string&,
-                        int64_t index, float* value) {
-      if (IsAfter(t)) *value = SyntheticRun::Value(before_, index);
+// Of digests an equal one says that weights did not move, and the reference's
+// values whether they should have.
+TEST_F(UpdateTest, ALeftOutStepIsToldByDigests) {
+  const auto keep = [this](const SyntheticTensor& t, int, const std::string&,
+                           int64_t index, float* value) {
+    if (IsAfter(t)) *value = SyntheticRun::Value(before_, index);
+  };
+  const auto check_condensed = [this](const char* which) {
+    std::filesystem::remove_all(Path("cand"));
+    std::filesystem::remove_all(Path("ref"));
+    std::filesystem::remove_all(Path("small"));
+    Check();
+    CondenseOptions condense;
+    condense.from = Path(which);
+    condense.to = Path("small");
+    condense.buckets = 0;
+    const auto condensed = CondenseTrace(condense);
+    EXPECT_TRUE(condensed.ok()) << condensed.error().message();
+    EXPECT_GT(condensed->summaries, 0);
+    CheckOptions options;
+    const bool of_reference = std::string(which) == "ref";
+    options.reference = Path(of_reference ? "small" : "ref");
+    options.candidate = Path(of_reference ? "cand" : "small");
+    const auto result = RunCheck(options);
+    EXPECT_TRUE(result.ok()) << result.error().message();
+    return *result;
+  };
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    reference_.dtype = candidate_.dtype = dtype;
+    for (SyntheticRun* run : {&reference_, &candidate_}) {
+      for (SyntheticTensor& tensor : run->extra) tensor.global = {64, 64};
+    }
+    // Far enough for a weight of low precision to move, too.
+    reference_.fault = [this](const SyntheticTensor& t, int, const std::string&,
+                              int64_t index, float* value) {
+      if (IsAfter(t)) *value = 1.1f * SyntheticRun::Value(before_, index);
     };
+    candidate_.fault = keep;
+    const CheckResult result = check_condensed("cand");
+    ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+    EXPECT_EQ(result.culprits.front().fqn, "norm.weight");
+    EXPECT_THAT(result.culprits.front().ranks, ElementsAre(0, 1));
+    // Of a reference of digests it is not known how far it moved.
+    EXPECT_TRUE(check_condensed("ref").culprits.empty());
+    // Nobody is accused of a step that the reference did not make either.
+    reference_.fault = keep;
+    EXPECT_TRUE(check_condensed("cand").culprits.empty());
   }
-  Check();
-  CondenseOptions condense;
-  condense.from = Path("cand");
-  condense.to = Path("small");
-  condense.buckets = 0;
-  const auto condensed = CondenseTrace(condense);
-  ASSERT_TRUE(condensed.ok()) << condensed.error().message();
-  ASSERT_GT(condensed->summaries, 0);
-  CheckOptions options;
-  options.reference = Path("ref");
-  options.candidate = Path("small");
-  const auto result = RunCheck(options);
-  ASSERT_TRUE(result.ok()) << result.error().message();
-  EXPECT_TRUE(result->culprits.empty());
 }
 
 TEST_F(UpdateTest, OnlyRanksThatKeptWhatTheyHadDidNotStep) {

@@ -278,8 +278,18 @@ class RankStep {
     if (recorded.empty()) return NotHeld(result);
     HeadroomsOfStep(recorded.data(), values_.data(), bounds_.data(), count,
                     headrooms_.data());
+    Tally(quantity, fields, whole);
+    return whole;
+  }
+
+  // Adds up the headrooms of those elements that the rank has `fields` of:
+  // all, if it has them whole.
+  void Tally(StepQuantity quantity, const std::vector<StepField>& fields,
+             bool whole) {
+    const std::vector<double>& recorded =
+        fields_[At(ResultOf(quantity))].values;
     StepErrors& errors = out_.errors[static_cast<size_t>(quantity)];
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < recorded.size(); ++i) {
       // Nearly all elements are held, and closer to what is expected than one
       // before them.
       if (whole && headrooms_[i] <= std::min(errors.headroom, 1.0) &&
@@ -292,7 +302,6 @@ class RankStep {
         wrong_[i] = 1;
       }
     }
-    return whole;
   }
 
   bool NotHeld(StepField field) {

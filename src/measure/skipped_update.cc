@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "src/compare/compare_summaries.h"
 #include "src/compare/compare_tensor.h"
@@ -24,17 +26,15 @@ const TensorPieces* Before(const Side& side, const TensorId& id) {
   return side.Find("real", before);
 }
 
-// Of the elements that `rank` holds, how many the step from `before` to `after`
+// Of the elements that `part` holds, how many the step from `before` to `after`
 // moved by 4 units in the last place or more. Each value is within half a unit
 // of its master, so the master moved by at least 3, and a step a third as long
 // moves a weight too.
 Result<int64_t> MovedFar(const TensorPieces& before, const TensorPieces& after,
-                         const TensorPieces& candidate, int rank) {
-  const Shape shape = candidate.global_shape();
-  const double unit = 2 * UnitRoundoff(candidate.pieces.front()->dtype);
-  const RankPieces part(candidate, rank);
-  const auto boxes = PlanSample(shape, kSampled);
-  TTRACE_ASSIGN_OR_RETURN(const auto held, ReadSample(part.pieces(), boxes));
+                         const TensorPieces& part) {
+  const double unit = 2 * UnitRoundoff(part.pieces.front()->dtype);
+  const auto boxes = PlanSample(part.global_shape(), kSampled);
+  TTRACE_ASSIGN_OR_RETURN(const auto held, ReadSample(part, boxes));
   TTRACE_ASSIGN_OR_RETURN(const auto then, ReadSample(before, boxes));
   TTRACE_ASSIGN_OR_RETURN(const auto now, ReadSample(after, boxes));
   int64_t moved = 0;
@@ -48,6 +48,53 @@ Result<int64_t> MovedFar(const TensorPieces& before, const TensorPieces& after,
   return moved;
 }
 
+bool InLowPrecision(const TensorPieces& pieces) {
+  return UnitRoundoff(pieces.pieces.front()->dtype) > UnitRoundoff(DType::kF32);
+}
+
+// Whether a step that moves `changed` of `count` elements, far if
+// `low_precision`, cannot be lost in rounding.
+bool IsSeen(int64_t changed, int64_t count, bool low_precision) {
+  return changed >= kFewest && (low_precision || 2 * changed >= count);
+}
+
+// Nothing where the two cannot be compared.
+Result<std::optional<TensorComparison>> Compared(const TensorPieces& a,
+                                                 const TensorPieces& b) {
+  auto compared = CompareTensor(a, b);
+  if (compared.ok()) return std::optional(*std::move(compared));
+  if (compared.error().code() != ErrorCode::kIncomparable) {
+    return compared.error();
+  }
+  return std::optional<TensorComparison>();
+}
+
+// Of summaries the whole tensor is one: that nothing of it moved their digests
+// tell, and what should have moved the values of the reference.
+Result<SkippedUpdate> OfTheWhole(const TensorPieces& before,
+                                 const TensorPieces& after,
+                                 const TensorPieces& pieces) {
+  SkippedUpdate out;
+  if (HasSummaries(before) || HasSummaries(after)) return out;
+  TTRACE_ASSIGN_OR_RETURN(const auto own, Compared(before, pieces));
+  if (!own || !own->total.bitwise_equal()) return out;
+  TTRACE_ASSIGN_OR_RETURN(const auto step, Compared(before, after));
+  if (!step) return out;
+  const bool low_precision = InLowPrecision(pieces);
+  int64_t changed = step->total.mismatched;
+  if (low_precision) {
+    TTRACE_ASSIGN_OR_RETURN(changed, MovedFar(before, after, before));
+  }
+  if (!IsSeen(changed, own->total.count, low_precision)) return out;
+  std::set<int> ranks;
+  for (const Record* piece : pieces.pieces) ranks.insert(piece->rank);
+  out.ranks.assign(ranks.begin(), ranks.end());
+  out.unchanged = own->total.count;
+  out.changed = changed;
+  out.far = low_precision;
+  return out;
+}
+
 }  // namespace
 
 Result<SkippedUpdate> FindSkippedUpdate(const Side& reference,
@@ -59,26 +106,18 @@ Result<SkippedUpdate> FindSkippedUpdate(const Side& reference,
   const TensorPieces* before =
       Before(candidate.weights_grafted() ? reference : candidate, id);
   if (after == nullptr || before == nullptr || pieces == nullptr) return out;
-  // How many elements a step moves, and how far, only values tell.
-  for (const TensorPieces* each : {after, before, pieces}) {
-    if (HasSummaries(*each)) return out;
+  if (HasSummaries(*after) || HasSummaries(*before) || HasSummaries(*pieces)) {
+    return OfTheWhole(*before, *after, *pieces);
   }
-  const DType dtype = pieces->pieces.front()->dtype;
-  const bool low_precision = UnitRoundoff(dtype) > UnitRoundoff(DType::kF32);
-  const auto from_before = CompareTensor(*before, *pieces);
-  if (!from_before.ok()) {
-    if (from_before.error().code() == ErrorCode::kIncomparable) return out;
-    return from_before.error();
-  }
+  const bool low_precision = InLowPrecision(*pieces);
+  TTRACE_ASSIGN_OR_RETURN(const auto from_before, Compared(*before, *pieces));
+  if (!from_before) return out;
   const bool any_unchanged = std::any_of(
       from_before->instances.begin(), from_before->instances.end(),
       [](const InstanceStats& i) { return i.stats.bitwise_equal(); });
   if (!any_unchanged) return out;
-  const auto from_after = CompareTensor(*after, *pieces);
-  if (!from_after.ok()) {
-    if (from_after.error().code() == ErrorCode::kIncomparable) return out;
-    return from_after.error();
-  }
+  TTRACE_ASSIGN_OR_RETURN(const auto from_after, Compared(*after, *pieces));
+  if (!from_after) return out;
   std::set<int> ranks;
   for (size_t i = 0;
        i < from_before->instances.size() && i < from_after->instances.size();
@@ -88,13 +127,11 @@ Result<SkippedUpdate> FindSkippedUpdate(const Side& reference,
     if (then.ranks != now.ranks || !then.stats.bitwise_equal()) continue;
     int64_t changed = now.stats.mismatched;
     if (low_precision) {
-      TTRACE_ASSIGN_OR_RETURN(
-          changed, MovedFar(*before, *after, *pieces, then.ranks.front()));
+      const RankPieces part(*pieces, then.ranks.front());
+      TTRACE_ASSIGN_OR_RETURN(changed,
+                              MovedFar(*before, *after, part.pieces()));
     }
-    if (changed < kFewest ||
-        (!low_precision && 2 * changed < then.stats.count)) {
-      continue;
-    }
+    if (!IsSeen(changed, then.stats.count, low_precision)) continue;
     if (ranks.empty()) {
       out.unchanged = then.stats.count;
       out.changed = changed;

@@ -35,7 +35,8 @@ struct SkippedUpdate {
 // `id` is a candidate's tensor of role param_updated. What it was before the
 // step is the reference's value if weights were grafted (that is what the
 // iteration started from), else the candidate's own. Nothing where that is not
-// recorded. Fails only if a file cannot be read.
+// recorded. Of a candidate's summaries only a step that no rank made is told,
+// and only if weights were grafted. Fails only if a file cannot be read.
 Result<SkippedUpdate> FindSkippedUpdate(const Side& reference,
                                         const Side& candidate,
                                         const TensorId& id);

@@ -59,7 +59,7 @@ class StepFormula {
   const std::vector<StepQuantity>& quantities() const { return quantities_; }
   // What a quantity is made of.
   std::vector<StepField> InputsOf(StepQuantity quantity) const;
-  // REQUIRES: not kStepCount.
+  // Of kStepCount, which is no quantity of elements: anything.
   ExpectedValue Expect(StepQuantity quantity, const StepElement& element) const;
   // For ExpectAfterStep, which does the same for many elements.
   const StepConstants& constants() const { return constants_; }

@@ -459,6 +459,12 @@ TEST(StepHeadroom, OfWhatIsNotFinite) {
   EXPECT_EQ(StepHeadroom(2, {1, 2}), 0.5);
 }
 
+// A sample that was sent here may name it.
+TEST(StepFormula, ACountIsNoQuantityOfElements) {
+  const StepFormula formula(Adam(), SettingOf(DType::kF32, 5));
+  EXPECT_TRUE(std::isinf(formula.Expect(StepQuantity::kStepCount, {}).bound));
+}
+
 TEST(StepFormula, NotFiniteMomentsGiveNotFiniteParameters) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const StepFormula formula(Adam(), SettingOf(DType::kF32, 5));

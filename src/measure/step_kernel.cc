@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <limits>
 
-#include "src/base/check.h"
 #include "src/numeric/fixed_vectors.h"
 
 // Highway compiles the code between HWY_BEFORE_NAMESPACE and
@@ -421,8 +420,6 @@ void ExpectAfterStep(const StepConstants& constants, StepQuantity quantity,
                      const StepColumns& columns, size_t count, double* value,
                      double* bound) {
   using namespace steps;  // NOLINT(google-build-using-namespace)
-  TTRACE_CHECK(quantity != StepQuantity::kStepCount,
-               "a count of steps is no quantity of elements");
   const size_t lines = count / kLine * kLine;
   HWY_DYNAMIC_DISPATCH(Expect)
   (constants, quantity, columns, lines, value, bound);
