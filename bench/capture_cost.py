@@ -15,7 +15,6 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -24,9 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from training import BIN, ROOT, losses_of, seconds_of
 
-ROOT = Path(__file__).resolve().parent.parent
-BIN = Path(sys.executable).parent
 MODEL = "--layers 4 --hidden 256 --heads 8 --kv-groups 4 --ffn 1024 --seq 128 --vocab 1024 --bf16"
 STEPS = 6
 CANDIDATE_LEGS = "replay,fp32,isolated,fp32.isolated"
@@ -56,9 +54,7 @@ def run(command: list[str]) -> Run:
         with peak:
             output = process.stdout.read() if process.stdout else ""
     assert process.returncode == 0, output
-    losses = re.findall(r"^step .*$", output, re.MULTILINE)
-    seconds = [float(s) for s in re.findall(r"^seconds \d+ ([0-9.]+)$", output, re.MULTILINE)]
-    return Run(losses, seconds, peak.bytes)
+    return Run(losses_of(output), seconds_of(output), peak.bytes)
 
 
 class PeakMemory:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import re
 import shutil
 import statistics
 import subprocess
@@ -24,8 +23,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-BIN = Path(sys.executable).parent
+from training import BIN, ROOT, bytes_in, losses_of, seconds_of, train
+
 TABLE = ROOT / "docs" / "record_cost.md"
 CAPTURED, STEPS = range(1, 4), 8  # step 0 warms up; those behind the captured ones are untraced
 NOTHING = "hooks, nothing kept"
@@ -36,14 +35,6 @@ MODES = {
     "full": [],
 }
 BY_HAND = {"by hand: statistics": "statistics", "by hand: `torch.save`": "save"}
-
-
-def train(hidden: int, layers: int, *wrapper: str | Path) -> list[str]:
-    script = [ROOT / "zoo" / "train_gpt.py", "--steps", STEPS, "--print-seconds"]
-    model = ["--hidden", hidden, "--layers", layers, "--heads", 16, "--kv-groups", 16]
-    sizes = ["--ffn", 4 * hidden, "--seq", 256, "--vocab", 8192, "--bf16"]
-    launcher = [BIN / "torchrun", "--standalone", "--nproc-per-node", 1]
-    return [str(word) for word in (*launcher, *wrapper, *script, *model, *sizes)]
 
 
 @dataclass
@@ -65,10 +56,10 @@ def run(command: list[str]) -> Run:
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    seconds = [float(s) for s in re.findall(r"^seconds \d+ ([0-9.]+)$", done.stdout, re.MULTILINE)]
+    seconds = seconds_of(done.stdout)
     assert len(seconds) == STEPS, done.stdout
     return Run(
-        re.findall(r"^step .*$", done.stdout, re.MULTILINE),
+        losses_of(done.stdout),
         statistics.median(seconds[i] for i in CAPTURED),
         statistics.median(seconds[CAPTURED.stop + 1 :]),
     )
@@ -79,13 +70,13 @@ def record(folder: Path, mode: str, hidden: int, layers: int) -> Run:
     steps = f"{CAPTURED.start}:{CAPTURED.stop}"
     if mode in BY_HAND:
         wrapper = (ROOT / "bench" / "by_hand.py", BY_HAND[mode], str(folder), steps)
-        out = run(train(hidden, layers, *wrapper))
+        out = run(train(1, hidden, layers, STEPS, wrapper=wrapper))
     else:
         words = [str(BIN / "ttrace"), "record", "-o", str(folder), *MODES[mode]]
         nothing = [ROOT / "bench" / "without_writing.py"] if mode == NOTHING else []
-        command = train(hidden, layers, *nothing)
+        command = train(1, hidden, layers, STEPS, wrapper=nothing)
         out = run([*words, "--iterations", steps, "--", *command])
-    out.size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) // len(CAPTURED)
+    out.size = bytes_in(folder) // len(CAPTURED)
     return out
 
 
@@ -110,7 +101,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     size = (options.hidden, options.layers)
-    plain = run(train(*size))
+    plain = run(train(1, *size, STEPS))
     best: dict[str, Run] = {}
     scratch = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with tempfile.TemporaryDirectory(dir=scratch) as folder:

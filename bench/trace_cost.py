@@ -25,8 +25,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-BIN = Path(sys.executable).parent
+from training import BIN, ROOT, bytes_in, seconds_of, train
+
 TABLE = ROOT / "docs" / "trace_cost.md"
 INTRODUCTION = (
     "# What traces take",
@@ -54,14 +54,6 @@ Size = tuple[int, int, int]  # hidden, layers, ranks of the candidate
 STEPS = 5  # the first is captured, the others show an untraced step
 
 
-def train(processes: int, hidden: int, layers: int, *flags: str) -> list[str]:
-    launcher = [BIN / "torchrun", "--standalone", "--nproc-per-node", processes]
-    model = ["--hidden", hidden, "--layers", layers, "--heads", 16, "--kv-groups", 16]
-    sizes = ["--ffn", 4 * hidden, "--seq", 256, "--vocab", 8192, "--bf16"]
-    script = [ROOT / "zoo" / "train_gpt.py", "--steps", STEPS, "--print-seconds"]
-    return [str(word) for word in (*launcher, *script, *model, *sizes, *flags)]
-
-
 def output_of(command: list[str]) -> str:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -72,7 +64,7 @@ def output_of(command: list[str]) -> str:
 class Recorded:
     iteration: float  # seconds of the captured one, with its legs
     step: float  # of the fastest untraced one
-    size: int  # of the trace's tensors
+    size: int  # of all files
 
     @property
     def words(self) -> str:
@@ -83,10 +75,9 @@ def record(folder: Path, command: list[str], *options: str) -> Recorded:
     shutil.rmtree(folder, ignore_errors=True)
     options = ("--iterations", "0:1", "--dropout", "off", *options)
     text = output_of([str(BIN / "ttrace"), "record", "-o", str(folder), *options, "--", *command])
-    seconds = [float(s) for s in re.findall(r"^seconds \d+ ([0-9.]+)$", text, re.MULTILINE)]
+    seconds = seconds_of(text)
     assert len(seconds) == STEPS, text
-    size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
-    return Recorded(seconds[0], min(seconds[1:]), size)
+    return Recorded(seconds[0], min(seconds[1:]), bytes_in(folder))
 
 
 @dataclass
@@ -120,9 +111,9 @@ def rows_of(hidden: int, layers: int, ranks: int, *, kept: bool) -> list[str]:
         for kind, options, of_candidate in kinds:
             print(f"hidden {hidden}, {layers} layers, {ranks} ranks, {kind}", file=sys.stderr)
             if kind != "sketch":
-                one = train(1, hidden, layers)
+                one = train(1, hidden, layers, STEPS)
                 reference = record(folder, one, "--as-reference", *options)
-            several = train(ranks, hidden, layers, *LAYOUTS[ranks])
+            several = train(ranks, hidden, layers, STEPS, LAYOUTS[ranks])
             graft = ("--graft", str(folder), *of_candidate)
             recorded = record(candidate, several, *graft)
             checked = check(folder, candidate, Path(name) / "report")

@@ -57,28 +57,19 @@ Status InstanceComparer::Compare(const PlacedInstance& ref,
                                  const PlacedInstance& cand, ErrorSums* sums,
                                  const Layout* within) {
   const bool same = &ref.instance == &cand.instance;
-  LocalBlock a;
-  LocalBlock b;
   return ForEachTile(
       ref.layout, cand.layout, tile_elements_,
       [&](const Tile& tile) -> Status {
-        a = {tile.a_begin, {}, {}};
-        b = {tile.b_begin, {}, {}};
-        for (const Axis& axis : tile.axes) {
-          a.sizes.push_back(axis.size);
-          a.strides.push_back(axis.a_stride);
-          b.strides.push_back(axis.b_stride);
-        }
-        b.sizes = a.sizes;
         TTRACE_ASSIGN_OR_RETURN(const BlockView ref_view,
-                                ref_reader_.Read(ref.instance, a));
+                                ref_reader_.Read(ref.instance, BlockInA(tile)));
         if (same) {
           CompareViews(tile.axes, tile.logical_begin, ref_view, ref_view,
                        element_scale_, sums);
           return Done{};
         }
-        TTRACE_ASSIGN_OR_RETURN(const BlockView cand_view,
-                                cand_reader_.Read(cand.instance, b));
+        TTRACE_ASSIGN_OR_RETURN(
+            const BlockView cand_view,
+            cand_reader_.Read(cand.instance, BlockInB(tile)));
         CompareViews(tile.axes, tile.logical_begin, ref_view, cand_view,
                      element_scale_, sums);
         return Done{};

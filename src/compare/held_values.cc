@@ -34,14 +34,8 @@ void CutInto(const Layout& layout, size_t dim, int64_t most,
 }  // namespace
 
 Status HeldReader::ReadTile(const Trace& trace, const Record& record,
-                            const Tile& tile, HeldValues* out) {
-  LocalBlock block{tile.b_begin, {}, {}};
-  std::vector<int64_t> out_strides;
-  for (const Axis& axis : tile.axes) {
-    block.sizes.push_back(axis.size);
-    block.strides.push_back(axis.b_stride);
-    out_strides.push_back(axis.a_stride);
-  }
+                            const Tile& tile, bool first, HeldValues* out) {
+  const LocalBlock block = BlockInB(tile);
   Instance instance;
   instance.trace = &trace;
   instance.terms = {{&record, 1.0}};
@@ -49,11 +43,11 @@ Status HeldReader::ReadTile(const Trace& trace, const Record& record,
   const int64_t itemsize = Info(view.dtype).itemsize;
   const auto cols = static_cast<size_t>(block.sizes.back());
   row_.resize(cols);
-  ForEachRow(block.sizes, view.strides, out_strides,
+  ForEachRow(block.sizes, view.strides, BlockInA(tile).strides,
              [&](int64_t from, int64_t to) {
                const std::byte* data = view.data + from * itemsize;
                const auto begin = static_cast<size_t>(tile.a_begin + to);
-               if (first_) {  // a piece has no element twice
+               if (first) {  // a piece has no element twice
                  Widen(view.dtype, data, cols, &out->values[begin]);
                  std::fill_n(&out->held[begin], cols, char{1});
                  out->missing -= block.sizes.back();
@@ -82,10 +76,10 @@ Status HeldReader::Read(const TensorPieces& pieces, int rank,
         record->layout.global_shape() != want.global_shape()) {
       continue;
     }
-    first_ = out->missing == count;
+    const bool first = out->missing == count;  // nothing is held yet
     TTRACE_RETURN_IF_ERROR(ForEachTile(
         want, record->layout, kTile, [&](const Tile& tile) -> Status {
-          return ReadTile(*pieces.trace, *record, tile, out);
+          return ReadTile(*pieces.trace, *record, tile, first, out);
         }));
   }
   return Done{};

@@ -44,12 +44,12 @@ class HeldReader {
               HeldValues* out);
 
  private:
+  // `first`: no earlier record gave any element.
   Status ReadTile(const Trace& trace, const Record& record, const Tile& tile,
-                  HeldValues* out);
+                  bool first, HeldValues* out);
 
   TileReader reader_;
   std::vector<double> row_;
-  bool first_ = true;  // no earlier record gave any element
 };
 
 // `layout` in parts of at most `most` elements (at least 1), in its order. Of

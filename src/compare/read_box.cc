@@ -66,18 +66,12 @@ Result<std::vector<double>> ReadBox(const TensorPieces& pieces,
     TTRACE_RETURN_IF_ERROR(ForEachTile(
         box, group.layout, CompareOptions{}.tile_elements,
         [&](const Tile& tile) -> Status {
-          LocalBlock block{tile.b_begin, {}, {}};
-          std::vector<int64_t> out_strides;
-          for (const Axis& axis : tile.axes) {
-            block.sizes.push_back(axis.size);
-            block.strides.push_back(axis.b_stride);
-            out_strides.push_back(axis.a_stride);
-          }
+          const LocalBlock block = BlockInB(tile);
           TTRACE_ASSIGN_OR_RETURN(const BlockView view,
                                   reader.Read(first, block));
           const int64_t itemsize = Info(view.dtype).itemsize;
           const auto cols = static_cast<size_t>(block.sizes.back());
-          ForEachRow(block.sizes, view.strides, out_strides,
+          ForEachRow(block.sizes, view.strides, BlockInA(tile).strides,
                      [&](int64_t from, int64_t to) {
                        double* at = out.data() + tile.a_begin + to;
                        Widen(view.dtype, view.data + from * itemsize, cols, at);

@@ -54,7 +54,24 @@ ReadPlan PlanRead(const LocalBlock& block, int64_t itemsize) {
   return plan;
 }
 
+LocalBlock BlockAt(int64_t begin, const Tile& tile, int64_t Axis::*stride) {
+  LocalBlock block{begin, {}, {}};
+  for (const Axis& axis : tile.axes) {
+    block.sizes.push_back(axis.size);
+    block.strides.push_back(axis.*stride);
+  }
+  return block;
+}
+
 }  // namespace
+
+LocalBlock BlockInA(const Tile& tile) {
+  return BlockAt(tile.a_begin, tile, &Axis::a_stride);
+}
+
+LocalBlock BlockInB(const Tile& tile) {
+  return BlockAt(tile.b_begin, tile, &Axis::b_stride);
+}
 
 Status TileReader::ReadPiece(const Trace& trace, const Record& record,
                              const LocalBlock& block, BlockView* view) {

@@ -11,6 +11,7 @@
 
 #include "src/compare/compare_kernel.h"
 #include "src/compare/instances.h"
+#include "src/compare/tile.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
@@ -37,6 +38,10 @@ struct LocalBlock {
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;  // elements, falling; the last is 1
 };
+
+// Where a tile lies in the local tensors of its two layouts.
+LocalBlock BlockInA(const Tile& tile);
+LocalBlock BlockInB(const Tile& tile);
 
 // Values in memory, valid until the reader's next call. Element (i0, i1, ...)
 // is at data[i0 * strides[0] + i1 * strides[1] + ...] elements of `dtype`, and

@@ -1,5 +1,5 @@
-// For tests: optimizer steps in float, as frameworks' kernels compute them,
-// written down without a look at step_formula.cc.
+// For tests and benchmarks: optimizer steps in float, as frameworks' kernels
+// compute them, written down without a look at step_kernel.cc.
 //
 // Thread safety: pure functions.
 
@@ -13,6 +13,18 @@
 #include "ttrace/dtype.h"
 
 namespace ttrace {
+
+// A rule as people use it.
+inline StepRule AdamW() {
+  StepRule rule;
+  rule.lr = 1e-3;
+  rule.beta1 = 0.9;
+  rule.beta2 = 0.999;
+  rule.eps = 1e-8;
+  rule.weight_decay = 0.1;
+  rule.decoupled = true;
+  return rule;
+}
 
 // In which order, and in what, a kernel computes.
 enum class StepOrder {

@@ -20,8 +20,8 @@ namespace ttrace {
 // the reference of its isolated ones, too.
 struct SharedFacts {
   struct Pair {
-    std::string a;
-    std::string b;
+    std::string leg;
+    std::string against;
     double element_scale = 0;
     std::vector<Layout> regions;
     std::optional<PairFacts> facts;
@@ -168,7 +168,7 @@ class LegMeasurer {
   Result<std::optional<PairFacts>> OwnWithin(const std::string& leg,
                                              const TensorPieces& pieces) {
     for (const SharedFacts::Pair& known : shared_.pairs) {
-      if (known.a == leg && known.b == plan_.reference_leg &&
+      if (known.leg == leg && known.against == plan_.reference_leg &&
           known.element_scale == own_.element_scale &&
           known.regions == *regions_) {
         return known.facts;

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "src/measure/float_step.h"
 #include "src/measure/step_formula.h"
 
 namespace ttrace {
@@ -28,24 +29,13 @@ struct Columns {
   StepColumns columns;
 };
 
-StepFormula Adam() {
-  StepRule rule;
-  rule.lr = 1e-3;
-  rule.beta1 = 0.9;
-  rule.beta2 = 0.999;
-  rule.eps = 1e-8;
-  rule.weight_decay = 0.1;
-  rule.decoupled = true;
-  StepSetting setting;
-  setting.count = 10;
-  setting.copy = DType::kBF16;
-  return {rule, setting};
-}
-
 template <StepQuantity quantity>
 void BM_Step(benchmark::State& state) {
   const Columns columns(1);
-  const StepFormula formula = Adam();
+  StepSetting setting;
+  setting.count = 10;
+  setting.copy = DType::kBF16;
+  const StepFormula formula(AdamW(), setting);
   std::vector<double> value(kCount);
   std::vector<double> bound(kCount);
   std::vector<double> headroom(kCount);

@@ -54,28 +54,10 @@ void SetClip(double limit, double norm, DType dtype, StepSetting* setting) {
   setting->clip_error = error;
 }
 
-StepFormula::StepFormula(const StepRule& rule, const StepSetting& setting)
-    : rule_(rule), setting_(setting) {
+StepFormula::StepFormula(const StepRule& rule, const StepSetting& setting) {
   StepConstants& c = constants_;
-  c.adam = rule.algorithm == StepAlgorithm::kAdam;
-  c.lr = rule.lr;
-  c.weight_decay = rule.weight_decay;
-  c.decoupled = rule.decoupled;
-  c.maximize = rule.maximize;
-  c.beta1 = rule.beta1;
-  c.beta2 = rule.beta2;
-  c.eps = rule.eps;
-  c.amsgrad = rule.amsgrad;
-  c.momentum = rule.momentum;
-  c.dampening = rule.dampening;
-  c.nesterov = rule.nesterov;
-  c.first_step = setting.first_step;
-  c.eps_inside_root = setting.eps_inside_root;
-  c.clip_value = rule.clip_value.value_or(kInfinity);
-  c.gradient_scale = setting.gradient_scale;
-  c.clip = setting.clip;
-  c.clip_error = setting.clip_error;
-
+  c.rule = rule;
+  c.setting = setting;
   c.own = FormatOf(setting.parameter);
   const StepConstants::Format gradient = FormatOf(setting.gradient);
   c.gradient_is_shortened = gradient.unit < c.own.unit;
@@ -86,7 +68,6 @@ StepFormula::StepFormula(const StepRule& rule, const StepSetting& setting)
   c.first = FormatOf(setting.first);
   c.second = FormatOf(setting.second);
   c.largest = FormatOf(setting.largest);
-  c.largest_is_second = setting.largest == setting.second;
   c.square_largest = setting.parameter == DType::kF64
                          ? kInfinity
                          : RangeOf(DType::kF32).largest;
@@ -98,7 +79,7 @@ StepFormula::StepFormula(const StepRule& rule, const StepSetting& setting)
     c.copy_has_infinity = setting.copy != DType::kF8E4M3FN;
   }
 
-  if (!c.adam) {
+  if (rule.algorithm == StepAlgorithm::kSgd) {
     if (rule.momentum != 0) quantities_.push_back(StepQuantity::kMomentum);
   } else {
     quantities_ = {StepQuantity::kFirst, StepQuantity::kSecond};
@@ -116,7 +97,8 @@ StepFormula::StepFormula(const StepRule& rule, const StepSetting& setting)
 }
 
 std::vector<StepField> StepFormula::InputsOf(StepQuantity quantity) const {
-  const bool coupled = rule_.weight_decay != 0 && !rule_.decoupled;
+  const StepRule& rule = constants_.rule;
+  const bool coupled = rule.weight_decay != 0 && !rule.decoupled;
   const auto with_gradient = [&](std::vector<StepField> fields) {
     fields.push_back(StepField::kGradient);
     if (coupled) fields.push_back(StepField::kParameter);
@@ -132,7 +114,7 @@ std::vector<StepField> StepFormula::InputsOf(StepQuantity quantity) const {
     case StepQuantity::kLargest:
       return {StepField::kLargest, StepField::kSecondAfter};
     case StepQuantity::kMomentum:
-      if (setting_.first_step) return with_gradient({});
+      if (constants_.setting.first_step) return with_gradient({});
       return with_gradient({StepField::kMomentum});
     case StepQuantity::kCopy:
       return {StepField::kParameterAfter};
@@ -140,14 +122,14 @@ std::vector<StepField> StepFormula::InputsOf(StepQuantity quantity) const {
       break;
   }
   std::vector<StepField> out = {StepField::kParameter};
-  if (rule_.algorithm == StepAlgorithm::kAdam) {
+  if (rule.algorithm == StepAlgorithm::kAdam) {
     out.push_back(StepField::kFirstAfter);
-    out.push_back(rule_.amsgrad ? StepField::kLargestAfter
-                                : StepField::kSecondAfter);
+    out.push_back(rule.amsgrad ? StepField::kLargestAfter
+                               : StepField::kSecondAfter);
     return out;
   }
-  if (rule_.momentum != 0) out.push_back(StepField::kMomentumAfter);
-  if (rule_.momentum == 0 || rule_.nesterov) {
+  if (rule.momentum != 0) out.push_back(StepField::kMomentumAfter);
+  if (rule.momentum == 0 || rule.nesterov) {
     out.push_back(StepField::kGradient);
   }
   return out;

@@ -30,23 +30,6 @@ struct ExpectedValue {
   double bound = 0;
 };
 
-// What holds for all elements of a step on one rank.
-struct StepSetting {
-  double count = 1;         // of steps, this one included
-  bool first_step = false;  // SGD: there was no momentum buffer before
-  double gradient_scale = 1;
-  double clip = 1;                // coefficient
-  double clip_error = 0;          // of it, absolute
-  DType parameter = DType::kF32;  // that the step computes with
-  DType gradient = DType::kF32;
-  DType first = DType::kF32;  // also of the momentum buffer
-  DType second = DType::kF32;
-  DType largest = DType::kF32;
-  DType copy = DType::kF32;
-  // For hypotheses only: no optimizer does so by its settings.
-  bool eps_inside_root = false;
-};
-
 // min(1, limit / (norm + 1e-6)), as torch and Megatron compute it in the dtype
 // of the norm or in float.
 void SetClip(double limit, double norm, DType dtype, StepSetting* setting);
@@ -65,8 +48,6 @@ class StepFormula {
   const StepConstants& constants() const { return constants_; }
 
  private:
-  StepRule rule_;
-  StepSetting setting_;
   StepConstants constants_;
   std::vector<StepQuantity> quantities_;
 };

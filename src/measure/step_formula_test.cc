@@ -20,17 +20,6 @@ namespace {
 
 constexpr size_t At(StepField field) { return static_cast<size_t>(field); }
 
-StepRule Adam() {
-  StepRule rule;
-  rule.lr = 1e-3;
-  rule.beta1 = 0.9;
-  rule.beta2 = 0.999;
-  rule.eps = 1e-8;
-  rule.weight_decay = 0.1;
-  rule.decoupled = true;
-  return rule;
-}
-
 StepRule Sgd() {
   StepRule rule;
   rule.algorithm = StepAlgorithm::kSgd;
@@ -200,7 +189,7 @@ TEST(StepFormula, BoundsAreTight) {
   Draw draw(3);
   for (const bool adam : {true, false}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
-      const StepRule rule = adam ? Adam() : Sgd();
+      const StepRule rule = adam ? AdamW() : Sgd();
       const StepFormula formula(rule, SettingOf(dtype, 100));
       const FloatStep step(StepOrder::kTensors, rule, 100, dtype);
       const double unit = UnitRoundoff(dtype);
@@ -239,7 +228,7 @@ TEST(StepFormula, WrongStepsAreOut) {
   };
   std::vector<Wrong> wrong;
   const auto add = [&](const char* what, auto change, int count = 100) {
-    wrong.push_back({what, Adam(), count});
+    wrong.push_back({what, AdamW(), count});
     change(wrong.back().rule);
   };
   add("decay", [](StepRule& r) { r.weight_decay = 0.11; });
@@ -254,7 +243,7 @@ TEST(StepFormula, WrongStepsAreOut) {
   add("maximize", [](StepRule& r) { r.maximize = true; });
   for (const Wrong& w : wrong) {
     Draw draw(11);
-    const StepFormula formula(Adam(), SettingOf(DType::kF32, 100));
+    const StepFormula formula(AdamW(), SettingOf(DType::kF32, 100));
     for (const StepOrder order : kStepOrders) {
       const FloatStep step(order, w.rule, w.count, DType::kF32);
       double worst = 0;
@@ -274,7 +263,7 @@ TEST(StepFormula, WrongStepsAreOut) {
 }
 
 TEST(StepFormula, ALearningRateOfZeroMovesNothing) {
-  StepRule rule = Adam();
+  StepRule rule = AdamW();
   rule.lr = 0;
   const StepFormula formula(rule, SettingOf(DType::kF32, 5));
   StepElement element = {};
@@ -291,8 +280,8 @@ TEST(StepFormula, OtherDTypesOfStateRoundOnceMore) {
   StepSetting setting = SettingOf(DType::kF32, 10);
   setting.first = DType::kBF16;
   setting.second = DType::kF16;
-  const StepFormula formula(Adam(), setting);
-  const FloatStep step(StepOrder::kFused, Adam(), 10, DType::kF32);
+  const StepFormula formula(AdamW(), setting);
+  const FloatStep step(StepOrder::kFused, AdamW(), 10, DType::kF32);
   Draw draw(5);
   double worst_plain = 0;
   for (int i = 0; i < 2000; ++i) {
@@ -306,7 +295,7 @@ TEST(StepFormula, OtherDTypesOfStateRoundOnceMore) {
     after.second = Stored(after.second, DType::kF16);
     const StepElement element = ElementOf(before, gradient, after);
     ASSERT_LE(Headroom(formula, element), 1);
-    const StepFormula plain(Adam(), SettingOf(DType::kF32, 10));
+    const StepFormula plain(AdamW(), SettingOf(DType::kF32, 10));
     worst_plain = std::fmax(worst_plain, Headroom(plain, element));
   }
   EXPECT_GT(worst_plain, 1);
@@ -318,7 +307,7 @@ TEST(StepFormula, StateOfEightBitsHasABound) {
   for (const DType dtype : {DType::kF8E4M3FN, DType::kF8E5M2}) {
     StepSetting setting = SettingOf(DType::kF32, 10);
     setting.first = dtype;
-    const StepFormula formula(Adam(), setting);
+    const StepFormula formula(AdamW(), setting);
     StepElement element = {};
     element[At(StepField::kFirst)] = 1;
     element[At(StepField::kGradient)] = 1;
@@ -398,7 +387,7 @@ TEST_P(StepKernel, RoundsACopyAsItsFormatDoes) {
                             DType::kF8E4M3FN, DType::kF8E5M2, DType::kF64}) {
     StepSetting setting = SettingOf(DType::kF64, 1);
     setting.copy = dtype;
-    const StepFormula formula(Adam(), setting);
+    const StepFormula formula(AdamW(), setting);
     const FloatRange range = RangeOf(dtype);
     StepElement element = {};
     double& x = element[At(StepField::kParameterAfter)];
@@ -477,13 +466,13 @@ TEST(StepHeadroom, OfWhatIsNotFinite) {
 
 // A sample that was sent here may name it.
 TEST(StepFormula, ACountIsNoQuantityOfElements) {
-  const StepFormula formula(Adam(), SettingOf(DType::kF32, 5));
+  const StepFormula formula(AdamW(), SettingOf(DType::kF32, 5));
   EXPECT_TRUE(std::isinf(formula.Expect(StepQuantity::kStepCount, {}).bound));
 }
 
 TEST(StepFormula, NotFiniteMomentsGiveNotFiniteParameters) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const StepFormula formula(Adam(), SettingOf(DType::kF32, 5));
+  const StepFormula formula(AdamW(), SettingOf(DType::kF32, 5));
   StepElement element = {};
   element[At(StepField::kFirstAfter)] = nan;
   EXPECT_TRUE(
@@ -498,7 +487,7 @@ TEST(StepFormula, NotFiniteMomentsGiveNotFiniteParameters) {
 
 // 2e19 squared is no float, though a thousandth of it is.
 TEST(StepFormula, WhatMayOverflowOnTheWayIsNotJudged) {
-  const StepFormula formula(Adam(), SettingOf(DType::kF32, 5));
+  const StepFormula formula(AdamW(), SettingOf(DType::kF32, 5));
   StepElement element = {};
   element[At(StepField::kGradient)] = 2e19;
   EXPECT_TRUE(std::isinf(formula.Expect(StepQuantity::kSecond, element).bound));

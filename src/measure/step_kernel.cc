@@ -24,15 +24,14 @@ namespace ttrace::steps {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-inline constexpr size_t kMostLanes = 8;
-using Tag = hn::CappedTag<double, kMostLanes>;
+using Tag = hn::CappedTag<double, kStepLine>;
 using Bits = hn::RebindToSigned<Tag>;
 #if HWY_TARGET == HWY_SCALAR
 inline constexpr size_t kLanes = 1;
 #else
 static_assert(!HWY_HAVE_SCALABLE, "fixed_vectors.h disables them");
 inline constexpr size_t kLanes =
-    HWY_MIN(HWY_MAX_BYTES / sizeof(double), kMostLanes);
+    HWY_MIN(HWY_MAX_BYTES / sizeof(double), kStepLine);
 #endif
 
 // So that formulas read as formulas.
@@ -110,10 +109,10 @@ class Elements {
         break;
       case StepQuantity::kFirst: {
         const Expected g = Gradient();
-        return Select(
-            IsInfinite(g.bound), g,
-            Finish(Average(At(StepField::kFirst), c_.beta1, 1 - c_.beta1, g),
-                   c_.first));
+        return Select(IsInfinite(g.bound), g,
+                      Finish(Average(At(StepField::kFirst), c_.rule.beta1,
+                                     1 - c_.rule.beta1, g),
+                             c_.first));
       }
       case StepQuantity::kSecond:
         return Finish(SecondMoment(), c_.second);
@@ -122,7 +121,10 @@ class Elements {
       case StepQuantity::kMomentum:
         return Finish(Momentum(), c_.first);
       case StepQuantity::kParameter:
-        return Finish(c_.adam ? AdamParameter() : SgdParameter(), c_.own);
+        return Finish(c_.rule.algorithm == StepAlgorithm::kAdam
+                          ? AdamParameter()
+                          : SgdParameter(),
+                      c_.own);
       case StepQuantity::kCopy:
         return {Rounded(At(StepField::kParameterAfter)), 0.0};
     }
@@ -157,23 +159,25 @@ class Elements {
   HWY_INLINE Expected Gradient() const {
     Lanes x = At(StepField::kGradient);
     Lanes error = 0.0;
-    x = Select(x < -c_.clip_value, -c_.clip_value,
-               Select(x > c_.clip_value, c_.clip_value, x));
-    if (c_.gradient_scale != 1) {
-      x = x * c_.gradient_scale;  // itself rounded
+    if (c_.rule.clip_value) {
+      const double most = *c_.rule.clip_value;
+      x = Select(x < -most, -most, Select(x > most, most, x));
+    }
+    if (c_.setting.gradient_scale != 1) {
+      x = x * c_.setting.gradient_scale;  // itself rounded
       error = 2 * c_.gradient.unit * Abs(x) + c_.gradient.tiny;
     }
-    if (c_.clip != 1 || c_.clip_error != 0) {
-      error = error * c_.clip + c_.clip_error * Abs(x);
-      x = x * c_.clip;
+    if (c_.setting.clip != 1 || c_.setting.clip_error != 0) {
+      error = error * c_.setting.clip + c_.setting.clip_error * Abs(x);
+      x = x * c_.setting.clip;
       error = error + (c_.gradient.unit * Abs(x) + c_.gradient.tiny);
     }
     if (c_.gradient_is_shortened) {
       error = error + (c_.own.unit * Abs(x) + c_.own.tiny);
     }
-    if (c_.maximize) x = hn::Neg(x.v);
-    if (c_.weight_decay != 0 && !c_.decoupled) {
-      const Lanes decay = c_.weight_decay * At(StepField::kParameter);
+    if (c_.rule.maximize) x = hn::Neg(x.v);
+    if (c_.rule.weight_decay != 0 && !c_.rule.decoupled) {
+      const Lanes decay = c_.rule.weight_decay * At(StepField::kParameter);
       error = error + (c_.scalar + c_.own.unit) * Abs(decay);
       x = x + decay;
       error = error + (c_.own.unit * (Abs(x) + error) + c_.own.tiny);
@@ -210,8 +214,8 @@ class Elements {
     const Lanes square = g.value * g.value;
     const Lanes error = 2.0 * Abs(g.value) * g.bound + g.bound * g.bound +
                         2 * c_.own.unit * square + c_.own.tiny;
-    Expected out = Average(At(StepField::kSecond), c_.beta2, 1 - c_.beta2,
-                           {square, error});
+    Expected out = Average(At(StepField::kSecond), c_.rule.beta2,
+                           1 - c_.rule.beta2, {square, error});
     // (taken x g) x g may underflow in its first product.
     out.bound = out.bound + c_.own.tiny * Abs(g.value);
     const Mask beyond =
@@ -224,7 +228,7 @@ class Elements {
     const Lanes now = At(StepField::kSecondAfter);
     Expected out = {Most(old, now), 0.0};
     // A choice rounds nothing, but the two may be stored differently.
-    if (!c_.largest_is_second) {
+    if (c_.setting.largest != c_.setting.second) {
       out.bound =
           Unstored(out.value, c_.second) + Unstored(out.value, c_.largest);
     }
@@ -234,25 +238,26 @@ class Elements {
 
   HWY_INLINE Expected Momentum() const {
     const Expected g = Gradient();
-    if (c_.first_step) return g;
-    return Select(
-        IsInfinite(g.bound), g,
-        Average(At(StepField::kMomentum), c_.momentum, 1 - c_.dampening, g));
+    if (c_.setting.first_step) return g;
+    return Select(IsInfinite(g.bound), g,
+                  Average(At(StepField::kMomentum), c_.rule.momentum,
+                          1 - c_.rule.dampening, g));
   }
 
   HWY_INLINE Expected AdamParameter() const {
     const Lanes p = At(StepField::kParameter);
     const Lanes m = At(StepField::kFirstAfter);
-    const Lanes v =
-        At(c_.amsgrad ? StepField::kLargestAfter : StepField::kSecondAfter);
+    const Lanes v = At(c_.rule.amsgrad ? StepField::kLargestAfter
+                                       : StepField::kSecondAfter);
     const double u = c_.own.unit;
     const double s = c_.scalar;
     const double tiny = c_.own.tiny;
-    const double step = std::fabs(c_.lr) / c_.correction1;
+    const double step = std::fabs(c_.rule.lr) / c_.correction1;
     const Lanes corrected = v / c_.correction2;
     const Lanes denominator =
-        c_.eps_inside_root ? Root(corrected + c_.eps)
-                           : Root(v) / std::sqrt(c_.correction2) + c_.eps;
+        c_.setting.eps_inside_root
+            ? Root(corrected + c_.rule.eps)
+            : Root(v) / std::sqrt(c_.correction2) + c_.rule.eps;
 
     // Of the denominator, relative: root, its correction, quotient, epsilon or
     // both divided by the step's size, sum.
@@ -279,7 +284,7 @@ class Elements {
                  (u + kQuotientMore * s));
     anything = anything | !(relative < 0.5);
     relative = relative / (1.0 - relative);
-    const Lanes moved = c_.lr / c_.correction1 * m / denominator;
+    const Lanes moved = c_.rule.lr / c_.correction1 * m / denominator;
     Lanes error = relative * Abs(moved);
     error = error + Select(positive,
                            step * m_unstored / denominator +
@@ -288,9 +293,9 @@ class Elements {
     error = error + 2 * tiny;
 
     Lanes kept = p;
-    if (c_.decoupled && c_.weight_decay != 0) {
-      const double decay = std::fabs(c_.lr * c_.weight_decay);
-      kept = p * (1 - c_.lr * c_.weight_decay);
+    if (c_.rule.decoupled && c_.rule.weight_decay != 0) {
+      const double decay = std::fabs(c_.rule.lr * c_.rule.weight_decay);
+      kept = p * (1 - c_.rule.lr * c_.rule.weight_decay);
       // As p x (1 - d), and as part of what is taken off at once.
       error = error + Abs(p) * ((s + u) * (1 + decay) + 4 * (u + s) * decay);
     }
@@ -309,26 +314,26 @@ class Elements {
   HWY_INLINE Expected SgdParameter() const {
     const Lanes p = At(StepField::kParameter);
     Expected direction = {0.0, 0.0};
-    if (c_.momentum == 0 || c_.nesterov) direction = Gradient();
+    if (c_.rule.momentum == 0 || c_.rule.nesterov) direction = Gradient();
     const Expected gradient = direction;
     Mask anything = IsInfinite(Lanes(0.0));
-    if (c_.momentum != 0) {
+    if (c_.rule.momentum != 0) {
       const Lanes buffer = At(StepField::kMomentumAfter);
-      const Lanes part = c_.nesterov ? c_.momentum * buffer : buffer;
+      const Lanes part = c_.rule.nesterov ? c_.rule.momentum * buffer : buffer;
       direction.value = direction.value + part;
       direction.bound = direction.bound + Unstored(buffer, c_.first);
       // Infinite as it was stored, and not as it was computed with.
       anything = IsInfinite(direction.bound);
-      if (c_.nesterov) {
+      if (c_.rule.nesterov) {
         direction.bound =
             direction.bound +
             ((c_.scalar + c_.own.unit) * Abs(part) +
              c_.own.unit * Abs(direction.value) + 2 * c_.own.tiny);
       }
     }
-    const Lanes moved = c_.lr * direction.value;
+    const Lanes moved = c_.rule.lr * direction.value;
     const Lanes value = p - moved;
-    const Lanes bound = std::fabs(c_.lr) * direction.bound +
+    const Lanes bound = std::fabs(c_.rule.lr) * direction.bound +
                         (c_.scalar + c_.own.unit) * Abs(moved) +
                         c_.own.unit * Abs(value) + 2 * c_.own.tiny;
     const Mask beyond =
@@ -412,21 +417,19 @@ namespace steps {
 HWY_EXPORT(Expect);
 HWY_EXPORT(Headrooms);
 
-constexpr size_t kLine = 8;  // no set has more lanes
-
 }  // namespace steps
 
 void ExpectAfterStep(const StepConstants& constants, StepQuantity quantity,
                      const StepColumns& columns, size_t count, double* value,
                      double* bound) {
   using namespace steps;  // NOLINT(google-build-using-namespace)
-  const size_t lines = count / kLine * kLine;
+  const size_t lines = count / kStepLine * kStepLine;
   HWY_DYNAMIC_DISPATCH(Expect)
   (constants, quantity, columns, lines, value, bound);
   if (lines == count) return;
-  double tails[kStepFields][kLine] = {};
-  double values[kLine];
-  double bounds[kLine];
+  double tails[kStepFields][kStepLine] = {};
+  double values[kStepLine];
+  double bounds[kStepLine];
   StepColumns tail = {};
   for (size_t f = 0; f < kStepFields; ++f) {
     if (columns[f] == nullptr) continue;
@@ -434,7 +437,7 @@ void ExpectAfterStep(const StepConstants& constants, StepQuantity quantity,
     tail[f] = tails[f];
   }
   HWY_DYNAMIC_DISPATCH(Expect)
-  (constants, quantity, tail, kLine, values, bounds);
+  (constants, quantity, tail, kStepLine, values, bounds);
   std::copy(values, values + (count - lines), value + lines);
   std::copy(bounds, bounds + (count - lines), bound + lines);
 }
@@ -442,15 +445,16 @@ void ExpectAfterStep(const StepConstants& constants, StepQuantity quantity,
 void HeadroomsOfStep(const double* recorded, const double* value,
                      const double* bound, size_t count, double* headroom) {
   using namespace steps;  // NOLINT(google-build-using-namespace)
-  const size_t lines = count / kLine * kLine;
+  const size_t lines = count / kStepLine * kStepLine;
   HWY_DYNAMIC_DISPATCH(Headrooms)(recorded, value, bound, lines, headroom);
   if (lines == count) return;
-  double tails[3][kLine] = {};
-  double last[kLine];
+  double tails[3][kStepLine] = {};
+  double last[kStepLine];
   std::copy(recorded + lines, recorded + count, tails[0]);
   std::copy(value + lines, value + count, tails[1]);
   std::copy(bound + lines, bound + count, tails[2]);
-  HWY_DYNAMIC_DISPATCH(Headrooms)(tails[0], tails[1], tails[2], kLine, last);
+  HWY_DYNAMIC_DISPATCH(Headrooms)
+  (tails[0], tails[1], tails[2], kStepLine, last);
   std::copy(last, last + (count - lines), headroom + lines);
 }
 

@@ -12,13 +12,32 @@
 
 #include <array>
 #include <cstddef>
-#include <limits>
 
+#include "src/experiment/step_rule.h"
 #include "src/measure/step_quantity.h"
+#include "ttrace/dtype.h"
 
 namespace ttrace {
 
-// What is the same for all elements.
+// What holds for all elements of a step on one rank.
+struct StepSetting {
+  double count = 1;         // of steps, this one included
+  bool first_step = false;  // SGD: there was no momentum buffer before
+  double gradient_scale = 1;
+  double clip = 1;                // coefficient
+  double clip_error = 0;          // of it, absolute
+  DType parameter = DType::kF32;  // that the step computes with
+  DType gradient = DType::kF32;
+  DType first = DType::kF32;  // also of the momentum buffer
+  DType second = DType::kF32;
+  DType largest = DType::kF32;
+  DType copy = DType::kF32;
+  // For hypotheses only: no optimizer does so by its settings.
+  bool eps_inside_root = false;
+};
+
+// What is the same for all elements: the rule, the setting, and what follows
+// from them.
 struct StepConstants {
   struct Format {
     double unit = 0;     // unit round-off
@@ -27,35 +46,16 @@ struct StepConstants {
     double growth = 1;   // of errors, by terms of second order and above
   };
 
-  bool adam = true;
-  double lr = 0;
-  double weight_decay = 0;  // 0: none
-  bool decoupled = false;
-  bool maximize = false;
-  double beta1 = 0;
-  double beta2 = 0;
-  double eps = 0;
-  bool amsgrad = false;
-  double momentum = 0;
-  double dampening = 0;
-  bool nesterov = false;
-  bool first_step = false;  // SGD: there was no momentum buffer before
-  bool eps_inside_root = false;
-
-  // Of the gradient.
-  double clip_value = std::numeric_limits<double>::infinity();
-  double gradient_scale = 1;
-  double clip = 1;
-  double clip_error = 0;               // of `clip`, absolute
-  bool gradient_is_shortened = false;  // to the dtype of the arithmetic
+  StepRule rule;
+  StepSetting setting;
 
   Format own;       // of the arithmetic
   Format gradient;  // coarser of the gradient's and the arithmetic's
-  Format first;     // as stored; also of the momentum buffer
+  bool gradient_is_shortened = false;  // to the dtype of the arithmetic
+  Format first;                        // as stored; also of the momentum buffer
   Format second;
   Format largest;
-  bool largest_is_second = true;  // stored alike
-  double square_largest = 0;      // squares from here on may overflow
+  double square_largest = 0;  // squares from here on may overflow
   double scalar = 0;  // roundoff of hyperparameters and of a kernel's registers
   double correction1 = 1;  // of bias
   double correction2 = 1;
@@ -69,11 +69,14 @@ struct StepConstants {
   bool copy_has_infinity = true;
 };
 
+// No instruction set has more lanes.
+inline constexpr size_t kStepLine = 8;
+
 // By StepField, `count` doubles each. Null where nothing is read.
 using StepColumns = std::array<const double*, kStepFields>;
 
-// Of `count` elements: StepFormula::Expect. REQUIRES: not kStepCount; columns
-// of all that the quantity is made of. No alignment is required.
+// Of `count` elements: StepFormula::Expect. No alignment is required.
+// REQUIRES: columns of all that the quantity is made of.
 void ExpectAfterStep(const StepConstants& constants, StepQuantity quantity,
                      const StepColumns& columns, size_t count, double* value,
                      double* bound);

@@ -5,6 +5,7 @@
 #include <limits>
 
 namespace ttrace {
+
 int MinExponent(DType dtype) {
   switch (dtype) {
     case DType::kF8E4M3FN:

@@ -1,0 +1,40 @@
+"""The zoo's trainer of a GPT as benchmarks run it, and what it prints."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+
+
+def train(
+    processes: int,
+    hidden: int,
+    layers: int,
+    steps: int,
+    flags: Sequence[str] = (),
+    wrapper: Sequence[str | Path] = (),
+) -> list[str]:
+    """`wrapper`: a script, with its arguments, that runs the trainer."""
+    launcher = [BIN / "torchrun", "--standalone", "--nproc-per-node", processes]
+    model = ["--hidden", hidden, "--layers", layers, "--heads", 16, "--kv-groups", 16]
+    sizes = ["--ffn", 4 * hidden, "--seq", 256, "--vocab", 8192, "--bf16"]
+    script = [ROOT / "zoo" / "train_gpt.py", "--steps", steps, "--print-seconds"]
+    return [str(word) for word in (*launcher, *wrapper, *script, *model, *sizes, *flags)]
+
+
+def seconds_of(output: str) -> list[float]:
+    """Of each step."""
+    return [float(s) for s in re.findall(r"^seconds \d+ ([0-9.]+)$", output, re.MULTILINE)]
+
+
+def losses_of(output: str) -> list[str]:
+    return re.findall(r"^step .*$", output, re.MULTILINE)
+
+
+def bytes_in(folder: Path) -> int:
+    return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
