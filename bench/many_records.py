@@ -1,46 +1,64 @@
 #!/usr/bin/env python3
-"""What a check costs with 10^6 records of many ranks: bench/README.md.
+"""What a check costs with millions of records of many ranks: bench/README.md.
 
-    .venv/bin/python bench/many_records.py
+    .venv/bin/python bench/many_records.py [--ranks 16,256,1024] [--records 1e6] [--folder DIR]
 
-Writes a reference of one rank and candidates of equal values, each of 16 elements, and checks that
-all of them were compared before it says what that took.
+Writes a reference of one rank and candidates of equal values, each record of 16 elements: 8 ranks
+share each tensor in shards, and stages of at most 128 ranks have tensors of their own. It checks
+that all of them were compared before it says what that took, beside reading the same files once.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-import torch
-
-from ttrace import _native
-
 TTRACE = Path(sys.executable).parent / "ttrace"
 ROLES = ("input", "output", "grad_output", "grad_input")
-RECORDS = 1_000_000
+LEGS = ("real", "replay")
+COLUMNS = 16
+TP, STAGE = 8, 128
 
 
-def write(folder: Path, ranks: int, tensors: int) -> None:
+def write(folder: Path, ranks: int, stages: int, tensors: int) -> None:
+    """`tensors` of each stage. A reference is one rank that has all stages."""
+    import torch
+
+    from ttrace import _native
+
     folder.mkdir()
     (folder / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
-    values = torch.randn(tensors, 16, generator=torch.Generator().manual_seed(0))
-    tp = min(8, ranks)
+    tp = min(TP, ranks)
+    per_stage = max(ranks // stages, 1)
+    dims = [("pp", stages), ("dp", per_stage // tp), ("tp", tp)] if ranks > 1 else []
+    values = torch.randn(tensors, TP, COLUMNS, generator=torch.Generator().manual_seed(0))
     for rank in range(ranks):
-        dims = [("dp", ranks // tp), ("tp", tp)]
-        writer = _native.Writer(str(folder), rank, ranks, dims, [rank // tp, rank % tp])
-        for i, value in enumerate(values):
-            role = ROLES[i % len(ROLES)]
-            fqn = f"layers.{i // 32}.module{i // 4 % 8}"
-            spec = writer.spec(fqn, role, "0", "float32", [16], "", -1, 0, (1, 1), [])
-            pass_ = "backward" if role.startswith("grad") else "forward"
-            writer.append(spec, "real", 0, 0, pass_, -1, 0, value.data_ptr(), [1])
-        writer.seal(0, "real")
+        stage, within = divmod(rank, per_stage)
+        place = [stage, within // tp, within % tp] if ranks > 1 else []
+        writer = _native.Writer(str(folder), rank, ranks, dims, place)
+        own = values[:, rank % tp] if tp > 1 else values
+        shape, strides, placements = (
+            ([1, COLUMNS], [COLUMNS, 1], "tp:Shard(0)")
+            if tp > 1
+            else ([TP, COLUMNS], [COLUMNS, 1], "")
+        )
+        for leg in LEGS:
+            for of in range(stages) if ranks == 1 else (stage,):
+                for i, value in enumerate(own):
+                    role = ROLES[i % len(ROLES)]
+                    fqn = f"layers.{of}.{i // 32}.module{i // 4 % 8}"
+                    spec = writer.spec(fqn, role, "0", "float32", shape, placements)
+                    pass_ = "backward" if role.startswith("grad") else "forward"
+                    writer.append(spec, leg, 0, 0, pass_, -1, 0, value.data_ptr(), strides)
+            writer.seal(0, leg)
         writer.close(True, "")
 
 
@@ -48,28 +66,55 @@ def run(*words: str | Path) -> tuple[float, float]:
     """Seconds, and GB of memory at most."""
     begin = time.monotonic()
     started = subprocess.Popen(
-        [TTRACE, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     _, _, usage = os.wait4(started.pid, 0)
     return time.monotonic() - begin, usage.ru_maxrss / 2**20
 
 
+def measure(folder: Path, ranks: int, records: int) -> str:
+    stages = max(ranks // STAGE, 1)
+    tensors = records // ranks // len(LEGS)
+    reference, candidate, report = folder / "reference", folder / "candidate", folder / "report"
+    for path, of in ((reference, 1), (candidate, ranks)):
+        # Elsewhere: a process counts its parent's memory as its own until it is a program.
+        writing = multiprocessing.Process(target=write, args=(path, of, stages, tensors))
+        writing.start()
+        writing.join()
+        assert writing.exitcode == 0
+    read, _ = run("sh", "-c", f"find {reference} {candidate} -type f -exec cat {{}} + > /dev/null")
+    inspected = run(TTRACE, "inspect", candidate)
+    checked = run(TTRACE, "check", reference, candidate, "-o", report)
+    result = json.loads((report / "result.json").read_text())
+    assert result["coverage"]["compared"] == stages * tensors, result["coverage"]
+    for path in (reference, candidate, report):
+        shutil.rmtree(path)
+    cells = [f"{ranks:,}", f"{stages * tensors:,}", f"{ranks * tensors * len(LEGS):,}"]
+    cells += [f"{read:.1f}"]
+    cells += [
+        f"{number:.{digits}f}"
+        for pair in (inspected, checked)
+        for number, digits in zip(pair, (1, 2), strict=True)
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
 def main() -> None:
-    print("| ranks | tensors | records | inspect s | GB | check s | GB |\n" + "|---" * 7 + "|")
-    for ranks in (16, 256, 1024):
-        tensors = RECORDS // ranks
-        with tempfile.TemporaryDirectory(prefix="ttrace-bench-") as name:
-            folder = Path(name)
-            write(folder / "reference", 1, tensors)
-            write(folder / "candidate", ranks, tensors)
-            inspected = run("inspect", folder / "candidate")
-            report = folder / "report"
-            checked = run("check", folder / "reference", folder / "candidate", "-o", report)
-            result = json.loads((report / "result.json").read_text())
-            assert result["coverage"]["compared"] == tensors, result["coverage"]
-        cells = [f"{ranks:,}", f"{tensors:,}", f"{ranks * tensors:,}"]
-        cells += [f"{number:.1f}" for number in (*inspected, *checked)]
-        print(f"| {' | '.join(cells)} |", flush=True)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    options.add_argument("--ranks", default="16,256,1024", help="of the candidates")
+    options.add_argument("--records", type=float, default=1e6, help="of each candidate")
+    options.add_argument("--folder", type=Path, help="where to write; default: the system's")
+    chosen = options.parse_args()
+    print(
+        "| ranks | tensors | records | read s | inspect s | GB | check s | GB |\n"
+        + "|---" * 8
+        + "|"
+    )
+    for ranks in map(int, chosen.ranks.split(",")):
+        with tempfile.TemporaryDirectory(prefix="ttrace-bench-", dir=chosen.folder) as name:
+            print(measure(Path(name), ranks, int(chosen.records)), flush=True)
 
 
 if __name__ == "__main__":

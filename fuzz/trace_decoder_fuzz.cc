@@ -38,7 +38,7 @@ Result<IndexLine> DecodeLine(std::string_view line) {
 }
 
 struct Reencode {
-  Result<std::string> operator()(const Record& record) const {
+  Result<std::string> operator()(const RecordFields& record) const {
     Result<std::string> line = EncodeRecordStart(record);
     if (line.ok()) AppendExtent(record, *line);
     return line;

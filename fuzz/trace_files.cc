@@ -25,9 +25,9 @@ TraceFiles FindTraceFiles(const std::string& folder) {
     one.index = rank.folder + "/" + std::string(kIndexFile);
     std::set<int> segments;
     for (const Record& record : (*trace)->records()) {
-      if (record.rank != one.rank || record.extent.bytes == 0) continue;
-      one.tensors.push_back(record.extent);
-      segments.insert(record.extent.segment);
+      if (record.rank() != one.rank || record.extent().bytes == 0) continue;
+      one.tensors.push_back(record.extent());
+      segments.insert(record.extent().segment);
     }
     for (const int segment : segments) {
       one.segments.push_back(rank.folder + "/" + SegmentFileName(segment));

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "src/trace/record.h"
+#include "src/trace/record_table.h"
 
 namespace ttrace {
 

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/trace/record.h"
+#include "src/trace/record_table.h"
 #include "src/trace/writer.h"
 #include "ttrace/status.h"
 

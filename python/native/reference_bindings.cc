@@ -16,6 +16,8 @@
 #include "src/align/catalog.h"
 #include "src/align/read_local.h"
 #include "src/trace/reader.h"
+#include "src/trace/record_list.h"
+#include "src/trace/record_table.h"
 
 namespace nb = nanobind;
 
@@ -57,7 +59,7 @@ class Reference {
         leg,
         MakeId(std::move(fqn), role, iteration, call, std::move(arg), pass));
     return pieces == nullptr ? Shape()
-                             : pieces->pieces.front()->layout.global_shape();
+                             : pieces->pieces.front().layout().global_shape();
   }
 
   // Whether all pieces of one region hold the same bytes, by their checksums:
@@ -69,14 +71,14 @@ class Reference {
         leg,
         MakeId(std::move(fqn), role, iteration, call, std::move(arg), pass));
     if (tensor == nullptr) return false;
-    std::vector<const Record*> regions;
-    for (const Record* piece : tensor->pieces) {
+    RecordList regions;
+    for (const Record& piece : tensor->pieces) {
       const auto same = std::find_if(
           regions.begin(), regions.end(),
-          [&](const Record* r) { return r->layout == piece->layout; });
+          [&](const Record& r) { return r.layout() == piece.layout(); });
       if (same == regions.end()) {
         regions.push_back(piece);
-      } else if ((*same)->extent.xxh3 != piece->extent.xxh3) {
+      } else if ((*same).extent().xxh3 != piece.extent().xxh3) {
         return false;
       }
     }

@@ -45,10 +45,10 @@ class FinishedSums {
   }
 
   bool Has(const Record& record) const {
-    const auto& [rank, passes] = ranks_.at(record.rank);
-    return rank->Completed(record.id.iteration, record.leg) ||
-           (record.leg == "real" && !IsOfTheStep(record.id.role) &&
-            passes.contains(record.id.iteration));
+    const auto& [rank, passes] = ranks_.at(record.rank());
+    return rank->Completed(record.id().iteration, record.leg()) ||
+           (record.leg() == "real" && !IsOfTheStep(record.id().role) &&
+            passes.contains(record.id().iteration));
   }
 
  private:
@@ -57,18 +57,18 @@ class FinishedSums {
 
 bool IsRouted(const TensorPieces& pieces) {
   return std::any_of(pieces.pieces.begin(), pieces.pieces.end(),
-                     [](const Record* r) { return r->routed.has_value(); });
+                     [](const Record& r) { return r.routed().has_value(); });
 }
 
 // REQUIRES: IsRouted(pieces)
 auto RouterOf(const TensorPieces& pieces) {
-  const Record& record =
-      **std::find_if(pieces.pieces.begin(), pieces.pieces.end(),
-                     [](const Record* r) { return r->routed.has_value(); });
-  return std::tuple(std::string_view(record.leg), record.id.iteration,
-                    std::string_view(record.routed->by),
-                    std::string_view(record.routed->arg), record.id.call,
-                    record.id.pass == Pass::kRecompute);
+  const Record record =
+      *std::find_if(pieces.pieces.begin(), pieces.pieces.end(),
+                    [](const Record& r) { return r.routed().has_value(); });
+  return std::tuple(std::string_view(record.leg()), record.id().iteration,
+                    std::string_view(record.routed()->by),
+                    std::string_view(record.routed()->arg), record.id().call,
+                    record.id().pass == Pass::kRecompute);
 }
 
 struct PlacedRows {
@@ -82,20 +82,20 @@ std::variant<PlacedRows, RoutingTrouble> PlaceRows(const TensorPieces& pieces,
                                                    RoutingMaps* maps) {
   PlacedRows out;
   std::optional<RoutingTrouble> trouble;
-  const Record& first = *pieces.pieces.front();
-  for (const Record* record : pieces.pieces) {
-    if (!record->routed || !first.routed ||
-        record->routed->by != first.routed->by ||
-        record->routed->arg != first.routed->arg ||
-        record->routed->expert != first.routed->expert) {
+  const Record first = pieces.pieces.front();
+  for (const Record& record : pieces.pieces) {
+    if (!record.routed() || !first.routed() ||
+        record.routed()->by != first.routed()->by ||
+        record.routed()->arg != first.routed()->arg ||
+        record.routed()->expert != first.routed()->expert) {
       RoutingTrouble mixed;
-      mixed.rank = record->rank;
+      mixed.rank = record.rank();
       mixed.detail = "it holds rows of another expert under the same name";
       return mixed;
     }
-    auto tokens = maps->TokensOf(*record);
+    auto tokens = maps->TokensOf(record);
     if (auto* placed = std::get_if<DimLayout>(&tokens)) {
-      out.of_piece.push_back(*std::move(placed));
+      out.of_piece.push_back(std::move(*placed));
       continue;
     }
     auto& bad = std::get<RoutingTrouble>(tokens);
@@ -103,9 +103,9 @@ std::variant<PlacedRows, RoutingTrouble> PlaceRows(const TensorPieces& pieces,
       trouble = std::move(bad);
     }
   }
-  if (trouble) return *std::move(trouble);
+  if (trouble) return std::move(*trouble);
   auto all = maps->AllTokens(first);
-  if (auto* bad = std::get_if<RoutingTrouble>(&all)) return *std::move(bad);
+  if (auto* bad = std::get_if<RoutingTrouble>(&all)) return std::move(*bad);
   out.all = std::get<DimLayout>(std::move(all));
   return out;
 }
@@ -115,8 +115,8 @@ std::variant<PlacedRows, RoutingTrouble> PlaceRows(const TensorPieces& pieces,
 int64_t TensorPieces::elements_held() const {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   int64_t held = 0;
-  for (const Record* record : pieces) {
-    const int64_t count = record->layout.local_count();
+  for (const Record& record : pieces) {
+    const int64_t count = record.layout().local_count();
     if (count > kMost - held) return kMost;
     held += count;
   }
@@ -124,7 +124,7 @@ int64_t TensorPieces::elements_held() const {
 }
 
 bool TensorPieces::MayBeWhole() const {
-  const int64_t declared = pieces.front()->layout.global_count();
+  const int64_t declared = pieces.front().layout().global_count();
   return declared > 0 && elements_held() >= declared;
 }
 
@@ -132,33 +132,33 @@ Catalog::Catalog(std::shared_ptr<const Trace> trace)
     : trace_(std::move(trace)) {
   const FinishedSums finished(*trace_);
   for (const Record& record : trace_->records()) {
-    if (IsPartialOver(record.placements, "mb") && !finished.Has(record)) {
-      unfinished_sums_.emplace(record.id, record.rank);
+    if (IsPartialOver(record.placements(), "mb") && !finished.Has(record)) {
+      unfinished_sums_.emplace(record.id(), record.rank());
       continue;
     }
-    TensorPieces& pieces = tensors_[record.leg][record.id];
+    TensorPieces& pieces = tensors_[record.leg()][record.id()];
     pieces.trace = trace_.get();
-    pieces.pieces.push_back(&record);
+    pieces.pieces.push_back(record);
   }
   for (auto& [leg, tensors] : tensors_) {
     legs_.push_back(leg);  // a map: sorted already
     for (auto& [id, pieces] : tensors) {
-      std::sort(pieces.pieces.begin(), pieces.pieces.end(),
-                [](const Record* a, const Record* b) {
-                  return std::tie(a->rank, a->micro_batch, a->sequence) <
-                         std::tie(b->rank, b->micro_batch, b->sequence);
-                });
+      // By rank and sequence they are.
+      pieces.pieces.StableSort([](const Record& a, const Record& b) {
+        return std::pair(a.rank(), a.micro_batch()) <
+               std::pair(b.rank(), b.micro_batch());
+      });
       // Sequences of different ranks are not ordered in time; the smallest one
       // only says about where in the run the tensor belongs. Ties go to the
       // lowest rank.
-      const Record* first =
+      const Record first =
           *std::min_element(pieces.pieces.begin(), pieces.pieces.end(),
-                            [](const Record* a, const Record* b) {
-                              return std::tie(a->sequence, a->rank) <
-                                     std::tie(b->sequence, b->rank);
+                            [](const Record& a, const Record& b) {
+                              return std::pair(a.sequence(), a.rank()) <
+                                     std::pair(b.sequence(), b.rank());
                             });
-      pieces.first_sequence = first->sequence;
-      pieces.first_rank = first->rank;
+      pieces.first_sequence = first.sequence();
+      pieces.first_rank = first.rank();
     }
   }
   PlaceRoutedRows();
@@ -183,16 +183,18 @@ void Catalog::PlaceRoutedRows() {
     auto placed = PlaceRows(*pieces, &maps);
     if (auto* trouble = std::get_if<RoutingTrouble>(&placed)) {
       pieces->unplaced =
-          std::make_shared<const RoutingTrouble>(*std::move(trouble));
+          std::make_shared<const RoutingTrouble>(std::move(*trouble));
       continue;
     }
     auto& rows = std::get<PlacedRows>(placed);
     pieces->tokens = std::make_shared<const DimLayout>(std::move(rows.all));
+    RecordList placed_pieces;
     for (size_t i = 0; i < pieces->pieces.size(); ++i) {
-      Record& copy = reread_.emplace_back(*pieces->pieces[i]);
+      RecordFields copy = pieces->pieces[i].fields();
       copy.layout.dims.front() = std::move(rows.of_piece[i]);
-      pieces->pieces[i] = &copy;
+      placed_pieces.push_back(reread_.Append(copy));
     }
+    pieces->pieces = std::move(placed_pieces);
   }
 }
 
@@ -215,15 +217,17 @@ const TensorPieces* Catalog::Find(const std::string& leg,
 }
 
 void Catalog::Reread(const TensorId& id,
-                     const std::function<void(Record*)>& change) {
+                     const std::function<void(RecordFields*)>& change) {
   for (auto& [leg, tensors] : tensors_) {
     const auto found = tensors.find(id);
     if (found == tensors.end()) continue;
-    for (const Record*& piece : found->second.pieces) {
-      Record& copy = reread_.emplace_back(*piece);
+    RecordList changed;
+    for (const Record& piece : found->second.pieces) {
+      RecordFields copy = piece.fields();
       change(&copy);
-      piece = &copy;
+      changed.push_back(reread_.Append(copy));
     }
+    found->second.pieces = std::move(changed);
   }
 }
 

@@ -14,7 +14,6 @@
 #ifndef TTRACE_SRC_ALIGN_CATALOG_H_
 #define TTRACE_SRC_ALIGN_CATALOG_H_
 
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,6 +22,7 @@
 
 #include "src/align/routed_rows.h"
 #include "src/trace/reader.h"
+#include "src/trace/record_list.h"
 #include "ttrace/layout.h"
 #include "ttrace/tensor_id.h"
 
@@ -30,9 +30,9 @@ namespace ttrace {
 
 struct TensorPieces {
   const Trace* trace = nullptr;
-  std::vector<const Record*> pieces;  // never empty
-  int64_t first_sequence = 0;         // smallest of its pieces
-  int first_rank = 0;                 // the rank of that piece
+  RecordList pieces;           // never empty
+  int64_t first_sequence = 0;  // smallest of its pieces
+  int first_rank = 0;          // the rank of that piece
   // Of rows that a router chose: all tokens that it sent to the expert. Null:
   // there are no such rows, or `unplaced` says why they have no place.
   std::shared_ptr<const DimLayout> tokens;
@@ -41,7 +41,7 @@ struct TensorPieces {
   std::shared_ptr<const RoutingTrouble> unplaced;
 
   // Of the whole logical tensor, the batch dimension included.
-  Shape global_shape() const { return pieces.front()->layout.global_shape(); }
+  Shape global_shape() const { return pieces.front().layout().global_shape(); }
 
   // Elements that its pieces hold, copies and terms counted each. In the files,
   // unlike those that a shape declares.
@@ -64,7 +64,8 @@ class Catalog {
   // One tensor, or nullptr.
   const TensorPieces* Find(const std::string& leg, const TensorId& id) const;
   // Replaces the records of a tensor, in every leg, by changed copies.
-  void Reread(const TensorId& id, const std::function<void(Record*)>& change);
+  void Reread(const TensorId& id,
+              const std::function<void(RecordFields*)>& change);
   // What was left out, by its first rank that did not complete it.
   const std::map<TensorId, int>& unfinished_sums() const {
     return unfinished_sums_;
@@ -77,7 +78,7 @@ class Catalog {
   std::vector<std::string> legs_;
   std::map<std::string, std::map<TensorId, TensorPieces>> tensors_;
   std::map<TensorId, int> unfinished_sums_;
-  std::deque<Record> reread_;
+  RecordTable reread_;
 };
 
 }  // namespace ttrace

@@ -57,10 +57,10 @@ TEST(Catalog, GroupsRecordsByLegAndIdentity) {
   ASSERT_NE(a, nullptr);
   EXPECT_EQ(a->trace, &catalog.trace());
   ASSERT_EQ(a->pieces.size(), 2U);
-  EXPECT_EQ(a->pieces[0]->rank, 0);
-  EXPECT_EQ(a->pieces[1]->rank, 1);
+  EXPECT_EQ(a->pieces[0].rank(), 0);
+  EXPECT_EQ(a->pieces[1].rank(), 1);
   EXPECT_EQ(a->first_rank, 0);
-  EXPECT_EQ(a->first_sequence, a->pieces[0]->sequence);
+  EXPECT_EQ(a->first_sequence, a->pieces[0].sequence());
 }
 
 TEST(Catalog, PiecesAreSortedByRankAndMicroBatchNotByTime) {
@@ -69,10 +69,10 @@ TEST(Catalog, PiecesAreSortedByRankAndMicroBatchNotByTime) {
   const TensorPieces* b = catalog.Find("real", Id("b"));
   ASSERT_NE(b, nullptr);
   ASSERT_EQ(b->pieces.size(), 2U);
-  EXPECT_EQ(b->pieces[0]->micro_batch, 0);
-  EXPECT_EQ(b->pieces[1]->micro_batch, 1);
+  EXPECT_EQ(b->pieces[0].micro_batch(), 0);
+  EXPECT_EQ(b->pieces[1].micro_batch(), 1);
   EXPECT_EQ(b->first_rank, 1);
-  EXPECT_EQ(b->first_sequence, b->pieces[1]->sequence);
+  EXPECT_EQ(b->first_sequence, b->pieces[1].sequence());
 }
 
 // Two ranks, of which the second does not seal its real leg.

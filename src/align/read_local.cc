@@ -79,7 +79,7 @@ bool Overlap(const Layout& a, const Layout& b) {
 
 // Pieces whose sum are values: one piece, or one per term.
 struct Instance {
-  std::vector<const Record*> terms;
+  RecordList terms;
 };
 
 struct Reduction {
@@ -90,10 +90,10 @@ struct Reduction {
 };
 
 Reduction FindReduction(const Trace& trace, const Record& record) {
-  const DeviceMesh& mesh = trace.mesh(record.grid);
+  const DeviceMesh& mesh = trace.mesh(record.grid());
   Reduction reduction;
-  reduction.grid = record.grid;
-  for (const auto& [name, placement] : record.placements) {
+  reduction.grid = record.grid();
+  for (const auto& [name, placement] : record.placements()) {
     if (!std::holds_alternative<Partial>(placement)) continue;
     if (name == kMicroBatchDim) {
       reduction.micro_batches = true;
@@ -129,18 +129,18 @@ std::vector<Instance> FindInstances(const TensorPieces& pieces,
   std::map<std::tuple<Coordinate, int, std::vector<int64_t>>, size_t> known;
   std::vector<Instance> instances;
   std::vector<std::set<std::pair<int, int>>> seen;  // (rank, micro-batch)
-  for (const Record* record : pieces.pieces) {
-    Coordinate key = pieces.trace->coordinate(record->rank, reduction.grid);
+  for (const Record& record : pieces.pieces) {
+    Coordinate key = pieces.trace->coordinate(record.rank(), reduction.grid);
     for (const size_t m : reduction.mesh_dims) key[m] = 0;
-    const int micro_batch = reduction.micro_batches ? -1 : record->micro_batch;
+    const int micro_batch = reduction.micro_batches ? -1 : record.micro_batch();
     const auto [it, is_new] = known.try_emplace(
-        {std::move(key), micro_batch, KeyOf(record->box)}, instances.size());
+        {std::move(key), micro_batch, KeyOf(record.box())}, instances.size());
     if (is_new) {
       instances.emplace_back();
       seen.emplace_back();
     }
     const size_t i = it->second;
-    if (!seen[i].emplace(record->rank, record->micro_batch).second) continue;
+    if (!seen[i].emplace(record.rank(), record.micro_batch()).second) continue;
     instances[i].terms.push_back(record);
   }
   std::erase_if(instances, [&](const Instance& instance) {
@@ -151,7 +151,8 @@ std::vector<Instance> FindInstances(const TensorPieces& pieces,
 }
 
 Error Incomparable(const Record& record, const std::string& message) {
-  return Error(ErrorCode::kIncomparable, ToString(record.id) + ": " + message);
+  return Error(ErrorCode::kIncomparable,
+               ToString(record.id()) + ": " + message);
 }
 
 class LocalReader {
@@ -170,10 +171,10 @@ class LocalReader {
   int64_t missing() const { return missing_; }
 
   Status Add(const Instance& instance) {
-    const Record& first = *instance.terms.front();
-    if (!Overlap(first.layout, want_)) return Done{};
-    const bool exact = instance.terms.size() == 1 && first.dtype == dtype_ &&
-                       first.scale == scale_;
+    const Record& first = instance.terms.front();
+    if (!Overlap(first.layout(), want_)) return Done{};
+    const bool exact = instance.terms.size() == 1 && first.dtype() == dtype_ &&
+                       first.scale() == scale_;
     return exact ? Copy(first) : Sum(instance);
   }
 
@@ -181,7 +182,7 @@ class LocalReader {
   Status Copy(const Record& record) {
     TTRACE_RETURN_IF_ERROR(Load(record));
     ForEachSharedRun(
-        record.layout, want_, [&](int64_t from, int64_t to, int64_t size) {
+        record.layout(), want_, [&](int64_t from, int64_t to, int64_t size) {
           if (ClaimRun(to, size)) {
             std::memcpy(out_.data() + static_cast<size_t>(to) * itemsize_,
                         bytes_.data() + static_cast<size_t>(from) * itemsize_,
@@ -201,28 +202,28 @@ class LocalReader {
   }
 
   Status Sum(const Instance& instance) {
-    const Record& first = *instance.terms.front();
+    const Record& first = instance.terms.front();
     std::vector<double> sum(covered_.size(), 0.0);
-    for (const Record* term : instance.terms) {
-      if (term->layout != first.layout || term->scale != first.scale) {
-        return Incomparable(*term, "the terms of a sum lie differently");
+    for (const Record& term : instance.terms) {
+      if (term.layout() != first.layout() || term.scale() != first.scale()) {
+        return Incomparable(term, "the terms of a sum lie differently");
       }
-      TTRACE_RETURN_IF_ERROR(Load(*term));
-      const auto itemsize = static_cast<size_t>(Info(term->dtype).itemsize);
+      TTRACE_RETURN_IF_ERROR(Load(term));
+      const auto itemsize = static_cast<size_t>(Info(term.dtype()).itemsize);
       ForEachSharedRun(
-          term->layout, want_, [&](int64_t from, int64_t to, int64_t size) {
+          term.layout(), want_, [&](int64_t from, int64_t to, int64_t size) {
             for (int64_t i = 0; i < size; ++i) {
               sum[static_cast<size_t>(to + i)] += WidenElement(
-                  term->dtype,
+                  term.dtype(),
                   bytes_.data() + static_cast<size_t>(from + i) * itemsize);
             }
           });
     }
-    const double numerator = static_cast<double>(first.scale.numerator) *
+    const double numerator = static_cast<double>(first.scale().numerator) *
                              static_cast<double>(scale_.denominator);
-    const double denominator = static_cast<double>(first.scale.denominator) *
+    const double denominator = static_cast<double>(first.scale().denominator) *
                                static_cast<double>(scale_.numerator);
-    ForEachSharedRun(first.layout, want_,
+    ForEachSharedRun(first.layout(), want_,
                      [&](int64_t, int64_t to, int64_t size) {
                        for (int64_t i = 0; i < size; ++i) {
                          const auto target = static_cast<size_t>(to + i);
@@ -235,7 +236,7 @@ class LocalReader {
   }
 
   Status Load(const Record& record) {
-    bytes_.resize(static_cast<size_t>(record.extent.bytes));
+    bytes_.resize(static_cast<size_t>(record.extent().bytes));
     return trace_.Read(record, 0, bytes_);
   }
 
@@ -271,26 +272,26 @@ class LocalReader {
 
 Status ReadLocal(const TensorPieces& pieces, const Layout& want, DType dtype,
                  Scale scale, std::span<std::byte> out) {
-  const Record& first = *pieces.pieces.front();
+  const Record& first = pieces.pieces.front();
   const int64_t itemsize = Info(dtype).itemsize;
   if (static_cast<int64_t>(out.size()) != want.local_count() * itemsize) {
     return Error(ErrorCode::kInvalidArgument,
-                 ToString(first.id) + ": the buffer does not fit the layout");
+                 ToString(first.id()) + ": the buffer does not fit the layout");
   }
   if (pieces.unplaced) return Incomparable(first, ToString(*pieces.unplaced));
-  for (const Record* record : pieces.pieces) {
-    if (record->layout.global_shape() != want.global_shape()) {
+  for (const Record& record : pieces.pieces) {
+    if (record.layout().global_shape() != want.global_shape()) {
       return Incomparable(
-          *record, fmt::format("the whole tensor is [{}] there, [{}] here",
-                               fmt::join(record->layout.global_shape(), ", "),
-                               fmt::join(want.global_shape(), ", ")));
+          record, fmt::format("the whole tensor is [{}] there, [{}] here",
+                              fmt::join(record.layout().global_shape(), ", "),
+                              fmt::join(want.global_shape(), ", ")));
     }
-    for (const auto& [name, placement] : record->placements) {
+    for (const auto& [name, placement] : record.placements()) {
       const auto* partial = std::get_if<Partial>(&placement);
       // Nothing that is grafted is an average; a wrong sum would be worse.
       if (partial != nullptr && partial->op != ReduceOp::kSum) {
         return Error(ErrorCode::kUnsupported,
-                     ToString(record->id) + ": averages are not read back");
+                     ToString(record.id()) + ": averages are not read back");
       }
     }
   }

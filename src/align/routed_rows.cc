@@ -15,8 +15,8 @@ using Json = nlohmann::json;
 RoutingTrouble NoMap(const Record& routed, int rank, std::string detail) {
   RoutingTrouble out;
   out.rank = rank;
-  out.router = routed.routed->by;
-  out.expert = routed.routed->expert;
+  out.router = routed.routed()->by;
+  out.expert = routed.routed()->expert;
   out.detail = std::move(detail);
   return out;
 }
@@ -50,23 +50,23 @@ std::vector<int64_t> Indices(const DimLayout& dim) {
 std::string WhyNoMap(const Record& map) {
   // Also what a file may declare without having it: of a map that holds
   // something no dimension is longer than that.
-  if (map.extent.bytes == 0) return "holds nothing";
-  if (map.dtype != DType::kBool) return "is not of dtype bool";
-  if (map.layout.dims.size() != 3) return "is not [sequence, batch, experts]";
-  const DimLayout& experts = map.layout.dims[2];
+  if (map.extent().bytes == 0) return "holds nothing";
+  if (map.dtype() != DType::kBool) return "is not of dtype bool";
+  if (map.layout().dims.size() != 3) return "is not [sequence, batch, experts]";
+  const DimLayout& experts = map.layout().dims[2];
   if (experts.local_size() != experts.global_size) {
     return "is cut along the experts";
   }
-  for (const auto& [name, placement] : map.placements) {
+  for (const auto& [name, placement] : map.placements()) {
     if (std::holds_alternative<Partial>(placement)) return "is a term of a sum";
   }
   return "";
 }
 
-bool RecordedTwice(const std::vector<const Record*>& maps) {
+bool RecordedTwice(const RecordList& maps) {
   return std::adjacent_find(maps.begin(), maps.end(),
-                            [](const Record* a, const Record* b) {
-                              return a->micro_batch == b->micro_batch;
+                            [](const Record& a, const Record& b) {
+                              return a.micro_batch() == b.micro_batch();
                             }) != maps.end();
 }
 
@@ -84,25 +84,24 @@ std::string ToString(const RoutingTrouble& trouble) {
 
 RoutingMaps::RoutingMaps(const Trace& trace) : trace_(trace) {
   for (const Record& record : trace.records()) {
-    if (record.routed) ++wanted_[{record.routed->by, record.routed->arg}];
+    if (record.routed()) ++wanted_[{record.routed()->by, record.routed()->arg}];
   }
   if (wanted_.empty()) return;
   for (const Record& record : trace.records()) {
-    if (record.id.role != Role::kOutput ||
-        !wanted_.contains({record.id.fqn, record.id.arg})) {
+    if (record.id().role != Role::kOutput ||
+        !wanted_.contains({record.id().fqn, record.id().arg})) {
       continue;
     }
-    const TensorId& id = record.id;
-    maps_[{record.leg, id.iteration, id.fqn, id.arg, id.call, id.pass}]
-         [record.rank]
-             .push_back(&record);
+    const TensorId& id = record.id();
+    maps_[{record.leg(), id.iteration, id.fqn, id.arg, id.call, id.pass}]
+         [record.rank()]
+             .push_back(record);
   }
   for (auto& [forward, ranks] : maps_) {
     for (auto& [rank, maps] : ranks) {
-      std::stable_sort(maps.begin(), maps.end(),
-                       [](const Record* a, const Record* b) {
-                         return a->micro_batch < b->micro_batch;
-                       });
+      maps.StableSort([](const Record& a, const Record& b) {
+        return a.micro_batch() < b.micro_batch();
+      });
     }
   }
   for (const RankTrace& rank : trace.ranks()) {
@@ -120,11 +119,11 @@ RoutingMaps::RoutingMaps(const Trace& trace) : trace_(trace) {
 
 const RoutingMaps::MapsOfRank* RoutingMaps::Find(const Record& routed,
                                                  int rank) const {
-  const RoutedRows& rows = *routed.routed;
-  const TensorId& id = routed.id;
+  const RoutedRows& rows = *routed.routed();
+  const TensorId& id = routed.id();
   for (const Pass pass : {ForwardOf(id.pass), Pass::kForward}) {
     const auto forward = maps_.find(
-        {routed.leg, id.iteration, rows.by, rows.arg, id.call, pass});
+        {routed.leg(), id.iteration, rows.by, rows.arg, id.call, pass});
     if (forward == maps_.end()) continue;
     const auto maps = forward->second.find(rank);
     if (maps != forward->second.end()) return &maps->second;
@@ -133,29 +132,29 @@ const RoutingMaps::MapsOfRank* RoutingMaps::Find(const Record& routed,
 }
 
 const std::vector<int>* RoutingMaps::Sources(const Record& routed) const {
-  const auto found = groups_.find({routed.rank, routed.routed->group});
+  const auto found = groups_.find({routed.rank(), routed.routed()->group});
   return found == groups_.end() || found->second.empty() ? nullptr
                                                          : &found->second;
 }
 
 const RoutingMaps::Choices& RoutingMaps::Read(const Record& map) {
-  const auto [found, is_new] = read_.try_emplace(&map);
+  const auto [found, is_new] = read_.try_emplace(map);
   Choices& out = found->second;
   if (!is_new) return out;
   if (std::string why = WhyNoMap(map); !why.empty()) {
     out = std::move(why);
     return out;
   }
-  std::vector<std::byte> bytes(static_cast<size_t>(map.extent.bytes));
+  std::vector<std::byte> bytes(static_cast<size_t>(map.extent().bytes));
   const Status status = trace_.Read(map, 0, bytes);
   if (!status.ok()) {
     out = "cannot be read: " + status.error().message();
     return out;
   }
-  const std::vector<int64_t> places = Indices(map.layout.dims[0]);
-  const std::vector<int64_t> rows = Indices(map.layout.dims[1]);
-  const int64_t sequence = map.layout.dims[0].global_size;
-  const auto experts = static_cast<size_t>(map.layout.dims[2].global_size);
+  const std::vector<int64_t> places = Indices(map.layout().dims[0]);
+  const std::vector<int64_t> rows = Indices(map.layout().dims[1]);
+  const int64_t sequence = map.layout().dims[0].global_size;
+  const auto experts = static_cast<size_t>(map.layout().dims[2].global_size);
   std::vector<std::vector<int64_t>> tokens(experts);
   const std::byte* at = bytes.data();
   for (const int64_t place : places) {
@@ -172,9 +171,9 @@ const RoutingMaps::Choices& RoutingMaps::Read(const Record& map) {
 
 std::variant<const std::vector<int64_t>*, RoutingTrouble> RoutingMaps::Chosen(
     const Record& routed, const Record& map) {
-  const RoutedRows& rows = *routed.routed;
+  const RoutedRows& rows = *routed.routed();
   const auto bad = [&](const std::string& why) {
-    return NoMap(routed, map.rank,
+    return NoMap(routed, map.rank(),
                  fmt::format("the routing map (output {} of {}) {}", rows.arg,
                              rows.by, why));
   };
@@ -184,27 +183,27 @@ std::variant<const std::vector<int64_t>*, RoutingTrouble> RoutingMaps::Chosen(
   if (static_cast<size_t>(rows.expert) >= tokens.size()) {
     return bad(fmt::format("has no expert {}", rows.expert));
   }
-  const Shape shape = map.layout.global_shape();
-  if (shape[0] * shape[1] != routed.layout.dims.front().global_size) {
+  const Shape shape = map.layout().global_shape();
+  if (shape[0] * shape[1] != routed.layout().dims.front().global_size) {
     return bad(fmt::format("is of {} tokens, not of {}", shape[0] * shape[1],
-                           routed.layout.dims.front().global_size));
+                           routed.layout().dims.front().global_size));
   }
   return &tokens[static_cast<size_t>(rows.expert)];
 }
 
 std::variant<DimLayout, RoutingTrouble> RoutingMaps::TokensOf(
     const Record& record) {
-  const RoutedRows& routed = *record.routed;
-  const TensorId& id = record.id;
-  const Forward forward = {record.leg, id.iteration, routed.by,
-                           routed.arg, id.call,      ForwardOf(id.pass)};
+  const RoutedRows& routed = *record.routed();
+  const TensorId& id = record.id();
+  const Forward forward = {record.leg(), id.iteration, routed.by,
+                           routed.arg,   id.call,      ForwardOf(id.pass)};
   if (forward != current_) {
     read_.clear();
     current_ = forward;
   }
   const std::vector<int>* sources = Sources(record);
   if (sources == nullptr) {
-    return NoMap(record, record.rank,
+    return NoMap(record, record.rank(),
                  fmt::format("no note names the ranks of expert group '{}'",
                              routed.group));
   }
@@ -213,17 +212,18 @@ std::variant<DimLayout, RoutingTrouble> RoutingMaps::TokensOf(
         record, rank,
         fmt::format("{} of {} (output {})", what, routed.by, routed.arg));
   };
-  const MapsOfRank* own = Find(record, record.rank);
-  if (own == nullptr) return missing(record.rank, "no routing map");
+  const MapsOfRank* own = Find(record, record.rank());
+  if (own == nullptr) return missing(record.rank(), "no routing map");
   const auto k = static_cast<size_t>(std::find_if(own->begin(), own->end(),
-                                                  [&](const Record* map) {
-                                                    return map->micro_batch ==
-                                                           record.micro_batch;
+                                                  [&](const Record& map) {
+                                                    return map.micro_batch() ==
+                                                           record.micro_batch();
                                                   }) -
                                      own->begin());
   if (k == own->size()) {
-    return missing(record.rank, fmt::format("no routing map of micro-batch {}",
-                                            record.micro_batch));
+    return missing(
+        record.rank(),
+        fmt::format("no routing map of micro-batch {}", record.micro_batch()));
   }
   std::vector<int64_t> tokens;
   for (const int source : *sources) {
@@ -235,24 +235,24 @@ std::variant<DimLayout, RoutingTrouble> RoutingMaps::TokensOf(
     if (maps->size() != own->size()) {
       return missing(source,
                      fmt::format("{} routing maps beside {} of rank {}",
-                                 maps->size(), own->size(), record.rank));
+                                 maps->size(), own->size(), record.rank()));
     }
-    const auto chosen = Chosen(record, *(*maps)[k]);
+    const auto chosen = Chosen(record, (*maps)[k]);
     if (const auto* bad = std::get_if<RoutingTrouble>(&chosen)) return *bad;
     const auto& more = *std::get<0>(chosen);
     tokens.insert(tokens.end(), more.begin(), more.end());
   }
-  const int64_t actual = record.local_shape.front();
+  const int64_t actual = record.local_shape().front();
   if (static_cast<int64_t>(tokens.size()) != actual) {
-    RoutingTrouble out = NoMap(record, record.rank, "");
+    RoutingTrouble out = NoMap(record, record.rank(), "");
     out.miscounted = true;
     out.expected = static_cast<int64_t>(tokens.size());
     out.actual = actual;
     return out;
   }
-  auto dim = ListIndices(tokens, record.layout.dims.front().global_size);
+  auto dim = ListIndices(tokens, record.layout().dims.front().global_size);
   if (!dim.ok()) {
-    return missing(record.rank,
+    return missing(record.rank(),
                    fmt::format("two sources hold one token: {}; routing maps",
                                dim.error().message()));
   }
@@ -265,8 +265,8 @@ std::variant<DimLayout, RoutingTrouble> RoutingMaps::AllTokens(
   for (const RankTrace& rank : trace_.ranks()) {
     const MapsOfRank* maps = Find(record, rank.meta.rank);
     if (maps == nullptr) continue;
-    for (const Record* map : *maps) {
-      const auto chosen = Chosen(record, *map);
+    for (const Record& map : *maps) {
+      const auto chosen = Chosen(record, map);
       if (const auto* bad = std::get_if<RoutingTrouble>(&chosen)) return *bad;
       const auto& more = *std::get<0>(chosen);
       tokens.insert(tokens.end(), more.begin(), more.end());
@@ -274,8 +274,8 @@ std::variant<DimLayout, RoutingTrouble> RoutingMaps::AllTokens(
   }
   std::sort(tokens.begin(), tokens.end());
   tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
-  auto dim = ListIndices(tokens, record.layout.dims.front().global_size);
-  if (!dim.ok()) return NoMap(record, record.rank, dim.error().message());
+  auto dim = ListIndices(tokens, record.layout().dims.front().global_size);
+  if (!dim.ok()) return NoMap(record, record.rank(), dim.error().message());
   return *std::move(dim);
 }
 

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "src/trace/reader.h"
+#include "src/trace/record_list.h"
 #include "ttrace/layout.h"
 
 namespace ttrace {
@@ -68,7 +69,7 @@ class RoutingMaps {
   // The forwards of one router: (leg, iteration, fqn, output, call, pass).
   using Forward =
       std::tuple<std::string, int, std::string, std::string, int, Pass>;
-  using MapsOfRank = std::vector<const Record*>;  // by micro-batch
+  using MapsOfRank = RecordList;  // by micro-batch
   // Tokens for each expert, by their place in the map; or what is wrong.
   using Choices = std::variant<std::vector<std::vector<int64_t>>, std::string>;
 
@@ -85,7 +86,7 @@ class RoutingMaps {
   std::map<std::pair<int, std::string>, std::vector<int>> groups_;
   // Of the last forward asked for: all its experts are asked for together.
   Forward current_;
-  std::map<const Record*, Choices> read_;
+  std::map<Record, Choices> read_;
 };
 
 }  // namespace ttrace

@@ -87,10 +87,10 @@ TEST(RoutedRows, LieWhereTheMapsOfAllSourcesSay) {
         ASSERT_NE(pieces, nullptr);
         ASSERT_EQ(pieces->unplaced, nullptr) << ToString(*pieces->unplaced);
         EXPECT_EQ(Listed(*pieces->tokens), TokensOf(expert));
-        for (const Record* record : pieces->pieces) {
-          EXPECT_EQ(Listed(record->layout.dims[0]),
-                    (meant[{record->rank, record->micro_batch, record->id.fqn,
-                            role}]));
+        for (const Record& record : pieces->pieces) {
+          EXPECT_EQ(Listed(record.layout().dims[0]),
+                    (meant[{record.rank(), record.micro_batch(),
+                            record.id().fqn, role}]));
         }
       }
     }
@@ -210,9 +210,9 @@ TEST(RoutedRows, ADamagedMapIsSaidToBe) {
   run.Write(folder.path());
   const auto trace = OrDie(Trace::Open(folder.path()));
   for (const Record& record : trace->records()) {
-    if (record.id.arg != "1" || record.micro_batch != 1) continue;
+    if (record.id().arg != "1" || record.micro_batch() != 1) continue;
     SetFileByte(folder / "rank-00000.r0" + "/segment-00000.safetensors",
-                static_cast<size_t>(record.extent.offset), 7);
+                static_cast<size_t>(record.extent().offset), 7);
   }
   const Catalog catalog(OrDie(Trace::Open(folder.path())));
   EXPECT_THAT(TroubleOf(catalog, Rows(0)).detail,

@@ -47,8 +47,8 @@ class DamageTest : public testing::Test {
   }
 
   static std::string Segment(const std::string& trace, const Record& record) {
-    return trace + "/" + RankFolderName({record.rank, 0}) + "/" +
-           SegmentFileName(record.extent.segment);
+    return trace + "/" + RankFolderName({record.rank(), 0}) + "/" +
+           SegmentFileName(record.extent().segment);
   }
 
   // What a check says that comes to no verdict.
@@ -67,12 +67,12 @@ class DamageTest : public testing::Test {
   static void ExpectNamed(const Record& record,
                           const Result<CheckResult>& result) {
     const std::string message = Said(result);
-    EXPECT_THAT(message, HasSubstr("rank " + std::to_string(record.rank)));
-    EXPECT_THAT(message, HasSubstr(SegmentFileName(record.extent.segment)));
-    EXPECT_THAT(message, HasSubstr(ToString(record.id)));
+    EXPECT_THAT(message, HasSubstr("rank " + std::to_string(record.rank())));
+    EXPECT_THAT(message, HasSubstr(SegmentFileName(record.extent().segment)));
+    EXPECT_THAT(message, HasSubstr(ToString(record.id())));
     if (!result.ok()) return;
     for (const TensorJudgement& t : result->tensors) {
-      if (t.id != record.id) continue;
+      if (t.id != record.id()) continue;
       EXPECT_EQ(t.verdict, TensorVerdict::kNotCheckable) << message;
       EXPECT_EQ(t.reason.kind, ReasonKind::kDamaged) << message;
     }
@@ -83,13 +83,13 @@ class DamageTest : public testing::Test {
                      const std::function<void()>& check) {
     std::fstream file(Segment(trace, record),
                       std::ios::in | std::ios::out | std::ios::binary);
-    std::string before(static_cast<size_t>(record.extent.bytes), '\0');
+    std::string before(static_cast<size_t>(record.extent().bytes), '\0');
     const std::string zeros = before;
     const auto size = static_cast<std::streamsize>(before.size());
-    file.seekg(record.extent.offset).read(before.data(), size);
-    file.seekp(record.extent.offset).write(zeros.data(), size).flush();
+    file.seekg(record.extent().offset).read(before.data(), size);
+    file.seekp(record.extent().offset).write(zeros.data(), size).flush();
     check();
-    file.seekp(record.extent.offset).write(before.data(), size).flush();
+    file.seekp(record.extent().offset).write(before.data(), size).flush();
   }
 
   ScratchFolder folder_;
@@ -99,7 +99,8 @@ TEST_F(DamageTest, AnyTensorOfAnyLegThatIsZeroedIsNamed) {
   ASSERT_TRUE(Check().ok());
   for (const char* side : {"ref", "cand"}) {
     const std::string trace = folder_ / side;
-    const auto records = OrDie(Trace::Open(trace))->records();
+    const auto opened = OrDie(Trace::Open(trace));
+    const RecordTable& records = opened->records();
     for (const Record& record : records) {
       Zeroed(trace, record, [&] { ExpectNamed(record, Check()); });
     }
@@ -109,10 +110,11 @@ TEST_F(DamageTest, AnyTensorOfAnyLegThatIsZeroedIsNamed) {
 
 TEST_F(DamageTest, WithoutAReferenceWhatIsLookedAtIsNamedToo) {
   const std::string trace = folder_ / "cand";
-  const auto records = OrDie(Trace::Open(trace))->records();
+  const auto opened = OrDie(Trace::Open(trace));
+  const RecordTable& records = opened->records();
   for (const Record& record : records) {
     // Nothing is asked of an activation that no other rank holds.
-    if (record.id.fqn == "fc" && record.id.role == Role::kOutput) continue;
+    if (record.id().fqn == "fc" && record.id().role == Role::kOutput) continue;
     Zeroed(trace, record, [&] { ExpectNamed(record, CheckAlone()); });
   }
 }
@@ -132,11 +134,12 @@ TEST_F(DamageTest, WhatOnlyTheReferenceHoldsIsNamedToo) {
     run.Write(folder_ / side);
   }
   const std::string trace = folder_ / "ref";
-  const auto records = OrDie(Trace::Open(trace))->records();
+  const auto opened = OrDie(Trace::Open(trace));
+  const RecordTable& records = opened->records();
   const auto record =
       std::find_if(records.begin(), records.end(), [](const Record& r) {
-        return r.id.role == Role::kGradReduced && r.rank == 1 &&
-               r.leg == "real";
+        return r.id().role == Role::kGradReduced && r.rank() == 1 &&
+               r.leg() == "real";
       });
   ASSERT_NE(record, records.end());
   Zeroed(trace, *record, [&] { ExpectNamed(*record, Check()); });
@@ -154,10 +157,11 @@ TEST_F(DamageTest, NobodyIsAccusedBesideIt) {
   };
   candidate.Write(trace);
   EXPECT_EQ(OrDie(Check()).verdict, Verdict::kDiverged);
-  const auto records = OrDie(Trace::Open(trace))->records();
+  const auto opened = OrDie(Trace::Open(trace));
+  const RecordTable& records = opened->records();
   const auto record = std::find_if(
       records.begin(), records.end(),
-      [](const Record& r) { return r.id.role == Role::kGradReduced; });
+      [](const Record& r) { return r.id().role == Role::kGradReduced; });
   ASSERT_NE(record, records.end());
   Zeroed(trace, *record, [&] { ExpectNamed(*record, Check()); });
 }

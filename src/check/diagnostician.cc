@@ -63,13 +63,13 @@ Diagnostician::Diagnostician(const Side* reference, const Side& candidate,
   weight_decays_.assign(decays.begin(), decays.end());
   micro_batches_ = candidate.MicroBatchesPerRank();
   for (const auto& [id, pieces] : candidate.real()) {
-    const Record& first = *pieces.pieces.front();
-    if (!id.fqn.empty() || id.role != Role::kInput || !first.rows) continue;
-    const Shape shape = first.layout.global_shape();
-    global_batch_ = first.rows->global;
+    const Record& first = pieces.pieces.front();
+    if (!id.fqn.empty() || id.role != Role::kInput || !first.rows()) continue;
+    const Shape shape = first.layout().global_shape();
+    global_batch_ = first.rows()->global;
     // Token ids are [batch, sequence].
-    if (shape.size() == 2 && first.rows->dim == 0 &&
-        !Info(first.dtype).floating) {
+    if (shape.size() == 2 && first.rows()->dim == 0 &&
+        !Info(first.dtype()).floating) {
       sequence_length_ = shape[1];
     }
   }
@@ -120,7 +120,7 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
   }
   // The grid whose names the tensor uses: factors are its sizes.
   evidence.candidate_mesh = &candidate_.trace().mesh(
-      evidence.candidate != nullptr ? evidence.candidate->pieces.front()->grid
+      evidence.candidate != nullptr ? evidence.candidate->pieces.front().grid()
                                     : 0);
   evidence.micro_batches = micro_batches_;
   evidence.global_batch = global_batch_;

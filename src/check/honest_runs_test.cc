@@ -168,14 +168,16 @@ TEST_F(ReportedNormTest, OfADamagedGradientIsNotJudged) {
   for (const Role role : {Role::kGradReduced, Role::kGradNorm}) {
     std::filesystem::remove_all(Path("cand"));
     candidate_.Write(Path("cand"));
-    const auto records = OrDie(Trace::Open(Path("cand")))->records();
-    const auto record = std::find_if(
-        records.begin(), records.end(),
-        [role](const Record& r) { return r.id.role == role && r.rank == 1; });
+    const auto opened = OrDie(Trace::Open(Path("cand")));
+    const RecordTable& records = opened->records();
+    const auto record =
+        std::find_if(records.begin(), records.end(), [role](const Record& r) {
+          return r.id().role == role && r.rank() == 1;
+        });
     ASSERT_NE(record, records.end());
     SetFileByte(Path("cand") + "/" + RankFolderName({1, 0}) + "/" +
-                    SegmentFileName(record->extent.segment),
-                static_cast<size_t>(record->extent.offset), 'x');
+                    SegmentFileName((*record).extent().segment),
+                static_cast<size_t>((*record).extent().offset), 'x');
     const TensorJudgement norm = Find(Check(), "", Role::kGradNorm);
     EXPECT_EQ(norm.verdict, TensorVerdict::kNotCheckable);
     EXPECT_EQ(norm.reason.kind, ReasonKind::kDamaged);

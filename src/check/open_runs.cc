@@ -41,12 +41,14 @@ Result<std::unique_ptr<const OpenRuns>> OpenRuns::Open(
   RunContext& context = runs->context;
   if (!options.reference.empty()) {
     TTRACE_ASSIGN_OR_RETURN(
-        runs->reference, Side::Open(options.reference, options.reference_legs));
+        runs->reference,
+        Side::Open(options.reference, options.reference_legs, options.threads));
     if (options.legs) runs->reference->KeepLegs(*options.legs);
     context.reference = &*runs->reference;
   }
   TTRACE_ASSIGN_OR_RETURN(
-      runs->candidate, Side::Open(options.candidate, options.candidate_legs));
+      runs->candidate,
+      Side::Open(options.candidate, options.candidate_legs, options.threads));
   context.candidate = &*runs->candidate;
   TTRACE_ASSIGN_OR_RETURN(
       runs->iterations, SelectIterations(*runs->candidate, options.iterations));

@@ -107,11 +107,11 @@ class PartsTest : public CheckTest {
       if (!is(record) || most == 0) continue;
       --most;
       std::fstream file(Path(side.c_str()) + "/" +
-                            RankFolderName({record.rank, 0}) + "/" +
-                            SegmentFileName(record.extent.segment),
+                            RankFolderName({record.rank(), 0}) + "/" +
+                            SegmentFileName(record.extent().segment),
                         std::ios::in | std::ios::out | std::ios::binary);
-      const std::string zeros(static_cast<size_t>(record.extent.bytes), '\0');
-      file.seekp(record.extent.offset)
+      const std::string zeros(static_cast<size_t>(record.extent().bytes), '\0');
+      file.seekp(record.extent().offset)
           .write(zeros.data(), static_cast<std::streamsize>(zeros.size()));
     }
     EXPECT_EQ(most, 0u);
@@ -210,7 +210,7 @@ TEST_F(PartsTest, OfAReportedNorm) {
   EXPECT_NE(judged.reason.numbers[1], 0);
   ExpectSame(Options());
   // One gradient that cannot be read leaves no norm.
-  Zero("cand", [](const Record& r) { return r.id.fqn == "more.weight"; });
+  Zero("cand", [](const Record& r) { return r.id().fqn == "more.weight"; });
   EXPECT_EQ(Find(OrDie(RunCheck(Options())), "", Role::kGradNorm).reason.kind,
             ReasonKind::kDamaged);
   ExpectSame(Options());
@@ -219,9 +219,10 @@ TEST_F(PartsTest, OfAReportedNorm) {
 TEST_F(PartsTest, OfDamagedTraces) {
   candidate_.mesh = {{"dp", 2}, {"tp", 2}};
   Zero(
-      "cand", [](const Record& r) { return r.id.role == Role::kGradLocal; }, 2);
+      "cand", [](const Record& r) { return r.id().role == Role::kGradLocal; },
+      2);
   Zero(
-      "ref", [](const Record& r) { return r.leg == "noise.2"; }, 3);
+      "ref", [](const Record& r) { return r.leg() == "noise.2"; }, 3);
   ExpectSame(Verdict::kInconclusive);
   const auto merged = OrDie(Merge({Path("parts")}));
   EXPECT_THAT(Notes(merged), testing::Contains(HasSubstr("damaged")));
@@ -254,7 +255,7 @@ TEST_F(PartsTest, OfSteps) {
   // A step that cannot be made again on one side is none of the other.
   with_reference_ = true;
   Zero(
-      "cand", [](const Record& r) { return r.id.arg == "exp_avg_sq"; }, 3);
+      "cand", [](const Record& r) { return r.id().arg == "exp_avg_sq"; }, 3);
   ExpectSame(Verdict::kInconclusive);
 }
 
@@ -545,11 +546,17 @@ TEST_F(PartsTest, ThatAreForgedAreNamed) {
   }
   const auto paths = RunAll(options, 2);
   const PartSummary part = OrDie(ReadPartSummary(paths[1]));
-  Measurements measured = OrDie(ReadPart(part));
-  measured.facts.front().legs.front().candidate.instances.front().region = 99;
-  ASSERT_TRUE(WritePart(paths[1], part.head, &measured).ok());
-  EXPECT_THAT(Said(paths),
-              AllOf(HasSubstr("part 2 of 2"), HasSubstr("damaged")));
+  const Measurements good = OrDie(ReadPart(part));
+  for (const auto& [region, copies] : {std::pair(99, 1), std::pair(0, 0)}) {
+    Measurements measured = good;
+    InstanceStats& instance =
+        measured.facts.front().legs.front().candidate.instances.front();
+    instance.region = region;
+    instance.copies = copies;
+    ASSERT_TRUE(WritePart(paths[1], part.head, &measured).ok());
+    EXPECT_THAT(Said(paths),
+                AllOf(HasSubstr("part 2 of 2"), HasSubstr("damaged")));
+  }
   for (const Share& share : {Share{0, 2}, Share{3, 2}, Share{1, 2'000'000}}) {
     PartHead head = part.head;
     head.share = share;

@@ -38,23 +38,23 @@ void Pack(const RankTrace& rank, Packer* out) {
 }
 
 void Pack(const Record& record, Packer* out) {
-  out->Add(record.rank);
-  out->Add(record.sequence);
-  out->Add(ToString(record.id));
-  out->Add(record.leg);
-  out->Add(record.micro_batch);
-  out->Add(record.dtype);
-  out->Add(record.local_shape);
-  out->Add(ToString(record.placements));
-  out->Add(record.grid);
-  out->Add(record.scale.numerator);
-  out->Add(record.scale.denominator);
-  out->Add(record.layout.global_shape());
-  out->Add(record.rows ? record.rows->begin : -1);
-  out->Add(record.extent.segment);
-  out->Add(record.extent.offset);
-  out->Add(record.extent.bytes);
-  out->Add(record.extent.xxh3);
+  out->Add(record.rank());
+  out->Add(record.sequence());
+  out->Add(ToString(record.id()));
+  out->Add(record.leg());
+  out->Add(record.micro_batch());
+  out->Add(record.dtype());
+  out->Add(record.local_shape());
+  out->Add(ToString(record.placements()));
+  out->Add(record.grid());
+  out->Add(record.scale().numerator);
+  out->Add(record.scale().denominator);
+  out->Add(record.layout().global_shape());
+  out->Add(record.rows() ? record.rows()->begin : -1);
+  out->Add(record.extent().segment);
+  out->Add(record.extent().offset);
+  out->Add(record.extent().bytes);
+  out->Add(record.extent().xxh3);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ Result<std::string> Describe(const Options& options) {
       std::filesystem::exists(path / "result.json", ignored)) {
     return DescribeResult((path / "result.json").string(), terminal);
   }
-  TTRACE_ASSIGN_OR_RETURN(auto trace, Trace::Open(options.path));
+  TTRACE_ASSIGN_OR_RETURN(auto trace, Trace::Open(options.path, 0));
   if (options.collectives) return DescribeCollectives(*trace, terminal);
   if (options.query.pattern.empty()) return DescribeTrace(*trace, terminal);
   return DescribeTensors(trace, options.query, terminal);

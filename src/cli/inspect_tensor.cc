@@ -43,16 +43,16 @@ struct PieceStats {
 // Reads a piece tile by tile: a tensor may be larger than memory.
 Result<PieceStats> ReadPiece(const Trace& trace, const Record& record,
                              int values) {
-  const auto itemsize = static_cast<int64_t>(Info(record.dtype).itemsize);
+  const auto itemsize = static_cast<int64_t>(Info(record.dtype()).itemsize);
   constexpr int64_t kTileBytes = 1 << 20;
   std::vector<std::byte> tile;
   PieceStats stats;
-  for (int64_t offset = 0; offset < record.extent.bytes;) {
-    const int64_t bytes = std::min(kTileBytes, record.extent.bytes - offset);
+  for (int64_t offset = 0; offset < record.extent().bytes;) {
+    const int64_t bytes = std::min(kTileBytes, record.extent().bytes - offset);
     tile.resize(static_cast<size_t>(bytes));
     TTRACE_RETURN_IF_ERROR(trace.Read(record, offset, tile));
     for (int64_t at = 0; at < bytes; at += itemsize) {
-      const double value = WidenElement(record.dtype, tile.data() + at);
+      const double value = WidenElement(record.dtype(), tile.data() + at);
       if (stats.first.size() < static_cast<size_t>(values)) {
         stats.first.push_back(value);
       }
@@ -108,28 +108,29 @@ bool Matches(const TensorQuery& query, const TensorId& id) {
 
 Status AddTensor(const TensorId& id, const TensorPieces& pieces, int values,
                  Page& page) {
-  const Record& any = *pieces.pieces.front();
+  const Record& any = pieces.pieces.front();
   page.Section("TENSOR");
   page.Text(ToString(id), Tone::kStrong);
-  const std::string placements = ToString(any.placements);
-  page.Text(fmt::format("{} {}  {}", Info(any.dtype).torch_name,
-                        ShapeText(any.layout.global_shape()),
+  const std::string placements = ToString(any.placements());
+  page.Text(fmt::format("{} {}  {}", Info(any.dtype()).torch_name,
+                        ShapeText(any.layout().global_shape()),
                         placements.empty() ? "replicated" : placements));
-  if (any.scale != Scale{}) {
+  if (any.scale() != Scale{}) {
     page.Text(fmt::format("recorded values are to be multiplied by {}/{}",
-                          any.scale.numerator, any.scale.denominator));
+                          any.scale().numerator, any.scale().denominator));
   }
-  for (const Record* record : pieces.pieces) {
-    std::string where = fmt::format("rank {}", record->rank);
-    if (record->micro_batch >= 0) {
-      where += fmt::format(", micro-batch {}", record->micro_batch);
+  for (const Record& record : pieces.pieces) {
+    std::string where = fmt::format("rank {}", record.rank());
+    if (record.micro_batch() >= 0) {
+      where += fmt::format(", micro-batch {}", record.micro_batch());
     }
-    page.Text(fmt::format("{}: {} at {}", where, ShapeText(record->local_shape),
-                          BoxText(record->layout)),
-              Tone::kPlain, 2);
-    if (record->measured) {
+    page.Text(
+        fmt::format("{}: {} at {}", where, ShapeText(record.local_shape()),
+                    BoxText(record.layout())),
+        Tone::kPlain, 2);
+    if (record.measured()) {
       TTRACE_ASSIGN_OR_RETURN(const ErrorStats difference,
-                              DifferenceOf(*pieces.trace, *record));
+                              DifferenceOf(*pieces.trace, record));
       page.Text(fmt::format("its values were not kept; relative to the leg "
                             "that it perturbs they differ by {:.6g}, at most "
                             "{:.6g}",
@@ -138,11 +139,11 @@ Status AddTensor(const TensorId& id, const TensorPieces& pieces, int values,
       continue;
     }
     TTRACE_ASSIGN_OR_RETURN(const PieceStats stats,
-                            ReadPiece(*pieces.trace, *record, values));
+                            ReadPiece(*pieces.trace, record, values));
     page.Text(StatsText(stats), Tone::kPlain, 4);
     if (!stats.first.empty()) {
       page.Text(fmt::format("{:.6g}{}", fmt::join(stats.first, " "),
-                            static_cast<size_t>(record->layout.local_count()) >
+                            static_cast<size_t>(record.layout().local_count()) >
                                     stats.first.size()
                                 ? " ..."
                                 : ""),

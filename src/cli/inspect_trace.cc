@@ -130,15 +130,16 @@ std::string DescribeTrace(const Trace& trace, const TerminalOptions& terminal) {
   std::map<std::string, Amount> roles;
   std::set<int> iterations;
   for (const Record& record : trace.records()) {
-    iterations.insert(record.id.iteration);
+    iterations.insert(record.id().iteration);
     const auto add = [&](Amount& amount) {
-      amount.tensors.insert(record.id);
+      amount.tensors.insert(record.id());
       ++amount.pieces;
       // What another record has written is there once.
-      if (!record.same_as) amount.bytes += record.extent.bytes;
+      if (!record.same_as()) amount.bytes += record.extent().bytes;
     };
-    add(legs[record.leg]);
-    if (record.leg == "real") add(roles[std::string(ToString(record.id.role))]);
+    add(legs[record.leg()]);
+    if (record.leg() == "real")
+      add(roles[std::string(ToString(record.id().role))]);
   }
 
   Page page(terminal.width, terminal.color);

@@ -19,8 +19,8 @@ namespace {
 
 // A copy of what a region of the rerun holds, and the same of the run.
 struct CellPair {
-  const Record* run = nullptr;
-  const Record* rerun = nullptr;
+  Record run;
+  Record rerun;
 };
 
 struct CellGroup {
@@ -44,14 +44,14 @@ std::optional<std::vector<CellGroup>> PairUp(
     for (const Instance& instance : group.instances) {
       const Term& term = instance.terms.front();
       if (instance.terms.size() != 1 || term.weight != 1) return std::nullopt;
-      const Record& record = *term.record;
-      const Record* other = CounterpartOf(run, record);
-      if (other == nullptr || record.routed || other->scale.value() != 1 ||
-          (!record.measured &&
-           !CellComparer::Takes(record.dtype, record.layout))) {
+      const Record& record = term.record;
+      const std::optional<Record> other = CounterpartOf(run, record);
+      if (!other || record.routed() || other->scale().value() != 1 ||
+          (!record.measured() &&
+           !CellComparer::Takes(record.dtype(), record.layout()))) {
         return std::nullopt;
       }
-      cells.copies.push_back({other, &record});
+      cells.copies.push_back({*other, record});
     }
   }
   return out;
@@ -60,10 +60,10 @@ std::optional<std::vector<CellGroup>> PairUp(
 // Whether `rerun` was measured against `run`; or against the run's replay, of
 // which it is as good a measure.
 bool StandsFor(const Trace& trace, const Record& rerun, const Record& run) {
-  const int64_t wanted = rerun.measured->against;
-  if (wanted == run.sequence) return true;
-  const Record* base = FindRecord(trace.records(), rerun.rank, wanted);
-  return base != nullptr && base->leg == "replay" && run.leg == "real";
+  const int64_t wanted = rerun.measured()->against;
+  if (wanted == run.sequence()) return true;
+  const std::optional<Record> base = trace.records().Find(rerun.rank(), wanted);
+  return base && base->leg() == "replay" && run.leg() == "real";
 }
 
 Result<CellTable> ReadCells(const Trace& trace, const Record& record) {
@@ -71,14 +71,14 @@ Result<CellTable> ReadCells(const Trace& trace, const Record& record) {
                           trace.ReadInstead(record));
   // One cell: all of the piece, in a trace of summaries.
   const bool coarse = static_cast<int64_t>(bytes.size()) == EncodedCellBytes(1);
-  return DecodeCells(bytes,
-                     coarse ? 1 : GridOf(record.layout.local_shape()).cells());
+  return DecodeCells(
+      bytes, coarse ? 1 : GridOf(record.layout().local_shape()).cells());
 }
 
 Result<CellTable> ReadTable(const TensorPieces& rerun, const CellPair& pair,
                             double element_scale) {
-  const Record& record = *pair.rerun;
-  if (!StandsFor(*rerun.trace, record, *pair.run)) {
+  const Record& record = pair.rerun;
+  if (!StandsFor(*rerun.trace, record, pair.run)) {
     return NotStored(rerun,
                      "they were compared with another tensor than that "
                      "of the leg they repeat");
@@ -94,17 +94,17 @@ Result<CellTable> ReadTable(const TensorPieces& rerun, const CellPair& pair,
 
 Result<CellTable> MakeTable(const TensorPieces& run, const TensorPieces& rerun,
                             const CellPair& pair, double element_scale) {
-  const Record& record = *pair.rerun;
-  const int64_t itemsize = Info(record.dtype).itemsize;
-  const int64_t total = record.layout.local_count();
-  CellComparer comparer(record.dtype, record.layout, element_scale);
+  const Record& record = pair.rerun;
+  const int64_t itemsize = Info(record.dtype()).itemsize;
+  const int64_t total = record.layout().local_count();
+  CellComparer comparer(record.dtype(), record.layout(), element_scale);
   std::vector<std::byte> a;
   std::vector<std::byte> b;
   for (int64_t at = 0; at < total; at += kCellTile) {
     const int64_t n = std::min(kCellTile, total - at);
     a.resize(static_cast<size_t>(n * itemsize));
     b.resize(a.size());
-    TTRACE_RETURN_IF_ERROR(run.trace->Read(*pair.run, at * itemsize, a));
+    TTRACE_RETURN_IF_ERROR(run.trace->Read(pair.run, at * itemsize, a));
     TTRACE_RETURN_IF_ERROR(rerun.trace->Read(record, at * itemsize, b));
     comparer.Add(a.data(), b.data(), n);
   }
@@ -200,36 +200,39 @@ double ElementScaleOf(double sum_of_squares, int64_t count) {
   return std::ldexp(std::round(std::ldexp(fraction, 8)), exponent - 8);
 }
 
-const Record* CounterpartOf(const TensorPieces& run, const Record& rerun) {
-  for (const Record* piece : run.pieces) {
-    if (piece->rank == rerun.rank && piece->micro_batch == rerun.micro_batch &&
-        piece->dtype == rerun.dtype && piece->layout == rerun.layout) {
+std::optional<Record> CounterpartOf(const TensorPieces& run,
+                                    const Record& rerun) {
+  for (const Record& piece : run.pieces) {
+    if (piece.rank() == rerun.rank() &&
+        piece.micro_batch() == rerun.micro_batch() &&
+        piece.dtype() == rerun.dtype() && piece.layout() == rerun.layout()) {
       return piece;
     }
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 Result<ErrorStats> DifferenceOf(const Trace& trace, const Record& record) {
   TTRACE_ASSIGN_OR_RETURN(const CellTable table, ReadCells(trace, record));
-  return Within(table, record.layout, record.layout);
+  return Within(table, record.layout(), record.layout());
 }
 
 Result<std::optional<CellTable>> CompareAsOneCell(const Trace& trace,
                                                   const Record& run,
                                                   const Record& rerun) {
-  if (IsTerm(rerun) || rerun.routed || rerun.scale.value() != 1) {
+  if (IsTerm(rerun) || rerun.routed() || rerun.scale().value() != 1) {
     return std::optional<CellTable>();
   }
   ErrorStats stats;
-  if (rerun.measured) {
+  if (rerun.measured()) {
     TTRACE_ASSIGN_OR_RETURN(stats, DifferenceOf(trace, rerun));
   } else {
     TensorPieces a;
     a.trace = &trace;
-    a.pieces = {&run};
+    a.pieces.push_back(run);
     TensorPieces b = a;
-    b.pieces = {&rerun};
+    b.pieces.clear();
+    b.pieces.push_back(rerun);
     TTRACE_ASSIGN_OR_RETURN(const TensorComparison compared,
                             CompareTensor(a, b));
     stats = compared.total;
@@ -258,7 +261,7 @@ Result<std::optional<std::vector<ErrorStats>>> CompareCellsWithin(
   using Nothing = std::optional<std::vector<ErrorStats>>;
   const bool measured =
       std::any_of(rerun.pieces.begin(), rerun.pieces.end(),
-                  [](const Record* piece) { return piece->measured; });
+                  [](const Record& piece) { return piece.measured(); });
   TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> instances,
                           GroupInstances(rerun, {}));
   const auto groups = PairUp(run, instances);
@@ -274,7 +277,7 @@ Result<std::optional<std::vector<ErrorStats>>> CompareCellsWithin(
     std::vector<CellTable>& copies = tables.emplace_back();
     for (const CellPair& pair : group.copies) {
       TTRACE_ASSIGN_OR_RETURN(CellTable table,
-                              pair.rerun->measured
+                              pair.rerun.measured()
                                   ? ReadTable(rerun, pair, element_scale)
                                   : MakeTable(run, rerun, pair, element_scale));
       copies.push_back(std::move(table));

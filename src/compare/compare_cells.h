@@ -25,7 +25,8 @@ double ElementScaleOf(double sum_of_squares, int64_t count);
 
 // The piece of `run` in the place of `rerun`: of the same rank, micro-batch,
 // dtype and layout. Null: there is none.
-const Record* CounterpartOf(const TensorPieces& run, const Record& rerun);
+std::optional<Record> CounterpartOf(const TensorPieces& run,
+                                    const Record& rerun);
 
 // As CompareWithin, for `rerun` that holds what `run` holds, piece by piece. A
 // table that was made in place of a value (Record::measured) is read as it is,

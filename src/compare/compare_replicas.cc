@@ -19,7 +19,7 @@ namespace {
 using GridDim = std::pair<int, size_t>;  // a grid, and its dimension
 
 int GridOf(const Instance& instance) {
-  return instance.terms.front().record->grid;
+  return instance.terms.front().record.grid();
 }
 
 // Mesh dimensions in which two copies sit at different coordinates. A dimension

@@ -32,24 +32,24 @@ struct WholeSummary {
 };
 
 // What was kept instead of values, read once.
-using Kept = std::map<const Record*, TensorSummary>;
+using Kept = std::map<Record, TensorSummary>;
 
 Status ReadKept(const std::vector<const Instance*>& side, Kept* out) {
   for (const Instance* instance : side) {
     for (const Term& term : instance->terms) {
-      const Record& record = *term.record;
-      if (!record.summary || out->contains(&record)) continue;
+      const Record& record = term.record;
+      if (!record.summary() || out->contains(record)) continue;
       TTRACE_ASSIGN_OR_RETURN(const auto bytes,
                               instance->trace->ReadInstead(record));
       TTRACE_ASSIGN_OR_RETURN(TensorSummary summary, DecodeSummary(bytes));
-      if (summary.count != record.layout.local_count()) {
+      if (summary.count != record.layout().local_count()) {
         return Error(ErrorCode::kCorrupt,
-                     "rank " + std::to_string(record.rank) + ": " +
-                         ToString(record.id) + ": a summary of " +
+                     "rank " + std::to_string(record.rank()) + ": " +
+                         ToString(record.id()) + ": a summary of " +
                          std::to_string(summary.count) + " elements, not of " +
-                         std::to_string(record.layout.local_count()));
+                         std::to_string(record.layout().local_count()));
       }
-      out->emplace(&record, std::move(summary));
+      out->emplace(record, std::move(summary));
     }
   }
   return Done{};
@@ -68,11 +68,11 @@ size_t FewestBuckets(const Kept& kept) {
 // Of stored values, a tile at a time.
 Result<TensorSummary> SummarizeStored(const Trace& trace, const Record& record,
                                       size_t buckets) {
-  const int64_t itemsize = Info(record.dtype).itemsize;
+  const int64_t itemsize = Info(record.dtype()).itemsize;
   std::optional<TensorSummary> out;
   int64_t at = 0;
   std::vector<std::byte> bytes;
-  for (const Layout& part : CutLayout(record.layout, kReadTile)) {
+  for (const Layout& part : CutLayout(record.layout(), kReadTile)) {
     const int64_t n = part.local_count();
     bytes.resize(static_cast<size_t>(n * itemsize));
     TTRACE_RETURN_IF_ERROR(trace.Read(record, at * itemsize, bytes));
@@ -80,7 +80,7 @@ Result<TensorSummary> SummarizeStored(const Trace& trace, const Record& record,
     const std::vector<int64_t> strides = RowMajorStrides(part.local_shape());
     TTRACE_ASSIGN_OR_RETURN(
         TensorSummary summary,
-        Summarize({bytes.data(), record.dtype, strides, part}, buckets));
+        Summarize({bytes.data(), record.dtype(), strides, part}, buckets));
     if (!out) {
       out = std::move(summary);
       continue;
@@ -92,8 +92,8 @@ Result<TensorSummary> SummarizeStored(const Trace& trace, const Record& record,
 
 Result<TensorSummary> SummaryOf(const Trace& trace, const Record& record,
                                 const Kept& kept, size_t buckets) {
-  if (!record.summary) return SummarizeStored(trace, record, buckets);
-  TensorSummary summary = kept.at(&record);
+  if (!record.summary()) return SummarizeStored(trace, record, buckets);
+  TensorSummary summary = kept.at(record);
   if (buckets == 0) {
     summary.sketch.reset();
   } else if (summary.sketch) {
@@ -109,9 +109,9 @@ Status Add(const Instance& instance, const Kept& kept, size_t buckets,
   for (const Term& term : instance.terms) {
     TTRACE_ASSIGN_OR_RETURN(
         const TensorSummary summary,
-        SummaryOf(*instance.trace, *term.record, kept, buckets));
+        SummaryOf(*instance.trace, term.record, kept, buckets));
     const double weight = term.weight;
-    out->dtype = term.record->dtype;
+    out->dtype = term.record.dtype();
     if (&term == &instance.terms.front()) out->count += summary.count;
     out->nonfinite += summary.nonfinite;
     out->sum_sq += weight * weight * summary.sum_sq;
@@ -191,12 +191,12 @@ std::optional<Fidelity> ParseFidelity(std::string_view text) {
 
 bool HasSummaries(const TensorPieces& pieces) {
   return std::any_of(pieces.pieces.begin(), pieces.pieces.end(),
-                     [](const Record* piece) { return piece->summary; });
+                     [](const Record& piece) { return piece.summary(); });
 }
 
 bool HasSummaries(const Instance& instance) {
   return std::any_of(instance.terms.begin(), instance.terms.end(),
-                     [](const Term& term) { return term.record->summary; });
+                     [](const Term& term) { return term.record.summary(); });
 }
 
 Result<SummaryComparison> CompareSummaries(

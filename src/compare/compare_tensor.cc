@@ -72,8 +72,8 @@ Result<std::vector<const Instance*>> FirstCopies(
     const Instance& first = group.instances.front();
     for (const Term& term : first.terms) {
       // As it was recorded: a reading of the batch may have moved it since.
-      const auto number = static_cast<size_t>(term.record->number);
-      if (pieces.trace->records()[number].layout == group.layout) continue;
+      const auto number = static_cast<size_t>(term.record.number());
+      if (pieces.trace->records()[number].layout() == group.layout) continue;
       return Error(ErrorCode::kIncomparable,
                    DescribeTensor(pieces) +
                        ": its rows are in another order, which a summary "

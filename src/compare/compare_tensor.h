@@ -43,12 +43,14 @@ struct CompareOptions {
   int64_t tile_elements = 1 << 16;  // upper bound of a tile
 };
 
-// One candidate instance against the reference.
+// One candidate instance against the reference, or some that measured alike
+// (equal_copies.h).
 struct InstanceStats {
-  std::vector<int> ranks;  // of its pieces, sorted
+  std::vector<int> ranks;  // of its pieces, sorted, each once
   int micro_batch = -1;
   ErrorStats stats;
-  int region = 0;  // index into TensorComparison::regions
+  int region = 0;      // index into TensorComparison::regions
+  int64_t copies = 1;  // instances that this stands for
 };
 
 // Of rows that a router chose: the tokens that it sent to this expert in each
@@ -74,7 +76,8 @@ struct TensorComparison {
   // Over the whole logical tensor. Where replicas differ, each region counts
   // with its worst replica: a good copy must not hide a bad one.
   ErrorStats total;
-  std::vector<InstanceStats> instances;  // sorted by (micro_batch, ranks)
+  // Of every instance, sorted by (micro_batch, ranks).
+  std::vector<InstanceStats> instances;
   // The regions that the candidate's instances hold, replicas once, in the
   // reference's order of rows. They do not overlap if `complete()`.
   std::vector<Layout> regions;

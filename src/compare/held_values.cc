@@ -38,7 +38,7 @@ Status HeldReader::ReadTile(const Trace& trace, const Record& record,
   const LocalBlock block = BlockInB(tile);
   Instance instance;
   instance.trace = &trace;
-  instance.terms = {{&record, 1.0}};
+  instance.terms = {{record, 1.0}};
   TTRACE_ASSIGN_OR_RETURN(const BlockView view, reader_.Read(instance, block));
   const int64_t itemsize = Info(view.dtype).itemsize;
   const auto cols = static_cast<size_t>(block.sizes.back());
@@ -70,16 +70,16 @@ Status HeldReader::Read(const TensorPieces& pieces, int rank,
   out->missing = count;
   out->values.assign(static_cast<size_t>(count), 0.0);
   out->held.assign(static_cast<size_t>(count), 0);
-  for (const Record* record : pieces.pieces) {
+  for (const Record& record : pieces.pieces) {
     if (out->missing == 0) break;
-    if ((rank != kAnyRank && record->rank != rank) || IsTerm(*record) ||
-        record->layout.global_shape() != want.global_shape()) {
+    if ((rank != kAnyRank && record.rank() != rank) || IsTerm(record) ||
+        record.layout().global_shape() != want.global_shape()) {
       continue;
     }
     const bool first = out->missing == count;  // nothing is held yet
     TTRACE_RETURN_IF_ERROR(ForEachTile(
-        want, record->layout, kTile, [&](const Tile& tile) -> Status {
-          return ReadTile(*pieces.trace, *record, tile, first, out);
+        want, record.layout(), kTile, [&](const Tile& tile) -> Status {
+          return ReadTile(*pieces.trace, record, tile, first, out);
         }));
   }
   return Done{};

@@ -43,10 +43,10 @@ void AddMeshDim(const DeviceMesh& mesh, const std::string& name, ReduceOp op,
 
 Sum SumOf(const Trace& trace, const Record& record,
           const std::vector<std::string>& sum_over) {
-  const DeviceMesh& mesh = trace.mesh(record.grid);
+  const DeviceMesh& mesh = trace.mesh(record.grid());
   Sum sum;
-  sum.grid = record.grid;
-  for (const auto& [name, placement] : record.placements) {
+  sum.grid = record.grid();
+  for (const auto& [name, placement] : record.placements()) {
     const auto* partial = std::get_if<Partial>(&placement);
     if (partial == nullptr) continue;
     if (name == "mb") {
@@ -79,7 +79,7 @@ struct SumKey {
 
 struct PendingSum {
   Sum sum;
-  std::vector<const Record*> records;
+  RecordList records;
   // (coordinate along the summed mesh dimensions, micro-batch) of the records.
   std::set<std::pair<Coordinate, int>> places;
 };
@@ -93,7 +93,7 @@ struct PendingGroup {
 std::string DescribePlace(const Trace& trace, const PendingSum& pending,
                           const Coordinate& along, const Record& example) {
   const int grid = pending.sum.grid;
-  Coordinate full = trace.coordinate(example.rank, grid);
+  Coordinate full = trace.coordinate(example.rank(), grid);
   std::string text;
   size_t i = 0;
   for (const int dim : pending.sum.dims) {
@@ -127,7 +127,7 @@ Status CheckTerms(const TensorPieces& pieces, const PendingSum& pending) {
     all.insert(places.begin(), places.end());
     most = std::max(most, places.size());
   }
-  const Record& example = *pending.records.front();
+  const Record& example = pending.records.front();
   if (static_cast<int64_t>(all.size()) != pending.sum.terms) {
     Coordinate along;
     for (const int dim : pending.sum.dims) {
@@ -169,22 +169,22 @@ Instance MakeInstance(const Trace* trace, const PendingSum& pending,
   double mean = pending.sum.mean;
   if (pending.sum.average_micro_batches) {
     std::set<int> micro_batches;
-    for (const Record* record : pending.records) {
-      micro_batches.insert(record->micro_batch);
+    for (const Record& record : pending.records) {
+      micro_batches.insert(record.micro_batch());
     }
     mean /= static_cast<double>(micro_batches.size());
   }
-  for (const Record* record : pending.records) {
+  for (const Record& record : pending.records) {
     instance.terms.push_back(
-        {record, record->scale.value() * mean * extra_scale});
-    instance.ranks.push_back(record->rank);
+        {record, record.scale().value() * mean * extra_scale});
+    instance.ranks.push_back(record.rank());
   }
   std::sort(instance.ranks.begin(), instance.ranks.end());
   instance.ranks.erase(
       std::unique(instance.ranks.begin(), instance.ranks.end()),
       instance.ranks.end());
   if (!pending.sum.over_micro_batches) {
-    instance.micro_batch = pending.records.front()->micro_batch;
+    instance.micro_batch = pending.records.front().micro_batch();
   }
   for (const int dim : pending.sum.dims) {
     instance.summed.push_back(dim == kMicroBatchDim
@@ -205,22 +205,22 @@ std::string ShapeText(const Shape& shape) {
   return text + "]";
 }
 
-void AddPiece(const TensorPieces& pieces, const Record* record,
+void AddPiece(const TensorPieces& pieces, const Record& record,
               const std::vector<std::string>& sum_over, PendingGroup* group) {
   const Trace& trace = *pieces.trace;
-  const Sum sum = SumOf(trace, *record, sum_over);
+  const Sum sum = SumOf(trace, record, sum_over);
   SumKey key;
   key.grid = sum.grid;
   key.dims = sum.dims;
-  key.elsewhere = trace.coordinate(record->rank, sum.grid);
-  key.micro_batch = sum.over_micro_batches ? -1 : record->micro_batch;
+  key.elsewhere = trace.coordinate(record.rank(), sum.grid);
+  key.micro_batch = sum.over_micro_batches ? -1 : record.micro_batch();
   Coordinate along;
   for (const int dim : sum.dims) {
     if (dim == kMicroBatchDim) continue;
     int& coordinate = key.elsewhere[static_cast<size_t>(dim)];
     along.push_back(std::exchange(coordinate, 0));
   }
-  const std::pair<Coordinate, int> place{along, record->micro_batch};
+  const std::pair<Coordinate, int> place{along, record.micro_batch()};
   std::vector<PendingSum>& sums = group->sums[key];
   for (PendingSum& pending : sums) {
     if (pending.places.insert(place).second) {
@@ -234,14 +234,14 @@ void AddPiece(const TensorPieces& pieces, const Record* record,
 }  // namespace
 
 bool IsTerm(const Record& record) {
-  return std::any_of(record.placements.begin(), record.placements.end(),
+  return std::any_of(record.placements().begin(), record.placements().end(),
                      [](const auto& placed) {
                        return std::holds_alternative<Partial>(placed.second);
                      });
 }
 
 std::string DescribeTensor(const TensorPieces& pieces) {
-  return ToString(pieces.pieces.front()->id);
+  return ToString(pieces.pieces.front().id());
 }
 
 Result<std::vector<InstanceGroup>> GroupInstances(
@@ -253,21 +253,21 @@ Result<std::vector<InstanceGroup>> GroupInstances(
   std::vector<PendingGroup> pending;
   std::map<Layout, size_t, ByPlace> index;
   const Shape shape = pieces.global_shape();
-  for (const Record* record : pieces.pieces) {
-    if (record->layout.global_shape() != shape) {
+  for (const Record& record : pieces.pieces) {
+    if (record.layout().global_shape() != shape) {
       return Error(ErrorCode::kIncomparable,
                    DescribeTensor(pieces) + ": rank " +
-                       std::to_string(record->rank) + " has global shape " +
-                       ShapeText(record->layout.global_shape()) + ", rank " +
-                       std::to_string(pieces.pieces.front()->rank) + " " +
+                       std::to_string(record.rank()) + " has global shape " +
+                       ShapeText(record.layout().global_shape()) + ", rank " +
+                       std::to_string(pieces.pieces.front().rank()) + " " +
                        ShapeText(shape));
     }
-    Layout layout = record->layout;
-    if (options.rows != nullptr && record->rows.has_value()) {
+    Layout layout = record.layout();
+    if (options.rows != nullptr && record.rows().has_value()) {
       TTRACE_RETURN_IF_ERROR(
-          MapRows(*options.rows, record->rows->dim, &layout));
+          MapRows(*options.rows, record.rows()->dim, &layout));
     }
-    if (options.rows != nullptr && record->routed.has_value()) {
+    if (options.rows != nullptr && record.routed().has_value()) {
       TTRACE_RETURN_IF_ERROR(MapTokens(*options.rows, &layout.dims.front()));
     }
     const auto [found, inserted] = index.emplace(layout, pending.size());

@@ -19,7 +19,7 @@
 namespace ttrace {
 
 struct Term {
-  const Record* record = nullptr;
+  Record record;
   double weight = 1;  // declared scale, and 1 / n for a mean
 };
 

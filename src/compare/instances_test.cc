@@ -170,7 +170,7 @@ TEST(Instances, ATermRecordedTwiceMakesTwoSumsNotOneDouble) {
   const ShardedTrace cand(kShape, values, s);
   TensorPieces twice = cand.pieces();
   const auto pieces = twice.pieces;
-  twice.pieces.insert(twice.pieces.end(), pieces.begin(), pieces.end());
+  for (const Record& piece : pieces) twice.pieces.push_back(piece);
   const auto got = CompareTensor(whole.pieces(), twice);
   ASSERT_TRUE(got.ok()) << got.error().message();
   EXPECT_EQ(got->total.mismatched, 0);

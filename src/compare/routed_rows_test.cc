@@ -248,7 +248,7 @@ TEST(RoutedComparison, PartsMergeIntoTheWhole) {
   const TensorPieces& all = two_batches.Of(2);
   ASSERT_EQ(all.pieces.size(), 2U);
   std::vector<TensorComparison> parts;
-  for (const Record* piece : all.pieces) {
+  for (const Record& piece : all.pieces) {
     TensorPieces one = all;
     one.pieces = {piece};
     parts.push_back(OrDie(CompareTensor(reference.Of(2), one)));

@@ -9,7 +9,7 @@ namespace ttrace {
 namespace {
 
 std::string ExpertOf(const TensorPieces& pieces) {
-  const auto& routed = pieces.pieces.front()->routed;
+  const auto& routed = pieces.pieces.front().routed();
   return routed ? "expert " + std::to_string(routed->expert) : "no expert";
 }
 

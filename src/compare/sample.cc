@@ -120,23 +120,22 @@ std::vector<size_t> WrongElements(const SampledPair& pair, double bound) {
 }
 
 RankPieces::RankPieces(const TensorPieces& all, int rank) {
-  for (const Record* record : all.pieces) {
-    if (record->rank != rank) continue;
-    Record copy = *record;
+  pieces_ = all;
+  pieces_.pieces.clear();
+  for (const Record& record : all.pieces) {
+    if (record.rank() != rank) continue;
+    RecordFields copy = record.fields();
     std::erase_if(copy.placements, [](const auto& placed) {
       return std::holds_alternative<Partial>(placed.second);
     });
-    records_.push_back(std::move(copy));
+    pieces_.pieces.push_back(records_.Append(copy));
   }
-  pieces_ = all;
-  pieces_.pieces.clear();
-  for (const Record& record : records_) pieces_.pieces.push_back(&record);
 }
 
 TensorPieces OfMicroBatch(const TensorPieces& all, int micro_batch) {
   TensorPieces out = all;
-  std::erase_if(out.pieces, [&](const Record* record) {
-    return record->micro_batch != micro_batch;
+  out.pieces.EraseIf([&](const Record& record) {
+    return record.micro_batch() != micro_batch;
   });
   return out;
 }

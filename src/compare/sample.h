@@ -10,7 +10,7 @@
 
 #include "src/align/catalog.h"
 #include "src/compare/compare_tensor.h"
-#include "src/trace/record.h"
+#include "src/trace/record_table.h"
 #include "ttrace/layout.h"
 #include "ttrace/status.h"
 
@@ -62,7 +62,7 @@ class RankPieces {
   const TensorPieces& pieces() const { return pieces_; }
 
  private:
-  std::vector<Record> records_;
+  RecordTable records_;
   TensorPieces pieces_;
 };
 

@@ -19,7 +19,7 @@
 #include "src/numeric/digest.h"
 #include "src/numeric/layout_runs.h"
 #include "src/numeric/sketch.h"
-#include "src/trace/record.h"
+#include "src/trace/record_fields.h"
 #include "ttrace/status.h"
 
 namespace ttrace {

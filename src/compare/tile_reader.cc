@@ -75,12 +75,12 @@ LocalBlock BlockInB(const Tile& tile) {
 
 Status TileReader::ReadPiece(const Trace& trace, const Record& record,
                              const LocalBlock& block, BlockView* view) {
-  const int64_t itemsize = Info(record.dtype).itemsize;
+  const int64_t itemsize = Info(record.dtype()).itemsize;
   const ReadPlan plan = PlanRead(block, itemsize);
   const int64_t bytes = plan.span * itemsize;
   std::byte* out = bytes_.Reserve(static_cast<size_t>(plan.reads * bytes));
   view->data = out;
-  view->dtype = record.dtype;
+  view->dtype = record.dtype();
   view->strides = block.strides;
   int64_t packed = plan.span;
   for (size_t d = plan.whole; d-- > 0;) {
@@ -102,8 +102,8 @@ Status TileReader::ReadPiece(const Trace& trace, const Record& record,
                                                  static_cast<size_t>(bytes)));
       });
   if (status.ok()) return status;
-  return status.error().WithContext("rank " + std::to_string(record.rank) +
-                                    ": " + ToString(record.id));
+  return status.error().WithContext("rank " + std::to_string(record.rank()) +
+                                    ": " + ToString(record.id()));
 }
 
 Result<BlockView> TileReader::Read(const Instance& instance,
@@ -112,7 +112,7 @@ Result<BlockView> TileReader::Read(const Instance& instance,
   const Term& first = instance.terms.front();
   if (instance.terms.size() == 1) {
     TTRACE_RETURN_IF_ERROR(
-        ReadPiece(*instance.trace, *first.record, block, &view));
+        ReadPiece(*instance.trace, first.record, block, &view));
     view.scale = first.weight;
     return view;
   }
@@ -129,7 +129,7 @@ Result<BlockView> TileReader::Read(const Instance& instance,
   std::fill(sum, sum + count, 0.0);
   for (const Term& term : instance.terms) {
     TTRACE_RETURN_IF_ERROR(
-        ReadPiece(*instance.trace, *term.record, block, &view));
+        ReadPiece(*instance.trace, term.record, block, &view));
     const double weight = one_weight ? 1 : term.weight;
     const int64_t itemsize = Info(view.dtype).itemsize;
     ForEachRow(block.sizes, view.strides, packed,

@@ -59,14 +59,14 @@ struct Run {
 // Runs spread over what one rank holds that are not the reference's own.
 std::vector<Run> WrongRuns(const Evidence& evidence, int rank) {
   std::vector<Run> out;
-  const Record* piece = nullptr;
-  for (const Record* record : evidence.candidate->pieces) {
-    if (record->rank == rank) piece = record;
+  std::optional<Record> piece;
+  for (const Record& record : evidence.candidate->pieces) {
+    if (record.rank() == rank) piece = record;
   }
-  if (piece == nullptr || piece->layout.dims.empty()) return out;
+  if (!piece || piece->layout().dims.empty()) return out;
   const RankPieces own(*evidence.candidate, rank);
-  const auto& last = piece->layout.dims.back().segments;
-  Shape size(piece->layout.dims.size(), 1);
+  const auto& last = piece->layout().dims.back().segments;
+  Shape size(piece->layout().dims.size(), 1);
   size.back() = kRun;
   const double bound = kSlack * evidence.leg->bound;
   for (size_t i = 0; i < kRuns; ++i) {
@@ -74,7 +74,7 @@ std::vector<Run> WrongRuns(const Evidence& evidence, int rank) {
       return n * static_cast<int64_t>(i) / static_cast<int64_t>(kRuns - 1);
     };
     Run run;
-    for (const DimLayout& dim : piece->layout.dims) {
+    for (const DimLayout& dim : piece->layout().dims) {
       if (dim.segments.empty()) return out;
       const Segment& segment = dim.segments.front();
       run.at.push_back(segment.begin + share(segment.size - 1));
@@ -152,7 +152,7 @@ std::optional<Diagnosis> FlatOffset(const Evidence& evidence) {
         !other.MayBeWhole()) {
       return;
     }
-    if ((searched += other.pieces.front()->layout.global_count()) <= kSearched)
+    if ((searched += other.pieces.front().layout().global_count()) <= kSearched)
       Search(id, other, &runs);
   });
   std::vector<const Run*> found;

@@ -65,7 +65,7 @@ int64_t Distinct(std::vector<double> values) {
 std::optional<Diagnosis> LostPrecision(const Evidence& evidence) {
   if (evidence.leg == nullptr || evidence.reference == nullptr ||
       evidence.candidate == nullptr ||
-      !Info(evidence.candidate->pieces.front()->dtype).floating) {
+      !Info(evidence.candidate->pieces.front().dtype()).floating) {
     return std::nullopt;
   }
   const auto pair = SamplePair(*evidence.reference, *evidence.candidate,

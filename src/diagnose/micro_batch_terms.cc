@@ -69,7 +69,7 @@ std::optional<Linear> FindLinear(const Evidence& evidence, const TensorId& id,
       [&](const TensorId& other, const TensorPieces& pieces) {
         if (other.fqn != module || other.iteration != id.iteration) return;
         const Shape found = pieces.global_shape();
-        if (found.empty() || !Info(pieces.pieces.front()->dtype).floating)
+        if (found.empty() || !Info(pieces.pieces.front().dtype()).floating)
           return;
         if (other.role == Role::kGradOutput && found.back() == shape.front()) {
           ++calls;
@@ -97,11 +97,12 @@ std::optional<Linear> FindLinear(const Evidence& evidence, const TensorId& id,
   if (candidate == nullptr || TokensOf(tokens) > kMostTokens) {
     return std::nullopt;
   }
-  for (const Record* record : candidate->pieces) {
-    if (!record->rows || record->micro_batch < 0) return std::nullopt;
-    out.batch_dim = static_cast<size_t>(record->rows->dim);
-    out.parts[record->micro_batch] = {record->rows->begin, record->rows->count};
-    out.of_rank[record->rank].insert(record->micro_batch);
+  for (const Record& record : candidate->pieces) {
+    if (!record.rows() || record.micro_batch() < 0) return std::nullopt;
+    out.batch_dim = static_cast<size_t>(record.rows()->dim);
+    out.parts[record.micro_batch()] = {record.rows()->begin,
+                                       record.rows()->count};
+    out.of_rank[record.rank()].insert(record.micro_batch());
   }
   // Rows in another order than the reference's have no ranges.
   if (evidence.compare.rows != nullptr || out.parts.size() < 2 ||

@@ -46,9 +46,9 @@ int SizeOf(const Evidence& evidence, const std::string& name) {
 // Mesh dimensions along which a tensor's pieces are terms.
 std::vector<std::string> PartialDims(const TensorPieces& pieces) {
   std::vector<std::string> out;
-  const Record& first = *pieces.pieces.front();
-  const DeviceMesh& mesh = pieces.trace->mesh(first.grid);
-  for (const auto& [name, placement] : first.placements) {
+  const Record& first = pieces.pieces.front();
+  const DeviceMesh& mesh = pieces.trace->mesh(first.grid());
+  for (const auto& [name, placement] : first.placements()) {
     const int dim = mesh.Find(name);
     if (std::holds_alternative<Partial>(placement) && dim >= 0 &&
         mesh.dims[static_cast<size_t>(dim)].size > 1) {
@@ -61,19 +61,19 @@ std::vector<std::string> PartialDims(const TensorPieces& pieces) {
 // Ranks that hold terms of the sum that `rank` should hold.
 std::vector<int> TermRanks(const TensorPieces& local, int rank,
                            const std::vector<std::string>& partial) {
-  const int grid = local.pieces.front()->grid;
+  const int grid = local.pieces.front().grid();
   const DeviceMesh& mesh = local.trace->mesh(grid);
   const Coordinate& mine = local.trace->coordinate(rank, grid);
   std::vector<int> out;
-  for (const Record* record : local.pieces) {
-    const Coordinate& theirs = local.trace->coordinate(record->rank, grid);
+  for (const Record& record : local.pieces) {
+    const Coordinate& theirs = local.trace->coordinate(record.rank(), grid);
     bool same = true;
     for (size_t d = 0; d < mesh.dims.size(); ++d) {
       const bool summed = std::find(partial.begin(), partial.end(),
                                     mesh.dims[d].name) != partial.end();
       same = same && (summed || mine[d] == theirs[d]);
     }
-    if (same) out.push_back(record->rank);
+    if (same) out.push_back(record.rank());
   }
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
@@ -156,7 +156,7 @@ std::optional<Diagnosis> LostTerms(const Evidence& evidence) {
   }
   std::vector<std::string> over;
   for (const std::string& name :
-       evidence.candidate->pieces.front()->reduced_over) {
+       evidence.candidate->pieces.front().reduced_over()) {
     if (SizeOf(evidence, name) > 1) over.push_back(name);
   }
   if (over.empty()) return std::nullopt;

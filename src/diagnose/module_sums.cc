@@ -54,12 +54,12 @@ ModuleSums FindModuleSums(const SeenCollectives& seen, const TensorId& of,
         id.iteration != of.iteration) {
       continue;
     }
-    for (const Record* piece : pieces.pieces) {
-      const auto& over = piece->reduced_over;
+    for (const Record& piece : pieces.pieces) {
+      const auto& over = piece.reduced_over();
       if (std::find(over.begin(), over.end(), dim) == over.end()) continue;
-      ++out.needed[piece->rank];
+      ++out.needed[piece.rank()];
       out.dims.insert(over.begin(), over.end());
-      out.sizes[piece->rank].insert(Elements(*piece));
+      out.sizes[piece.rank()].insert(Elements(piece));
     }
   }
   for (const auto& [rank, count] : out.needed) {

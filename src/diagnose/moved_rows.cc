@@ -44,10 +44,11 @@ struct RowTable {
 // Same values of another expert of the same router.
 bool Sibling(const TensorId& id, const TensorPieces& pieces,
              const TensorId& own, const RoutedRows& routed) {
-  const Record& first = *pieces.pieces.front();
+  const Record& first = pieces.pieces.front();
   return id.role == own.role && id.arg == own.arg && id.pass == own.pass &&
-         id.iteration == own.iteration && id.call == own.call && first.routed &&
-         first.routed->by == routed.by && pieces.unplaced == nullptr;
+         id.iteration == own.iteration && id.call == own.call &&
+         first.routed() && first.routed()->by == routed.by &&
+         pieces.unplaced == nullptr;
 }
 
 // A few elements of each row: the first ones of the last dimension.
@@ -79,12 +80,12 @@ RowTable Gather(const Evidence& evidence, const RoutedRows& routed) {
     const TensorPieces* candidate = evidence.find_candidate(id);
     if (candidate == nullptr || !Sibling(id, *candidate, own, routed) ||
         pieces.global_shape() != shape || candidate->global_shape() != shape ||
-        pieces.pieces.front()->routed->expert !=
-            candidate->pieces.front()->routed->expert) {
+        pieces.pieces.front().routed()->expert !=
+            candidate->pieces.front().routed()->expert) {
       return;
     }
     experts.push_back(
-        {pieces.pieces.front()->routed->expert, &pieces, candidate});
+        {pieces.pieces.front().routed()->expert, &pieces, candidate});
   });
   RowTable out;
   const auto rows = static_cast<int64_t>(experts.size()) * shape[0];
@@ -140,10 +141,10 @@ std::optional<Diagnosis> MovedRows(const Evidence& evidence) {
   if (evidence.leg == nullptr || evidence.reference == nullptr ||
       evidence.candidate == nullptr ||
       evidence.reference->unplaced != nullptr ||
-      !evidence.candidate->pieces.front()->routed) {
+      !evidence.candidate->pieces.front().routed()) {
     return std::nullopt;
   }
-  const RoutedRows& routed = *evidence.candidate->pieces.front()->routed;
+  const RoutedRows& routed = *evidence.candidate->pieces.front().routed();
   const RowTable table = Gather(evidence, routed);
   const auto rows = static_cast<int64_t>(table.names.size());
   if (rows < 2) return std::nullopt;

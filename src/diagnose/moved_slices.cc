@@ -88,8 +88,8 @@ std::vector<double> BySlice(const std::vector<double>& values, const Cut& cut) {
 // The length of the candidate's shards along a dimension, if it is one for all.
 int64_t ShardLength(const TensorPieces& pieces, size_t dim) {
   int64_t length = 0;
-  for (const Record* record : pieces.pieces) {
-    for (const Segment& segment : record->layout.dims[dim].segments) {
+  for (const Record& record : pieces.pieces) {
+    for (const Segment& segment : record.layout().dims[dim].segments) {
       if (length != 0 && segment.size != length) return 0;
       length = segment.size;
     }
@@ -102,14 +102,14 @@ int64_t ShardLength(const TensorPieces& pieces, size_t dim) {
 int OwnerOf(const TensorPieces& pieces, size_t dim, int64_t begin,
             int64_t size) {
   int owner = -1;
-  for (const Record* record : pieces.pieces) {
-    for (const Segment& segment : record->layout.dims[dim].segments) {
+  for (const Record& record : pieces.pieces) {
+    for (const Segment& segment : record.layout().dims[dim].segments) {
       if (begin < segment.begin ||
           begin + size > segment.begin + segment.size) {
         continue;
       }
-      if (owner >= 0 && owner != record->rank) return -1;
-      owner = record->rank;
+      if (owner >= 0 && owner != record.rank()) return -1;
+      owner = record.rank();
     }
   }
   return owner;
@@ -170,9 +170,9 @@ std::optional<Diagnosis> Explain(const Cut& cut, const SliceMatch& match,
       static_cast<double>(match.matched) < kMostOfThem * wrong) {
     return std::nullopt;
   }
-  const Record& piece = *evidence.candidate->pieces.front();
+  const Record& piece = evidence.candidate->pieces.front();
   const bool batch =
-      piece.rows && static_cast<size_t>(piece.rows->dim) == cut.dim;
+      piece.rows() && static_cast<size_t>(piece.rows()->dim) == cut.dim;
   const std::vector<MovedRun> runs = MovedRuns(match);
   std::string moved;
   for (size_t i = 0; i < runs.size() && i < 2; ++i) {

@@ -24,15 +24,15 @@ std::map<std::string, SummedGradient> SummedGradients(
     for (const auto& [id, pieces] : *seen.evidence().tensors) {
       if (id.role != role || id.iteration != iteration) continue;
       SummedGradient& gradient = found[id.fqn];
-      for (const Record* piece : pieces.pieces) {
+      for (const Record& piece : pieces.pieces) {
         // A stage without the tied weight contributes a zero term, and takes
         // part in no sum.
-        if (!seen.MayHave(piece->rank, id.fqn)) continue;
-        gradient.holders[piece->rank] = Elements(*piece);
-        for (const std::string& dim : piece->reduced_over) {
+        if (!seen.MayHave(piece.rank(), id.fqn)) continue;
+        gradient.holders[piece.rank()] = Elements(piece);
+        for (const std::string& dim : piece.reduced_over()) {
           if (seen.DimIsShared(dim)) gradient.dims.insert(dim);
         }
-        for (const auto& [dim, placement] : piece->placements) {
+        for (const auto& [dim, placement] : piece.placements()) {
           if (std::holds_alternative<Partial>(placement) &&
               seen.DimIsShared(dim)) {
             gradient.dims.insert(dim);

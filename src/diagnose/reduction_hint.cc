@@ -79,7 +79,7 @@ bool ReductionHints::SumsWereMade(const Culprit& culprit) const {
     return false;
   }
   bool any = false;
-  for (const std::string& dim : found->second.pieces.front()->reduced_over) {
+  for (const std::string& dim : found->second.pieces.front().reduced_over()) {
     if (!seen_.DimIsShared(dim)) continue;
     const ModuleSums sums =
         FindModuleSums(seen_, culprit.tensor, PhaseOfModule(culprit), dim);
@@ -168,20 +168,21 @@ std::vector<ReductionHints::Sentence> ReductionHints::ForModule(
     const Culprit& culprit) const {
   const auto found = seen_.evidence().tensors->find(culprit.tensor);
   if (found == seen_.evidence().tensors->end()) return {};
-  const Record& any = *found->second.pieces.front();
+  const Record& any = found->second.pieces.front();
   const std::string phase = PhaseOfModule(culprit);
   if (seen_.evidence().collectives->not_seen.contains(phase)) return {};
   std::vector<Sentence> out;
-  for (const std::string& dim : any.reduced_over) {
+  for (const std::string& dim : any.reduced_over()) {
     // Where no module was ever seen to communicate, traffic may run where
     // nobody looks (fused kernels).
     if (!seen_.DimIsShared(dim) || !seen_.ModulesUse(dim)) continue;
     // A value that is cut along the dimension is summed while it is cut.
-    const bool cut = std::any_of(
-        any.placements.begin(), any.placements.end(), [&](const auto& word) {
-          return word.first == dim &&
-                 !std::holds_alternative<Replicate>(word.second);
-        });
+    const bool cut =
+        std::any_of(any.placements().begin(), any.placements().end(),
+                    [&](const auto& word) {
+                      return word.first == dim &&
+                             !std::holds_alternative<Replicate>(word.second);
+                    });
     Sentence sentence =
         Describe(FindModuleSums(seen_, culprit.tensor, phase, dim), dim, cut);
     if (!sentence.text.empty()) {

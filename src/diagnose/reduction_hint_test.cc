@@ -55,9 +55,9 @@ class ReductionHintTest : public testing::Test {
   }
   static std::vector<int> DpOf(int rank) { return {rank % 2, rank % 2 + 2}; }
 
-  Record& Add(int rank, const TensorId& id, const Shape& shape,
-              const std::vector<std::string>& reduced_over) {
-    Record record;
+  RecordFields& Add(int rank, const TensorId& id, const Shape& shape,
+                    const std::vector<std::string>& reduced_over) {
+    RecordFields record;
     record.rank = rank;
     record.id = id;
     record.leg = "real";
@@ -99,9 +99,10 @@ class ReductionHintTest : public testing::Test {
   }
 
   std::vector<std::string> Hints(const TensorId& id) {
+    RecordTable table;
     std::map<TensorId, TensorPieces> tensors;
-    for (const Record& record : records_) {
-      tensors[record.id].pieces.push_back(&record);
+    for (const RecordFields& record : records_) {
+      tensors[record.id].pieces.push_back(table.Append(record));
     }
     ReductionEvidence evidence;
     evidence.mesh = &mesh_;
@@ -136,7 +137,7 @@ class ReductionHintTest : public testing::Test {
   static bool IsBackward(const Collective& c) { return c.phase == "backward"; }
 
   DeviceMesh mesh_{{{"dp", 2}, {"tp", 2}}};
-  std::deque<Record> records_;
+  std::deque<RecordFields> records_;
   CollectiveLog log_;
   std::vector<Attribute> attributes_;
   bool sums_were_made_ = false;
@@ -179,7 +180,7 @@ TEST_F(ReductionHintTest, AllReductionsOfAnIterationAreMissing) {
 TEST_F(ReductionHintTest, GradientsBeforeReductionTellWhatIsNeededToo) {
   // As with a distributed optimizer: no reduced gradients but culprits'.
   Drop(IsReduction);
-  for (Record& r : records_) {
+  for (RecordFields& r : records_) {
     if (r.id.role != Role::kGradReduced || r.id.fqn != "weight") continue;
     r.id.role = Role::kGradLocal;
     r.reduced_over.clear();
@@ -226,7 +227,7 @@ TEST_F(ReductionHintTest, ADistributedOptimizersRankHasTermsOfWhatOthersOwn) {
   mesh_ = {{{"dp", 4}}};
   Drop(IsReduction);
   // Ranks 0 and 1 own the weight and record what they reduced of it.
-  std::erase_if(records_, [](const Record& record) {
+  std::erase_if(records_, [](const RecordFields& record) {
     return record.id.role == Role::kGradReduced && record.rank >= 2;
   });
   for (int rank = 0; rank < 4; ++rank) {
@@ -304,7 +305,7 @@ TEST_F(ReductionHintTest, AMaximumIsNoSum) {
 
 TEST_F(ReductionHintTest, AStageWithoutTheWeightTakesPartInNoSum) {
   // Rank 2 has no copy of the weight: its term, a written zero, is no holder.
-  std::erase_if(records_, [](const Record& r) {
+  std::erase_if(records_, [](const RecordFields& r) {
     return r.id.role == Role::kParam && r.id.fqn == "weight" && r.rank >= 2;
   });
   Drop(IsReduction);
@@ -364,7 +365,7 @@ TEST_F(ReductionHintTest, AModulesSumThatWasNotMade) {
 
 TEST_F(ReductionHintTest, AValueThatIsCutIsSummedWhileItIsCut) {
   Drop(IsBackward);
-  for (Record& r : records_) {
+  for (RecordFields& r : records_) {
     if (r.id.role == Role::kGradInput) r.placements = {{"tp", Shard{0}}};
   }
   EXPECT_THAT(Hints(GradInput()), ElementsAre(HasSubstr("no reduce_scatter")));

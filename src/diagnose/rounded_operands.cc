@@ -52,7 +52,7 @@ const TensorPieces* FindWeight(const Evidence& evidence) {
 }
 
 bool IsFloating(const TensorPieces& pieces) {
-  return Info(pieces.pieces.front()->dtype).floating;
+  return Info(pieces.pieces.front().dtype()).floating;
 }
 
 std::optional<Linear> FindLinear(const Evidence& evidence) {
@@ -85,8 +85,8 @@ std::optional<Linear> FindLinear(const Evidence& evidence) {
 // begins or ends where the tensor does, is in one piece.
 int64_t Together(const TensorPieces* pieces, size_t dim, int64_t limit) {
   if (pieces == nullptr || dim >= pieces->global_shape().size()) return limit;
-  for (const Record* record : pieces->pieces) {
-    for (const Segment& run : record->layout.dims[dim].segments) {
+  for (const Record& record : pieces->pieces) {
+    for (const Segment& run : record.layout().dims[dim].segments) {
       limit = std::min(limit, run.size);
     }
   }

@@ -13,8 +13,8 @@ SeenCollectives::SeenCollectives(ReductionEvidence evidence)
   }
   for (const auto& [id, pieces] : *evidence_.tensors) {
     if (id.role != Role::kParam && id.role != Role::kParamUpdated) continue;
-    for (const Record* piece : pieces.pieces) {
-      parameter_ranks_[id.fqn].insert(piece->rank);
+    for (const Record& piece : pieces.pieces) {
+      parameter_ranks_[id.fqn].insert(piece.rank());
     }
   }
 }
@@ -101,7 +101,7 @@ bool SeenCollectives::ModulesUse(const std::string& dim) const {
 
 int64_t Elements(const Record& record) {
   int64_t n = 1;
-  for (const int64_t size : record.local_shape) n *= size;
+  for (const int64_t size : record.local_shape()) n *= size;
   return n;
 }
 

@@ -50,16 +50,17 @@ std::map<int, const TensorPieces*> ReturnedBy(const Evidence& evidence) {
   const TensorId& own = evidence.judgement->id;
   std::map<int, std::pair<std::string, const TensorPieces*>> outermost;
   evidence.visit_reference([&](const TensorId& id, const TensorPieces& pieces) {
-    const Record& first = *pieces.pieces.front();
+    const Record& first = pieces.pieces.front();
     if (id.role != Role::kOutput || id.pass != own.pass ||
-        id.iteration != own.iteration || id.call != own.call || !first.routed ||
-        pieces.unplaced != nullptr || !id.fqn.starts_with(own.fqn + ".") ||
+        id.iteration != own.iteration || id.call != own.call ||
+        !first.routed() || pieces.unplaced != nullptr ||
+        !id.fqn.starts_with(own.fqn + ".") ||
         pieces.global_shape().size() != 2 ||
         pieces.global_shape().back() !=
             evidence.reference->global_shape().back()) {
       return;
     }
-    auto& known = outermost[first.routed->expert];
+    auto& known = outermost[first.routed()->expert];
     if (known.second == nullptr || id.fqn.size() < known.first.size()) {
       known = {id.fqn, &pieces};
     }
@@ -74,9 +75,9 @@ class Search {
   // Nothing to search if what is there is too much, or cannot be read.
   explicit Search(const Evidence& evidence) : evidence_(evidence) {
     const Shape shape = evidence.reference->global_shape();
-    const Record& first = *evidence.candidate->pieces.front();
-    if (shape.size() != 3 || !first.rows || first.rows->dim > 1) return;
-    batch_dim_ = static_cast<size_t>(first.rows->dim);
+    const Record& first = evidence.candidate->pieces.front();
+    if (shape.size() != 3 || !first.rows() || first.rows()->dim > 1) return;
+    batch_dim_ = static_cast<size_t>(first.rows()->dim);
     sequence_ = shape[1 - batch_dim_];
     tokens_ = sequence_ * shape[batch_dim_];
     width_ = std::min(shape.back(), kWidest);

@@ -15,19 +15,19 @@ std::map<int, double> ByMicroBatch(const TensorPieces& scalar) {
   // trace is never complete here: terms are added by hand, and copies
   // (dimensions that are no Partial) count once.
   std::map<int, std::map<Coordinate, double>> terms;
-  for (const Record* record : scalar.pieces) {
-    const TensorPieces all = OfMicroBatch(scalar, record->micro_batch);
-    const RankPieces own(all, record->rank);
-    const Shape shape = record->layout.global_shape();
+  for (const Record& record : scalar.pieces) {
+    const TensorPieces all = OfMicroBatch(scalar, record.micro_batch());
+    const RankPieces own(all, record.rank());
+    const Shape shape = record.layout().global_shape();
     const auto value = ReadBox(own.pieces(), Shape(shape.size(), 0), shape);
     if (!value.ok() || value->size() != 1) return {};
-    const DeviceMesh& mesh = scalar.trace->mesh(record->grid);
-    Coordinate place = scalar.trace->coordinate(record->rank, record->grid);
+    const DeviceMesh& mesh = scalar.trace->mesh(record.grid());
+    Coordinate place = scalar.trace->coordinate(record.rank(), record.grid());
     for (size_t d = 0; d < place.size(); ++d) {
       const std::string& name = mesh.dims[d].name;
-      if (!IsPartialOver(record->placements, name)) place[d] = 0;
+      if (!IsPartialOver(record.placements(), name)) place[d] = 0;
     }
-    terms[record->micro_batch].emplace(std::move(place), (*value)[0]);
+    terms[record.micro_batch()].emplace(std::move(place), (*value)[0]);
   }
   std::map<int, double> out;
   for (const auto& [micro_batch, places] : terms) {

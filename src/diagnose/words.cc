@@ -15,7 +15,7 @@ namespace {
 std::vector<RunSize> SizesOf(const Evidence& evidence) {
   std::vector<RunSize> sizes;
   if (evidence.candidate != nullptr && evidence.candidate_mesh != nullptr) {
-    const auto& reduced = evidence.candidate->pieces.front()->reduced_over;
+    const auto& reduced = evidence.candidate->pieces.front().reduced_over();
     for (const MeshDim& dim : evidence.candidate_mesh->dims) {
       const bool expected =
           std::find(reduced.begin(), reduced.end(), dim.name) != reduced.end();

@@ -26,28 +26,33 @@ class Batch {
   explicit Batch(const Side& side) {
     for (const auto& [id, pieces] : side.real()) {
       // Of data and of what the model is given: other values are in question.
-      for (const Record* piece : pieces.pieces) {
-        FindSum(*piece);
-        if (!IsFed(id) || !piece->rows) continue;
-        rows_.try_emplace({piece->rank, id.iteration, piece->micro_batch},
-                          *piece->rows);
+      for (const Record& piece : pieces.pieces) {
+        FindSum(piece);
+        if (!IsFed(id) || !piece.rows()) continue;
+        rows_.try_emplace({piece.rank(), id.iteration, piece.micro_batch()},
+                          *piece.rows());
       }
     }
     sum_.insert("mb");
   }
 
   const BatchRows* RowsOf(const Record& record) const {
-    const auto found =
-        rows_.find({record.rank, record.id.iteration, record.micro_batch});
-    return found == rows_.end() ? nullptr : &found->second;
+    return Find(record.rank(), record.id().iteration, record.micro_batch());
+  }
+  const BatchRows* RowsOf(const RecordFields& record) const {
+    return Find(record.rank, record.id.iteration, record.micro_batch);
   }
   // Dimensions over which terms of one micro-batch and rank are summed.
   const std::set<std::string>& sum() const { return sum_; }
 
  private:
+  const BatchRows* Find(int rank, int iteration, int micro_batch) const {
+    const auto found = rows_.find({rank, iteration, micro_batch});
+    return found == rows_.end() ? nullptr : &found->second;
+  }
   void FindSum(const Record& record) {
-    if (!IsPartialOver(record.placements, "mb")) return;
-    for (const auto& [dim, placement] : record.placements) {
+    if (!IsPartialOver(record.placements(), "mb")) return;
+    for (const auto& [dim, placement] : record.placements()) {
       if (std::holds_alternative<Partial>(placement)) sum_.insert(dim);
     }
   }
@@ -64,9 +69,9 @@ struct Reading {
 
 // The shape if the piece were the same for all rows.
 Shape ShapeWithoutBatch(const Record& piece) {
-  Shape shape = piece.layout.global_shape();
-  if (piece.rows) {
-    shape[static_cast<size_t>(piece.rows->dim)] = piece.rows->count;
+  Shape shape = piece.layout().global_shape();
+  if (piece.rows()) {
+    shape[static_cast<size_t>(piece.rows()->dim)] = piece.rows()->count;
   }
   return shape;
 }
@@ -76,16 +81,16 @@ Shape ShapeWithoutBatch(const Record& piece) {
 // neither all values nor all micro-batches are the same.
 bool Varies(const TensorPieces& pieces) {
   struct Seen {
-    const Record* first = nullptr;
+    std::optional<Record> first;
     bool values = false;         // other ones than the first's
     bool micro_batches = false;  // the same
   };
   std::map<Layout, Seen, ByPlace> layouts;
-  for (const Record* piece : pieces.pieces) {
-    Seen& seen = layouts[piece->layout];
-    if (seen.first == nullptr) seen.first = piece;
-    seen.values |= piece->extent.xxh3 != seen.first->extent.xxh3;
-    seen.micro_batches |= piece->micro_batch != seen.first->micro_batch;
+  for (const Record& piece : pieces.pieces) {
+    Seen& seen = layouts[piece.layout()];
+    if (!seen.first) seen.first = piece;
+    seen.values |= piece.extent().xxh3 != seen.first->extent().xxh3;
+    seen.micro_batches |= piece.micro_batch() != seen.first->micro_batch();
     if (seen.values && seen.micro_batches) return true;
   }
   return false;
@@ -95,14 +100,14 @@ bool Varies(const TensorPieces& pieces) {
 // so.
 int64_t ElementsARow(const TensorPieces& pieces, const Batch& batch) {
   int64_t common = 0;
-  for (const Record* piece : pieces.pieces) {
-    const BatchRows* rows = batch.RowsOf(*piece);
-    if (rows == nullptr || rows->count <= 0 || piece->layout.dims.empty()) {
+  for (const Record& piece : pieces.pieces) {
+    const BatchRows* rows = batch.RowsOf(piece);
+    if (rows == nullptr || rows->count <= 0 || piece.layout().dims.empty()) {
       return 0;
     }
-    const DimLayout& first = piece->layout.dims.front();
-    const bool own = piece->rows && piece->rows->dim == 0;
-    const int64_t size = piece->local_shape.front();
+    const DimLayout& first = piece.layout().dims.front();
+    const bool own = piece.rows() && piece.rows()->dim == 0;
+    const int64_t size = piece.local_shape().front();
     if ((!own && first.local_size() != first.global_size) ||
         size % rows->count != 0) {
       return 0;
@@ -139,10 +144,10 @@ class Settler {
           unknown.insert(std::move(member));
           continue;
         }
-        reference_->Reread(member, [&](Record* record) {
+        reference_->Reread(member, [&](RecordFields* record) {
           Apply(reading, reference_batch_, record);
         });
-        candidate_->Reread(member, [&](Record* record) {
+        candidate_->Reread(member, [&](RecordFields* record) {
           Apply(reading, candidate_batch_, record);
         });
       }
@@ -153,9 +158,9 @@ class Settler {
  private:
   Reading Read(const TensorPieces& r, const TensorPieces& c) const {
     // Which tokens routed rows are is known, and that they are not all.
-    if (r.pieces.front()->routed || c.pieces.front()->routed) return {};
-    const auto open = [](const Record* piece) {
-      return !piece->rows && piece->micro_batch >= 0;
+    if (r.pieces.front().routed() || c.pieces.front().routed()) return {};
+    const auto open = [](const Record& piece) {
+      return !piece.rows() && piece.micro_batch() >= 0;
     };
     const bool left_open =
         std::any_of(r.pieces.begin(), r.pieces.end(), open) ||
@@ -167,11 +172,11 @@ class Settler {
     const bool varies = Varies(r);
     const bool cut_alike = CutAlike(r, c);
     if (!differ && !varies && (cut_alike || !Varies(c))) return {};
-    const Shape shape = ShapeWithoutBatch(*r.pieces.front());
+    const Shape shape = ShapeWithoutBatch(r.pieces.front());
     bool same = true;
     for (const TensorPieces* side : {&r, &c}) {
-      for (const Record* piece : side->pieces) {
-        same = same && ShapeWithoutBatch(*piece) == shape;
+      for (const Record& piece : side->pieces) {
+        same = same && ShapeWithoutBatch(piece) == shape;
       }
     }
     const int64_t theirs = ElementsARow(r, reference_batch_);
@@ -191,7 +196,7 @@ class Settler {
   // The dimension that is said to count the rows: one of that size, which may
   // be another one in runs of other micro-batches, or -1.
   static int RowDim(const TensorPieces& pieces) {
-    const auto& rows = pieces.pieces.front()->rows;
+    const auto& rows = pieces.pieces.front().rows();
     return rows ? rows->dim : -1;
   }
 
@@ -218,14 +223,14 @@ class Settler {
                                     const Reading& reading,
                                     const Batch& batch) {
     constexpr int64_t kColumns = 16;
-    std::vector<Record> records;
-    for (const Record* piece : pieces.pieces) {
-      records.push_back(*piece);
-      Apply(reading, batch, &records.back());
-    }
+    RecordTable records;
     TensorPieces read = pieces;
     read.pieces.clear();
-    for (const Record& record : records) read.pieces.push_back(&record);
+    for (const Record& piece : pieces.pieces) {
+      RecordFields fields = piece.fields();
+      Apply(reading, batch, &fields);
+      read.pieces.push_back(records.Append(fields));
+    }
     Shape size = read.global_shape();
     for (size_t d = 1; d < size.size(); ++d) {
       size[d] = std::min(size[d], d + 1 == size.size() ? kColumns : 1);
@@ -243,10 +248,10 @@ class Settler {
     std::set<std::tuple<int, int64_t, int64_t>> candidate;
     const auto cuts = [](const TensorPieces& pieces, const Batch& batch,
                          auto* out) {
-      for (const Record* piece : pieces.pieces) {
-        const BatchRows* rows = batch.RowsOf(*piece);
+      for (const Record& piece : pieces.pieces) {
+        const BatchRows* rows = batch.RowsOf(piece);
         if (rows == nullptr) return false;
-        out->emplace(piece->micro_batch, rows->begin, rows->count);
+        out->emplace(piece.micro_batch(), rows->begin, rows->count);
       }
       return true;
     };
@@ -270,7 +275,7 @@ class Settler {
   }
 
   static void Apply(const Reading& reading, const Batch& batch,
-                    Record* record) {
+                    RecordFields* record) {
     if (reading.kind == Reading::kFlattened) {
       Flatten(reading.elements_a_row, batch, record);
     } else {
@@ -280,7 +285,8 @@ class Settler {
 
   // The rows of the first dimension are those of the batch, each `elements`
   // times.
-  static void Flatten(int64_t elements, const Batch& batch, Record* record) {
+  static void Flatten(int64_t elements, const Batch& batch,
+                      RecordFields* record) {
     const BatchRows* rows = batch.RowsOf(*record);
     if (rows == nullptr || record->layout.dims.empty()) return;
     ForgetRows(record);
@@ -295,7 +301,7 @@ class Settler {
     });
   }
 
-  static void ForgetRows(Record* record) {
+  static void ForgetRows(RecordFields* record) {
     if (!record->rows) return;
     DimLayout& dim =
         record->layout.dims[static_cast<size_t>(record->rows->dim)];
@@ -305,7 +311,7 @@ class Settler {
   }
 
   // The same for all rows: its gradient is a sum over them.
-  static void Share(const Batch& batch, Record* record) {
+  static void Share(const Batch& batch, RecordFields* record) {
     ForgetRows(record);
     if (record->id.role != Role::kGradOutput &&
         record->id.role != Role::kGradInput) {

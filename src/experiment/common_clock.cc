@@ -13,46 +13,66 @@ CommonClock::CommonClock(const std::map<TensorId, TensorPieces>& tensors) {
   const Trace& trace = *tensors.begin()->second.trace;
   std::map<int, int> first_of_stage;
   for (const auto& [id, pieces] : tensors) {
-    for (const Record* record : pieces.pieces) {
+    for (const Record& record : pieces.pieces) {
       int& first =
-          first_of_stage.try_emplace(StageOf(trace, record->rank), record->rank)
+          first_of_stage
+              .try_emplace(StageOf(trace, record.rank()), record.rank())
               .first->second;
-      first = std::min(first, record->rank);
+      first = std::min(first, record.rank());
     }
   }
+  std::map<std::pair<int, int>, std::vector<Anchor>> anchors;
   for (const auto& [id, pieces] : tensors) {
     std::map<int, int64_t> begins;  // rank -> its first record
-    for (const Record* record : pieces.pieces) {
+    for (const Record& record : pieces.pieces) {
       int64_t& begin =
-          begins.try_emplace(record->rank, record->sequence).first->second;
-      begin = std::min(begin, record->sequence);
+          begins.try_emplace(record.rank(), record.sequence()).first->second;
+      begin = std::min(begin, record.sequence());
     }
     for (const auto& [rank, sequence] : begins) {
       const int first = first_of_stage.at(StageOf(trace, rank));
       const auto common = begins.find(first);
       if (rank != first && common != begins.end()) {
-        anchors_[{id.iteration, rank}].push_back({sequence, common->second});
+        anchors[{id.iteration, rank}].push_back(
+            {static_cast<uint32_t>(sequence),
+             static_cast<uint32_t>(common->second)});
       }
     }
   }
-  for (auto& [key, anchors] : anchors_) {
-    std::sort(anchors.begin(), anchors.end(),
-              [](const Anchor& a, const Anchor& b) { return a.own < b.own; });
-    int64_t largest = -1;
-    for (Anchor& anchor : anchors) {
-      largest = std::max(largest, anchor.first);
-      anchor.first = largest;
-    }
+  while (!anchors.empty()) {  // one by one, because all are many
+    auto node = anchors.extract(anchors.begin());
+    runs_.emplace(node.key(), RunsOf(std::move(node.mapped())));
   }
 }
 
+std::vector<CommonClock::Run> CommonClock::RunsOf(std::vector<Anchor> anchors) {
+  std::sort(anchors.begin(), anchors.end(),
+            [](const Anchor& a, const Anchor& b) { return a.own < b.own; });
+  std::vector<Run> out;
+  uint32_t largest = 0;
+  for (const Anchor& anchor : anchors) {
+    largest = std::max(largest, anchor.first);
+    if (!out.empty() && anchor.own == out.back().own + out.back().count &&
+        largest == out.back().first + out.back().count) {
+      ++out.back().count;
+    } else {
+      out.push_back({anchor.own, largest, 1});
+    }
+  }
+  out.shrink_to_fit();
+  return out;
+}
+
 int64_t CommonClock::At(const Record& record) const {
-  const auto found = anchors_.find({record.id.iteration, record.rank});
-  if (found == anchors_.end()) return record.sequence;
+  const auto found = runs_.find({record.id().iteration, record.rank()});
+  if (found == runs_.end()) return record.sequence();
   const auto after = std::upper_bound(
-      found->second.begin(), found->second.end(), record.sequence,
-      [](int64_t sequence, const Anchor& a) { return sequence < a.own; });
-  return after == found->second.begin() ? -1 : std::prev(after)->first;
+      found->second.begin(), found->second.end(), record.sequence(),
+      [](int64_t sequence, const Run& run) { return sequence < run.own; });
+  if (after == found->second.begin()) return -1;
+  const Run& run = *std::prev(after);
+  return run.first +
+         std::min(record.sequence() - run.own, run.count - int64_t{1});
 }
 
 }  // namespace ttrace

@@ -34,12 +34,23 @@ class CommonClock {
   int64_t At(const Record& record) const;
 
  private:
+  // Sequence numbers of a tensor's first records: of the rank, and the largest
+  // of the first rank's until then.
   struct Anchor {
-    int64_t own = 0;    // sequence numbers of a tensor's first records: of the
-    int64_t first = 0;  // rank, and the largest of the first rank's until then
+    uint32_t own = 0;
+    uint32_t first = 0;
   };
+  // `count` anchors of consecutive numbers on both: ranks that do the same have
+  // one run, of however many tensors.
+  struct Run {
+    uint32_t own = 0;
+    uint32_t first = 0;
+    uint32_t count = 0;
+  };
+  static std::vector<Run> RunsOf(std::vector<Anchor> anchors);
+
   // (iteration, rank) -> ascending
-  std::map<std::pair<int, int>, std::vector<Anchor>> anchors_;
+  std::map<std::pair<int, int>, std::vector<Run>> runs_;
 };
 
 }  // namespace ttrace

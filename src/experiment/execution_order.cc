@@ -39,18 +39,18 @@ ExecutionKey ExecutionKeys::Of(const TensorId& id,
   const int phase = PhaseOf(id);
   ExecutionKey best;
   bool found = false;
-  for (const Record* record : pieces.pieces) {
+  for (const Record& record : pieces.pieces) {
     ExecutionKey key;
     key.iteration = id.iteration;
     key.phase = phase;
-    key.sequence = clock_.At(*record);
-    key.rank = record->rank;
-    key.own = record->sequence;
+    key.sequence = clock_.At(record);
+    key.rank = record.rank();
+    key.own = record.sequence();
     if (staged) {
-      const int stage = StageOf(*pieces.trace, record->rank);
+      const int stage = StageOf(*pieces.trace, record.rank());
       // Gradients appear, and are reduced, from the last stage on.
       key.stage = phase >= 3 && phase <= 5 ? -stage : stage;
-      key.round = rounds_.Of(*record);
+      key.round = rounds_.Of(record);
     }
     // The lowest rank of the stage speaks for it.
     const auto place = [](const ExecutionKey& k) {

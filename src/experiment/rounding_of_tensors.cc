@@ -32,8 +32,8 @@ Value ValueOr(const Map& map, const Key& key, Value otherwise) {
 // Rows of features: all dimensions of a piece but the last.
 int64_t TokensOf(const Record& piece) {
   int64_t tokens = 1;
-  for (size_t d = 0; d + 1 < piece.layout.dims.size(); ++d) {
-    tokens *= piece.layout.dims[d].local_size();
+  for (size_t d = 0; d + 1 < piece.layout().dims.size(); ++d) {
+    tokens *= piece.layout().dims[d].local_size();
   }
   return tokens;
 }
@@ -46,7 +46,7 @@ void Lower(DType dtype, std::optional<DType>* lowest) {
 }
 
 double RoundoffOf(const TensorPieces& pieces) {
-  return UnitRoundoff(pieces.pieces.front()->dtype);
+  return UnitRoundoff(pieces.pieces.front().dtype());
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ RoundingOfTensors::RoundingOfTensors(const Side& reference,
 void RoundingOfTensors::ReadPrecisions(const Side& reference) {
   lowest_ = reference.ComputeDType().value_or(DType::kF32);
   for (const auto& [id, pieces] : reference.real()) {
-    const DType dtype = pieces.pieces.front()->dtype;
+    const DType dtype = pieces.pieces.front().dtype();
     if (!TellsPrecision(id.role) || !Info(dtype).floating) continue;
     Lower(dtype, &modules_[id.fqn].dtype);
   }
@@ -88,7 +88,7 @@ void RoundingOfTensors::ReadDimensions(const Side& reference) {
       }
     } else if (id.fqn.empty() && id.role == Role::kInput) {
       // Token ids are [batch, sequence]; floating inputs carry features last.
-      const bool tokens_only = !Info(pieces.pieces.front()->dtype).floating;
+      const bool tokens_only = !Info(pieces.pieces.front().dtype()).floating;
       const size_t dims =
           tokens_only || shape.size() < 2 ? shape.size() : shape.size() - 1;
       int64_t tokens = 1;
@@ -114,7 +114,7 @@ RoundingOfTensors::Sums RoundingOfTensors::SumsOf(const Side& reference,
     calls = std::max<int64_t>(calls, id.call + 1);
     int64_t& tokens = out.tokens[id.fqn];
     for (const auto& piece : pieces.pieces) {
-      tokens = std::max(tokens, TokensOf(*piece));
+      tokens = std::max(tokens, TokensOf(piece));
     }
   }
   for (const auto& [id, pieces] : side.real()) {
@@ -131,11 +131,11 @@ RoundingOfTensors::Sums RoundingOfTensors::SumsOf(const Side& reference,
       if (low || low_inside) terms *= calls;
       out.summands[id] = micro_batches * calls;
     }
-    const Record& first = *pieces.pieces.front();
-    if (first.scale.value() != 1) out.scales[id] = first.scale.value();
+    const Record& first = pieces.pieces.front();
+    if (first.scale().value() != 1) out.scales[id] = first.scale().value();
     int64_t ranks = 1;
-    const DeviceMesh& mesh = side.trace().mesh(first.grid);
-    for (const std::string& name : first.reduced_over) {
+    const DeviceMesh& mesh = side.trace().mesh(first.grid());
+    for (const std::string& name : first.reduced_over()) {
       const int dim = mesh.Find(name);
       if (dim >= 0) ranks *= mesh.dims[static_cast<size_t>(dim)].size;
     }

@@ -9,21 +9,21 @@ namespace ttrace {
 namespace {
 
 bool IsOfMicroBatch(const Record& record) {
-  const int phase = PhaseOf(record.id);
-  return record.micro_batch >= 0 && (phase == 1 || phase == 3);
+  const int phase = PhaseOf(record.id());
+  return record.micro_batch() >= 0 && (phase == 1 || phase == 3);
 }
 
-bool IsBackward(const Record& record) { return PhaseOf(record.id) == 3; }
+bool IsBackward(const Record& record) { return PhaseOf(record.id()) == 3; }
 
 }  // namespace
 
 Rounds::Rounds(const std::map<TensorId, TensorPieces>& tensors) {
   std::map<Run, std::vector<std::pair<int64_t, int>>> runs;
   for (const auto& [id, pieces] : tensors) {
-    for (const Record* record : pieces.pieces) {
-      if (!IsOfMicroBatch(*record)) continue;
-      runs[{record->rank, id.iteration, IsBackward(*record)}].emplace_back(
-          record->sequence, record->micro_batch);
+    for (const Record& record : pieces.pieces) {
+      if (!IsOfMicroBatch(record)) continue;
+      runs[{record.rank(), id.iteration, IsBackward(record)}].emplace_back(
+          record.sequence(), record.micro_batch());
     }
   }
   for (auto& [run, seen] : runs) {
@@ -42,11 +42,11 @@ Rounds::Rounds(const std::map<TensorId, TensorPieces>& tensors) {
 int Rounds::Of(const Record& record) const {
   if (!IsOfMicroBatch(record)) return 0;
   const auto run =
-      begins_.find({record.rank, record.id.iteration, IsBackward(record)});
+      begins_.find({record.rank(), record.id().iteration, IsBackward(record)});
   if (run == begins_.end()) return 0;
   const auto& begins = run->second;
   const auto after =
-      std::upper_bound(begins.begin(), begins.end(), record.sequence);
+      std::upper_bound(begins.begin(), begins.end(), record.sequence());
   return std::max(0, static_cast<int>(after - begins.begin()) - 1);
 }
 

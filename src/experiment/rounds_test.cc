@@ -11,21 +11,22 @@ namespace {
 // What ranks of a pipeline record, one module after the other.
 class Recorded {
  public:
-  const ttrace::Record& Add(int rank, const std::string& fqn, int micro_batch,
-                            Role role = Role::kOutput,
-                            Pass pass = Pass::kForward, int iteration = 0) {
-    ttrace::Record& record = records_.emplace_back();
-    record.rank = rank;
-    record.sequence = static_cast<int64_t>(records_.size());
-    record.id = {fqn, role, iteration, 0, "0", pass};
-    record.micro_batch = micro_batch;
-    tensors_[record.id].pieces.push_back(&record);
+  ttrace::Record Add(int rank, const std::string& fqn, int micro_batch,
+                     Role role = Role::kOutput, Pass pass = Pass::kForward,
+                     int iteration = 0) {
+    RecordFields fields;
+    fields.rank = rank;
+    fields.sequence = static_cast<int64_t>(records_.size()) + 1;
+    fields.id = {fqn, role, iteration, 0, "0", pass};
+    fields.micro_batch = micro_batch;
+    const ttrace::Record record = records_.Append(fields);
+    tensors_[record.id()].pieces.push_back(record);
     return record;
   }
   Rounds rounds() const { return Rounds(tensors_); }
 
  private:
-  std::deque<ttrace::Record> records_;
+  RecordTable records_;
   std::map<TensorId, TensorPieces> tensors_;
 };
 

@@ -12,8 +12,8 @@ namespace {
 
 // The batch dimension of a root input, or -1.
 int BatchDim(const TensorPieces& pieces) {
-  const Record& first = *pieces.pieces.front();
-  return first.rows ? first.rows->dim : -1;
+  const Record& first = pieces.pieces.front();
+  return first.rows() ? first.rows()->dim : -1;
 }
 
 // Row r of the batch dimension as a sequence of values.

@@ -18,12 +18,13 @@ using Json = nlohmann::json;
 }  // namespace
 
 Result<Side> Side::Open(const std::string& folder,
-                        const std::vector<std::string>& leg_folders) {
+                        const std::vector<std::string>& leg_folders,
+                        int threads) {
   Side side;
   std::vector<std::string> folders = {folder};
   folders.insert(folders.end(), leg_folders.begin(), leg_folders.end());
   for (const std::string& path : folders) {
-    TTRACE_ASSIGN_OR_RETURN(auto trace, Trace::Open(path));
+    TTRACE_ASSIGN_OR_RETURN(auto trace, Trace::Open(path, threads));
     side.FindDefects(*trace);
     if (side.catalogs_.empty()) side.ReadNotes(*trace);
     side.ReadNotIsolated(*trace);
@@ -77,7 +78,7 @@ bool Side::Keeps(const std::string& leg) const {
 }
 
 void Side::Reread(const TensorId& id,
-                  const std::function<void(Record*)>& change) {
+                  const std::function<void(RecordFields*)>& change) {
   for (const auto& catalog : catalogs_) catalog->Reread(id, change);
 }
 
@@ -130,7 +131,7 @@ std::optional<DType> Side::ComputeDType() const {
         id.role != Role::kOutput) {
       continue;
     }
-    const DType dtype = pieces.pieces.front()->dtype;
+    const DType dtype = pieces.pieces.front().dtype();
     // Nothing is computed in 8-bit floats: they are operands of products that
     // are added up in wider ones.
     if (Info(dtype).floating && Info(dtype).itemsize > 1) admit(dtype);
@@ -149,8 +150,8 @@ std::set<int> Side::Iterations() const {
 int Side::MicroBatchesPerRank() const {
   std::map<std::pair<int, int>, std::set<int>> seen;  // (rank, iteration)
   for (const Record& record : trace().records()) {
-    if (record.leg == "real" && record.micro_batch >= 0) {
-      seen[{record.rank, record.id.iteration}].insert(record.micro_batch);
+    if (record.leg() == "real" && record.micro_batch() >= 0) {
+      seen[{record.rank(), record.id().iteration}].insert(record.micro_batch());
     }
   }
   size_t most = 1;

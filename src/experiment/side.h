@@ -51,8 +51,10 @@ struct TokenSums {
 
 class Side {
  public:
+  // On `threads` threads (0: as many as cores).
   static Result<Side> Open(const std::string& folder,
-                           const std::vector<std::string>& leg_folders);
+                           const std::vector<std::string>& leg_folders,
+                           int threads = 1);
 
   const Trace& trace() const { return catalogs_.front()->trace(); }
   std::vector<const Trace*> traces() const;  // of all folders, the main first
@@ -65,7 +67,8 @@ class Side {
   // As if of the reruns only these had been made.
   void KeepLegs(const std::vector<std::string>& reruns);
   // Replaces the records of a tensor, in every leg, by changed copies.
-  void Reread(const TensorId& id, const std::function<void(Record*)>& change);
+  void Reread(const TensorId& id,
+              const std::function<void(RecordFields*)>& change);
   std::vector<std::string> Legs() const;  // sorted, of all folders
   bool HasLeg(const std::string& leg) const;
   // "noise.1", "noise.2", ... present, for prefix "noise".

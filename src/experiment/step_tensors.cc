@@ -20,7 +20,7 @@ TensorId OwnId(const StepOfParameter& step, Role role, Pass pass) {
 }
 
 bool OneElement(const TensorPieces& pieces) {
-  const Layout& layout = pieces.pieces.front()->layout;
+  const Layout& layout = pieces.pieces.front().layout();
   return layout.local_count() == 1 && layout.global_count() == 1;
 }
 

@@ -13,8 +13,12 @@ namespace {
 int64_t TestsOf(const LegFacts& leg) {
   if (!leg.usable) return 0;
   if (leg.noise.empty()) return 1;
-  const auto pieces = static_cast<int64_t>(leg.candidate.instances.size());
-  return 4 + (leg.candidate.regions.size() > 1 ? pieces : 0);
+  if (leg.candidate.regions.size() < 2) return 4;
+  int64_t pieces = 0;
+  for (const InstanceStats& one : leg.candidate.instances) {
+    pieces += one.copies;
+  }
+  return 4 + pieces;
 }
 
 bool Repeats(const std::optional<RepeatFacts>& repeat) {

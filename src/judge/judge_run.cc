@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/for_each.h"
 #include "src/experiment/unequal_starts.h"
 #include "src/judge/expectations.h"
 #include "src/judge/judge_norm.h"
@@ -10,7 +11,6 @@
 #include "src/judge/judge_tensor.h"
 #include "src/judge/overflow.h"
 #include "src/judge/unlike_draws.h"
-#include "src/measure/for_each.h"
 #include "src/measure/reported_norm.h"
 
 namespace ttrace {

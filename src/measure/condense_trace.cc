@@ -50,41 +50,42 @@ class RankCondenser {
         counts_(*counts) {}
 
   Status Add(const Record& record) {
-    if (IsIsolatedLeg(record.leg)) return Done{};
-    Record out = record;
+    if (IsIsolatedLeg(record.leg())) return Done{};
+    RecordFields out = record.fields();
     out.same_as.reset();
     TTRACE_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes,
                             WhatIsKept(record, &out));
     TTRACE_RETURN_IF_ERROR(writer_.Restate(&out, bytes));
-    sequences_.emplace(record.sequence, out.sequence);
-    if (!IsNoiseLeg(record.leg)) {
-      runs_[{record.leg, record.id}].pieces.push_back(&record);
+    sequences_.emplace(record.sequence(), out.sequence);
+    if (!IsNoiseLeg(record.leg())) {
+      runs_[{record.leg(), record.id()}].pieces.push_back(record);
     }
     ++counts_.records;
     counts_.summaries += out.summary ? 1 : 0;
-    counts_.bytes_before += record.same_as ? 0 : record.extent.bytes;
+    counts_.bytes_before += record.same_as() ? 0 : record.extent().bytes;
     counts_.bytes_after += out.same_as ? 0 : out.extent.bytes;
     return Done{};
   }
 
  private:
-  Result<std::vector<std::byte>> WhatIsKept(const Record& record, Record* out) {
-    if (IsNoiseLeg(record.leg)) {
+  Result<std::vector<std::byte>> WhatIsKept(const Record& record,
+                                            RecordFields* out) {
+    if (IsNoiseLeg(record.leg())) {
       TTRACE_ASSIGN_OR_RETURN(auto difference, Difference(record, out));
       if (difference) return *std::move(difference);
     }
     if (!record.holds_values()) {
       TTRACE_ASSIGN_OR_RETURN(auto bytes, trace_.ReadInstead(record));
       if (out->measured) {
-        out->measured->against = sequences_.at(record.measured->against);
+        out->measured->against = sequences_.at(record.measured()->against);
       }
       return bytes;
     }
-    std::vector<std::byte> values(static_cast<size_t>(record.extent.bytes));
+    std::vector<std::byte> values(static_cast<size_t>(record.extent().bytes));
     TTRACE_RETURN_IF_ERROR(trace_.Read(record, 0, values));
-    const std::vector<int64_t> strides = RowMajorStrides(record.local_shape);
+    const std::vector<int64_t> strides = RowMajorStrides(record.local_shape());
     TTRACE_ASSIGN_OR_RETURN(
-        auto summary, summarizer_->Summarize(record, {values.data(), strides}));
+        auto summary, summarizer_->Summarize(*out, {values.data(), strides}));
     if (!summary) return values;
     out->summary = summary->kind;
     return std::move(summary->bytes);
@@ -92,31 +93,31 @@ class RankCondenser {
 
   // Of a noise rerun, where that of the run is not kept.
   Result<std::optional<std::vector<std::byte>>> Difference(const Record& rerun,
-                                                           Record* out) {
+                                                           RecordFields* out) {
     using Bytes = std::optional<std::vector<std::byte>>;
-    const Record* run = RunOf(rerun);
-    if (run == nullptr || !run->holds_values() ||
-        !MayBeSummarized(*run, buckets_)) {
+    const std::optional<Record> run = RunOf(rerun);
+    if (!run || !run->holds_values() ||
+        !MayBeSummarized(run->fields(), buckets_)) {
       return Bytes();
     }
     TTRACE_ASSIGN_OR_RETURN(const auto table,
                             CompareAsOneCell(trace_, *run, rerun));
     if (!table) return Bytes();
-    out->measured = Measured{sequences_.at(run->sequence)};
+    out->measured = Measured{sequences_.at(run->sequence())};
     return Bytes(EncodeCells(*table));
   }
 
-  // What a noise rerun is compared with; null: not known.
-  const Record* RunOf(const Record& rerun) const {
-    if (rerun.measured) {
-      return FindRecord(trace_.records(), rerun.rank, rerun.measured->against);
+  // What a noise rerun is compared with, if that is known.
+  std::optional<Record> RunOf(const Record& rerun) const {
+    if (rerun.measured()) {
+      return trace_.records().Find(rerun.rank(), rerun.measured()->against);
     }
-    for (const std::string& leg : PerturbedLegs(rerun.leg)) {
-      const auto found = runs_.find({leg, rerun.id});
+    for (const std::string& leg : PerturbedLegs(rerun.leg())) {
+      const auto found = runs_.find({leg, rerun.id()});
       if (found == runs_.end()) continue;
-      if (const auto* run = CounterpartOf(found->second, rerun)) return run;
+      if (const auto run = CounterpartOf(found->second, rerun)) return run;
     }
-    return nullptr;
+    return std::nullopt;
   }
 
   const Trace& trace_;
@@ -138,7 +139,7 @@ Status CondenseRank(const Trace& trace, const RankTrace& rank,
   }
   RankCondenser condenser(trace, options.buckets, writer.get(), counts);
   for (const Record& record : trace.records()) {
-    if (record.rank != rank.meta.rank) continue;
+    if (record.rank() != rank.meta.rank) continue;
     TTRACE_RETURN_IF_ERROR(condenser.Add(record));
     if (options.progress && counts->records % 100 == 0) {
       options.progress(counts->records, total);

@@ -225,8 +225,8 @@ TEST(CondenseTrace, WhatIsReadElsewhereThanItWasRecordedIsNotCompared) {
   const ShardedTrace whole(kShape, values, kWhole);
   Small halves(ShardedTrace(kShape, values, Cut(Shard{0})));
   ASSERT_TRUE(CompareTensor(whole.pieces(), halves.pieces()).ok());
-  const TensorId id = halves.pieces().pieces.front()->id;
-  halves.catalog().Reread(id, [](Record* record) {
+  const TensorId id = halves.pieces().pieces.front().id();
+  halves.catalog().Reread(id, [](RecordFields* record) {
     Segment& rows = record->layout.dims[0].segments.front();
     rows.begin = rows.size - rows.begin;  // the other half
   });
@@ -239,7 +239,7 @@ TEST(CondenseTrace, ValuesCannotBeRead) {
   const Small small(ShardedTrace(kShape, RandomReals(1), kWhole));
   const TensorPieces pieces = small.pieces();
   std::byte byte;
-  const Status read = pieces.trace->Read(*pieces.pieces.front(), 0, {&byte, 1});
+  const Status read = pieces.trace->Read(pieces.pieces.front(), 0, {&byte, 1});
   ASSERT_FALSE(read.ok());
   EXPECT_EQ(read.error().code(), ErrorCode::kIncomparable);
   EXPECT_THAT(read.error().message(), HasSubstr("only a sketch was kept"));
@@ -287,13 +287,13 @@ TEST(CondenseTrace, NoiseIsKeptExactly) {
   const auto full = OrDie(Trace::Open(folder / "trace"));
   const auto small = OrDie(Trace::Open(folder / "small"));
   ASSERT_EQ(small->records().size(), 2u);
-  EXPECT_TRUE(small->records()[0].summary);
-  ASSERT_TRUE(small->records()[1].measured);
+  EXPECT_TRUE(small->records()[0].summary());
+  ASSERT_TRUE(small->records()[1].measured());
   const Catalog catalog(small);
   const Catalog whole(full);
   const TensorPieces& real = catalog.tensors("real").begin()->second;
   const TensorPieces& noise = catalog.tensors("noise.1").begin()->second;
-  const std::vector<Layout> regions = {real.pieces.front()->layout};
+  const std::vector<Layout> regions = {real.pieces.front().layout()};
   const auto kept = OrDie(CompareCellsWithin(real, noise, regions, 0));
   ASSERT_TRUE(kept);
   const auto expected =

@@ -11,7 +11,7 @@ namespace ttrace {
 
 // Integers and booleans.
 inline bool IsExact(const TensorPieces& pieces) {
-  return !Info(pieces.pieces.front()->dtype).floating;
+  return !Info(pieces.pieces.front().dtype()).floating;
 }
 
 inline bool IsAfterStep(Role role) {

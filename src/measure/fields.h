@@ -55,6 +55,7 @@ void VisitFields(A& field, InstanceStats& i) {
   field("micro_batch", i.micro_batch);
   field("stats", i.stats);
   field("region", i.region);
+  field("copies", i.copies);
 }
 
 template <typename A>

@@ -36,13 +36,13 @@ class LegReducer final : public Reducer {
     return PerturbedLegs(leg);
   }
 
-  bool IsBase(const Record& record) const override {
+  bool IsBase(const RecordFields& record) const override {
     return bases_.contains(record.leg) && MayBeMeasured(record);
   }
 
-  Result<std::optional<Reduced>> Reduce(const Record& record,
+  Result<std::optional<Reduced>> Reduce(const RecordFields& record,
                                         const StridedView& values,
-                                        const Record& base,
+                                        const RecordFields& base,
                                         WrittenRecords& written) override {
     if (!MayBeMeasured(record)) return std::optional<Reduced>();
     TTRACE_ASSIGN_OR_RETURN(const std::optional<double> scale,
@@ -58,20 +58,20 @@ class LegReducer final : public Reducer {
     return std::optional<Reduced>(std::move(out));
   }
 
-  Result<std::optional<Summarized>> Summarize(const Record&,
+  Result<std::optional<Summarized>> Summarize(const RecordFields&,
                                               const StridedView&) override {
     return std::optional<Summarized>();
   }
 
  private:
-  static bool MayBeMeasured(const Record& record) {
+  static bool MayBeMeasured(const RecordFields& record) {
     return !record.routed && record.scale.value() == 1 &&
            CellComparer::Takes(record.dtype, record.layout);
   }
 
-  Result<CellTable> Compare(const Record& record, const StridedView& values,
-                            const Record& base, double scale,
-                            WrittenRecords& written) {
+  Result<CellTable> Compare(const RecordFields& record,
+                            const StridedView& values, const RecordFields& base,
+                            double scale, WrittenRecords& written) {
     const int64_t itemsize = Info(record.dtype).itemsize;
     CellComparer comparer(record.dtype, record.layout, scale);
     StridedGather gather(values.data, record.local_shape, values.strides,
@@ -93,7 +93,7 @@ class LegReducer final : public Reducer {
 
   // c of ErrorStats::max_elem for all pieces of the tensor that `base` is of;
   // nothing if this rank does not hold all of it.
-  Result<std::optional<double>> ElementScale(const Record& base,
+  Result<std::optional<double>> ElementScale(const RecordFields& base,
                                              WrittenRecords& written) {
     const auto key = std::pair(base.leg, base.id);
     if (base.id.iteration != iteration_) {
@@ -109,10 +109,10 @@ class LegReducer final : public Reducer {
     return scale;
   }
 
-  Result<std::optional<double>> MeasureScale(const std::vector<Record>& pieces,
-                                             WrittenRecords& written) {
+  Result<std::optional<double>> MeasureScale(
+      const std::vector<RecordFields>& pieces, WrittenRecords& written) {
     int64_t held = 0;
-    for (const Record& piece : pieces) {
+    for (const RecordFields& piece : pieces) {
       if (IsTerm(piece, pieces.size())) return std::optional<double>();
       held += piece.layout.local_count();
     }
@@ -120,7 +120,7 @@ class LegReducer final : public Reducer {
       return std::optional<double>();
     }
     ErrorSums sums;
-    for (const Record& piece : pieces) {
+    for (const RecordFields& piece : pieces) {
       TTRACE_RETURN_IF_ERROR(AddSquares(piece, written, &sums));
     }
     const ErrorStats stats = sums.Stats();
@@ -129,7 +129,7 @@ class LegReducer final : public Reducer {
   }
 
   // Whether `piece`, one of `count`, is a term of a sum.
-  bool IsTerm(const Record& piece, size_t count) const {
+  bool IsTerm(const RecordFields& piece, size_t count) const {
     const DeviceMesh& mesh = meta_.MeshOf(piece.grid);
     return std::any_of(
         piece.placements.begin(), piece.placements.end(),
@@ -141,7 +141,7 @@ class LegReducer final : public Reducer {
         });
   }
 
-  Status AddSquares(const Record& piece, WrittenRecords& written,
+  Status AddSquares(const RecordFields& piece, WrittenRecords& written,
                     ErrorSums* sums) {
     const int64_t itemsize = Info(piece.dtype).itemsize;
     const int64_t total = piece.layout.local_count();

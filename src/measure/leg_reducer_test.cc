@@ -130,11 +130,11 @@ TEST_F(LegReducerTest, MeasuredInPlaceIsWhatAReaderOfTheValuesMeasures) {
   const std::vector<Leg> legs = {{"real", real}, {"noise.1", Noisy(real, 2)}};
   const auto kept = Record(false, spec, legs);
   const auto measured = Record(true, spec, legs);
-  ASSERT_FALSE(Only(*kept, "noise.1").pieces.front()->measured);
-  ASSERT_TRUE(Only(*measured, "noise.1").pieces.front()->measured);
-  EXPECT_LT(Only(*measured, "noise.1").pieces.front()->extent.bytes,
-            Only(*kept, "noise.1").pieces.front()->extent.bytes / 10);
-  const Layout whole = Only(*kept, "real").pieces.front()->layout;
+  ASSERT_FALSE(Only(*kept, "noise.1").pieces.front().measured());
+  ASSERT_TRUE(Only(*measured, "noise.1").pieces.front().measured());
+  EXPECT_LT(Only(*measured, "noise.1").pieces.front().extent().bytes,
+            Only(*kept, "noise.1").pieces.front().extent().bytes / 10);
+  const Layout whole = Only(*kept, "real").pieces.front().layout();
   std::vector<Layout> regions = {whole};
   for (int64_t k = 0; k < 8; ++k)
     regions.push_back(Columns(whole, 2, k * 128, 128));
@@ -182,8 +182,8 @@ TEST_F(LegReducerTest, MicroBatchesAreMeasuredOneByOne) {
                                  {"noise.1", Noisy(second, 4), 1, 2}};
   const auto kept = Record(false, spec, legs);
   const auto measured = Record(true, spec, legs);
-  ASSERT_TRUE(Only(*measured, "noise.1").pieces.back()->measured);
-  const Layout place = Only(*kept, "real").pieces.front()->layout;
+  ASSERT_TRUE(Only(*measured, "noise.1").pieces.back().measured());
+  const Layout place = Only(*kept, "real").pieces.front().layout();
   Layout whole = place;
   whole.dims[1].segments = {{0, 4}};
   ExpectEqual(Within(*measured, {whole, place}), Within(*kept, {whole, place}));
@@ -197,17 +197,18 @@ TEST_F(LegReducerTest, WhatIsRepeatedBitByBitIsThereOnce) {
   const auto catalog =
       Record(true, spec, {{"real", real}, {"replay", real}, {"noise.1", real}});
   for (const char* leg : {"replay", "noise.1"}) {
-    const auto& piece = *Only(*catalog, leg).pieces.front();
-    EXPECT_EQ(piece.same_as, Only(*catalog, "real").pieces.front()->sequence);
+    const auto& piece = Only(*catalog, leg).pieces.front();
+    EXPECT_EQ(piece.same_as(),
+              Only(*catalog, "real").pieces.front().sequence());
     std::vector<float> values(real.size());
     OrDie(catalog->trace().Read(piece, 0,
                                 std::as_writable_bytes(std::span(values))));
     EXPECT_EQ(values, real);
   }
   const auto differs = Record(true, spec, {{"real", real}, {"replay", other}});
-  const auto& piece = *Only(*differs, "replay").pieces.front();
-  EXPECT_FALSE(piece.same_as);
-  EXPECT_FALSE(piece.measured);
+  const auto& piece = Only(*differs, "replay").pieces.front();
+  EXPECT_FALSE(piece.same_as());
+  EXPECT_FALSE(piece.measured());
   std::vector<float> values(real.size());
   OrDie(differs->trace().Read(piece, 0,
                               std::as_writable_bytes(std::span(values))));
@@ -219,7 +220,7 @@ TEST_F(LegReducerTest, OnlyTheDifferenceIsNoValue) {
   const auto real = Normal(64 * 1024, 1);
   const auto catalog =
       Record(true, spec, {{"real", real}, {"noise.1", Noisy(real, 2)}});
-  const auto& piece = *Only(*catalog, "noise.1").pieces.front();
+  const auto& piece = Only(*catalog, "noise.1").pieces.front();
   std::byte byte;
   const Status read = catalog->trace().Read(piece, 0, {&byte, 1});
   ASSERT_FALSE(read.ok());
@@ -236,7 +237,7 @@ TEST_F(LegReducerTest, ValuesAreKeptOfWhatOneRankCannotJudge) {
   const std::vector<Leg> legs = {{"real", real}, {"noise.1", Noisy(real, 2)}};
   const auto is_measured = [&](const RecordSpec& spec, const RankMeta& meta) {
     const auto catalog = Record(true, spec, legs, meta);
-    return Only(*catalog, "noise.1").pieces.front()->measured.has_value();
+    return Only(*catalog, "noise.1").pieces.front().measured().has_value();
   };
   RecordSpec spec = PlainSpec("m", DType::kF32, {64, 1024});
   EXPECT_TRUE(is_measured(spec, TensorParallelMeta(0, 1)));
@@ -253,7 +254,7 @@ TEST_F(LegReducerTest, OnlyWhatALegWillBeMeasuredAgainstIsKeptInMind) {
   const RankMeta meta = TensorParallelMeta(0, 1);
   const auto is_base = [&](const std::vector<std::string>& legs,
                            const std::string& leg, int64_t elements) {
-    struct Record record;
+    struct RecordFields record;
     record.leg = leg;
     record.dtype = DType::kF32;
     record.layout.dims = {{{{0, elements}}, elements}};
@@ -275,7 +276,7 @@ TEST_F(LegReducerTest, NaNIsCounted) {
   const std::vector<Leg> legs = {{"real", real}, {"noise.1", noisy}};
   const auto kept = Record(false, spec, legs);
   const auto measured = Record(true, spec, legs);
-  const Layout whole = Only(*kept, "real").pieces.front()->layout;
+  const Layout whole = Only(*kept, "real").pieces.front().layout();
   const auto stats = Within(*measured, {whole});
   ExpectEqual(stats, Within(*kept, {whole}));
   EXPECT_EQ(stats.front().nonfinite_cand, 1);

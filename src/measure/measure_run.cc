@@ -10,11 +10,11 @@
 #include <tuple>
 #include <utility>
 
+#include "src/base/for_each.h"
 #include "src/experiment/execution_order.h"
 #include "src/experiment/parameter_roles.h"
 #include "src/experiment/step_tensors.h"
 #include "src/experiment/unequal_starts.h"
-#include "src/measure/for_each.h"
 #include "src/measure/measure_tensor.h"
 
 namespace ttrace {
@@ -29,10 +29,10 @@ int StagesOf(const Side& side) {
 int64_t BytesOf(const TensorPieces* pieces) {
   if (pieces == nullptr) return 0;
   int64_t bytes = 0;
-  for (const Record* piece : pieces->pieces) {
+  for (const Record& piece : pieces->pieces) {
     // Opening and looking up a piece costs about as much as reading so much.
     constexpr int64_t kOfAPiece = 4096;
-    bytes += piece->extent.bytes + kOfAPiece;
+    bytes += piece.extent().bytes + kOfAPiece;
   }
   return bytes;
 }

@@ -10,6 +10,7 @@
 
 #include "src/compare/compare_cells.h"
 #include "src/compare/compare_summaries.h"
+#include "src/compare/equal_copies.h"
 #include "src/experiment/module_names.h"
 #include "src/experiment/parameter_roles.h"
 #include "src/measure/exact_values.h"
@@ -63,8 +64,8 @@ bool HasSameBytes(const TensorPieces& real, const TensorPieces& replay) {
          real.pieces.size() == replay.pieces.size() &&
          std::equal(real.pieces.begin(), real.pieces.end(),
                     replay.pieces.begin(),
-                    [](const Record* a, const Record* b) {
-                      return a->extent == b->extent && a->rank == b->rank;
+                    [](const Record& a, const Record& b) {
+                      return a.extent() == b.extent() && a.rank() == b.rank();
                     });
 }
 
@@ -110,6 +111,7 @@ class LegMeasurer {
     aligned_ = std::move(rows);
     aligned_.element_scale = own_.element_scale;
     TTRACE_ASSIGN_OR_RETURN(out->candidate, CompareTensor(r_, c_, aligned_));
+    JoinEqualCopies(&out->candidate);
     Count(r_, c_, out->candidate.total.count);
     regions_ = &out->candidate.regions;
     for (const std::string& leg : plan_.noise_legs) {
@@ -255,8 +257,8 @@ class LegMeasurer {
 
   void Count(const TensorPieces& a, const TensorPieces& b,
              int64_t elements) const {
-    *bytes_ += elements * (Info(a.pieces.front()->dtype).itemsize +
-                           Info(b.pieces.front()->dtype).itemsize);
+    *bytes_ += elements * (Info(a.pieces.front().dtype()).itemsize +
+                           Info(b.pieces.front().dtype()).itemsize);
   }
 
   const Side& side_;  // the reference
@@ -312,7 +314,7 @@ Result<TensorFacts> TensorMeasurer::Measure(const TensorId& id,
   TensorFacts out;
   out.id = id;
   out.exact = IsExact(candidate);
-  out.dtype = candidate.pieces.front()->dtype;
+  out.dtype = candidate.pieces.front().dtype();
   out.candidate_shape = candidate.global_shape();
   out.vector = out.candidate_shape.size() <= 1;
   out.lookup = IsParameterGradient(id.role) && !out.vector &&
@@ -357,7 +359,8 @@ Status TensorMeasurer::MeasureCandidate(const TensorId& id,
     out->trouble = own.error().message();
     return Done{};
   }
-  *bytes += own->total.count * Info(candidate.pieces.front()->dtype).itemsize;
+  *bytes += own->total.count * Info(candidate.pieces.front().dtype()).itemsize;
+  JoinEqualCopies(&*own);
   out->own = *std::move(own);
   return Done{};
 }

@@ -4,7 +4,7 @@ namespace ttrace {
 
 void AddDamage(const Trace& trace, DamagedNumbers* damage) {
   for (const DamagedRecord& record : trace.damaged()) {
-    damage->emplace(record.record->number, record.error.message());
+    damage->emplace(record.record.number(), record.error.message());
   }
 }
 

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "src/compare/equal_copies.h"
 #include "src/compare/merge_comparisons.h"
 
 namespace ttrace {
@@ -149,6 +150,7 @@ Result<LegFacts> MergeLegs(const Legs& parts) {
   }
   TTRACE_ASSIGN_OR_RETURN(MergedComparison merged,
                           MergeComparisons(comparisons));
+  JoinEqualCopies(&merged.comparison);
   out.candidate = std::move(merged.comparison);
   const Sources& sources = merged.sources;
   for (size_t i = 0; i < parts.front()->noise.size(); ++i) {
@@ -218,6 +220,7 @@ Result<TensorFacts> MergeFacts(const std::vector<TensorFacts>& parts) {
   }
   if (!own.empty()) {
     TTRACE_ASSIGN_OR_RETURN(MergedComparison merged, MergeComparisons(own));
+    JoinEqualCopies(&merged.comparison);
     out.own = std::move(merged.comparison);
   }
   return out;

@@ -20,7 +20,7 @@ struct Part {
 
 // The first dimension of which a rank has not all; -1: none.
 int CutDimension(const TensorPieces& own) {
-  const Layout& layout = own.pieces.front()->layout;
+  const Layout& layout = own.pieces.front().layout();
   for (size_t d = 0; d < layout.dims.size(); ++d) {
     if (layout.dims[d].local_size() < layout.dims[d].global_size) {
       return static_cast<int>(d);
@@ -36,8 +36,8 @@ bool Varies(const TensorPieces& own, int rank, size_t dim) {
   Shape begin(size.size(), 0);
   size[dim] = 1;
   std::optional<std::vector<double>> first;
-  for (const Record* record : part.pieces().pieces) {
-    for (const Segment& segment : record->layout.dims[dim].segments) {
+  for (const Record& record : part.pieces().pieces) {
+    for (const Segment& segment : record.layout().dims[dim].segments) {
       for (int64_t i = 0; i < segment.size; ++i) {
         begin[dim] = segment.begin + i;
         auto values = ReadBox(part.pieces(), begin, size);
@@ -63,14 +63,14 @@ RepeatedParts FindRepeatedParts(const TensorPieces& own,
   if (cut < 0 || wrong.empty()) return {};
   const auto dim = static_cast<size_t>(cut);
   std::map<int, Part> parts;
-  for (const Record* record : own.pieces) {  // by rank, then micro-batch
-    Part& part = parts[record->rank];
-    for (const Segment& segment : record->layout.dims[dim].segments) {
+  for (const Record& record : own.pieces) {  // by rank, then micro-batch
+    Part& part = parts[record.rank()];
+    for (const Segment& segment : record.layout().dims[dim].segments) {
       part.places.insert(segment.begin);
     }
     // Evidence only if it is the checksum of what is there.
-    if (!own.trace->Verify(*record).ok()) return {};
-    part.digests.push_back(record->extent.xxh3);
+    if (!own.trace->Verify(record).ok()) return {};
+    part.digests.push_back(record.extent().xxh3);
   }
   std::set<int> ranks;
   std::set<int> owners;

@@ -22,22 +22,22 @@ using Gap = StepGap::Kind;
 
 constexpr size_t At(StepField field) { return static_cast<size_t>(field); }
 
-const Record* PieceOf(const TensorPieces* pieces, int rank) {
-  if (pieces == nullptr) return nullptr;
-  for (const Record* record : pieces->pieces) {
-    if (record->rank == rank) return record;
+std::optional<Record> PieceOf(const TensorPieces* pieces, int rank) {
+  if (pieces == nullptr) return std::nullopt;
+  for (const Record& record : pieces->pieces) {
+    if (record.rank() == rank) return record;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 // The one element that `rank` holds; nothing if it has no such tensor.
 Result<std::optional<double>> ReadOne(const TensorPieces* pieces, int rank) {
-  const Record* record = PieceOf(pieces, rank);
-  if (record == nullptr || record->layout.local_count() != 1) {
+  const std::optional<Record> record = PieceOf(pieces, rank);
+  if (!record || record->layout().local_count() != 1) {
     return std::optional<double>();
   }
   TTRACE_ASSIGN_OR_RETURN(const HeldValues held,
-                          ReadHeld(*pieces, rank, record->layout));
+                          ReadHeld(*pieces, rank, record->layout()));
   if (held.missing > 0) return std::optional<double>();
   return std::optional<double>(held.values.front());
 }
@@ -114,7 +114,7 @@ class RankStep {
   const TensorPieces* anchor() const {
     for (const StepField field :
          {StepField::kFirstAfter, StepField::kMomentumAfter}) {
-      if (PieceOf(tensors_.At(field).pieces, rank_) != nullptr) {
+      if (PieceOf(tensors_.At(field).pieces, rank_)) {
         return tensors_.At(field).pieces;
       }
     }
@@ -155,9 +155,9 @@ class RankStep {
 
   Status ReadSetting() {
     const auto dtype = [&](StepField field, DType otherwise) {
-      const Record* record = PieceOf(tensors_.At(field).pieces, rank_);
-      return record == nullptr || !Info(record->dtype).floating ? otherwise
-                                                                : record->dtype;
+      const auto record = PieceOf(tensors_.At(field).pieces, rank_);
+      return !record || !Info(record->dtype()).floating ? otherwise
+                                                        : record->dtype();
     };
     setting_.parameter = dtype(StepField::kParameterAfter, DType::kF32);
     const DType own = setting_.parameter;
@@ -169,9 +169,9 @@ class RankStep {
     setting_.second = dtype(StepField::kSecondAfter, own);
     setting_.largest = dtype(StepField::kLargestAfter, own);
     setting_.copy = dtype(StepField::kCopyAfter, own);
-    if (const Record* gradient =
+    if (const auto gradient =
             PieceOf(tensors_.At(StepField::kGradient).pieces, rank_)) {
-      setting_.gradient_scale = gradient->scale.value();
+      setting_.gradient_scale = gradient->scale().value();
     }
     setting_.first_step = count_ == 1 && !tensors_.Has(StepField::kMomentum);
     setting_.count = count_.value_or(1);
@@ -181,7 +181,7 @@ class RankStep {
     clip_known_ = norm && std::isfinite(*norm);
     if (!clip_known_) return Done{};
     norm_ = *norm;
-    SetClip(*rule_->clip_norm, norm_, PieceOf(tensors_.norm, rank_)->dtype,
+    SetClip(*rule_->clip_norm, norm_, PieceOf(tensors_.norm, rank_)->dtype(),
             &setting_);
     return Done{};
   }
@@ -232,9 +232,9 @@ class RankStep {
       const StepField after = field == StepField::kCopy
                                   ? StepField::kCopyAfter
                                   : StepField::kParameterAfter;
-      const Record* own = PieceOf(tensors_.At(after).pieces, rank_);
-      if (own == nullptr) return Done{};
-      for (double& value : out.values) value = RoundTo(value, own->dtype);
+      const auto own = PieceOf(tensors_.At(after).pieces, rank_);
+      if (!own) return Done{};
+      for (double& value : out.values) value = RoundTo(value, own->dtype());
     }
     return Done{};
   }
@@ -392,8 +392,8 @@ std::set<int> RanksOf(const StepTensors& tensors) {
        {StepField::kParameterAfter, StepField::kFirstAfter,
         StepField::kMomentumAfter}) {
     if (!tensors.Has(field)) continue;
-    for (const Record* record : tensors.At(field).pieces->pieces) {
-      out.insert(record->rank);
+    for (const Record& record : tensors.At(field).pieces->pieces) {
+      out.insert(record.rank());
     }
   }
   return out;
@@ -409,8 +409,8 @@ bool Covers(const std::vector<const Layout*>& judged,
             const TensorPieces* parameter) {
   if (parameter == nullptr || judged.empty()) return false;
   std::vector<const Layout*> held;
-  for (const Record* record : parameter->pieces) {
-    AddDistinct(record->layout, &held);
+  for (const Record& record : parameter->pieces) {
+    AddDistinct(record.layout(), &held);
   }
   const Shape shape = parameter->global_shape();
   const bool alike = std::all_of(
@@ -448,15 +448,15 @@ Result<ReplayedStep> ReplayStep(const StepCatalog& catalog,
     RankStep one(catalog, tensors, rank, &out);
     TTRACE_ASSIGN_OR_RETURN(const bool any, one.Prepare());
     if (!any || one.anchor() == nullptr) continue;
-    for (const Record* piece : one.anchor()->pieces) {
-      if (piece->rank != rank) continue;
+    for (const Record& piece : one.anchor()->pieces) {
+      if (piece.rank() != rank) continue;
       bool whole = true;
-      for (const Layout& part : CutLayout(piece->layout, kTile)) {
+      for (const Layout& part : CutLayout(piece.layout(), kTile)) {
         TTRACE_ASSIGN_OR_RETURN(const bool all, one.Judge(part));
         whole &= all;
       }
-      *bytes += piece->extent.bytes;
-      if (whole) AddDistinct(piece->layout, &judged);
+      *bytes += piece.extent().bytes;
+      if (whole) AddDistinct(piece.layout(), &judged);
     }
   }
   out.whole = Covers(judged, tensors.At(StepField::kParameterAfter).pieces);

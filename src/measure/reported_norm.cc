@@ -20,24 +20,23 @@ bool IsCut(const Placement& placement) {
 void AddPart(const Side& side, const Record& piece, double square,
              NormTerm* term) {
   term->square += square;
-  const DeviceMesh& mesh = side.trace().mesh(piece.grid);
-  for (const auto& [name, placement] : piece.placements) {
+  const DeviceMesh& mesh = side.trace().mesh(piece.grid());
+  for (const auto& [name, placement] : piece.placements()) {
     const int dim = mesh.Find(name);
     if (dim < 0 || !IsCut(placement)) continue;
     const auto d = static_cast<size_t>(dim);
     std::vector<double>& squares = term->along[name];
     squares.resize(static_cast<size_t>(mesh.dims[d].size));
-    const auto at =
-        static_cast<size_t>(side.trace().coordinate(piece.rank, piece.grid)[d]);
+    const auto at = static_cast<size_t>(
+        side.trace().coordinate(piece.rank(), piece.grid())[d]);
     squares[at] += square;
   }
 }
 
-bool SamePlaces(const std::vector<const Record*>& a,
-                const std::vector<const Record*>& b) {
+bool SamePlaces(const RecordList& a, const RecordList& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const Record* one, const Record* other) {
-                      return one->layout == other->layout;
+                    [](const Record& one, const Record& other) {
+                      return one.layout() == other.layout();
                     });
 }
 
@@ -48,11 +47,11 @@ bool AddParts(const Side& side, const TensorId& id, const TensorPieces& pieces,
               double* squares, ReportedNorm* out) {
   NormTerm term;
   term.fqn = id.fqn;
-  std::map<int, std::vector<const Record*>> of_ranks;
-  for (const Record* piece : pieces.pieces) {
-    of_ranks[piece->rank].push_back(piece);
+  std::map<int, RecordList> of_ranks;
+  for (const Record& piece : pieces.pieces) {
+    of_ranks[piece.rank()].push_back(piece);
   }
-  std::vector<const std::vector<const Record*>*> seen;
+  std::vector<const RecordList*> seen;
   bool known = true;
   for (const auto& [rank, held] : of_ranks) {
     const bool copy = std::any_of(
@@ -61,7 +60,7 @@ bool AddParts(const Side& side, const TensorId& id, const TensorPieces& pieces,
     if (copy) continue;
     seen.push_back(&held);
     int64_t count = 0;
-    for (const Record* piece : held) count += piece->layout.local_count();
+    for (const Record& piece : held) count += piece.layout().local_count();
     ++out->parts;
     out->largest_part = std::max(out->largest_part, count);
     const double* norm = side.GradientNorm(rank, id.iteration, id.fqn);
@@ -69,9 +68,9 @@ bool AddParts(const Side& side, const TensorId& id, const TensorPieces& pieces,
       known = known && count == 0;
       continue;
     }
-    const double value = *norm * held.front()->scale.value();
+    const double value = *norm * held.front().scale().value();
     *squares += value * value;
-    AddPart(side, *held.front(), value * value, &term);
+    AddPart(side, held.front(), value * value, &term);
   }
   out->terms.push_back(std::move(term));
   return known;
@@ -85,8 +84,8 @@ const TensorPieces* FindNorm(const Side& side, const TensorId& id) {
     return nullptr;
   }
   // Not its declared shape: that may be anything.
-  const Record& first = *reported->pieces.front();
-  return first.layout.local_count() == 1 && first.layout.global_count() == 1
+  const Record& first = reported->pieces.front();
+  return first.layout().local_count() == 1 && first.layout().global_count() == 1
              ? reported
              : nullptr;
 }
@@ -120,7 +119,7 @@ Result<std::optional<ReportedNorm>> MeasureReportedNorm(
   TTRACE_ASSIGN_OR_RETURN(const auto values,
                           ReadBox(*reported, Shape(shape.size(), 0), shape));
   out.reported = values.front();
-  out.dtype = reported->pieces.front()->dtype;
+  out.dtype = reported->pieces.front().dtype();
   double exact = 0;
   double primitive = 0;
   bool any = false;

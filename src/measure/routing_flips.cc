@@ -60,7 +60,7 @@ Result<double> RootMeanSquare(const TensorPieces& scores) {
 
 bool MayBeRoutingMap(const TensorId& id, const TensorPieces& pieces) {
   return id.role == Role::kOutput &&
-         pieces.pieces.front()->dtype == DType::kBool &&
+         pieces.pieces.front().dtype() == DType::kBool &&
          pieces.global_shape().size() == 3;
 }
 

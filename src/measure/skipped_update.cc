@@ -32,7 +32,7 @@ const TensorPieces* Before(const Side& side, const TensorId& id) {
 // moves a weight too.
 Result<int64_t> MovedFar(const TensorPieces& before, const TensorPieces& after,
                          const TensorPieces& part) {
-  const double unit = 2 * UnitRoundoff(part.pieces.front()->dtype);
+  const double unit = 2 * UnitRoundoff(part.pieces.front().dtype());
   const auto boxes = PlanSample(part.global_shape(), kSampled);
   TTRACE_ASSIGN_OR_RETURN(const auto held, ReadSample(part, boxes));
   TTRACE_ASSIGN_OR_RETURN(const auto then, ReadSample(before, boxes));
@@ -49,7 +49,8 @@ Result<int64_t> MovedFar(const TensorPieces& before, const TensorPieces& after,
 }
 
 bool InLowPrecision(const TensorPieces& pieces) {
-  return UnitRoundoff(pieces.pieces.front()->dtype) > UnitRoundoff(DType::kF32);
+  return UnitRoundoff(pieces.pieces.front().dtype()) >
+         UnitRoundoff(DType::kF32);
 }
 
 // Whether a step that moves `changed` of `count` elements, far if
@@ -87,7 +88,7 @@ Result<SkippedUpdate> OfTheWhole(const TensorPieces& before,
   }
   if (!IsSeen(changed, own->total.count, low_precision)) return out;
   std::set<int> ranks;
-  for (const Record* piece : pieces.pieces) ranks.insert(piece->rank);
+  for (const Record& piece : pieces.pieces) ranks.insert(piece.rank());
   out.ranks.assign(ranks.begin(), ranks.end());
   out.unchanged = own->total.count;
   out.changed = changed;

@@ -32,6 +32,7 @@ bool IsSound(const TensorComparison& comparison) {
   }
   for (const InstanceStats& instance : comparison.instances) {
     if (instance.region < 0 || instance.region >= regions) return false;
+    if (instance.copies < 1) return false;
   }
   return true;
 }

@@ -18,15 +18,15 @@ class Summarizer final : public Reducer {
   std::vector<std::string> BasesOf(const std::string&) const override {
     return {};
   }
-  bool IsBase(const Record&) const override { return false; }
-  Result<std::optional<Reduced>> Reduce(const Record&, const StridedView&,
-                                        const Record&,
+  bool IsBase(const RecordFields&) const override { return false; }
+  Result<std::optional<Reduced>> Reduce(const RecordFields&, const StridedView&,
+                                        const RecordFields&,
                                         WrittenRecords&) override {
     return std::optional<Reduced>();
   }
 
   Result<std::optional<Summarized>> Summarize(
-      const Record& record, const StridedView& values) override {
+      const RecordFields& record, const StridedView& values) override {
     if (!MayBeSummarized(record, buckets_)) return std::optional<Summarized>();
     TTRACE_ASSIGN_OR_RETURN(const TensorSummary summary,
                             ttrace::Summarize({values.data, record.dtype,
@@ -41,7 +41,7 @@ class Summarizer final : public Reducer {
 
 }  // namespace
 
-bool MayBeSummarized(const Record& record, size_t buckets) {
+bool MayBeSummarized(const RecordFields& record, size_t buckets) {
   return Info(record.dtype).floating && !record.routed &&
          record.id.arg != kScoresArg &&
          EncodedSummaryBytes(buckets) < record.extent.bytes;

@@ -11,14 +11,14 @@
 #include <cstddef>
 #include <memory>
 
-#include "src/trace/record.h"
+#include "src/trace/record_fields.h"
 #include "src/trace/writer.h"
 
 namespace ttrace {
 
 // Whether a summary with so many buckets (0: a digest alone) may be kept of
 // `record`, which has its values.
-bool MayBeSummarized(const Record& record, size_t buckets);
+bool MayBeSummarized(const RecordFields& record, size_t buckets);
 
 // `buckets`: of the sketches; 0: only digests are kept.
 // REQUIRES: 0, or a size that Sketch takes.

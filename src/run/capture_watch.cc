@@ -84,7 +84,7 @@ std::string Position(const std::string& folder, int64_t size) {
        LastWholeLines(fs::path(folder) / kIndexFile, size)) {
     const auto decoded = Decode(std::move(line), *meta);
     if (!decoded) continue;
-    if (const auto* record = std::get_if<Record>(&*decoded)) {
+    if (const auto* record = std::get_if<RecordFields>(&*decoded)) {
       return fmt::format(
           "{} of {} (iteration {}, leg {})", ToString(record->id.role),
           record->id.fqn.empty() ? "the model" : Printable(record->id.fqn),

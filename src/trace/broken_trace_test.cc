@@ -23,8 +23,8 @@ std::string SegmentPath(const ScratchFolder& folder) {
 void UseEverything(const Trace& trace) {
   for (const Record& record : trace.records()) {
     static_cast<void>(trace.Verify(record));
-    static_cast<void>(trace.coordinate(record.rank));
-    EXPECT_EQ(record.layout.local_shape(), record.local_shape);
+    static_cast<void>(trace.coordinate(record.rank()));
+    EXPECT_EQ(record.layout().local_shape(), record.local_shape());
   }
 }
 
@@ -289,7 +289,7 @@ TEST(BrokenSegment, NoByteOfADamagedTensorIsGivenOut) {
   ReadFloats(*trace, trace->records()[1]);
   OrDie(trace->Verify(trace->records()[2]));
   ASSERT_EQ(trace->damaged().size(), 1u) << "whatever became of the errors";
-  EXPECT_EQ(trace->damaged()[0].record, &first);
+  EXPECT_EQ(trace->damaged()[0].record, first);
 
   const auto whole_at_once = OrDie(Trace::Open(folder.path()));
   std::vector<std::byte> out(12);

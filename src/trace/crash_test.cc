@@ -64,7 +64,7 @@ TEST(Crash, WhatWasSealedBeforeAKillIsThere) {
     for (const Record& record : trace->records()) {
       OrDie(trace->Verify(record));
       const std::vector<float> values = ReadFloats(*trace, record);
-      EXPECT_EQ(values.front(), static_cast<float>(record.id.iteration));
+      EXPECT_EQ(values.front(), static_cast<float>(record.id().iteration));
     }
 
     // The restarted job writes beside, and its trace is the one that counts.
@@ -75,7 +75,7 @@ TEST(Crash, WhatWasSealedBeforeAKillIsThere) {
     }
     const auto restarted = OrDie(Trace::Open(folder.path()));
     ASSERT_EQ(restarted->records().size(), 1u);
-    EXPECT_EQ(restarted->records()[0].id.fqn, "after");
+    EXPECT_EQ(restarted->records()[0].id().fqn, "after");
     EXPECT_TRUE(restarted->ranks()[0].complete);
   }
 }

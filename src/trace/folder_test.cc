@@ -54,7 +54,7 @@ TEST(TraceFolder, RecordsAreSortedByRankAndSequence) {
   const auto trace = OrDie(Trace::Open(folder.path()));
   ASSERT_EQ(trace->records().size(), 3u);
   for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_EQ(trace->records()[static_cast<size_t>(rank)].rank, rank);
+    EXPECT_EQ(trace->records()[static_cast<size_t>(rank)].rank(), rank);
     EXPECT_EQ(trace->coordinate(rank), Coordinate{rank});
   }
   EXPECT_TRUE(trace->missing_ranks().empty());

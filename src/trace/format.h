@@ -29,6 +29,9 @@ inline constexpr int64_t kSegmentHeaderBytes = 256 * 1024;
 // tensor that is longer on its own gets a segment of its own.
 inline constexpr int64_t kMaxSegmentBytes = 64 * 1024 * 1024;
 inline constexpr int kMaxSegments = 1'000'000;
+// Of a tensor in its segment. Only a segment of one tensor is longer than
+// kMaxSegmentBytes.
+inline constexpr int64_t kMaxOffset = (int64_t{1} << 44) - 1;
 
 // Bounds that keep a hostile file from costing more than its own size.
 inline constexpr size_t kMaxIndexLineBytes = 1024 * 1024;

@@ -10,7 +10,7 @@
 #include <variant>
 
 #include "src/trace/json.h"
-#include "src/trace/record.h"
+#include "src/trace/record_fields.h"
 #include "src/trace/writer.h"
 #include "ttrace/status.h"
 
@@ -28,16 +28,16 @@ struct EndLine {
   bool complete = false;
   std::string reason;
 };
-using IndexLine = std::variant<Record, NoteLine, SealLine, EndLine>;
+using IndexLine = std::variant<RecordFields, NoteLine, SealLine, EndLine>;
 
 // A record's line is written in two steps, because whether its names can be
 // written has to be known before its bytes are, and where the bytes lie after.
 //
 // The line up to the extent. Fails with kInvalidArgument if a name is not
 // UTF-8 or the line would be too long for a reader.
-Result<std::string> EncodeRecordStart(const Record& record);
+Result<std::string> EncodeRecordStart(const RecordFields& record);
 // Completes it, with what `record` knows now of its bytes, '\n' included.
-void AppendExtent(const Record& record, std::string& line);
+void AppendExtent(const RecordFields& record, std::string& line);
 
 // Whole lines, '\n' included. They fail as EncodeRecordStart does, and for a
 // note that is not an object.

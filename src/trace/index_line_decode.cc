@@ -84,7 +84,7 @@ Status DecodeId(const JsonFields& fields, TensorId& id) {
 }
 
 // Of a record that does not hold its own values.
-Status DecodeOrigin(const JsonFields& fields, Record& record) {
+Status DecodeOrigin(const JsonFields& fields, RecordFields& record) {
   if (fields.Has("same_as")) {
     TTRACE_ASSIGN_OR_RETURN(record.same_as, fields.Int("same_as", 0));
   }
@@ -110,8 +110,8 @@ Status DecodeOrigin(const JsonFields& fields, Record& record) {
 Status DecodeExtent(const JsonFields& fields, Extent& extent) {
   TTRACE_ASSIGN_OR_RETURN(extent.segment,
                           fields.SmallInt("segment", 0, kMaxSegments - 1));
-  TTRACE_ASSIGN_OR_RETURN(extent.offset,
-                          fields.Int("offset", kSegmentHeaderBytes));
+  TTRACE_ASSIGN_OR_RETURN(
+      extent.offset, fields.Int("offset", kSegmentHeaderBytes, kMaxOffset));
   TTRACE_ASSIGN_OR_RETURN(extent.xxh3, DecodeHash(fields));
   return Done{};
 }
@@ -127,9 +127,10 @@ std::optional<Summary> ParseSummary(std::string_view text) {
 
 Result<IndexLine> IndexLineDecoder::DecodeRecord(
     const JsonFields& fields) const {
-  Record record;
+  RecordFields record;
   record.rank = meta_.rank;
-  TTRACE_ASSIGN_OR_RETURN(record.sequence, fields.Int("sequence", 0));
+  TTRACE_ASSIGN_OR_RETURN(record.sequence,
+                          fields.Int("sequence", 0, kMaxSequence - 1));
   TTRACE_ASSIGN_OR_RETURN(record.leg, fields.Text("leg"));
   TTRACE_RETURN_IF_ERROR(DecodeId(fields, record.id));
   TTRACE_ASSIGN_OR_RETURN(record.micro_batch,

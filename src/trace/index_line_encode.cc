@@ -109,7 +109,7 @@ std::string_view ToString(Summary summary) {
   return summary == Summary::kDigest ? "digest" : "sketch";
 }
 
-Result<std::string> EncodeRecordStart(const Record& record) {
+Result<std::string> EncodeRecordStart(const RecordFields& record) {
   LineBuilder line("record");
   line.Int("sequence", record.sequence);
   line.Text("leg", record.leg);
@@ -135,7 +135,7 @@ Result<std::string> EncodeRecordStart(const Record& record) {
   return std::move(line).Take(kExtentReserve);
 }
 
-void AppendExtent(const Record& record, std::string& line) {
+void AppendExtent(const RecordFields& record, std::string& line) {
   const Extent& extent = record.extent;
   if (record.same_as) {
     line.append(",\"same_as\":").append(std::to_string(*record.same_as));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -22,8 +23,8 @@ RankMeta Meta() {
   return meta;
 }
 
-Record SomeRecord() {
-  Record record;
+RecordFields SomeRecord() {
+  RecordFields record;
   record.rank = 3;
   record.sequence = 17;
   record.id = {"decoder.layers.0.mlp", Role::kGradInput, 1, 2,
@@ -43,7 +44,7 @@ Record SomeRecord() {
   return record;
 }
 
-std::string Encode(const Record& record) {
+std::string Encode(const RecordFields& record) {
   std::string line = OrDie(EncodeRecordStart(record));
   AppendExtent(record, line);
   return line;
@@ -80,8 +81,9 @@ TEST(IndexLine, OfARecordIsWrittenExactlySo) {
 }
 
 TEST(IndexLine, OfARecordRoundTrips) {
-  const Record record = SomeRecord();
-  const Record back = std::get<Record>(OrDie(Decode(Encode(record))));
+  const RecordFields record = SomeRecord();
+  const RecordFields back =
+      std::get<RecordFields>(OrDie(Decode(Encode(record))));
   EXPECT_EQ(back.rank, 3);
   EXPECT_EQ(back.sequence, record.sequence);
   EXPECT_EQ(back.id, record.id);
@@ -121,12 +123,12 @@ TEST(IndexLine, AnyUtf8NameRoundTripsOnOneLine) {
         std::string("line\nbreak\r\t\x01\x1f\x7f"), std::string("\"}],{\\"),
         std::string("\xF0\x9F\x94\xA5 \xC3\xA9"), std::string(),
         std::string(300'000, 'x')}) {
-    Record record = SomeRecord();
+    RecordFields record = SomeRecord();
     record.id.fqn = name;
     record.id.arg = name;
     const std::string line = Encode(record);
     EXPECT_EQ(line.find('\n'), line.size() - 1);
-    const Record back = std::get<Record>(OrDie(Decode(line)));
+    const RecordFields back = std::get<RecordFields>(OrDie(Decode(line)));
     EXPECT_EQ(back.id.fqn, name);
     EXPECT_EQ(back.id.arg, name);
   }
@@ -136,7 +138,7 @@ TEST(IndexLine, NamesThatNoReaderWouldTakeAreNotWritten) {
   for (const std::string& name :
        {std::string("\xFF"), std::string("\xC3"), std::string("\xED\xA0\x80"),
         std::string(2 << 20, 'x'), std::string(300'000, '\x01')}) {
-    Record record = SomeRecord();
+    RecordFields record = SomeRecord();
     record.id.fqn = name;
     const Result<std::string> line = EncodeRecordStart(record);
     ASSERT_FALSE(line.ok());
@@ -157,17 +159,18 @@ TEST(IndexLine, UnknownKeysAreIgnored) {
 }
 
 TEST(IndexLine, RowsAreOptional) {
-  Record record = SomeRecord();
+  RecordFields record = SomeRecord();
   record.rows.reset();
   record.local_shape = {2, 8, 8};
   OrDie(CompleteRecord(Meta(), {8, 8, 8}, record));
   EXPECT_EQ(Encode(record).find("rows"), std::string::npos);
-  EXPECT_EQ(std::get<Record>(OrDie(Decode(Encode(record)))).rows, std::nullopt);
+  EXPECT_EQ(std::get<RecordFields>(OrDie(Decode(Encode(record)))).rows,
+            std::nullopt);
 }
 
 // A part of what cp and tp leave: [4, 8] of a parameter of [8, 16].
-Record BoxedRecord() {
-  Record record = SomeRecord();
+RecordFields BoxedRecord() {
+  RecordFields record = SomeRecord();
   record.rows.reset();
   record.placements = {{"cp", RaggedShard{}}, {"tp", Shard{0}}};
   record.box = Box{{1, 2, 4}, {0, 16, 16}};
@@ -182,7 +185,7 @@ TEST(IndexLine, OfABoxRoundTrips) {
                       R"("box":[[1,2,4],[0,16,16]],"scale")"),
             std::string::npos)
       << line;
-  const Record back = std::get<Record>(OrDie(Decode(line)));
+  const RecordFields back = std::get<RecordFields>(OrDie(Decode(line)));
   EXPECT_EQ(back.box, BoxedRecord().box);
   EXPECT_EQ(back.placements, BoxedRecord().placements);
   EXPECT_EQ(back.layout.dims[0].segments, (std::vector<Segment>{{5, 2}}));
@@ -190,12 +193,12 @@ TEST(IndexLine, OfABoxRoundTrips) {
   EXPECT_EQ(Encode(back), line);
   EXPECT_EQ(Encode(SomeRecord()).find("box"), std::string::npos);
 
-  Record scalar = BoxedRecord();
+  RecordFields scalar = BoxedRecord();
   scalar.placements = {{"cp", RaggedShard{}}};
   scalar.box = Box{};
   scalar.local_shape = {};
   OrDie(CompleteRecord(Meta(), {}, scalar));
-  EXPECT_EQ(std::get<Record>(OrDie(Decode(Encode(scalar)))).box, Box{});
+  EXPECT_EQ(std::get<RecordFields>(OrDie(Decode(Encode(scalar)))).box, Box{});
 }
 
 TEST(IndexLine, ABoxThatContradictsTheRecordIsCorrupt) {
@@ -244,6 +247,23 @@ TEST(IndexLine, ABoxThatContradictsTheRecordIsCorrupt) {
   EXPECT_FALSE(Decode(Replaced(Encode(SomeRecord()), R"("scale")",
                                R"("box":[[0,2,2],[0,2,2],[0,8,8]],"scale")"))
                    .ok());
+}
+
+TEST(IndexLine, NumbersHaveRoomInATable) {
+  const std::string line = Encode(SomeRecord());
+  const std::string sequence = R"("sequence":17)";
+  const std::string offset = R"("offset":262149)";
+  for (const auto& [from, to, fits] :
+       std::vector<std::tuple<std::string, std::string, bool>>{
+           {sequence, R"("sequence":4294967294)", true},
+           {sequence, R"("sequence":4294967295)", false},
+           {offset, R"("offset":17592186044415)", true},
+           {offset, R"("offset":17592186044416)", false}}) {
+    const Result<IndexLine> decoded = Decode(Replaced(line, from, to));
+    ASSERT_EQ(decoded.ok(), fits) << to;
+    if (fits) continue;
+    EXPECT_EQ(decoded.error().code(), ErrorCode::kCorrupt) << to;
+  }
 }
 
 TEST(IndexLine, EveryKeyIsNeeded) {

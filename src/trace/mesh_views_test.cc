@@ -144,11 +144,11 @@ TEST(MeshViews, ATraceGivesThemByNumber) {
   EXPECT_EQ(trace->mesh(1), Meta(0).views[0].mesh);
   EXPECT_EQ(trace->mesh(2), Meta(0).views[1].mesh);
   for (const Record& record : trace->records()) {
-    const int rank = record.rank;
+    const int rank = record.rank();
     EXPECT_EQ(trace->coordinate(rank, 0), trace->coordinate(rank));
     EXPECT_EQ(trace->coordinate(rank, 1), (Coordinate{0, rank / 2, rank % 2}));
-    EXPECT_EQ(record.grid, 1);
-    EXPECT_EQ(record.layout.dims[0].segments,
+    EXPECT_EQ(record.grid(), 1);
+    EXPECT_EQ(record.layout().dims[0].segments,
               (std::vector<Segment>{{2 * (rank % 2), 2}}));
   }
   RecordSpec mixed = ExpertSpec();

@@ -24,8 +24,9 @@ class IndexReader {
   IndexReader(const std::string& folder, std::string_view meta_json,
               RankContents& contents)
       : folder_(folder),
-        contents_(contents),
-        decoder_(contents.trace.meta),
+        trace_(contents.trace),
+        records_(contents.records),
+        decoder_(trace_.meta),
         chain_(meta_json) {}
 
   Status Read() {
@@ -48,67 +49,68 @@ class IndexReader {
       if (!*line) break;
     }
     if (lines.has_cut_line()) {
-      if (contents_.trace.closed) {
+      if (trace_.closed) {
         return Corrupt(path + ": bytes after the end line");
       }
-      contents_.trace.dropped_lines = 1;
+      trace_.dropped_lines = 1;
     }
     return CheckExtents(path);
   }
 
  private:
   Status Take(std::string_view text, int64_t number) {
-    if (contents_.trace.closed) return Corrupt("a line after the end line");
+    if (trace_.closed) return Corrupt("a line after the end line");
     // Decoded first: what is wrong with a line says more than that it is wrong.
     TTRACE_ASSIGN_OR_RETURN(IndexLine line, decoder_.DecodePadded(text));
-    if (contents_.trace.meta.chained) {
+    if (trace_.meta.chained) {
       TTRACE_RETURN_IF_ERROR(chain_.Check(text));
     } else if (IndexChain::EndsWithKey(text)) {
       return Corrupt(
           "a line with a checksum, of which meta.json knows nothing");
     }
-    if (Record* record = std::get_if<Record>(&line)) {
-      const std::vector<Record>& records = contents_.records;
-      if (!records.empty() && record->sequence <= records.back().sequence) {
+    if (const auto* record = std::get_if<RecordFields>(&line)) {
+      if (!records_.empty() && record->sequence <= records_.back().sequence()) {
         return Corrupt("sequence " + std::to_string(record->sequence) +
-                       " after " + std::to_string(records.back().sequence));
+                       " after " + std::to_string(records_.back().sequence()));
       }
       TTRACE_RETURN_IF_ERROR(CheckOrigin(*record));
-      contents_.records.push_back(std::move(*record));
+      if (records_.size() == RecordTable::kMaxRecords) {
+        return Error(ErrorCode::kUnsupported,
+                     "more records than can be numbered");
+      }
+      records_.Append(*record);
       line_numbers_.push_back(number);
     } else if (NoteLine* note = std::get_if<NoteLine>(&line)) {
-      contents_.trace.notes.push_back({contents_.trace.meta.rank,
-                                       std::move(note->kind),
-                                       std::move(note->json)});
+      trace_.notes.push_back(
+          {trace_.meta.rank, std::move(note->kind), std::move(note->json)});
     } else if (SealLine* seal = std::get_if<SealLine>(&line)) {
-      contents_.trace.sealed.emplace_back(seal->iteration,
-                                          std::move(seal->leg));
-      sealed_records_ = contents_.records.size();
+      trace_.sealed.emplace_back(seal->iteration, std::move(seal->leg));
+      sealed_records_ = records_.size();
     } else if (EndLine* end = std::get_if<EndLine>(&line)) {
-      contents_.trace.closed = true;
-      contents_.trace.complete = end->complete;
-      contents_.trace.incomplete_reason = std::move(end->reason);
-      sealed_records_ = contents_.records.size();
+      trace_.closed = true;
+      trace_.complete = end->complete;
+      trace_.incomplete_reason = std::move(end->reason);
+      sealed_records_ = records_.size();
     }
     return Done{};
   }
 
-  static bool IsOwner(const Record& earlier, const Record& record) {
-    return !earlier.same_as && earlier.extent == record.extent;
+  static bool IsOwner(const Record& earlier, const RecordFields& record) {
+    return !earlier.same_as() && earlier.extent() == record.extent;
   }
-  static bool IsBase(const Record& earlier, const Record& record) {
-    return earlier.id == record.id && earlier.layout == record.layout;
+  static bool IsBase(const Record& earlier, const RecordFields& record) {
+    return earlier.id() == record.id && earlier.layout() == record.layout;
   }
 
   // What a record stands for, or was measured against, came before it.
-  Status CheckOrigin(const Record& record) const {
+  Status CheckOrigin(const RecordFields& record) const {
     if (!record.same_as && !record.measured) return Done{};
     const int64_t wanted =
         record.same_as ? *record.same_as : record.measured->against;
-    const Record* found = FindRecord(contents_.records, record.rank, wanted);
-    if (found == nullptr || found->measured ||
-        (record.same_as && found->summary != record.summary) ||
-        found->dtype != record.dtype ||
+    const std::optional<Record> found = records_.Find(record.rank, wanted);
+    if (!found || found->measured() ||
+        (record.same_as && found->summary() != record.summary) ||
+        found->dtype() != record.dtype ||
         !(record.same_as ? IsOwner(*found, record) : IsBase(*found, record))) {
       return Corrupt("record " + std::to_string(record.sequence) +
                      " refers to " + std::to_string(wanted) +
@@ -119,7 +121,7 @@ class IndexReader {
 
   // Whether the record's bytes are all in its segment.
   Result<bool> IsInside(const Record& record) {
-    const Extent& extent = record.extent;
+    const Extent extent = record.extent();
     if (extent.bytes == 0) return true;
     auto it = sizes_.find(extent.segment);
     if (it == sizes_.end()) {
@@ -141,15 +143,14 @@ class IndexReader {
   // were not sealed: those are dropped. Anything else that is missing was
   // removed by somebody.
   Status CheckExtents(const std::string& index_path) {
-    std::vector<Record>& records = contents_.records;
-    size_t kept = records.size();
+    size_t kept = records_.size();
     bool may_drop = true;
-    for (size_t i = records.size(); i-- > 0;) {
+    for (size_t i = records_.size(); i-- > 0;) {
       if (i < sealed_records_) may_drop = false;
-      TTRACE_ASSIGN_OR_RETURN(const bool inside, IsInside(records[i]));
+      TTRACE_ASSIGN_OR_RETURN(const bool inside, IsInside(records_[i]));
       if (inside) {
         // Bytes that an earlier record has say nothing of the last ones.
-        if (records[i].extent.bytes > 0 && !records[i].same_as) {
+        if (records_[i].extent().bytes > 0 && !records_[i].same_as()) {
           may_drop = false;
         }
         continue;
@@ -157,20 +158,19 @@ class IndexReader {
       if (!may_drop) {
         return Corrupt(index_path + ": line " +
                        std::to_string(line_numbers_[i]) + ": tensor '" +
-                       Abridged(ToString(records[i].id)) + "' ends behind " +
-                       SegmentFileName(records[i].extent.segment));
+                       Abridged(ToString(records_[i].id())) + "' ends behind " +
+                       SegmentFileName(records_[i].extent().segment));
       }
       kept = i;
     }
-    contents_.trace.dropped_lines +=
-        static_cast<int64_t>(records.size() - kept);
-    records.erase(records.begin() + static_cast<std::ptrdiff_t>(kept),
-                  records.end());
+    trace_.dropped_lines += static_cast<int64_t>(records_.size() - kept);
+    records_.Truncate(kept);
     return Done{};
   }
 
   const std::string& folder_;
-  RankContents& contents_;
+  RankTrace& trace_;
+  RecordTable& records_;
   IndexLineDecoder decoder_;
   IndexChain chain_;
   std::vector<int64_t> line_numbers_;  // parallel to the records
@@ -180,7 +180,8 @@ class IndexReader {
 
 }  // namespace
 
-Result<RankContents> ReadRank(const std::string& folder, int rank) {
+Result<std::unique_ptr<RankContents>> ReadRank(const std::string& folder,
+                                               int rank) {
   const std::string meta_path = folder + "/" + std::string(kMetaFile);
   TTRACE_ASSIGN_OR_RETURN(const std::string json,
                           ReadWholeFile(meta_path, kMaxJsonFileBytes));
@@ -190,15 +191,15 @@ Result<RankContents> ReadRank(const std::string& folder, int rank) {
     return Corrupt(meta_path + ": is of rank " + std::to_string(meta->rank));
   }
 
-  RankContents contents;
-  contents.trace.meta = *std::move(meta);
-  contents.trace.folder = folder;
-  contents.trace.incomplete_reason =
-      "the process ended before it closed its trace";
-  TTRACE_RETURN_IF_ERROR(IndexReader(folder, json, contents).Read());
+  auto contents = std::make_unique<RankContents>();
+  RankTrace& trace = contents->trace;
+  trace.meta = *std::move(meta);
+  trace.folder = folder;
+  trace.incomplete_reason = "the process ended before it closed its trace";
+  TTRACE_RETURN_IF_ERROR(IndexReader(folder, json, *contents).Read());
   // A rank that gave up may have left its last segment without a header.
-  if (contents.trace.complete) {
-    TTRACE_RETURN_IF_ERROR(CheckSegments(folder, contents.records));
+  if (trace.complete) {
+    TTRACE_RETURN_IF_ERROR(CheckSegments(folder, contents->records));
   }
   return contents;
 }

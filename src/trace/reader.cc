@@ -10,9 +10,11 @@
 #include <set>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "src/base/check.h"
+#include "src/base/for_each.h"
 #include "src/base/rank_words.h"
 #include "src/trace/file.h"
 #include "src/trace/format.h"
@@ -30,7 +32,8 @@ Error Corrupt(std::string message) {
 
 class FolderTrace final : public Trace {
  public:
-  static Result<std::shared_ptr<const Trace>> Load(const std::string& folder);
+  static Result<std::shared_ptr<const Trace>> Load(const std::string& folder,
+                                                   int threads);
 
   const std::string& folder() const override { return folder_; }
   const std::string& manifest_json() const override { return manifest_; }
@@ -38,7 +41,7 @@ class FolderTrace final : public Trace {
   int world_size() const override { return ranks_.front().meta.world_size; }
   const std::vector<RankTrace>& ranks() const override { return ranks_; }
   const std::vector<int>& missing_ranks() const override { return missing_; }
-  const std::vector<Record>& records() const override { return records_; }
+  const RecordTable& records() const override { return records_; }
 
   const Coordinate& coordinate(int rank) const override {
     return coordinate(rank, 0);
@@ -71,28 +74,30 @@ class FolderTrace final : public Trace {
     return it != ranks_.end() && it->meta.rank == rank ? &*it : nullptr;
   }
   Status LoadManifest();
-  Status LoadRanks();
+  Status LoadRanks(int threads);
+  Status AddRank(int rank, const Result<std::unique_ptr<RankContents>>& read);
   Status CheckAgreement() const;
   Status CheckRunIds() const;
-  void FindOwners();
 
   // The record that was written with the bytes of `record`.
   size_t OwnerOf(const Record& record) const {
-    const auto number = static_cast<size_t>(record.number);
-    if (!record.same_as) return number;
-    const auto found = owners_.find(number);
-    return found == owners_.end() ? number : found->second;
+    const auto number = static_cast<size_t>(record.number());
+    const std::optional<int64_t> owner = record.same_as();
+    if (!owner) return number;
+    const std::optional<Record> found = records_.Find(record.rank(), *owner);
+    TTRACE_CHECK(found.has_value(), "the index reader has seen it");
+    return static_cast<size_t>(found->number());
   }
 
   bool IsOurs(const Record& record) const {
-    const auto number = static_cast<size_t>(record.number);
-    return record.number >= 0 && number < records_.size() &&
-           records_[number].rank == record.rank &&
-           records_[number].extent == record.extent;
+    const auto number = static_cast<size_t>(record.number());
+    return record.number() >= 0 && number < records_.size() &&
+           records_[number].rank() == record.rank() &&
+           records_[number].extent() == record.extent();
   }
   std::string SegmentPath(const Record& record) const {
-    return FindRank(record.rank)->folder + "/" +
-           SegmentFileName(record.extent.segment);
+    return FindRank(record.rank())->folder + "/" +
+           SegmentFileName(record.extent().segment);
   }
   Error Named(const Record& record, const Error& error) const;
   Status ReadStored(const Record& record, int64_t offset,
@@ -109,11 +114,9 @@ class FolderTrace final : public Trace {
   std::string run_id_;
   std::vector<RankTrace> ranks_;  // never empty once loaded
   std::vector<int> missing_;
-  std::vector<Record> records_;
+  RecordTable records_;
   mutable SegmentPool segments_;
   std::unique_ptr<VerifiedRecords> verified_;
-  // Of records that stand for the bytes of another one: its number.
-  std::map<size_t, size_t> owners_;
 };
 
 // The last start of each rank that has a folder.
@@ -150,26 +153,53 @@ Status FolderTrace::LoadManifest() {
   return Done{};
 }
 
-Status FolderTrace::LoadRanks() {
+// Some ranks at a time, because what was read of each stays beside the table of
+// all until it is added.
+Status FolderTrace::LoadRanks(int threads) {
+  const size_t at_once =
+      2 * static_cast<size_t>(
+              threads > 0 ? threads
+                          : std::max(std::thread::hardware_concurrency(), 1U));
   TTRACE_ASSIGN_OR_RETURN(const auto restarts, FindRankFolders(folder_));
-  for (const auto& [rank, restart] : restarts) {
-    const std::string path = folder_ + "/" + RankFolderName({rank, restart});
-    Result<RankContents> result = ReadRank(path, rank);
-    if (!result.ok()) {
-      // It died before it had written anything. An earlier start is no
-      // substitute: the other ranks have moved on from it.
-      if (result.error().code() == ErrorCode::kNotFound) continue;
-      return result.error().WithContext("rank " + std::to_string(rank));
+  const std::vector<std::pair<int, int>> ranks(restarts.begin(),
+                                               restarts.end());
+  for (size_t first = 0; first < ranks.size(); first += at_once) {
+    const size_t count = std::min(at_once, ranks.size() - first);
+    std::vector<std::optional<Result<std::unique_ptr<RankContents>>>> read(
+        count);
+    TTRACE_RETURN_IF_ERROR(ForEach(threads, count, [&](size_t i) -> Status {
+      const auto& [rank, restart] = ranks[first + i];
+      read[i].emplace(
+          ReadRank(folder_ + "/" + RankFolderName({rank, restart}), rank));
+      return Done{};
+    }));
+    for (size_t i = 0; i < count; ++i) {
+      TTRACE_RETURN_IF_ERROR(AddRank(ranks[first + i].first, *read[i]));
+      read[i].reset();
     }
-    RankContents contents = *std::move(result);
-    ranks_.push_back(std::move(contents.trace));
-    std::move(contents.records.begin(), contents.records.end(),
-              std::back_inserter(records_));
   }
   if (ranks_.empty()) {
     return Error(ErrorCode::kNotFound,
                  "'" + folder_ + "': no rank has written a trace");
   }
+  return Done{};
+}
+
+Status FolderTrace::AddRank(int rank,
+                            const Result<std::unique_ptr<RankContents>>& read) {
+  if (!read.ok()) {
+    // It died before it had written anything. An earlier start is no
+    // substitute: the other ranks have moved on from it.
+    if (read.error().code() == ErrorCode::kNotFound) return Done{};
+    return read.error().WithContext("rank " + std::to_string(rank));
+  }
+  RankContents& contents = **read;
+  if (contents.records.size() > RecordTable::kMaxRecords - records_.size()) {
+    return Error(ErrorCode::kUnsupported,
+                 "'" + folder_ + "': more records than can be numbered");
+  }
+  ranks_.push_back(std::move(contents.trace));
+  records_.Append(contents.records);
   return Done{};
 }
 
@@ -233,26 +263,13 @@ Status FolderTrace::CheckRunIds() const {
   return Corrupt(folder_ + ": two runs are mixed in this folder: " + text);
 }
 
-void FolderTrace::FindOwners() {
-  for (const Record& record : records_) {
-    if (!record.same_as) continue;
-    const Record* owner = FindRecord(records_, record.rank, *record.same_as);
-    TTRACE_CHECK(owner != nullptr, "the index reader has seen it");
-    owners_[static_cast<size_t>(record.number)] =
-        static_cast<size_t>(owner->number);
-  }
-}
-
 Result<std::shared_ptr<const Trace>> FolderTrace::Load(
-    const std::string& folder) {
+    const std::string& folder, int threads) {
   auto trace = std::make_shared<FolderTrace>();
   trace->folder_ = folder;
   TTRACE_RETURN_IF_ERROR(trace->LoadManifest());
-  TTRACE_RETURN_IF_ERROR(trace->LoadRanks());
+  TTRACE_RETURN_IF_ERROR(trace->LoadRanks(threads));
   TTRACE_RETURN_IF_ERROR(trace->CheckAgreement());
-  int64_t number = 0;
-  for (Record& record : trace->records_) record.number = number++;
-  trace->FindOwners();
   trace->verified_ = std::make_unique<VerifiedRecords>(trace->records_.size());
   size_t next = 0;
   for (int rank = 0; rank < trace->world_size(); ++rank) {
@@ -266,25 +283,25 @@ Result<std::shared_ptr<const Trace>> FolderTrace::Load(
 }
 
 Error FolderTrace::Named(const Record& record, const Error& error) const {
-  return error.WithContext("rank " + std::to_string(record.rank) + ": " +
+  return error.WithContext("rank " + std::to_string(record.rank()) + ": " +
                            SegmentPath(record) + ": " +
-                           Abridged(ToString(record.id)));
+                           Abridged(ToString(record.id())));
 }
 
 Status FolderTrace::Read(const Record& record, int64_t offset,
                          std::span<std::byte> out) const {
-  if (record.measured) {
+  if (record.measured()) {
     return Error(ErrorCode::kIncomparable,
-                 "rank " + std::to_string(record.rank) + ": " +
-                     Abridged(ToString(record.id)) + ": of leg " +
-                     Abridged(record.leg) +
+                 "rank " + std::to_string(record.rank()) + ": " +
+                     Abridged(ToString(record.id())) + ": of leg " +
+                     Abridged(record.leg()) +
                      " only the difference was kept, not the values");
   }
-  if (record.summary) {
+  if (record.summary()) {
     return Error(ErrorCode::kIncomparable,
-                 "rank " + std::to_string(record.rank) + ": " +
-                     Abridged(ToString(record.id)) + ": only a " +
-                     std::string(ToString(*record.summary)) +
+                 "rank " + std::to_string(record.rank()) + ": " +
+                     Abridged(ToString(record.id())) + ": only a " +
+                     std::string(ToString(*record.summary())) +
                      " was kept, not the values");
   }
   return ReadStored(record, offset, out);
@@ -292,19 +309,19 @@ Status FolderTrace::Read(const Record& record, int64_t offset,
 
 Result<std::vector<std::byte>> FolderTrace::ReadInstead(
     const Record& record) const {
-  std::vector<std::byte> bytes(static_cast<size_t>(record.extent.bytes));
+  std::vector<std::byte> bytes(static_cast<size_t>(record.extent().bytes));
   TTRACE_RETURN_IF_ERROR(ReadStored(record, 0, bytes));
   return bytes;
 }
 
 Status FolderTrace::ReadStored(const Record& record, int64_t offset,
                                std::span<std::byte> out) const {
-  const Extent& extent = record.extent;
+  const Extent& extent = record.extent();
   if (!IsOurs(record) || offset < 0 || offset > extent.bytes ||
       out.size() > static_cast<uint64_t>(extent.bytes - offset)) {
     return Error(ErrorCode::kInvalidArgument,
-                 "rank " + std::to_string(record.rank) + ": " +
-                     Abridged(ToString(record.id)) + ": cannot read " +
+                 "rank " + std::to_string(record.rank()) + ": " +
+                     Abridged(ToString(record.id())) + ": cannot read " +
                      std::to_string(out.size()) + " bytes at " +
                      std::to_string(offset) + " of " +
                      std::to_string(extent.bytes));
@@ -341,8 +358,8 @@ Status FolderTrace::ReadBytes(const Record& record, int64_t offset,
     return Error(code == ErrorCode::kNotFound ? ErrorCode::kCorrupt : code,
                  file.error().message());
   }
-  TTRACE_ASSIGN_OR_RETURN(const size_t got,
-                          (*file)->ReadAt(out, record.extent.offset + offset));
+  TTRACE_ASSIGN_OR_RETURN(
+      const size_t got, (*file)->ReadAt(out, record.extent().offset + offset));
   if (got < out.size()) {
     return Corrupt("the file became shorter and no longer holds all of it");
   }
@@ -361,9 +378,9 @@ Status FolderTrace::VerifyInTiles(const Record& record) const {
   thread_local std::vector<std::byte> tile;
   XXH3_state_t hash;
   XXH3_64bits_reset(&hash);
-  for (int64_t at = 0; at < record.extent.bytes; at += kTileBytes) {
+  for (int64_t at = 0; at < record.extent().bytes; at += kTileBytes) {
     tile.resize(
-        static_cast<size_t>(std::min(kTileBytes, record.extent.bytes - at)));
+        static_cast<size_t>(std::min(kTileBytes, record.extent().bytes - at)));
     const Status read = ReadBytes(record, at, tile);
     if (!read.ok()) return Named(record, read.error());
     XXH3_64bits_update(&hash, tile.data(), tile.size());
@@ -372,7 +389,7 @@ Status FolderTrace::VerifyInTiles(const Record& record) const {
 }
 
 Status FolderTrace::CheckDigest(const Record& record, uint64_t digest) const {
-  if (digest == record.extent.xxh3) return Done{};
+  if (digest == record.extent().xxh3) return Done{};
   return Named(record, Corrupt("damaged: its bytes are not those that were "
                                "written (their checksum differs)"));
 }
@@ -380,15 +397,16 @@ Status FolderTrace::CheckDigest(const Record& record, uint64_t digest) const {
 std::vector<DamagedRecord> FolderTrace::damaged() const {
   std::vector<DamagedRecord> out;
   for (const auto& [number, error] : verified_->bad()) {
-    out.push_back({&records_[number], error});
+    out.push_back({records_[number], error});
   }
   return out;
 }
 
 }  // namespace
 
-Result<std::shared_ptr<const Trace>> Trace::Open(const std::string& folder) {
-  return FolderTrace::Load(folder);
+Result<std::shared_ptr<const Trace>> Trace::Open(const std::string& folder,
+                                                 int threads) {
+  return FolderTrace::Load(folder, threads);
 }
 
 }  // namespace ttrace

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/trace/record.h"
+#include "src/trace/record_table.h"
 #include "src/trace/writer.h"
 #include "ttrace/status.h"
 
@@ -35,7 +35,7 @@ struct Note {
 
 // A tensor whose bytes cannot be used, and why: rank, file and tensor.
 struct DamagedRecord {
-  const Record* record = nullptr;
+  Record record;
   Error error;
 };
 
@@ -58,21 +58,6 @@ struct RankTrace {
   }
 };
 
-// The record of `rank` with this sequence, or null.
-// REQUIRES: `records` are sorted by (rank, sequence).
-inline const Record* FindRecord(const std::vector<Record>& records, int rank,
-                                int64_t sequence) {
-  const std::pair wanted(rank, sequence);
-  const auto found = std::lower_bound(
-      records.begin(), records.end(), wanted,
-      [](const Record& r, const std::pair<int, int64_t>& place) {
-        return std::pair(r.rank, r.sequence) < place;
-      });
-  const bool there = found != records.end() &&
-                     std::pair(found->rank, found->sequence) == wanted;
-  return there ? &*found : nullptr;
-}
-
 class Trace {
  public:
   // Opens `folder`. Of several restarts of one rank the last is used.
@@ -82,7 +67,10 @@ class Trace {
   // not parse, a record outside its file, a layout that does not fit its shape,
   // two ranks that disagree about the mesh, duplicate ranks). A missing rank is
   // not an error: see missing_ranks().
-  static Result<std::shared_ptr<const Trace>> Open(const std::string& folder);
+  //
+  // The ranks are read on `threads` threads (0: as many as cores).
+  static Result<std::shared_ptr<const Trace>> Open(const std::string& folder,
+                                                   int threads = 1);
   virtual ~Trace() = default;
 
   virtual const std::string& folder() const = 0;
@@ -92,8 +80,8 @@ class Trace {
   virtual const std::vector<RankTrace>& ranks() const = 0;  // by rank
   virtual const std::vector<int>& missing_ranks() const = 0;
 
-  // All records, sorted by (rank, sequence). Pointers stay valid.
-  virtual const std::vector<Record>& records() const = 0;
+  // All records, by (rank, sequence).
+  virtual const RecordTable& records() const = 0;
 
   // The place in the mesh of `rank`, which is present in this trace.
   virtual const Coordinate& coordinate(int rank) const = 0;

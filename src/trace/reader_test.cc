@@ -26,6 +26,56 @@ TEST(TraceReader, ReadsAnyPartOfATensor) {
   OrDie(trace->Read(record, 12, {}));
 }
 
+// Ranks that repeat what others say, and that say something else.
+void WriteRanks(const std::string& folder, int ranks) {
+  OrDie(CreateTraceFolder(folder, "{}", false));
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto writer = OpenRank(folder, rank, ranks);
+    for (int i = 0; i < 3 + rank % 2; ++i) {
+      OrDie(AppendFloats(*writer, "t" + std::to_string(i),
+                         {static_cast<float>(rank), 7}));
+    }
+    OrDie(writer->Close(true, ""));
+  }
+}
+
+TEST(TraceReader, IsTheSameOnAnyNumberOfThreads) {
+  const ScratchFolder folder;
+  WriteRanks(folder.path(), 23);
+  const auto one = OrDie(Trace::Open(folder.path(), 1));
+  for (const int threads : {0, 2, 5}) {
+    const auto other = OrDie(Trace::Open(folder.path(), threads));
+    ASSERT_EQ(other->ranks().size(), 23U);
+    ASSERT_EQ(other->records().size(), one->records().size());
+    for (size_t n = 0; n < one->records().size(); ++n) {
+      const Record a = one->records()[n];
+      const Record b = other->records()[n];
+      EXPECT_EQ(a.rank(), b.rank());
+      EXPECT_EQ(a.sequence(), b.sequence());
+      EXPECT_EQ(a.id(), b.id());
+      EXPECT_EQ(a.extent(), b.extent());
+      EXPECT_EQ(b.number(), static_cast<int64_t>(n));
+    }
+    EXPECT_EQ(other->records().id_count(), 4U);
+  }
+}
+
+TEST(TraceReader, NamesTheFirstOfSeveralRanksThatAreBroken) {
+  const ScratchFolder folder;
+  WriteRanks(folder.path(), 23);
+  for (const int rank : {21, 4, 9}) {
+    SetFileByte(
+        folder.path() + "/" + RankFolderName({rank, 0}) + "/index.jsonl", 0,
+        'x');
+  }
+  for (const int threads : {1, 4}) {
+    const auto trace = Trace::Open(folder.path(), threads);
+    ASSERT_FALSE(trace.ok());
+    EXPECT_NE(trace.error().message().find("rank 4: "), std::string::npos)
+        << trace.error().message();
+  }
+}
+
 TEST(TraceReader, RefusesToReadOutsideATensor) {
   const ScratchFolder folder;
   WriteSmallTrace(folder.path(), /*closed=*/true);
@@ -39,8 +89,10 @@ TEST(TraceReader, RefusesToReadOutsideATensor) {
     ASSERT_FALSE(status.ok()) << offset;
     EXPECT_EQ(status.error().code(), ErrorCode::kInvalidArgument);
   }
-  record.rank = 5;
-  EXPECT_EQ(trace->Read(record, 0, out).error().code(),
+  RecordFields fields = record.fields();
+  fields.rank = 5;
+  RecordTable others;
+  EXPECT_EQ(trace->Read(others.Append(fields), 0, out).error().code(),
             ErrorCode::kInvalidArgument)
       << "a record of no rank of this trace";
 }

@@ -38,7 +38,7 @@ bool MayBeRouted(Role role) {
 // How many rows a router chose is anybody's guess; that a placement does not
 // cut them, and that they are not the batch's, is not.
 Result<Layout> ResolveRouted(const RankMeta& meta, const Shape& global_shape,
-                             const Record& record) {
+                             const RecordFields& record) {
   if (record.routed->expert < 0) return Invalid("a negative expert");
   if (record.box) return Invalid("routed rows that are a box");
   if (!MayBeRouted(record.id.role)) {
@@ -84,7 +84,7 @@ Result<int> FindGrid(const RankMeta& meta, const PlacementMap& placements,
 }
 
 Status CompleteRecord(const RankMeta& meta, const Shape& global_shape,
-                      Record& record) {
+                      RecordFields& record) {
   const int itemsize = Info(record.dtype).itemsize;
   if (itemsize == 0) return Invalid("an invalid dtype");
   if (static_cast<int>(record.id.role) >= kRoleCount) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/trace/record.h"
+#include "src/trace/record_fields.h"
 #include "src/trace/writer.h"
 #include "ttrace/status.h"
 
@@ -23,7 +23,7 @@ Result<int> FindGrid(const RankMeta& meta, const PlacementMap& placements,
 // anything in the record contradicts the mesh, the shapes or the range of its
 // fields.
 Status CompleteRecord(const RankMeta& meta, const Shape& global_shape,
-                      Record& record);
+                      RecordFields& record);
 
 }  // namespace ttrace
 

@@ -23,11 +23,11 @@ class ThreeBytes final : public Reducer {
     if (leg != "noise.1") return {};
     return {"real"};
   }
-  bool IsBase(const Record& record) const override {
+  bool IsBase(const RecordFields& record) const override {
     return record.leg == "real";
   }
-  Result<std::optional<Reduced>> Reduce(const Record&, const StridedView&,
-                                        const Record& base,
+  Result<std::optional<Reduced>> Reduce(const RecordFields&, const StridedView&,
+                                        const RecordFields& base,
                                         WrittenRecords& written) override {
     std::vector<std::byte> values(static_cast<size_t>(base.extent.bytes));
     TTRACE_RETURN_IF_ERROR(written.Read(base, 0, values));
@@ -36,7 +36,7 @@ class ThreeBytes final : public Reducer {
     out.bytes = {std::byte{1}, std::byte{2}, values.back()};
     return std::optional<Reduced>(std::move(out));
   }
-  Result<std::optional<Summarized>> Summarize(const Record&,
+  Result<std::optional<Summarized>> Summarize(const RecordFields&,
                                               const StridedView&) override {
     return std::optional<Summarized>();
   }
@@ -109,14 +109,14 @@ TEST_F(RerunRecords, AreReadAsWhatTheyStandFor) {
   const auto trace = OrDie(Trace::Open(folder_.path()));
   ASSERT_EQ(trace->records().size(), 9U);
   const auto& records = trace->records();
-  EXPECT_EQ(records[3].same_as, 0);
-  EXPECT_EQ(records[3].extent, records[0].extent);
-  EXPECT_FALSE(records[4].same_as) << "differs in its last element";
+  EXPECT_EQ(records[3].same_as(), 0);
+  EXPECT_EQ(records[3].extent(), records[0].extent());
+  EXPECT_FALSE(records[4].same_as()) << "differs in its last element";
   EXPECT_EQ(ReadFloats(*trace, records[3]), ValuesOf(0, 3));
   EXPECT_EQ(ReadFloats(*trace, records[4]), ValuesOf(1, 7));
   EXPECT_EQ(ReadFloats(*trace, records[5]), ValuesOf(2, 3));
-  ASSERT_TRUE(records[7].measured);
-  EXPECT_EQ(records[7].measured->against, 1);
+  ASSERT_TRUE(records[7].measured());
+  EXPECT_EQ(records[7].measured()->against, 1);
   const auto bytes = OrDie(trace->ReadInstead(records[7]));
   EXPECT_EQ(bytes, (std::vector<std::byte>{std::byte{1}, std::byte{2},
                                            std::byte{0x40}}));
@@ -136,7 +136,7 @@ TEST_F(RerunRecords, SharedBytesThatAreDamagedAreSaidOfWhoWroteThem) {
   EXPECT_FALSE(trace->Verify(trace->records()[3]).ok());
   EXPECT_FALSE(trace->Verify(trace->records()[0]).ok());
   ASSERT_EQ(trace->damaged().size(), 1U);
-  EXPECT_EQ(trace->damaged().front().record, &trace->records()[0]);
+  EXPECT_EQ(trace->damaged().front().record, trace->records()[0]);
 }
 
 TEST_F(RerunRecords, ThatReferToNoEarlierRecordOfTheTensorAreCorrupt) {
@@ -163,7 +163,7 @@ TEST_F(RerunRecords, CutAnywhereInTheSegmentKeepWhatHasItsBytes) {
     const auto trace = Trace::Open(folder_.path());
     ASSERT_TRUE(trace.ok()) << cut << ": " << trace.error().message();
     for (const Record& record : (*trace)->records()) {
-      EXPECT_LE(record.extent.offset + record.extent.bytes, cut);
+      EXPECT_LE(record.extent().offset + record.extent().bytes, cut);
       EXPECT_TRUE((*trace)->Verify(record).ok());
     }
   }

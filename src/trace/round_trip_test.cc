@@ -13,7 +13,7 @@ namespace ttrace {
 namespace {
 
 std::vector<std::byte> ReadBytes(const Trace& trace, const Record& record) {
-  std::vector<std::byte> bytes(static_cast<size_t>(record.extent.bytes));
+  std::vector<std::byte> bytes(static_cast<size_t>(record.extent().bytes));
   OrDie(trace.Read(record, 0, bytes));
   OrDie(trace.Verify(record));
   return bytes;
@@ -56,7 +56,7 @@ TEST(RoundTrip, EveryDtypeAndStride) {
         }
       }
       const Record& record = trace->records()[next++];
-      EXPECT_EQ(record.dtype, static_cast<DType>(i));
+      EXPECT_EQ(record.dtype(), static_cast<DType>(i));
       EXPECT_EQ(ReadBytes(*trace, record), expected);
     }
   }
@@ -146,17 +146,17 @@ TEST(RoundTrip, KeepsEverythingThatIsNotBytes) {
 
   ASSERT_EQ(trace->records().size(), 1u);
   const Record& record = trace->records()[0];
-  EXPECT_EQ(record.rank, 2);
-  EXPECT_EQ(record.id, (TensorId{"layer", Role::kGradInput, 3, 4, "hidden",
-                                 Pass::kRecompute}));
-  EXPECT_EQ(record.leg, "noise.1");
-  EXPECT_EQ(record.micro_batch, 1);
-  EXPECT_EQ(record.placements, spec.placements);
-  EXPECT_EQ(record.scale, spec.scale);
-  EXPECT_EQ(record.reduced_over, spec.reduced_over);
-  EXPECT_EQ(record.rows, (BatchRows{1, 6, 2, 8}));
-  EXPECT_EQ(record.layout.dims[0].segments, (std::vector<Segment>{{0, 2}}));
-  EXPECT_EQ(record.layout.dims[1].segments, (std::vector<Segment>{{6, 2}}));
+  EXPECT_EQ(record.rank(), 2);
+  EXPECT_EQ(record.id(), (TensorId{"layer", Role::kGradInput, 3, 4, "hidden",
+                                   Pass::kRecompute}));
+  EXPECT_EQ(record.leg(), "noise.1");
+  EXPECT_EQ(record.micro_batch(), 1);
+  EXPECT_EQ(record.placements(), spec.placements);
+  EXPECT_EQ(record.scale(), spec.scale);
+  EXPECT_EQ(record.reduced_over(), spec.reduced_over);
+  EXPECT_EQ(record.rows(), (BatchRows{1, 6, 2, 8}));
+  EXPECT_EQ(record.layout().dims[0].segments, (std::vector<Segment>{{0, 2}}));
+  EXPECT_EQ(record.layout().dims[1].segments, (std::vector<Segment>{{6, 2}}));
   EXPECT_EQ(ReadFloats(*trace, record), values);
 }
 
@@ -173,7 +173,7 @@ TEST(RoundTrip, ManySmallTensorsFillSeveralSegments) {
   }
   const auto trace = OrDie(Trace::Open(folder.path()));
   ASSERT_EQ(trace->records().size(), static_cast<size_t>(kCount));
-  EXPECT_GT(trace->records().back().extent.segment, 1);
+  EXPECT_GT(trace->records().back().extent().segment, 1);
   for (int i = 0; i < kCount; i += 97) {
     const Record& record = trace->records()[static_cast<size_t>(i)];
     EXPECT_EQ(ReadFloats(*trace, record),
@@ -197,8 +197,8 @@ TEST(RoundTrip, ASegmentDoesNotGrowBeyondItsLimit) {
   }
   const auto trace = OrDie(Trace::Open(folder.path()));
   ASSERT_EQ(trace->records().size(), 3u);
-  EXPECT_EQ(trace->records()[1].extent.segment, 0) << "it just fits";
-  EXPECT_EQ(trace->records()[2].extent.segment, 1);
+  EXPECT_EQ(trace->records()[1].extent().segment, 0) << "it just fits";
+  EXPECT_EQ(trace->records()[2].extent().segment, 1);
   EXPECT_EQ(std::filesystem::file_size(folder / "rank-00000.r0" + "/" +
                                        SegmentFileName(0)),
             static_cast<uintmax_t>(kMaxSegmentBytes));
@@ -221,7 +221,7 @@ TEST(RoundTrip, ALargeTensorGetsASegmentOfItsOwn) {
   const auto trace = OrDie(Trace::Open(folder.path()));
   ASSERT_EQ(trace->records().size(), 3u);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(trace->records()[static_cast<size_t>(i)].extent.segment, i);
+    EXPECT_EQ(trace->records()[static_cast<size_t>(i)].extent().segment, i);
   }
   std::vector<std::byte> end(10);
   OrDie(trace->Read(trace->records()[1], count - 10, end));

@@ -24,8 +24,8 @@ RankMeta Meta() {
   return meta;
 }
 
-Record Unchecked() {
-  Record record;
+RecordFields Unchecked() {
+  RecordFields record;
   record.rank = 1;
   record.id = {"mlp.experts.3", Role::kInput,  0, 0,
                "hidden_states", Pass::kForward};
@@ -39,13 +39,13 @@ Record Unchecked() {
   return record;
 }
 
-Record Checked() {
-  Record record = Unchecked();
+RecordFields Checked() {
+  RecordFields record = Unchecked();
   OrDie(CompleteRecord(Meta(), {32, 8}, record));
   return record;
 }
 
-std::string Encode(const Record& record) {
+std::string Encode(const RecordFields& record) {
   std::string line = OrDie(EncodeRecordStart(record));
   AppendExtent(record, line);
   return line;
@@ -67,7 +67,7 @@ TEST(RoutedLine, IsWrittenExactlySoAndRoundTrips) {
                       R"("group":"ep"},"scale":[1,1],)"),
             std::string::npos)
       << line;
-  const Record back = std::get<Record>(OrDie(Decode(line)));
+  const RecordFields back = std::get<RecordFields>(OrDie(Decode(line)));
   EXPECT_EQ(back.routed, Checked().routed);
   EXPECT_EQ(back.layout, Checked().layout);
   EXPECT_EQ(back.layout.global_shape(), (Shape{32, 8}));
@@ -77,7 +77,7 @@ TEST(RoutedLine, IsWrittenExactlySoAndRoundTrips) {
 
 TEST(RoutedLine, MoreOrNoRowsAreAQuestionForWhoHasTheMaps) {
   for (const int64_t rows : {0, 40}) {
-    Record record = Unchecked();
+    RecordFields record = Unchecked();
     record.local_shape = {rows, 4};
     ASSERT_TRUE(CompleteRecord(Meta(), {32, 8}, record).ok());
     EXPECT_TRUE(Decode(Encode(record)).ok());
@@ -111,21 +111,25 @@ TEST(RoutedLine, WhatContradictsTheFormatIsCorrupt) {
 
 TEST(RoutedLine, TheFirstDimensionIsNeitherCutNorTheBatchs) {
   const auto refused = [](const auto& change, Shape global = {32, 8}) {
-    Record record = Unchecked();
+    RecordFields record = Unchecked();
     change(&record);
     const Status status = CompleteRecord(Meta(), global, record);
     return !status.ok() && status.error().code() == ErrorCode::kInvalidArgument;
   };
-  EXPECT_FALSE(refused([](Record*) {}));
-  EXPECT_TRUE(refused([](Record* r) { r->placements = {{"ep", Shard{0}}}; }));
-  EXPECT_TRUE(refused([](Record* r) { r->rows = BatchRows{0, 0, 5, 32}; }));
-  EXPECT_TRUE(refused([](Record* r) { r->routed->expert = -1; }));
-  EXPECT_TRUE(refused([](Record* r) { r->id.role = Role::kLoss; }));
-  EXPECT_TRUE(refused([](Record* r) { r->local_shape = {}; }, {}));
-  EXPECT_TRUE(refused([](Record* r) { r->local_shape = {}; }));
-  EXPECT_TRUE(refused([](Record*) {}, {int64_t{1} << 61, 8}));
+  EXPECT_FALSE(refused([](RecordFields*) {}));
+  EXPECT_TRUE(refused([](RecordFields* r) {
+    r->placements = {{"ep", Shard{0}}};
+  }));
+  EXPECT_TRUE(refused([](RecordFields* r) {
+    r->rows = BatchRows{0, 0, 5, 32};
+  }));
+  EXPECT_TRUE(refused([](RecordFields* r) { r->routed->expert = -1; }));
+  EXPECT_TRUE(refused([](RecordFields* r) { r->id.role = Role::kLoss; }));
+  EXPECT_TRUE(refused([](RecordFields* r) { r->local_shape = {}; }, {}));
+  EXPECT_TRUE(refused([](RecordFields* r) { r->local_shape = {}; }));
+  EXPECT_TRUE(refused([](RecordFields*) {}, {int64_t{1} << 61, 8}));
   for (const Role role : {Role::kOutput, Role::kGradInput, Role::kGradOutput}) {
-    EXPECT_FALSE(refused([role](Record* r) { r->id.role = role; }));
+    EXPECT_FALSE(refused([role](RecordFields* r) { r->id.role = role; }));
   }
 }
 

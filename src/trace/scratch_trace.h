@@ -100,7 +100,7 @@ inline Status AppendFloats(TraceWriter& writer, const std::string& fqn,
 }
 
 inline std::vector<float> ReadFloats(const Trace& trace, const Record& record) {
-  std::vector<float> values(static_cast<size_t>(record.extent.bytes) /
+  std::vector<float> values(static_cast<size_t>(record.extent().bytes) /
                             sizeof(float));
   const Status status =
       trace.Read(record, 0, std::as_writable_bytes(std::span(values)));

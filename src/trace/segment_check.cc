@@ -16,16 +16,16 @@ Error Corrupt(std::string message) {
 }
 
 SafetensorsEntry ExpectedEntry(const Record& record) {
-  const int64_t begin = record.extent.offset - kSegmentHeaderBytes;
-  const int64_t end = begin + record.extent.bytes;
+  const Extent extent = record.extent();
+  const int64_t begin = extent.offset - kSegmentHeaderBytes;
+  const int64_t end = begin + extent.bytes;
   if (!record.holds_values()) {
-    return {record.sequence, DType::kU8, {record.extent.bytes}, begin, end};
+    return {record.sequence(), DType::kU8, {extent.bytes}, begin, end};
   }
-  return {record.sequence, record.dtype, record.local_shape, begin, end};
+  return {record.sequence(), record.dtype(), record.local_shape(), begin, end};
 }
 
-Status CheckSegment(const File& file,
-                    const std::vector<const Record*>& records) {
+Status CheckSegment(const File& file, const std::vector<Record>& records) {
   TTRACE_ASSIGN_OR_RETURN(const int64_t size, file.Size());
   std::vector<std::byte> beginning(static_cast<size_t>(kSegmentHeaderBytes));
   TTRACE_ASSIGN_OR_RETURN(const size_t got, file.ReadAt(beginning, 0));
@@ -38,7 +38,7 @@ Status CheckSegment(const File& file,
                    std::to_string(records.size()));
   }
   for (size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i] != ExpectedEntry(*records[i])) {
+    if (entries[i] != ExpectedEntry(records[i])) {
       return Corrupt("tensor '" + std::to_string(entries[i].sequence) +
                      "' is not what the index says it is");
     }
@@ -49,11 +49,11 @@ Status CheckSegment(const File& file,
 }  // namespace
 
 Status CheckSegments(const std::string& rank_folder,
-                     const std::vector<Record>& records) {
-  std::map<int, std::vector<const Record*>> by_segment;
+                     const RecordTable& records) {
+  std::map<int, std::vector<Record>> by_segment;
   for (const Record& record : records) {
-    if (record.same_as) continue;  // Its bytes are another record's.
-    by_segment[record.extent.segment].push_back(&record);
+    if (record.same_as()) continue;  // Its bytes are another record's.
+    by_segment[record.extent().segment].push_back(record);
   }
   for (const auto& [segment, members] : by_segment) {
     const std::string path = rank_folder + "/" + SegmentFileName(segment);

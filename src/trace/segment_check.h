@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/trace/record.h"
+#include "src/trace/record_table.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
@@ -18,7 +18,7 @@ namespace ttrace {
 // to another index.
 // REQUIRES: records are sorted by sequence.
 Status CheckSegments(const std::string& rank_folder,
-                     const std::vector<Record>& records);
+                     const RecordTable& records);
 
 }  // namespace ttrace
 

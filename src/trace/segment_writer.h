@@ -12,7 +12,7 @@
 #include <string>
 
 #include "src/trace/file.h"
-#include "src/trace/record.h"
+#include "src/trace/record_fields.h"
 #include "src/trace/safetensors_header.h"
 #include "ttrace/status.h"
 

@@ -42,9 +42,9 @@ Error Invalid(std::string message) {
   return Error(ErrorCode::kInvalidArgument, std::move(message));
 }
 
-Record MakeRecord(const RankMeta& meta, const RecordSpec& spec,
-                  const Occurrence& occurrence) {
-  Record record;
+RecordFields MakeRecord(const RankMeta& meta, const RecordSpec& spec,
+                        const Occurrence& occurrence) {
+  RecordFields record;
   record.rank = meta.rank;
   record.id = {spec.fqn,        spec.role, occurrence.iteration,
                occurrence.call, spec.arg,  occurrence.pass};
@@ -84,7 +84,7 @@ class Writer final : public TraceWriter {
   Status Append(const RecordSpec& spec, const Occurrence& occurrence,
                 const StridedView& view) override {
     TTRACE_RETURN_IF_ERROR(Usable());
-    Record record = MakeRecord(meta_, spec, occurrence);
+    RecordFields record = MakeRecord(meta_, spec, occurrence);
     record.sequence = next_sequence_;
     Result<std::string> line = Describe(spec, occurrence, view, record);
     if (!line.ok()) {
@@ -104,7 +104,8 @@ class Writer final : public TraceWriter {
     return FailUnlessOk(WriteLines());
   }
 
-  Status Restate(Record* record, std::span<const std::byte> bytes) override {
+  Status Restate(RecordFields* record,
+                 std::span<const std::byte> bytes) override {
     TTRACE_RETURN_IF_ERROR(Usable());
     record->sequence = next_sequence_;
     TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeRecordStart(*record));
@@ -167,7 +168,8 @@ class Writer final : public TraceWriter {
   // does not depend on where the bytes will lie.
   Result<std::string> Describe(const RecordSpec& spec,
                                const Occurrence& occurrence,
-                               const StridedView& view, Record& record) const {
+                               const StridedView& view,
+                               RecordFields& record) const {
     if (spec.batch_dim >= 0) {
       const auto dim = static_cast<size_t>(spec.batch_dim);
       if (dim >= spec.local_shape.size() || dim >= spec.global_shape.size()) {
@@ -191,9 +193,9 @@ class Writer final : public TraceWriter {
 
   // The tensor's bytes, if they are not there yet; of one that only measures
   // another leg, what it differs by.
-  Status WriteWhatIsNew(const StridedView& view, Record& record) {
+  Status WriteWhatIsNew(const StridedView& view, RecordFields& record) {
     if (reducer_ == nullptr) return WriteTensor(view, record);
-    if (const Record* base = FindBase(record)) {
+    if (const RecordFields* base = FindBase(record)) {
       TTRACE_ASSIGN_OR_RETURN(const auto reduced,
                               reducer_->Reduce(record, view, *base, written_));
       if (reduced && reduced->equal) {
@@ -215,7 +217,7 @@ class Writer final : public TraceWriter {
   }
 
   // Unless they are there already.
-  Status WriteValues(const StridedView& view, Record& record) {
+  Status WriteValues(const StridedView& view, RecordFields& record) {
     if (record.extent.bytes < kFewestSharedBytes) {
       return WriteTensor(view, record);
     }
@@ -231,7 +233,7 @@ class Writer final : public TraceWriter {
     return Done{};
   }
 
-  const Record* FindBase(const Record& record) const {
+  const RecordFields* FindBase(const RecordFields& record) const {
     if (record.extent.bytes == 0) return nullptr;
     for (const std::string& leg : reducer_->BasesOf(record.leg)) {
       if (const auto* base = written_.CounterpartOf(record, leg)) return base;
@@ -239,12 +241,13 @@ class Writer final : public TraceWriter {
     return nullptr;
   }
 
-  static StridedGather Gather(const StridedView& view, const Record& record) {
+  static StridedGather Gather(const StridedView& view,
+                              const RecordFields& record) {
     return {view.data, record.local_shape, view.strides,
             Info(record.dtype).itemsize};
   }
 
-  static uint64_t Digest(const StridedView& view, const Record& record) {
+  static uint64_t Digest(const StridedView& view, const RecordFields& record) {
     StridedGather gather = Gather(view, record);
     XXH3_state_t hash;
     XXH3_64bits_reset(&hash);
@@ -254,7 +257,7 @@ class Writer final : public TraceWriter {
     return XXH3_64bits_digest(&hash);
   }
 
-  Status WriteBytes(std::span<const std::byte> bytes, Record& record) {
+  Status WriteBytes(std::span<const std::byte> bytes, RecordFields& record) {
     const auto size = static_cast<int64_t>(bytes.size());
     TTRACE_ASSIGN_OR_RETURN(
         record.extent,
@@ -263,7 +266,7 @@ class Writer final : public TraceWriter {
     return segments_.Write(bytes);
   }
 
-  Status WriteSummary(std::span<const std::byte> bytes, Record& record) {
+  Status WriteSummary(std::span<const std::byte> bytes, RecordFields& record) {
     const auto size = static_cast<int64_t>(bytes.size());
     if (size < kFewestSharedBytes) return WriteBytes(bytes, record);
     const ContentKey key(XXH3_64bits(bytes.data(), bytes.size()), size,
@@ -279,7 +282,7 @@ class Writer final : public TraceWriter {
   }
 
   // `digest`: of its bytes, where it is known.
-  Status WriteTensor(const StridedView& view, Record& record,
+  Status WriteTensor(const StridedView& view, RecordFields& record,
                      std::optional<uint64_t> digest = std::nullopt) {
     TTRACE_ASSIGN_OR_RETURN(
         record.extent,
@@ -341,7 +344,7 @@ class Writer final : public TraceWriter {
     int64_t sequence = 0;
     Extent extent;
   };
-  static void Share(const Owner& owner, Record& record) {
+  static void Share(const Owner& owner, RecordFields& record) {
     record.same_as = owner.sequence;
     record.extent = owner.extent;
   }

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "src/trace/record.h"
+#include "src/trace/record_fields.h"
 #include "src/trace/written_records.h"
 #include "ttrace/status.h"
 
@@ -85,7 +85,7 @@ class Reducer {
 
   // Whether a rerun may be measured against `record`, which is then kept in
   // mind until the next iteration.
-  virtual bool IsBase(const Record& record) const = 0;
+  virtual bool IsBase(const RecordFields& record) const = 0;
 
   struct Reduced {
     bool equal = false;            // bit by bit
@@ -93,9 +93,9 @@ class Reducer {
   };
   // What `values`, of `record`, are against `base`, which was written before.
   // Nothing: the values themselves are wanted, or their summary.
-  virtual Result<std::optional<Reduced>> Reduce(const Record& record,
+  virtual Result<std::optional<Reduced>> Reduce(const RecordFields& record,
                                                 const StridedView& values,
-                                                const Record& base,
+                                                const RecordFields& base,
                                                 WrittenRecords& written) = 0;
 
   struct Summarized {
@@ -104,7 +104,7 @@ class Reducer {
   };
   // What is kept of `values`, of `record`. Nothing: they themselves.
   virtual Result<std::optional<Summarized>> Summarize(
-      const Record& record, const StridedView& values) = 0;
+      const RecordFields& record, const StridedView& values) = 0;
 };
 
 class TraceWriter {
@@ -131,7 +131,8 @@ class TraceWriter {
   // values, or `bytes` in their place. It gets the next sequence, which is
   // written to it; what it refers to (`same_as`, `measured`) has to be one of
   // this trace's. Fails as Append.
-  virtual Status Restate(Record* record, std::span<const std::byte> bytes) = 0;
+  virtual Status Restate(RecordFields* record,
+                         std::span<const std::byte> bytes) = 0;
 
   // Adds a remark: `kind` is a short word ("leg_skipped", "not_materialised",
   // "notice", ...), `json_object` any JSON object. Notes survive a crash too.

@@ -127,8 +127,8 @@ TEST(TraceWriter, HostileNamesRoundTripAndNeverBecomePaths) {
   const auto trace = OrDie(Trace::Open(folder / "trace"));
   ASSERT_EQ(trace->records().size(), names.size());
   for (size_t i = 0; i < names.size(); ++i) {
-    EXPECT_EQ(trace->records()[i].id.fqn, names[i]);
-    EXPECT_EQ(trace->records()[i].leg, "leg" + names[i]);
+    EXPECT_EQ(trace->records()[i].id().fqn, names[i]);
+    EXPECT_EQ(trace->records()[i].leg(), "leg" + names[i]);
   }
   std::vector<std::string> found;
   for (const auto& entry :

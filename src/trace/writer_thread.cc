@@ -203,7 +203,8 @@ class WriterThread final : public TraceWriter {
     return Thread().Append(spec, occurrence, view);
   }
 
-  Status Restate(Record* record, std::span<const std::byte> bytes) override {
+  Status Restate(RecordFields* record,
+                 std::span<const std::byte> bytes) override {
     TTRACE_RETURN_IF_ERROR(Drain());
     return writer_->Restate(record, bytes);
   }

@@ -88,7 +88,7 @@ class Held final : public TraceWriter {
     ++appended;
     return Done{};
   }
-  Status Restate(Record*, std::span<const std::byte>) override {
+  Status Restate(RecordFields*, std::span<const std::byte>) override {
     return Done{};
   }
   Status Note(const std::string&, const std::string&) override {

@@ -12,7 +12,7 @@ constexpr size_t kMostOpen = 8;
 
 }  // namespace
 
-void WrittenRecords::Add(const Record& record) {
+void WrittenRecords::Add(const RecordFields& record) {
   if (record.id.iteration != iteration_) {
     records_.clear();
     segments_.clear();
@@ -21,18 +21,18 @@ void WrittenRecords::Add(const Record& record) {
   records_[{record.leg, record.id}].push_back(record);
 }
 
-const std::vector<Record>& WrittenRecords::Find(const std::string& leg,
-                                                const TensorId& id) const {
-  static const std::vector<Record> kNone;
+const std::vector<RecordFields>& WrittenRecords::Find(
+    const std::string& leg, const TensorId& id) const {
+  static const std::vector<RecordFields> kNone;
   const auto found = records_.find({leg, id});
   return found == records_.end() ? kNone : found->second;
 }
 
-const Record* WrittenRecords::CounterpartOf(const Record& record,
-                                            const std::string& leg) const {
-  const std::vector<Record>& pieces = Find(leg, record.id);
-  const auto found =
-      std::find_if(pieces.begin(), pieces.end(), [&](const Record& piece) {
+const RecordFields* WrittenRecords::CounterpartOf(
+    const RecordFields& record, const std::string& leg) const {
+  const std::vector<RecordFields>& pieces = Find(leg, record.id);
+  const auto found = std::find_if(
+      pieces.begin(), pieces.end(), [&](const RecordFields& piece) {
         return piece.micro_batch == record.micro_batch &&
                piece.dtype == record.dtype && piece.layout == record.layout &&
                piece.placements == record.placements &&
@@ -41,7 +41,7 @@ const Record* WrittenRecords::CounterpartOf(const Record& record,
   return found == pieces.end() ? nullptr : &*found;
 }
 
-Status WrittenRecords::Read(const Record& record, int64_t offset,
+Status WrittenRecords::Read(const RecordFields& record, int64_t offset,
                             std::span<std::byte> out) {
   auto file = segments_.find(record.extent.segment);
   if (file == segments_.end()) {

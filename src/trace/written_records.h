@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "src/trace/file.h"
-#include "src/trace/record.h"
+#include "src/trace/record_fields.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
@@ -28,23 +28,25 @@ class WrittenRecords {
       : rank_folder_(std::move(rank_folder)) {}
 
   // Forgets records of other iterations.
-  void Add(const Record& record);
+  void Add(const RecordFields& record);
 
   // All pieces of a tensor in `leg`, in the order in which they were written.
-  const std::vector<Record>& Find(const std::string& leg,
-                                  const TensorId& id) const;
+  const std::vector<RecordFields>& Find(const std::string& leg,
+                                        const TensorId& id) const;
   // The piece of `leg` in the place of `record`: of the same tensor, dtype,
   // place and micro-batch. Null: there is none.
-  const Record* CounterpartOf(const Record& record,
-                              const std::string& leg) const;
+  const RecordFields* CounterpartOf(const RecordFields& record,
+                                    const std::string& leg) const;
 
   // As Trace::Read, without a checksum.
-  Status Read(const Record& record, int64_t offset, std::span<std::byte> out);
+  Status Read(const RecordFields& record, int64_t offset,
+              std::span<std::byte> out);
 
  private:
   std::string rank_folder_;
   int iteration_ = -1;
-  std::map<std::pair<std::string, TensorId>, std::vector<Record>> records_;
+  std::map<std::pair<std::string, TensorId>, std::vector<RecordFields>>
+      records_;
   std::map<int, File> segments_;  // the last that were read
 };
 

@@ -1,4 +1,4 @@
-#include "src/measure/for_each.h"
+#include "src/base/for_each.h"
 
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/parallel_for.h>

@@ -1,7 +1,7 @@
 // Work of unequal sizes on all threads.
 
-#ifndef TTRACE_SRC_MEASURE_FOR_EACH_H_
-#define TTRACE_SRC_MEASURE_FOR_EACH_H_
+#ifndef TTRACE_SRC_BASE_FOR_EACH_H_
+#define TTRACE_SRC_BASE_FOR_EACH_H_
 
 #include <cstddef>
 #include <functional>
@@ -17,4 +17,4 @@ Status ForEach(int threads, size_t count,
 
 }  // namespace ttrace
 
-#endif  // TTRACE_SRC_MEASURE_FOR_EACH_H_
+#endif  // TTRACE_SRC_BASE_FOR_EACH_H_

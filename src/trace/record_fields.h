@@ -1,8 +1,9 @@
 // One line of a trace's index: a piece of a tensor, what it is and where it
-// lies, in the logical tensor and in the files.
+// lies, in the logical tensor and in the files. This is a record by itself, as
+// it is written and decoded; many of them are a RecordTable.
 
-#ifndef TTRACE_SRC_TRACE_RECORD_H_
-#define TTRACE_SRC_TRACE_RECORD_H_
+#ifndef TTRACE_SRC_TRACE_RECORD_FIELDS_H_
+#define TTRACE_SRC_TRACE_RECORD_FIELDS_H_
 
 #include <cstdint>
 #include <optional>
@@ -106,10 +107,14 @@ enum class Summary : uint8_t { kDigest, kSketch };
 std::string_view ToString(Summary summary);
 std::optional<Summary> ParseSummary(std::string_view text);
 
-// A validated index line. `layout` agrees with `spec.local_shape`, and the
-// extent lies inside its file. Of routed rows it says how many they are, from 0
-// on: which ones, a Catalog finds out.
-struct Record {
+// Sequences that a table of records has room for: that of a rank's last record
+// is less than this.
+inline constexpr int64_t kMaxSequence = 0xffffffff;
+
+// `layout` agrees with `local_shape`, and the extent lies inside its file. Of
+// routed rows it says how many they are, from 0 on: which ones, a Catalog finds
+// out.
+struct RecordFields {
   int rank = 0;
   int64_t sequence = 0;  // execution order in its rank, over all legs
   TensorId id;
@@ -137,9 +142,10 @@ struct Record {
   std::optional<Summary> summary;
 
   bool holds_values() const { return !measured && !summary; }
-  int64_t number = -1;  // its place in Trace::records(), copies included
+  // Its place in Trace::records(), copies included; -1: it was read from none.
+  int64_t number = -1;
 };
 
 }  // namespace ttrace
 
-#endif  // TTRACE_SRC_TRACE_RECORD_H_
+#endif  // TTRACE_SRC_TRACE_RECORD_FIELDS_H_

@@ -1,0 +1,252 @@
+#include "src/trace/record_table.h"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "src/base/check.h"
+#include "src/trace/format.h"
+
+namespace ttrace {
+namespace {
+
+constexpr uint64_t kMaxSegment = 0xfffff;
+static_assert(kMaxSegments <= kMaxSegment);
+
+class Hasher {
+ public:
+  void Add(uint64_t value) {
+    // Multiplication carries each bit upwards only: the top comes down again.
+    hash_ = (hash_ ^ value) * 0x9e3779b97f4a7c15;
+    hash_ ^= hash_ >> 32;
+  }
+  void Add(std::string_view text) {
+    Add(uint64_t{std::hash<std::string_view>()(text)});
+  }
+  void Add(const Shape& shape) {
+    Add(uint64_t{shape.size()});
+    for (const int64_t size : shape) Add(static_cast<uint64_t>(size));
+  }
+  size_t Take() const { return hash_; }
+
+ private:
+  uint64_t hash_ = 0;
+};
+
+}  // namespace
+
+size_t RecordTable::HashOfId::operator()(const TensorId& id) const {
+  Hasher hash;
+  hash.Add(id.fqn);
+  hash.Add(id.arg);
+  hash.Add(static_cast<uint64_t>(id.role) << 8 |
+           static_cast<uint64_t>(id.pass));
+  hash.Add(static_cast<uint64_t>(id.iteration) << 32 |
+           static_cast<uint32_t>(id.call));
+  return hash.Take();
+}
+
+size_t RecordTable::HashOfForm::operator()(const Form& form) const {
+  Hasher hash;
+  hash.Add(form.leg);
+  hash.Add(static_cast<uint64_t>(form.dtype));
+  for (const auto& [dim, placement] : form.placements) {
+    hash.Add(dim);
+    hash.Add(placement.index());
+  }
+  hash.Add(static_cast<uint64_t>(form.scale.denominator));
+  hash.Add(static_cast<uint64_t>(form.bytes));
+  if (form.routed) {
+    hash.Add(form.routed->by);
+    hash.Add(static_cast<uint64_t>(form.routed->expert));
+  }
+  return hash.Take();
+}
+
+size_t RecordTable::HashOfParts::operator()(const Parts& parts) const {
+  Hasher hash;
+  hash.Add(uint64_t{parts.id} << 32 | parts.form);
+  hash.Add(uint64_t{parts.place});
+  return hash.Take();
+}
+
+size_t RecordTable::HashOfPlace::operator()(const Place& place) const {
+  Hasher hash;
+  hash.Add(static_cast<uint64_t>(place.micro_batch));
+  hash.Add(place.local_shape);
+  if (place.rows) hash.Add(static_cast<uint64_t>(place.rows->begin));
+  for (const DimLayout& dim : place.layout.dims) {
+    hash.Add(static_cast<uint64_t>(dim.global_size));
+    hash.Add(uint64_t{dim.segments.size()});
+    if (!dim.segments.empty()) {
+      hash.Add(static_cast<uint64_t>(dim.segments.front().begin));
+      hash.Add(static_cast<uint64_t>(dim.segments.back().begin));
+    }
+  }
+  return hash.Take();
+}
+
+Record RecordTable::Append(const RecordFields& fields) {
+  TTRACE_CHECK(fields.sequence >= 0 && fields.sequence < kMaxSequence &&
+                   fields.extent.offset >= 0 &&
+                   fields.extent.offset <= kMaxOffset && size_ < kMaxRecords,
+               "the reader refuses what a row has no room for");
+  Row row;
+  row.xxh3 = fields.extent.xxh3;
+  row.segment = static_cast<uint64_t>(fields.extent.segment) & kMaxSegment;
+  row.offset = static_cast<uint64_t>(fields.extent.offset) & kMaxOffset;
+  if (fields.same_as) row.origin = static_cast<uint32_t>(*fields.same_as);
+  if (fields.measured) {
+    row.origin = static_cast<uint32_t>(fields.measured->against);
+  }
+  Form form = {fields.leg,
+               fields.dtype,
+               fields.placements,
+               fields.grid,
+               fields.scale,
+               fields.reduced_over,
+               fields.routed,
+               fields.summary,
+               fields.measured.has_value(),
+               fields.holds_values() ? -1 : fields.extent.bytes};
+  Place lies = {fields.micro_batch, fields.local_shape, fields.rows, fields.box,
+                fields.layout};
+  row.parts = parts_.NumberOf({ids_.NumberOf(fields.id), forms_.NumberOf(form),
+                               places_.NumberOf(lies)});
+  const auto place = static_cast<int64_t>(size_);
+  AddRow(row, static_cast<uint32_t>(fields.rank),
+         static_cast<uint32_t>(fields.sequence));
+  if (fields.number >= 0 && fields.number != place && numbers_.empty()) {
+    for (int64_t n = 0; n < place; ++n) numbers_.push_back(n);
+    numbers_.push_back(fields.number);
+  } else if (!numbers_.empty()) {
+    numbers_.push_back(fields.number >= 0 ? fields.number : place);
+  }
+  return back();
+}
+
+void RecordTable::AddRow(const Row& row, uint32_t rank, uint32_t sequence) {
+  const auto place = static_cast<uint32_t>(size_);
+  if (runs_.empty() || runs_.back().rank != rank ||
+      uint64_t{runs_.back().sequence} + (place - runs_.back().first) !=
+          sequence) {
+    runs_.push_back({place, rank, sequence});
+  }
+  if (size_ == blocks_.size() << kBlockShift) {
+    blocks_.push_back(std::make_unique<Row[]>(kBlockRows));
+    first_run_.push_back(static_cast<uint32_t>(runs_.size() - 1));
+  }
+  blocks_[size_ >> kBlockShift][size_ & (kBlockRows - 1)] = row;
+  ++size_;
+}
+
+void RecordTable::Append(const RecordTable& other) {
+  TTRACE_CHECK(numbers_.empty() && other.numbers_.empty() &&
+                   other.size_ <= kMaxRecords - size_,
+               "tables of whole ranks are joined, and there is room");
+  const auto own_numbers = [](const auto& theirs, auto* own) {
+    std::vector<uint32_t> numbers;
+    for (uint32_t n = 0; n < theirs.size(); ++n) {
+      numbers.push_back(own->NumberOf(theirs[n]));
+    }
+    return numbers;
+  };
+  const std::vector<uint32_t> ids = own_numbers(other.ids_, &ids_);
+  const std::vector<uint32_t> forms = own_numbers(other.forms_, &forms_);
+  const std::vector<uint32_t> places = own_numbers(other.places_, &places_);
+  std::vector<uint32_t> parts;
+  for (uint32_t n = 0; n < other.parts_.size(); ++n) {
+    const Parts& theirs = other.parts_[n];
+    parts.push_back(parts_.NumberOf(
+        {ids[theirs.id], forms[theirs.form], places[theirs.place]}));
+  }
+  for (uint32_t n = 0; n < other.size_; ++n) {
+    Row row = other.row(n);
+    row.parts = parts[row.parts];
+    const Run& run = other.run(n);
+    AddRow(row, run.rank, run.sequence + (n - run.first));
+  }
+}
+
+void RecordTable::Truncate(size_t count) {
+  size_ = std::min(size_, count);
+  blocks_.resize((size_ + kBlockRows - 1) >> kBlockShift);
+  first_run_.resize(blocks_.size());
+  while (!runs_.empty() && runs_.back().first >= size_) runs_.pop_back();
+  if (numbers_.size() > size_) numbers_.resize(size_);
+}
+
+std::optional<Record> RecordTable::Find(int rank, int64_t sequence) const {
+  const std::pair<int64_t, int64_t> wanted(rank, sequence);
+  const auto after = std::upper_bound(
+      runs_.begin(), runs_.end(), wanted,
+      [](const std::pair<int64_t, int64_t>& place, const Run& run) {
+        return place < std::pair<int64_t, int64_t>(run.rank, run.sequence);
+      });
+  if (after == runs_.begin()) return std::nullopt;
+  const Run& run = *std::prev(after);
+  const size_t end = after == runs_.end() ? size_ : after->first;
+  const int64_t place = int64_t{run.first} + sequence - run.sequence;
+  if (run.rank != wanted.first || place >= static_cast<int64_t>(end)) {
+    return std::nullopt;
+  }
+  return (*this)[static_cast<size_t>(place)];
+}
+
+Extent Record::extent() const {
+  const RecordTable::Row& row = table_->row(place_);
+  const RecordTable::Parts& parts = table_->parts_[row.parts];
+  const RecordTable::Form& form = table_->forms_[parts.form];
+  Extent out;
+  out.segment = static_cast<int>(row.segment);
+  out.offset = static_cast<int64_t>(row.offset);
+  out.xxh3 = row.xxh3;
+  out.bytes = form.bytes >= 0
+                  ? form.bytes
+                  : table_->places_[parts.place].layout.local_count() *
+                        Info(form.dtype).itemsize;
+  return out;
+}
+
+std::optional<int64_t> Record::same_as() const {
+  const RecordTable::Row& row = table_->row(place_);
+  if (row.origin == RecordTable::kNoOrigin) return std::nullopt;
+  if (table_->form(place_).measured) return std::nullopt;
+  return row.origin;
+}
+
+std::optional<Measured> Record::measured() const {
+  const RecordTable::Row& row = table_->row(place_);
+  if (!table_->form(place_).measured) return std::nullopt;
+  return Measured{row.origin};
+}
+
+RecordFields Record::fields() const {
+  RecordFields out;
+  out.rank = rank();
+  out.sequence = sequence();
+  out.id = id();
+  out.leg = leg();
+  out.micro_batch = micro_batch();
+  out.dtype = dtype();
+  out.local_shape = local_shape();
+  out.placements = placements();
+  out.grid = grid();
+  out.scale = scale();
+  out.reduced_over = reduced_over();
+  out.rows = rows();
+  out.box = box();
+  out.routed = routed();
+  out.layout = layout();
+  out.extent = extent();
+  out.same_as = same_as();
+  out.measured = measured();
+  out.summary = summary();
+  out.number = number();
+  return out;
+}
+
+}  // namespace ttrace
