@@ -12,7 +12,6 @@
 namespace ttrace {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 TensorId Rows(int expert, Role role = Role::kInput) {

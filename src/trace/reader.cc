@@ -156,10 +156,9 @@ Status FolderTrace::LoadManifest() {
 // Some ranks at a time, because what was read of each stays beside the table of
 // all until it is added.
 Status FolderTrace::LoadRanks(int threads) {
+  const unsigned all = std::max(std::thread::hardware_concurrency(), 1U);
   const size_t at_once =
-      2 * static_cast<size_t>(
-              threads > 0 ? threads
-                          : std::max(std::thread::hardware_concurrency(), 1U));
+      2 * (threads > 0 ? static_cast<size_t>(threads) : size_t{all});
   TTRACE_ASSIGN_OR_RETURN(const auto restarts, FindRankFolders(folder_));
   const std::vector<std::pair<int, int>> ranks(restarts.begin(),
                                                restarts.end());

@@ -110,7 +110,7 @@ TEST(RoutedLine, WhatContradictsTheFormatIsCorrupt) {
 }
 
 TEST(RoutedLine, TheFirstDimensionIsNeitherCutNorTheBatchs) {
-  const auto refused = [](const auto& change, Shape global = {32, 8}) {
+  const auto refused = [](const auto& change, const Shape& global = {32, 8}) {
     RecordFields record = Unchecked();
     change(&record);
     const Status status = CompleteRecord(Meta(), global, record);
