@@ -36,7 +36,8 @@ RecordFields Fields(int n) {
   out.box = Box{{0, 2, 2}};
   out.routed = RoutedRows{"router", "1", n % 3, "experts"};
   out.layout.dims = {{{{2 * (n % 2), 2}}, 4}, {{{0, 8}}, 16}};
-  out.extent = {n, kSegmentHeaderBytes + n, 32, 0x9e3779b97f4a7c15U * n};
+  out.extent = {n, kSegmentHeaderBytes + n, 32,
+                0x9e3779b97f4a7c15U * static_cast<uint64_t>(n)};
   return out;
 }
 
