@@ -76,7 +76,9 @@ def ttrace(*arguments: str | Path, folder: Path | None = None) -> Outcome:
     return outcome
 
 
-def record_reference(folder: Path, command: str, iterations: str = "0:2") -> Outcome:
+def record_reference(
+    folder: Path, command: str, iterations: str = "0:2", options: tuple[str, ...] = ()
+) -> Outcome:
     """Saves a reference bundle that any number of candidates can be compared with."""
     return ttrace(
         "record",
@@ -85,6 +87,7 @@ def record_reference(folder: Path, command: str, iterations: str = "0:2") -> Out
         iterations,
         "--dropout",
         "off",
+        *options,
         "-o",
         folder,
         "--",
