@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 from cases import Case, all_cases  # noqa: E402
-from runs import diff, record_reference  # noqa: E402
+from runs import bytes_of_tensors, diff, record_reference  # noqa: E402
 
 OUT = ROOT / "matrix" / "in_place"
 RESULTS = ROOT / "matrix" / "in_place.jsonl"
@@ -51,10 +51,6 @@ def numbers(result: dict) -> str:
     return text
 
 
-def bytes_of(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
-
-
 def run(case: Case, references: set[Path]) -> dict:
     results, sizes = {}, {}
     key = hashlib.sha256(case.reference_command.encode()).hexdigest()[:12]
@@ -72,7 +68,7 @@ def run(case: Case, references: set[Path]) -> dict:
         if not outcome.result:
             raise SystemExit(f"{case.name}: no result\n{outcome.text}")
         results[way] = outcome.result
-        sizes[way] = [bytes_of(reference), bytes_of(report / "candidate")]
+        sizes[way] = [bytes_of_tensors(reference), bytes_of_tensors(report / "candidate")]
         shutil.rmtree(report)
     read = {way: what_a_user_reads(result) for way, result in results.items()}
     return {

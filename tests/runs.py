@@ -110,3 +110,7 @@ def diff(folder: Path, reference: Path, candidate: str, *options: str) -> Outcom
         *options,
         folder=folder,
     )
+
+
+def bytes_of_tensors(trace: Path) -> int:
+    return sum(file.stat().st_size for file in trace.rglob("*.safetensors"))

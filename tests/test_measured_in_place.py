@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runs import launch, ttrace
+from runs import bytes_of_tensors, launch, record_reference, ttrace
 
 SCRIPT = "train_gpt.py"
 FLAGS = (
@@ -33,23 +33,16 @@ def references(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, options in {"measured": (), "kept": ("--keep-values",)}.items():
         # Checks name their folders: the same name, so that the results can be equal.
         folders[name] = tmp_path_factory.mktemp(name) / "reference"
-        outcome = ttrace(
-            *("record", "--as-reference", "--iterations", "0:1", "--dropout", "off", *options),
-            *("-o", folders[name], "--", "/bin/sh", "-c", "exec " + launch(1, SCRIPT, *FLAGS)),
-        )
+        outcome = record_reference(folders[name], launch(1, SCRIPT, *FLAGS), "0:1", options)
         assert outcome.code == 0, outcome.explain()
     return folders
-
-
-def size_of(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
 
 
 @pytest.mark.parametrize("name", CANDIDATES)
 def test_the_result_is_that_of_stored_values(
     name: str, references: dict[str, Path], tmp_path: Path
 ) -> None:
-    assert size_of(references["measured"]) < size_of(references["kept"]) / 4
+    assert bytes_of_tensors(references["measured"]) < bytes_of_tensors(references["kept"]) / 4
     candidate = tmp_path / "candidate"
     command = launch(2, SCRIPT, *FLAGS, "--tp", "2", *CANDIDATES[name])
     recorded = ttrace(
