@@ -1,4 +1,4 @@
-// Any bytes, taken for a line of an index, for a safetensors header or for a
+// Any bytes, taken for lines of an index, for a safetensors header or for a
 // meta.json, must decode to a value or an Error. The first byte says for which.
 // What decodes must also survive being written and read again.
 
@@ -29,19 +29,33 @@ RankMeta FuzzedMeta() {
   return meta;
 }
 
-Result<IndexLine> DecodeLine(std::string_view line) {
+// The last of the lines in `text`, if all of them can be decoded. The records
+// of an index refer to lines before them.
+Result<IndexLine> DecodeLast(std::string_view text) {
   static const RankMeta meta = FuzzedMeta();
-  static IndexLineDecoder decoder(meta);
-  std::string padded(line);
-  padded.append(simdjson::SIMDJSON_PADDING, '\0');
-  return decoder.DecodePadded(std::string_view(padded).substr(0, line.size()));
+  IndexLineDecoder decoder(meta);
+  while (true) {
+    const size_t end = text.find('\n');
+    std::string padded(text.substr(0, end));
+    const size_t size = padded.size();
+    padded.append(simdjson::SIMDJSON_PADDING, '\0');
+    Result<IndexLine> line =
+        decoder.DecodePadded(std::string_view(padded).substr(0, size));
+    if (!line.ok() || end == std::string_view::npos) return line;
+    text.remove_prefix(end + 1);
+  }
 }
 
 struct Reencode {
+  // With the spec that it is an occurrence of.
   Result<std::string> operator()(const RecordFields& record) const {
-    Result<std::string> line = EncodeRecordStart(record);
-    if (line.ok()) AppendExtent(record, *line);
-    return line;
+    TTRACE_ASSIGN_OR_RETURN(std::string spec, EncodeSpec({0, record.spec()}));
+    TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeRecordStart(record, 0));
+    AppendExtent(record, line);
+    return spec + line;
+  }
+  Result<std::string> operator()(const SpecLine& l) const {
+    return EncodeSpec({0, l.spec});
   }
   Result<std::string> operator()(const NoteLine& l) const {
     return EncodeNote(l);
@@ -54,13 +68,13 @@ struct Reencode {
   }
 };
 
-void TryLine(std::string_view text) {
-  const Result<IndexLine> line = DecodeLine(text);
+void TryLines(std::string_view text) {
+  const Result<IndexLine> line = DecodeLast(text);
   if (!line.ok()) return;
   Result<std::string> again = std::visit(Reencode(), *line);
   if (!again.ok()) return;  // The writer is stricter: an empty kind or leg.
   (*again).pop_back();
-  const Result<IndexLine> back = DecodeLine(*again);
+  const Result<IndexLine> back = DecodeLast(*again);
   TTRACE_CHECK(back.ok(), "what we write, we read");
   const Result<std::string> third = std::visit(Reencode(), *back);
   TTRACE_CHECK(third.ok() && *third == *again + "\n", "and it is the same");
@@ -83,7 +97,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                               size - 1);
   switch (data[0] % 3) {
     case 0:
-      ttrace::TryLine(text);
+      ttrace::TryLines(text);
       break;
     case 1: {
       const auto bytes = std::as_bytes(std::span(text));

@@ -30,8 +30,10 @@ import ttrace
 ROOT = Path(__file__).resolve().parent.parent
 HOOK = Path(ttrace.__file__).resolve().parent / "hook"
 sys.path.insert(0, str(ROOT / "zoo"))
+sys.path.insert(0, str(ROOT / "tests"))
 
 import with_fault  # noqa: E402
+from index_lines import read_lines  # noqa: E402
 
 LEGS = "replay,noise:2"
 HANGS = 150  # seconds after which a run is given up
@@ -128,8 +130,7 @@ def kept(out: Path, ranks: int) -> str:
     passes: list[set[int]] = []
     for rank in range(ranks):
         file = out / f"rank-{rank:05d}.r0" / "index.jsonl"
-        lines = file.read_text().split("\n")[:-1] if file.exists() else []
-        entries = [json.loads(line) for line in lines]
+        entries = read_lines(file) if file.exists() else []
         sealed.append({(e["iteration"], e["leg"]) for e in entries if e["type"] == "seal"})
         passes.append(
             {e["data"]["iteration"] for e in entries if e.get("kind") == "passes_complete"}

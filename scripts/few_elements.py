@@ -26,6 +26,9 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from index_lines import read_lines  # noqa: E402
+
 STATISTICS = ("norm", "block", "element")
 FAULTS = [(k, factor) for k in (1, 4, 32) for factor in (1.1, 2.0)]
 FLOATS = {"bfloat16": np.uint16, "float32": np.float32}
@@ -59,7 +62,7 @@ def corrupt(trace: Path, count: int, factor: float, rng: random.Random) -> None:
     replays = {}
     lines = {}
     for index in sorted(trace.glob("rank-*/index.jsonl")):
-        lines[index] = [json.loads(line) for line in index.read_text().splitlines()]
+        lines[index] = read_lines(index)
         for line in lines[index]:
             if (
                 line["type"] == "record"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from index_lines import read_lines
 from runs import launch, ttrace
 
 SCRIPT = "train_gpt.py"
@@ -33,9 +34,8 @@ def result_of(reference: Path, candidate: Path, out: Path) -> dict[str, Any]:
 
 def bytes_of(folder: Path) -> int:
     """Of tensors: a segment reserves room for its header."""
-    lines = (line for path in folder.rglob("index.jsonl") for line in path.read_text().splitlines())
-    records = (json.loads(line) for line in lines)
-    return sum(r["bytes"] for r in records if r["type"] == "record" and "same_as" not in r)
+    lines = (line for path in folder.rglob("index.jsonl") for line in read_lines(path))
+    return sum(r["bytes"] for r in lines if r["type"] == "record" and "same_as" not in r)
 
 
 @pytest.fixture(scope="module")

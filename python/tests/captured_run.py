@@ -1,6 +1,5 @@
 """Running a script of the zoo under capture, without the launcher."""
 
-import json
 import os
 import re
 import subprocess
@@ -8,6 +7,7 @@ import sys
 from pathlib import Path
 
 import ttrace
+from index_lines import read_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 HOOK = Path(ttrace.__file__).resolve().parent / "hook"
@@ -43,5 +43,4 @@ def run(arguments, *, processes=1, script="zoo/train_gpt.py", **variables):
 
 
 def index(folder, rank=0):
-    text = (Path(folder) / f"rank-{rank:05d}.r0" / "index.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
+    return read_lines(Path(folder) / f"rank-{rank:05d}.r0" / "index.jsonl")

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 import ttrace
+from index_lines import read_lines
 from ttrace.capture import collective_calls
 from ttrace.capture.collectives import CollectiveLog, _Places
 
@@ -297,8 +298,7 @@ def record(folder: Path, *flags: str, processes: int = 2) -> list[list[dict]]:
     assert "ttrace:" not in done.stderr
     ranks = []
     for rank in range(processes):
-        lines = (folder / f"rank-{rank:05d}.r0" / "index.jsonl").read_text().splitlines()
-        notes = [json.loads(line) for line in lines]
+        notes = read_lines(folder / f"rank-{rank:05d}.r0" / "index.jsonl")
         seen = [n["data"] for n in notes if n.get("kind") == "collective"]
         [total] = [n["data"] for n in notes if n.get("kind") == "collectives"]
         assert total == {"iteration": 0, "count": len(seen)}

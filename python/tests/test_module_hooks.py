@@ -1,6 +1,5 @@
 """The hooks on small modules with shapes of graph that break careless hooks."""
 
-import json
 import sys
 from types import SimpleNamespace
 
@@ -8,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from index_lines import read_lines
 from ttrace.capture.module_hooks import Arguments, ModuleHooks
 from ttrace.capture.placed import Batch, ModuleRule, Moment, TensorRule
 from ttrace.capture.session import Session
@@ -106,8 +106,7 @@ def recorded(folder):
     """(fqn, role) -> values, of iteration 0."""
     rank = folder / "rank-00000.r0"
     found = {}
-    for line in (rank / "index.jsonl").read_text().splitlines():
-        entry = json.loads(line)
+    for entry in read_lines(rank / "index.jsonl"):
         if entry["type"] != "record" or entry["iteration"] != 0:
             continue
         segment = rank / f"segment-{entry['segment']:05d}.safetensors"
@@ -167,8 +166,7 @@ def test_all_points_are_recorded(tmp_path):
 
 
 def notes_of(folder, kind):
-    lines = (folder / "rank-00000.r0" / "index.jsonl").read_text().splitlines()
-    entries = map(json.loads, lines)
+    entries = read_lines(folder / "rank-00000.r0" / "index.jsonl")
     return [e["data"] for e in entries if e["type"] == "note" and e["kind"] == kind]
 
 
@@ -262,8 +260,7 @@ def test_a_failing_hook_ends_capture_and_not_training(tmp_path, capsys):
     assert len(calls) == 1
     error = capsys.readouterr().err
     assert error.count("capture stopped: RuntimeError: no luck; training continues") == 1
-    index = (tmp_path / "rank-00000.r0" / "index.jsonl").read_text().splitlines()
-    assert json.loads(index[-1])["complete"] is False
+    assert read_lines(tmp_path / "rank-00000.r0" / "index.jsonl")[-1]["complete"] is False
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -375,8 +372,8 @@ def test_a_module_that_returns_its_parameter_is_noted_once(tmp_path):
     for _ in range(2):
         model(torch.ones(8, 4))
     session.finish()
-    lines = (tmp_path / "rank-00000.r0" / "index.jsonl").read_text().splitlines()
-    notes = [e["data"] for e in map(json.loads, lines) if e.get("kind") == "hands_out"]
+    lines = read_lines(tmp_path / "rank-00000.r0" / "index.jsonl")
+    notes = [e["data"] for e in lines if e.get("kind") == "hands_out"]
     assert notes == [
         {"fqn": "inner", "arg": "1", "parameter": "bias"},
         {"fqn": "", "arg": "1", "parameter": ""},

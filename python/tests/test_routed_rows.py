@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from index_lines import read_lines
 from ttrace import _native
 from ttrace.capture.placed import RoutedRows
 from ttrace.capture.specs import SpecCache
@@ -49,8 +50,8 @@ def run(tmp_path):
 
 def test_the_line_names_the_router(run):
     folder, _, _ = run
-    lines = (folder / "rank-00000.r0" / "index.jsonl").read_text().splitlines()
-    (line,) = (json.loads(text) for text in lines if "moe.experts" in text)
+    lines = read_lines(folder / "rank-00000.r0" / "index.jsonl")
+    (line,) = (e for e in lines if e["type"] == "record" and "moe.experts" in e["fqn"])
     assert line["routed"] == {"by": "moe.router", "arg": "1", "expert": 1, "group": "ep"}
     assert line["shape"] == [3, HIDDEN]
     assert line["global_shape"] == [TOKENS, HIDDEN]

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import ttrace
+from index_lines import read_lines
 from ttrace import _native
 from ttrace.adapters.torch.placement import Provenance, batch_dim
 from ttrace.adapters.torch.topology import Topology, Unplaceable
@@ -113,7 +114,7 @@ def entries(folder):
     """All index lines of all ranks."""
     found = []
     for path in sorted(Path(folder).glob("rank-*/index.jsonl")):
-        found += [json.loads(line) for line in path.read_text().splitlines()]
+        found += read_lines(path)
     return found
 
 
@@ -403,10 +404,9 @@ def test_placements_are_derived_or_refused(two_ranks):
 
 def checksums(folder, leg):
     """Of every record of rank 0, by what it is."""
-    text = (folder / "rank-00000.r0" / "index.jsonl").read_text()
     return {
         (e["fqn"], e["role"], e["arg"], e["call"], e["pass"], e["micro_batch"]): e["xxh3"]
-        for e in map(json.loads, text.splitlines())
+        for e in read_lines(folder / "rank-00000.r0" / "index.jsonl")
         if e["type"] == "record" and e["leg"] == leg
     }
 

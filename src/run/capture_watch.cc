@@ -15,6 +15,7 @@
 #include "src/trace/file.h"
 #include "src/trace/format.h"
 #include "src/trace/index_line.h"
+#include "src/trace/line_reader.h"
 #include "src/trace/rank_meta.h"
 
 namespace ttrace {
@@ -29,11 +30,10 @@ Result<RankMeta> ReadMeta(const fs::path& rank_folder) {
   return DecodeRankMeta(json);
 }
 
-// The last whole lines of the index at `path`, of which `size` bytes are there,
-// last first. Anything unreadable is nothing: the reader judges it later.
-std::vector<std::string> LastWholeLines(const fs::path& path, int64_t size) {
-  // An end line holds one sentence; a longer last line is a record being
-  // written.
+// The last line of the index at `path`, of which `size` bytes are there. Empty
+// if it is not whole, or long.
+std::string LastLine(const fs::path& path, int64_t size) {
+  // An end line holds one sentence; a longer last line is no such.
   constexpr int64_t kLongest = 64 << 10;
   const Result<File> file = File::Open(path.string());
   if (!file.ok()) return {};
@@ -41,64 +41,59 @@ std::vector<std::string> LastWholeLines(const fs::path& path, int64_t size) {
   const Result<size_t> got =
       file->ReadAt(std::as_writable_bytes(std::span<char>(tail)),
                    size - static_cast<int64_t>(tail.size()));
-  if (!got.ok() || *got != tail.size()) return {};
-  std::vector<std::string> lines;
-  size_t end = tail.rfind('\n');
-  while (end != std::string::npos && end > 0) {
-    const size_t before = tail.rfind('\n', end - 1);
-    // The first one of a longer file is cut.
-    if (before == std::string::npos && size > kLongest) break;
-    const size_t begin = before == std::string::npos ? 0 : before + 1;
-    lines.push_back(tail.substr(begin, end - begin));
-    end = before;
-  }
-  return lines;
+  if (!got.ok() || *got != tail.size() || !tail.ends_with('\n')) return {};
+  tail.pop_back();
+  const size_t before = tail.rfind('\n');
+  if (before == std::string::npos) return size > kLongest ? "" : tail;
+  return tail.substr(before + 1);
 }
 
-std::optional<IndexLine> Decode(std::string line, const RankMeta& meta) {
+std::optional<EndLine> DecodeEnd(std::string line, const RankMeta& meta) {
   const size_t length = line.size();
   line.append(simdjson::SIMDJSON_PADDING, '\0');
-  IndexLineDecoder decoder(meta);
-  Result<IndexLine> decoded =
-      decoder.DecodePadded(std::string_view(line).substr(0, length));
+  Result<IndexLine> decoded = IndexLineDecoder(meta).DecodePadded(
+      std::string_view(line).substr(0, length));
   if (!decoded.ok()) return std::nullopt;
-  return *std::move(decoded);
+  const auto* end = std::get_if<EndLine>(&*decoded);
+  return end == nullptr ? std::nullopt : std::optional(*end);
 }
 
-// Whether the index has grown since: then its last line is not its last.
-bool EndsInWholeLine(const fs::path& path, int64_t size) {
-  const Result<File> file = File::Open(path.string());
-  char last = 0;
-  return file.ok() && size > 0 &&
-         file->ReadAt(std::as_writable_bytes(std::span<char>(&last, 1)),
-                      size - 1)
-             .ok() &&
-         last == '\n';
+std::string Described(const IndexLine& line) {
+  if (const auto* record = std::get_if<RecordFields>(&line)) {
+    return fmt::format(
+        "{} of {} (iteration {}, leg {})", ToString(record->id.role),
+        record->id.fqn.empty() ? "the model" : Printable(record->id.fqn),
+        record->id.iteration, Printable(record->leg));
+  }
+  if (const auto* seal = std::get_if<SealLine>(&line)) {
+    return fmt::format("leg {} of iteration {} is complete",
+                       Printable(seal->leg), seal->iteration);
+  }
+  return std::holds_alternative<EndLine>(line) ? "its capture has ended" : "";
 }
 
-// Where the rank is, from the last record or seal of its index.
-std::string Position(const std::string& folder, int64_t size) {
+// Where the rank is, from the last record or seal of its index. All of it is
+// read: a record is named by a line that may be far above it. What cannot be
+// read is left to the reader, which judges it later.
+std::string Position(const std::string& folder) {
   const Result<RankMeta> meta = ReadMeta(folder);
-  if (!meta.ok()) return "nothing yet";
-  for (std::string& line :
-       LastWholeLines(fs::path(folder) / kIndexFile, size)) {
-    const auto decoded = Decode(std::move(line), *meta);
-    if (!decoded) continue;
-    if (const auto* record = std::get_if<RecordFields>(&*decoded)) {
-      return fmt::format(
-          "{} of {} (iteration {}, leg {})", ToString(record->id.role),
-          record->id.fqn.empty() ? "the model" : Printable(record->id.fqn),
-          record->id.iteration, Printable(record->leg));
-    }
-    if (const auto* seal = std::get_if<SealLine>(&*decoded)) {
-      return fmt::format("leg {} of iteration {} is complete",
-                         Printable(seal->leg), seal->iteration);
-    }
-    if (std::holds_alternative<EndLine>(*decoded)) {
-      return "its capture has ended";
+  Result<File> file =
+      File::Open((fs::path(folder) / std::string(kIndexFile)).string());
+  if (!meta.ok() || !file.ok()) return "nothing yet";
+  LineReader lines(*std::move(file));
+  IndexLineDecoder decoder(*meta);
+  std::optional<IndexLine> last;
+  while (true) {
+    const auto line = lines.Next();
+    if (!line.ok() || !*line) break;
+    Result<IndexLine> decoded = decoder.DecodePadded(**line);
+    if (!decoded.ok()) continue;
+    if (!std::holds_alternative<SpecLine>(*decoded) &&
+        !std::holds_alternative<NoteLine>(*decoded)) {
+      last = *std::move(decoded);
     }
   }
-  return "no tensor yet";
+  return last ? Described(*last) : "no tensor yet";
 }
 
 }  // namespace
@@ -123,17 +118,10 @@ void CaptureWatch::Update() {
     if (!meta.ok()) continue;
     rank.bytes = size;
     rank.folder = entry.path().string();
-    rank.closed = false;
     last_growth_ = Clock::now();
-    if (EndsInWholeLine(index, size)) {
-      for (std::string& line : LastWholeLines(index, size)) {
-        const auto decoded = Decode(std::move(line), *meta);
-        const auto* end = decoded ? std::get_if<EndLine>(&*decoded) : nullptr;
-        rank.closed = end != nullptr;
-        rank.complete = end != nullptr && end->complete;
-        break;
-      }
-    }
+    const auto end = DecodeEnd(LastLine(index, size), *meta);
+    rank.closed = end.has_value();
+    rank.complete = end && end->complete;
     world_size_ = std::max(world_size_, meta->world_size);
   }
   ranks_closed_ = 0;
@@ -147,7 +135,7 @@ void CaptureWatch::Update() {
 std::string CaptureWatch::LastRecords() const {
   std::vector<std::pair<std::string, std::vector<int>>> places;
   for (const auto& [number, rank] : ranks_) {
-    const std::string place = Position(rank.folder, rank.bytes);
+    const std::string place = Position(rank.folder);
     const auto found =
         std::find_if(places.begin(), places.end(),
                      [&](const auto& known) { return known.first == place; });

@@ -273,7 +273,7 @@ TEST(CreateTraceFolder, WritesAManifestWithTheFormat) {
                           false));
   EXPECT_EQ(
       FileText(folder / "a/b/manifest.json"),
-      "{\n  \"format\": \"ttrace\",\n  \"version\": 3,\n  \"z\": 1,\n"
+      "{\n  \"format\": \"ttrace\",\n  \"version\": 4,\n  \"z\": 1,\n"
       "  \"a\": {\n    \"k\": [\n      1.5,\n      null\n    ]\n  }\n}\n");
 }
 

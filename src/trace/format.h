@@ -15,7 +15,7 @@ namespace ttrace {
 inline constexpr std::string_view kFormatName = "ttrace";
 // Rises with every change that a reader of the version before would get wrong.
 // New keys do not raise it: readers ignore keys that they do not know.
-inline constexpr int kFormatVersion = 3;
+inline constexpr int kFormatVersion = 4;
 
 inline constexpr std::string_view kManifestFile = "manifest.json";
 inline constexpr std::string_view kMetaFile = "meta.json";

@@ -67,20 +67,89 @@ Result<uint64_t> DecodeHash(const JsonFields& fields) {
   return value;
 }
 
-Status DecodeId(const JsonFields& fields, TensorId& id) {
-  TTRACE_ASSIGN_OR_RETURN(id.fqn, fields.Text("fqn"));
-  TTRACE_ASSIGN_OR_RETURN(const std::string_view role, fields.Text("role"));
-  const std::optional<Role> parsed_role = ParseRole(role);
-  if (!parsed_role) return BadField("role", "is unknown: " + Abridged(role));
-  id.role = *parsed_role;
-  TTRACE_ASSIGN_OR_RETURN(id.iteration, fields.SmallInt("iteration", 0));
-  TTRACE_ASSIGN_OR_RETURN(id.call, fields.SmallInt("call", 0));
-  TTRACE_ASSIGN_OR_RETURN(id.arg, fields.Text("arg"));
+Result<Role> DecodeRole(const JsonFields& fields) {
+  TTRACE_ASSIGN_OR_RETURN(const std::string_view text, fields.Text("role"));
+  const std::optional<Role> role = ParseRole(text);
+  if (!role) return BadField("role", "is unknown: " + Abridged(text));
+  return *role;
+}
+
+Result<DType> DecodeDType(const JsonFields& fields) {
+  TTRACE_ASSIGN_OR_RETURN(const std::string_view text, fields.Text("dtype"));
+  const std::optional<DType> dtype = ParseDType(text);
+  if (!dtype) return BadField("dtype", "is unknown: " + Abridged(text));
+  return *dtype;
+}
+
+Result<PlacementMap> DecodePlacements(const JsonFields& fields) {
+  TTRACE_ASSIGN_OR_RETURN(const std::string_view text,
+                          fields.Text("placements"));
+  Result<PlacementMap> placements = ParsePlacements(text);
+  if (!placements.ok()) return Corrupt(placements.error());
+  return placements;
+}
+
+Result<Scale> DecodeScale(const JsonFields& fields) {
+  TTRACE_ASSIGN_OR_RETURN(const Shape scale, fields.Ints("scale", 1, 2));
+  if (scale.size() != 2) return BadField("scale", "is not two integers");
+  return Scale{scale[0], scale[1]};
+}
+
+Result<std::vector<std::string>> DecodeReducedOver(const JsonFields& fields) {
+  TTRACE_ASSIGN_OR_RETURN(const simdjson::dom::array reduced,
+                          fields.Array("reduced_over"));
+  std::vector<std::string> names;
+  for (const simdjson::dom::element element : reduced) {
+    std::string_view name;
+    if (element.get(name) != simdjson::SUCCESS) {
+      return BadField("reduced_over", "has an element that is no string");
+    }
+    names.emplace_back(name);
+    // Names are unique, so that a longer list is wrong anyway and need not be
+    // built.
+    if (names.size() > kMaxMeshDims + 1) {
+      return BadField("reduced_over", "is too long");
+    }
+  }
+  return names;
+}
+
+// What a spec says, but for the batch.
+Result<RecordSpec> DecodeSpecFields(const JsonFields& fields) {
+  RecordSpec spec;
+  TTRACE_ASSIGN_OR_RETURN(spec.fqn, fields.Text("fqn"));
+  TTRACE_ASSIGN_OR_RETURN(spec.role, DecodeRole(fields));
+  TTRACE_ASSIGN_OR_RETURN(spec.arg, fields.Text("arg"));
+  TTRACE_ASSIGN_OR_RETURN(spec.dtype, DecodeDType(fields));
+  TTRACE_ASSIGN_OR_RETURN(spec.local_shape, fields.Ints("shape", 0, kMaxDims));
+  TTRACE_ASSIGN_OR_RETURN(spec.global_shape,
+                          fields.Ints("global_shape", 0, kMaxDims));
+  TTRACE_ASSIGN_OR_RETURN(spec.placements, DecodePlacements(fields));
+  if (fields.Has("box")) {
+    TTRACE_ASSIGN_OR_RETURN(spec.box, DecodeBox(fields));
+  }
+  if (fields.Has("routed")) {
+    TTRACE_ASSIGN_OR_RETURN(spec.routed, DecodeRouted(fields));
+  }
+  TTRACE_ASSIGN_OR_RETURN(spec.scale, DecodeScale(fields));
+  TTRACE_ASSIGN_OR_RETURN(spec.reduced_over, DecodeReducedOver(fields));
+  return spec;
+}
+
+// What an occurrence says, but for its rows.
+Result<Occurrence> DecodeOccurrenceFields(const JsonFields& fields) {
+  Occurrence occurrence;
+  TTRACE_ASSIGN_OR_RETURN(occurrence.leg, fields.Text("leg"));
+  TTRACE_ASSIGN_OR_RETURN(occurrence.iteration,
+                          fields.SmallInt("iteration", 0));
+  TTRACE_ASSIGN_OR_RETURN(occurrence.call, fields.SmallInt("call", 0));
   TTRACE_ASSIGN_OR_RETURN(const std::string_view pass, fields.Text("pass"));
-  const std::optional<Pass> parsed_pass = ParsePass(pass);
-  if (!parsed_pass) return BadField("pass", "is unknown: " + Abridged(pass));
-  id.pass = *parsed_pass;
-  return Done{};
+  const std::optional<Pass> parsed = ParsePass(pass);
+  if (!parsed) return BadField("pass", "is unknown: " + Abridged(pass));
+  occurrence.pass = *parsed;
+  TTRACE_ASSIGN_OR_RETURN(occurrence.micro_batch,
+                          fields.SmallInt("micro_batch", -1));
+  return occurrence;
 }
 
 // Of a record that does not hold its own values.
@@ -125,60 +194,65 @@ std::optional<Summary> ParseSummary(std::string_view text) {
   return std::nullopt;
 }
 
-Result<IndexLine> IndexLineDecoder::DecodeRecord(
-    const JsonFields& fields) const {
-  RecordFields record;
-  record.rank = meta_.rank;
-  TTRACE_ASSIGN_OR_RETURN(record.sequence,
-                          fields.Int("sequence", 0, kMaxSequence - 1));
-  TTRACE_ASSIGN_OR_RETURN(record.leg, fields.Text("leg"));
-  TTRACE_RETURN_IF_ERROR(DecodeId(fields, record.id));
-  TTRACE_ASSIGN_OR_RETURN(record.micro_batch,
-                          fields.SmallInt("micro_batch", -1));
+Result<IndexLine> IndexLineDecoder::DecodeSpec(const JsonFields& fields) {
+  TTRACE_ASSIGN_OR_RETURN(const int64_t number,
+                          fields.Int("number", 0, kMaxSequence - 1));
+  const auto expected = static_cast<int64_t>(specs_.size());
+  if (number != expected) {
+    return BadField("number", "is " + std::to_string(number) + " after " +
+                                  std::to_string(expected) + " specs");
+  }
+  TTRACE_ASSIGN_OR_RETURN(RecordSpec spec, DecodeSpecFields(fields));
+  if (fields.Has("batch_dim")) {
+    TTRACE_ASSIGN_OR_RETURN(spec.batch_dim,
+                            fields.SmallInt("batch_dim", 0, int{kMaxDims} - 1));
+  }
+  Result<SpecFacts> facts = CheckSpec(meta_, spec);
+  if (!facts.ok()) return Corrupt(facts.error());
+  specs_.push_back({spec, *std::move(facts)});
+  return IndexLine(SpecLine{number, std::move(spec)});
+}
 
-  TTRACE_ASSIGN_OR_RETURN(const std::string_view dtype, fields.Text("dtype"));
-  const std::optional<DType> parsed_dtype = ParseDType(dtype);
-  if (!parsed_dtype) return BadField("dtype", "is unknown: " + Abridged(dtype));
-  record.dtype = *parsed_dtype;
-  TTRACE_ASSIGN_OR_RETURN(record.local_shape,
-                          fields.Ints("shape", 0, kMaxDims));
-  TTRACE_ASSIGN_OR_RETURN(const Shape global_shape,
-                          fields.Ints("global_shape", 0, kMaxDims));
-  TTRACE_ASSIGN_OR_RETURN(const std::string_view placements,
-                          fields.Text("placements"));
-  Result<PlacementMap> parsed = ParsePlacements(placements);
-  if (!parsed.ok()) return Corrupt(parsed.error());
-  record.placements = *std::move(parsed);
+Result<RecordFields> IndexLineDecoder::DecodeOccurrence(
+    const JsonFields& fields) const {
+  TTRACE_ASSIGN_OR_RETURN(const int64_t number, fields.Int("spec", 0));
+  if (number >= static_cast<int64_t>(specs_.size())) {
+    return BadField(
+        "spec", "is " + std::to_string(number) + ", which is none before it");
+  }
+  const auto& [spec, facts] = specs_[static_cast<size_t>(number)];
+  TTRACE_ASSIGN_OR_RETURN(Occurrence occurrence,
+                          DecodeOccurrenceFields(fields));
+  if (spec.batch_dim >= 0) {
+    TTRACE_ASSIGN_OR_RETURN(occurrence.row_begin, fields.Int("row", 0));
+  }
+  Result<RecordFields> record = MakeRecord(meta_, spec, facts, occurrence);
+  if (!record.ok()) return Corrupt(record.error());
+  return record;
+}
+
+Result<RecordFields> IndexLineDecoder::DecodeWhole(
+    const JsonFields& fields) const {
+  TTRACE_ASSIGN_OR_RETURN(const Occurrence occurrence,
+                          DecodeOccurrenceFields(fields));
+  TTRACE_ASSIGN_OR_RETURN(const RecordSpec spec, DecodeSpecFields(fields));
+  RecordFields record = UnresolvedRecord(meta_, spec, occurrence);
   if (fields.Has("rows")) {
     TTRACE_ASSIGN_OR_RETURN(record.rows, DecodeRows(fields));
   }
-  if (fields.Has("box")) {
-    TTRACE_ASSIGN_OR_RETURN(record.box, DecodeBox(fields));
-  }
-  if (fields.Has("routed")) {
-    TTRACE_ASSIGN_OR_RETURN(record.routed, DecodeRouted(fields));
-  }
-  TTRACE_ASSIGN_OR_RETURN(const Shape scale, fields.Ints("scale", 1, 2));
-  if (scale.size() != 2) return BadField("scale", "is not two integers");
-  record.scale = {scale[0], scale[1]};
-  TTRACE_ASSIGN_OR_RETURN(const simdjson::dom::array reduced,
-                          fields.Array("reduced_over"));
-  for (const simdjson::dom::element element : reduced) {
-    std::string_view name;
-    if (element.get(name) != simdjson::SUCCESS) {
-      return BadField("reduced_over", "has an element that is no string");
-    }
-    record.reduced_over.emplace_back(name);
-    // The check below is that names are unique, so that a longer list is wrong
-    // anyway and need not be built.
-    if (record.reduced_over.size() > kMaxMeshDims + 1) {
-      return BadField("reduced_over", "is too long");
-    }
-  }
-
-  TTRACE_RETURN_IF_ERROR(DecodeExtent(fields, record.extent));
-  const Status status = CompleteRecord(meta_, global_shape, record);
+  const Status status = CompleteRecord(meta_, spec.global_shape, record);
   if (!status.ok()) return Corrupt(status.error());
+  return record;
+}
+
+Result<IndexLine> IndexLineDecoder::DecodeRecord(
+    const JsonFields& fields) const {
+  TTRACE_ASSIGN_OR_RETURN(RecordFields record, fields.Has("spec")
+                                                   ? DecodeOccurrence(fields)
+                                                   : DecodeWhole(fields));
+  TTRACE_ASSIGN_OR_RETURN(record.sequence,
+                          fields.Int("sequence", 0, kMaxSequence - 1));
+  TTRACE_RETURN_IF_ERROR(DecodeExtent(fields, record.extent));
   TTRACE_ASSIGN_OR_RETURN(const int64_t bytes, fields.Int("bytes", 0));
   TTRACE_RETURN_IF_ERROR(DecodeOrigin(fields, record));
   if (!record.holds_values()) {
@@ -205,6 +279,7 @@ Result<IndexLine> IndexLineDecoder::DecodePadded(std::string_view line) {
   const JsonFields fields(object);
   TTRACE_ASSIGN_OR_RETURN(const std::string_view type, fields.Text("type"));
   if (type == "record") return DecodeRecord(fields);
+  if (type == "spec") return DecodeSpec(fields);
   if (type == "note") {
     NoteLine note;
     TTRACE_ASSIGN_OR_RETURN(note.kind, fields.Text("kind"));

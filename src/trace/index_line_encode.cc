@@ -109,29 +109,36 @@ std::string_view ToString(Summary summary) {
   return summary == Summary::kDigest ? "digest" : "sketch";
 }
 
-Result<std::string> EncodeRecordStart(const RecordFields& record) {
+Result<std::string> EncodeSpec(const SpecLine& of) {
+  const RecordSpec& spec = of.spec;
+  LineBuilder line("spec");
+  line.Int("number", of.number);
+  line.Text("fqn", spec.fqn);
+  line.Text("role", ToString(spec.role));
+  line.Text("arg", spec.arg);
+  line.Text("dtype", Info(spec.dtype).torch_name);
+  line.Ints("shape", spec.local_shape);
+  line.Ints("global_shape", spec.global_shape);
+  line.Text("placements", ToString(spec.placements));
+  if (spec.batch_dim >= 0) line.Int("batch_dim", spec.batch_dim);
+  if (spec.box) line.Raw("box", BoxJson(*spec.box));
+  if (spec.routed) line.Routed(*spec.routed);
+  line.Ints("scale", {spec.scale.numerator, spec.scale.denominator});
+  line.Texts("reduced_over", spec.reduced_over);
+  return std::move(line).Finish();
+}
+
+Result<std::string> EncodeRecordStart(const RecordFields& record,
+                                      int64_t spec) {
   LineBuilder line("record");
   line.Int("sequence", record.sequence);
+  line.Int("spec", spec);
   line.Text("leg", record.leg);
-  line.Text("fqn", record.id.fqn);
-  line.Text("role", ToString(record.id.role));
   line.Int("iteration", record.id.iteration);
   line.Int("call", record.id.call);
-  line.Text("arg", record.id.arg);
   line.Text("pass", ToString(record.id.pass));
   line.Int("micro_batch", record.micro_batch);
-  line.Text("dtype", Info(record.dtype).torch_name);
-  line.Ints("shape", record.local_shape);
-  line.Ints("global_shape", record.layout.global_shape());
-  line.Text("placements", ToString(record.placements));
-  if (record.rows) {
-    line.Ints("rows", {record.rows->dim, record.rows->begin, record.rows->count,
-                       record.rows->global});
-  }
-  if (record.box) line.Raw("box", BoxJson(*record.box));
-  if (record.routed) line.Routed(*record.routed);
-  line.Ints("scale", {record.scale.numerator, record.scale.denominator});
-  line.Texts("reduced_over", record.reduced_over);
+  if (record.rows) line.Int("row", record.rows->begin);
   return std::move(line).Take(kExtentReserve);
 }
 

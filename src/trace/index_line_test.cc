@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 #include <variant>
@@ -9,7 +10,7 @@
 
 #include "src/trace/format.h"
 #include "src/trace/record_check.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/scratch_lines.h"
 
 namespace ttrace {
 namespace {
@@ -44,19 +45,8 @@ RecordFields SomeRecord() {
   return record;
 }
 
-std::string Encode(const RecordFields& record) {
-  std::string line = OrDie(EncodeRecordStart(record));
-  AppendExtent(record, line);
-  return line;
-}
-
-Result<IndexLine> Decode(std::string line) {
-  static const RankMeta meta = Meta();
-  if (line.ends_with('\n')) line.pop_back();
-  const size_t size = line.size();
-  line.append(simdjson::SIMDJSON_PADDING, ' ');
-  IndexLineDecoder decoder(meta);
-  return decoder.DecodePadded(std::string_view(line).substr(0, size));
+Result<IndexLine> Decode(const std::string& lines) {
+  return DecodeLines(Meta(), lines);
 }
 
 std::string Replaced(std::string text, const std::string& from,
@@ -69,21 +59,84 @@ std::string Replaced(std::string text, const std::string& from,
 
 TEST(IndexLine, OfARecordIsWrittenExactlySo) {
   EXPECT_EQ(
-      Encode(SomeRecord()),
-      R"({"type":"record","sequence":17,"leg":"fp32.noise.1",)"
-      R"("fqn":"decoder.layers.0.mlp","role":"grad_input","iteration":1,)"
-      R"("call":2,"arg":"hidden_states","pass":"backward","micro_batch":5,)"
-      R"("dtype":"bfloat16","shape":[2,2,8],"global_shape":[8,8,8],)"
-      R"x("placements":"cp:ZigzagShard(0) tp:Shard(0)","rows":[1,2,2,8],)x"
-      R"("scale":[1,4],"reduced_over":["tp","mb"],"segment":2,)"
-      R"("offset":262149,"bytes":64,"xxh3":"0123456789abcdef"})"
+      EncodeLines(SomeRecord()),
+      R"({"type":"spec","number":0,"fqn":"decoder.layers.0.mlp",)"
+      R"("role":"grad_input","arg":"hidden_states","dtype":"bfloat16",)"
+      R"("shape":[2,2,8],"global_shape":[8,8,8],)"
+      R"x("placements":"cp:ZigzagShard(0) tp:Shard(0)","batch_dim":1,)x"
+      R"("scale":[1,4],"reduced_over":["tp","mb"]})"
+      "\n"
+      R"({"type":"record","sequence":17,"spec":0,"leg":"fp32.noise.1",)"
+      R"("iteration":1,"call":2,"pass":"backward","micro_batch":5,"row":2,)"
+      R"("segment":2,"offset":262149,"bytes":64,"xxh3":"0123456789abcdef"})"
       "\n");
+}
+
+// As formats 1 to 3 have it.
+constexpr char kWholeRecord[] =
+    R"({"type":"record","sequence":17,"leg":"fp32.noise.1",)"
+    R"("fqn":"decoder.layers.0.mlp","role":"grad_input","iteration":1,)"
+    R"("call":2,"arg":"hidden_states","pass":"backward","micro_batch":5,)"
+    R"("dtype":"bfloat16","shape":[2,2,8],"global_shape":[8,8,8],)"
+    R"x("placements":"cp:ZigzagShard(0) tp:Shard(0)","rows":[1,2,2,8],)x"
+    R"("scale":[1,4],"reduced_over":["tp","mb"],"segment":2,)"
+    R"("offset":262149,"bytes":64,"xxh3":"0123456789abcdef"})";
+
+TEST(IndexLine, OfAnOlderFormatSaysAllOfItsRecord) {
+  const RecordFields old = std::get<RecordFields>(OrDie(Decode(kWholeRecord)));
+  EXPECT_EQ(EncodeLines(old), EncodeLines(SomeRecord()));
+  EXPECT_EQ(old.layout, SomeRecord().layout);
+  EXPECT_EQ(old.rows, SomeRecord().rows);
+  EXPECT_EQ(old.grid, SomeRecord().grid);
+  for (const std::string rows :
+       {R"("rows":[1,2,2])", R"("rows":[9,2,2,8])", R"("rows":[1,7,2,8])",
+        R"("rows":[1,2,3,8])", R"("rows":[1,2,2,9])", R"("rows":null)",
+        R"("other":0)"}) {
+    const Result<IndexLine> decoded =
+        Decode(Replaced(kWholeRecord, R"("rows":[1,2,2,8])", rows));
+    ASSERT_FALSE(decoded.ok()) << rows;
+    EXPECT_EQ(decoded.error().code(), ErrorCode::kCorrupt) << rows;
+  }
+  for (const char* key : {"sequence",    "leg",    "fqn",   "role",
+                          "iteration",   "call",   "arg",   "pass",
+                          "micro_batch", "dtype",  "shape", "global_shape",
+                          "placements",  "rows",   "scale", "reduced_over",
+                          "segment",     "offset", "bytes", "xxh3"}) {
+    const std::string quoted = std::string("\"") + key + "\":";
+    EXPECT_FALSE(Decode(Replaced(kWholeRecord, quoted, "\"other\":")).ok())
+        << key;
+  }
+}
+
+TEST(IndexLine, OfARecordRefersToASpecBeforeIt) {
+  const std::string lines = EncodeLines(SomeRecord());
+  const std::string spec = lines.substr(0, lines.find('\n') + 1);
+  const std::string record = lines.substr(spec.size());
+  const auto message = [](const std::string& text) {
+    const Result<IndexLine> decoded = Decode(text);
+    EXPECT_FALSE(decoded.ok() || decoded.error().code() != ErrorCode::kCorrupt);
+    return decoded.ok() ? "" : decoded.error().message();
+  };
+  EXPECT_EQ(message(record), "field 'spec' is 0, which is none before it");
+  EXPECT_EQ(message(Replaced(lines, R"("spec":0)", R"("spec":1)")),
+            "field 'spec' is 1, which is none before it");
+  EXPECT_EQ(message(spec + spec), "field 'number' is 0 after 1 specs");
+  EXPECT_EQ(message(Replaced(spec, R"("number":0)", R"("number":1)")),
+            "field 'number' is 1 after 0 specs");
+  const std::string second = Replaced(
+      Replaced(spec, R"("number":0)", R"("number":1)"), "layers.0", "layers.1");
+  const RecordFields of_second = std::get<RecordFields>(OrDie(
+      Decode(spec + second + Replaced(record, R"("spec":0)", R"("spec":1)"))));
+  EXPECT_EQ(of_second.id.fqn, "decoder.layers.1.mlp");
+  const RecordFields of_first =
+      std::get<RecordFields>(OrDie(Decode(spec + second + record)));
+  EXPECT_EQ(of_first.id.fqn, "decoder.layers.0.mlp");
 }
 
 TEST(IndexLine, OfARecordRoundTrips) {
   const RecordFields record = SomeRecord();
   const RecordFields back =
-      std::get<RecordFields>(OrDie(Decode(Encode(record))));
+      std::get<RecordFields>(OrDie(Decode(EncodeLines(record))));
   EXPECT_EQ(back.rank, 3);
   EXPECT_EQ(back.sequence, record.sequence);
   EXPECT_EQ(back.id, record.id);
@@ -126,8 +179,8 @@ TEST(IndexLine, AnyUtf8NameRoundTripsOnOneLine) {
     RecordFields record = SomeRecord();
     record.id.fqn = name;
     record.id.arg = name;
-    const std::string line = Encode(record);
-    EXPECT_EQ(line.find('\n'), line.size() - 1);
+    const std::string line = EncodeLines(record);
+    EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 2);
     const RecordFields back = std::get<RecordFields>(OrDie(Decode(line)));
     EXPECT_EQ(back.id.fqn, name);
     EXPECT_EQ(back.id.arg, name);
@@ -140,9 +193,11 @@ TEST(IndexLine, NamesThatNoReaderWouldTakeAreNotWritten) {
         std::string(2 << 20, 'x'), std::string(300'000, '\x01')}) {
     RecordFields record = SomeRecord();
     record.id.fqn = name;
-    const Result<std::string> line = EncodeRecordStart(record);
+    const Result<std::string> line = EncodeSpec({0, record.spec()});
     ASSERT_FALSE(line.ok());
     EXPECT_EQ(line.error().code(), ErrorCode::kInvalidArgument);
+    record.leg = name;
+    EXPECT_FALSE(EncodeRecordStart(record, 0).ok());
   }
   EXPECT_FALSE(EncodeNote({"", "{}"}).ok());
   EXPECT_FALSE(EncodeNote({"kind", "[]"}).ok());
@@ -153,7 +208,7 @@ TEST(IndexLine, NamesThatNoReaderWouldTakeAreNotWritten) {
 }
 
 TEST(IndexLine, UnknownKeysAreIgnored) {
-  const std::string line = Replaced(Encode(SomeRecord()), "{\"type\"",
+  const std::string line = Replaced(EncodeLines(SomeRecord()), "{\"type\"",
                                     R"({"later":{"a":[1]},"type")");
   EXPECT_TRUE(Decode(line).ok());
 }
@@ -163,8 +218,9 @@ TEST(IndexLine, RowsAreOptional) {
   record.rows.reset();
   record.local_shape = {2, 8, 8};
   OrDie(CompleteRecord(Meta(), {8, 8, 8}, record));
-  EXPECT_EQ(Encode(record).find("rows"), std::string::npos);
-  EXPECT_EQ(std::get<RecordFields>(OrDie(Decode(Encode(record)))).rows,
+  EXPECT_EQ(EncodeLines(record).find("row"), std::string::npos);
+  EXPECT_EQ(EncodeLines(record).find("batch_dim"), std::string::npos);
+  EXPECT_EQ(std::get<RecordFields>(OrDie(Decode(EncodeLines(record)))).rows,
             std::nullopt);
 }
 
@@ -180,7 +236,7 @@ RecordFields BoxedRecord() {
 }
 
 TEST(IndexLine, OfABoxRoundTrips) {
-  const std::string line = Encode(BoxedRecord());
+  const std::string line = EncodeLines(BoxedRecord());
   EXPECT_NE(line.find(R"x("placements":"cp:RaggedShard tp:Shard(0)",)x"
                       R"("box":[[1,2,4],[0,16,16]],"scale")"),
             std::string::npos)
@@ -190,19 +246,20 @@ TEST(IndexLine, OfABoxRoundTrips) {
   EXPECT_EQ(back.placements, BoxedRecord().placements);
   EXPECT_EQ(back.layout.dims[0].segments, (std::vector<Segment>{{5, 2}}));
   EXPECT_EQ(back.layout, BoxedRecord().layout);
-  EXPECT_EQ(Encode(back), line);
-  EXPECT_EQ(Encode(SomeRecord()).find("box"), std::string::npos);
+  EXPECT_EQ(EncodeLines(back), line);
+  EXPECT_EQ(EncodeLines(SomeRecord()).find("box"), std::string::npos);
 
   RecordFields scalar = BoxedRecord();
   scalar.placements = {{"cp", RaggedShard{}}};
   scalar.box = Box{};
   scalar.local_shape = {};
   OrDie(CompleteRecord(Meta(), {}, scalar));
-  EXPECT_EQ(std::get<RecordFields>(OrDie(Decode(Encode(scalar)))).box, Box{});
+  EXPECT_EQ(std::get<RecordFields>(OrDie(Decode(EncodeLines(scalar)))).box,
+            Box{});
 }
 
 TEST(IndexLine, ABoxThatContradictsTheRecordIsCorrupt) {
-  const std::string line = Encode(BoxedRecord());
+  const std::string line = EncodeLines(BoxedRecord());
   const std::string box = R"("box":[[1,2,4],[0,16,16]])";
   const std::vector<std::pair<std::string, std::string>> changes = {
       {box, R"("other":0)"},
@@ -244,13 +301,13 @@ TEST(IndexLine, ABoxThatContradictsTheRecordIsCorrupt) {
   ASSERT_FALSE(longer.ok());
   EXPECT_NE(longer.error().message().find("too long"), std::string::npos);
   // And a box where nothing is ragged.
-  EXPECT_FALSE(Decode(Replaced(Encode(SomeRecord()), R"("scale")",
+  EXPECT_FALSE(Decode(Replaced(EncodeLines(SomeRecord()), R"("scale")",
                                R"("box":[[0,2,2],[0,2,2],[0,8,8]],"scale")"))
                    .ok());
 }
 
 TEST(IndexLine, NumbersHaveRoomInATable) {
-  const std::string line = Encode(SomeRecord());
+  const std::string line = EncodeLines(SomeRecord());
   const std::string sequence = R"("sequence":17)";
   const std::string offset = R"("offset":262149)";
   for (const auto& [from, to, fits] :
@@ -267,13 +324,13 @@ TEST(IndexLine, NumbersHaveRoomInATable) {
 }
 
 TEST(IndexLine, EveryKeyIsNeeded) {
-  const std::string line = Encode(SomeRecord());
-  for (const char* key : {"type",         "sequence",    "leg",    "fqn",
-                          "role",         "iteration",   "call",   "arg",
-                          "pass",         "micro_batch", "dtype",  "shape",
-                          "global_shape", "placements",  "rows",   "scale",
-                          "reduced_over", "segment",     "offset", "bytes",
-                          "xxh3"}) {
+  const std::string line = EncodeLines(SomeRecord());
+  for (const char* key :
+       {"type",       "number",       "sequence",  "spec",         "leg",
+        "fqn",        "role",         "iteration", "call",         "arg",
+        "pass",       "micro_batch",  "dtype",     "shape",        "row",
+        "placements", "global_shape", "scale",     "reduced_over", "segment",
+        "offset",     "bytes",        "xxh3"}) {
     const std::string quoted = std::string("\"") + key + "\":";
     const Result<IndexLine> decoded =
         Decode(Replaced(line, quoted, "\"other\":"));
@@ -283,7 +340,7 @@ TEST(IndexLine, EveryKeyIsNeeded) {
 }
 
 TEST(IndexLine, ValuesThatContradictTheFormatAreCorrupt) {
-  const std::string line = Encode(SomeRecord());
+  const std::string line = EncodeLines(SomeRecord());
   const std::vector<std::pair<std::string, std::string>> changes = {
       {R"("type":"record")", R"("type":"picture")"},
       {R"("type":"record")", R"("type":1)"},
@@ -312,10 +369,20 @@ TEST(IndexLine, ValuesThatContradictTheFormatAreCorrupt) {
       {R"(tp:Shard(0))", R"(ep:Shard(0))"},
       {R"(tp:Shard(0))", R"(tp:Shatter(0))"},
       {R"(tp:Shard(0))", R"(tp:StridedShard(0,2147483647))"},
-      {R"("rows":[1,2,2,8])", R"("rows":[1,2,2])"},
-      {R"("rows":[1,2,2,8])", R"("rows":[9,2,2,8])"},
-      {R"("rows":[1,2,2,8])", R"("rows":[1,7,2,8])"},
-      {R"("rows":[1,2,2,8])", R"("rows":null)"},
+      {R"("batch_dim":1)", R"("batch_dim":-1)"},
+      {R"("batch_dim":1)", R"("batch_dim":0)"},
+      {R"("batch_dim":1)", R"("batch_dim":3)"},
+      {R"("batch_dim":1)", R"("batch_dim":64)"},
+      {R"("batch_dim":1)", R"("batch_dim":null)"},
+      {R"("batch_dim":1)", R"("other":1)"},
+      {R"("row":2)", R"("row":7)"},
+      {R"("row":2)", R"("row":-1)"},
+      {R"("row":2)", R"("row":9223372036854775807)"},
+      {R"("row":2)", R"("row":null)"},
+      {R"("spec":0)", R"("spec":-1)"},
+      {R"("spec":0)", R"("spec":9223372036854775807)"},
+      {R"("spec":0)", R"("spec":"0")"},
+      {R"("number":0)", R"("number":null)"},
       {R"("scale":[1,4])", R"("scale":[1,0])"},
       {R"("scale":[1,4])", R"("scale":[1,4,2])"},
       {R"("reduced_over":["tp","mb"])", R"("reduced_over":["tp","tp"])"},

@@ -80,6 +80,8 @@ class IndexReader {
       }
       records_.Append(*record);
       line_numbers_.push_back(number);
+    } else if (std::holds_alternative<SpecLine>(line)) {
+      // The decoder keeps it.
     } else if (NoteLine* note = std::get_if<NoteLine>(&line)) {
       trace_.notes.push_back(
           {trace_.meta.rank, std::move(note->kind), std::move(note->json)});

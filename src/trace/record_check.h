@@ -18,10 +18,31 @@ namespace ttrace {
 Result<int> FindGrid(const RankMeta& meta, const PlacementMap& placements,
                      const std::vector<std::string>& reduced_over);
 
-// Sets record.grid, resolves record.layout from `global_shape` and sets
-// record.extent.bytes from dtype and shape. Fails with kInvalidArgument if
-// anything in the record contradicts the mesh, the shapes or the range of its
-// fields.
+// What both say, of a record that has no grid, layout, rows and bytes yet.
+RecordFields UnresolvedRecord(const RankMeta& meta, const RecordSpec& spec,
+                              const Occurrence& occurrence);
+
+// What follows from a RecordSpec in its rank.
+struct SpecFacts {
+  int grid = 0;       // RecordFields::grid
+  Layout layout;      // with a batch: of its first rows
+  int64_t bytes = 0;  // of the values
+};
+// Fails with kInvalidArgument if anything in `spec` contradicts the mesh, the
+// shapes or the range of its fields.
+Result<SpecFacts> CheckSpec(const RankMeta& meta, const RecordSpec& spec);
+
+// The record of one occurrence, all but its sequence and where its bytes lie.
+// `facts` are those of `spec`. Fails with kInvalidArgument if a field of
+// `occurrence` is out of its range, or its rows out of the batch.
+Result<RecordFields> MakeRecord(const RankMeta& meta, const RecordSpec& spec,
+                                const SpecFacts& facts,
+                                const Occurrence& occurrence);
+
+// For a record that was not made of a spec. Sets record.grid, resolves
+// record.layout from `global_shape` and sets record.extent.bytes from dtype and
+// shape. Fails with kInvalidArgument if anything in the record contradicts the
+// mesh, the shapes or the range of its fields.
 Status CompleteRecord(const RankMeta& meta, const Shape& global_shape,
                       RecordFields& record);
 

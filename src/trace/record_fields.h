@@ -70,6 +70,7 @@ struct RecordSpec {
   // the code under test (a row-parallel output over tp, a reduced gradient over
   // dp and cp). Evidence for a diagnosis; never used to align or to merge.
   std::vector<std::string> reduced_over;
+  bool operator==(const RecordSpec&) const = default;
 };
 
 // What differs between occurrences.
@@ -142,6 +143,9 @@ struct RecordFields {
   std::optional<Summary> summary;
 
   bool holds_values() const { return !measured && !summary; }
+  // What it has in common with other occurrences of its tensor, and the rest.
+  RecordSpec spec() const;
+  Occurrence occurrence() const;
   // Its place in Trace::records(), copies included; -1: it was read from none.
   int64_t number = -1;
 };

@@ -1,40 +1,19 @@
 #include "src/trace/record_table.h"
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "src/base/check.h"
 #include "src/trace/format.h"
+#include "src/trace/hasher.h"
 
 namespace ttrace {
 namespace {
 
 constexpr uint64_t kMaxSegment = 0xfffff;
 static_assert(kMaxSegments <= kMaxSegment);
-
-class Hasher {
- public:
-  void Add(uint64_t value) {
-    // Multiplication carries each bit upwards only: the top comes down again.
-    hash_ = (hash_ ^ value) * 0x9e3779b97f4a7c15;
-    hash_ ^= hash_ >> 32;
-  }
-  void Add(std::string_view text) {
-    Add(uint64_t{std::hash<std::string_view>()(text)});
-  }
-  void Add(const Shape& shape) {
-    Add(uint64_t{shape.size()});
-    for (const int64_t size : shape) Add(static_cast<uint64_t>(size));
-  }
-  size_t Take() const { return hash_; }
-
- private:
-  uint64_t hash_ = 0;
-};
 
 }  // namespace
 

@@ -10,7 +10,7 @@
 #include "src/trace/format.h"
 #include "src/trace/index_line.h"
 #include "src/trace/record_check.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/scratch_lines.h"
 
 namespace ttrace {
 namespace {
@@ -45,23 +45,12 @@ RecordFields Checked() {
   return record;
 }
 
-std::string Encode(const RecordFields& record) {
-  std::string line = OrDie(EncodeRecordStart(record));
-  AppendExtent(record, line);
-  return line;
-}
-
-Result<IndexLine> Decode(std::string line) {
-  static const RankMeta meta = Meta();
-  if (line.ends_with('\n')) line.pop_back();
-  const size_t size = line.size();
-  line.append(simdjson::SIMDJSON_PADDING, ' ');
-  IndexLineDecoder decoder(meta);
-  return decoder.DecodePadded(std::string_view(line).substr(0, size));
+Result<IndexLine> Decode(const std::string& lines) {
+  return DecodeLines(Meta(), lines);
 }
 
 TEST(RoutedLine, IsWrittenExactlySoAndRoundTrips) {
-  const std::string line = Encode(Checked());
+  const std::string line = EncodeLines(Checked());
   EXPECT_NE(line.find(R"x("placements":"tp:Shard(1)",)x"
                       R"("routed":{"by":"mlp.router","arg":"1","expert":3,)"
                       R"("group":"ep"},"scale":[1,1],)"),
@@ -80,12 +69,12 @@ TEST(RoutedLine, MoreOrNoRowsAreAQuestionForWhoHasTheMaps) {
     RecordFields record = Unchecked();
     record.local_shape = {rows, 4};
     ASSERT_TRUE(CompleteRecord(Meta(), {32, 8}, record).ok());
-    EXPECT_TRUE(Decode(Encode(record)).ok());
+    EXPECT_TRUE(Decode(EncodeLines(record)).ok());
   }
 }
 
 TEST(RoutedLine, WhatContradictsTheFormatIsCorrupt) {
-  const std::string line = Encode(Checked());
+  const std::string line = EncodeLines(Checked());
   for (const auto& [from, to] :
        std::vector<std::pair<std::string, std::string>>{
            {R"("by":"mlp.router")", R"("by":1)"},

@@ -12,10 +12,12 @@
 #include <string>
 #include <system_error>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "src/trace/file.h"
 #include "src/trace/format.h"
+#include "src/trace/hasher.h"
 #include "src/trace/index_chain.h"
 #include "src/trace/index_line.h"
 #include "src/trace/rank_meta.h"
@@ -42,23 +44,22 @@ Error Invalid(std::string message) {
   return Error(ErrorCode::kInvalidArgument, std::move(message));
 }
 
-RecordFields MakeRecord(const RankMeta& meta, const RecordSpec& spec,
-                        const Occurrence& occurrence) {
-  RecordFields record;
-  record.rank = meta.rank;
-  record.id = {spec.fqn,        spec.role, occurrence.iteration,
-               occurrence.call, spec.arg,  occurrence.pass};
-  record.leg = occurrence.leg;
-  record.micro_batch = occurrence.micro_batch;
-  record.dtype = spec.dtype;
-  record.local_shape = spec.local_shape;
-  record.placements = spec.placements;
-  record.box = spec.box;
-  record.routed = spec.routed;
-  record.scale = spec.scale;
-  record.reduced_over = spec.reduced_over;
-  return record;
-}
+struct HashOfSpec {
+  size_t operator()(const RecordSpec& spec) const {
+    Hasher hash;
+    hash.Add(spec.fqn);
+    hash.Add(spec.arg);
+    hash.Add(static_cast<uint64_t>(spec.role) << 8 |
+             static_cast<uint64_t>(spec.dtype));
+    hash.Add(spec.local_shape);
+    if (spec.box) {
+      for (const BoxDim& dim : *spec.box) {
+        hash.Add(static_cast<uint64_t>(dim.begin));
+      }
+    }
+    return hash.Take();
+  }
+};
 
 class Writer final : public TraceWriter {
  public:
@@ -84,12 +85,12 @@ class Writer final : public TraceWriter {
   Status Append(const RecordSpec& spec, const Occurrence& occurrence,
                 const StridedView& view) override {
     TTRACE_RETURN_IF_ERROR(Usable());
-    RecordFields record = MakeRecord(meta_, spec, occurrence);
-    record.sequence = next_sequence_;
+    RecordFields record;
     Result<std::string> line = Describe(spec, occurrence, view, record);
     if (!line.ok()) {
+      const TensorId& id = UnresolvedRecord(meta_, spec, occurrence).id;
       return line.error().WithContext("rank " + std::to_string(meta_.rank) +
-                                      ": " + Abridged(ToString(record.id)));
+                                      ": " + Abridged(ToString(id)));
     }
     const Status written = WriteWhatIsNew(view, record);
     if (!written.ok()) return Fail(written.error());
@@ -108,7 +109,9 @@ class Writer final : public TraceWriter {
                  std::span<const std::byte> bytes) override {
     TTRACE_RETURN_IF_ERROR(Usable());
     record->sequence = next_sequence_;
-    TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeRecordStart(*record));
+    TTRACE_ASSIGN_OR_RETURN(const KnownSpec* const known, Know(record->spec()));
+    TTRACE_ASSIGN_OR_RETURN(std::string line,
+                            EncodeRecordStart(*record, known->number));
     record->same_as.reset();
     const std::vector<int64_t> strides = RowMajorStrides(record->local_shape);
     const Status written = record->summary ? WriteSummary(bytes, *record)
@@ -164,23 +167,32 @@ class Writer final : public TraceWriter {
     return Done{};
   }
 
-  // Validates a tensor, completes its record and encodes all of its line that
-  // does not depend on where the bytes will lie.
+  // A spec of which the index has a line.
+  struct KnownSpec {
+    int64_t number = 0;
+    SpecFacts facts;
+  };
+  // Checks one that is new, and adds its line.
+  Result<const KnownSpec*> Know(const RecordSpec& spec) {
+    const auto found = specs_.find(spec);
+    if (found != specs_.end()) return &found->second;
+    const auto number = static_cast<int64_t>(specs_.size());
+    TTRACE_ASSIGN_OR_RETURN(SpecFacts facts, CheckSpec(meta_, spec));
+    TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeSpec({number, spec}));
+    Add(std::move(line));
+    const KnownSpec known = {number, std::move(facts)};
+    return &specs_.emplace(spec, known).first->second;
+  }
+
+  // Validates a tensor, makes its record and encodes all of its line that does
+  // not depend on where the bytes will lie.
   Result<std::string> Describe(const RecordSpec& spec,
                                const Occurrence& occurrence,
-                               const StridedView& view,
-                               RecordFields& record) const {
-    if (spec.batch_dim >= 0) {
-      const auto dim = static_cast<size_t>(spec.batch_dim);
-      if (dim >= spec.local_shape.size() || dim >= spec.global_shape.size()) {
-        return Invalid("batch dimension " + std::to_string(spec.batch_dim) +
-                       " of a tensor of " +
-                       std::to_string(spec.local_shape.size()) + " dimensions");
-      }
-      record.rows = BatchRows{spec.batch_dim, occurrence.row_begin,
-                              spec.local_shape[dim], spec.global_shape[dim]};
-    }
-    TTRACE_RETURN_IF_ERROR(CompleteRecord(meta_, spec.global_shape, record));
+                               const StridedView& view, RecordFields& record) {
+    TTRACE_ASSIGN_OR_RETURN(const KnownSpec* const known, Know(spec));
+    TTRACE_ASSIGN_OR_RETURN(record,
+                            MakeRecord(meta_, spec, known->facts, occurrence));
+    record.sequence = next_sequence_;
     if (view.strides.size() != spec.local_shape.size()) {
       return Invalid(std::to_string(view.strides.size()) + " strides for " +
                      std::to_string(spec.local_shape.size()) + " dimensions");
@@ -188,7 +200,7 @@ class Writer final : public TraceWriter {
     if (view.data == nullptr && record.extent.bytes > 0) {
       return Invalid("no memory to read from");
     }
-    return EncodeRecordStart(record);
+    return EncodeRecordStart(record, known->number);
   }
 
   // The tensor's bytes, if they are not there yet; of one that only measures
@@ -335,6 +347,7 @@ class Writer final : public TraceWriter {
   int64_t index_bytes_ = 0;
   IndexChain chain_;
   SegmentWriter segments_;
+  std::unordered_map<RecordSpec, KnownSpec, HashOfSpec> specs_;
   WrittenRecords written_;  // of legs that others may be measured against
   // Bytes that are there, by digest, size and dtype. That two of a run's
   // tensors have one digest by chance is as likely as that damage goes unseen.
