@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-from index_lines import read_lines  # noqa: E402
+from index_lines import read_lines
 
 STATISTICS = ("norm", "block", "element")
 FAULTS = [(k, factor) for k in (1, 4, 32) for factor in (1.1, 2.0)]
