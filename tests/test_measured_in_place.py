@@ -50,14 +50,29 @@ def test_the_result_is_that_of_stored_values(
         *("--", "/bin/sh", "-c", "exec " + command),
     )
     assert recorded.code == 0, recorded.explain()
+    kept = tmp_path / "kept"
+    recorded = ttrace(
+        *("record", "--graft", references["kept"], "--keep-values", "--iterations", "0:1"),
+        *("-o", kept, "--", "/bin/sh", "-c", "exec " + command),
+    )
+    assert recorded.code == 0, recorded.explain()
+    assert bytes_of_tensors(candidate) < bytes_of_tensors(kept) / 2
     results = {}
-    for kind, reference in references.items():
-        folder = tmp_path / kind
-        outcome = ttrace("check", reference, candidate, "-o", folder, folder=folder)
+    pairs = {
+        "measured": (references["measured"], candidate),
+        "kept": (references["kept"], kept),
+        # What was compared with one reference holds for another one of the same values.
+        "mixed": (references["kept"], candidate),
+    }
+    for kind, (reference, candidate_of_pair) in pairs.items():
+        folder = tmp_path / f"{kind}-report"
+        outcome = ttrace("check", reference, candidate_of_pair, "-o", folder, folder=folder)
         assert outcome.code == (1 if name == "fault" else 0), outcome.explain()
         # What the folders' names and the clock have to do with.
         text = json.dumps(outcome.result).replace(str(reference), "reference")
+        text = text.replace(str(candidate_of_pair), "candidate")
         results[kind] = json.loads(text)
         del results[kind]["seconds"]
     assert results["measured"] == results["kept"]
+    assert results["mixed"] == results["kept"]
     assert len(results["kept"]["tensors"]) > 50

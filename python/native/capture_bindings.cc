@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "python/native/bindings.h"
+#include "src/judge/candidate_reducer.h"
 #include "src/measure/leg_reducer.h"
 #include "src/measure/summarizer.h"
 #include "src/numeric/noise.h"
@@ -129,7 +130,8 @@ class Writer {
          const PyMesh& mesh, Coordinate coordinate, std::string adapter_json,
          std::string run_id, const std::vector<PyGrid>& views,
          const std::optional<std::vector<std::string>>& measured_legs,
-         const std::string& mode, bool on_thread) {
+         const std::optional<std::string>& reference, const std::string& mode,
+         bool on_thread) {
     auto meta = std::make_shared<RankMeta>();
     meta->rank = rank;
     meta->world_size = world_size;
@@ -144,8 +146,9 @@ class Writer {
         folder, *meta,
         mode == "sketch"   ? MakeSummarizer(kSketchBuckets)
         : mode == "digest" ? MakeSummarizer(0)
-        : measured_legs    ? MakeLegReducer(*meta, *measured_legs)
-                           : nullptr));
+        : !measured_legs   ? nullptr
+        : reference ? MakeCandidateReducer(*meta, *measured_legs, *reference)
+                    : MakeLegReducer(*meta, *measured_legs)));
     if (on_thread) writer_ = WriteOnThread(std::move(writer_));
     meta_ = std::move(meta);
   }
@@ -294,12 +297,14 @@ void BindCapture(nb::module_& module) {
       .def(nb::init<const std::string&, int, int, const PyMesh&, Coordinate,
                     std::string, std::string, const std::vector<PyGrid>&,
                     const std::optional<std::vector<std::string>>&,
-                    const std::string&, bool>(),
+                    const std::optional<std::string>&, const std::string&,
+                    bool>(),
            nb::arg("folder"), nb::arg("rank"), nb::arg("world_size"),
            nb::arg("mesh"), nb::arg("coordinate"),
            nb::arg("adapter_json") = "{}", nb::arg("run_id") = "",
            nb::arg("views") = std::vector<PyGrid>(),
-           nb::arg("measured_legs") = nb::none(), nb::arg("mode") = "full",
+           nb::arg("measured_legs") = nb::none(),
+           nb::arg("reference") = nb::none(), nb::arg("mode") = "full",
            nb::arg("on_thread") = true)
       .def("spec", &Writer::MakeSpec, nb::arg("fqn"), nb::arg("role"),
            nb::arg("arg"), nb::arg("dtype"), nb::arg("local_shape"),

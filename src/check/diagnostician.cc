@@ -1,6 +1,7 @@
 #include "src/check/diagnostician.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -75,6 +76,18 @@ Diagnostician::Diagnostician(const Side* reference, const Side& candidate,
   }
 }
 
+const TensorPieces* Diagnostician::WithStandIns(const TensorPieces* pieces,
+                                                StandIns* made) const {
+  if (reference_ == nullptr) return pieces;
+  auto& trace = stand_ins_[pieces->trace];
+  if (trace == nullptr) {
+    trace = std::make_unique<StandInTrace>(*pieces->trace, *reference_);
+  }
+  const auto [found, is_new] = made->try_emplace(pieces, *pieces);
+  found->second.trace = trace.get();
+  return &found->second;
+}
+
 Evidence Diagnostician::Gather(const Culprit& culprit) const {
   const TensorJudgement* t = by_id_.at(culprit.tensor);
   Evidence evidence;
@@ -98,10 +111,18 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
                ? found
                : reference_->FindSameValue("real", id);
   };
-  evidence.find_candidate = [this, cand_leg](const TensorId& id) {
-    const TensorPieces* found = candidate_.Find(cand_leg, id);
-    return found != nullptr ? found : candidate_.Find("real", id);
-  };
+  evidence.find_candidate =
+      [this, cand_leg, culprit = t->id,
+       stand_ins = std::make_shared<StandIns>()](const TensorId& id) {
+        const TensorPieces* found = candidate_.Find(cand_leg, id);
+        if (found == nullptr) return candidate_.Find("real", id);
+        // A culprit of which no piece is out of bounds by itself: the
+        // reference's values would say that it is right.
+        const ComparedPieces compared = PiecesComparedInPlace(*found);
+        const bool stand_in = id == culprit ? compared == ComparedPieces::kSome
+                                            : compared != ComparedPieces::kNone;
+        return stand_in ? WithStandIns(found, stand_ins.get()) : found;
+      };
   evidence.visit_reference = [this, ref_leg](const TensorVisit& visit) {
     if (reference_ == nullptr) return;
     for (const auto& [id, pieces] : reference_->real()) {

@@ -1,15 +1,17 @@
 // Gathers what the rules of diagnosis may look at, and asks them.
 //
-// Thread safety: const after construction.
+// Thread safety: one thread.
 
 #ifndef TTRACE_SRC_CHECK_DIAGNOSTICIAN_H_
 #define TTRACE_SRC_CHECK_DIAGNOSTICIAN_H_
 
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "src/check/stand_in_trace.h"
 #include "src/diagnose/evidence.h"
 #include "src/diagnose/reduction_hint.h"
 #include "src/experiment/leg_plan.h"
@@ -36,6 +38,10 @@ class Diagnostician {
   void Explain(Culprit* culprit) const;
 
  private:
+  // Pieces of the candidate with other pieces' stand-ins, by what they were.
+  using StandIns = std::map<const TensorPieces*, TensorPieces>;
+  const TensorPieces* WithStandIns(const TensorPieces* pieces,
+                                   StandIns* made) const;
   Evidence Gather(const Culprit& culprit) const;
 
   const Side* reference_;
@@ -49,6 +55,8 @@ class Diagnostician {
   std::map<std::pair<Role, int>, std::vector<const TensorJudgement*>> affected_;
   std::vector<const TensorJudgement*> unmatched_;
   ReductionHints reductions_;
+  // By the trace that they stand in for.
+  mutable std::map<const Trace*, std::unique_ptr<StandInTrace>> stand_ins_;
   int micro_batches_ = 1;
   int64_t global_batch_ = 0;
   int64_t sequence_length_ = 0;

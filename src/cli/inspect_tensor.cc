@@ -9,6 +9,7 @@
 #include "src/base/format.h"
 #include "src/cli/inspect.h"
 #include "src/compare/compare_cells.h"
+#include "src/compare/compared_piece.h"
 #include "src/numeric/widen.h"
 #include "src/report/page.h"
 
@@ -128,6 +129,19 @@ Status AddTensor(const TensorId& id, const TensorPieces& pieces, int values,
         fmt::format("{}: {} at {}", where, ShapeText(record.local_shape()),
                     BoxText(record.layout())),
         Tone::kPlain, 2);
+    if (!record.compared_with().empty()) {
+      TTRACE_ASSIGN_OR_RETURN(const ComparedPiece compared,
+                              ReadComparedPiece(*pieces.trace, record));
+      const ErrorStats difference = compared.legs.front().sums.Stats();
+      page.Text(
+          fmt::format("its values were not kept; relative to leg {} of the "
+                      "reference that it was recorded with they differ by "
+                      "{:.6g}, at most {:.6g}",
+                      record.compared_with().front(), difference.rel_err(),
+                      difference.max_abs_err),
+          Tone::kPlain, 4);
+      continue;
+    }
     if (record.measured()) {
       TTRACE_ASSIGN_OR_RETURN(const ErrorStats difference,
                               DifferenceOf(*pieces.trace, record));

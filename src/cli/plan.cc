@@ -36,7 +36,7 @@ std::string StepsWords(const IterationRange& iterations,
 
 std::string CostWords(const CaptureCost& cost, const std::string& folder) {
   std::string text =
-      fmt::format("{} an iteration on {}, with {} of each about {} in all",
+      fmt::format("{} an iteration on {}, with {} of each up to {} in all",
                   FormatBytes(cost.real_bytes), Counted(cost.ranks, "rank"),
                   Counted(cost.legs, "rerun"), FormatBytes(cost.trace_bytes));
   if (const auto space = SpaceOf(folder)) {

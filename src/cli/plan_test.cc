@@ -35,7 +35,7 @@ CaptureCost SomeCost() {
 TEST(CostWords, SaysBytesAndMemoryBesideWhatIsFree) {
   EXPECT_EQ(
       CostWords(SomeCost(), "/absent/folder"),
-      "2.0 MB an iteration on 1 rank, with 6 reruns of each about 30 MB in "
+      "2.0 MB an iteration on 1 rank, with 6 reruns of each up to 30 MB in "
       "all; a rerun takes up to 4.0 MB more memory on a rank (5.0 GB "
       "free)");
   // Every file system of /proc is empty and full.

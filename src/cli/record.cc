@@ -216,8 +216,9 @@ void AddRecord(CLI::App& app, const CommandLine& line, Action* action) {
       ->capture_default_str();
   command->add_flag("--keep-values", record.keep_values,
                     "write all values of all reruns; else noise is measured "
-                    "where it runs, and bytes that a replay repeats are "
-                    "written once");
+                    "and, with --graft, what is close to the reference is "
+                    "compared where it runs, and bytes that a replay repeats "
+                    "are written once");
   command->add_option("--seed", record.seed, "of the noise")
       ->capture_default_str();
   AddWatchOptions(command, &options->watch);

@@ -11,6 +11,7 @@
 #include "src/compare/compare_instances.h"
 #include "src/compare/compare_summaries.h"
 #include "src/compare/compare_tensor.h"
+#include "src/compare/compared_piece.h"
 #include "src/compare/instances.h"
 
 namespace ttrace {
@@ -38,12 +39,60 @@ void AddDifferingDims(const Instance& a, const Instance& b,
   }
 }
 
+// Of values that were compared in place, or of values.
+struct CopyDigest {
+  uint64_t xxh3 = 0;
+  std::optional<ErrorSums> against;  // the reference
+};
+Result<CopyDigest> DigestOfCopy(const Instance& copy) {
+  const Record& record = copy.terms.front().record;
+  if (record.holds_values()) {
+    TTRACE_RETURN_IF_ERROR(copy.trace->Verify(record));
+    return CopyDigest{record.extent().xxh3, std::nullopt};
+  }
+  TTRACE_ASSIGN_OR_RETURN(const ComparedPiece piece,
+                          ReadComparedPiece(*copy.trace, record));
+  return CopyDigest{piece.xxh3, piece.legs.front().sums};
+}
+
+bool ComparedInPlace(const Instance& copy) {
+  return copy.terms.size() == 1 &&
+         !copy.terms.front().record.compared_with().empty();
+}
+
+// Where the values of one copy at least are not there: whether they are equal,
+// and the least that they may differ by. Nothing if a sum is among them.
+Result<std::optional<ErrorStats>> CompareDigests(const Instance& a,
+                                                 const Instance& b) {
+  if (a.terms.size() != 1 || b.terms.size() != 1) {
+    return std::optional<ErrorStats>();
+  }
+  TTRACE_ASSIGN_OR_RETURN(const CopyDigest x, DigestOfCopy(a));
+  TTRACE_ASSIGN_OR_RETURN(const CopyDigest y, DigestOfCopy(b));
+  ErrorStats out;
+  const Record& record = a.terms.front().record;
+  out.count = record.layout().local_count();
+  if (x.xxh3 == y.xxh3 && record.dtype() == b.terms.front().record.dtype()) {
+    return std::optional<ErrorStats>(out);
+  }
+  out.mismatched = 1;
+  out.sum_sq_ref = 1;
+  if (x.against && y.against) {
+    // |c - d| >= ||c - r| - |d - r||
+    const double least =
+        x.against->Stats().rel_err() - y.against->Stats().rel_err();
+    out.sum_sq_err = least * least;
+  }
+  return std::optional<ErrorStats>(out);
+}
+
 // Nothing if it cannot be told: a sum has no digest, and its sketch says that
 // it is another one only where it is so by more than the sketch's own rounding.
 Result<std::optional<ErrorStats>> CompareCopies(const Instance& a,
                                                 const Instance& b,
                                                 const Layout& layout,
                                                 InstanceComparer* comparer) {
+  if (ComparedInPlace(a) || ComparedInPlace(b)) return CompareDigests(a, b);
   if (!HasSummaries(a) && !HasSummaries(b)) {
     ErrorSums sums;
     TTRACE_RETURN_IF_ERROR(comparer->Compare({a, layout}, {b, layout}, &sums));

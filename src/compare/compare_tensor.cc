@@ -9,35 +9,16 @@
 
 #include "src/compare/compare_instances.h"
 #include "src/compare/compare_summaries.h"
+#include "src/compare/compared_piece.h"
 #include "src/compare/instances.h"
 #include "src/compare/layout_overlap.h"
 #include "src/compare/overlap_index.h"
+#include "src/compare/reference_instances.h"
 #include "src/compare/routed_tokens.h"
 #include "src/compare/worst_copy.h"
 
 namespace ttrace {
 namespace {
-
-std::vector<const Layout*> Layouts(const std::vector<InstanceGroup>& groups) {
-  std::vector<const Layout*> layouts;
-  layouts.reserve(groups.size());
-  for (const InstanceGroup& group : groups) layouts.push_back(&group.layout);
-  return layouts;
-}
-
-// Values without a batch dimension may still belong to a micro-batch (a scalar
-// per micro-batch); where both sides number them alike, like meets like. Of
-// copies, the one of the same ranks: between two legs of a run whose copies
-// differ, the difference of copies must not pass for a failure to repeat.
-const Instance& Counterpart(const InstanceGroup& group, const Instance& other) {
-  const Instance* found = nullptr;
-  for (const Instance& instance : group.instances) {
-    if (instance.micro_batch != other.micro_batch) continue;
-    if (instance.ranks == other.ranks) return instance;
-    if (found == nullptr) found = &instance;
-  }
-  return found != nullptr ? *found : group.instances.front();
-}
 
 Error DifferentShapes(const TensorPieces& reference, const Shape& ref,
                       const Shape& cand) {
@@ -115,11 +96,12 @@ Status CompareAsWhole(const TensorPieces& reference,
 Result<TensorComparison> CompareTensor(const TensorPieces& reference,
                                        const TensorPieces& candidate,
                                        const CompareOptions& options) {
-  const auto refs_or = GroupInstances(reference, {});
+  auto refs_or = GroupInstances(reference, {});
   if (!refs_or.ok()) return refs_or.error().WithContext("reference");
   const auto cands_or = GroupInstances(candidate, options);
   if (!cands_or.ok()) return cands_or.error().WithContext("candidate");
-  const std::vector<InstanceGroup>& refs = *refs_or;
+  const ReferenceInstances instances(*std::move(refs_or));
+  const std::vector<InstanceGroup>& refs = instances.groups();
   const std::vector<InstanceGroup>& cands = *cands_or;
   const Shape ref_shape = refs.front().layout.global_shape();
   const Shape cand_shape = cands.front().layout.global_shape();
@@ -128,7 +110,8 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
   }
 
   TensorComparison comparison;
-  const LayoutOverlap coverage = MeasureOverlap(Layouts(refs), Layouts(cands));
+  const LayoutOverlap coverage =
+      MeasureOverlap(LayoutsOf(refs), LayoutsOf(cands));
   TTRACE_ASSIGN_OR_RETURN(comparison.routed,
                           JoinTokens(reference, candidate, options));
   if (comparison.routed) {
@@ -158,10 +141,8 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
   }
 
   InstanceComparer comparer(options.tile_elements, options.element_scale);
-  const OverlapIndex index(Layouts(refs));
   ErrorSums total;
   for (const InstanceGroup& group : cands) {
-    const std::vector<size_t> near = index.Near(group.layout);
     const auto region = static_cast<int>(comparison.regions.size());
     comparison.regions.push_back(group.layout);
     ErrorSums worst;
@@ -169,12 +150,16 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
     double max_elem = 0;
     double max_block_sq_err = 0;
     for (const Instance& instance : group.instances) {
-      ErrorSums sums;
-      for (const size_t i : near) {
-        TTRACE_RETURN_IF_ERROR(
-            comparer.Compare({Counterpart(refs[i], instance), refs[i].layout},
-                             {instance, group.layout}, &sums));
+      const auto opposite = instances.Opposite(instance, group.layout);
+      TTRACE_ASSIGN_OR_RETURN(std::optional<ErrorSums> known,
+                              FindComparison(opposite, {instance, group.layout},
+                                             options.element_scale));
+      if (!known) {
+        TTRACE_ASSIGN_OR_RETURN(
+            known,
+            CompareWithAll(opposite, {instance, group.layout}, &comparer));
       }
+      const ErrorSums& sums = *known;
       const ErrorStats stats = sums.Stats();
       max_elem = std::max(max_elem, stats.max_elem);
       max_block_sq_err = std::max(max_block_sq_err, stats.max_block_sq_err);
@@ -202,8 +187,10 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
 Result<std::vector<ErrorStats>> CompareWithin(
     const TensorPieces& reference, const TensorPieces& other,
     const std::vector<Layout>& regions, const CompareOptions& options) {
-  TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> refs,
+  TTRACE_ASSIGN_OR_RETURN(std::vector<InstanceGroup> grouped,
                           GroupInstances(reference, {}));
+  const ReferenceInstances instances(std::move(grouped));
+  const std::vector<InstanceGroup>& refs = instances.groups();
   TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> others,
                           GroupInstances(other, options));
   const Shape shape = refs.front().layout.global_shape();
@@ -223,12 +210,10 @@ Result<std::vector<ErrorStats>> CompareWithin(
     return std::vector<ErrorStats>{whole.total};
   }
   InstanceComparer comparer(options.tile_elements, options.element_scale);
-  const OverlapIndex refs_index(Layouts(refs));
-  const OverlapIndex others_index(Layouts(others));
+  const OverlapIndex others_index(LayoutsOf(others));
   std::vector<ErrorStats> out;
   out.reserve(regions.size());
   for (const Layout& region : regions) {
-    const std::vector<size_t> near = refs_index.Near(region);
     ErrorSums total;
     for (const size_t place : others_index.Near(region)) {
       const InstanceGroup& group = others[place];
@@ -236,10 +221,9 @@ Result<std::vector<ErrorStats>> CompareWithin(
       std::optional<ErrorStats> worst_stats;
       for (const Instance& instance : group.instances) {
         ErrorSums sums;
-        for (const size_t i : near) {
+        for (const PlacedInstance& one : instances.Opposite(instance, region)) {
           TTRACE_RETURN_IF_ERROR(
-              comparer.Compare({Counterpart(refs[i], instance), refs[i].layout},
-                               {instance, group.layout}, &sums, &region));
+              comparer.Compare(one, {instance, group.layout}, &sums, &region));
         }
         const ErrorStats stats = sums.Stats();
         if (!worst_stats.has_value() || Worse(stats, *worst_stats)) {
@@ -257,7 +241,7 @@ Result<std::vector<ErrorStats>> CompareWithin(
 Result<SquareSum> SumOfSquares(const TensorPieces& pieces) {
   TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> groups,
                           GroupInstances(pieces, {}));
-  const LayoutOverlap coverage = MeasureOverlap(Layouts(groups), {});
+  const LayoutOverlap coverage = MeasureOverlap(LayoutsOf(groups), {});
   if (coverage.twice_a != 0) {
     return Error(ErrorCode::kIncomparable,
                  DescribeTensor(pieces) + ": pieces overlap in " +

@@ -11,25 +11,10 @@ std::string Fp32Leg(const Side& side, DType compute) {
   return UnitRoundoff(compute) <= UnitRoundoff(DType::kF32) ? "real" : "";
 }
 
-// Adds the plan of the candidate's leg `name`, if it has one, against the
-// reference's `plain` leg with the noise legs that belong to it.
-void PlanIsolated(const std::string& name, const std::string& plain,
-                  const Side& reference, const Side& candidate,
-                  double unit_roundoff, LegPlans* out) {
-  if (!candidate.HasLeg(name)) return;
-  if (!candidate.weights_grafted() || !candidate.data_grafted()) {
-    RunNote note;
-    note.kind = NoteKind::kLegNotUsed;
-    note.names = {name};
-    note.reason =
-        !candidate.weights_grafted()
-            ? "its modules were given its own weights, not the reference's"
-            : "the data that the model is fed were not replaced by the "
-              "reference's";
-    note.way_out = "record it with --graft";
-    out->notes.push_back(std::move(note));
-    return;
-  }
+// The candidate's isolated leg `name` against the reference's `plain` leg, with
+// the noise legs that belong to it.
+LegPlan IsolatedPlan(const std::string& name, const std::string& plain,
+                     const Side& reference, double unit_roundoff) {
   LegPlan plan;
   plan.name = plan.candidate_leg = name;
   plan.reference_leg = plain;
@@ -44,7 +29,40 @@ void PlanIsolated(const std::string& name, const std::string& plain,
     plan.noise_legs = reference.NoiseLegs(prefix + "noise");
     plan.borrowed_noise = true;
   }
-  out->plans.push_back(std::move(plan));
+  return plan;
+}
+
+LegPlan Fp32Plan(const std::string& reference_leg,
+                 const std::string& candidate_leg, const Side& reference) {
+  LegPlan plan;
+  plan.name = "fp32";
+  plan.reference_leg = reference_leg;
+  plan.candidate_leg = candidate_leg;
+  plan.noise_legs =
+      reference.NoiseLegs(reference_leg == "fp32" ? "fp32.noise" : "noise");
+  plan.unit_roundoff = UnitRoundoff(DType::kF32);
+  return plan;
+}
+
+// Adds the plan of an isolated leg, if the candidate has it.
+void PlanIsolated(const std::string& name, const std::string& plain,
+                  const Side& reference, const Side& candidate,
+                  double unit_roundoff, LegPlans* out) {
+  if (!candidate.HasLeg(name)) return;
+  if (candidate.weights_grafted() && candidate.data_grafted()) {
+    out->plans.push_back(IsolatedPlan(name, plain, reference, unit_roundoff));
+    return;
+  }
+  RunNote note;
+  note.kind = NoteKind::kLegNotUsed;
+  note.names = {name};
+  note.reason =
+      !candidate.weights_grafted()
+          ? "its modules were given its own weights, not the reference's"
+          : "the data that the model is fed were not replaced by the "
+            "reference's";
+  note.way_out = "record it with --graft";
+  out->notes.push_back(std::move(note));
 }
 
 }  // namespace
@@ -74,14 +92,7 @@ LegPlans PlanLegs(const Side& reference, const Side& candidate) {
   const bool same_as_real =
       ref_fp32 == "real" && cand_fp32 == "real" && ref_dtype == cand_dtype;
   if (!ref_fp32.empty() && !cand_fp32.empty() && !same_as_real) {
-    LegPlan fp32;
-    fp32.name = "fp32";
-    fp32.reference_leg = ref_fp32;
-    fp32.candidate_leg = cand_fp32;
-    fp32.noise_legs =
-        reference.NoiseLegs(ref_fp32 == "fp32" ? "fp32.noise" : "noise");
-    fp32.unit_roundoff = UnitRoundoff(DType::kF32);
-    out.plans.push_back(std::move(fp32));
+    out.plans.push_back(Fp32Plan(ref_fp32, cand_fp32, reference));
   } else if (!same_as_real) {
     RunNote note;
     note.kind = NoteKind::kNoFp32Leg;
@@ -99,6 +110,22 @@ LegPlans PlanLegs(const Side& reference, const Side& candidate) {
                  UnitRoundoff(DType::kF32), &out);
   }
   return out;
+}
+
+std::optional<LegPlan> PlanRerun(const Side& reference,
+                                 const std::string& candidate_leg) {
+  const DType dtype = reference.ComputeDType().value_or(DType::kF32);
+  const std::string fp32 = Fp32Leg(reference, dtype);
+  if (candidate_leg == "isolated") {
+    return IsolatedPlan(candidate_leg, "real", reference, UnitRoundoff(dtype));
+  }
+  if (fp32.empty()) return std::nullopt;
+  if (candidate_leg == "fp32") return Fp32Plan(fp32, candidate_leg, reference);
+  if (candidate_leg == "fp32.isolated") {
+    return IsolatedPlan(candidate_leg, fp32, reference,
+                        UnitRoundoff(DType::kF32));
+  }
+  return std::nullopt;
 }
 
 }  // namespace ttrace

@@ -5,6 +5,7 @@
 #ifndef TTRACE_SRC_EXPERIMENT_LEG_PLAN_H_
 #define TTRACE_SRC_EXPERIMENT_LEG_PLAN_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,13 @@ struct LegPlans {
 // plain one. Its noise is one module deep; without noise legs of that kind the
 // end-to-end ones serve, which are wider.
 LegPlans PlanLegs(const Side& reference, const Side& candidate);
+
+// The plan of a rerun of any candidate that is given the reference's weights
+// and data, and computes in the precision that the reference computes in.
+// Nothing if it has none: a leg of another name, or of which the reference has
+// nothing.
+std::optional<LegPlan> PlanRerun(const Side& reference,
+                                 const std::string& candidate_leg);
 
 }  // namespace ttrace
 

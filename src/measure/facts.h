@@ -22,9 +22,17 @@
 #include "src/measure/repeated_parts.h"
 #include "src/measure/routing_flips.h"
 #include "src/measure/skipped_update.h"
+#include "ttrace/status.h"
 #include "ttrace/tensor_id.h"
 
 namespace ttrace {
+
+// Errors that are facts about the traces, not failures to read them.
+inline bool IsFact(const Error& error) {
+  return error.code() == ErrorCode::kIncomparable ||
+         error.code() == ErrorCode::kUnsupported ||
+         error.code() == ErrorCode::kInvalidArgument;
+}
 
 // One leg of the reference against another one.
 struct PairFacts {

@@ -7,7 +7,6 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "src/compare/cell_comparer.h"
@@ -15,6 +14,7 @@
 #include "src/compare/compare_cells.h"
 #include "src/compare/compare_kernel.h"
 #include "src/experiment/leg_names.h"
+#include "src/measure/term_of_sum.h"
 #include "src/trace/strided_gather.h"
 
 namespace ttrace {
@@ -48,8 +48,9 @@ class LegReducer final : public Reducer {
     TTRACE_ASSIGN_OR_RETURN(const std::optional<double> scale,
                             ElementScale(base, written));
     if (!scale) return std::optional<Reduced>();
-    TTRACE_ASSIGN_OR_RETURN(const CellTable table,
-                            Compare(record, values, base, *scale, written));
+    TTRACE_ASSIGN_OR_RETURN(
+        const CellTable table,
+        CompareByCells(record, values, base, *scale, written));
     Reduced out;
     out.equal =
         std::all_of(table.cells.begin(), table.cells.end(),
@@ -69,9 +70,10 @@ class LegReducer final : public Reducer {
            CellComparer::Takes(record.dtype, record.layout);
   }
 
-  Result<CellTable> Compare(const RecordFields& record,
-                            const StridedView& values, const RecordFields& base,
-                            double scale, WrittenRecords& written) {
+  Result<CellTable> CompareByCells(const RecordFields& record,
+                                   const StridedView& values,
+                                   const RecordFields& base, double scale,
+                                   WrittenRecords& written) {
     const int64_t itemsize = Info(record.dtype).itemsize;
     CellComparer comparer(record.dtype, record.layout, scale);
     StridedGather gather(values.data, record.local_shape, values.strides,
@@ -113,7 +115,10 @@ class LegReducer final : public Reducer {
       const std::vector<RecordFields>& pieces, WrittenRecords& written) {
     int64_t held = 0;
     for (const RecordFields& piece : pieces) {
-      if (IsTerm(piece, pieces.size())) return std::optional<double>();
+      if (IsTermOfSum(meta_.MeshOf(piece.grid), piece.placements,
+                      pieces.size() == 1)) {
+        return std::optional<double>();
+      }
       held += piece.layout.local_count();
     }
     if (held != pieces.front().layout.global_count()) {
@@ -126,19 +131,6 @@ class LegReducer final : public Reducer {
     const ErrorStats stats = sums.Stats();
     return std::optional<double>(ElementScaleOf(
         stats.nonfinite_ref > 0 ? NAN : stats.sum_sq_ref, stats.count));
-  }
-
-  // Whether `piece`, one of `count`, is a term of a sum.
-  bool IsTerm(const RecordFields& piece, size_t count) const {
-    const DeviceMesh& mesh = meta_.MeshOf(piece.grid);
-    return std::any_of(
-        piece.placements.begin(), piece.placements.end(),
-        [&](const auto& placed) {
-          if (!std::holds_alternative<Partial>(placed.second)) return false;
-          const int dim = mesh.Find(placed.first);
-          return dim < 0 ? count > 1
-                         : mesh.dims[static_cast<size_t>(dim)].size > 1;
-        });
   }
 
   Status AddSquares(const RecordFields& piece, WrittenRecords& written,

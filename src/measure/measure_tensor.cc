@@ -13,6 +13,7 @@
 #include "src/compare/equal_copies.h"
 #include "src/experiment/module_names.h"
 #include "src/experiment/parameter_roles.h"
+#include "src/measure/element_scale.h"
 #include "src/measure/exact_values.h"
 
 namespace ttrace {
@@ -48,13 +49,6 @@ bool MustBeFinite(Role role) {
     default:
       return false;
   }
-}
-
-// Errors that are facts about the traces, not failures to read them.
-bool IsFact(const Error& error) {
-  return error.code() == ErrorCode::kIncomparable ||
-         error.code() == ErrorCode::kUnsupported ||
-         error.code() == ErrorCode::kInvalidArgument;
 }
 
 // Whether a replay repeated each piece, so that its bytes were written once.
@@ -107,7 +101,7 @@ class LegMeasurer {
   // `rows` says which rows of the candidate are which. `real`: the reference
   // was replayed and differs, so its replay is measured too.
   Status Measure(CompareOptions rows, bool repeat, LegFacts* out) {
-    TTRACE_ASSIGN_OR_RETURN(own_.element_scale, ElementScale());
+    TTRACE_ASSIGN_OR_RETURN(own_.element_scale, ScaleOfElements());
     aligned_ = std::move(rows);
     aligned_.element_scale = own_.element_scale;
     TTRACE_ASSIGN_OR_RETURN(out->candidate, CompareTensor(r_, c_, aligned_));
@@ -230,29 +224,15 @@ class LegMeasurer {
     return facts;
   }
 
-  // What errors of single elements are relative to, beside the element itself:
-  // the rms of the reference's tensor. 0: they are not measured, because no
-  // noise leg bounds them, the value is judged exactly or not at all, or the
-  // reference has no rms (all zero, not finite, in overlapping pieces) or only
-  // summaries.
-  Result<double> ElementScale() const {
-    if (HasSummaries(r_)) return 0.0;
-    const bool bounded = std::any_of(
-        plan_.noise_legs.begin(), plan_.noise_legs.end(), [&](const auto& leg) {
-          return side_.FindSameValue(leg, id_) != nullptr;
-        });
-    if (!bounded || IsExact(r_) || HasNoTolerance(id_.role)) return 0.0;
+  // 0: errors of single elements are not measured.
+  Result<double> ScaleOfElements() const {
+    if (!MeasuresElements(side_, plan_, id_, r_)) return 0.0;
     const auto known = shared_.element_scales.find(plan_.reference_leg);
     if (known != shared_.element_scales.end()) return known->second;
-    const auto squares = SumOfSquares(r_);
-    if (!squares.ok() && !IsFact(squares.error())) return squares.error();
-    double scale = 0;
-    if (squares.ok()) {
-      Count(r_, r_, squares->count / 2);
-      scale = ElementScaleOf(squares->sum, squares->count);
-    }
-    shared_.element_scales.emplace(plan_.reference_leg, scale);
-    return scale;
+    TTRACE_ASSIGN_OR_RETURN(const ElementScale scale, MeasureElementScale(r_));
+    Count(r_, r_, scale.elements / 2);
+    shared_.element_scales.emplace(plan_.reference_leg, scale.value);
+    return scale.value;
   }
 
   void Count(const TensorPieces& a, const TensorPieces& b,

@@ -16,6 +16,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 namespace ttrace {
 
@@ -61,17 +63,47 @@ class ExactSum {
     nonfinite_ += other.nonfinite_;
   }
 
+  // The sum taken apart: sign and magnitude, of which the first digit is worth
+  // 2^(32 first - 1074) and neither the first nor the last is zero.
+  struct Parts {
+    bool negative = false;
+    uint32_t first = 0;
+    std::vector<uint32_t> digits;
+    double nonfinite = 0;  // the sum of what was no number; 0: there was none
+  };
+  Parts TakeApart() const {
+    Parts out;
+    ExactSum t = Magnitude(&out.negative);
+    size_t end = kDigits;
+    while (end > 0 && t.digits_[end - 1] == 0) --end;
+    size_t first = 0;
+    while (first < end && t.digits_[first] == 0) ++first;
+    out.first = static_cast<uint32_t>(first);
+    for (size_t i = first; i < end; ++i) {
+      out.digits.push_back(static_cast<uint32_t>(t.digits_[i]));
+    }
+    out.nonfinite = nonfinite_;
+    return out;
+  }
+  // The same sum again. Nothing if there is none of such parts.
+  static std::optional<ExactSum> PutTogether(const Parts& parts) {
+    if (parts.first > kDigits || parts.digits.size() > kDigits - parts.first) {
+      return std::nullopt;
+    }
+    ExactSum out;
+    for (size_t i = 0; i < parts.digits.size(); ++i) {
+      const int64_t digit = parts.digits[i];
+      out.digits_[parts.first + i] = parts.negative ? -digit : digit;
+    }
+    out.Carry();
+    out.nonfinite_ = parts.nonfinite;
+    return out;
+  }
+
   // The sum, rounded once to nearest even.
   double Value() const {
-    ExactSum t = *this;
-    t.Carry();
-    // After a carry all digits but the last are in [0, 2^32), so the last one
-    // has the sign of the whole.
-    const bool negative = t.digits_[kDigits - 1] < 0;
-    if (negative) {
-      for (int64_t& digit : t.digits_) digit = -digit;
-      t.Carry();
-    }
+    bool negative = false;
+    const ExactSum t = Magnitude(&negative);
     size_t top = kDigits - 1;
     while (top > 0 && t.digits_[top] == 0) --top;
     // Three digits hold at least 65 significant bits, more than a double needs;
@@ -100,6 +132,20 @@ class ExactSum {
   // anybody will add.
   static constexpr size_t kDigits = 68;
   static constexpr uint32_t kMaxPending = uint32_t{1} << 30;
+
+  // Digits in [0, 2^32).
+  ExactSum Magnitude(bool* negative) const {
+    ExactSum t = *this;
+    t.Carry();
+    // After a carry all digits but the last are in [0, 2^32), so the last one
+    // has the sign of the whole.
+    *negative = t.digits_[kDigits - 1] < 0;
+    if (*negative) {
+      for (int64_t& digit : t.digits_) digit = -digit;
+      t.Carry();
+    }
+    return t;
+  }
 
   void Carry() {
     pending_ = 0;

@@ -69,6 +69,44 @@ TEST(ExactSum, OfIntegersIsExact) {
   EXPECT_EQ(sum.Value(), static_cast<double>(want));
 }
 
+TEST(ExactSum, TakenApartAndPutTogetherIsTheSame) {
+  std::mt19937 rng(5);
+  std::uniform_int_distribution<int> exponent(-1070, 1000);
+  std::normal_distribution<double> normal;
+  for (int count : {0, 1, 2, 10, 1000}) {
+    for (int round = 0; round < 20; ++round) {
+      ExactSum sum;
+      for (int i = 0; i < count; ++i) {
+        sum.Add(std::ldexp(normal(rng), exponent(rng)));
+      }
+      const ExactSum::Parts parts = sum.TakeApart();
+      ExactSum again = ExactSum::PutTogether(parts).value();
+      EXPECT_EQ(again.Value(), sum.Value());
+      EXPECT_EQ(again.TakeApart().digits, parts.digits);
+      // Not only what is seen of it.
+      const double head = sum.Value();
+      sum.Add(-head);
+      again.Add(-head);
+      EXPECT_EQ(again.Value(), sum.Value());
+    }
+  }
+  ExactSum infinite;
+  infinite.Add(std::numeric_limits<double>::infinity());
+  EXPECT_EQ(ExactSum::PutTogether(infinite.TakeApart())->Value(),
+            std::numeric_limits<double>::infinity());
+}
+
+TEST(ExactSum, OfPartsThatNoSumHasIsNothing) {
+  ExactSum::Parts parts;
+  parts.first = 69;
+  EXPECT_FALSE(ExactSum::PutTogether(parts));
+  parts.first = 60;
+  parts.digits.assign(9, 1);
+  EXPECT_FALSE(ExactSum::PutTogether(parts));
+  parts.digits.pop_back();
+  EXPECT_TRUE(ExactSum::PutTogether(parts));
+}
+
 TEST(ExactSum, OverflowAndNonFiniteAddendsShow) {
   constexpr double kMax = std::numeric_limits<double>::max();
   constexpr double kInf = std::numeric_limits<double>::infinity();

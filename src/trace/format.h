@@ -40,6 +40,8 @@ inline constexpr size_t kMaxJsonDepth = 64;
 inline constexpr int kMaxWorldSize = 1 << 20;
 inline constexpr int kMaxMeshDims = 16;
 inline constexpr int kMaxMeshViews = 16;
+inline constexpr size_t kMaxComparedLegs = 4;
+inline constexpr size_t kMaxComparedLegBytes = 32;
 inline constexpr int kMaxRestarts = 100'000;
 
 // "rank-00003.r0": the folder of rank 3's first start.

@@ -152,6 +152,25 @@ Result<Occurrence> DecodeOccurrenceFields(const JsonFields& fields) {
   return occurrence;
 }
 
+Result<ComparedWith> DecodeComparedWith(const JsonFields& fields) {
+  TTRACE_ASSIGN_OR_RETURN(const simdjson::dom::array array,
+                          fields.Array("compared_with"));
+  ComparedWith legs;
+  for (const simdjson::dom::element element : array) {
+    std::string_view leg;
+    if (element.get(leg) != simdjson::SUCCESS || leg.empty() ||
+        leg.size() > kMaxComparedLegBytes) {
+      return BadField("compared_with", "has an element that is no leg");
+    }
+    if (legs.size() == kMaxComparedLegs) {
+      return BadField("compared_with", "is too long");
+    }
+    legs.emplace_back(leg);
+  }
+  if (legs.empty()) return BadField("compared_with", "is empty");
+  return legs;
+}
+
 // Of a record that does not hold its own values.
 Status DecodeOrigin(const JsonFields& fields, RecordFields& record) {
   if (fields.Has("same_as")) {
@@ -172,6 +191,13 @@ Status DecodeOrigin(const JsonFields& fields, RecordFields& record) {
   }
   if (record.measured && (record.same_as || record.summary)) {
     return BadField("measured_against", "excludes same_as and summary");
+  }
+  if (fields.Has("compared_with")) {
+    TTRACE_ASSIGN_OR_RETURN(record.compared_with, DecodeComparedWith(fields));
+    if (record.same_as || record.measured || record.summary) {
+      return BadField("compared_with",
+                      "excludes same_as, measured_against and summary");
+    }
   }
   return Done{};
 }

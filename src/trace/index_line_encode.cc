@@ -14,7 +14,10 @@ namespace ttrace {
 namespace {
 
 // More than AppendExtent and the chain ever add.
-constexpr size_t kExtentReserve = 256;
+constexpr size_t kExtentReserve = 1024;
+// A byte of a name takes six at most.
+static_assert(kMaxComparedLegs * (6 * kMaxComparedLegBytes + 3) + 224 <=
+              kExtentReserve);
 
 Error Invalid(std::string message) {
   return Error(ErrorCode::kInvalidArgument, std::move(message));
@@ -45,14 +48,6 @@ class LineBuilder {
     for (const int64_t value : values) {
       if (list.size() > 1) list += ',';
       list += std::to_string(value);
-    }
-    Raw(key, list + "]");
-  }
-  void Texts(std::string_view key, const std::vector<std::string>& values) {
-    std::string list = "[";
-    for (const std::string& value : values) {
-      if (list.size() > 1) list += ',';
-      list += QuoteJson(value);
     }
     Raw(key, list + "]");
   }
@@ -92,6 +87,15 @@ class LineBuilder {
   std::string problem_;
 };
 
+std::string TextsJson(const std::vector<std::string>& values) {
+  std::string list = "[";
+  for (const std::string& value : values) {
+    if (list.size() > 1) list += ',';
+    list += QuoteJson(value);
+  }
+  return list + "]";
+}
+
 std::string BoxJson(const Box& box) {
   std::string json = "[";
   for (const BoxDim& dim : box) {
@@ -124,7 +128,7 @@ Result<std::string> EncodeSpec(const SpecLine& of) {
   if (spec.box) line.Raw("box", BoxJson(*spec.box));
   if (spec.routed) line.Routed(*spec.routed);
   line.Ints("scale", {spec.scale.numerator, spec.scale.denominator});
-  line.Texts("reduced_over", spec.reduced_over);
+  line.Raw("reduced_over", TextsJson(spec.reduced_over));
   return std::move(line).Finish();
 }
 
@@ -154,6 +158,10 @@ void AppendExtent(const RecordFields& record, std::string& line) {
   if (record.summary) {
     line.append(",\"summary\":\"").append(ToString(*record.summary));
     line.append("\"");
+  }
+  if (!record.compared_with.empty()) {
+    line.append(",\"compared_with\":");
+    line.append(TextsJson(record.compared_with));
   }
   line.append(",\"segment\":").append(std::to_string(extent.segment));
   line.append(",\"offset\":").append(std::to_string(extent.offset));

@@ -155,6 +155,38 @@ TEST(IndexLine, OfARecordRoundTrips) {
   EXPECT_EQ(back.extent.xxh3, record.extent.xxh3);
 }
 
+TEST(IndexLine, OfWhatWasComparedInPlaceRoundTrips) {
+  RecordFields record = SomeRecord();
+  record.compared_with = {"real", "fp32"};
+  record.extent.bytes = 60;
+  const std::string line = EncodeLines(record);
+  EXPECT_NE(line.find(R"(,"compared_with":["real","fp32"],"segment":2,)"),
+            std::string::npos)
+      << line;
+  const RecordFields back = std::get<RecordFields>(OrDie(Decode(line)));
+  EXPECT_EQ(back.compared_with, record.compared_with);
+  EXPECT_EQ(back.extent.bytes, 60);
+  EXPECT_FALSE(back.holds_values());
+
+  // The longest that a reader takes fits what a writer leaves room for.
+  record.compared_with.assign(kMaxComparedLegs,
+                              std::string(kMaxComparedLegBytes, '\x01'));
+  EXPECT_TRUE(Decode(EncodeLines(record)).ok());
+
+  const std::string legs = R"(["real","fp32"])";
+  for (const std::string other :
+       {R"([])", R"("real")", R"([1])", R"([""])", R"({})", R"(null)",
+        R"(["1","2","3","4","5"])", R"(["123456789012345678901234567890123"])",
+        R"(["real"],"same_as":3)", R"(["real"],"measured_against":3)",
+        R"(["real"],"summary":"digest")"}) {
+    const Result<IndexLine> decoded = Decode(Replaced(line, legs, other));
+    ASSERT_FALSE(decoded.ok()) << other;
+    EXPECT_EQ(decoded.error().code(), ErrorCode::kCorrupt) << other;
+  }
+  EXPECT_FALSE(Decode(Replaced(line, "\"bytes\":60", "\"bytes\":64")).ok())
+      << "as many as the values";
+}
+
 TEST(IndexLine, OtherKindsRoundTrip) {
   const NoteLine note = std::get<NoteLine>(
       OrDie(Decode(OrDie(EncodeNote({"leg_skipped", "{ \"a\": [1, 2.5] }"})))));

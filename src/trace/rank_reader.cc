@@ -110,7 +110,7 @@ class IndexReader {
     const int64_t wanted =
         record.same_as ? *record.same_as : record.measured->against;
     const std::optional<Record> found = records_.Find(record.rank, wanted);
-    if (!found || found->measured() ||
+    if (!found || found->measured() || !found->compared_with().empty() ||
         (record.same_as && found->summary() != record.summary) ||
         found->dtype() != record.dtype ||
         !(record.same_as ? IsOwner(*found, record) : IsBase(*found, record))) {

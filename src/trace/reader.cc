@@ -303,6 +303,15 @@ Status FolderTrace::Read(const Record& record, int64_t offset,
                      std::string(ToString(*record.summary())) +
                      " was kept, not the values");
   }
+  if (!record.compared_with().empty()) {
+    return Error(ErrorCode::kIncomparable,
+                 "rank " + std::to_string(record.rank()) + ": " +
+                     Abridged(ToString(record.id())) + ": of leg " +
+                     Abridged(record.leg()) +
+                     " only the comparison with the reference that it was "
+                     "recorded with was kept, not the values; record it with "
+                     "--keep-values");
+  }
   return ReadStored(record, offset, out);
 }
 

@@ -108,6 +108,12 @@ enum class Summary : uint8_t { kDigest, kSketch };
 std::string_view ToString(Summary summary);
 std::optional<Summary> ParseSummary(std::string_view text);
 
+// Instead of its values a record may hold what they are beside those of another
+// run (a reference), which was at hand when they were written: numbers that
+// only the comparison understands. Which legs of that run: none if it is not
+// so. Names of at most kMaxComparedLegBytes bytes.
+using ComparedWith = std::vector<std::string>;
+
 // Sequences that a table of records has room for: that of a rank's last record
 // is less than this.
 inline constexpr int64_t kMaxSequence = 0xffffffff;
@@ -141,8 +147,12 @@ struct RecordFields {
   std::optional<Measured> measured;
   // Nor are these values. Never together with `measured`.
   std::optional<Summary> summary;
+  // Nor are these. Never together with `same_as`, `measured` or `summary`.
+  ComparedWith compared_with;
 
-  bool holds_values() const { return !measured && !summary; }
+  bool holds_values() const {
+    return !measured && !summary && compared_with.empty();
+  }
   // What it has in common with other occurrences of its tensor, and the rest.
   RecordSpec spec() const;
   Occurrence occurrence() const;

@@ -89,6 +89,7 @@ Record RecordTable::Append(const RecordFields& fields) {
                fields.reduced_over,
                fields.routed,
                fields.summary,
+               fields.compared_with,
                fields.measured.has_value(),
                fields.holds_values() ? -1 : fields.extent.bytes};
   Place lies = {fields.micro_batch, fields.local_shape, fields.rows, fields.box,
@@ -224,6 +225,7 @@ RecordFields Record::fields() const {
   out.same_as = same_as();
   out.measured = measured();
   out.summary = summary();
+  out.compared_with = compared_with();
   out.number = number();
   return out;
 }

@@ -57,6 +57,7 @@ class Record {
   std::optional<int64_t> same_as() const;
   std::optional<Measured> measured() const;
   const std::optional<Summary>& summary() const;
+  const ComparedWith& compared_with() const;
   bool holds_values() const;
   int64_t number() const;
 
@@ -133,6 +134,7 @@ class RecordTable {
     std::vector<std::string> reduced_over;
     std::optional<RoutedRows> routed;
     std::optional<Summary> summary;
+    ComparedWith compared_with;
     bool measured = false;
     int64_t bytes = -1;  // of what is held instead of values; -1: values are
     bool operator==(const Form&) const = default;
@@ -262,6 +264,9 @@ inline const Layout& Record::layout() const {
 }
 inline const std::optional<Summary>& Record::summary() const {
   return table_->form(place_).summary;
+}
+inline const ComparedWith& Record::compared_with() const {
+  return table_->form(place_).compared_with;
 }
 inline bool Record::holds_values() const {
   return table_->form(place_).bytes < 0;

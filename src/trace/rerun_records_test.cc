@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -40,21 +43,28 @@ class ThreeBytes final : public Reducer {
                                               const StridedView&) override {
     return std::optional<Summarized>();
   }
+  // Of all of "isolated" two bytes are kept, and the checksum's lowest.
+  std::optional<Compared> Compare(const RecordFields& record,
+                                  const StridedView&, uint64_t xxh3) override {
+    if (record.leg != "isolated") return std::nullopt;
+    return Compared{{"real"},
+                    {std::byte{7}, std::byte{8}, std::byte(xxh3 & 0xff)}};
+  }
 };
 
 class RerunRecords : public testing::Test {
  protected:
-  // Three tensors of "real", "replay" and "noise.1"; the second one is not
-  // repeated bit by bit.
-  void Write(bool closed = true) {
+  // Three tensors of each leg; the second one is not repeated bit by bit.
+  void Write(bool closed = true, const std::vector<std::string>& legs = {
+                                     "real", "replay", "noise.1"}) {
     OrDie(CreateTraceFolder(folder_.path(), "{}", true));
     RankMeta meta = TensorParallelMeta(0, 1);
     meta.chained = false;  // so that a test can change lines
     const auto writer = OrDie(TraceWriter::Open(
         folder_.path(), meta, std::make_unique<ThreeBytes>()));
-    for (const char* leg : {"real", "replay", "noise.1"}) {
+    for (const std::string& leg : legs) {
       for (int t = 0; t < 3; ++t) {
-        const bool differs = t == 1 && std::string(leg) == "replay";
+        const bool differs = t == 1 && (leg == "replay" || leg == "isolated");
         const std::vector<float> values = ValuesOf(t, differs ? 7.0F : 3.0F);
         Occurrence occurrence = RealOccurrence();
         occurrence.leg = leg;
@@ -125,6 +135,28 @@ TEST_F(RerunRecords, AreReadAsWhatTheyStandFor) {
   ASSERT_FALSE(read.ok());
   EXPECT_EQ(read.error().code(), ErrorCode::kIncomparable);
   EXPECT_THAT(read.error().message(), HasSubstr("noise.1"));
+}
+
+TEST_F(RerunRecords, ComparedWithAnotherRunHaveNoValues) {
+  Write(true, {"real", "isolated", "noise.1"});
+  const auto trace = OrDie(Trace::Open(folder_.path()));
+  const auto& records = trace->records();
+  ASSERT_EQ(records.size(), 9U);
+  EXPECT_EQ(records[3].same_as(), 0)
+      << "values that are there need no comparison";
+  ASSERT_EQ(records[4].compared_with(), ComparedWith{"real"});
+  EXPECT_FALSE(records[4].holds_values());
+  EXPECT_EQ(records[4].fields().compared_with, ComparedWith{"real"});
+  const std::vector<float> values = ValuesOf(1, 7);
+  const auto checksum = std::byte(
+      XXH3_64bits(values.data(), values.size() * sizeof(float)) & 0xff);
+  EXPECT_EQ(OrDie(trace->ReadInstead(records[4])),
+            (std::vector<std::byte>{std::byte{7}, std::byte{8}, checksum}));
+  std::byte byte;
+  const Status read = trace->Read(records[4], 0, {&byte, 1});
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code(), ErrorCode::kIncomparable);
+  EXPECT_THAT(read.error().message(), HasSubstr("--keep-values"));
 }
 
 TEST_F(RerunRecords, SharedBytesThatAreDamagedAreSaidOfWhoWroteThem) {

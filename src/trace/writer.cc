@@ -115,9 +115,9 @@ class Writer final : public TraceWriter {
     record->same_as.reset();
     const std::vector<int64_t> strides = RowMajorStrides(record->local_shape);
     const Status written = record->summary ? WriteSummary(bytes, *record)
-                           : record->measured
-                               ? WriteBytes(bytes, *record)
-                               : WriteValues({bytes.data(), strides}, *record);
+                           : record->holds_values()
+                               ? WriteValues({bytes.data(), strides}, *record)
+                               : WriteBytes(bytes, *record);
     if (!written.ok()) return Fail(written.error());
     AppendExtent(*record, line);
     ++next_sequence_;
@@ -239,6 +239,13 @@ class Writer final : public TraceWriter {
     if (found != contents_.end()) {
       Share(found->second, record);
       return Done{};
+    }
+    // What others are measured against is read back: it has to be there.
+    if (reducer_ != nullptr && !reducer_->IsBase(record)) {
+      if (auto compared = reducer_->Compare(record, view, digest)) {
+        record.compared_with = std::move(compared->legs);
+        return WriteBytes(compared->bytes, record);
+      }
     }
     TTRACE_RETURN_IF_ERROR(WriteTensor(view, record, digest));
     contents_.emplace(key, Owner{record.sequence, record.extent});

@@ -105,6 +105,18 @@ class Reducer {
   // What is kept of `values`, of `record`. Nothing: they themselves.
   virtual Result<std::optional<Summarized>> Summarize(
       const RecordFields& record, const StridedView& values) = 0;
+
+  struct Compared {
+    ComparedWith legs;             // of another run
+    std::vector<std::byte> bytes;  // fewer than the values have
+  };
+  // What `values`, of `record` and with this checksum, are beside those of
+  // another run. Nothing: they themselves are kept.
+  virtual std::optional<Compared> Compare(const RecordFields& /*record*/,
+                                          const StridedView& /*values*/,
+                                          uint64_t /*xxh3*/) {
+    return std::nullopt;
+  }
 };
 
 class TraceWriter {

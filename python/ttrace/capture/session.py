@@ -105,10 +105,16 @@ class Session:
             list(views),
             mode=self.settings.mode,
             measured_legs=list(self.settings.legs) if measures else None,
+            reference=self._compared_with() if measures else None,
             on_thread=self.settings.writer_thread,
         )
         self._specs = SpecCache(self._writer, self._refuse)
         atexit.register(self._at_exit)
+
+    def _compared_with(self) -> str | None:
+        """The reference whose function this run computes: reruns may be compared with it here."""
+        both = self.settings.graft_what >= {"weights", "data"}
+        return self.settings.graft if both else None
 
     @property
     def recording(self) -> bool:

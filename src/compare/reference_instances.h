@@ -1,0 +1,41 @@
+// ReferenceInstances: what of a reference stands opposite a candidate's
+// instance. One place says it, so that a comparison made where the candidate
+// ran is the one that a check would make.
+//
+// Thread safety: const after construction. What it was made of must outlive it.
+
+#ifndef TTRACE_SRC_COMPARE_REFERENCE_INSTANCES_H_
+#define TTRACE_SRC_COMPARE_REFERENCE_INSTANCES_H_
+
+#include <utility>
+#include <vector>
+
+#include "src/compare/compare_instances.h"
+#include "src/compare/instances.h"
+#include "src/compare/overlap_index.h"
+
+namespace ttrace {
+
+std::vector<const Layout*> LayoutsOf(const std::vector<InstanceGroup>& groups);
+
+class ReferenceInstances {
+ public:
+  // REQUIRES: `groups` is not empty, and of one global shape.
+  explicit ReferenceInstances(std::vector<InstanceGroup> groups)
+      : groups_(std::move(groups)), index_(LayoutsOf(groups_)) {}
+
+  const std::vector<InstanceGroup>& groups() const { return groups_; }
+
+  // One instance of each region near `region`, which is of the same global
+  // shape: that for `other`.
+  std::vector<PlacedInstance> Opposite(const Instance& other,
+                                       const Layout& region) const;
+
+ private:
+  std::vector<InstanceGroup> groups_;
+  OverlapIndex index_;
+};
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_COMPARE_REFERENCE_INSTANCES_H_

@@ -1,0 +1,225 @@
+#include "src/judge/candidate_reducer.h"
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "src/align/catalog.h"
+#include "src/compare/compare_cells.h"
+#include "src/compare/compare_summaries.h"
+#include "src/compare/compare_tensor.h"
+#include "src/compare/compared_piece.h"
+#include "src/experiment/leg_names.h"
+#include "src/experiment/leg_plan.h"
+#include "src/experiment/side.h"
+#include "src/judge/constants.h"
+#include "src/judge/maxima.h"
+#include "src/judge/rule.h"
+#include "src/measure/element_scale.h"
+#include "src/measure/exact_values.h"
+#include "src/measure/leg_reducer.h"
+#include "src/measure/term_of_sum.h"
+#include "src/trace/piece_in_memory.h"
+
+namespace ttrace {
+namespace {
+
+class CandidateReducer final : public Reducer {
+ public:
+  CandidateReducer(const RankMeta& meta, const std::vector<std::string>& legs,
+                   std::string reference)
+      : meta_(meta),
+        own_(MakeLegReducer(meta, legs)),
+        folder_(std::move(reference)),
+        memory_(meta) {}
+
+  std::vector<std::string> BasesOf(const std::string& leg) const override {
+    return own_->BasesOf(leg);
+  }
+  bool IsBase(const RecordFields& record) const override {
+    return own_->IsBase(record);
+  }
+  Result<std::optional<Reduced>> Reduce(const RecordFields& record,
+                                        const StridedView& values,
+                                        const RecordFields& base,
+                                        WrittenRecords& written) override {
+    return own_->Reduce(record, values, base, written);
+  }
+  Result<std::optional<Summarized>> Summarize(
+      const RecordFields& record, const StridedView& values) override {
+    return own_->Summarize(record, values);
+  }
+
+  std::optional<Compared> Compare(const RecordFields& record,
+                                  const StridedView& values,
+                                  uint64_t xxh3) override {
+    if (!Info(record.dtype).floating || record.routed ||
+        IsTermOfSum(meta_.MeshOf(record.grid), record.placements, false)) {
+      return std::nullopt;
+    }
+    const LegPlan* plan = PlanOf(record.leg);
+    if (plan == nullptr) return std::nullopt;
+    // What cannot be read now may be by a check: the values are kept for it.
+    auto piece = ComparePiece(*plan, record, values, xxh3);
+    if (!piece.ok() || !*piece) return std::nullopt;
+    Compared out;
+    out.legs = {plan->reference_leg};
+    out.bytes = EncodeComparedPiece(**piece);
+    return out;
+  }
+
+ private:
+  // Whether a check may find that the rows of the batch lie elsewhere than the
+  // record says (experiment/batch_readings.h).
+  static bool MayBeReadOtherwise(const RecordFields& record,
+                                 const TensorPieces& reference) {
+    const Record theirs = reference.pieces.front();
+    const auto open = [](const std::optional<BatchRows>& rows,
+                         int micro_batch) { return !rows && micro_batch >= 0; };
+    const auto dim = [](const std::optional<BatchRows>& rows) {
+      return rows ? rows->dim : -1;
+    };
+    return open(record.rows, record.micro_batch) ||
+           open(theirs.rows(), theirs.micro_batch()) ||
+           dim(record.rows) != dim(theirs.rows());
+  }
+
+  const LegPlan* PlanOf(const std::string& leg) {
+    if (leg == "real" || IsNoiseLeg(leg)) return nullptr;
+    const auto [found, is_new] = plans_.try_emplace(leg);
+    if (is_new && Opened()) found->second = PlanRerun(*reference_, leg);
+    return found->second ? &*found->second : nullptr;
+  }
+
+  bool Opened() {
+    if (!tried_) {
+      tried_ = true;
+      Result<Side> side = Side::Open(folder_, FindLegFolders(folder_));
+      if (side.ok()) reference_ = std::make_unique<Side>(*std::move(side));
+    }
+    return reference_ != nullptr;
+  }
+
+  // Of the whole tensor of the reference: read once for all its pieces and
+  // micro-batches.
+  Result<double> ElementScaleOfTensor(const LegPlan& plan, const TensorId& id,
+                                      const TensorPieces& pieces) {
+    if (id.iteration != iteration_) {
+      element_scales_.clear();
+      iteration_ = id.iteration;
+    }
+    if (!MeasuresElements(*reference_, plan, id, pieces)) return 0.0;
+    const auto key = std::pair(plan.reference_leg, id);
+    const auto known = element_scales_.find(key);
+    if (known != element_scales_.end()) return known->second;
+    TTRACE_ASSIGN_OR_RETURN(const ElementScale scale,
+                            MeasureElementScale(pieces));
+    element_scales_.emplace(key, scale.value);
+    return scale.value;
+  }
+
+  // Nothing if a diagnosis may want the values.
+  Result<std::optional<ComparedPiece>> ComparePiece(const LegPlan& plan,
+                                                    const RecordFields& record,
+                                                    const StridedView& values,
+                                                    uint64_t xxh3) {
+    using Piece = std::optional<ComparedPiece>;
+    const TensorPieces* pieces =
+        reference_->FindSameValue(plan.reference_leg, record.id);
+    if (pieces == nullptr || pieces->unplaced || HasSummaries(*pieces) ||
+        pieces->global_shape() != record.layout.global_shape() ||
+        MayBeReadOtherwise(record, *pieces)) {
+      return Piece();
+    }
+    TTRACE_ASSIGN_OR_RETURN(auto theirs, GroupInstances(*pieces, {}));
+    const ReferenceInstances opposite(std::move(theirs));
+    memory_.Hold(record, values);
+    TensorPieces own;
+    own.trace = &memory_;
+    own.pieces.push_back(memory_.records().front());
+    TTRACE_ASSIGN_OR_RETURN(const auto groups, GroupInstances(own, {}));
+    const Instance& instance = groups.front().instances.front();
+    const PlacedInstance placed = {instance, groups.front().layout};
+    const std::vector<PlacedInstance> others =
+        opposite.Opposite(instance, placed.layout);
+    ComparedPiece out;
+    out.xxh3 = xxh3;
+    ComparedPiece::With& with = out.legs.emplace_back();
+    with.reference = DigestOf(others);
+    TTRACE_ASSIGN_OR_RETURN(with.element_scale,
+                            ElementScaleOfTensor(plan, record.id, *pieces));
+    InstanceComparer comparer(CompareOptions{}.tile_elements,
+                              with.element_scale);
+    TTRACE_ASSIGN_OR_RETURN(with.sums,
+                            CompareWithAll(others, placed, &comparer));
+    const ErrorStats stats = with.sums.Stats();
+    if (stats.count != record.layout.local_count()) return Piece();
+    if (!stats.bitwise_equal()) {
+      TTRACE_ASSIGN_OR_RETURN(
+          const bool close,
+          IsClose(plan, record, *pieces, stats, with.element_scale));
+      if (!close) return Piece();
+    }
+    return Piece(std::move(out));
+  }
+
+  // Beyond doubt, were this piece the whole tensor.
+  Result<bool> IsClose(const LegPlan& plan, const RecordFields& record,
+                       const TensorPieces& pieces, const ErrorStats& stats,
+                       double element_scale) {
+    if (HasNoTolerance(record.id.role) || stats.nonfinite_ref > 0 ||
+        stats.nonfinite_cand > 0) {
+      return false;
+    }
+    LegErrors errors;
+    errors.leg = plan.name;
+    errors.stats = stats;
+    errors.rounding.unit_roundoff = plan.unit_roundoff;
+    for (const std::string& leg : plan.noise_legs) {
+      const TensorPieces* noisy = reference_->FindSameValue(leg, record.id);
+      if (noisy == nullptr) continue;
+      TTRACE_ASSIGN_OR_RETURN(
+          const ErrorStats noise,
+          NoiseOf(pieces, *noisy, record.layout, element_scale));
+      errors.noise.push_back(noise);
+    }
+    LegJudgement judged = JudgeLeg(errors);
+    if (!errors.noise.empty()) JudgeMaxima(errors, &judged);
+    return judged.checkable && judged.headroom <= kSuspectHeadroom;
+  }
+
+  static Result<ErrorStats> NoiseOf(const TensorPieces& run,
+                                    const TensorPieces& noisy,
+                                    const Layout& region,
+                                    double element_scale) {
+    TTRACE_ASSIGN_OR_RETURN(
+        auto cells, CompareCellsWithin(run, noisy, {region}, element_scale));
+    if (!cells) {
+      CompareOptions options;
+      options.element_scale = element_scale;
+      TTRACE_ASSIGN_OR_RETURN(cells,
+                              CompareWithin(run, noisy, {region}, options));
+    }
+    return cells->front();
+  }
+
+  const RankMeta meta_;
+  const std::unique_ptr<Reducer> own_;
+  const std::string folder_;
+  bool tried_ = false;
+  std::unique_ptr<Side> reference_;
+  std::map<std::string, std::optional<LegPlan>> plans_;  // by rerun
+  int iteration_ = -1;
+  std::map<std::pair<std::string, TensorId>, double> element_scales_;
+  PieceInMemory memory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Reducer> MakeCandidateReducer(
+    const RankMeta& meta, const std::vector<std::string>& legs,
+    std::string reference) {
+  return std::make_unique<CandidateReducer>(meta, legs, std::move(reference));
+}
+
+}  // namespace ttrace
