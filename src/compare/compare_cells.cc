@@ -212,6 +212,21 @@ std::optional<Record> CounterpartOf(const TensorPieces& run,
   return std::nullopt;
 }
 
+Result<std::optional<double>> ElementScaleMeasured(const TensorPieces& run,
+                                                   const TensorPieces& rerun) {
+  using Scale = std::optional<double>;
+  const Record piece = rerun.pieces.front();
+  if (!piece.measured()) return Scale();
+  const std::optional<Record> own = CounterpartOf(run, piece);
+  const std::optional<Record> base =
+      rerun.trace->records().Find(piece.rank(), piece.measured()->against);
+  // The same bytes: a replay may differ.
+  if (!own || !base || base->extent() != own->extent()) return Scale();
+  TTRACE_ASSIGN_OR_RETURN(const CellTable table,
+                          ReadCells(*rerun.trace, piece));
+  return table.element_scale > 0 ? Scale(table.element_scale) : Scale();
+}
+
 Result<ErrorStats> DifferenceOf(const Trace& trace, const Record& record) {
   TTRACE_ASSIGN_OR_RETURN(const CellTable table, ReadCells(trace, record));
   return Within(table, record.layout(), record.layout());

@@ -42,6 +42,12 @@ Result<std::optional<std::vector<ErrorStats>>> CompareCellsWithin(
     const TensorPieces& run, const TensorPieces& rerun,
     const std::vector<Layout>& regions, double element_scale);
 
+// c of ErrorStats::max_elem for `run`, of whose values `rerun` was measured:
+// whoever did it had all of them. Nothing if no piece says so.
+// Fails with kCorrupt if a piece holds no table of its cells.
+Result<std::optional<double>> ElementScaleMeasured(const TensorPieces& run,
+                                                   const TensorPieces& rerun);
+
 // What the values of `record` differ by, all cells together.
 // Fails with kCorrupt if it holds no table of its piece's cells.
 // REQUIRES: record.measured

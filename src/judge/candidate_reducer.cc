@@ -113,7 +113,7 @@ class CandidateReducer final : public Reducer {
     const auto known = element_scales_.find(key);
     if (known != element_scales_.end()) return known->second;
     TTRACE_ASSIGN_OR_RETURN(const ElementScale scale,
-                            MeasureElementScale(pieces));
+                            MeasureElementScale(*reference_, plan, id, pieces));
     element_scales_.emplace(key, scale.value);
     return scale.value;
   }

@@ -14,9 +14,10 @@
 #include <vector>
 
 #include "src/align/catalog.h"
+#include "src/compare/compare_cells.h"
 #include "src/compare/compare_tensor.h"
 #include "src/compare/compared_piece.h"
-#include "src/measure/element_scale.h"
+#include "src/measure/summarizer.h"
 #include "src/trace/scratch_trace.h"
 
 namespace ttrace {
@@ -155,9 +156,9 @@ class CandidateReducerTest : public testing::Test {
   }
 
   static CompareOptions Options(const std::shared_ptr<Catalog>& reference) {
+    const SquareSum squares = OrDie(SumOfSquares(Only(reference, "real")));
     CompareOptions options;
-    options.element_scale =
-        OrDie(MeasureElementScale(Only(reference, "real"))).value;
+    options.element_scale = ElementScaleOf(squares.sum, squares.count);
     return options;
   }
 
@@ -293,6 +294,48 @@ TEST_F(CandidateReducerTest, WithoutNoiseOnlyEqualBitsAreClose) {
   };
   EXPECT_THAT(is_compared(real_), ElementsAre(true));
   EXPECT_THAT(is_compared(Rounded(real_, 4)), ElementsAre(false));
+}
+
+TEST_F(CandidateReducerTest, ValuesAreKeptWhereTheReferenceSaysTooLittle) {
+  const Values own = Rounded(real_, 4);
+  const auto is_compared = [&](const RecordSpec& spec, const Values& values) {
+    return Compared(Record("compared", 1, spec, {{"isolated", values}},
+                           scratch_ / "other"));
+  };
+  // One rank of two left its half.
+  Record("other", 2, Half(),
+         {{"real", Columns(real_, 0, kColumns / 2), 0},
+          {"isolated.noise.1", Rounded(Columns(real_, 0, kColumns / 2), 2), 0}},
+         "");
+  EXPECT_THAT(is_compared(Spec(), own), ElementsAre(false));
+  EXPECT_THAT(is_compared(Spec(), real_), ElementsAre(false));
+
+  // A parameter is the same or it is not.
+  RecordSpec parameter = Spec();
+  parameter.role = Role::kParam;
+  Record("other", 1, parameter,
+         {{"real", real_}, {"isolated.noise.1", Rounded(real_, 2, kNoise)}},
+         "");
+  EXPECT_THAT(is_compared(parameter, real_), ElementsAre(true));
+  EXPECT_THAT(is_compared(parameter, own), ElementsAre(false));
+
+  // Integers are not compared by a tolerance, nor here.
+  RecordSpec integers = Spec();
+  integers.dtype = DType::kI32;
+  Record("other", 1, integers, {{"real", real_}}, "");
+  EXPECT_THAT(is_compared(integers, real_), ElementsAre(false));
+
+  const std::string folder = scratch_ / "other";
+  std::filesystem::remove_all(folder);
+  OrDie(CreateTraceFolder(folder, "{}", true));
+  const auto writer = OrDie(
+      TraceWriter::Open(folder, TensorParallelMeta(0, 1), MakeSummarizer(0)));
+  OrDie(writer->Append(Spec(), RealOccurrence(),
+                       {reinterpret_cast<const std::byte*>(real_.data()),
+                        std::vector<int64_t>{kColumns, 1}}));
+  OrDie(writer->Close(true, ""));
+  EXPECT_THAT(is_compared(Spec(), real_), ElementsAre(false))
+      << "of a digest no difference can be told";
 }
 
 TEST_F(CandidateReducerTest, WithoutAReadableReferenceValuesAreKept) {

@@ -20,7 +20,20 @@ bool MeasuresElements(const Side& reference, const LegPlan& plan,
                      });
 }
 
-Result<ElementScale> MeasureElementScale(const TensorPieces& pieces) {
+Result<ElementScale> MeasureElementScale(const Side& reference,
+                                         const LegPlan& plan,
+                                         const TensorId& id,
+                                         const TensorPieces& pieces) {
+  for (const std::string& leg : plan.noise_legs) {
+    const TensorPieces* noisy = reference.FindSameValue(leg, id);
+    if (noisy == nullptr) continue;
+    TTRACE_ASSIGN_OR_RETURN(const std::optional<double> known,
+                            ElementScaleMeasured(pieces, *noisy));
+    if (known) {
+      return ElementScale{*known,
+                          pieces.pieces.front().layout().global_count()};
+    }
+  }
   const auto squares = SumOfSquares(pieces);
   if (squares.ok()) {
     return ElementScale{ElementScaleOf(squares->sum, squares->count),

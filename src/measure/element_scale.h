@@ -23,14 +23,17 @@ bool MeasuresElements(const Side& reference, const LegPlan& plan,
                       const TensorId& id, const TensorPieces& pieces);
 
 // What errors of single elements are relative to, beside the element itself:
-// the rms of the reference's tensor, from its sum of squares. 0 if it has none:
-// all zero, not finite, in overlapping pieces. Fails as SumOfSquares, but for
-// facts about the traces.
+// the rms of the reference's tensor, from its sum of squares, or from where a
+// noise leg was measured by it. 0 if it has none: all zero, not finite, in
+// overlapping pieces. Fails as SumOfSquares, but for facts about the traces.
 struct ElementScale {
   double value = 0;
-  int64_t elements = 0;  // that were read
+  int64_t elements = 0;  // that it is of
 };
-Result<ElementScale> MeasureElementScale(const TensorPieces& pieces);
+Result<ElementScale> MeasureElementScale(const Side& reference,
+                                         const LegPlan& plan,
+                                         const TensorId& id,
+                                         const TensorPieces& pieces);
 
 }  // namespace ttrace
 

@@ -170,6 +170,29 @@ TEST_F(LegReducerTest, MeasuredInPlaceIsWhatAReaderOfTheValuesMeasures) {
   EXPECT_EQ(stats.back().count, 64 * 333);
 }
 
+TEST_F(LegReducerTest, WhoMeasuredKnewTheScaleOfElements) {
+  const RecordSpec spec = PlainSpec("m", DType::kF32, {64, 1024});
+  const auto real = Normal(64 * 1024, 1);
+  const auto scale_of = [](const Catalog& catalog) {
+    return OrDie(
+        ElementScaleMeasured(Only(catalog, "real"), Only(catalog, "noise.1")));
+  };
+  const std::vector<Leg> legs = {{"real", real}, {"noise.1", Noisy(real, 2)}};
+  const auto measured = Record(true, spec, legs);
+  const auto squares = OrDie(SumOfSquares(Only(*measured, "real")));
+  EXPECT_EQ(scale_of(*measured), ElementScaleOf(squares.sum, squares.count));
+  EXPECT_EQ(scale_of(*Record(false, spec, legs)), std::nullopt);
+
+  // Measured against a replay: the run's scale if it has the same values.
+  const auto with_replay = [&](const std::vector<float>& replay) {
+    return Record(
+        true, spec,
+        {{"replay", replay}, {"noise.1", Noisy(real, 2)}, {"real", real}});
+  };
+  EXPECT_TRUE(scale_of(*with_replay(real)).has_value());
+  EXPECT_EQ(scale_of(*with_replay(Noisy(real, 7))), std::nullopt);
+}
+
 TEST_F(LegReducerTest, MicroBatchesAreMeasuredOneByOne) {
   RecordSpec spec = PlainSpec("m", DType::kF32, {64, 2, 512});
   spec.batch_dim = 1;

@@ -229,7 +229,8 @@ class LegMeasurer {
     if (!MeasuresElements(side_, plan_, id_, r_)) return 0.0;
     const auto known = shared_.element_scales.find(plan_.reference_leg);
     if (known != shared_.element_scales.end()) return known->second;
-    TTRACE_ASSIGN_OR_RETURN(const ElementScale scale, MeasureElementScale(r_));
+    TTRACE_ASSIGN_OR_RETURN(const ElementScale scale,
+                            MeasureElementScale(side_, plan_, id_, r_));
     Count(r_, r_, scale.elements / 2);
     shared_.element_scales.emplace(plan_.reference_leg, scale.value);
     return scale.value;
