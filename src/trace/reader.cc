@@ -306,11 +306,11 @@ Status FolderTrace::Read(const Record& record, int64_t offset,
   if (!record.compared_with().empty()) {
     return Error(ErrorCode::kIncomparable,
                  "rank " + std::to_string(record.rank()) + ": " +
-                     Abridged(ToString(record.id())) + ": of leg " +
+                     Abridged(ToString(record.id())) + ": leg " +
                      Abridged(record.leg()) +
-                     " only the comparison with the reference that it was "
-                     "recorded with was kept, not the values; record it with "
-                     "--keep-values");
+                     " was compared with another reference when it was "
+                     "recorded, and its values were not kept; record it with "
+                     "this one, or with --keep-values");
   }
   return ReadStored(record, offset, out);
 }
