@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "src/experiment/graft_source.h"
+
 namespace ttrace {
 namespace {
 
@@ -49,7 +51,9 @@ void PlanIsolated(const std::string& name, const std::string& plain,
                   const Side& reference, const Side& candidate,
                   double unit_roundoff, LegPlans* out) {
   if (!candidate.HasLeg(name)) return;
-  if (candidate.weights_grafted() && candidate.data_grafted()) {
+  const bool from_another = GraftedFromAnother(candidate, reference);
+  if (candidate.weights_grafted() && candidate.data_grafted() &&
+      !from_another) {
     out->plans.push_back(IsolatedPlan(name, plain, reference, unit_roundoff));
     return;
   }
@@ -59,9 +63,12 @@ void PlanIsolated(const std::string& name, const std::string& plain,
   note.reason =
       !candidate.weights_grafted()
           ? "its modules were given its own weights, not the reference's"
-          : "the data that the model is fed were not replaced by the "
-            "reference's";
-  note.way_out = "record it with --graft";
+      : !candidate.data_grafted()
+          ? "the data that the model is fed were not replaced by the "
+            "reference's"
+          : "its modules were given the values of another reference";
+  note.way_out = from_another ? "record it with --graft and this reference"
+                              : "record it with --graft";
   out->notes.push_back(std::move(note));
 }
 

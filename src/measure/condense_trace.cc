@@ -10,7 +10,9 @@
 
 #include "src/compare/cell_sums.h"
 #include "src/compare/compare_cells.h"
+#include "src/experiment/graft_source.h"
 #include "src/experiment/leg_names.h"
+#include "src/experiment/side.h"
 #include "src/measure/summarizer.h"
 #include "src/trace/format.h"
 #include "src/trace/reader.h"
@@ -152,12 +154,14 @@ Status CondenseRank(const Trace& trace, const RankTrace& rank,
   return writer->Close(rank.complete, rank.incomplete_reason);
 }
 
-Status CondenseFolder(const CondenseOptions& options, Condensed* counts) {
+// `values`: DigestOfGraftSource of all folders.
+Status CondenseFolder(const CondenseOptions& options, const std::string& values,
+                      Condensed* counts) {
   TTRACE_ASSIGN_OR_RETURN(const std::shared_ptr<const Trace> trace,
                           Trace::Open(options.from));
   TTRACE_RETURN_IF_ERROR(CheckComplete(*trace));
   auto manifest = nlohmann::json::parse(trace->manifest_json());
-  manifest["condensed"] = {{"buckets", options.buckets}};
+  manifest["condensed"] = {{"buckets", options.buckets}, {"values", values}};
   TTRACE_RETURN_IF_ERROR(CreateTraceFolder(options.to, manifest.dump(), false));
   const auto total = static_cast<int64_t>(trace->records().size());
   for (const RankTrace& rank : trace->ranks()) {
@@ -170,14 +174,17 @@ Status CondenseFolder(const CondenseOptions& options, Condensed* counts) {
 
 Result<Condensed> CondenseTrace(const CondenseOptions& options) {
   Condensed counts;
-  TTRACE_RETURN_IF_ERROR(CondenseFolder(options, &counts));
+  TTRACE_ASSIGN_OR_RETURN(
+      const Side side, Side::Open(options.from, FindLegFolders(options.from)));
+  const std::string values = DigestOfGraftSource(side.traces());
+  TTRACE_RETURN_IF_ERROR(CondenseFolder(options, values, &counts));
   for (const std::string& folder : FindLegFolders(options.from)) {
     const std::string leg = std::filesystem::path(folder).filename().string();
     if (IsIsolatedLeg(leg)) continue;
     CondenseOptions of_leg = options;
     of_leg.from = folder;
     of_leg.to = LegFolder(options.to, leg);
-    TTRACE_RETURN_IF_ERROR(CondenseFolder(of_leg, &counts));
+    TTRACE_RETURN_IF_ERROR(CondenseFolder(of_leg, values, &counts));
   }
   return counts;
 }

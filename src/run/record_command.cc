@@ -12,6 +12,9 @@
 #include <utility>
 
 #include "src/base/format.h"
+#include "src/experiment/graft_source.h"
+#include "src/experiment/leg_names.h"
+#include "src/experiment/side.h"
 #include "src/run/capture_watch.h"
 #include "src/run/free_space.h"
 #include "src/run/last_error.h"
@@ -57,6 +60,12 @@ std::string Iterations(const RecordOptions& options) {
          std::to_string(options.iterations.end);
 }
 
+// Empty: it cannot be read, which capture will find out.
+std::string ValuesOf(const std::string& reference) {
+  const Result<Side> side = Side::Open(reference, FindLegFolders(reference));
+  return side.ok() ? DigestOfGraftSource(side->traces()) : "";
+}
+
 std::string Manifest(const RecordOptions& options, const std::string& run_id) {
   nlohmann::ordered_json manifest;
   manifest["ttrace"] = kVersion;
@@ -70,6 +79,9 @@ std::string Manifest(const RecordOptions& options, const std::string& run_id) {
   if (!options.graft.empty()) {
     manifest["graft"] = {{"reference", options.graft},
                          {"what", options.graft_what}};
+    if (const std::string values = ValuesOf(options.graft); !values.empty()) {
+      manifest["graft"]["values"] = values;
+    }
   }
   if (!options.select.empty()) manifest["select"] = options.select;
   if (options.dropout_off) manifest["dropout"] = "off";
