@@ -1,9 +1,9 @@
 #include "src/check/stand_in_trace.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "src/align/read_local.h"
+#include "src/trace/piece_in_memory.h"
 
 namespace ttrace {
 
@@ -33,15 +33,7 @@ Status StandInTrace::Read(const Record& record, int64_t offset,
         ReadLocal(*pieces, layout, record.dtype(), record.scale(), values_));
     held_ = record;
   }
-  if (offset < 0 || offset > static_cast<int64_t>(values_.size()) ||
-      out.size() > values_.size() - static_cast<size_t>(offset)) {
-    return Error(ErrorCode::kInvalidArgument,
-                 ToString(record.id()) + ": outside the tensor");
-  }
-  if (!out.empty()) {
-    std::memcpy(out.data(), values_.data() + offset, out.size());
-  }
-  return Done{};
+  return ReadFromMemory(values_, record, offset, out);
 }
 
 }  // namespace ttrace

@@ -315,4 +315,15 @@ Result<std::optional<std::vector<ErrorStats>>> CompareCellsWithin(
   return Nothing(std::move(out));
 }
 
+Result<std::vector<ErrorStats>> CompareRerunWithin(
+    const TensorPieces& run, const TensorPieces& rerun,
+    const std::vector<Layout>& regions, double element_scale) {
+  TTRACE_ASSIGN_OR_RETURN(
+      auto cells, CompareCellsWithin(run, rerun, regions, element_scale));
+  if (cells) return *std::move(cells);
+  CompareOptions options;
+  options.element_scale = element_scale;
+  return CompareWithin(run, rerun, regions, options);
+}
+
 }  // namespace ttrace

@@ -42,6 +42,11 @@ Result<std::optional<std::vector<ErrorStats>>> CompareCellsWithin(
     const TensorPieces& run, const TensorPieces& rerun,
     const std::vector<Layout>& regions, double element_scale);
 
+// The same, compared otherwise where it has to be: element by element.
+Result<std::vector<ErrorStats>> CompareRerunWithin(
+    const TensorPieces& run, const TensorPieces& rerun,
+    const std::vector<Layout>& regions, double element_scale);
+
 // c of ErrorStats::max_elem for `run`, of whose values `rerun` was measured:
 // whoever did it had all of them. Nothing if no piece says so.
 // Fails with kCorrupt if a piece holds no table of its cells.

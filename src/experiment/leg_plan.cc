@@ -46,29 +46,42 @@ LegPlan Fp32Plan(const std::string& reference_leg,
   return plan;
 }
 
-// Adds the plan of an isolated leg, if the candidate has it.
-void PlanIsolated(const std::string& name, const std::string& plain,
-                  const Side& reference, const Side& candidate,
-                  double unit_roundoff, LegPlans* out) {
-  if (!candidate.HasLeg(name)) return;
+// Why no isolated leg of the candidate can be used; nothing if they can.
+struct IsolationTrouble {
+  std::string reason;
+  std::string way_out;
+};
+std::optional<IsolationTrouble> FindIsolationTrouble(const Side& reference,
+                                                     const Side& candidate) {
   const bool from_another = GraftedFromAnother(candidate, reference);
-  if (candidate.weights_grafted() && candidate.data_grafted() &&
-      !from_another) {
-    out->plans.push_back(IsolatedPlan(name, plain, reference, unit_roundoff));
+  IsolationTrouble out;
+  out.way_out = from_another ? "record it with --graft and this reference"
+                             : "record it with --graft";
+  if (!candidate.weights_grafted()) {
+    out.reason = "its modules were given its own weights, not the reference's";
+  } else if (!candidate.data_grafted()) {
+    out.reason =
+        "the data that the model is fed were not replaced by the reference's";
+  } else if (from_another) {
+    out.reason = "its modules were given the values of another reference";
+  } else {
+    return std::nullopt;
+  }
+  return out;
+}
+
+// Adds the plan of an isolated leg.
+void AddIsolated(LegPlan plan, const std::optional<IsolationTrouble>& trouble,
+                 LegPlans* out) {
+  if (!trouble) {
+    out->plans.push_back(std::move(plan));
     return;
   }
   RunNote note;
   note.kind = NoteKind::kLegNotUsed;
-  note.names = {name};
-  note.reason =
-      !candidate.weights_grafted()
-          ? "its modules were given its own weights, not the reference's"
-      : !candidate.data_grafted()
-          ? "the data that the model is fed were not replaced by the "
-            "reference's"
-          : "its modules were given the values of another reference";
-  note.way_out = from_another ? "record it with --graft and this reference"
-                              : "record it with --graft";
+  note.names = {plan.name};
+  note.reason = trouble->reason;
+  note.way_out = trouble->way_out;
   out->notes.push_back(std::move(note));
 }
 
@@ -108,13 +121,19 @@ LegPlans PlanLegs(const Side& reference, const Side& candidate) {
   }
   // The candidate was given values of the reference's leg of the same
   // precision; other values than those it was given are no yardstick.
-  if (ref_dtype == cand_dtype) {
-    PlanIsolated("isolated", "real", reference, candidate,
-                 UnitRoundoff(ref_dtype), &out);
+  const bool low = ref_dtype == cand_dtype && candidate.HasLeg("isolated");
+  const bool high = !ref_fp32.empty() && candidate.HasLeg("fp32.isolated");
+  if (!low && !high) return out;
+  const auto trouble = FindIsolationTrouble(reference, candidate);
+  if (low) {
+    AddIsolated(
+        IsolatedPlan("isolated", "real", reference, UnitRoundoff(ref_dtype)),
+        trouble, &out);
   }
-  if (!ref_fp32.empty()) {
-    PlanIsolated("fp32.isolated", ref_fp32, reference, candidate,
-                 UnitRoundoff(DType::kF32), &out);
+  if (high) {
+    AddIsolated(IsolatedPlan("fp32.isolated", ref_fp32, reference,
+                             UnitRoundoff(DType::kF32)),
+                trouble, &out);
   }
   return out;
 }

@@ -179,28 +179,13 @@ class CandidateReducer final : public Reducer {
       const TensorPieces* noisy = reference_->FindSameValue(leg, record.id);
       if (noisy == nullptr) continue;
       TTRACE_ASSIGN_OR_RETURN(
-          const ErrorStats noise,
-          NoiseOf(pieces, *noisy, record.layout, element_scale));
-      errors.noise.push_back(noise);
+          const auto noise,
+          CompareRerunWithin(pieces, *noisy, {record.layout}, element_scale));
+      errors.noise.push_back(noise.front());
     }
     LegJudgement judged = JudgeLeg(errors);
     if (!errors.noise.empty()) JudgeMaxima(errors, &judged);
     return judged.checkable && judged.headroom <= kSuspectHeadroom;
-  }
-
-  static Result<ErrorStats> NoiseOf(const TensorPieces& run,
-                                    const TensorPieces& noisy,
-                                    const Layout& region,
-                                    double element_scale) {
-    TTRACE_ASSIGN_OR_RETURN(
-        auto cells, CompareCellsWithin(run, noisy, {region}, element_scale));
-    if (!cells) {
-      CompareOptions options;
-      options.element_scale = element_scale;
-      TTRACE_ASSIGN_OR_RETURN(cells,
-                              CompareWithin(run, noisy, {region}, options));
-    }
-    return cells->front();
   }
 
   const RankMeta meta_;

@@ -17,6 +17,7 @@
 #include "src/compare/compare_cells.h"
 #include "src/compare/compare_tensor.h"
 #include "src/compare/compared_piece.h"
+#include "src/compare/error_fields_test.h"
 #include "src/measure/summarizer.h"
 #include "src/trace/scratch_trace.h"
 
@@ -60,22 +61,6 @@ Values Columns(const Values& whole, int64_t begin, int64_t count) {
     }
   }
   return out;
-}
-
-std::vector<double> FieldsOf(const ErrorStats& s) {
-  return {static_cast<double>(s.count),
-          static_cast<double>(s.mismatched),
-          static_cast<double>(s.nonfinite_ref),
-          static_cast<double>(s.nonfinite_cand),
-          static_cast<double>(s.nonfinite_differ),
-          s.sum_sq_err,
-          s.sum_err_ref,
-          s.sum_sq_ref,
-          s.max_abs_err,
-          s.max_abs_ref,
-          s.max_elem,
-          s.sum_sq_elem,
-          s.max_block_sq_err};
 }
 
 // A reference on one rank, and a candidate that was recorded with it, of one

@@ -12,7 +12,6 @@
 #include "src/compare/compare_cells.h"
 #include "src/experiment/graft_source.h"
 #include "src/experiment/leg_names.h"
-#include "src/experiment/side.h"
 #include "src/measure/summarizer.h"
 #include "src/trace/format.h"
 #include "src/trace/reader.h"
@@ -155,17 +154,15 @@ Status CondenseRank(const Trace& trace, const RankTrace& rank,
 }
 
 // `values`: DigestOfGraftSource of all folders.
-Status CondenseFolder(const CondenseOptions& options, const std::string& values,
-                      Condensed* counts) {
-  TTRACE_ASSIGN_OR_RETURN(const std::shared_ptr<const Trace> trace,
-                          Trace::Open(options.from));
-  TTRACE_RETURN_IF_ERROR(CheckComplete(*trace));
-  auto manifest = nlohmann::json::parse(trace->manifest_json());
+Status CondenseFolder(const Trace& trace, const CondenseOptions& options,
+                      const std::string& values, Condensed* counts) {
+  TTRACE_RETURN_IF_ERROR(CheckComplete(trace));
+  auto manifest = nlohmann::json::parse(trace.manifest_json());
   manifest["condensed"] = {{"buckets", options.buckets}, {"values", values}};
   TTRACE_RETURN_IF_ERROR(CreateTraceFolder(options.to, manifest.dump(), false));
-  const auto total = static_cast<int64_t>(trace->records().size());
-  for (const RankTrace& rank : trace->ranks()) {
-    TTRACE_RETURN_IF_ERROR(CondenseRank(*trace, rank, options, total, counts));
+  const auto total = static_cast<int64_t>(trace.records().size());
+  for (const RankTrace& rank : trace.ranks()) {
+    TTRACE_RETURN_IF_ERROR(CondenseRank(trace, rank, options, total, counts));
   }
   return Done{};
 }
@@ -173,18 +170,27 @@ Status CondenseFolder(const CondenseOptions& options, const std::string& values,
 }  // namespace
 
 Result<Condensed> CondenseTrace(const CondenseOptions& options) {
-  Condensed counts;
-  TTRACE_ASSIGN_OR_RETURN(
-      const Side side, Side::Open(options.from, FindLegFolders(options.from)));
-  const std::string values = DigestOfGraftSource(side.traces());
-  TTRACE_RETURN_IF_ERROR(CondenseFolder(options, values, &counts));
+  std::vector<CondenseOptions> folders = {options};
   for (const std::string& folder : FindLegFolders(options.from)) {
     const std::string leg = std::filesystem::path(folder).filename().string();
     if (IsIsolatedLeg(leg)) continue;
     CondenseOptions of_leg = options;
     of_leg.from = folder;
     of_leg.to = LegFolder(options.to, leg);
-    TTRACE_RETURN_IF_ERROR(CondenseFolder(of_leg, values, &counts));
+    folders.push_back(std::move(of_leg));
+  }
+  std::vector<std::shared_ptr<const Trace>> opened;
+  std::vector<const Trace*> traces;
+  for (const CondenseOptions& folder : folders) {
+    TTRACE_ASSIGN_OR_RETURN(auto trace, Trace::Open(folder.from));
+    traces.push_back(trace.get());
+    opened.push_back(std::move(trace));
+  }
+  const std::string values = DigestOfGraftSource(traces);
+  Condensed counts;
+  for (size_t i = 0; i < folders.size(); ++i) {
+    TTRACE_RETURN_IF_ERROR(
+        CondenseFolder(*traces[i], folders[i], values, &counts));
   }
   return counts;
 }

@@ -5,10 +5,9 @@
 #ifndef TTRACE_SRC_MEASURE_ELEMENT_SCALE_H_
 #define TTRACE_SRC_MEASURE_ELEMENT_SCALE_H_
 
-#include <optional>
+#include <cstdint>
 
 #include "src/align/catalog.h"
-#include "src/compare/compare_tensor.h"
 #include "src/experiment/leg_plan.h"
 #include "src/experiment/side.h"
 #include "ttrace/status.h"

@@ -16,6 +16,7 @@
 #include "src/align/catalog.h"
 #include "src/compare/compare_cells.h"
 #include "src/compare/compare_tensor.h"
+#include "src/compare/error_fields_test.h"
 #include "src/trace/scratch_trace.h"
 
 namespace ttrace {
@@ -93,22 +94,6 @@ class LegReducerTest : public testing::Test {
 
   ScratchFolder scratch_;
 };
-
-std::vector<double> FieldsOf(const ErrorStats& s) {
-  return {static_cast<double>(s.count),
-          static_cast<double>(s.mismatched),
-          static_cast<double>(s.nonfinite_ref),
-          static_cast<double>(s.nonfinite_cand),
-          static_cast<double>(s.nonfinite_differ),
-          s.sum_sq_err,
-          s.sum_err_ref,
-          s.sum_sq_ref,
-          s.max_abs_err,
-          s.max_abs_ref,
-          s.max_elem,
-          s.sum_sq_elem,
-          s.max_block_sq_err};
-}
 
 void ExpectEqual(const std::vector<ErrorStats>& a,
                  const std::vector<ErrorStats>& b) {

@@ -206,13 +206,12 @@ class LegMeasurer {
 
   // A leg that repeats the reference's, wherever it was measured.
   Result<std::optional<PairFacts>> WithinCells(const TensorPieces& rerun) {
-    auto regions = CompareCellsWithin(r_, rerun, *regions_, own_.element_scale);
+    auto regions = CompareRerunWithin(r_, rerun, *regions_, own_.element_scale);
     if (!regions.ok()) {
       if (IsFact(regions.error())) return std::optional<PairFacts>();
       return regions.error();
     }
-    if (!*regions) return Within(r_, rerun, own_);
-    return std::optional<PairFacts>(Together(*std::move(*regions), r_, rerun));
+    return std::optional<PairFacts>(Together(*std::move(regions), r_, rerun));
   }
 
   PairFacts Together(std::vector<ErrorStats> regions, const TensorPieces& a,

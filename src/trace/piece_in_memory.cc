@@ -37,15 +37,15 @@ void PieceInMemory::Hold(RecordFields fields, const StridedView& values) {
   values_ = copy_;
 }
 
-Status PieceInMemory::Read(const Record& record, int64_t offset,
-                           std::span<std::byte> out) const {
-  if (offset < 0 || offset > static_cast<int64_t>(values_.size()) ||
-      out.size() > values_.size() - static_cast<size_t>(offset)) {
+Status ReadFromMemory(std::span<const std::byte> values, const Record& record,
+                      int64_t offset, std::span<std::byte> out) {
+  if (offset < 0 || offset > static_cast<int64_t>(values.size()) ||
+      out.size() > values.size() - static_cast<size_t>(offset)) {
     return Error(ErrorCode::kInvalidArgument,
                  ToString(record.id()) + ": outside the tensor");
   }
   if (!out.empty()) {
-    std::memcpy(out.data(), values_.data() + offset, out.size());
+    std::memcpy(out.data(), values.data() + offset, out.size());
   }
   return Done{};
 }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,10 @@
 #include "src/trace/writer.h"
 
 namespace ttrace {
+
+// As Trace::Read, of `values`, which are all of the record's.
+Status ReadFromMemory(std::span<const std::byte> values, const Record& record,
+                      int64_t offset, std::span<std::byte> out);
 
 class PieceInMemory final : public Trace {
  public:
@@ -47,7 +52,9 @@ class PieceInMemory final : public Trace {
     return meta().CoordinateIn(grid);
   }
   Status Read(const Record& record, int64_t offset,
-              std::span<std::byte> out) const override;
+              std::span<std::byte> out) const override {
+    return ReadFromMemory(values_, record, offset, out);
+  }
   Result<std::vector<std::byte>> ReadInstead(
       const Record& record) const override;
   Status Verify(const Record& /*record*/) const override { return Done{}; }
