@@ -18,11 +18,12 @@ def train(
     steps: int,
     flags: Sequence[str] = (),
     wrapper: Sequence[str | Path] = (),
+    precision: Sequence[str] = ("--bf16",),
 ) -> list[str]:
-    """`wrapper`: a script, with its arguments, that runs the trainer."""
+    """`wrapper`: a script, with its arguments, that runs the trainer. `precision`: none is fp32."""
     launcher = [BIN / "torchrun", "--standalone", "--nproc-per-node", processes]
     model = ["--hidden", hidden, "--layers", layers, "--heads", 16, "--kv-groups", 16]
-    sizes = ["--ffn", 4 * hidden, "--seq", 256, "--vocab", 8192, "--bf16"]
+    sizes = ["--ffn", 4 * hidden, "--seq", 256, "--vocab", 8192, *precision]
     script = [ROOT / "zoo" / "train_gpt.py", "--steps", steps, "--print-seconds"]
     return [str(word) for word in (*launcher, *wrapper, *script, *model, *sizes, *flags)]
 
@@ -30,6 +31,14 @@ def train(
 def seconds_of(output: str) -> list[float]:
     """Of each step."""
     return [float(s) for s in re.findall(r"^seconds \d+ ([0-9.]+)$", output, re.MULTILINE)]
+
+
+def legs_of(output: str) -> dict[str, float]:
+    """The least seconds of each rerun, by leg_seconds.py."""
+    least: dict[str, float] = {}
+    for name, seconds in re.findall(r"^leg (\S+) ([0-9.]+)$", output, re.MULTILINE):
+        least[name] = min(float(seconds), least.get(name, float("inf")))
+    return least
 
 
 def losses_of(output: str) -> list[str]:

@@ -66,6 +66,7 @@ set_source_files_properties(
   ${PROJECT_SOURCE_DIR}/src/numeric/noise.cc
   ${PROJECT_SOURCE_DIR}/src/numeric/random_kernel.cc
   ${PROJECT_SOURCE_DIR}/src/numeric/random_tensor_test.cc
+  ${PROJECT_SOURCE_DIR}/src/numeric/sketch_kernel.cc
   ${PROJECT_SOURCE_DIR}/src/numeric/widen.cc
   ${PROJECT_SOURCE_DIR}/src/numeric/widen_kernel.cc
   ${PROJECT_SOURCE_DIR}/src/numeric/widen_test.cc

@@ -8,14 +8,15 @@ from pathlib import Path
 import torch
 
 from ttrace.capture.cost import Cost
+from ttrace.capture.slots import sizes
 
 
 def test_counts_what_reruns_have_again_apart_from_states(tmp_path: Path) -> None:
     cost = Cost()
-    cost.add("param", torch.zeros(10, dtype=torch.bfloat16))
-    cost.add("optim_state", torch.zeros(10))
-    cost.add("output", torch.zeros(3, 4, dtype=torch.bfloat16))
-    cost.add("output", torch.zeros(5, dtype=torch.int64))  # as wide in an fp32 leg
+    cost.add("param", *sizes(torch.zeros(10, dtype=torch.bfloat16)))
+    cost.add("optim_state", *sizes(torch.zeros(10)))
+    cost.add("output", *sizes(torch.zeros(3, 4, dtype=torch.bfloat16)))
+    cost.add("output", *sizes(torch.zeros(5, dtype=torch.int64)))  # as wide in an fp32 leg
     cost.say(str(tmp_path), {"replay": 7, "fp32.noise.1": 9}, free_memory=11)
 
     (line,) = (tmp_path / "messages.jsonl").read_text().splitlines()

@@ -155,7 +155,7 @@ def test_a_repeated_step_of_a_grafted_run_computes_on_the_reference_data(tmp_pat
     _, reference = captured(tmp_path, ["--repeat"], name="reference")
     notes, records = captured(
         tmp_path, ["--repeat", "--seed", "9"], TTRACE_GRAFT=tmp_path / "reference",
-        TTRACE_LEGS="replay",
+        TTRACE_LEGS="replay", TTRACE_KEEP_VALUES="1",
     )  # fmt: skip
     assert computed(records) == computed(reference)
     assert not [n for n in notes.get("notice", ()) if "gradients changed" in n["text"]]

@@ -10,6 +10,9 @@
 #include <utility>
 #include <variant>
 
+#include "src/trace/hasher.h"
+#include "src/trace/interned.h"
+
 namespace ttrace {
 namespace {
 
@@ -76,6 +79,59 @@ struct PlacedRows {
   DimLayout all;
 };
 
+// Finds a record's tensor without comparing names again: equal names and forms
+// have equal numbers in the table.
+class Shelves {
+ public:
+  explicit Shelves(std::map<std::string, std::map<TensorId, TensorPieces>>* all)
+      : all_(*all) {}
+
+  TensorPieces& Of(const Record& record) {
+    const uint32_t shelf =
+        shelves_.NumberOf({record.form_number(), record.id_number()});
+    if (shelf == pieces_.size()) {
+      pieces_.push_back(&all_[record.leg()][record.id()]);
+    }
+    return *pieces_[shelf];
+  }
+
+ private:
+  struct Numbers {
+    uint32_t form = 0;
+    uint32_t id = 0;
+    bool operator==(const Numbers&) const = default;
+  };
+  struct HashOfNumbers {
+    size_t operator()(const Numbers& numbers) const {
+      Hasher hash;
+      hash.Add(uint64_t{numbers.form} << 32 | numbers.id);
+      return hash.Take();
+    }
+  };
+
+  std::map<std::string, std::map<TensorId, TensorPieces>>& all_;
+  Interned<Numbers, HashOfNumbers> shelves_;
+  std::vector<TensorPieces*> pieces_;  // by shelf; some are on several
+};
+
+// By rank and micro-batch; by rank and sequence they are.
+void SortPieces(RecordList* pieces) {
+  const auto before = [](const Record& a, const Record& b) {
+    return std::pair(a.rank(), a.micro_batch()) <
+           std::pair(b.rank(), b.micro_batch());
+  };
+  // Of most tensors a rank has one piece, or runs its micro-batches in order.
+  for (size_t i = 1; i < pieces->size(); ++i) {
+    const Record earlier = (*pieces)[i - 1];
+    const Record later = (*pieces)[i];
+    if (later.micro_batch() < earlier.micro_batch() &&
+        later.rank() == earlier.rank()) {
+      pieces->StableSort(before);
+      return;
+    }
+  }
+}
+
 // Where all pieces of a tensor lie, or why one of them has no place. Rows that
 // are too many or too few are worse than a map that is not there.
 std::variant<PlacedRows, RoutingTrouble> PlaceRows(const TensorPieces& pieces,
@@ -131,35 +187,26 @@ bool TensorPieces::MayBeWhole() const {
 Catalog::Catalog(std::shared_ptr<const Trace> trace)
     : trace_(std::move(trace)) {
   const FinishedSums finished(*trace_);
+  Shelves shelves(&tensors_);
   for (const Record& record : trace_->records()) {
     if (IsPartialOver(record.placements(), "mb") && !finished.Has(record)) {
       unfinished_sums_.emplace(record.id(), record.rank());
       continue;
     }
-    TensorPieces& pieces = tensors_[record.leg()][record.id()];
+    TensorPieces& pieces = shelves.Of(record);
+    // Sequences of different ranks are not ordered in time; the smallest one
+    // only says about where in the run the tensor belongs. Ties go to the
+    // lowest rank, which comes first.
+    if (pieces.pieces.empty() || record.sequence() < pieces.first_sequence) {
+      pieces.first_sequence = record.sequence();
+      pieces.first_rank = record.rank();
+    }
     pieces.trace = trace_.get();
     pieces.pieces.push_back(record);
   }
   for (auto& [leg, tensors] : tensors_) {
     legs_.push_back(leg);  // a map: sorted already
-    for (auto& [id, pieces] : tensors) {
-      // By rank and sequence they are.
-      pieces.pieces.StableSort([](const Record& a, const Record& b) {
-        return std::pair(a.rank(), a.micro_batch()) <
-               std::pair(b.rank(), b.micro_batch());
-      });
-      // Sequences of different ranks are not ordered in time; the smallest one
-      // only says about where in the run the tensor belongs. Ties go to the
-      // lowest rank.
-      const Record first =
-          *std::min_element(pieces.pieces.begin(), pieces.pieces.end(),
-                            [](const Record& a, const Record& b) {
-                              return std::pair(a.sequence(), a.rank()) <
-                                     std::pair(b.sequence(), b.rank());
-                            });
-      pieces.first_sequence = first.sequence();
-      pieces.first_rank = first.rank();
-    }
+    for (auto& [id, pieces] : tensors) SortPieces(&pieces.pieces);
   }
   PlaceRoutedRows();
 }

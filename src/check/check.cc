@@ -377,8 +377,7 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
   }
 
   TTRACE_ASSIGN_OR_RETURN(auto judged,
-                          JudgeRun(context, options.risk, measured));
-  measured.facts = {};  // the largest part, and not needed any more
+                          JudgeRun(context, options.risk, &measured));
   result.tensors = std::move(judged.tensors);
   result.bytes_compared = measured.bytes_compared;
   result.tests = judged.tests;

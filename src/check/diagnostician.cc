@@ -115,7 +115,8 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
       [this, cand_leg, culprit = t->id,
        stand_ins = std::make_shared<StandIns>()](const TensorId& id) {
         const TensorPieces* found = candidate_.Find(cand_leg, id);
-        if (found == nullptr) return candidate_.Find("real", id);
+        if (found == nullptr) found = candidate_.Find("real", id);
+        if (found == nullptr) return found;
         // A culprit of which no piece is out of bounds by itself: the
         // reference's values would say that it is right.
         const ComparedPieces compared = PiecesComparedInPlace(*found);

@@ -53,6 +53,9 @@ class StandInTrace final : public Trace {
   const Coordinate& coordinate(int rank, int grid) const override {
     return trace_.coordinate(rank, grid);
   }
+  bool GivesValues(const Record& record) const override {
+    return !record.compared_with().empty() || trace_.GivesValues(record);
+  }
   // Of a record that was compared in place, fails as ReadLocal too.
   Status Read(const Record& record, int64_t offset,
               std::span<std::byte> out) const override;

@@ -28,6 +28,58 @@ namespace ttrace {
 // every instruction set, so that all of them add in the same order.
 inline constexpr size_t kLine = 16;
 
+// One side, as kernels read it: 8-bit floats by way of the 16-bit ones that
+// hold them, a block at a time. Kernels of their own for all pairs would be
+// three times the code.
+class ComparedSide {
+ public:
+  ComparedSide(const CompareOperand& side, const CompareExtent& extent)
+      : side_(side),
+        dtype_(WiderF8(side.dtype)),
+        itemsize_(Info(side.dtype).itemsize),
+        rows_(extent.cols <= kShortRow ? extent.rows : 0),
+        ahead_(std::max<int64_t>(
+            1, kBytesAhead / std::max<int64_t>(1, extent.cols * itemsize_))) {}
+
+  // `count` elements, at most a block, from (row, col) on; the next call may
+  // overwrite them.
+  const uint8_t* At(int64_t row, int64_t col, size_t count) {
+    const std::byte* p = Address(row, col);
+    if (dtype_ == side_.dtype) return reinterpret_cast<const uint8_t*>(p);
+    WidenF8(side_.dtype, p, count, room_);
+    return reinterpret_cast<const uint8_t*>(room_);
+  }
+
+  // `count` elements of a row to come, from `col` on, where there are rows
+  // apart: they are too short for the hardware to guess where the next starts.
+  void Prefetch(int64_t row, int64_t col, size_t count) const {
+    if (row + ahead_ >= rows_) return;
+    const std::byte* p = Address(row + ahead_, col);
+    const size_t bytes = count * static_cast<size_t>(itemsize_);
+    for (size_t i = 0; i < bytes; i += 64) hwy::Prefetch(p + i);
+  }
+
+  // What At() returned.
+  CompareOperand Operand(const uint8_t* p) const {
+    return {reinterpret_cast<const std::byte*>(p), dtype_, 0, side_.scale};
+  }
+
+ private:
+  const std::byte* Address(int64_t row, int64_t col) const {
+    return side_.data + (row * side_.row_stride + col) * itemsize_;
+  }
+
+  static constexpr int64_t kShortRow = 2048;  // elements
+  static constexpr int64_t kBytesAhead = 2048;
+
+  const CompareOperand side_;
+  const DType dtype_;
+  const int64_t itemsize_;
+  const int64_t rows_;   // that may be read ahead
+  const int64_t ahead_;  // rows
+  alignas(64) uint16_t room_[kCompareBlock];
+};
+
 }  // namespace ttrace
 #endif  // TTRACE_SRC_COMPARE_COMPARE_KERNEL_CC_ONCE_
 
@@ -100,34 +152,26 @@ template <class LoadRef, class LoadCand, bool kScaled, bool kElements>
 class Kernel {
  public:
   Kernel(const CompareOperand& ref, const CompareOperand& cand,
-         double element_scale, ErrorSums* sums)
-      : ref_(ref),
-        cand_(cand),
+         const CompareExtent& extent, ErrorSums* sums)
+      : ref_(ref, extent),
+        cand_(cand, extent),
         ref_scale_(static_cast<float>(ref.scale)),
         cand_scale_(static_cast<float>(cand.scale)),
-        element_scale_(element_scale),
+        element_scale_(extent.element_scale),
         sums_(sums) {}
 
   void Run(const CompareExtent& extent) {
     const auto cols = static_cast<size_t>(extent.cols);
     for (int64_t row = 0; row < extent.rows; ++row) {
-      const uint8_t* ref = Row<LoadRef>(ref_, row);
-      const uint8_t* cand = Row<LoadCand>(cand_, row);
       uint64_t logical = extent.logical_begin +
                          static_cast<uint64_t>(row) * extent.logical_stride;
-      const bool prefetch = row + 1 < extent.rows && cols <= kPrefetchCols;
       for (size_t i = 0; i < cols;) {
+        const auto at = static_cast<int64_t>(i);
         const size_t n =
             std::min(cols - i, kBlock - static_cast<size_t>(logical % kBlock));
-        if (prefetch) {
-          // Rows of a column shard are too short for the hardware to guess
-          // where the next one starts.
-          Prefetch(Row<LoadRef>(ref_, row + 1) + i * LoadRef::kSize,
-                   n * LoadRef::kSize);
-          Prefetch(Row<LoadCand>(cand_, row + 1) + i * LoadCand::kSize,
-                   n * LoadCand::kSize);
-        }
-        Block(ref + i * LoadRef::kSize, cand + i * LoadCand::kSize, n);
+        ref_.Prefetch(row, at, n);
+        cand_.Prefetch(row, at, n);
+        Block(ref_.At(row, at, n), cand_.At(row, at, n), n);
         i += n;
         logical += n;
       }
@@ -144,18 +188,6 @@ class Kernel {
 
  private:
   static constexpr size_t kBlock = static_cast<size_t>(kCompareBlock);
-  static constexpr size_t kPrefetchCols = 2048;
-
-  template <class Load>
-  static const uint8_t* Row(const CompareOperand& side, int64_t row) {
-    return reinterpret_cast<const uint8_t*>(side.data) +
-           row * side.row_stride * static_cast<int64_t>(Load::kSize);
-  }
-
-  static HWY_INLINE void Prefetch(const uint8_t* p, size_t bytes) {
-    for (size_t i = 0; i < bytes; i += 64) hwy::Prefetch(p + i);
-  }
-
   struct Registers {
     // Written out: one that the compiler makes is not for this instruction
     // set, and cannot inline what is.
@@ -243,11 +275,8 @@ class Kernel {
     if (HWY_UNLIKELY(!Trustworthy(err_err, s.max_err[0]) ||
                      !Trustworthy(ref_ref, s.max_ref[0]) ||
                      !std::isfinite(elem_elem))) {
-      CompareOperand r = ref_;
-      CompareOperand c = cand_;
-      r.data = reinterpret_cast<const std::byte*>(ref);
-      c.data = reinterpret_cast<const std::byte*>(cand);
-      CompareBlockExact(r, c, n, element_scale_, sums_);
+      CompareBlockExact(ref_.Operand(ref), cand_.Operand(cand), n,
+                        element_scale_, sums_);
       return;
     }
     sums_->count += static_cast<int64_t>(n);
@@ -279,8 +308,8 @@ class Kernel {
     return hn::AllTrue(df, hn::Eq(maxima, hn::Zero(df)));
   }
 
-  const CompareOperand ref_;
-  const CompareOperand cand_;
+  ComparedSide ref_;
+  ComparedSide cand_;
   const float ref_scale_;
   const float cand_scale_;
   const double element_scale_;
@@ -291,24 +320,27 @@ class Kernel {
 template <class LoadRef, class LoadCand>
 void RunPair(const CompareOperand& ref, const CompareOperand& cand,
              const CompareExtent& extent, ErrorSums* sums) {
-  const double c = extent.element_scale;
-  if (ref.scale == 1 && cand.scale == 1) {
-    if (c > 0) {
-      Kernel<LoadRef, LoadCand, false, true>(ref, cand, c, sums).Run(extent);
+  const bool scaled = ref.scale != 1 || cand.scale != 1;
+  if (extent.element_scale > 0) {
+    if (scaled) {
+      Kernel<LoadRef, LoadCand, true, true>(ref, cand, extent, sums)
+          .Run(extent);
     } else {
-      Kernel<LoadRef, LoadCand, false, false>(ref, cand, 0, sums).Run(extent);
+      Kernel<LoadRef, LoadCand, false, true>(ref, cand, extent, sums)
+          .Run(extent);
     }
-  } else if (c > 0) {
-    Kernel<LoadRef, LoadCand, true, true>(ref, cand, c, sums).Run(extent);
+  } else if (scaled) {
+    Kernel<LoadRef, LoadCand, true, false>(ref, cand, extent, sums).Run(extent);
   } else {
-    Kernel<LoadRef, LoadCand, true, false>(ref, cand, 0, sums).Run(extent);
+    Kernel<LoadRef, LoadCand, false, false>(ref, cand, extent, sums)
+        .Run(extent);
   }
 }
 
 template <class LoadRef>
 void RunRef(const CompareOperand& ref, const CompareOperand& cand,
             const CompareExtent& extent, ErrorSums* sums) {
-  switch (cand.dtype) {
+  switch (WiderF8(cand.dtype)) {
     case DType::kF16:
       return RunPair<LoadRef, LoadF16>(ref, cand, extent, sums);
     case DType::kBF16:
@@ -320,7 +352,7 @@ void RunRef(const CompareOperand& ref, const CompareOperand& cand,
 
 void CompareFast(const CompareOperand& ref, const CompareOperand& cand,
                  const CompareExtent& extent, ErrorSums* sums) {
-  switch (ref.dtype) {
+  switch (WiderF8(ref.dtype)) {
     case DType::kF16:
       return RunRef<LoadF16>(ref, cand, extent, sums);
     case DType::kBF16:
@@ -389,67 +421,6 @@ void CompareRowsExact(const CompareOperand& ref, const CompareOperand& cand,
 HWY_EXPORT(CompareFast);
 HWY_EXPORT(TargetName);
 
-namespace {
-
-// Elements of a side whose 8-bit floats are widened at once: what the first
-// level of cache holds of both.
-constexpr int64_t kWideElements = 4 * kCompareBlock;
-
-// Rows that lie apart are too short for the hardware to guess where the next
-// one starts.
-constexpr int64_t kRowsAhead = 4;
-
-// Part of an operand: `rows` and `cols` from (row, col) on, widened in `room`
-// if they are 8-bit floats. `end`: rows that there are.
-CompareOperand Wider(const CompareOperand& side, int64_t row, int64_t rows,
-                     int64_t end, int64_t col, int64_t cols, uint16_t* room) {
-  CompareOperand out = side;
-  out.data += (row * side.row_stride + col) * Info(side.dtype).itemsize;
-  if (!IsF8(side.dtype)) return out;
-  for (int64_t i = 0; i < rows; ++i) {
-    if (row + i + kRowsAhead < end) {
-      const std::byte* next = out.data + (i + kRowsAhead) * side.row_stride;
-      for (int64_t at = 0; at < cols; at += 64) hwy::Prefetch(next + at);
-    }
-    WidenF8(side.dtype, out.data + i * side.row_stride,
-            static_cast<size_t>(cols), room + i * cols);
-  }
-  out.data = reinterpret_cast<const std::byte*>(room);
-  out.dtype = WiderF8(side.dtype);
-  out.row_stride = cols;
-  return out;
-}
-
-// 8-bit floats by way of the 16-bit ones that hold them: kernels of their own
-// for all pairs would be three times the code.
-void CompareWidened(const CompareOperand& ref, const CompareOperand& cand,
-                    const CompareExtent& extent, ErrorSums* sums) {
-  alignas(64) uint16_t ref_room[kWideElements];
-  alignas(64) uint16_t cand_room[kWideElements];
-  CompareExtent part = extent;
-  for (int64_t row = 0; row < extent.rows; row += part.rows) {
-    part.rows =
-        std::clamp<int64_t>(kWideElements / std::max<int64_t>(1, extent.cols),
-                            1, extent.rows - row);
-    for (int64_t col = 0; col < extent.cols; col += part.cols) {
-      part.logical_begin = extent.logical_begin + static_cast<uint64_t>(col) +
-                           static_cast<uint64_t>(row) * extent.logical_stride;
-      part.cols = extent.cols - col;
-      if (part.cols > kWideElements) {
-        // Cuts of a row fall on multiples of a block.
-        part.cols = kWideElements -
-                    static_cast<int64_t>(part.logical_begin % kCompareBlock);
-      }
-      HWY_DYNAMIC_DISPATCH(CompareFast)
-      (Wider(ref, row, part.rows, extent.rows, col, part.cols, ref_room),
-       Wider(cand, row, part.rows, extent.rows, col, part.cols, cand_room),
-       part, sums);
-    }
-  }
-}
-
-}  // namespace
-
 std::string_view CompareTargetName() {
   return HWY_DYNAMIC_DISPATCH(TargetName)();
 }
@@ -463,8 +434,6 @@ void CompareRows(const CompareOperand& ref, const CompareOperand& cand,
                  const CompareExtent& extent, ErrorSums* sums) {
   if (!HasFastPath(ref, cand) || !IsFastElementScale(extent.element_scale)) {
     CompareRowsExact(ref, cand, extent, sums);
-  } else if (IsF8(ref.dtype) || IsF8(cand.dtype)) {
-    CompareWidened(ref, cand, extent, sums);
   } else {
     HWY_DYNAMIC_DISPATCH(CompareFast)(ref, cand, extent, sums);
   }

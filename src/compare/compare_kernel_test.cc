@@ -412,6 +412,57 @@ TEST_P(CompareKernel, DoublesAtOddAddresses) {
   ExpectSame(sums.Stats(), Compare(ref, cand, 700), "shifted");
 }
 
+// Rows apart, that begin and end within blocks: the numbers that earlier
+// versions wrote.
+TEST_P(CompareKernel, GivesTheNumbersItHasAlwaysGiven) {
+  constexpr int64_t kFused = HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL | HWY_NEON;
+  if ((GetParam() & kFused) == 0) GTEST_SKIP() << "rounds products";
+  const auto pattern = [](uint32_t from) {
+    Bytes bytes(160000);
+    for (uint32_t i = 0; i < bytes.size(); ++i) {
+      bytes[i] =
+          static_cast<std::byte>(((i + from) * 0x9E3779B1U >> 24) & 0xB7);
+    }
+    return bytes;
+  };
+  struct Golden {
+    DType dtype;
+    int64_t mismatched;
+    double sum_sq_err, sum_err_ref, sum_sq_ref, max_abs_err, sum_sq_elem,
+        max_block_sq_err;
+  };
+  const Golden all[] = {
+      {DType::kF32, 21000, 0x1.40b3507677e3dp-22, -0x1.3e1bd0d8e8a8bp-23,
+       0x1.36a16f4391715p-23, 0x1.e38a7p-16, 0x1.40b1ed93796e5p-22,
+       0x1.c075b0ap-27},
+      {DType::kBF16, 20990, 0x1.36cc566390e61p-22, -0x1.34169023928c8p-23,
+       0x1.359dccd07a3p-23, 0x1.e2p-16, 0x1.36cb1137bb989p-22,
+       0x1.1d5d843cp-27},
+      {DType::kF16, 20990, 0x1.bf4606f0d663cp+9, -0x1.bf09643b2c56fp+8,
+       0x1.c7339d02737dap+8, 0x1.d82p-1, 0x1.4582c70f0646cp+9, 0x1.064b1e1p+5},
+      {DType::kF8E4M3FN, 20744, 0x1.6cbacb34p+12, -0x1.6cce7758p+11,
+       0x1.7800b0e8p+11, 0x1.ep+0, 0x1.9411d6396a9cp+11, 0x1.f0cbef8p+7},
+      {DType::kF8E5M2, 20744, 0x1.89b3b887438p+9, -0x1.89d96f7c26p+8,
+       0x1.957856b5cfp+8, 0x1.cp-1, 0x1.248402837faep+9, 0x1.ea2de15p+4}};
+  const Bytes ref = pattern(0);
+  const Bytes cand = pattern(13);
+  for (const Golden& golden : all) {
+    ErrorSums sums;
+    CompareRows({ref.data(), golden.dtype, 1000, 1},
+                {cand.data(), golden.dtype, 700, 1}, {30, 700, 130, 1000, 1},
+                &sums);
+    const ErrorStats got = sums.Stats();
+    SCOPED_TRACE(Info(golden.dtype).torch_name);
+    EXPECT_EQ(got.mismatched, golden.mismatched);
+    EXPECT_EQ(got.sum_sq_err, golden.sum_sq_err);
+    EXPECT_EQ(got.sum_err_ref, golden.sum_err_ref);
+    EXPECT_EQ(got.sum_sq_ref, golden.sum_sq_ref);
+    EXPECT_EQ(got.max_abs_err, golden.max_abs_err);
+    EXPECT_EQ(got.sum_sq_elem, golden.sum_sq_elem);
+    EXPECT_EQ(got.max_block_sq_err, golden.max_block_sq_err);
+  }
+}
+
 TEST_P(CompareKernel, TargetsWithFusedMultiplyAddGiveTheSameBits) {
   constexpr int64_t kFused = HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL | HWY_NEON;
   if ((GetParam() & kFused) == 0) GTEST_SKIP() << "has none";

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "src/compare/compared_piece.h"
 #include "src/compare/held_values.h"
 
 namespace ttrace {
@@ -34,14 +35,28 @@ struct WholeSummary {
 // What was kept instead of values, read once.
 using Kept = std::map<Record, TensorSummary>;
 
+// The summary that stands for a record without values.
+Result<TensorSummary> ReadSummary(const Trace& trace, const Record& record) {
+  if (record.summary()) {
+    TTRACE_ASSIGN_OR_RETURN(const auto bytes, trace.ReadInstead(record));
+    return DecodeSummary(bytes);
+  }
+  TTRACE_ASSIGN_OR_RETURN(ComparedPiece piece,
+                          ReadComparedPiece(trace, record));
+  if (piece.summary) return *std::move(piece.summary);
+  // Whoever asks for its values is told why there are none.
+  return trace.Read(record, 0, {}).error();
+}
+
 Status ReadKept(const std::vector<const Instance*>& side, Kept* out) {
   for (const Instance* instance : side) {
     for (const Term& term : instance->terms) {
       const Record& record = term.record;
-      if (!record.summary() || out->contains(record)) continue;
-      TTRACE_ASSIGN_OR_RETURN(const auto bytes,
-                              instance->trace->ReadInstead(record));
-      TTRACE_ASSIGN_OR_RETURN(TensorSummary summary, DecodeSummary(bytes));
+      if (instance->trace->GivesValues(record) || out->contains(record)) {
+        continue;
+      }
+      TTRACE_ASSIGN_OR_RETURN(TensorSummary summary,
+                              ReadSummary(*instance->trace, record));
       if (summary.count != record.layout().local_count()) {
         return Error(ErrorCode::kCorrupt,
                      "rank " + std::to_string(record.rank()) + ": " +
@@ -92,7 +107,7 @@ Result<TensorSummary> SummarizeStored(const Trace& trace, const Record& record,
 
 Result<TensorSummary> SummaryOf(const Trace& trace, const Record& record,
                                 const Kept& kept, size_t buckets) {
-  if (!record.summary()) return SummarizeStored(trace, record, buckets);
+  if (trace.GivesValues(record)) return SummarizeStored(trace, record, buckets);
   TensorSummary summary = kept.at(record);
   if (buckets == 0) {
     summary.sketch.reset();

@@ -29,8 +29,9 @@ struct SummaryComparison {
 };
 
 // What two sides of equal layouts and shapes differ by: `refs` and `cands` are
-// instances that hold each element once. Values are summarised here, with as
-// many buckets as the side without values has. Fails as CompareTensor.
+// instances that hold each element once. Of what was compared in place the
+// summary beside that is used. Values are summarised here, with as many buckets
+// as the side without values has. Fails as CompareTensor.
 Result<SummaryComparison> CompareSummaries(
     const std::vector<const Instance*>& refs,
     const std::vector<const Instance*>& cands);

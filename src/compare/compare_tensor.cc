@@ -15,6 +15,7 @@
 #include "src/compare/overlap_index.h"
 #include "src/compare/reference_instances.h"
 #include "src/compare/routed_tokens.h"
+#include "src/compare/same_bytes.h"
 #include "src/compare/worst_copy.h"
 
 namespace ttrace {
@@ -91,6 +92,132 @@ Status CompareAsWhole(const TensorPieces& reference,
   return Done{};
 }
 
+// Of the copies of one region, the last that was compared: the next one mostly
+// has the same bytes, opposite to the same bytes.
+class LastCompared {
+ public:
+  bool IsRepeatedBy(const Instance& instance,
+                    const std::vector<PlacedInstance>& opposite) const {
+    // Of what has nothing opposite, nothing was read.
+    return last_ != nullptr && stats_.count > 0 &&
+           SameBytes(*last_, instance) &&
+           std::equal(opposite_.begin(), opposite_.end(), opposite.begin(),
+                      opposite.end(),
+                      [](const Instance* a, const PlacedInstance& b) {
+                        return a == &b.instance || (SameBytes(*a, b.instance) &&
+                                                    IsVerified(b.instance));
+                      }) &&
+           IsVerified(instance);
+  }
+  const ErrorStats& stats() const { return stats_; }
+
+  // `instance` was compared, and has to stay.
+  void Set(const Instance& instance,
+           const std::vector<PlacedInstance>& opposite,
+           const ErrorStats& stats) {
+    last_ = &instance;
+    opposite_.clear();
+    for (const PlacedInstance& one : opposite) {
+      opposite_.push_back(&one.instance);
+    }
+    stats_ = stats;
+  }
+
+ private:
+  const Instance* last_ = nullptr;
+  std::vector<const Instance*> opposite_;
+  ErrorStats stats_;
+};
+
+// What the candidate's instances differ by from the reference. False: one was
+// compared in place, but not with this.
+Result<bool> CompareAllInstances(const ReferenceInstances& instances,
+                                 const std::vector<InstanceGroup>& cands,
+                                 const CompareOptions& options,
+                                 TensorComparison* out) {
+  InstanceComparer comparer(options.tile_elements, options.element_scale);
+  ErrorSums total;
+  for (const InstanceGroup& group : cands) {
+    const auto region = static_cast<int>(out->regions.size());
+    out->regions.push_back(group.layout);
+    ErrorSums worst;
+    std::optional<ErrorStats> worst_stats;
+    LastCompared copy;
+    double max_elem = 0;
+    double max_block_sq_err = 0;
+    for (const Instance& instance : group.instances) {
+      const auto opposite = instances.Opposite(instance, group.layout);
+      if (copy.IsRepeatedBy(instance, opposite)) {
+        out->instances.push_back(
+            {instance.ranks, instance.micro_batch, copy.stats(), region});
+        continue;
+      }
+      TTRACE_ASSIGN_OR_RETURN(const std::optional<ErrorSums> sums,
+                              CompareOrFind(opposite, {instance, group.layout},
+                                            options.element_scale, &comparer));
+      if (!sums) return false;
+      const ErrorStats stats = sums->Stats();
+      copy.Set(instance, opposite, stats);
+      max_elem = std::max(max_elem, stats.max_elem);
+      max_block_sq_err = std::max(max_block_sq_err, stats.max_block_sq_err);
+      if (!worst_stats.has_value() || Worse(stats, *worst_stats)) {
+        worst = *sums;
+        worst_stats = stats;
+      }
+      out->instances.push_back(
+          {instance.ranks, instance.micro_batch, stats, region});
+    }
+    // The replica of the worst norm need not have the worst element.
+    worst.max_elem = max_elem;
+    worst.max_block_sq_err = max_block_sq_err;
+    total.Merge(worst);
+  }
+  out->total = total.Stats();
+  std::stable_sort(out->instances.begin(), out->instances.end(),
+                   [](const InstanceStats& a, const InstanceStats& b) {
+                     return std::tie(a.micro_batch, a.ranks) <
+                            std::tie(b.micro_batch, b.ranks);
+                   });
+  return true;
+}
+
+// The same for each of `regions` apart. Nothing: one instance was compared in
+// place, but not with this.
+Result<std::optional<std::vector<ErrorStats>>> CompareInstancesWithin(
+    const ReferenceInstances& instances,
+    const std::vector<InstanceGroup>& others,
+    const std::vector<Layout>& regions, const CompareOptions& options) {
+  using Found = std::optional<std::vector<ErrorStats>>;
+  InstanceComparer comparer(options.tile_elements, options.element_scale);
+  const OverlapIndex others_index(LayoutsOf(others));
+  std::vector<ErrorStats> out;
+  out.reserve(regions.size());
+  for (const Layout& region : regions) {
+    ErrorSums total;
+    for (const size_t place : others_index.Near(region)) {
+      const InstanceGroup& group = others[place];
+      ErrorSums worst;
+      std::optional<ErrorStats> worst_stats;
+      for (const Instance& instance : group.instances) {
+        TTRACE_ASSIGN_OR_RETURN(
+            const std::optional<ErrorSums> sums,
+            CompareOrFindWithin(instances.Opposite(instance, region),
+                                {instance, group.layout}, region,
+                                options.element_scale, &comparer));
+        if (!sums) return Found();
+        const ErrorStats stats = sums->Stats();
+        if (!worst_stats.has_value() || Worse(stats, *worst_stats)) {
+          worst = *sums;
+          worst_stats = stats;
+        }
+      }
+      total.Merge(worst);
+    }
+    out.push_back(total.Stats());
+  }
+  return Found(std::move(out));
+}
+
 }  // namespace
 
 Result<TensorComparison> CompareTensor(const TensorPieces& reference,
@@ -128,59 +255,23 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
   }
   comparison.reference_overlap = coverage.twice_a;
   comparison.candidate_overlap = coverage.twice_b;
-  if (HasSummaries(reference) || HasSummaries(candidate)) {
-    if (comparison.routed || !comparison.complete()) {
-      return Error(ErrorCode::kIncomparable,
-                   DescribeTensor(reference) +
-                       ": only a summary was kept of it, and the two sides do "
-                       "not hold the same elements once each");
-    }
-    TTRACE_RETURN_IF_ERROR(
-        CompareAsWhole(reference, refs, candidate, cands, &comparison));
-    return comparison;
+  if (!HasSummaries(reference) && !HasSummaries(candidate) &&
+      !WasComparedInPlace(reference)) {
+    TTRACE_ASSIGN_OR_RETURN(
+        const bool done,
+        CompareAllInstances(instances, cands, options, &comparison));
+    if (done) return comparison;
+    comparison.regions.clear();
+    comparison.instances.clear();
   }
-
-  InstanceComparer comparer(options.tile_elements, options.element_scale);
-  ErrorSums total;
-  for (const InstanceGroup& group : cands) {
-    const auto region = static_cast<int>(comparison.regions.size());
-    comparison.regions.push_back(group.layout);
-    ErrorSums worst;
-    std::optional<ErrorStats> worst_stats;
-    double max_elem = 0;
-    double max_block_sq_err = 0;
-    for (const Instance& instance : group.instances) {
-      const auto opposite = instances.Opposite(instance, group.layout);
-      TTRACE_ASSIGN_OR_RETURN(std::optional<ErrorSums> known,
-                              FindComparison(opposite, {instance, group.layout},
-                                             options.element_scale));
-      if (!known) {
-        TTRACE_ASSIGN_OR_RETURN(
-            known,
-            CompareWithAll(opposite, {instance, group.layout}, &comparer));
-      }
-      const ErrorSums& sums = *known;
-      const ErrorStats stats = sums.Stats();
-      max_elem = std::max(max_elem, stats.max_elem);
-      max_block_sq_err = std::max(max_block_sq_err, stats.max_block_sq_err);
-      if (!worst_stats.has_value() || Worse(stats, *worst_stats)) {
-        worst = sums;
-        worst_stats = stats;
-      }
-      comparison.instances.push_back(
-          {instance.ranks, instance.micro_batch, stats, region});
-    }
-    // The replica of the worst norm need not have the worst element.
-    worst.max_elem = max_elem;
-    worst.max_block_sq_err = max_block_sq_err;
-    total.Merge(worst);
+  if (comparison.routed || !comparison.complete()) {
+    return Error(ErrorCode::kIncomparable,
+                 DescribeTensor(reference) +
+                     ": only a summary was kept of it, and the two sides do "
+                     "not hold the same elements once each");
   }
-  comparison.total = total.Stats();
-  std::stable_sort(comparison.instances.begin(), comparison.instances.end(),
-                   [](const InstanceStats& a, const InstanceStats& b) {
-                     return std::tie(a.micro_batch, a.ranks) <
-                            std::tie(b.micro_batch, b.ranks);
-                   });
+  TTRACE_RETURN_IF_ERROR(
+      CompareAsWhole(reference, refs, candidate, cands, &comparison));
   return comparison;
 }
 
@@ -198,44 +289,22 @@ Result<std::vector<ErrorStats>> CompareWithin(
     return DifferentShapes(reference, shape,
                            others.front().layout.global_shape());
   }
-  if (HasSummaries(reference) || HasSummaries(other)) {
-    if (regions.size() != 1 || regions.front() != WholeLayout(shape)) {
-      return Error(ErrorCode::kIncomparable,
-                   DescribeTensor(reference) +
-                       ": only a summary was kept of it, of no part apart");
-    }
-    TensorComparison whole;
-    TTRACE_RETURN_IF_ERROR(
-        CompareAsWhole(reference, refs, other, others, &whole));
-    return std::vector<ErrorStats>{whole.total};
+  if (!HasSummaries(reference) && !HasSummaries(other) &&
+      !WasComparedInPlace(reference)) {
+    TTRACE_ASSIGN_OR_RETURN(
+        auto found,
+        CompareInstancesWithin(instances, others, regions, options));
+    if (found) return *std::move(found);
   }
-  InstanceComparer comparer(options.tile_elements, options.element_scale);
-  const OverlapIndex others_index(LayoutsOf(others));
-  std::vector<ErrorStats> out;
-  out.reserve(regions.size());
-  for (const Layout& region : regions) {
-    ErrorSums total;
-    for (const size_t place : others_index.Near(region)) {
-      const InstanceGroup& group = others[place];
-      ErrorSums worst;
-      std::optional<ErrorStats> worst_stats;
-      for (const Instance& instance : group.instances) {
-        ErrorSums sums;
-        for (const PlacedInstance& one : instances.Opposite(instance, region)) {
-          TTRACE_RETURN_IF_ERROR(
-              comparer.Compare(one, {instance, group.layout}, &sums, &region));
-        }
-        const ErrorStats stats = sums.Stats();
-        if (!worst_stats.has_value() || Worse(stats, *worst_stats)) {
-          worst = sums;
-          worst_stats = stats;
-        }
-      }
-      total.Merge(worst);
-    }
-    out.push_back(total.Stats());
+  if (regions.size() != 1 || regions.front() != WholeLayout(shape)) {
+    return Error(ErrorCode::kIncomparable,
+                 DescribeTensor(reference) +
+                     ": only a summary was kept of it, of no part apart");
   }
-  return out;
+  TensorComparison whole;
+  TTRACE_RETURN_IF_ERROR(
+      CompareAsWhole(reference, refs, other, others, &whole));
+  return std::vector<ErrorStats>{whole.total};
 }
 
 Result<SquareSum> SumOfSquares(const TensorPieces& pieces) {
@@ -247,7 +316,7 @@ Result<SquareSum> SumOfSquares(const TensorPieces& pieces) {
                  DescribeTensor(pieces) + ": pieces overlap in " +
                      std::to_string(coverage.twice_a) + " elements");
   }
-  if (HasSummaries(pieces)) {
+  if (HasSummaries(pieces) || WasComparedInPlace(pieces)) {
     TTRACE_ASSIGN_OR_RETURN(const auto first, FirstCopies(pieces, groups));
     TTRACE_ASSIGN_OR_RETURN(const SummaryComparison own,
                             CompareSummaries(first, first));

@@ -105,8 +105,12 @@ struct TensorComparison {
 // otherwise. Both sides' declared scales are applied. The reference's instances
 // cover the tensor by their first replica; its other replicas are not read.
 //
-// Where a piece of either side has only a summary, summaries are made of all,
-// and the tensor is one region with one instance for all ranks (of a summary
+// Of a candidate's piece that was compared with this reference where it ran,
+// the statistics are those that were found there (compared_piece.h).
+//
+// Where a piece of either side has only a summary, or was compared with another
+// reference and has a summary, summaries are made of all, and the tensor is one
+// region with one instance for all ranks (of a summary
 // nothing can be said of parts): equal digests are equal bits; else the error
 // is an estimate (ErrorStats::estimated), or, without sketches, anything.
 // Fails with kIncomparable where summaries have no place: rows that are in

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "src/compare/layout_overlap.h"
 #include "src/trace/format.h"
 
 namespace ttrace {
@@ -17,7 +18,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr uint32_t kKind = 1;  // of what the bytes mean
+// Of what the bytes mean.
+constexpr uint32_t kPlain = 1;
+constexpr uint32_t kWithSummary = 2;  // which is what follows the legs
 
 Error Corrupt() {
   return Error(ErrorCode::kCorrupt, "no comparison of a piece");
@@ -38,6 +41,9 @@ class Bytes {
     Add(static_cast<uint8_t>(parts.digits.size()));
     Add(parts.nonfinite);
     for (const uint32_t digit : parts.digits) Add(digit);
+  }
+  void AddAll(const std::vector<std::byte>& bytes) {
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
   }
   std::vector<std::byte> Take() && { return std::move(bytes_); }
 
@@ -77,7 +83,8 @@ class Reader {
     good_ = good_ && negative <= 1 && sum.has_value();
     if (sum) *out = *sum;
   }
-  bool AtEnd() const { return good_ && bytes_.empty(); }
+  bool good() const { return good_; }
+  std::span<const std::byte> rest() const { return bytes_; }
 
  private:
   std::span<const std::byte> bytes_;
@@ -102,6 +109,17 @@ void ForEachField(Sums& sums, const Visit& visit) {
   visit(sums.max_block_sq_err);
 }
 
+// As far as numbers tell.
+bool IsOf(const ComparedPiece& piece, const Record& record) {
+  const int64_t elements = record.layout().local_count();
+  return piece.legs.size() == record.compared_with().size() &&
+         std::all_of(piece.legs.begin(), piece.legs.end(),
+                     [&](const ComparedPiece::With& leg) {
+                       return leg.sums.count <= elements;
+                     }) &&
+         (!piece.summary || piece.summary->count == elements);
+}
+
 bool IsAsRecorded(const PlacedInstance& placed) {
   const Term& term = placed.instance.terms.front();
   const auto number = static_cast<size_t>(term.record.number());
@@ -110,88 +128,22 @@ bool IsAsRecorded(const PlacedInstance& placed) {
          term.weight == term.record.scale().value();
 }
 
-}  // namespace
-
-std::vector<std::byte> EncodeComparedPiece(const ComparedPiece& piece) {
-  Bytes out;
-  out.Add(kKind);
-  out.Add(static_cast<uint32_t>(piece.legs.size()));
-  out.Add(piece.xxh3);
-  for (const ComparedPiece::With& leg : piece.legs) {
-    out.Add(leg.reference);
-    out.Add(leg.element_scale);
-    ForEachField(leg.sums, [&](const auto& field) { out.Add(field); });
-  }
-  return std::move(out).Take();
+bool IsCompared(const Instance& instance) {
+  return instance.terms.size() == 1 &&
+         !instance.terms.front().record.compared_with().empty();
 }
 
-Result<ComparedPiece> DecodeComparedPiece(std::span<const std::byte> bytes) {
-  Reader reader(bytes);
-  uint32_t kind = 0;
-  uint32_t legs = 0;
-  ComparedPiece out;
-  reader.Get(&kind);
-  reader.Get(&legs);
-  reader.Get(&out.xxh3);
-  if (kind != kKind) {
-    return Error(ErrorCode::kUnsupported,
-                 "a comparison of kind " + std::to_string(kind) +
-                     ", made by another version of ttrace");
-  }
-  if (legs > kMaxComparedLegs) return Corrupt();
-  for (uint32_t i = 0; i < legs; ++i) {
-    ComparedPiece::With& leg = out.legs.emplace_back();
-    reader.Get(&leg.reference);
-    reader.Get(&leg.element_scale);
-    ForEachField(leg.sums, [&](auto& field) { reader.Get(&field); });
-  }
-  if (!reader.AtEnd()) return Corrupt();
-  return out;
+bool GivesValues(const Instance& instance) {
+  return instance.trace->GivesValues(instance.terms.front().record);
 }
 
-Result<ComparedPiece> ReadComparedPiece(const Trace& trace,
-                                        const Record& record) {
-  TTRACE_ASSIGN_OR_RETURN(const auto bytes, trace.ReadInstead(record));
-  Result<ComparedPiece> piece = DecodeComparedPiece(bytes);
-  if (piece.ok() && (piece->legs.size() != record.compared_with().size() ||
-                     std::any_of(piece->legs.begin(), piece->legs.end(),
-                                 [&](const ComparedPiece::With& leg) {
-                                   return leg.sums.count >
-                                          record.layout().local_count();
-                                 }))) {
-    piece = Corrupt();
-  }
-  if (piece.ok()) return piece;
-  return piece.error().WithContext("rank " + std::to_string(record.rank()) +
-                                   ": " + ToString(record.id()));
-}
-
-uint64_t DigestOf(const std::vector<PlacedInstance>& instances) {
-  std::vector<uint64_t> checksums;
-  for (const PlacedInstance& placed : instances) {
-    for (const Term& term : placed.instance.terms) {
-      checksums.push_back(term.record.extent().xxh3);
-      checksums.push_back(std::bit_cast<uint64_t>(term.weight));
-    }
-  }
-  return XXH3_64bits(checksums.data(), checksums.size() * sizeof(uint64_t));
-}
-
-Result<ErrorSums> CompareWithAll(const std::vector<PlacedInstance>& reference,
-                                 const PlacedInstance& candidate,
-                                 InstanceComparer* comparer) {
-  ErrorSums sums;
-  for (const PlacedInstance& one : reference) {
-    TTRACE_RETURN_IF_ERROR(comparer->Compare(one, candidate, &sums));
-  }
-  return sums;
-}
-
+// Of values that were compared in place with these. Nothing: they were not.
+// REQUIRES: IsCompared(candidate.instance)
 Result<std::optional<ErrorSums>> FindComparison(
     const std::vector<PlacedInstance>& reference,
     const PlacedInstance& candidate, double element_scale) {
   using Found = std::optional<ErrorSums>;
-  if (candidate.instance.terms.size() != 1 || reference.empty()) return Found();
+  if (reference.empty()) return Found();
   const Record& record = candidate.instance.terms.front().record;
   const ComparedWith& legs = record.compared_with();
   const auto leg =
@@ -210,6 +162,137 @@ Result<std::optional<ErrorSums>> FindComparison(
   } else if (element_scale != with.element_scale) {
     return Found();
   }
+  return Found(sums);
+}
+
+}  // namespace
+
+std::vector<std::byte> EncodeComparedPiece(const ComparedPiece& piece) {
+  Bytes out;
+  out.Add(piece.summary ? kWithSummary : kPlain);
+  out.Add(static_cast<uint32_t>(piece.legs.size()));
+  out.Add(piece.xxh3);
+  for (const ComparedPiece::With& leg : piece.legs) {
+    out.Add(leg.reference);
+    out.Add(leg.element_scale);
+    ForEachField(leg.sums, [&](const auto& field) { out.Add(field); });
+  }
+  if (piece.summary) out.AddAll(EncodeSummary(*piece.summary));
+  return std::move(out).Take();
+}
+
+Result<ComparedPiece> DecodeComparedPiece(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  uint32_t kind = 0;
+  uint32_t legs = 0;
+  ComparedPiece out;
+  reader.Get(&kind);
+  reader.Get(&legs);
+  reader.Get(&out.xxh3);
+  if (kind != kPlain && kind != kWithSummary) {
+    return Error(ErrorCode::kUnsupported,
+                 "a comparison of kind " + std::to_string(kind) +
+                     ", made by another version of ttrace");
+  }
+  if (legs > kMaxComparedLegs) return Corrupt();
+  for (uint32_t i = 0; i < legs; ++i) {
+    ComparedPiece::With& leg = out.legs.emplace_back();
+    reader.Get(&leg.reference);
+    reader.Get(&leg.element_scale);
+    ForEachField(leg.sums, [&](auto& field) { reader.Get(&field); });
+  }
+  if (!reader.good()) return Corrupt();
+  if (kind == kWithSummary) {
+    TTRACE_ASSIGN_OR_RETURN(out.summary, DecodeSummary(reader.rest()));
+  } else if (!reader.rest().empty()) {
+    return Corrupt();
+  }
+  return out;
+}
+
+Result<ComparedPiece> ReadComparedPiece(const Trace& trace,
+                                        const Record& record) {
+  TTRACE_ASSIGN_OR_RETURN(const auto bytes, trace.ReadInstead(record));
+  Result<ComparedPiece> piece = DecodeComparedPiece(bytes);
+  if (piece.ok() && !IsOf(*piece, record)) piece = Corrupt();
+  if (piece.ok()) return piece;
+  return piece.error().WithContext("rank " + std::to_string(record.rank()) +
+                                   ": " + ToString(record.id()));
+}
+
+bool WasComparedInPlace(const TensorPieces& pieces) {
+  return std::any_of(pieces.pieces.begin(), pieces.pieces.end(),
+                     [&](const Record& record) {
+                       return !record.compared_with().empty() &&
+                              !pieces.trace->GivesValues(record);
+                     });
+}
+
+Result<uint64_t> DigestOfValues(const Trace& trace, const Record& record) {
+  if (record.compared_with().empty()) {
+    TTRACE_RETURN_IF_ERROR(trace.Verify(record));
+    return record.extent().xxh3;
+  }
+  TTRACE_ASSIGN_OR_RETURN(const ComparedPiece piece,
+                          ReadComparedPiece(trace, record));
+  return piece.xxh3;
+}
+
+uint64_t DigestOf(const std::vector<PlacedInstance>& instances) {
+  std::vector<uint64_t> checksums;
+  for (const PlacedInstance& placed : instances) {
+    for (const Term& term : placed.instance.terms) {
+      checksums.push_back(term.record.extent().xxh3);
+      checksums.push_back(std::bit_cast<uint64_t>(term.weight));
+    }
+  }
+  return XXH3_64bits(checksums.data(), checksums.size() * sizeof(uint64_t));
+}
+
+Result<ErrorSums> CompareWithAll(const std::vector<PlacedInstance>& reference,
+                                 const PlacedInstance& candidate,
+                                 InstanceComparer* comparer,
+                                 const Layout* within) {
+  ErrorSums sums;
+  for (const PlacedInstance& one : reference) {
+    TTRACE_RETURN_IF_ERROR(comparer->Compare(one, candidate, &sums, within));
+  }
+  return sums;
+}
+
+Result<std::optional<ErrorSums>> CompareOrFind(
+    const std::vector<PlacedInstance>& reference,
+    const PlacedInstance& candidate, double element_scale,
+    InstanceComparer* comparer) {
+  using Found = std::optional<ErrorSums>;
+  if (IsCompared(candidate.instance)) {
+    TTRACE_ASSIGN_OR_RETURN(
+        Found found, FindComparison(reference, candidate, element_scale));
+    if (found || !GivesValues(candidate.instance)) return found;
+  }
+  TTRACE_ASSIGN_OR_RETURN(const ErrorSums sums,
+                          CompareWithAll(reference, candidate, comparer));
+  return Found(sums);
+}
+
+Result<std::optional<ErrorSums>> CompareOrFindWithin(
+    const std::vector<PlacedInstance>& reference,
+    const PlacedInstance& candidate, const Layout& region, double element_scale,
+    InstanceComparer* comparer) {
+  using Found = std::optional<ErrorSums>;
+  if (IsCompared(candidate.instance)) {
+    if (candidate.layout == region) {
+      TTRACE_ASSIGN_OR_RETURN(
+          Found found, FindComparison(reference, candidate, element_scale));
+      if (found) return found;
+    } else if (MeasureOverlap({&region}, {&candidate.layout}).both == 0) {
+      return Found(ErrorSums());
+    }
+    if (!GivesValues(candidate.instance)) return Found();
+  }
+  TTRACE_ASSIGN_OR_RETURN(
+      const ErrorSums sums,
+      CompareWithAll(reference, candidate, comparer, &region));
   return Found(sums);
 }
 

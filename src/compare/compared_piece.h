@@ -2,7 +2,8 @@
 // where it was computed, instead of its values.
 //
 // A check of the same two runs finds in it, bit for bit, the sums that it would
-// have made of the values. Of any other reference it says nothing.
+// have made of the values. What any other run differs by it can only estimate,
+// of the summary, where there is one.
 //
 // Thread safety: plain values and pure functions.
 
@@ -19,6 +20,7 @@
 #include "src/compare/error_sums.h"
 #include "src/compare/instances.h"
 #include "src/compare/reference_instances.h"
+#include "src/compare/tensor_summary.h"
 #include "ttrace/layout.h"
 #include "ttrace/status.h"
 
@@ -33,6 +35,8 @@ struct ComparedPiece {
     ErrorSums sums;
   };
   std::vector<With> legs;
+  // Of the values: for a replay that differs, and for another reference.
+  std::optional<TensorSummary> summary;
 };
 
 // Little endian.
@@ -44,20 +48,38 @@ Result<ComparedPiece> DecodeComparedPiece(std::span<const std::byte> bytes);
 Result<ComparedPiece> ReadComparedPiece(const Trace& trace,
                                         const Record& record);
 
+// Whether a piece was compared where it was computed, and its trace has no
+// values to give.
+bool WasComparedInPlace(const TensorPieces& pieces);
+
+// XXH3 of the values of `record`, whether they were kept or compared in place.
+// Fails as Trace::Verify, and as ReadComparedPiece.
+// REQUIRES: it was neither measured nor summarised.
+Result<uint64_t> DigestOfValues(const Trace& trace, const Record& record);
+
 // Of the values that these instances are made of, by their checksums.
 uint64_t DigestOf(const std::vector<PlacedInstance>& instances);
 
-// Compares what `comparer` is for. Fails as Trace::Read.
+// Compares what `comparer` is for. `within`: see ForEachTile. Fails as
+// Trace::Read.
 Result<ErrorSums> CompareWithAll(const std::vector<PlacedInstance>& reference,
                                  const PlacedInstance& candidate,
-                                 InstanceComparer* comparer);
+                                 InstanceComparer* comparer,
+                                 const Layout* within = nullptr);
 
-// The same of values that were compared in place. Nothing where there is no
-// such comparison: with these values of the reference, in this place, by this
-// `element_scale` (CompareOptions; 0: it is not asked).
-Result<std::optional<ErrorSums>> FindComparison(
+// The same, also of values that were compared in place. Nothing where there is
+// no such comparison: with these values of the reference, in this place, by
+// this `element_scale` (CompareOptions; 0: it is not asked).
+Result<std::optional<ErrorSums>> CompareOrFind(
     const std::vector<PlacedInstance>& reference,
-    const PlacedInstance& candidate, double element_scale);
+    const PlacedInstance& candidate, double element_scale,
+    InstanceComparer* comparer);
+// Of what lies in `region`. Of values that were compared in place nothing is
+// known if it has but some of them.
+Result<std::optional<ErrorSums>> CompareOrFindWithin(
+    const std::vector<PlacedInstance>& reference,
+    const PlacedInstance& candidate, const Layout& region, double element_scale,
+    InstanceComparer* comparer);
 
 }  // namespace ttrace
 

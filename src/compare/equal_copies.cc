@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -12,37 +14,25 @@ namespace ttrace {
 namespace {
 
 // All fields, which are numbers of 8 bytes: two NaN are one value here.
-auto BitsOf(const ErrorStats& stats) {
-  return std::bit_cast<std::array<uint64_t, sizeof(ErrorStats) / 8>>(stats);
-}
-
-bool Alike(const InstanceStats& a, const InstanceStats& b) {
-  return a.region == b.region && a.micro_batch == b.micro_batch &&
-         BitsOf(a.stats) == BitsOf(b.stats);
-}
+using Bits = std::array<uint64_t, sizeof(ErrorStats) / 8>;
+Bits BitsOf(const ErrorStats& stats) { return std::bit_cast<Bits>(stats); }
 
 }  // namespace
 
 void JoinEqualCopies(TensorComparison* comparison) {
   std::vector<InstanceStats>& all = comparison->instances;
-  std::sort(all.begin(), all.end(),
-            [](const InstanceStats& a, const InstanceStats& b) {
-              const auto place = std::pair(a.region, a.micro_batch);
-              const auto other = std::pair(b.region, b.micro_batch);
-              if (place != other) return place < other;
-              const auto bits = BitsOf(a.stats);
-              const auto others = BitsOf(b.stats);
-              return bits != others ? bits < others : a.ranks < b.ranks;
-            });
   std::vector<InstanceStats> joined;
+  std::map<std::tuple<int, int, Bits>, size_t> places;
   for (InstanceStats& one : all) {
-    if (joined.empty() || !Alike(joined.back(), one)) {
+    const auto [place, is_new] = places.try_emplace(
+        {one.region, one.micro_batch, BitsOf(one.stats)}, joined.size());
+    if (is_new) {
       joined.push_back(std::move(one));
       continue;
     }
-    joined.back().copies += one.copies;
-    std::vector<int>& ranks = joined.back().ranks;
-    ranks.insert(ranks.end(), one.ranks.begin(), one.ranks.end());
+    InstanceStats& like = joined[place->second];
+    like.copies += one.copies;
+    like.ranks.insert(like.ranks.end(), one.ranks.begin(), one.ranks.end());
   }
   for (InstanceStats& one : joined) {
     std::sort(one.ranks.begin(), one.ranks.end());

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 
@@ -84,9 +85,12 @@ struct PendingSum {
   std::set<std::pair<Coordinate, int>> places;
 };
 
+using PendingSums = std::map<SumKey, std::vector<PendingSum>>;
+
+// Pieces of one layout, in their order.
 struct PendingGroup {
   Layout layout;
-  std::map<SumKey, std::vector<PendingSum>> sums;
+  RecordList records;
 };
 
 // "tp=1 dp=0", and the rank that sits there if the trace has it.
@@ -196,6 +200,17 @@ Instance MakeInstance(const Trace* trace, const PendingSum& pending,
   return instance;
 }
 
+// Of a piece that is no term of a sum.
+Instance WholeInstance(const Trace* trace, const Record& record,
+                       double extra_scale) {
+  Instance instance;
+  instance.trace = trace;
+  instance.terms = {{record, record.scale().value() * extra_scale}};
+  instance.ranks = {record.rank()};
+  instance.micro_batch = record.micro_batch();
+  return instance;
+}
+
 std::string ShapeText(const Shape& shape) {
   std::string text = "[";
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -205,10 +220,8 @@ std::string ShapeText(const Shape& shape) {
   return text + "]";
 }
 
-void AddPiece(const TensorPieces& pieces, const Record& record,
-              const std::vector<std::string>& sum_over, PendingGroup* group) {
-  const Trace& trace = *pieces.trace;
-  const Sum sum = SumOf(trace, record, sum_over);
+void AddPiece(const Trace& trace, const Record& record, const Sum& sum,
+              PendingSums* all) {
   SumKey key;
   key.grid = sum.grid;
   key.dims = sum.dims;
@@ -221,7 +234,7 @@ void AddPiece(const TensorPieces& pieces, const Record& record,
     along.push_back(std::exchange(coordinate, 0));
   }
   const std::pair<Coordinate, int> place{along, record.micro_batch()};
-  std::vector<PendingSum>& sums = group->sums[key];
+  std::vector<PendingSum>& sums = (*all)[key];
   for (PendingSum& pending : sums) {
     if (pending.places.insert(place).second) {
       pending.records.push_back(record);
@@ -230,6 +243,79 @@ void AddPiece(const TensorPieces& pieces, const Record& record,
   }
   sums.push_back({sum, {record}, {place}});
 }
+
+// What records have to be summed over, which their forms say: many have one.
+class SumsByForm {
+ public:
+  SumsByForm(const Trace& trace, const std::vector<std::string>& sum_over)
+      : trace_(trace), sum_over_(sum_over) {}
+
+  const Sum& Of(const Record& record) {
+    const auto [found, is_new] = sums_.try_emplace(record.form_number());
+    if (is_new) found->second = SumOf(trace_, record, sum_over_);
+    return found->second;
+  }
+  // Nothing is summed, and the pieces speak of one grid.
+  bool AreWhole(const RecordList& records) {
+    const int grid = records.front().grid();
+    return std::all_of(records.begin(), records.end(), [&](const Record& r) {
+      return r.grid() == grid && Of(r).dims.empty();
+    });
+  }
+
+ private:
+  const Trace& trace_;
+  const std::vector<std::string>& sum_over_;
+  std::map<uint32_t, Sum> sums_;
+};
+
+// Pieces to groups of one layout each.
+class Grouping {
+ public:
+  Grouping(const TensorPieces& pieces, const RowMap* rows)
+      : pieces_(pieces), rows_(rows), shape_(pieces.global_shape()) {}
+
+  Status Add(const Record& record) {
+    // Pieces of one place refer to one layout: it is looked at once.
+    const Layout* as_recorded = &record.layout();
+    const bool moves = rows_ != nullptr && (record.rows() || record.routed());
+    const auto known = moves ? known_.end() : known_.find(as_recorded);
+    if (known != known_.end()) {
+      groups_[known->second].records.push_back(record);
+      return Done{};
+    }
+    if (as_recorded->global_shape() != shape_) {
+      return Error(ErrorCode::kIncomparable,
+                   DescribeTensor(pieces_) + ": rank " +
+                       std::to_string(record.rank()) + " has global shape " +
+                       ShapeText(as_recorded->global_shape()) + ", rank " +
+                       std::to_string(pieces_.pieces.front().rank()) + " " +
+                       ShapeText(shape_));
+    }
+    Layout layout = *as_recorded;
+    if (rows_ != nullptr && record.rows().has_value()) {
+      TTRACE_RETURN_IF_ERROR(MapRows(*rows_, record.rows()->dim, &layout));
+    }
+    if (rows_ != nullptr && record.routed().has_value()) {
+      TTRACE_RETURN_IF_ERROR(MapTokens(*rows_, &layout.dims.front()));
+    }
+    const auto [found, inserted] = index_.emplace(layout, groups_.size());
+    if (inserted) groups_.push_back({std::move(layout), {}});
+    if (!moves) known_.emplace(as_recorded, found->second);
+    groups_[found->second].records.push_back(record);
+    return Done{};
+  }
+
+  std::vector<PendingGroup> Take() && { return std::move(groups_); }
+
+ private:
+  const TensorPieces& pieces_;
+  const RowMap* rows_;
+  const Shape shape_;
+  std::vector<PendingGroup> groups_;
+  std::map<Layout, size_t, ByPlace> index_;
+  std::unordered_map<const Layout*, size_t> known_;
+};
 
 }  // namespace
 
@@ -250,40 +336,32 @@ Result<std::vector<InstanceGroup>> GroupInstances(
     return Error(ErrorCode::kIncomparable,
                  DescribeTensor(pieces) + ": " + ToString(*pieces.unplaced));
   }
-  std::vector<PendingGroup> pending;
-  std::map<Layout, size_t, ByPlace> index;
-  const Shape shape = pieces.global_shape();
+  Grouping grouping(pieces, options.rows);
   for (const Record& record : pieces.pieces) {
-    if (record.layout().global_shape() != shape) {
-      return Error(ErrorCode::kIncomparable,
-                   DescribeTensor(pieces) + ": rank " +
-                       std::to_string(record.rank()) + " has global shape " +
-                       ShapeText(record.layout().global_shape()) + ", rank " +
-                       std::to_string(pieces.pieces.front().rank()) + " " +
-                       ShapeText(shape));
-    }
-    Layout layout = record.layout();
-    if (options.rows != nullptr && record.rows().has_value()) {
-      TTRACE_RETURN_IF_ERROR(
-          MapRows(*options.rows, record.rows()->dim, &layout));
-    }
-    if (options.rows != nullptr && record.routed().has_value()) {
-      TTRACE_RETURN_IF_ERROR(MapTokens(*options.rows, &layout.dims.front()));
-    }
-    const auto [found, inserted] = index.emplace(layout, pending.size());
-    if (inserted) pending.push_back({std::move(layout), {}});
-    AddPiece(pieces, record, options.sum_over, &pending[found->second]);
+    TTRACE_RETURN_IF_ERROR(grouping.Add(record));
   }
-
+  SumsByForm sums_by_form(*pieces.trace, options.sum_over);
   std::vector<InstanceGroup> groups;
-  for (PendingGroup& group : pending) {
-    InstanceGroup out;
+  for (PendingGroup& group : std::move(grouping).Take()) {
+    InstanceGroup& out = groups.emplace_back();
     out.layout = std::move(group.layout);
-    for (const auto& [key, sums] : group.sums) {
-      for (const PendingSum& sum : sums) {
-        TTRACE_RETURN_IF_ERROR(CheckTerms(pieces, sum));
+    out.instances.reserve(group.records.size());
+    if (sums_by_form.AreWhole(group.records)) {
+      for (const Record& record : group.records) {
         out.instances.push_back(
-            MakeInstance(pieces.trace, sum, options.extra_scale));
+            WholeInstance(pieces.trace, record, options.extra_scale));
+      }
+    } else {
+      PendingSums all;
+      for (const Record& record : group.records) {
+        AddPiece(*pieces.trace, record, sums_by_form.Of(record), &all);
+      }
+      for (const auto& [key, sums] : all) {
+        for (const PendingSum& sum : sums) {
+          TTRACE_RETURN_IF_ERROR(CheckTerms(pieces, sum));
+          out.instances.push_back(
+              MakeInstance(pieces.trace, sum, options.extra_scale));
+        }
       }
     }
     std::stable_sort(out.instances.begin(), out.instances.end(),
@@ -291,7 +369,6 @@ Result<std::vector<InstanceGroup>> GroupInstances(
                        return std::tie(a.micro_batch, a.ranks) <
                               std::tie(b.micro_batch, b.ranks);
                      });
-    groups.push_back(std::move(out));
   }
   return groups;
 }

@@ -34,6 +34,15 @@ LegPlan IsolatedPlan(const std::string& name, const std::string& plain,
   return plan;
 }
 
+LegPlan RealPlan(const Side& reference, double unit_roundoff) {
+  LegPlan plan;
+  plan.name = plan.reference_leg = plan.candidate_leg = "real";
+  plan.noise_legs = reference.NoiseLegs("noise");
+  if (reference.HasLeg("fp32")) plan.fp32_leg = "fp32";
+  plan.unit_roundoff = unit_roundoff;
+  return plan;
+}
+
 LegPlan Fp32Plan(const std::string& reference_leg,
                  const std::string& candidate_leg, const Side& reference) {
   LegPlan plan;
@@ -95,12 +104,7 @@ LegPlans PlanLegs(const Side& reference, const Side& candidate) {
   const std::string cand_fp32 = Fp32Leg(candidate, cand_dtype);
 
   if (ref_dtype == cand_dtype) {
-    LegPlan real;
-    real.name = real.reference_leg = real.candidate_leg = "real";
-    real.noise_legs = reference.NoiseLegs("noise");
-    if (ref_fp32 == "fp32") real.fp32_leg = ref_fp32;
-    real.unit_roundoff = UnitRoundoff(ref_dtype);
-    out.plans.push_back(std::move(real));
+    out.plans.push_back(RealPlan(reference, UnitRoundoff(ref_dtype)));
   } else {
     RunNote note;
     note.kind = NoteKind::kPrecisions;
@@ -138,10 +142,13 @@ LegPlans PlanLegs(const Side& reference, const Side& candidate) {
   return out;
 }
 
-std::optional<LegPlan> PlanRerun(const Side& reference,
+std::optional<LegPlan> PlanOfLeg(const Side& reference,
                                  const std::string& candidate_leg) {
   const DType dtype = reference.ComputeDType().value_or(DType::kF32);
   const std::string fp32 = Fp32Leg(reference, dtype);
+  if (candidate_leg == "real" || candidate_leg == "replay") {
+    return RealPlan(reference, UnitRoundoff(dtype));
+  }
   if (candidate_leg == "isolated") {
     return IsolatedPlan(candidate_leg, "real", reference, UnitRoundoff(dtype));
   }

@@ -47,11 +47,11 @@ struct LegPlans {
 // end-to-end ones serve, which are wider.
 LegPlans PlanLegs(const Side& reference, const Side& candidate);
 
-// The plan of a rerun of any candidate that is given the reference's weights
-// and data, and computes in the precision that the reference computes in.
-// Nothing if it has none: a leg of another name, or of which the reference has
-// nothing.
-std::optional<LegPlan> PlanRerun(const Side& reference,
+// The plan of a leg of any candidate that is given the reference's weights and
+// data, and computes in the precision that the reference computes in. A replay
+// has that of the leg it repeats. Nothing if it has none: a leg of another
+// name, or of which the reference has nothing.
+std::optional<LegPlan> PlanOfLeg(const Side& reference,
                                  const std::string& candidate_leg);
 
 }  // namespace ttrace

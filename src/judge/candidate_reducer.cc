@@ -18,7 +18,9 @@
 #include "src/measure/element_scale.h"
 #include "src/measure/exact_values.h"
 #include "src/measure/leg_reducer.h"
+#include "src/measure/routing_flips.h"
 #include "src/measure/term_of_sum.h"
+#include "src/numeric/sketch.h"
 #include "src/trace/piece_in_memory.h"
 
 namespace ttrace {
@@ -50,6 +52,10 @@ class CandidateReducer final : public Reducer {
     return own_->Summarize(record, values);
   }
 
+  std::string RepeatedBy(const std::string& leg) const override {
+    return leg == "replay" ? "real" : "";
+  }
+
   std::optional<Compared> Compare(const RecordFields& record,
                                   const StridedView& values,
                                   uint64_t xxh3) override {
@@ -59,12 +65,17 @@ class CandidateReducer final : public Reducer {
     }
     const LegPlan* plan = PlanOf(record.leg);
     if (plan == nullptr) return std::nullopt;
+    if (plan->name == "real" && !IsOfThePasses(record)) return std::nullopt;
     // What cannot be read now may be by a check: the values are kept for it.
     auto piece = ComparePiece(*plan, record, values, xxh3);
     if (!piece.ok() || !*piece) return std::nullopt;
     Compared out;
     out.legs = {plan->reference_leg};
+    if ((*piece)->legs.size() > 1) out.legs.push_back(plan->fp32_leg);
     out.bytes = EncodeComparedPiece(**piece);
+    if (static_cast<int64_t>(out.bytes.size()) >= record.extent.bytes) {
+      return std::nullopt;
+    }
     return out;
   }
 
@@ -84,10 +95,28 @@ class CandidateReducer final : public Reducer {
            dim(record.rows) != dim(theirs.rows());
   }
 
+  // Of the run as it was, values are kept by which rows are found and copied
+  // (what the model is fed), of what a step is made of, and by which decisions
+  // of a router are judged.
+  static bool IsOfThePasses(const RecordFields& record) {
+    switch (record.id.role) {
+      case Role::kInput:
+        return !record.id.fqn.empty();
+      case Role::kOutput:
+        return record.id.arg != kScoresArg;
+      case Role::kGradOutput:
+      case Role::kGradInput:
+      case Role::kGradLocal:
+        return true;
+      default:
+        return false;
+    }
+  }
+
   const LegPlan* PlanOf(const std::string& leg) {
-    if (leg == "real" || IsNoiseLeg(leg)) return nullptr;
+    if (IsNoiseLeg(leg)) return nullptr;
     const auto [found, is_new] = plans_.try_emplace(leg);
-    if (is_new && Opened()) found->second = PlanRerun(*reference_, leg);
+    if (is_new && Opened()) found->second = PlanOfLeg(*reference_, leg);
     return found->second ? &*found->second : nullptr;
   }
 
@@ -118,7 +147,7 @@ class CandidateReducer final : public Reducer {
     return scale.value;
   }
 
-  // Nothing if a diagnosis may want the values.
+  // Nothing if a diagnosis may want the values, or a check.
   Result<std::optional<ComparedPiece>> ComparePiece(const LegPlan& plan,
                                                     const RecordFields& record,
                                                     const StridedView& values,
@@ -126,14 +155,53 @@ class CandidateReducer final : public Reducer {
     using Piece = std::optional<ComparedPiece>;
     const TensorPieces* pieces =
         reference_->FindSameValue(plan.reference_leg, record.id);
-    if (pieces == nullptr || pieces->unplaced || HasSummaries(*pieces) ||
-        pieces->global_shape() != record.layout.global_shape() ||
-        MayBeReadOtherwise(record, *pieces)) {
+    if (!MayBeCompared(record, pieces)) return Piece();
+    // Where the two compute in different precisions a check may compare other
+    // legs.
+    if (plan.name == "real" && pieces->pieces.front().dtype() != record.dtype) {
       return Piece();
     }
-    TTRACE_ASSIGN_OR_RETURN(auto theirs, GroupInstances(*pieces, {}));
-    const ReferenceInstances opposite(std::move(theirs));
     memory_.Hold(record, values);
+    ComparedPiece out;
+    out.xxh3 = xxh3;
+    TTRACE_ASSIGN_OR_RETURN(const double scale,
+                            ElementScaleOfTensor(plan, record.id, *pieces));
+    TTRACE_ASSIGN_OR_RETURN(auto with, CompareHeld(*pieces, scale));
+    const ErrorStats stats = with.sums.Stats();
+    if (stats.count != record.layout.local_count()) return Piece();
+    if (!stats.bitwise_equal()) {
+      TTRACE_ASSIGN_OR_RETURN(const bool close,
+                              IsClose(plan, record, *pieces, stats, scale));
+      if (!close) return Piece();
+    }
+    out.legs.push_back(std::move(with));
+    if (plan.name != "real") return Piece(std::move(out));
+    if (const auto* hp = reference_->FindSameValue(plan.fp32_leg, record.id)) {
+      if (!MayBeCompared(record, hp)) return Piece();
+      TTRACE_ASSIGN_OR_RETURN(with, CompareHeld(*hp, scale));
+      out.legs.push_back(std::move(with));
+    }
+    // A replay may differ, and the run as it was may be compared with others.
+    TTRACE_ASSIGN_OR_RETURN(out.summary,
+                            ttrace::Summarize({values.data, record.dtype,
+                                               values.strides, record.layout},
+                                              kSketchBuckets));
+    return Piece(std::move(out));
+  }
+
+  // Of a leg of the reference with this tensor; null: there is none.
+  static bool MayBeCompared(const RecordFields& record,
+                            const TensorPieces* pieces) {
+    return pieces != nullptr && !pieces->unplaced && !HasSummaries(*pieces) &&
+           pieces->global_shape() == record.layout.global_shape() &&
+           !MayBeReadOtherwise(record, *pieces);
+  }
+
+  // What is held in memory_.
+  Result<ComparedPiece::With> CompareHeld(const TensorPieces& reference,
+                                          double element_scale) {
+    TTRACE_ASSIGN_OR_RETURN(auto theirs, GroupInstances(reference, {}));
+    const ReferenceInstances opposite(std::move(theirs));
     TensorPieces own;
     own.trace = &memory_;
     own.pieces.push_back(memory_.records().front());
@@ -142,25 +210,13 @@ class CandidateReducer final : public Reducer {
     const PlacedInstance placed = {instance, groups.front().layout};
     const std::vector<PlacedInstance> others =
         opposite.Opposite(instance, placed.layout);
-    ComparedPiece out;
-    out.xxh3 = xxh3;
-    ComparedPiece::With& with = out.legs.emplace_back();
+    ComparedPiece::With with;
     with.reference = DigestOf(others);
-    TTRACE_ASSIGN_OR_RETURN(with.element_scale,
-                            ElementScaleOfTensor(plan, record.id, *pieces));
-    InstanceComparer comparer(CompareOptions{}.tile_elements,
-                              with.element_scale);
+    with.element_scale = element_scale;
+    InstanceComparer comparer(CompareOptions{}.tile_elements, element_scale);
     TTRACE_ASSIGN_OR_RETURN(with.sums,
                             CompareWithAll(others, placed, &comparer));
-    const ErrorStats stats = with.sums.Stats();
-    if (stats.count != record.layout.local_count()) return Piece();
-    if (!stats.bitwise_equal()) {
-      TTRACE_ASSIGN_OR_RETURN(
-          const bool close,
-          IsClose(plan, record, *pieces, stats, with.element_scale));
-      if (!close) return Piece();
-    }
-    return Piece(std::move(out));
+    return with;
   }
 
   // Beyond doubt, were this piece the whole tensor.

@@ -1,11 +1,13 @@
-// CandidateReducer: compares a candidate's reruns with the reference where they
-// run, so that only what they differ by is written (ComparedPiece).
+// CandidateReducer: compares a candidate with the reference where it runs, so
+// that only what they differ by is written (ComparedPiece).
 //
 // The same comparison that a check makes of stored values, and the same
 // numbers. Values are written of what no rank can judge alone (terms of sums,
 // rows that a router chose), of what is small anyway, of what is not close to
 // the reference beyond doubt, so that a diagnosis can look at it, and of
-// everything where the reference cannot be read.
+// everything where the reference cannot be read. Of the run as it was a summary
+// stands beside the comparison, for a replay that differs and for another
+// reference; what an optimizer's step is made of keeps its values.
 //
 // Source of the rule that is applied on the spot: judge/rule.h, maxima.h.
 //

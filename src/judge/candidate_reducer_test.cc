@@ -230,7 +230,7 @@ TEST_F(CandidateReducerTest, ValuesAreKeptOfWhatOneRankCannotJudge) {
     return !Only(catalog, leg).pieces.front().compared_with().empty();
   };
   EXPECT_TRUE(is_compared(1, Spec(), "isolated"));
-  EXPECT_FALSE(is_compared(1, Spec(), "real")) << "the run itself";
+  EXPECT_FALSE(is_compared(1, Spec(), "real")) << "no noise of whole runs";
   EXPECT_FALSE(is_compared(1, Spec(), "noise.1"));
   EXPECT_FALSE(is_compared(1, Spec(), "replay"));
   EXPECT_TRUE(is_compared(1, Spec({{"tp", Partial{}}}), "isolated"))
@@ -418,6 +418,115 @@ TEST_F(CandidateReducerTest, ADamagedComparisonIsNoComparison) {
   const auto result = Compare(again);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code(), ErrorCode::kCorrupt);
+}
+
+// The run as it was, and its replay.
+class RealLegReducerTest : public CandidateReducerTest {
+ protected:
+  void SetUp() override {
+    reference_ = Record("reference", 1, Spec(),
+                        {{"real", real_},
+                         {"noise.1", Rounded(real_, 2, kNoise)},
+                         {"noise.2", Rounded(real_, 3, kNoise)},
+                         {"fp32", Rounded(real_, 5, kOwn)}},
+                        "");
+  }
+
+  static ErrorStats Repeat(const std::shared_ptr<Catalog>& candidate) {
+    return OrDie(CompareTensor(Only(candidate, "real"),
+                               Only(candidate, "replay")))
+        .total;
+  }
+
+  const Values own_ = Rounded(real_, 4);
+};
+
+TEST_F(RealLegReducerTest, IsComparedWithBothLegsThatACheckReads) {
+  const std::vector<Piece> pieces = {
+      {"real", Columns(own_, 0, kColumns / 2), 0},
+      {"real", Columns(own_, kColumns / 2, kColumns / 2), 1}};
+  const auto kept = Kept(2, Half(), pieces);
+  const auto compared = InPlace(2, Half(), pieces);
+  for (const auto& piece : Only(compared, "real").pieces) {
+    EXPECT_THAT(piece.compared_with(), ElementsAre("real", "fp32"));
+    EXPECT_LT(piece.extent().bytes, 6000);
+  }
+  const CompareOptions options = Options(reference_);
+  const auto real = [&](const std::shared_ptr<Catalog>& candidate) {
+    return OrDie(CompareTensor(Only(reference_, "real"),
+                               Only(candidate, "real"), options));
+  };
+  const TensorComparison a = real(compared);
+  const TensorComparison b = real(kept);
+  EXPECT_EQ(a.fidelity, Fidelity::kValues);
+  EXPECT_EQ(FieldsOf(a.total), FieldsOf(b.total));
+  const auto fp32 = [&](const std::shared_ptr<Catalog>& candidate) {
+    return OrDie(CompareWithin(Only(reference_, "fp32"),
+                               Only(candidate, "real"), b.regions, options));
+  };
+  const std::vector<ErrorStats> x = fp32(compared);
+  const std::vector<ErrorStats> y = fp32(kept);
+  ASSERT_EQ(x.size(), 2U);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(FieldsOf(x[i]), FieldsOf(y[i]));
+}
+
+TEST_F(RealLegReducerTest, AReplayBitByBitIsThereOnce) {
+  const auto compared = InPlace(1, Spec(), {{"real", own_}, {"replay", own_}});
+  const auto run = Only(compared, "real").pieces.front();
+  const auto replay = Only(compared, "replay").pieces.front();
+  EXPECT_EQ(replay.same_as(), run.sequence());
+  EXPECT_EQ(replay.extent(), run.extent());
+  EXPECT_EQ(replay.compared_with(), run.compared_with());
+}
+
+TEST_F(RealLegReducerTest, ByHowMuchAReplayDiffersIsEstimated) {
+  const Values other = Rounded(own_, 8, kOwn);
+  const double exact =
+      Repeat(Kept(1, Spec(), {{"real", own_}, {"replay", other}})).rel_err();
+  const auto compared = InPlace(1, Spec(), {{"real", own_}, {"replay", other}});
+  EXPECT_FALSE(Only(compared, "replay").pieces.front().same_as());
+  const ErrorStats estimate = Repeat(compared);
+  EXPECT_TRUE(estimate.estimated());
+  EXPECT_FALSE(estimate.bitwise_equal());
+  EXPECT_LE(estimate.AtLow().rel_err(), exact);
+  EXPECT_GE(estimate.AtHigh().rel_err(), exact);
+}
+
+TEST_F(RealLegReducerTest, AnotherReferenceIsToldByTheSummary) {
+  const auto compared = InPlace(1, Spec(), {{"real", own_}});
+  const Values values = Rounded(real_, 9, kNoise);
+  const auto other = Record("other", 1, Spec(), {{"real", values}}, "");
+  const auto against = [&](const std::shared_ptr<Catalog>& candidate) {
+    return OrDie(CompareTensor(Only(other, "real"), Only(candidate, "real")));
+  };
+  const double exact =
+      against(Kept(1, Spec(), {{"real", own_}})).total.rel_err();
+  const TensorComparison estimate = against(compared);
+  EXPECT_EQ(estimate.fidelity, Fidelity::kSketch);
+  EXPECT_LE(estimate.total.AtLow().rel_err(), exact);
+  EXPECT_GE(estimate.total.AtHigh().rel_err(), exact);
+}
+
+TEST_F(RealLegReducerTest, ValuesAreKeptOfWhatIsReadOtherwise) {
+  const auto is_compared = [&](const auto& change) {
+    RecordSpec spec = Spec();
+    change(&spec);
+    Record("reference", 1, spec, {{"real", real_}}, "");
+    const auto compared = InPlace(1, spec, {{"real", real_}});
+    return !Only(compared, "real").pieces.front().compared_with().empty();
+  };
+  EXPECT_TRUE(is_compared([](RecordSpec*) {}));
+  for (const Role role : {Role::kData, Role::kParam, Role::kGradReduced,
+                          Role::kParamUpdated, Role::kOptimState}) {
+    EXPECT_FALSE(is_compared([&](RecordSpec* spec) { spec->role = role; }))
+        << ToString(role);
+  }
+  EXPECT_FALSE(is_compared([](RecordSpec* spec) {
+    spec->fqn = "";
+    spec->role = Role::kInput;
+  })) << "what rows are told by";
+  EXPECT_FALSE(is_compared([](RecordSpec* spec) { spec->arg = "scores"; }))
+      << "of a router";
 }
 
 }  // namespace

@@ -61,8 +61,8 @@ void AddWhatOnlyTheReferenceHas(const RunContext& context,
 }  // namespace
 
 Result<JudgeOutcome> JudgeRun(const RunContext& context, double risk,
-                              const Measurements& measured) {
-  const std::vector<TensorFacts>& facts = measured.facts;
+                              Measurements* measured) {
+  std::vector<TensorFacts>& facts = measured->facts;
   JudgeOutcome out;
   const Expectations expectations(facts, risk);
   out.tests = expectations.tests();
@@ -71,16 +71,18 @@ Result<JudgeOutcome> JudgeRun(const RunContext& context, double risk,
   const Overflows overflows(context.reference, *context.candidate, facts);
   TensorJudge judge(
       context.reference, *context.candidate, context.plans, expectations, draws,
-      overflows, UnequalStarts(*context.candidate, measured.unequal_updates));
+      overflows, UnequalStarts(*context.candidate, measured->unequal_updates));
   judge.FindTies(facts);
   out.tensors.resize(facts.size());
   TTRACE_RETURN_IF_ERROR(ForEach(context.threads, facts.size(), [&](size_t i) {
     out.tensors[i] = judge.Judge(facts[i]);
+    facts[i] = TensorFacts();
     return Status(Done{});
   }));
-  TTRACE_RETURN_IF_ERROR(
-      JudgeNorms(context, expectations.risk(), measured.squares, &out.tensors));
-  JudgeSteps(measured.steps, measured.reference_steps, &out.tensors);
+  facts = {};
+  TTRACE_RETURN_IF_ERROR(JudgeNorms(context, expectations.risk(),
+                                    measured->squares, &out.tensors));
+  JudgeSteps(measured->steps, measured->reference_steps, &out.tensors);
   for (const TensorJudgement& t : out.tensors) {
     if (t.replicas.groups > 0) ++out.replica_groups;
     if (!t.not_repeatable) continue;

@@ -31,10 +31,12 @@ struct JudgeOutcome {
   std::set<std::string> unlike_draws;
 };
 
-// `measured`: of all of the run. `risk`: of flagging a clean run. Fails if a
-// reported norm cannot be read.
+// `measured`: of all of the run. Its facts, which are most of it, are gone
+// afterwards: each goes as soon as its judgement is there, so that there is not
+// memory for both. `risk`: of flagging a clean run. Fails if a reported norm
+// cannot be read.
 Result<JudgeOutcome> JudgeRun(const RunContext& context, double risk,
-                              const Measurements& measured);
+                              Measurements* measured);
 
 }  // namespace ttrace
 

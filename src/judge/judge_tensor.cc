@@ -282,7 +282,8 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
       !facts.candidate_repeat->bitwise() && !out.tests.empty()) {
     Test repeat;
     repeat.statistic = Statistic::kRepeat;
-    repeat.value = facts.candidate_repeat->err();
+    // The least that it can be, of an estimate.
+    repeat.value = facts.candidate_repeat->total.AtLow().rel_err();
     repeat.bound = out.bound;
     repeat.headroom = repeat.value / repeat.bound;
     repeat.expected = out.tests.front().expected;

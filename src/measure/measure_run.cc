@@ -51,6 +51,16 @@ int64_t BytesOf(const StepTensors& tensors) {
   return bytes;
 }
 
+// Where the regions of a tensor lie nobody asks once it is measured, only how
+// many there are; of a tensor on many ranks it is a good part of its facts.
+void ForgetPlaces(TensorFacts* facts) {
+  const auto forget = [](TensorComparison* comparison) {
+    for (Layout& region : comparison->regions) region = Layout();
+  };
+  for (LegFacts& leg : facts->legs) forget(&leg.candidate);
+  if (facts->own) forget(&*facts->own);
+}
+
 // All that can be measured apart, and by whom.
 class Work {
  public:
@@ -180,6 +190,7 @@ class Work {
           const auto& [id, pieces] = entry;
           TensorFacts& facts = out->facts[i];
           TTRACE_ASSIGN_OR_RETURN(facts, measurer.Measure(id, pieces, &read));
+          ForgetPlaces(&facts);
           facts.order = static_cast<int64_t>(own_entries_[i]);
           facts.batch_unknown = context_.batch_unknown.contains(id);
           if (HasSquare(entry)) {

@@ -10,6 +10,7 @@
 
 #include "src/compare/compare_cells.h"
 #include "src/compare/compare_summaries.h"
+#include "src/compare/compared_piece.h"
 #include "src/compare/equal_copies.h"
 #include "src/experiment/module_names.h"
 #include "src/experiment/parameter_roles.h"
@@ -63,6 +64,31 @@ bool HasSameBytes(const TensorPieces& real, const TensorPieces& replay) {
                     });
 }
 
+// Where values were not kept: each piece with the one in its place, copies
+// included.
+Result<std::optional<RepeatFacts>> RepeatOfPieces(const TensorPieces& real,
+                                                  const TensorPieces& replay) {
+  RepeatFacts out;
+  for (const Record& piece : replay.pieces) {
+    const std::optional<Record> run = CounterpartOf(real, piece);
+    if (!run) return std::optional<RepeatFacts>();
+    const auto alone = [](const TensorPieces& of, const Record& record) {
+      TensorPieces one;
+      one.trace = of.trace;
+      one.pieces.push_back(record);
+      return one;
+    };
+    const auto compared =
+        CompareTensor(alone(real, *run), alone(replay, piece));
+    if (!compared.ok()) {
+      if (IsFact(compared.error())) return std::optional<RepeatFacts>();
+      return compared.error();
+    }
+    out.total.Merge(compared->total);
+  }
+  return std::optional<RepeatFacts>(out);
+}
+
 Result<std::optional<RepeatFacts>> MeasureRepeat(const Side& side,
                                                  const TensorId& id,
                                                  const TensorPieces& real) {
@@ -73,6 +99,7 @@ Result<std::optional<RepeatFacts>> MeasureRepeat(const Side& side,
     same.total.count = real.elements_held();
     return std::optional<RepeatFacts>(same);
   }
+  if (WasComparedInPlace(real)) return RepeatOfPieces(real, *replay);
   const auto compared = CompareTensor(real, *replay);
   if (!compared.ok()) {
     if (IsFact(compared.error())) return std::optional<RepeatFacts>();
@@ -277,11 +304,19 @@ TensorMeasurer::TensorMeasurer(const Side* reference, const Side& candidate,
                                const RowAlignment& rows)
     : reference_(reference), candidate_(candidate), plans_(plans), rows_(rows) {
   std::set<std::string> others;
+  std::set<int> iterations;
   for (const auto& [id, pieces] : candidate.real()) {
+    iterations.insert(id.iteration);
     if (id.role != Role::kInput) continue;
     (IsExact(pieces) ? lookups_ : others).insert(id.fqn);
   }
   for (const std::string& module : others) lookups_.erase(module);
+  for (const int iteration : iterations) {
+    if (candidate.Completed(iteration) &&
+        (reference == nullptr || reference->Completed(iteration))) {
+      completed_.insert(iteration);
+    }
+  }
   if (reference != nullptr && UnitRoundoff(reference->ComputeDType().value_or(
                                   DType::kF32)) > UnitRoundoff(DType::kF32)) {
     exact_sums_ = std::make_unique<ExactSums>(*reference);
@@ -299,8 +334,7 @@ Result<TensorFacts> TensorMeasurer::Measure(const TensorId& id,
   out.vector = out.candidate_shape.size() <= 1;
   out.lookup = IsParameterGradient(id.role) && !out.vector &&
                lookups_.contains(ParentName(id.fqn));
-  out.complete = candidate_.Completed(id.iteration) &&
-                 (reference_ == nullptr || reference_->Completed(id.iteration));
+  out.complete = completed_.contains(id.iteration);
   if (candidate.unplaced) out.unplaced = *candidate.unplaced;
   Status status = MeasureCandidate(id, candidate, &out, bytes);
   if (status.ok() && reference_ != nullptr) {

@@ -54,6 +54,9 @@ class TensorMeasurer {
   const std::vector<LegPlan>& plans_;
   const RowAlignment& rows_;
   std::set<std::string> lookups_;  // modules that are given integers alone
+  // Iterations that ended on all ranks of both sides: many tensors ask it, and
+  // each would ask every rank.
+  std::set<int> completed_;
   // Of a reference that computes in low precision.
   std::unique_ptr<ExactSums> exact_sums_;
 };

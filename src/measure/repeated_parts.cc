@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/align/read_local.h"
+#include "src/compare/compared_piece.h"
 #include "src/compare/sample.h"
 
 namespace ttrace {
@@ -69,8 +70,9 @@ RepeatedParts FindRepeatedParts(const TensorPieces& own,
       part.places.insert(segment.begin);
     }
     // Evidence only if it is the checksum of what is there.
-    if (!own.trace->Verify(record).ok()) return {};
-    part.digests.push_back(record.extent().xxh3);
+    const Result<uint64_t> digest = DigestOfValues(*own.trace, record);
+    if (!digest.ok()) return {};
+    part.digests.push_back(*digest);
   }
   std::set<int> ranks;
   std::set<int> owners;

@@ -1,5 +1,5 @@
-// Digests of memory, beside XXH3 (64 bits, of one contiguous string) of the
-// same bytes.
+// Digests of memory, beside XXH3 (64 bits, of one contiguous string) and mere
+// reading of the same bytes.
 
 #include <benchmark/benchmark.h>
 #define XXH_INLINE_ALL
@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "src/numeric/beside_read_bench.h"
 #include "src/numeric/digest_kernel.h"
 
 namespace ttrace {
@@ -37,8 +38,8 @@ void Time(benchmark::State& state, const Hash& hash) {
   if (a[0] + b[0] != whole[0] || a[1] + b[1] != whole[1]) {
     state.SkipWithError("it is wrong");
   }
-  for (auto _ : state) benchmark::DoNotOptimize(hash(bytes.data(), n));
-  state.SetBytesProcessed(state.iterations() * state.range(0));
+  TimeBesideRead(state, bytes,
+                 [&] { benchmark::DoNotOptimize(hash(bytes.data(), n)); });
 }
 
 void BM_Positional(benchmark::State& state) {
@@ -61,20 +62,6 @@ void BM_XXH3(benchmark::State& state) {
   Time(state, [](const std::byte* p, size_t n) { return XXH3_64bits(p, n); });
 }
 BENCHMARK(BM_XXH3)->Name("digest/xxh3")->Arg(kL2)->Arg(kDram);
-
-void BM_Read(benchmark::State& state) {
-  Time(state, [](const std::byte* p, size_t n) {
-    const auto* words = reinterpret_cast<const uint64_t*>(p);
-    uint64_t lanes[16] = {};
-    for (size_t i = 0; i + 16 <= n / 8; i += 16) {
-      for (size_t l = 0; l < 16; ++l) lanes[l] += words[i + l];
-    }
-    uint64_t sum = 0;
-    for (const uint64_t lane : lanes) sum += lane;
-    return sum;
-  });
-}
-BENCHMARK(BM_Read)->Name("digest/read")->Arg(kL2)->Arg(kDram);
 
 }  // namespace
 }  // namespace ttrace

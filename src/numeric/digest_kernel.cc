@@ -1,7 +1,10 @@
 #include "src/numeric/digest_kernel.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "src/numeric/fixed_vectors.h"
 
@@ -25,6 +28,12 @@ constexpr Keys MakeKeys(size_t lane) {
   return keys;
 }
 alignas(64) inline constexpr Keys kKeys[2] = {MakeKeys(0), MakeKeys(1)};
+
+inline constexpr size_t kBlockBytes = 4 * kDigestBlock;
+
+// Bytes ahead of what is read. The hardware's own reading ahead ends with a
+// page of 4 KiB, which a block is.
+inline constexpr size_t kAhead = 2 * kBlockBytes;
 
 // Bytes of a word, from its byte `begin` on: (w ^ C) of those alone.
 inline uint32_t PartOfWord(const uint8_t* p, size_t begin, size_t bytes) {
@@ -78,6 +87,16 @@ uint64_t Elements(const uint8_t* p, size_t count) {
   return MixAll<T>(p, count);
 }
 
+template <size_t kBlocks, class T>
+void WholeBlocks(const uint8_t* p, uint64_t (*lanes)[2], uint64_t* multiset) {
+  for (size_t b = 0; b < kBlocks; ++b, p += kBlockBytes) {
+    Words(p, 0, kDigestBlock, lanes[b]);
+    if constexpr (!std::is_void_v<T>) {
+      *multiset += MixAll<T>(p, kBlockBytes / sizeof(T));
+    }
+  }
+}
+
 #else
 
 using U32 = hn::ScalableTag<uint32_t>;
@@ -106,24 +125,37 @@ HWY_INLINE uint64_t SumOf(Vec64 x) {
 #endif
 }
 
+// Keys of as many words as a vector holds. The odd ones are shifted as the
+// words are, or loaded from one word further, which crosses lines of cache:
+// better only where shifts are what there is enough to do of.
+template <bool kShifted>
+struct KeysOfVector {
+  HWY_INLINE explicit KeysOfVector(const uint32_t* keys)
+      : even(hn::LoadU(U32(), keys)),
+        odd(kShifted ? Odd(even) : hn::LoadU(U32(), keys + 1)) {}
+
+  HWY_INLINE Vec64 Times(Vec32 x, Vec32 odd_of_x) const {
+    return hn::Add(hn::MulEven(x, even), hn::MulEven(odd_of_x, odd));
+  }
+
+  Vec32 even;
+  Vec32 odd;
+};
+
 // Whole words of one block.
 void Words(const uint8_t* p, size_t word, size_t count, uint64_t* sums) {
   const U32 d;
   const U64 dw;
   const size_t lanes = hn::Lanes(d);
   const Vec32 zero = hn::Set(d, kDigestZero);
-  Vec64 even0 = hn::Zero(dw);
-  Vec64 even1 = hn::Zero(dw);
-  Vec64 odd0 = hn::Zero(dw);
-  Vec64 odd1 = hn::Zero(dw);
+  Vec64 sum0 = hn::Zero(dw);
+  Vec64 sum1 = hn::Zero(dw);
   const auto add = [&](Vec32 x, size_t at) HWY_ATTR {
-    const uint32_t* k0 = kKeys[0].data() + at;
-    const uint32_t* k1 = kKeys[1].data() + at;
     const Vec32 odd = Odd(x);
-    even0 = hn::Add(even0, hn::MulEven(x, hn::LoadU(d, k0)));
-    even1 = hn::Add(even1, hn::MulEven(x, hn::LoadU(d, k1)));
-    odd0 = hn::Add(odd0, hn::MulEven(odd, hn::LoadU(d, k0 + 1)));
-    odd1 = hn::Add(odd1, hn::MulEven(odd, hn::LoadU(d, k1 + 1)));
+    sum0 =
+        hn::Add(sum0, KeysOfVector<true>(kKeys[0].data() + at).Times(x, odd));
+    sum1 =
+        hn::Add(sum1, KeysOfVector<true>(kKeys[1].data() + at).Times(x, odd));
   };
   size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
@@ -137,45 +169,86 @@ void Words(const uint8_t* p, size_t word, size_t count, uint64_t* sums) {
                            hn::Xor(LoadWords(tail), zero)),
         word + i);
   }
-  sums[0] += SumOf(hn::Add(even0, odd0));
-  sums[1] += SumOf(hn::Add(even1, odd1));
+  sums[0] += SumOf(sum0);
+  sums[1] += SumOf(sum1);
 }
 
 // As MixElement32.
 HWY_INLINE void MixLanes(Vec32 bits, Vec64* sum) {
   const U32 d;
+  const Vec32 c = hn::Set(d, uint32_t{0x85EBCA77});
   Vec32 a = hn::Mul(hn::Xor(bits, hn::Set(d, uint32_t{0x5BD1E995})),
                     hn::Set(d, uint32_t{0x9E3779B1}));
   a = hn::Xor(a, hn::ShiftRight<15>(a));
-  const Vec32 b = hn::Xor(a, hn::Set(d, uint32_t{0x85EBCA77}));
-  *sum = hn::Add(*sum, hn::Add(hn::MulEven(a, b), hn::MulEven(Odd(a), Odd(b))));
+  const Vec32 odd = Odd(a);
+  // Exclusive or a second time: shifts have fewer units.
+  *sum = hn::Add(*sum, hn::Add(hn::MulEven(a, hn::Xor(a, c)),
+                               hn::MulEven(odd, hn::Xor(odd, c))));
+}
+
+// All elements of a vector.
+template <class T>
+HWY_INLINE void MixVector(Vec32 x, Vec64* sum) {
+  const Vec32 low = hn::Set(U32(), sizeof(T) == 1 ? 0xFFU : 0xFFFFU);
+  if constexpr (sizeof(T) == 4) {
+    MixLanes(x, sum);
+  } else if constexpr (sizeof(T) == 2) {
+    MixLanes(hn::And(x, low), sum);
+    MixLanes(hn::ShiftRight<16>(x), sum);
+  } else {
+    MixLanes(hn::And(x, low), sum);
+    MixLanes(hn::And(hn::ShiftRight<8>(x), low), sum);
+    MixLanes(hn::And(hn::ShiftRight<16>(x), low), sum);
+    MixLanes(hn::ShiftRight<24>(x), sum);
+  }
 }
 
 template <class T>
 uint64_t Elements(const uint8_t* p, size_t count) {
-  const U32 d;
-  const U64 dw;
   const size_t bytes = count * sizeof(T);
   size_t i = 0;
-  Vec64 sum = hn::Zero(dw);
+  Vec64 sum = hn::Zero(U64());
   if constexpr (sizeof(T) <= 4) {
-    const Vec32 low = hn::Set(d, sizeof(T) == 1 ? 0xFFU : 0xFFFFU);
     for (; i + HWY_MAX_BYTES <= bytes; i += HWY_MAX_BYTES) {
-      const Vec32 x = LoadWords(p + i);
-      if constexpr (sizeof(T) == 4) {
-        MixLanes(x, &sum);
-      } else if constexpr (sizeof(T) == 2) {
-        MixLanes(hn::And(x, low), &sum);
-        MixLanes(hn::ShiftRight<16>(x), &sum);
-      } else {
-        MixLanes(hn::And(x, low), &sum);
-        MixLanes(hn::And(hn::ShiftRight<8>(x), low), &sum);
-        MixLanes(hn::And(hn::ShiftRight<16>(x), low), &sum);
-        MixLanes(hn::ShiftRight<24>(x), &sum);
-      }
+      MixVector<T>(LoadWords(p + i), &sum);
     }
   }
   return SumOf(sum) + MixAll<T>(p + i, count - i / sizeof(T));
+}
+
+// Blocks side by side, so that their keys are loaded and shifted once. T:
+// elements of the multiset, in the same pass, in which memory is then read at
+// an even pace; void: without.
+template <size_t kBlocks, class T>
+HWY_INLINE void WholeBlocks(const uint8_t* p, uint64_t (*lanes)[2],
+                            uint64_t* multiset) {
+  constexpr bool kAlone = std::is_void_v<T>;
+  const U32 d;
+  const U64 dw;
+  const Vec32 zero = hn::Set(d, kDigestZero);
+  Vec64 sum0[kBlocks];
+  Vec64 sum1[kBlocks];
+  Vec64 mixed = hn::Zero(dw);
+  for (size_t b = 0; b < kBlocks; ++b) sum0[b] = sum1[b] = hn::Zero(dw);
+  for (size_t i = 0; i < kDigestBlock; i += hn::Lanes(d)) {
+    const KeysOfVector<kAlone> keys0(kKeys[0].data() + i);
+    const KeysOfVector<kAlone> keys1(kKeys[1].data() + i);
+    for (size_t b = 0; b < kBlocks; ++b) {
+      const uint8_t* at = p + b * kBlockBytes + 4 * i;
+      hwy::Prefetch(at + kAhead);
+      const Vec32 words = LoadWords(at);
+      const Vec32 x = hn::Xor(words, zero);
+      const Vec32 odd = Odd(x);
+      sum0[b] = hn::Add(sum0[b], keys0.Times(x, odd));
+      sum1[b] = hn::Add(sum1[b], keys1.Times(x, odd));
+      if constexpr (!kAlone) MixVector<T>(words, &mixed);
+    }
+  }
+  for (size_t b = 0; b < kBlocks; ++b) {
+    lanes[b][0] += SumOf(sum0[b]);
+    lanes[b][1] += SumOf(sum1[b]);
+  }
+  if constexpr (!kAlone) *multiset += SumOf(mixed);
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR
@@ -203,16 +276,45 @@ HWY_INLINE void Block(const uint8_t* p, size_t begin, size_t bytes,
   if (bytes > 0) part(0, bytes);
 }
 
+HWY_INLINE void AddBlock(const uint64_t* sums, uint64_t block,
+                         uint64_t* lanes) {
+  lanes[0] += sums[0] * DigestBlockKey(0, block);
+  lanes[1] += sums[1] * DigestBlockKey(1, block);
+}
+
+// Of two blocks at a time, and of one with the multiset: more do not fit into
+// the registers of AVX2.
+template <class T>
+inline constexpr size_t kBlocksAtOnce = std::is_void_v<T> ? 2 : 1;
+
+// Whole blocks from the beginning of one on; says how many bytes.
+template <class T>
+HWY_INLINE size_t ManyBlocks(const uint8_t* p, uint64_t offset, size_t bytes,
+                             uint64_t* lanes, uint64_t* multiset) {
+  constexpr size_t kBlocks = kBlocksAtOnce<T>;
+  if (offset % kBlockBytes != 0) return 0;
+  size_t done = 0;
+  for (; bytes - done >= kBlocks * kBlockBytes; done += kBlocks * kBlockBytes) {
+    uint64_t sums[kBlocks][2] = {};
+    WholeBlocks<kBlocks, T>(p + done, sums, multiset);
+    for (size_t b = 0; b < kBlocks; ++b) {
+      AddBlock(sums[b], (offset + done) / kBlockBytes + b, lanes);
+    }
+  }
+  return done;
+}
+
 void Positional(const uint8_t* p, uint64_t offset, size_t bytes,
                 uint64_t* lanes) {
-  constexpr size_t kBytes = 4 * kDigestBlock;
   while (bytes > 0) {
-    const auto begin = static_cast<size_t>(offset % kBytes);
-    const size_t n = std::min(bytes, kBytes - begin);
-    uint64_t sums[2] = {};
-    Block(p, begin, n, sums);
-    lanes[0] += sums[0] * DigestBlockKey(0, offset / kBytes);
-    lanes[1] += sums[1] * DigestBlockKey(1, offset / kBytes);
+    size_t n = ManyBlocks<void>(p, offset, bytes, lanes, nullptr);
+    if (n == 0) {
+      const auto begin = static_cast<size_t>(offset % kBlockBytes);
+      n = std::min(bytes, kBlockBytes - begin);
+      uint64_t sums[2] = {};
+      Block(p, begin, n, sums);
+      AddBlock(sums, offset / kBlockBytes, lanes);
+    }
     p += n;
     offset += n;
     bytes -= n;
@@ -232,15 +334,37 @@ uint64_t Multiset(const uint8_t* p, size_t count, size_t itemsize) {
   }
 }
 
-// Both, a block at a time: the second pass reads the first level of cache.
+template <class T>
+void BothOf(const uint8_t* p, uint64_t offset, size_t bytes, DigestSums* sums) {
+  while (bytes > 0) {
+    size_t n = 0;
+    if constexpr (sizeof(T) <= 4) {
+      n = ManyBlocks<T>(p, offset, bytes, sums->lane.data(), &sums->multiset);
+    }
+    if (n == 0) {
+      // One after the other: the second pass reads the first level of cache.
+      n = std::min(bytes,
+                   kBlockBytes - static_cast<size_t>(offset % kBlockBytes));
+      Positional(p, offset, n, sums->lane.data());
+      sums->multiset += Elements<T>(p, n / sizeof(T));
+    }
+    p += n;
+    offset += n;
+    bytes -= n;
+  }
+}
+
 void Both(const uint8_t* p, uint64_t offset, size_t count, size_t itemsize,
           DigestSums* sums) {
-  const size_t step = 4 * kDigestBlock / itemsize;
-  for (size_t i = 0; i < count; i += step) {
-    const size_t n = std::min(step, count - i);
-    Positional(p + i * itemsize, offset + i * itemsize, n * itemsize,
-               sums->lane.data());
-    sums->multiset += Multiset(p + i * itemsize, n, itemsize);
+  switch (itemsize) {
+    case 1:
+      return BothOf<uint8_t>(p, offset, count, sums);
+    case 2:
+      return BothOf<uint16_t>(p, offset, 2 * count, sums);
+    case 4:
+      return BothOf<uint32_t>(p, offset, 4 * count, sums);
+    default:
+      return BothOf<uint64_t>(p, offset, 8 * count, sums);
   }
 }
 

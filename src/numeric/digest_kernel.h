@@ -13,7 +13,7 @@ namespace ttrace {
 
 inline constexpr size_t kDigestBlock = 1024;         // words
 inline constexpr uint32_t kDigestZero = 0x5A3C96E1;  // C
-// Vectors of keys are read up to one word behind the last that counts.
+// Vectors of keys are read whole, up to one word behind the last that counts.
 inline constexpr size_t kDigestKeys = kDigestBlock + 32;
 
 // The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable

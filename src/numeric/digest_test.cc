@@ -108,6 +108,29 @@ TEST_P(Digest, BothAtOnceAreEachByItself) {
   }
 }
 
+// What traces hold: the definition may not change either.
+TEST_P(Digest, IsWhatItHasAlwaysBeen) {
+  Bytes bytes(36864);
+  for (uint32_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<std::byte>((i * 0x9E3779B1U) >> 24);
+  }
+  EXPECT_EQ(PositionalRun(bytes.data(), 0, 36864),
+            (Lanes{0xDED825F6B1558714, 0xB281DD872B85EAAF}));
+  EXPECT_EQ(PositionalRun(bytes.data(), 4095, 20011),
+            (Lanes{0xCE220FFB1E3A6EC6, 0x6FE09AA16FC7892C}));
+  EXPECT_EQ(PositionalRun(bytes.data(), uint64_t{1} << 41, 36864),
+            (Lanes{0xC161676F8E66E8E4, 0x54CDE7B735044BE9}));
+  const uint64_t multisets[] = {0xD67F83C2A3184218, 0x0998399782B15712,
+                                0x29110B3837A1AC4A, 0x1CC39718624BAE98};
+  for (size_t i = 0; i < 4; ++i) {
+    const size_t itemsize = size_t{1} << i;
+    const DigestSums both =
+        DigestRun(bytes.data(), 8152, 36000 / itemsize, itemsize);
+    EXPECT_EQ(both.lane, (Lanes{0x0ED8BB773E7AC35D, 0x07102BD92D359D47}));
+    EXPECT_EQ(both.multiset, multisets[i]);
+  }
+}
+
 // Segments of one dimension in random order, dealt to `ranks`.
 std::vector<DimLayout> Deal(int64_t size, size_t ranks, std::mt19937_64& rng) {
   std::vector<DimLayout> out(ranks);

@@ -32,7 +32,7 @@ class WordStream {
 
   uint32_t At(uint64_t index) {
     const uint64_t tile = index / kNoiseTile;
-    if (tile != tile_) NoiseWords(key_, tile, words_.data());
+    if (tile != tile_) NoiseWords(key_, tile, 1, words_.data());
     tile_ = tile;
     return words_[index % kNoiseTile];
   }

@@ -19,7 +19,7 @@ bool IsRight(const std::vector<std::byte>& from,
              const std::vector<std::byte>& to, const NoiseKey& key, int p) {
   std::vector<uint32_t> words(kNoiseTile);
   for (size_t i = 0; i < kElements; i += 9973) {
-    NoiseWords(key, i / kNoiseTile, words.data());
+    NoiseWords(key, i / kNoiseTile, 1, words.data());
     Bits x;
     Bits y;
     std::memcpy(&x, from.data() + i * sizeof(Bits), sizeof(Bits));

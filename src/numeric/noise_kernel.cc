@@ -26,10 +26,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 #if HWY_TARGET == HWY_SCALAR
 
 // Where there is no vector unit that Highway knows.
-void Fill(NoiseKey key, uint64_t tile, uint32_t* words) {
-  for (uint64_t l = 0; l < kNoiseCounters; ++l) {
-    const PhiloxCounter out = NoiseWordsOf(key, kNoiseCounters * tile + l);
-    for (size_t w = 0; w < 4; ++w) words[w * kNoiseCounters + l] = out[w];
+void Fill(NoiseKey key, uint64_t tile, size_t tiles, uint32_t* words) {
+  for (; tiles > 0; --tiles, ++tile, words += kNoiseTile) {
+    for (uint64_t l = 0; l < kNoiseCounters; ++l) {
+      const PhiloxCounter out = NoiseWordsOf(key, kNoiseCounters * tile + l);
+      for (size_t w = 0; w < 4; ++w) words[w * kNoiseCounters + l] = out[w];
+    }
   }
 }
 
@@ -39,7 +41,7 @@ void Perturb(NoiseKey key, uint64_t tile, size_t tiles, const std::byte* from,
   using Bits = std::conditional_t<kP == 23, uint32_t, uint16_t>;
   for (size_t t = 0; t < tiles; ++t, ++tile) {
     uint32_t words[kNoiseTile];
-    Fill(key, tile, words);
+    Fill(key, tile, 1, words);
     for (size_t i = 0; i < kNoiseTile; ++i) {
       const size_t at = (t * kNoiseTile + i) * sizeof(Bits);
       Bits bits;
@@ -196,13 +198,15 @@ void Perturb(NoiseKey key, uint64_t tile, size_t tiles, const std::byte* from,
   }
 }
 
-void Fill(NoiseKey key, uint64_t tile, uint32_t* words) {
+void Fill(NoiseKey key, uint64_t tile, size_t tiles, uint32_t* words) {
   const U32 d;
-  for (size_t l = 0; l < kNoiseCounters; l += kLanes) {
-    Words out[4];
-    Generate(key, kNoiseCounters * tile + l, out);
-    for (size_t w = 0; w < 4; ++w) {
-      hn::StoreU(out[w], d, words + w * kNoiseCounters + l);
+  for (; tiles > 0; --tiles, ++tile, words += kNoiseTile) {
+    for (size_t l = 0; l < kNoiseCounters; l += kLanes) {
+      Words out[4];
+      Generate(key, kNoiseCounters * tile + l, out);
+      for (size_t w = 0; w < 4; ++w) {
+        hn::StoreU(out[w], d, words + w * kNoiseCounters + l);
+      }
     }
   }
 }
@@ -235,9 +239,10 @@ HWY_EXPORT(Fill);
 
 }  // namespace noise
 
-void NoiseWords(const NoiseKey& key, uint64_t tile, uint32_t* words) {
+void NoiseWords(const NoiseKey& key, uint64_t first_tile, size_t tiles,
+                uint32_t* words) {
   using namespace noise;  // NOLINT(google-build-using-namespace)
-  HWY_DYNAMIC_DISPATCH(Fill)(key, tile, words);
+  HWY_DYNAMIC_DISPATCH(Fill)(key, first_tile, tiles, words);
 }
 
 void PerturbTiles(const NoiseKey& key, uint64_t first_tile, size_t tiles, int p,

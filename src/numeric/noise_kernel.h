@@ -23,8 +23,9 @@ namespace ttrace {
 inline constexpr uint64_t kNoiseTile = 64;      // elements
 inline constexpr uint64_t kNoiseCounters = 16;  // that make a tile
 
-// The random words of 64 elements from 64 * `tile` on.
-void NoiseWords(const NoiseKey& key, uint64_t tile, uint32_t* words);
+// The random words of 64 * `tiles` elements from 64 * `first_tile` on.
+void NoiseWords(const NoiseKey& key, uint64_t first_tile, size_t tiles,
+                uint32_t* words);
 
 // Those of one counter.
 constexpr PhiloxCounter NoiseWordsOf(const NoiseKey& key, uint64_t counter) {

@@ -37,7 +37,7 @@ class NoiseKernel : public testing::TestWithParam<int64_t> {
     std::vector<uint32_t> words(kNoiseTile);
     for (size_t i = 0; i < values.size(); ++i) {
       if (i % kNoiseTile == 0) {
-        NoiseWords(kKey, first_tile + i / kNoiseTile, words.data());
+        NoiseWords(kKey, first_tile + i / kNoiseTile, 1, words.data());
       }
       Bits got;
       std::memcpy(&got, to.data() + 2 + i * sizeof(Bits), sizeof(Bits));
@@ -59,7 +59,7 @@ class NoiseKernel : public testing::TestWithParam<int64_t> {
 TEST_P(NoiseKernel, WordsAreThoseOfTheElements) {
   std::vector<uint32_t> words(kNoiseTile);
   for (const uint64_t tile : {uint64_t{0}, uint64_t{7}, uint64_t{1} << 40}) {
-    NoiseWords(kKey, tile, words.data());
+    NoiseWords(kKey, tile, 1, words.data());
     for (uint64_t i = 0; i < kNoiseTile; ++i) {
       const float uniform = UniformAt(kKey, tile * kNoiseTile + i);
       EXPECT_EQ(

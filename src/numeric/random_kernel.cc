@@ -26,6 +26,18 @@ using I32 = hn::RebindToSigned<F32>;
 using Floats = hn::Vec<F32>;
 using Words = hn::Vec<U32>;
 
+#if HWY_TARGET == HWY_SCALAR
+inline constexpr size_t kLanes = 1;
+#else
+inline constexpr size_t kLanes =
+    HWY_MIN(HWY_MAX_BYTES / sizeof(float), kNoiseCounters);
+#endif
+// Each operation of a logarithm waits for the one before it. With those of
+// other vectors written in between, a processor has enough to do without
+// seeing far ahead.
+inline constexpr size_t kTogether =
+    HWY_MIN(size_t{4}, 2 * kNoiseCounters / kLanes);
+
 // Horner's scheme, highest coefficient first.
 template <class... More>
 HWY_INLINE Floats Polynomial(Floats x, float first, More... more) {
@@ -34,45 +46,61 @@ HWY_INLINE Floats Polynomial(Floats x, float first, More... more) {
   ((y = hn::Add(hn::Mul(y, x), hn::Set(d, more))), ...);
   return y;
 }
+template <class... More>
+HWY_INLINE void Polynomials(const Floats* x, Floats* y, float first,
+                            More... more) {
+  const F32 d;
+  const auto step = [&](float coefficient) HWY_ATTR {
+    for (size_t i = 0; i < kTogether; ++i) {
+      y[i] = hn::Add(hn::Mul(y[i], x[i]), hn::Set(d, coefficient));
+    }
+  };
+  for (size_t i = 0; i < kTogether; ++i) y[i] = hn::Set(d, first);
+  (step(more), ...);
+}
 
-// ln(u / 2^24) of integers u from 1 to 2^24. With u = m 2^e, m in
-// [sqrt(1/2), sqrt(2)), and f = m - 1.
-HWY_INLINE Floats LogOfFraction(Floats u) {
+// sqrt(-2 ln(u / 2^24)) of u = a / 2^8 + 1, from 1 to 2^24. With u =
+// m 2^e, m in [sqrt(1/2), sqrt(2)), and f = m - 1.
+HWY_INLINE void Radii(const Words* a, Floats* out) {
   const F32 d;
   const U32 du;
   const I32 di;
   constexpr uint32_t kSqrtHalf = 0x3F3504F3;
-  const Words bits = hn::Add(hn::BitCast(du, u),
-                             hn::Set(du, uint32_t{0x3F800000} - kSqrtHalf));
-  const Floats e =
-      hn::ConvertTo(d, hn::Sub(hn::BitCast(di, hn::ShiftRight<23>(bits)),
-                               hn::Set(di, 127 + 24)));
-  const Floats m =
-      hn::BitCast(d, hn::Add(hn::And(bits, hn::Set(du, uint32_t{0x007FFFFF})),
-                             hn::Set(du, kSqrtHalf)));
-  const Floats f = hn::Sub(m, hn::Set(d, 1.0F));
-  const Floats f2 = hn::Mul(f, f);
-  const Floats y =
-      Polynomial(f, 7.0376836292E-2F, -1.1514610310E-1F, 1.1676998740E-1F,
-                 -1.2420140846E-1F, 1.4249322787E-1F, -1.6668057665E-1F,
-                 2.0000714765E-1F, -2.4999993993E-1F, 3.3333331174E-1F);
-  return hn::Add(
-      hn::Sub(hn::Mul(hn::Mul(y, f), f2), hn::Mul(f2, hn::Set(d, 0.5F))),
-      hn::Add(f, hn::Mul(e, hn::Set(d, 0.693147180559945F))));
+  Floats f[kTogether];
+  Floats e[kTogether];
+  Floats y[kTogether];
+  for (size_t i = 0; i < kTogether; ++i) {
+    const Words above_zero =
+        hn::Add(hn::ShiftRight<8>(a[i]), hn::Set(du, uint32_t{1}));
+    const Floats u = hn::ConvertTo(d, hn::BitCast(di, above_zero));
+    const Words bits = hn::Add(hn::BitCast(du, u),
+                               hn::Set(du, uint32_t{0x3F800000} - kSqrtHalf));
+    e[i] = hn::ConvertTo(d, hn::Sub(hn::BitCast(di, hn::ShiftRight<23>(bits)),
+                                    hn::Set(di, 127 + 24)));
+    const Floats m =
+        hn::BitCast(d, hn::Add(hn::And(bits, hn::Set(du, uint32_t{0x007FFFFF})),
+                               hn::Set(du, kSqrtHalf)));
+    f[i] = hn::Sub(m, hn::Set(d, 1.0F));
+  }
+  Polynomials(f, y, 7.0376836292E-2F, -1.1514610310E-1F, 1.1676998740E-1F,
+              -1.2420140846E-1F, 1.4249322787E-1F, -1.6668057665E-1F,
+              2.0000714765E-1F, -2.4999993993E-1F, 3.3333331174E-1F);
+  for (size_t i = 0; i < kTogether; ++i) {
+    const Floats f2 = hn::Mul(f[i], f[i]);
+    const Floats ln =
+        hn::Add(hn::Sub(hn::Mul(hn::Mul(y[i], f[i]), f2),
+                        hn::Mul(f2, hn::Set(d, 0.5F))),
+                hn::Add(f[i], hn::Mul(e[i], hn::Set(d, 0.693147180559945F))));
+    out[i] = hn::Sqrt(hn::Max(hn::Mul(ln, hn::Set(d, -2.0F)), hn::Zero(d)));
+  }
 }
 
 // r cos and r sin of an angle from `b`: its two upper bits are the quadrant,
 // the next 24 the place in it, from -pi/4 to pi/4.
-HWY_INLINE void NormalPair(Words a, Words b, Floats* cosine, Floats* sine) {
+HWY_INLINE void NormalPair(Floats r, Words b, Floats* cosine, Floats* sine) {
   const F32 d;
   const U32 du;
   const I32 di;
-  const Words above_zero =
-      hn::Add(hn::ShiftRight<8>(a), hn::Set(du, uint32_t{1}));
-  const Floats u = hn::ConvertTo(d, hn::BitCast(di, above_zero));
-  const Floats r = hn::Sqrt(
-      hn::Max(hn::Mul(LogOfFraction(u), hn::Set(d, -2.0F)), hn::Zero(d)));
-
   const Words place =
       hn::And(hn::ShiftRight<6>(b), hn::Set(du, uint32_t{0xFFFFFF}));
   // pi / 2 / 2^24 a step.
@@ -107,16 +135,28 @@ void Normal(const uint32_t* words, size_t tiles, float scale, float* out) {
   const F32 d;
   const U32 du;
   const Floats factor = hn::Set(d, scale);
-  // Two counters' words make two rows of a tile: half a tile at a time.
-  for (size_t at = 0; at < tiles * kNoiseTile; at += 2 * kNoiseCounters) {
-    for (size_t l = 0; l < kNoiseCounters; l += hn::Lanes(d)) {
+  // Two counters' words make two rows of a tile. Where vector i of the first
+  // ones lies:
+  const auto place = [](size_t i) {
+    return i * kLanes / kNoiseCounters * 2 * kNoiseCounters +
+           i * kLanes % kNoiseCounters;
+  };
+  const size_t vectors = tiles * 2 * kNoiseCounters / kLanes;
+  for (size_t i = 0; i < vectors; i += kTogether) {
+    Words a[kTogether];
+    Floats radius[kTogether];
+    for (size_t k = 0; k < kTogether; ++k) {
+      a[k] = hn::LoadU(du, words + place(i + k));
+    }
+    Radii(a, radius);
+    for (size_t k = 0; k < kTogether; ++k) {
+      const size_t at = place(i + k);
       Floats cosine;
       Floats sine;
-      NormalPair(hn::LoadU(du, words + at + l),
-                 hn::LoadU(du, words + at + kNoiseCounters + l), &cosine,
+      NormalPair(radius[k], hn::LoadU(du, words + at + kNoiseCounters), &cosine,
                  &sine);
-      hn::StoreU(hn::Mul(cosine, factor), d, out + at + l);
-      hn::StoreU(hn::Mul(sine, factor), d, out + at + kNoiseCounters + l);
+      hn::StoreU(hn::Mul(cosine, factor), d, out + at);
+      hn::StoreU(hn::Mul(sine, factor), d, out + at + kNoiseCounters);
     }
   }
 }

@@ -39,9 +39,7 @@ class ValueStream {
 
  private:
   void Make(uint64_t first, uint64_t tiles) {
-    for (uint64_t t = 0; t < tiles; ++t) {
-      NoiseWords(key_, first + t, words_ + t * kNoiseTile);
-    }
+    NoiseWords(key_, first, tiles, words_);
     if (distribution_ == Distribution::kNormal) {
       NormalOfWords(words_, tiles, scale_, values_);
     } else {
@@ -104,10 +102,16 @@ Status FillRandom(const NoiseKey& key, Distribution distribution, float scale,
   ForEachRun(layout, strides, [&](const LocalRun& run) {
     for (int64_t i = 0; i < run.count;) {
       auto count = static_cast<uint64_t>(run.count - i);
+      std::byte* at = to + (run.at + i * run.stride) * itemsize;
+      // Memory comes while the values are made.
+      if (run.stride == 1) {
+        const uint64_t bytes =
+            std::min(count, kValuesAtOnce) * static_cast<uint64_t>(itemsize);
+        for (uint64_t b = 0; b < bytes; b += 64) __builtin_prefetch(at + b, 1);
+      }
       const float* values =
           stream.At(run.logical + static_cast<uint64_t>(i), &count);
-      Store(dtype, values, count, to + (run.at + i * run.stride) * itemsize,
-            run.stride);
+      Store(dtype, values, count, at, run.stride);
       i += static_cast<int64_t>(count);
     }
   });

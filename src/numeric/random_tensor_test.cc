@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -10,10 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "src/numeric/digest_kernel.h"
 #include "src/numeric/fixed_vectors.h"
 #include "src/numeric/narrow.h"
 #include "src/numeric/noise_kernel.h"
 #include "src/numeric/random_kernel.h"
+#include "src/numeric/widen.h"
 
 // Built with -ffp-contract=off, as the kernel is.
 
@@ -66,9 +69,7 @@ class RandomKernel : public testing::TestWithParam<int64_t> {
 TEST_P(RandomKernel, NormalIsItsDefinitionBitByBit) {
   constexpr size_t kTiles = 4000;
   std::vector<uint32_t> words(kTiles * kNoiseTile);
-  for (uint64_t t = 0; t < kTiles; ++t) {
-    NoiseWords(kKey, t, words.data() + t * kNoiseTile);
-  }
+  NoiseWords(kKey, 0, kTiles, words.data());
   // The ends of both ranges.
   for (size_t l = 0; l < 16; ++l) {
     words[l] = l % 2 == 0 ? 0 : ~0U;
@@ -94,7 +95,7 @@ TEST_P(RandomKernel, NormalIsCloseToTheExactFormula) {
   std::vector<uint32_t> words(kNoiseTile);
   std::vector<float> got(kNoiseTile);
   for (uint64_t t = 0; t < 2000; ++t) {
-    NoiseWords(kKey, t, words.data());
+    NoiseWords(kKey, t, 1, words.data());
     NormalOfWords(words.data(), 1, 1, got.data());
     for (size_t i = 0; i < kNoiseTile; ++i) {
       if (i % 32 >= 16) continue;
@@ -113,9 +114,7 @@ TEST_P(RandomKernel, NormalIsCloseToTheExactFormula) {
 
 TEST_P(RandomKernel, UniformIsTheNoise) {
   std::vector<uint32_t> words(3 * kNoiseTile);
-  for (uint64_t t = 0; t < 3; ++t) {
-    NoiseWords(kKey, t, words.data() + t * kNoiseTile);
-  }
+  NoiseWords(kKey, 0, 3, words.data());
   std::vector<float> got(words.size());
   UniformOfWords(words.data(), 3, 0.3F, got.data());
   for (uint64_t i = 0; i < got.size(); ++i) {
@@ -167,6 +166,42 @@ TEST_P(RandomKernel, EveryPartIsThatOfTheWhole) {
               << Info(dtype).torch_name << " " << i << " " << j;
         }
       }
+    }
+  }
+}
+
+// What a trace was recorded with: the definition may not change either. All
+// values by their digest.
+TEST_P(RandomKernel, IsWhatItHasAlwaysBeen) {
+  const NoiseKey key = MakeNoiseKey(7, "golden");
+  struct Golden {
+    Distribution distribution;
+    DType dtype;
+    std::array<uint64_t, 2> digest;
+  };
+  const Golden all[] = {{Distribution::kNormal,
+                         DType::kF32,
+                         {0xBF3252D64270FC23, 0xF551E47CC9F63FD8}},
+                        {Distribution::kNormal,
+                         DType::kBF16,
+                         {0xA71DC878426E802A, 0xA0A1E2CB3DD6F715}},
+                        {Distribution::kUniform,
+                         DType::kF32,
+                         {0x21DBC241D6BAE615, 0xEB7958C0709E5A6C}}};
+  Layout layout;
+  layout.dims.push_back({{{77, 20000}}, int64_t{1} << 20});
+  const int64_t strides[] = {1};
+  for (const Golden& golden : all) {
+    std::vector<std::byte> out(
+        20000 * static_cast<size_t>(Info(golden.dtype).itemsize));
+    ASSERT_TRUE(FillRandom(key, golden.distribution, 0.02F, layout,
+                           golden.dtype, out.data(), strides)
+                    .ok());
+    EXPECT_EQ(PositionalRun(out.data(), 0, out.size()), golden.digest);
+    if (golden.distribution == Distribution::kNormal &&
+        golden.dtype == DType::kF32) {
+      EXPECT_EQ(LoadAs<float>(out.data()), 0x1.016d0cp-7F);
+      EXPECT_EQ(LoadAs<float>(out.data() + 4), -0x1.f9dd38p-8F);
     }
   }
 }

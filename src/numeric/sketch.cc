@@ -48,13 +48,7 @@ class Part {
   }
 
   void Flush() {
-    for (size_t r = 0; r < rows_.size(); ++r) {
-      for (size_t l = 0; l < kSketchLine; ++l) {
-        (*sums_)[kSketchLine * r + l] +=
-            scale_ * static_cast<double>(rows_[r].bucket[l]);
-      }
-      rows_[r] = {};
-    }
+    AddRows(rows_.data(), rows_.size(), scale_, sums_->data());
     elements_ = 0;
   }
 

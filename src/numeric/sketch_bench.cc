@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "src/numeric/beside_read_bench.h"
 #include "src/numeric/sketch.h"
 
 namespace ttrace {
@@ -28,13 +29,11 @@ void BM_Sketch(benchmark::State& state) {
       !twice.Add(tensor).ok() || once.buckets() != twice.buckets()) {
     state.SkipWithError("it is wrong");
   }
-  for (auto _ : state) {
+  TimeBesideRead(state, data, [&] {
     Sketch sketch(1);
     benchmark::DoNotOptimize(sketch.Add(tensor).ok());
     benchmark::DoNotOptimize(sketch.buckets().data());
-  }
-  state.SetItemsProcessed(state.iterations() * count);
-  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(bytes));
+  });
 }
 BENCHMARK(BM_Sketch<DType::kF32>)->Name("sketch/fp32")->Arg(kL2)->Arg(kDram);
 BENCHMARK(BM_Sketch<DType::kBF16>)->Name("sketch/bf16")->Arg(kL2)->Arg(kDram);

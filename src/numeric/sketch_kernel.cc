@@ -1,4 +1,8 @@
+// Built with -ffp-contract=off: see AddRows.
+
 #include "src/numeric/sketch_kernel.h"
+
+#include <hwy/cache_control.h>
 
 #include <algorithm>
 #include <cstring>
@@ -35,6 +39,13 @@ constexpr Permutations MakePermutations() {
 }
 inline constexpr Permutations kPermutations = MakePermutations();
 
+// Bytes ahead of what is read. The hardware's own reading ahead ends with a
+// page of 4 KiB.
+#ifndef KAH
+#define KAH 4096
+#endif
+inline constexpr size_t kAhead = KAH;
+
 }  // namespace ttrace::sketch
 #endif  // TTRACE_SRC_NUMERIC_SKETCH_KERNEL_CC_ONCE_
 
@@ -60,42 +71,64 @@ inline constexpr size_t kLanes =
     HWY_MIN(HWY_MAX_BYTES / sizeof(float), kSketchLine);
 #endif
 
-// Those of 16 lines from `line` on, which is a multiple of 16.
-HWY_INLINE void HashLines(uint32_t line, SketchKeys keys, uint32_t* hashes) {
+// What the hashes of 16 lines say. Vectors compute it for all of them, because
+// line by line this arithmetic would take longer than the elements do.
+struct Lines {
+  HWY_ALIGN uint32_t hash[kSketchLine];
+  // Of kPermutations, in elements.
+  HWY_ALIGN uint32_t permutation[kSketchLine];
+  // Of the bucket where the first vector of a line goes; vector r, an
+  // exclusive or of the index with r * kLanes away.
+  HWY_ALIGN uint32_t bucket[kSketchLine];
+};
+
+// Those from `line` on, which is a multiple of 16.
+HWY_INLINE void HashLines(uint32_t line, SketchKeys keys, uint32_t row_mask,
+                          Lines* out) {
   const U32 d;
+  const auto in_vector = hn::Set(d, static_cast<uint32_t>(kLanes - 1));
+  const auto rotations = hn::Set(d, static_cast<uint32_t>(kSketchLine - 1));
   for (size_t i = 0; i < kSketchLine; i += kLanes) {
-    auto x = hn::Iota(d, line + static_cast<uint32_t>(i));
+    // Iota of a variable is made of scalars, through memory.
+    auto x = hn::Add(hn::Set(d, line), hn::Iota(d, static_cast<uint32_t>(i)));
     x = hn::Xor(x, hn::Set(d, keys.first));
     x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)),
                 hn::Set(d, uint32_t{0x21F0AAAD}));
     x = hn::Add(x, hn::Set(d, keys.second));
     x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)),
                 hn::Set(d, uint32_t{0x735A2D97}));
-    hn::Store(hn::Xor(x, hn::ShiftRight<15>(x)), d, hashes + i);
+    x = hn::Xor(x, hn::ShiftRight<15>(x));
+    const auto rotation = hn::And(hn::ShiftRight<16>(x), rotations);
+    const auto row = hn::And(hn::ShiftRight<20>(x), hn::Set(d, row_mask));
+    hn::Store(x, d, out->hash + i);
+    hn::Store(hn::ShiftLeft<4>(hn::And(rotation, in_vector)), d,
+              out->permutation + i);
+    hn::Store(hn::Or(hn::ShiftLeft<4>(row), hn::AndNot(in_vector, rotation)), d,
+              out->bucket + i);
   }
 }
 
 template <class Load>
-HWY_INLINE void Line(const uint8_t* p, uint32_t hash, size_t row_mask,
-                     SketchRow* to) {
+HWY_INLINE void Line(const uint8_t* p, const Lines& lines, size_t i,
+                     float* buckets) {
   const F32 d;
   const U32 du;
-  const size_t rotation = (hash >> 16) & 15;
-  float* row = to[(hash >> 20) & row_mask].bucket;
-  const auto sign_bit = hn::Set(du, uint32_t{0x80000000});
+  const auto hash = hn::Set(du, lines.hash[i]);
+  const size_t bucket = lines.bucket[i];
   for (size_t r = 0; r < kSketchLine; r += kLanes) {
-    const auto bit = hn::Shl(hn::Set(du, uint32_t{1}),
-                             hn::Iota(du, static_cast<uint32_t>(r)));
-    const auto negative = hn::TestBit(hn::Set(du, hash), bit);
-    const auto sign = hn::IfThenElseZero(negative, sign_bit);
+    // Bit l of the hash, where the sign of lane l is.
+    const auto to_sign = hn::Sub(hn::Set(du, static_cast<uint32_t>(31 - r)),
+                                 hn::Iota(du, uint32_t{0}));
+    const auto sign =
+        hn::And(hn::Shl(hash, to_sign), hn::Set(du, uint32_t{0x80000000}));
     auto x = Load::Load(d, p + r * Load::kSize);
     x = hn::BitCast(d, hn::Xor(hn::BitCast(du, x), sign));
     if constexpr (kLanes > 1) {
       x = hn::TableLookupLanes(
-          x,
-          hn::SetTableIndices(d, kPermutations.lane[rotation & (kLanes - 1)]));
+          x, hn::SetTableIndices(
+                 d, &kPermutations.lane[0][0] + lines.permutation[i]));
     }
-    float* at = row + (r ^ (rotation & ~(kLanes - 1)));
+    float* at = buckets + (bucket ^ r);
     hn::Store(hn::Add(hn::Load(d, at), x), d, at);
   }
 }
@@ -104,33 +137,47 @@ template <class Load>
 void Run(const uint8_t* p, uint64_t logical, size_t count, uint64_t seed,
          size_t row_mask, SketchRow* to) {
   constexpr uint64_t kGroup = kSketchLine * kSketchLine;  // elements
-  HWY_ALIGN uint32_t hashes[kSketchLine];
+  float* buckets = to->bucket;
   const uint64_t end = logical + count;
-  while (logical < end) {
-    const uint64_t line = logical / kGroup * kSketchLine;
-    HashLines(static_cast<uint32_t>(line),
-              KeysOfLines(seed, static_cast<uint32_t>(line >> 32)), hashes);
-    const uint64_t group_end =
-        std::min(end, (line + kSketchLine) * kSketchLine);
-    if (HWY_LIKELY(logical % kGroup == 0 && group_end - logical == kGroup)) {
-      for (const uint32_t hash : hashes) {
-        Line<Load>(p, hash, row_mask, to);
+  uint64_t high = logical / kSketchLine >> 32;
+  SketchKeys keys = KeysOfLines(seed, static_cast<uint32_t>(high));
+  const auto hash = [&](uint64_t index, Lines* lines) HWY_ATTR {
+    const uint64_t line = index / kGroup * kSketchLine;
+    if (HWY_UNLIKELY(line >> 32 != high)) {
+      high = line >> 32;
+      keys = KeysOfLines(seed, static_cast<uint32_t>(high));
+    }
+    HashLines(static_cast<uint32_t>(line), keys,
+              static_cast<uint32_t>(row_mask), lines);
+  };
+  // Hashes are computed a group ahead: lines of a group could not start before
+  // its hashes are there, and the processor sees no further than one group.
+  Lines groups[2];
+  if (count > 0) hash(logical, &groups[0]);
+  for (size_t g = 0; logical < end; g ^= 1) {
+    const Lines& lines = groups[g];
+    const uint64_t group_end = std::min(end, (logical / kGroup + 1) * kGroup);
+    if (group_end < end) hash(group_end, &groups[g ^ 1]);
+    if (HWY_LIKELY(group_end - logical == kGroup)) {
+      for (size_t i = 0; i < kSketchLine; ++i) {
+        hwy::Prefetch(p + kAhead);
+        Line<Load>(p, lines, i, buckets);
         p += kSketchLine * Load::kSize;
       }
       logical = group_end;
     }
     while (logical < group_end) {
-      const uint32_t hash = hashes[logical / kSketchLine % kSketchLine];
+      const auto i = static_cast<size_t>(logical / kSketchLine % kSketchLine);
       const auto first = static_cast<size_t>(logical % kSketchLine);
       const auto n = static_cast<size_t>(
           std::min<uint64_t>(kSketchLine - first, group_end - logical));
       if (HWY_LIKELY(n == kSketchLine)) {
-        Line<Load>(p, hash, row_mask, to);
+        Line<Load>(p, lines, i, buckets);
       } else {
         // Zeros change no bucket.
         HWY_ALIGN uint8_t part[kSketchLine * 4] = {};
         std::memcpy(part + first * Load::kSize, p, n * Load::kSize);
-        Line<Load>(part, hash, row_mask, to);
+        Line<Load>(part, lines, i, buckets);
       }
       logical += n;
       p += n * Load::kSize;
@@ -150,6 +197,22 @@ void AnyRun(DType dtype, const uint8_t* p, uint64_t logical, size_t count,
   }
 }
 
+// A product is rounded before it is added on every instruction set.
+void Add(SketchRow* rows, size_t count, double scale, double* sums) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> df;
+  const auto factor = hn::Set(d, scale);
+  for (size_t r = 0; r < count; ++r) {
+    for (size_t l = 0; l < kSketchLine; l += hn::Lanes(d)) {
+      float* bucket = rows[r].bucket + l;
+      double* sum = sums + kSketchLine * r + l;
+      const auto x = hn::PromoteTo(d, hn::Load(df, bucket));
+      hn::StoreU(hn::Add(hn::LoadU(d, sum), hn::Mul(factor, x)), d, sum);
+      hn::Store(hn::Zero(df), df, bucket);
+    }
+  }
+}
+
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace ttrace::sketch
@@ -160,6 +223,7 @@ namespace ttrace {
 namespace sketch {
 
 HWY_EXPORT(AnyRun);
+HWY_EXPORT(Add);
 
 }  // namespace sketch
 
@@ -174,6 +238,11 @@ void SketchRun(DType dtype, const std::byte* p, uint64_t logical, size_t count,
   HWY_DYNAMIC_DISPATCH(AnyRun)
   (dtype, reinterpret_cast<const uint8_t*>(p), logical, count, seed, rows - 1,
    to);
+}
+
+void AddRows(SketchRow* rows, size_t count, double scale, double* sums) {
+  using namespace sketch;  // NOLINT(google-build-using-namespace)
+  HWY_DYNAMIC_DISPATCH(Add)(rows, count, scale, sums);
 }
 
 }  // namespace ttrace

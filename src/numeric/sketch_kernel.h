@@ -41,6 +41,10 @@ constexpr uint32_t HashOfLine(uint32_t line, SketchKeys keys) {
 void SketchRun(DType dtype, const std::byte* p, uint64_t logical, size_t count,
                uint64_t seed, size_t rows, SketchRow* to);
 
+// Adds `scale` times each bucket of `count` rows to `sums`, in double, and sets
+// it to zero.
+void AddRows(SketchRow* rows, size_t count, double scale, double* sums);
+
 }  // namespace ttrace
 
 #endif  // TTRACE_SRC_NUMERIC_SKETCH_KERNEL_H_

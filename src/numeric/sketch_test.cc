@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "src/numeric/digest_kernel.h"
 #include "src/numeric/fixed_vectors.h"
 #include "src/numeric/narrow.h"
 #include "src/numeric/sketch_kernel.h"
@@ -119,6 +121,37 @@ TEST_P(SketchKernel, IsItsDefinitionFromAnyElementToAny) {
         }
       }
     }
+  }
+}
+
+// What traces hold: the definition may not change either. All of its buckets by
+// their digest, of four parts in fp32, times a scale that needs rounding.
+TEST_P(SketchKernel, IsWhatItHasAlwaysBeen) {
+  std::vector<float> values(50000);
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    values[i] =
+        static_cast<float>(static_cast<int32_t>(i * 0x9E3779B1U)) * 0x1p-30F;
+  }
+  Layout layout;
+  layout.dims.push_back({{{100, 50000}}, int64_t{1} << 20});
+  const int64_t strides[] = {1};
+  for (const bool scaled : {false, true}) {
+    Sketch sketch(kSeed);
+    ASSERT_TRUE(sketch
+                    .Add({reinterpret_cast<const std::byte*>(values.data()),
+                          DType::kF32, strides, layout},
+                         scaled ? 0.3 : 1)
+                    .ok());
+    EXPECT_EQ(sketch.buckets()[5],
+              scaled ? 0x1.00ed5dcccccccp-1 : 0x1.ac3647p+0);
+    const std::array<uint64_t, 2> first = {0xF14C5ABD507CAEFF,
+                                           0xC4687F58CC671E54};
+    const std::array<uint64_t, 2> second = {0x3871243176E3E9AF,
+                                            0xC42D218EF6CEA855};
+    EXPECT_EQ(PositionalRun(
+                  reinterpret_cast<const std::byte*>(sketch.buckets().data()),
+                  0, 8 * sketch.buckets().size()),
+              scaled ? second : first);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace ttrace {
 
@@ -17,6 +18,15 @@ inline std::string HexDigest(uint64_t digest) {
     text[i] = "0123456789abcdef"[digest & 15];
   }
   return text;
+}
+
+// Whether `text` is what HexDigest(digest) gives.
+inline bool IsHexDigest(std::string_view text, uint64_t digest) {
+  if (text.size() != kHexDigits) return false;
+  for (size_t i = kHexDigits; i-- > 0; digest >>= 4) {
+    if (text[i] != "0123456789abcdef"[digest & 15]) return false;
+  }
+  return true;
 }
 
 }  // namespace ttrace

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "src/trace/json.h"
+#include "src/trace/known_specs.h"
 #include "src/trace/record_check.h"
 #include "src/trace/record_fields.h"
 #include "src/trace/writer.h"
@@ -69,12 +70,10 @@ class IndexLineDecoder {
   // REQUIRES: simdjson::SIMDJSON_PADDING readable bytes after `line`.
   Result<IndexLine> DecodePadded(std::string_view line);
 
- private:
-  struct KnownSpec {
-    RecordSpec spec;
-    SpecFacts facts;
-  };
+  // Specs so far.
+  KnownSpecs& specs() { return specs_; }
 
+ private:
   Result<IndexLine> DecodeSpec(const JsonFields& fields);
   Result<IndexLine> DecodeRecord(const JsonFields& fields) const;
   Result<RecordFields> DecodeOccurrence(const JsonFields& fields) const;
@@ -83,7 +82,7 @@ class IndexLineDecoder {
 
   const RankMeta& meta_;
   JsonParser parser_;
-  std::vector<KnownSpec> specs_;  // by number
+  KnownSpecs specs_;
 };
 
 }  // namespace ttrace

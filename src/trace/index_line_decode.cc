@@ -194,9 +194,8 @@ Status DecodeOrigin(const JsonFields& fields, RecordFields& record) {
   }
   if (fields.Has("compared_with")) {
     TTRACE_ASSIGN_OR_RETURN(record.compared_with, DecodeComparedWith(fields));
-    if (record.same_as || record.measured || record.summary) {
-      return BadField("compared_with",
-                      "excludes same_as, measured_against and summary");
+    if (record.measured || record.summary) {
+      return BadField("compared_with", "excludes measured_against and summary");
     }
   }
   return Done{};
@@ -235,7 +234,7 @@ Result<IndexLine> IndexLineDecoder::DecodeSpec(const JsonFields& fields) {
   }
   Result<SpecFacts> facts = CheckSpec(meta_, spec);
   if (!facts.ok()) return Corrupt(facts.error());
-  specs_.push_back({spec, *std::move(facts)});
+  specs_.Add(spec, *std::move(facts));
   return IndexLine(SpecLine{number, std::move(spec)});
 }
 
@@ -246,13 +245,15 @@ Result<RecordFields> IndexLineDecoder::DecodeOccurrence(
     return BadField(
         "spec", "is " + std::to_string(number) + ", which is none before it");
   }
-  const auto& [spec, facts] = specs_[static_cast<size_t>(number)];
+  const auto place = static_cast<size_t>(number);
+  const RecordSpec spec = specs_.spec(place);
   TTRACE_ASSIGN_OR_RETURN(Occurrence occurrence,
                           DecodeOccurrenceFields(fields));
   if (spec.batch_dim >= 0) {
     TTRACE_ASSIGN_OR_RETURN(occurrence.row_begin, fields.Int("row", 0));
   }
-  Result<RecordFields> record = MakeRecord(meta_, spec, facts, occurrence);
+  Result<RecordFields> record =
+      MakeRecord(meta_, spec, specs_.kind(place).facts, occurrence);
   if (!record.ok()) return Corrupt(record.error());
   return record;
 }

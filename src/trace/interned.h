@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <unordered_set>
+#include <vector>
 
 namespace ttrace {
 
@@ -16,17 +16,33 @@ namespace ttrace {
 template <typename T, typename Hash>
 class Interned {
  public:
-  Interned() : numbers_(16, HashOf{&values_}, Equal{&values_}) {}
+  // More would not fit the numbers.
+  static constexpr size_t kMaxValues = 0xffffffff;
+
+  Interned() = default;
   Interned(const Interned&) = delete;
   Interned& operator=(const Interned&) = delete;
 
   // The number of the value that equals this one: 0, 1, ... as they come.
+  // REQUIRES: size() < kMaxValues
   uint32_t NumberOf(const T& value) {
-    const auto found = numbers_.find(value);
-    if (found != numbers_.end()) return *found;
+    // A rank mostly says what an earlier one said, in its order: then the next
+    // value is the one, and no table has to be searched for it.
+    if (next_ < values_.size() && values_[next_] == value) {
+      return static_cast<uint32_t>(next_++);
+    }
+    if (2 * values_.size() >= slots_.size()) Grow();
+    size_t slot = SlotFor(value);
+    for (; slots_[slot] != kFree; slot = (slot + 1) & (slots_.size() - 1)) {
+      if (values_[slots_[slot]] == value) {
+        next_ = size_t{slots_[slot]} + 1;
+        return slots_[slot];
+      }
+    }
     const auto number = static_cast<uint32_t>(values_.size());
     values_.push_back(value);
-    numbers_.insert(number);
+    slots_[slot] = number;
+    next_ = values_.size();
     return number;
   }
 
@@ -35,26 +51,25 @@ class Interned {
   size_t size() const { return values_.size(); }
 
  private:
-  using Values = std::deque<T>;
+  static constexpr uint32_t kFree = 0xffffffff;
+  static constexpr size_t kFirstSlots = 32;
 
-  struct HashOf {
-    using is_transparent = void;
-    const Values* values;
-    size_t operator()(const T& value) const { return Hash()(value); }
-    size_t operator()(uint32_t number) const {
-      return Hash()((*values)[number]);
+  size_t SlotFor(const T& value) const {
+    return Hash()(value) & (slots_.size() - 1);
+  }
+
+  void Grow() {
+    slots_.assign(slots_.empty() ? kFirstSlots : 2 * slots_.size(), kFree);
+    for (size_t n = 0; n < values_.size(); ++n) {
+      size_t slot = SlotFor(values_[n]);
+      while (slots_[slot] != kFree) slot = (slot + 1) & (slots_.size() - 1);
+      slots_[slot] = static_cast<uint32_t>(n);
     }
-  };
-  struct Equal {
-    using is_transparent = void;
-    const Values* values;
-    bool operator()(uint32_t a, uint32_t b) const { return a == b; }
-    bool operator()(const T& a, uint32_t b) const { return a == (*values)[b]; }
-    bool operator()(uint32_t a, const T& b) const { return (*values)[a] == b; }
-  };
+  }
 
-  Values values_;
-  std::unordered_set<uint32_t, HashOf, Equal> numbers_;
+  std::deque<T> values_;
+  std::vector<uint32_t> slots_;  // numbers by hash; a power of two of them
+  size_t next_ = 0;              // after the last number that was given
 };
 
 }  // namespace ttrace

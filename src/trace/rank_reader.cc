@@ -1,6 +1,7 @@
 #include "src/trace/rank_reader.h"
 
 #include <map>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -9,6 +10,8 @@
 #include "src/trace/index_chain.h"
 #include "src/trace/index_line.h"
 #include "src/trace/line_reader.h"
+#include "src/trace/plain_line.h"
+#include "src/trace/plain_records.h"
 #include "src/trace/rank_meta.h"
 #include "src/trace/segment_check.h"
 
@@ -27,6 +30,7 @@ class IndexReader {
         trace_(contents.trace),
         records_(contents.records),
         decoder_(trace_.meta),
+        plain_(trace_.meta, decoder_.specs(), &records_),
         chain_(meta_json) {}
 
   Status Read() {
@@ -60,6 +64,21 @@ class IndexReader {
  private:
   Status Take(std::string_view text, int64_t number) {
     if (trace_.closed) return Corrupt("a line after the end line");
+    if (!trace_.meta.chained) return TakeAny(text, number);
+    if (const auto row = plain_.Read(text)) {
+      TTRACE_RETURN_IF_ERROR(chain_.Check(text));
+      records_.Append(row->parts, row->own);
+      line_numbers_.push_back(number);
+      return Done{};
+    }
+    const std::optional<PlainSpecLine> spec = ReadPlainSpecLine(text);
+    if (spec && decoder_.specs().AddAlike(*spec)) return chain_.Check(text);
+    TTRACE_RETURN_IF_ERROR(TakeAny(text, number));
+    if (spec) decoder_.specs().NameLast(*spec);
+    return Done{};
+  }
+
+  Status TakeAny(std::string_view text, int64_t number) {
     // Decoded first: what is wrong with a line says more than that it is wrong.
     TTRACE_ASSIGN_OR_RETURN(IndexLine line, decoder_.DecodePadded(text));
     if (trace_.meta.chained) {
@@ -98,10 +117,13 @@ class IndexReader {
   }
 
   static bool IsOwner(const Record& earlier, const RecordFields& record) {
-    return !earlier.same_as() && earlier.extent() == record.extent;
+    return !earlier.same_as() && earlier.extent() == record.extent &&
+           earlier.summary() == record.summary &&
+           earlier.compared_with() == record.compared_with;
   }
   static bool IsBase(const Record& earlier, const RecordFields& record) {
-    return earlier.id() == record.id && earlier.layout() == record.layout;
+    return earlier.compared_with().empty() && earlier.id() == record.id &&
+           earlier.layout() == record.layout;
   }
 
   // What a record stands for, or was measured against, came before it.
@@ -110,9 +132,7 @@ class IndexReader {
     const int64_t wanted =
         record.same_as ? *record.same_as : record.measured->against;
     const std::optional<Record> found = records_.Find(record.rank, wanted);
-    if (!found || found->measured() || !found->compared_with().empty() ||
-        (record.same_as && found->summary() != record.summary) ||
-        found->dtype() != record.dtype ||
+    if (!found || found->measured() || found->dtype() != record.dtype ||
         !(record.same_as ? IsOwner(*found, record) : IsBase(*found, record))) {
       return Corrupt("record " + std::to_string(record.sequence) +
                      " refers to " + std::to_string(wanted) +
@@ -174,6 +194,7 @@ class IndexReader {
   RankTrace& trace_;
   RecordTable& records_;
   IndexLineDecoder decoder_;
+  PlainRecords plain_;
   IndexChain chain_;
   std::vector<int64_t> line_numbers_;  // parallel to the records
   std::map<int, int64_t> sizes_;       // of segments

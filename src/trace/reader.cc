@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <system_error>
@@ -22,6 +23,7 @@
 #include "src/trace/rank_reader.h"
 #include "src/trace/segment_pool.h"
 #include "src/trace/verified_records.h"
+#include "src/trace/verify_ahead.h"
 
 namespace ttrace {
 namespace {
@@ -74,7 +76,12 @@ class FolderTrace final : public Trace {
     return it != ranks_.end() && it->meta.rank == rank ? &*it : nullptr;
   }
   Status LoadManifest();
+  struct RankThatWasRead {
+    int rank = 0;
+    std::optional<Result<std::unique_ptr<RankContents>>> contents;
+  };
   Status LoadRanks(int threads);
+  Status AddRanks(std::vector<RankThatWasRead>* read);
   Status AddRank(int rank, const Result<std::unique_ptr<RankContents>>& read);
   Status CheckAgreement() const;
   Status CheckRunIds() const;
@@ -92,8 +99,9 @@ class FolderTrace final : public Trace {
   bool IsOurs(const Record& record) const {
     const auto number = static_cast<size_t>(record.number());
     return record.number() >= 0 && number < records_.size() &&
-           records_[number].rank() == record.rank() &&
-           records_[number].extent() == record.extent();
+           (records_[number] == record ||
+            (records_[number].rank() == record.rank() &&
+             records_[number].extent() == record.extent()));
   }
   std::string SegmentPath(const Record& record) const {
     return FindRank(record.rank())->folder + "/" +
@@ -107,6 +115,7 @@ class FolderTrace final : public Trace {
                    std::span<std::byte> out) const;
   Status ReadAndVerify(const Record& record, std::span<std::byte> out) const;
   Status VerifyInTiles(const Record& record) const;
+  void VerifyWithNeighbours(const Record& record, size_t number) const;
   Status CheckDigest(const Record& record, uint64_t digest) const;
 
   std::string folder_;
@@ -154,7 +163,7 @@ Status FolderTrace::LoadManifest() {
 }
 
 // Some ranks at a time, because what was read of each stays beside the table of
-// all until it is added.
+// all until it is added: by one thread, while others read the next ones.
 Status FolderTrace::LoadRanks(int threads) {
   const unsigned all = std::max(std::thread::hardware_concurrency(), 1U);
   const size_t at_once =
@@ -162,24 +171,32 @@ Status FolderTrace::LoadRanks(int threads) {
   TTRACE_ASSIGN_OR_RETURN(const auto restarts, FindRankFolders(folder_));
   const std::vector<std::pair<int, int>> ranks(restarts.begin(),
                                                restarts.end());
+  std::vector<RankThatWasRead> read;
   for (size_t first = 0; first < ranks.size(); first += at_once) {
-    const size_t count = std::min(at_once, ranks.size() - first);
-    std::vector<std::optional<Result<std::unique_ptr<RankContents>>>> read(
-        count);
-    TTRACE_RETURN_IF_ERROR(ForEach(threads, count, [&](size_t i) -> Status {
-      const auto& [rank, restart] = ranks[first + i];
-      read[i].emplace(
-          ReadRank(folder_ + "/" + RankFolderName({rank, restart}), rank));
-      return Done{};
-    }));
-    for (size_t i = 0; i < count; ++i) {
-      TTRACE_RETURN_IF_ERROR(AddRank(ranks[first + i].first, *read[i]));
-      read[i].reset();
-    }
+    std::vector<RankThatWasRead> next(std::min(at_once, ranks.size() - first));
+    TTRACE_RETURN_IF_ERROR(
+        ForEach(threads, next.size() + 1, [&](size_t i) -> Status {
+          if (i == 0) return AddRanks(&read);
+          const auto& [rank, restart] = ranks[first + i - 1];
+          next[i - 1].rank = rank;
+          next[i - 1].contents.emplace(
+              ReadRank(folder_ + "/" + RankFolderName({rank, restart}), rank));
+          return Done{};
+        }));
+    read = std::move(next);
   }
+  TTRACE_RETURN_IF_ERROR(AddRanks(&read));
   if (ranks_.empty()) {
     return Error(ErrorCode::kNotFound,
                  "'" + folder_ + "': no rank has written a trace");
+  }
+  return Done{};
+}
+
+Status FolderTrace::AddRanks(std::vector<RankThatWasRead>* read) {
+  for (RankThatWasRead& one : *read) {
+    TTRACE_RETURN_IF_ERROR(AddRank(one.rank, *one.contents));
+    one.contents.reset();
   }
   return Done{};
 }
@@ -336,6 +353,7 @@ Status FolderTrace::ReadStored(const Record& record, int64_t offset,
   }
   if (out.empty()) return Done{};  // Its segment need not even exist.
   const size_t number = OwnerOf(record);
+  VerifyWithNeighbours(record, number);
   if (!verified_->IsGood(number)) {
     bool filled = false;
     Status status = verified_->Ensure(number, [&] {
@@ -353,8 +371,21 @@ Status FolderTrace::Verify(const Record& record) const {
   if (!IsOurs(record)) {
     return Error(ErrorCode::kInvalidArgument, "a record of another trace");
   }
-  return verified_->Ensure(OwnerOf(record),
-                           [&] { return VerifyInTiles(record); });
+  const size_t number = OwnerOf(record);
+  if (verified_->IsGood(number)) return Done{};
+  VerifyWithNeighbours(record, number);
+  return verified_->Ensure(number, [&] { return VerifyInTiles(record); });
+}
+
+// If it is small: else, and if anything is wrong, it is verified by itself.
+void FolderTrace::VerifyWithNeighbours(const Record& record,
+                                       size_t number) const {
+  if (!verified_->IsNew(number) ||
+      record.extent().bytes > kMaxVerifiedAheadBytes) {
+    return;
+  }
+  const auto file = segments_.Get(SegmentPath(record));
+  if (file.ok()) VerifyAhead(**file, records_, number, verified_.get());
 }
 
 Status FolderTrace::ReadBytes(const Record& record, int64_t offset,

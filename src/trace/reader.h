@@ -93,6 +93,11 @@ class Trace {
   virtual const DeviceMesh& mesh(int grid) const = 0;
   virtual const Coordinate& coordinate(int rank, int grid) const = 0;
 
+  // Whether Read gives values of `record`, unless a file is damaged.
+  virtual bool GivesValues(const Record& record) const {
+    return record.holds_values();
+  }
+
   // Reads out.size() bytes of the record's tensor from byte `offset` of it.
   // Fails with kIncomparable if its values were not kept,
   // kInvalidArgument outside the tensor, kCorrupt if the file became

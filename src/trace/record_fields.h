@@ -147,7 +147,7 @@ struct RecordFields {
   std::optional<Measured> measured;
   // Nor are these values. Never together with `measured`.
   std::optional<Summary> summary;
-  // Nor are these. Never together with `same_as`, `measured` or `summary`.
+  // Nor are these. Never together with `measured` or `summary`.
   ComparedWith compared_with;
 
   bool holds_values() const {

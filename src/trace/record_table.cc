@@ -68,37 +68,27 @@ size_t RecordTable::HashOfPlace::operator()(const Place& place) const {
   return hash.Take();
 }
 
+uint32_t RecordTable::NumberOfForm(const RecordFields& fields) {
+  return forms_.NumberOf({fields.leg, fields.dtype, fields.placements,
+                          fields.grid, fields.scale, fields.reduced_over,
+                          fields.routed, fields.summary, fields.compared_with,
+                          fields.measured.has_value(),
+                          fields.holds_values() ? -1 : fields.extent.bytes});
+}
+
+uint32_t RecordTable::NumberOfPlace(const RecordFields& fields) {
+  return places_.NumberOf({fields.micro_batch, fields.local_shape, fields.rows,
+                           fields.box, fields.layout});
+}
+
 Record RecordTable::Append(const RecordFields& fields) {
-  TTRACE_CHECK(fields.sequence >= 0 && fields.sequence < kMaxSequence &&
-                   fields.extent.offset >= 0 &&
-                   fields.extent.offset <= kMaxOffset && size_ < kMaxRecords,
-               "the reader refuses what a row has no room for");
-  Row row;
-  row.xxh3 = fields.extent.xxh3;
-  row.segment = static_cast<uint64_t>(fields.extent.segment) & kMaxSegment;
-  row.offset = static_cast<uint64_t>(fields.extent.offset) & kMaxOffset;
-  if (fields.same_as) row.origin = static_cast<uint32_t>(*fields.same_as);
-  if (fields.measured) {
-    row.origin = static_cast<uint32_t>(fields.measured->against);
-  }
-  Form form = {fields.leg,
-               fields.dtype,
-               fields.placements,
-               fields.grid,
-               fields.scale,
-               fields.reduced_over,
-               fields.routed,
-               fields.summary,
-               fields.compared_with,
-               fields.measured.has_value(),
-               fields.holds_values() ? -1 : fields.extent.bytes};
-  Place lies = {fields.micro_batch, fields.local_shape, fields.rows, fields.box,
-                fields.layout};
-  row.parts = parts_.NumberOf({ids_.NumberOf(fields.id), forms_.NumberOf(form),
-                               places_.NumberOf(lies)});
-  const auto place = static_cast<int64_t>(size_);
-  AddRow(row, static_cast<uint32_t>(fields.rank),
-         static_cast<uint32_t>(fields.sequence));
+  const Parts parts = {ids_.NumberOf(fields.id), NumberOfForm(fields),
+                       NumberOfPlace(fields)};
+  Own own = {fields.rank,          fields.sequence,    fields.extent.segment,
+             fields.extent.offset, fields.extent.xxh3, fields.same_as};
+  if (fields.measured) own.origin = fields.measured->against;
+  Add(parts, own);
+  const auto place = static_cast<int64_t>(size_) - 1;
   if (fields.number >= 0 && fields.number != place && numbers_.empty()) {
     for (int64_t n = 0; n < place; ++n) numbers_.push_back(n);
     numbers_.push_back(fields.number);
@@ -106,6 +96,27 @@ Record RecordTable::Append(const RecordFields& fields) {
     numbers_.push_back(fields.number >= 0 ? fields.number : place);
   }
   return back();
+}
+
+Record RecordTable::Append(const Parts& parts, const Own& own) {
+  TTRACE_CHECK(numbers_.empty(), "records are numbered by their places");
+  Add(parts, own);
+  return back();
+}
+
+void RecordTable::Add(const Parts& parts, const Own& own) {
+  TTRACE_CHECK(own.sequence >= 0 && own.sequence < kMaxSequence &&
+                   own.offset >= 0 && own.offset <= kMaxOffset &&
+                   size_ < kMaxRecords,
+               "the reader refuses what a row has no room for");
+  Row row;
+  row.xxh3 = own.xxh3;
+  row.segment = static_cast<uint64_t>(own.segment) & kMaxSegment;
+  row.offset = static_cast<uint64_t>(own.offset) & kMaxOffset;
+  if (own.origin) row.origin = static_cast<uint32_t>(*own.origin);
+  row.parts = parts_.NumberOf(parts);
+  AddRow(row, static_cast<uint32_t>(own.rank),
+         static_cast<uint32_t>(own.sequence));
 }
 
 void RecordTable::AddRow(const Row& row, uint32_t rank, uint32_t sequence) {

@@ -94,6 +94,32 @@ class RecordTable {
   // REQUIRES: size() < kMaxRecords; fields are what an IndexLineDecoder or a
   // Record gave, its layout and placements possibly changed.
   Record Append(const RecordFields& fields);
+
+  // The same in two steps, for who appends many records that have much in
+  // common and keeps the numbers of what that is. Of `fields`, only what they
+  // are numbers of has to be set.
+  struct Parts {
+    uint32_t id = 0;
+    uint32_t form = 0;
+    uint32_t place = 0;
+    bool operator==(const Parts&) const = default;
+  };
+  uint32_t NumberOfId(const TensorId& id) { return ids_.NumberOf(id); }
+  uint32_t NumberOfForm(const RecordFields& fields);
+  uint32_t NumberOfPlace(const RecordFields& fields);
+  // What no other record has.
+  struct Own {
+    int rank = 0;
+    int64_t sequence = 0;
+    int segment = 0;
+    int64_t offset = 0;
+    uint64_t xxh3 = 0;
+    std::optional<int64_t> origin;  // of same_as or measured
+  };
+  // REQUIRES: size() < kMaxRecords, parts are numbers of this table, no record
+  // has a number of its own.
+  Record Append(const Parts& parts, const Own& own);
+
   // All records of `other`, in their order, numbered on.
   // REQUIRES: together no more than kMaxRecords; `other` has no copies of
   // records of another table.
@@ -158,13 +184,6 @@ class RecordTable {
     size_t operator()(const Place& place) const;
   };
 
-  // Numbers of the above.
-  struct Parts {
-    uint32_t id = 0;
-    uint32_t form = 0;
-    uint32_t place = 0;
-    bool operator==(const Parts&) const = default;
-  };
   struct HashOfParts {
     size_t operator()(const Parts& parts) const;
   };
@@ -189,6 +208,7 @@ class RecordTable {
   static constexpr size_t kBlockShift = 12;
   static constexpr size_t kBlockRows = size_t{1} << kBlockShift;
 
+  void Add(const Parts& parts, const Own& own);
   void AddRow(const Row& row, uint32_t rank, uint32_t sequence);
   const Run& run(uint32_t place) const {
     const size_t block = place >> kBlockShift;

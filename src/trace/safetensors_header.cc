@@ -1,5 +1,6 @@
 #include "src/trace/safetensors_header.h"
 
+#include <array>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -16,6 +17,17 @@ constexpr size_t kLengthBytes = 8;
 
 Error Corrupt(std::string message) {
   return Error(ErrorCode::kCorrupt, std::move(message));
+}
+
+// The length of a header that takes all the room there is.
+std::string LengthBytes() {
+  const uint64_t length =
+      static_cast<uint64_t>(kSegmentHeaderBytes) - kLengthBytes;
+  std::string bytes;
+  for (size_t i = 0; i < kLengthBytes; ++i) {
+    bytes += static_cast<char>((length >> (8 * i)) & 0xff);
+  }
+  return bytes;
 }
 
 // Bytes of a tensor, or nothing if they overflow.
@@ -74,35 +86,59 @@ Result<SafetensorsEntry> DecodeEntry(std::string_view name,
 }  // namespace
 
 bool SafetensorsHeader::Add(const SafetensorsEntry& entry) {
-  std::string text = entries_.empty() ? "\"" : ",\"";
-  text.append(std::to_string(entry.sequence));
-  text.append("\":{\"dtype\":\"").append(Info(entry.dtype).safetensors_name);
-  text.append("\",\"shape\":[");
+  const size_t before = entries_.size();
+  const auto add = [&](std::string_view text) { entries_.append(text); };
+  const auto add_number = [&](int64_t value) {
+    std::array<char, 20> digits;  // of any int64_t
+    const auto end =
+        std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+    entries_.append(digits.data(), end);
+  };
+  add(before == 0 ? "\"" : ",\"");
+  add_number(entry.sequence);
+  add("\":{\"dtype\":\"");
+  add(Info(entry.dtype).safetensors_name);
+  add("\",\"shape\":[");
   for (size_t d = 0; d < entry.shape.size(); ++d) {
-    if (d > 0) text += ',';
-    text += std::to_string(entry.shape[d]);
+    if (d > 0) add(",");
+    add_number(entry.shape[d]);
   }
-  text.append("],\"data_offsets\":[").append(std::to_string(entry.begin));
-  text.append(",").append(std::to_string(entry.end)).append("]}");
+  add("],\"data_offsets\":[");
+  add_number(entry.begin);
+  add(",");
+  add_number(entry.end);
+  add("]}");
 
   const size_t braces = 2;
   const size_t room = static_cast<size_t>(kSegmentHeaderBytes) - kLengthBytes;
-  if (entries_.size() + text.size() + braces > room) return false;
-  entries_ += text;
-  return true;
+  if (entries_.size() + braces <= room) return true;
+  entries_.resize(before);
+  return false;
 }
 
 std::string SafetensorsHeader::Bytes() const {
   const auto total = static_cast<size_t>(kSegmentHeaderBytes);
   std::string bytes;
   bytes.reserve(total);
-  const uint64_t length = total - kLengthBytes;
-  for (size_t i = 0; i < kLengthBytes; ++i) {
-    bytes += static_cast<char>((length >> (8 * i)) & 0xff);
-  }
-  bytes.append("{").append(entries_).append("}");
+  bytes.append(LengthBytes()).append("{").append(entries_).append("}");
   bytes.resize(total, ' ');
   return bytes;
+}
+
+bool SafetensorsHeader::IsAt(std::span<const std::byte> beginning) const {
+  std::string_view text(reinterpret_cast<const char*>(beginning.data()),
+                        beginning.size());
+  if (text.size() != static_cast<size_t>(kSegmentHeaderBytes)) return false;
+  const std::string length = LengthBytes();
+  for (const std::string_view part :
+       {std::string_view(length), std::string_view("{"),
+        std::string_view(entries_), std::string_view("}")}) {
+    if (!text.starts_with(part)) return false;
+    text.remove_prefix(part.size());
+  }
+  // All alike, and the first one a space.
+  return text.empty() || (text.front() == ' ' &&
+                          text.substr(1) == text.substr(0, text.size() - 1));
 }
 
 Result<std::vector<SafetensorsEntry>> DecodeSafetensorsHeader(

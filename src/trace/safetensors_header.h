@@ -37,6 +37,8 @@ class SafetensorsHeader {
   bool Add(const SafetensorsEntry& entry);
   // The first kSegmentHeaderBytes of the file.
   std::string Bytes() const;
+  // Whether these are Bytes().
+  bool IsAt(std::span<const std::byte> beginning) const;
 
  private:
   std::string entries_;

@@ -1,11 +1,25 @@
 #include "src/trace/staging_ring.h"
 
+#include <sys/mman.h>
+
+#include <new>
+
 #include "src/base/check.h"
 
 namespace ttrace {
 namespace {
 
 constexpr size_t kAlignment = alignof(std::max_align_t);
+
+// Pages of this size, where the system has them, are there with a
+// five-hundredth of the faults.
+constexpr std::align_val_t kHugePage{size_t{2} << 20};
+
+std::byte* Reserve(size_t bytes) {
+  void* memory = ::operator new(bytes, kHugePage);
+  static_cast<void>(::madvise(memory, bytes, MADV_HUGEPAGE));
+  return static_cast<std::byte*>(memory);
+}
 
 constexpr size_t RoundUp(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -15,8 +29,11 @@ constexpr size_t RoundUp(size_t bytes) {
 
 // Not initialised: pages that are never used are never there.
 StagingRing::StagingRing(size_t capacity)
-    : capacity_(capacity),
-      memory_(std::make_unique_for_overwrite<std::byte[]>(capacity)) {}
+    : capacity_(capacity), memory_(Reserve(capacity)) {}
+
+void StagingRing::Release::operator()(std::byte* memory) const {
+  ::operator delete(memory, kHugePage);
+}
 
 std::byte* StagingRing::Take(size_t bytes) {
   const std::optional<size_t> begin = FindRoom(bytes);

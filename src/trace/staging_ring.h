@@ -37,8 +37,12 @@ class StagingRing {
   };
   std::optional<size_t> FindRoom(size_t bytes) const;
 
+  struct Release {
+    void operator()(std::byte* memory) const;
+  };
+
   size_t capacity_;
-  std::unique_ptr<std::byte[]> memory_;
+  std::unique_ptr<std::byte, Release> memory_;
   std::deque<Stretch> stretches_;  // the oldest first
 };
 

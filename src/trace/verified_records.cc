@@ -14,8 +14,9 @@ Status VerifiedRecords::Ensure(size_t index,
   }
   const Status status = verify();
   if (status.ok()) {
-    good_[index].store(true, std::memory_order_release);
+    states_[index].store(State::kGood, std::memory_order_release);
   } else {
+    SetLookedAt(index, false);
     const std::lock_guard<std::mutex> bad_lock(bad_mutex_);
     bad_.emplace(index, status.error());
   }

@@ -72,6 +72,7 @@ class Writer final : public TraceWriter {
         chain_(meta_json),
         segments_(rank_folder),
         written_(rank_folder),
+        compared_(rank_folder),
         reducer_(std::move(reducer)) {}
 
   ~Writer() override {
@@ -242,14 +243,37 @@ class Writer final : public TraceWriter {
     }
     // What others are measured against is read back: it has to be there.
     if (reducer_ != nullptr && !reducer_->IsBase(record)) {
+      if (const RecordFields* run = FindRepeated(record, digest)) {
+        record.compared_with = run->compared_with;
+        Share({run->sequence, run->extent}, record);
+        return Done{};
+      }
       if (auto compared = reducer_->Compare(record, view, digest)) {
         record.compared_with = std::move(compared->legs);
-        return WriteBytes(compared->bytes, record);
+        TTRACE_RETURN_IF_ERROR(WriteBytes(compared->bytes, record));
+        Remember(record, digest);
+        return Done{};
       }
     }
     TTRACE_RETURN_IF_ERROR(WriteTensor(view, record, digest));
     contents_.emplace(key, Owner{record.sequence, record.extent});
     return Done{};
+  }
+
+  // Compared in place, with these values.
+  const RecordFields* FindRepeated(const RecordFields& record,
+                                   uint64_t digest) const {
+    const std::string leg = reducer_->RepeatedBy(record.leg);
+    if (leg.empty()) return nullptr;
+    const RecordFields* run = compared_.CounterpartOf(record, leg);
+    if (run == nullptr || digests_.at(run->sequence) != digest) return nullptr;
+    return run;
+  }
+
+  void Remember(const RecordFields& record, uint64_t digest) {
+    if (compared_.iteration() != record.id.iteration) digests_.clear();
+    compared_.Add(record);
+    digests_.emplace(record.sequence, digest);
   }
 
   const RecordFields* FindBase(const RecordFields& record) const {
@@ -355,7 +379,9 @@ class Writer final : public TraceWriter {
   IndexChain chain_;
   SegmentWriter segments_;
   std::unordered_map<RecordSpec, KnownSpec, HashOfSpec> specs_;
-  WrittenRecords written_;  // of legs that others may be measured against
+  WrittenRecords written_;   // of legs that others may be measured against
+  WrittenRecords compared_;  // in place, with the reference
+  std::map<int64_t, uint64_t> digests_;  // of their values, by sequence
   // Bytes that are there, by digest, size and dtype. That two of a run's
   // tensors have one digest by chance is as likely as that damage goes unseen.
   // The last: whether they are a summary.

@@ -117,6 +117,12 @@ class Reducer {
                                           uint64_t /*xxh3*/) {
     return std::nullopt;
   }
+
+  // The leg that `leg` repeats, as far as it is compared with the same: what of
+  // it is the same bit by bit is not compared again. Empty: none.
+  virtual std::string RepeatedBy(const std::string& /*leg*/) const {
+    return "";
+  }
 };
 
 class TraceWriter {

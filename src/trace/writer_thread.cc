@@ -5,6 +5,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -33,16 +34,42 @@ struct NoteCall {
   std::string kind;
   std::string json_object;
 };
-using Call = std::variant<AppendCall, NoteCall>;
+struct SealCall {
+  int iteration = 0;
+  std::string leg;
+};
+using Call = std::variant<AppendCall, NoteCall, SealCall>;
 
-struct Carry {
-  TraceWriter& writer;
-  Status operator()(const AppendCall& call) const {
-    return writer.Append(call.spec, call.occurrence, {call.data, call.strides});
+// More comes within microseconds while a forward or a backward runs: to be
+// woken for each small tensor would cost the caller more than to copy it.
+constexpr std::chrono::milliseconds kNap(1);
+
+// The thread's side: carries calls out, in their order.
+class Carrier {
+ public:
+  explicit Carrier(TraceWriter& writer) : writer_(writer) {}
+
+  Status Carry(const Call& call) {
+    Status status = std::visit([this](const auto& of) { return Do(of); }, call);
+    if (!status.ok()) unsealable_ = true;
+    return status;
   }
-  Status operator()(const NoteCall& call) const {
-    return writer.Note(call.kind, call.json_object);
+
+ private:
+  Status Do(const AppendCall& call) {
+    return writer_.Append(call.spec, call.occurrence,
+                          {call.data, call.strides});
   }
+  Status Do(const NoteCall& call) {
+    return writer_.Note(call.kind, call.json_object);
+  }
+  Status Do(const SealCall& call) {
+    if (std::exchange(unsealable_, false)) return Done{};
+    return writer_.Seal(call.iteration, call.leg);
+  }
+
+  TraceWriter& writer_;
+  bool unsealable_ = false;  // a call since the last seal failed
 };
 
 // How many bytes the tensor has; nothing where that, or what it takes to read
@@ -91,7 +118,7 @@ class AllSignalsBlocked {
 class Behind {
  public:
   Behind(TraceWriter* writer, size_t staging_bytes)
-      : writer_(*writer), ring_(staging_bytes) {
+      : carrier_(*writer), ring_(staging_bytes) {
     const AllSignalsBlocked blocked;
     thread_ = std::thread([this] { Run(); });
   }
@@ -127,16 +154,19 @@ class Behind {
   }
 
   void Add(Call call) {
+    bool wake = false;
     {
       const std::lock_guard lock(mutex_);
       calls_.push_back(std::move(call));
+      wake = !naps_;
     }
-    work_.notify_one();
+    if (wake) work_.notify_one();
   }
 
   // Until all calls are carried out.
   void Wait() {
     std::unique_lock lock(mutex_);
+    work_.notify_one();  // It may nap.
     done_.wait(lock, [this] { return calls_.empty(); });
   }
 
@@ -152,21 +182,29 @@ class Behind {
  private:
   std::byte* Take(size_t bytes) {
     std::unique_lock lock(mutex_);
-    std::byte* stretch = nullptr;
+    std::byte* stretch = ring_.Take(bytes);
+    if (stretch != nullptr) return stretch;
+    work_.notify_one();  // It may nap.
     done_.wait(lock, [&] { return (stretch = ring_.Take(bytes)) != nullptr; });
     return stretch;
   }
 
   void Run() {
     std::unique_lock lock(mutex_);
+    const auto has_work = [this] { return ends_ || !calls_.empty(); };
     while (true) {
-      work_.wait(lock, [this] { return ends_ || !calls_.empty(); });
+      if (!has_work()) {
+        naps_ = true;
+        work_.wait_for(lock, kNap, has_work);
+        naps_ = false;
+        work_.wait(lock, has_work);
+      }
       if (calls_.empty()) return;
       // It stays in the queue, where it counts as not done, and references to
       // the elements of a deque outlast push_back.
       const Call& call = calls_.front();
       lock.unlock();
-      const Status status = std::visit(Carry{writer_}, call);
+      const Status status = carrier_.Carry(call);
       lock.lock();
       if (!status.ok() && !error_) error_ = status.error();
       const auto* append = std::get_if<AppendCall>(&call);
@@ -176,7 +214,7 @@ class Behind {
     }
   }
 
-  TraceWriter& writer_;  // the thread's, while there are calls
+  Carrier carrier_;  // the thread's, while there are calls
   std::mutex mutex_;
   std::condition_variable work_;  // a call, or the end
   std::condition_variable done_;  // a call is done: there is room in the ring
@@ -184,6 +222,7 @@ class Behind {
   std::deque<Call> calls_;  // the oldest first, which the thread may be at
   std::optional<Error> error_;
   bool ends_ = false;
+  bool naps_ = false;  // the thread looks by itself before long
   std::thread thread_;
 };
 
@@ -222,8 +261,9 @@ class WriterThread final : public TraceWriter {
   }
 
   Status Seal(int iteration, const std::string& leg) override {
-    TTRACE_RETURN_IF_ERROR(Drain());
-    return writer_->Seal(iteration, leg);
+    if (!Mine()) return writer_->Seal(iteration, leg);
+    Thread().Add(SealCall{iteration, leg});
+    return Thread().TakeError();
   }
 
   Status Close(bool complete, const std::string& reason) override {

@@ -6,12 +6,12 @@
 // memory does not grow. A tensor that is larger than half of the ring is not
 // copied: its Append waits until it was written.
 //
-// Notes are written in their turn, behind it as well. Flush, Seal and Close
-// wait for all that was called before them, so what they promise holds as it
-// does without a thread. What a process loses that is killed is what was not
-// written yet. An error of an Append or a Note is the answer of a later one,
-// which is carried out nevertheless, or of Flush, Seal or Close, which then is
-// not: a trace is not sealed without what failed.
+// Notes and seals are written in their turn, behind it as well: nobody waits
+// for a disk to flush. Flush and Close wait for all that was called before
+// them, so what they promise holds as it does without a thread. What a process
+// loses that is killed is what was not written yet. An error is the answer of a
+// later call, which is carried out nevertheless, or of Flush or Close, which
+// then is not. No leg is sealed without what failed.
 //
 // The thread starts with the first call and takes no signals. A forked child
 // is refused as by any writer, and has neither the thread nor its duties.

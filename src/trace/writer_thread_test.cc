@@ -100,6 +100,7 @@ class Held final : public TraceWriter {
     return Done{};
   }
   Status Seal(int, const std::string&) override {
+    appended_at_seal = appended.load();
     ++seals;
     return Done{};
   }
@@ -110,6 +111,7 @@ class Held final : public TraceWriter {
   std::atomic<int> appended = 0;
   int appended_at_note = -1;
   int appended_at_flush = -1;
+  int appended_at_seal = -1;
   int seals = 0;
   bool closed_complete = false;
 
@@ -146,6 +148,32 @@ TEST(WriterThread, AppendReturnsBeforeTheWriteAndWaitsWhereTheRingIsFull) {
   EXPECT_EQ(counts.appended, 5) << "close comes last";
 }
 
+TEST(WriterThread, ASealComesInItsTurnAndNobodyWaitsForIt) {
+  std::atomic<bool> open = false;
+  auto held = std::make_unique<Held>(open);
+  const Held& counts = *held;
+  const auto writer = WriteOnThread(std::move(held), kRing);
+  OrDie(AppendFloats(*writer, "a", {1}));
+  OrDie(writer->Seal(0, "real"));
+  EXPECT_EQ(counts.seals, 0);
+  open = true;
+  OrDie(writer->Flush());
+  EXPECT_EQ(counts.appended_at_seal, 1);
+}
+
+TEST(WriterThread, ALegIsNotSealedWithoutWhatFailedAlsoIfThatWasSaid) {
+  std::atomic<bool> open = true;
+  auto held = std::make_unique<Held>(open);
+  const Held& counts = *held;
+  const auto writer = WriteOnThread(std::move(held), kRing);
+  OrDie(AppendFloats(*writer, "bad", {1}));
+  EXPECT_FALSE(writer->Flush().ok());
+  OrDie(writer->Seal(0, "real"));
+  OrDie(writer->Seal(1, "real"));
+  OrDie(writer->Flush());
+  EXPECT_EQ(counts.seals, 1);
+}
+
 TEST(WriterThread, AnErrorIsSaidOnceAndTheTraceIsNotComplete) {
   std::atomic<bool> open = false;
   const Held* counts = nullptr;
@@ -159,12 +187,14 @@ TEST(WriterThread, AnErrorIsSaidOnceAndTheTraceIsNotComplete) {
     return writer;
   };
   const auto sealed = append_bad();
-  const Status status = sealed->Seal(0, "real");
+  Status status = sealed->Seal(0, "real");
+  if (status.ok()) status = sealed->Flush();  // Known by now.
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code(), ErrorCode::kInvalidArgument);
   EXPECT_EQ(counts->seals, 0);
   OrDie(AppendFloats(*sealed, "good", {1}));
   OrDie(sealed->Seal(0, "real"));
+  OrDie(sealed->Flush());
   EXPECT_EQ(counts->seals, 1);
   OrDie(sealed->Close(true, ""));
   EXPECT_EQ(counts->appended, 1);

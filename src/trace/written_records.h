@@ -29,6 +29,7 @@ class WrittenRecords {
 
   // Forgets records of other iterations.
   void Add(const RecordFields& record);
+  int iteration() const { return iteration_; }  // -1: nothing was added
 
   // All pieces of a tensor in `leg`, in the order in which they were written.
   const std::vector<RecordFields>& Find(const std::string& leg,

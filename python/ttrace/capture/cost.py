@@ -5,14 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
-
 from ttrace.capture import process_messages
 from ttrace.capture.settings import LegName
 
 # Recorded once an iteration; reruns have the rest again.
 _STATES = ("param", "param_updated", "optim_state", "buffer")
-_FP32_BYTES = 4
 
 
 class Cost:
@@ -23,14 +20,13 @@ class Cost:
         self._leg_bytes = 0
         self._fp32_leg_bytes = 0
 
-    def add(self, role: str, tensor: torch.Tensor) -> None:
-        """A tensor that was recorded."""
-        size = tensor.numel() * tensor.element_size()
+    def add(self, role: str, size: int, fp32_size: int) -> None:
+        """A tensor that was recorded: its bytes, and those that it has in a leg in fp32."""
         if role in _STATES:
             self._state_bytes += size
             return
         self._leg_bytes += size
-        self._fp32_leg_bytes += tensor.numel() * _FP32_BYTES if tensor.is_floating_point() else size
+        self._fp32_leg_bytes += fp32_size
 
     def say(
         self, folder: str, memory: Mapping[str, int], free_memory: int, measured: bool = False

@@ -13,7 +13,6 @@ once.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -74,7 +73,7 @@ class Isolation(Rewrite):
         given = self._in_place_of(place, tensor)
         if place.arg == ROUTING_MAP:
             # By this the rows that it sends can be told.
-            self._session.record_at(replace(place, arg=ROUTING_MAP_USED), given)
+            self._session.record_at(place._replace(arg=ROUTING_MAP_USED), given)
         return given
 
     def made(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:

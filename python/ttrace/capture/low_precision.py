@@ -17,7 +17,9 @@ _MODULES = ("transformer_engine.pytorch.quantization", "transformer_engine.pytor
 def in_fp8(module: Any) -> bool:
     """Whether `module`, which is about to compute or has just computed, does so in FP8."""
     # Set by the library within the forward, together with the scales.
-    if getattr(module, "fp8", None) is True and hasattr(module, "fp8_meta"):
+    # Not by getattr alone: what a module does not have costs it an exception, at every call.
+    has = "fp8" in vars(module) or hasattr(type(module), "fp8")
+    if has and module.fp8 is True and hasattr(module, "fp8_meta"):
         return True
     for name in _MODULES:
         manager = getattr(sys.modules.get(name), "FP8GlobalStateManager", None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -211,7 +211,7 @@ class ModuleHooks:
         if rewrite is not None:
             rewrite.seen(place, value)
         if value.requires_grad:
-            arrival = replace(place, role="grad_output", pass_="backward")
+            arrival = place._replace(role="grad_output", pass_="backward")
             if rewrite is None:
                 value.register_hook(session.guarded(self._grad_output(arrival)))
             else:

@@ -174,6 +174,7 @@ class Reruns:
 
     def _sealed(self, name: str, after: Snapshot) -> None:
         self._session.seal(self._iteration, name)
+        self._session.flush()
         if name == "replay":
             self._leaked(name, after)
 

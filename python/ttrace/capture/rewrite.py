@@ -5,16 +5,15 @@ The base changes nothing; noise legs and isolated legs are subclasses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 
 from ttrace.capture.placed import Moment, ParameterRule, TensorRule
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """One occurrence of one input, output or gradient of a module."""
 
     moment: Moment
@@ -43,7 +42,7 @@ class Place:
 
     def as_sum(self) -> Place:
         """The place of all terms together."""
-        return replace(self, rule=replace(self.rule, grad_placements=None))
+        return self._replace(rule=replace(self.rule, grad_placements=None))
 
     @property
     def row_begin(self) -> int:

@@ -7,7 +7,6 @@ turns capture off with one line on stderr, and the trace says that it is incompl
 from __future__ import annotations
 
 import atexit
-import functools
 import json
 import os
 import sys
@@ -25,6 +24,7 @@ from ttrace.capture.free_memory import Peak
 from ttrace.capture.placed import Box, Moment, Position, RoutedRows, Scale
 from ttrace.capture.rewrite import Place
 from ttrace.capture.settings import Settings
+from ttrace.capture.slots import Slot, may_have_slot, sizes
 from ttrace.capture.specs import SpecCache
 from ttrace.capture.tensor_bytes import host_view
 
@@ -68,6 +68,8 @@ class Session:
         self.measures_noise = False
         self._writer: Any = None
         self._specs: SpecCache | None = None
+        self._selects_all = not settings.selection.patterns
+        self._slots: dict[tuple[str, str, str, str], Slot] = {}  # by fqn, role, arg, pass
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._refused: set[str] = set()
@@ -219,13 +221,15 @@ class Session:
         """Wraps a hook so that nothing it raises reaches the user's program. During a leg other
         than the first, the leg fails, not the capture."""
 
-        @functools.wraps(function)
+        # Without functools.wraps: it takes longer than a small record, for each gradient's hook.
         def guard(*args: Any, **kwargs: Any) -> Any:
             if self.over:
                 return None
             try:
                 if self._graph_is_captured():
                     return None
+                if not torch.is_grad_enabled():  # as in a backward
+                    return function(*args, **kwargs)
                 with torch.no_grad():
                     return function(*args, **kwargs)
             except Exception as error:
@@ -303,13 +307,18 @@ class Session:
             if leg == self.settings.leg:
                 self._complete.append(iteration)
 
+    def flush(self) -> None:
+        """All that was recorded and sealed is in the files, where other ranks may read it."""
+        if self.recording:
+            with self._lock:
+                self._writer.flush()
+
     def passes_complete(self, iteration: int) -> None:
         """All of the real leg is in the files but what the optimizer's step shows. Whatever happens
         to the process in a rerun, this much can be judged, and a rerun can read it."""
         self.note("passes_complete", iteration=iteration)
+        self.flush()
         if self.recording:
-            with self._lock:
-                self._writer.flush()
             self._passes_complete = iteration
 
     def record(
@@ -362,12 +371,7 @@ class Session:
         )
         if spec is None:
             return
-        if role == "grad_output" and self.peak is not None:
-            self.peak.sample(micro_batch)
-        if role == "input" and self.leg == self.settings.leg:
-            self.input_bytes += tensor.numel() * tensor.element_size()
-        if self.cost is not None:
-            self.cost.add(role, tensor)
+        self._count(role, micro_batch, *sizes(tensor))
         with self._lock:
             if self._writer is None:
                 return
@@ -383,9 +387,19 @@ class Session:
                 tensor.stride(),
             )
 
+    def _count(self, role: str, micro_batch: int, size: int, fp32_size: int) -> None:
+        if role == "grad_output" and self.peak is not None:
+            self.peak.sample(micro_batch)
+        if role == "input" and self.leg == self.settings.leg:
+            self.input_bytes += size
+        if self.cost is not None:
+            self.cost.add(role, size, fp32_size)
+
     def record_at(self, place: Place, tensor: torch.Tensor) -> None:
         """Writes an activation or its gradient, as its rule says."""
         if self._again and place.pass_ == "recompute":
+            return
+        if self._in_slot(place, tensor):
             return
         rule = place.rule
         self.record(
@@ -406,6 +420,37 @@ class Session:
             routed=None if rule.routed is None else rule.routed.rows,
             always=rule.decides,  # other rows lie where it says
         )
+
+    def _in_slot(self, place: Place, tensor: torch.Tensor) -> bool:
+        """Writes the tensor by what is prepared for its place. False: it is to be written as any
+        other."""
+        moment, _, fqn, role, arg, call, pass_ = place
+        if not self.recording or not self._selects_all or not may_have_slot(tensor):
+            return False
+        slot = self._slots.get((fqn, role, arg, pass_))
+        if slot is None or not slot.fits(place, tensor):
+            spec = self.spec_at(place, place.rule.canonical(tensor))
+            if spec is None:
+                return False
+            slot = self._slots[fqn, role, arg, pass_] = Slot(place, tensor, spec)
+        micro_batch = moment.micro_batch
+        self._count(role, micro_batch, slot.bytes, slot.fp32_bytes)
+        if not tensor.is_cpu:
+            tensor = host_view(tensor)
+        with self._lock:
+            if self._writer is not None:
+                self._writer.append(
+                    slot.spec,
+                    self.leg,
+                    moment.iteration,
+                    call,
+                    pass_,
+                    micro_batch,
+                    place.row_begin,
+                    tensor.data_ptr(),
+                    slot.strides(tensor.stride()),
+                )
+        return True
 
     def spec_at(self, place: Place, canonical: torch.Tensor) -> Any | None:
         """The Spec of a tensor whose dimensions are in canonical order; None if its shape does not

@@ -221,7 +221,7 @@ class DTensorNoise(Noise):
             return None
         placements = rule.placements
         arg = f"{place.arg}@{self._coordinate()}" if "Partial" in placements else place.arg
-        noisy = super().perturbed(replace(place, rule=rule, arg=arg), local)
+        noisy = super().perturbed(place._replace(rule=rule, arg=arg), local)
         return None if noisy is None else _like(tensor, noisy)
 
     def parameter_gradient(
@@ -285,7 +285,7 @@ class DTensorIsolation(Isolation):
             return self.keeps(place, str(reason))
         if "Partial" in rule.placements:
             return self.keeps(place, "a sum that is pending has no terms in another run")
-        value = super().value(replace(place, rule=rule), local)
+        value = super().value(place._replace(rule=rule), local)
         return None if value is None else _like(tensor, value)
 
 
