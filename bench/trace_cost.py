@@ -34,7 +34,7 @@ INTRODUCTION = (
     "Written by `bench/trace_cost.py`: one captured iteration of a GPT in bf16 (sequence of 256,",
     "vocabulary of 8,192), the reference of one process with its default legs, the candidate of",
     "two (TP 2, SP), or of as many as said, with its own. *measured*, as by default: noise legs",
-    "are measured, and reruns of the candidate compared with the reference, where they run;",
+    "are measured, and the candidate is compared with the reference, where they run;",
     "*kept*: `--keep-values`; *sketch*: `--mode sketch` for the candidate. Measured and kept give",
     "the same result, which is asserted. Time is in untraced steps of the same run, sizes are",
     "those of all files, the check is the better of two, from the page cache. More ranks than",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every case of tests/cases.py twice: with reruns measured where they run, and with all their
-values written (--keep-values). Compares the two results and writes docs/in_place.md.
+"""Every case of tests/cases.py twice: measured where it runs, and with all values written
+(--keep-values). Compares the two results and writes docs/in_place.md.
 
     scripts/in_place_table.py [--only REGEX] [--minutes 60] [--write-only]
 
@@ -89,9 +89,9 @@ def write_table(rows: list[dict], total: int) -> None:
         "# Measured in place: the same results",
         "",
         "Written by `scripts/in_place_table.py`: cases of the [matrix](matrix.md), each run twice,",
-        "with reruns measured where they run (as by default: noise against the run, reruns of the",
-        "candidate against the reference) and with all their values written (`--keep-values`),",
-        "reference and candidate alike. Compared are the verdict, all culprits",
+        "measured where it runs (as by default: noise against the run, the candidate against the",
+        "reference) and with all values written (`--keep-values`), reference and candidate alike.",
+        "Compared are the verdict, all culprits",
         "with direction, stage and classes, and how many tensors were compared; `numbers` says",
         "whether every number of result.json is the same, too. MB are those of tensors, of the",
         "reference and of the candidate.",

@@ -302,7 +302,7 @@ void AddDropoutFaults(const Side* reference, const Side& candidate,
   Insert(std::move(found.culprits), false, result);
 }
 
-// The reference is trusted: what is strange about its steps is said.
+// The reference is trusted: that its steps are strange as well is said.
 void NoteSteps(const ReplayedSteps& reference, CheckResult* result) {
   int64_t off = 0;
   const StepOfParameter* first = nullptr;
@@ -312,12 +312,12 @@ void NoteSteps(const ReplayedSteps& reference, CheckResult* result) {
     if (first == nullptr) first = &step;
   }
   if (off == 0) return;
-  AddNotices({fmt::format(
-                 "in the reference, the optimizer's steps of {} of {} "
-                 "parameters and iterations are not what its settings make of "
-                 "what it recorded (first {}, iteration {})",
-                 off, reference.size(), first->fqn, first->iteration)},
-             result);
+  AddNotices(
+      {fmt::format("of {} steps of the candidate's optimizer that are not what "
+                   "its settings make of what it recorded, {} are not in the "
+                   "reference either (first {}, iteration {})",
+                   reference.size(), off, first->fqn, first->iteration)},
+      result);
 }
 
 // What the runs were told differs: facts, beside what their numbers show.

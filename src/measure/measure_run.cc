@@ -235,7 +235,9 @@ class Work {
         ForEach(context_.threads, own_steps_.size(), [&](size_t i) -> Status {
           const StepOfParameter& step = steps_[own_steps_[i]];
           TTRACE_RETURN_IF_ERROR(Replay(own_, step, &read, &own[i]));
-          if (!own[i] || !theirs_ || !theirs_->steps().contains(step)) {
+          // Of a step that is what it should be the reference's says nothing.
+          if (!own[i] || !own[i]->out() || !theirs_ ||
+              !theirs_->steps().contains(step)) {
             return Done{};
           }
           return Replay(*theirs_, step, &read, &theirs[i]);

@@ -27,9 +27,9 @@ using DamagedNumbers = std::map<int64_t, std::string>;
 struct Measurements {
   // The candidate's tensors by TensorFacts::order; of a share, not all.
   std::vector<TensorFacts> facts;
-  GradientSquares squares;  // of gradients that a reported norm is of
-  ReplayedSteps steps;      // the candidate's
-  ReplayedSteps reference_steps;
+  GradientSquares squares;        // of gradients that a reported norm is of
+  ReplayedSteps steps;            // the candidate's
+  ReplayedSteps reference_steps;  // of those that are out of bounds there
   // Iterations after which parameters differ from the reference's
   // (experiment/unequal_starts.h).
   std::set<int> unequal_updates;
