@@ -10,7 +10,6 @@ FIRST:END: which steps, of four micro-batches each.
 from __future__ import annotations
 
 import json
-import runpy
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import torch
 from torch.nn.modules import module as hooks
+from wrapped_script import run_script
 
 MICRO_BATCHES = 4
 
@@ -80,9 +80,7 @@ def main() -> None:
     hooks.register_module_forward_pre_hook(dump.enter)
     hooks.register_module_forward_hook(dump.leave)
     hooks.register_module_full_backward_hook(dump.backward)
-    sys.argv = command
-    sys.path[0] = str(Path(command[0]).resolve().parent)
-    runpy.run_path(command[0], run_name="__main__")
+    run_script(command)
     lines.close()
 
 

@@ -7,11 +7,11 @@
 
 from __future__ import annotations
 
-import runpy
 import sys
 import time
-from pathlib import Path
 from typing import Any
+
+from wrapped_script import run_script
 
 from ttrace.capture.rerun import Reruns
 
@@ -27,6 +27,4 @@ _run_leg = Reruns._run_leg
 Reruns._run_leg = run_leg  # type: ignore[method-assign]
 
 if __name__ == "__main__":
-    sys.argv = sys.argv[1:]
-    sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    run_script(sys.argv[1:])

@@ -7,10 +7,10 @@ is copied, digested or written. What remains is what empty hooks cost.
 
 from __future__ import annotations
 
-import runpy
 import sys
-from pathlib import Path
 from typing import Any
+
+from wrapped_script import run_script
 
 from ttrace.capture.session import Session
 
@@ -37,6 +37,4 @@ _start = Session.start
 Session.start = start  # type: ignore[method-assign]
 
 if __name__ == "__main__":
-    sys.argv = sys.argv[1:]
-    sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    run_script(sys.argv[1:])
