@@ -7,6 +7,7 @@
 
 #include "src/diagnose/diagnose.h"
 #include "src/experiment/hyperparameters.h"
+#include "src/measure/exact_values.h"
 
 namespace ttrace {
 namespace {
@@ -116,7 +117,8 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
        stand_ins = std::make_shared<StandIns>()](const TensorId& id) {
         const TensorPieces* found = candidate_.Find(cand_leg, id);
         if (found == nullptr) found = candidate_.Find("real", id);
-        if (found == nullptr) return found;
+        // What a step left is not close to the reference by its being right.
+        if (found == nullptr || IsAfterStep(id.role)) return found;
         // A culprit of which no piece is out of bounds by itself: the
         // reference's values would say that it is right.
         const ComparedPieces compared = PiecesComparedInPlace(*found);

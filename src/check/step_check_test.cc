@@ -10,6 +10,7 @@
 
 #include "src/check/check.h"
 #include "src/check/step_run_test.h"
+#include "src/measure/stored_replays.h"
 #include "src/report/reason_words.h"
 #include "src/report/render.h"
 #include "src/trace/scratch_trace.h"
@@ -18,6 +19,9 @@ namespace ttrace {
 namespace {
 
 using testing::HasSubstr;
+
+// Of which a rank's piece is large enough to be compared where it is made.
+const Shape kLargeWeight = {64, 32};
 
 class StepCheck : public testing::Test {
  protected:
@@ -31,7 +35,12 @@ class StepCheck : public testing::Test {
     const std::string cand = NewFolder();
     reference.Write(ref);
     candidate.Write(cand);
-    return Check(ref, cand);
+    CheckResult result = Check(ref, cand);
+    // Nothing depends on where a step is made again.
+    const std::string in_place = NewFolder();
+    candidate.Write(in_place, ref);
+    EXPECT_EQ(Numbers(Check(ref, in_place)), Numbers(result));
+    return result;
   }
 
   static const TensorJudgement& Find(const CheckResult& result,
@@ -52,6 +61,12 @@ class StepCheck : public testing::Test {
   CheckResult Named(const StepRun& run, const std::string& letter,
                     const std::string& words) {
     CheckResult result = Alone(run);
+    StepRun right = run;
+    right.right_after = true;
+    right.weight = kLargeWeight;
+    StepRun wrong = right;
+    right.fault = {};
+    Against(right, wrong);
     EXPECT_EQ(result.verdict, Verdict::kDiverged) << words;
     EXPECT_EQ(result.culprits.size(), 1u) << words;
     if (result.culprits.empty()) return result;
@@ -66,7 +81,16 @@ class StepCheck : public testing::Test {
     return result;
   }
 
- private:
+  // All that a result says but folders, bytes and time.
+  static std::string Numbers(CheckResult result) {
+    result.seconds = 0;
+    result.bytes_compared = 0;
+    result.reference.folder = result.candidate.folder = "";
+    result.next_steps.clear();
+    return RenderJson(result);
+  }
+
+ protected:
   std::string NewFolder() { return folder_ / fmt::format("{}", ++count_); }
 
   static CheckResult Check(const std::string& ref, const std::string& cand) {
@@ -165,6 +189,79 @@ TEST_F(StepCheck, WhatTheReferenceDoesAsWellIsNoFinding) {
   EXPECT_TRUE(other.culprits.empty());
   EXPECT_EQ(Find(other, "fc.weight", Role::kParamUpdated).reason.kind,
             ReasonKind::kReferenceStep);
+}
+
+TEST_F(StepCheck, OfStepsThatAreRightNoStateIsKept) {
+  const std::string ref = NewFolder();
+  StepRun run;
+  run.right_after = true;
+  run.weight = kLargeWeight;
+  run.Write(ref);
+  run.order = StepOrder::kApex;
+  run.fault.iteration = 2;
+  run.fault.ranks = {1};
+  run.fault.rule = [](StepRule* rule) { rule->eps = 1e-3; };
+  const std::string cand = NewFolder();
+  run.Write(cand, ref);
+  const auto trace = OrDie(Trace::Open(cand));
+  int kept = 0;
+  for (const Record record : trace->records()) {
+    if (record.id().role != Role::kOptimState ||
+        record.id().fqn != "fc.weight" || record.id().arg == "step" ||
+        record.same_as()) {  // as a weight that was recorded
+      continue;
+    }
+    const bool wrong = record.rank() == 1 && record.id().iteration == 2;
+    EXPECT_EQ(record.holds_values(), wrong) << ToString(record.id());
+    kept += record.holds_values() ? 1 : 0;
+  }
+  EXPECT_GT(kept, 0);
+  // What a rank found decides: its values are not there to be looked at again.
+  const CheckResult result = Check(ref, cand);
+  EXPECT_EQ(result.verdict, Verdict::kDiverged);
+  ASSERT_EQ(result.culprits.size(), 1u);
+  EXPECT_EQ(result.culprits[0].iteration, 2);
+  EXPECT_THAT(result.culprits[0].classes.at(0).evidence,
+              HasSubstr("an epsilon of 0.001 "));
+}
+
+TEST_F(StepCheck, WhatIsMadeOfAnotherGradientKeepsItsValues) {
+  const std::string ref = NewFolder();
+  StepRun run;
+  run.right_after = true;
+  run.weight = kLargeWeight;
+  run.Write(ref);
+  run.first_size *= 2;
+  const std::string cand = NewFolder();
+  run.Write(cand, ref);
+  const auto trace = OrDie(Trace::Open(cand));
+  for (const Record record : trace->records()) {
+    EXPECT_TRUE(record.holds_values()) << ToString(record.id());
+  }
+}
+
+TEST_F(StepCheck, WithoutWhatARankFoundItsStepIsNotJudged) {
+  StepRun run;
+  run.right_after = true;
+  run.weight = kLargeWeight;
+  const std::string ref = NewFolder();
+  run.Write(ref);
+  const std::string cand = NewFolder();
+  run.Write(cand, ref);
+  const Side own = OrDie(Side::Open(cand, {}));
+  const Side theirs = OrDie(Side::Open(ref, {}));
+  const StepCatalog catalog(own, &theirs);
+  const StoredReplays stored = ReadStoredReplays(own.trace());
+  const StepOfParameter step = {1, "fc.weight"};
+  int64_t bytes = 0;
+  const ReplayedStep found = OrDie(ReplayStep(catalog, stored, step, &bytes));
+  EXPECT_TRUE(found.whole);
+  EXPECT_GT(found.Of(StepQuantity::kParameter).judged, 0);
+  const ReplayedStep lost = OrDie(ReplayStep(catalog, {}, step, &bytes));
+  EXPECT_FALSE(lost.whole);
+  EXPECT_EQ(lost.Of(StepQuantity::kFirst).judged, 0);
+  ASSERT_FALSE(lost.gaps.empty());
+  EXPECT_EQ(lost.gaps.begin()->first.kind, StepGap::Kind::kNotRecorded);
 }
 
 TEST_F(StepCheck, StaleValuesAreNamed) {

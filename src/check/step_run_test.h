@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/judge/candidate_reducer.h"
 #include "src/measure/float_step.h"
 #include "src/numeric/noise.h"
 #include "src/trace/writer.h"
@@ -66,6 +67,7 @@ class StepRun {
   // How often a parameter counts in the norm that is reported.
   std::map<std::string, double> norm_weight;
   double first_size = 1e-3;  // of gradients
+  Shape weight = {32, 16};
 
   StepRun() {
     rule.lr = 1e-2;
@@ -76,15 +78,20 @@ class StepRun {
     rule.decoupled = true;
   }
 
-  static std::vector<std::pair<std::string, Shape>> Parameters() {
-    return {{"fc.bias", {32}}, {"fc.weight", {32, 16}}};
+  std::vector<std::pair<std::string, Shape>> Parameters() const {
+    return {{"fc.bias", {32}}, {"fc.weight", weight}};
   }
 
-  void Write(const std::string& folder) const {
+  // `reference`: compared with this one, and its steps made again, where it is
+  // written. Empty: all values are.
+  void Write(const std::string& folder,
+             const std::string& reference = "") const {
     ASSERT_TRUE(CreateTraceFolder(folder, "{}", false).ok());
     int world = 1;
     for (const MeshDim& dim : mesh) world *= dim.size;
-    for (int rank = 0; rank < world; ++rank) WriteRank(folder, rank, world);
+    for (int rank = 0; rank < world; ++rank) {
+      WriteRank(folder, reference, rank, world);
+    }
   }
 
  private:
@@ -158,7 +165,8 @@ class StepRun {
         iteration, kind, values, more, fqn);
   }
 
-  void WriteRank(const std::string& folder, int rank, int world) const {
+  void WriteRank(const std::string& folder, const std::string& reference,
+                 int rank, int world) const {
     RankMeta meta;
     meta.rank = rank;
     meta.world_size = world;
@@ -169,7 +177,10 @@ class StepRun {
       meta.coordinate[d] = rest % mesh[d].size;
       rest /= mesh[d].size;
     }
-    auto writer = TraceWriter::Open(folder, meta);
+    auto writer = TraceWriter::Open(
+        folder, meta,
+        reference.empty() ? nullptr
+                          : MakeCandidateReducer(meta, {}, reference));
     ASSERT_TRUE(writer.ok()) << writer.error().message();
     if (grafted) {
       ASSERT_TRUE((*writer)->Note("graft", R"({"what": "weights"})").ok());
@@ -217,6 +228,15 @@ class StepRun {
       const auto value = static_cast<float>(Norm(iteration));
       Put(**writer, rank, norm, iteration, Pass::kOptimizer, {value});
       ASSERT_TRUE((*writer)->Seal(iteration, "real").ok());
+      // Read by the next iteration.
+      for (const Piece& piece : pieces) {
+        RecordSpec spec =
+            SpecOf(piece.fqn, Role::kParamUpdated, "",
+                   piece.layout.local_shape(), piece.layout.global_shape());
+        spec.placements = piece.placements;
+        spec.dtype = dtype;
+        Put(**writer, rank, spec, iteration, Pass::kOptimizer, piece.copy);
+      }
     }
     ASSERT_TRUE((*writer)->Close(true, "").ok());
   }
@@ -389,8 +409,6 @@ class StepRun {
       put(Role::kOptimState, "updated", Pass::kOptimizer, dtype,
           [&](size_t i) { return piece->copy[i]; });
     }
-    put(Role::kParamUpdated, "", Pass::kOptimizer, dtype,
-        [&](size_t i) { return piece->copy[i]; });
   }
 
   static float ByHand(const StepRule& rule, const StepState& before,

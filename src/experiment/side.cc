@@ -25,14 +25,24 @@ Result<Side> Side::Open(const std::string& folder,
   folders.insert(folders.end(), leg_folders.begin(), leg_folders.end());
   for (const std::string& path : folders) {
     TTRACE_ASSIGN_OR_RETURN(auto trace, Trace::Open(path, threads));
-    side.FindDefects(*trace);
-    if (side.catalogs_.empty()) side.ReadNotes(*trace);
-    side.ReadNotIsolated(*trace);
-    side.catalogs_.push_back(std::make_shared<Catalog>(std::move(trace)));
-    side.NoteUnfinishedSums(*side.catalogs_.back());
-    side.FindCutLegs(*side.catalogs_.back());
+    side.Add(std::move(trace));
   }
   return side;
+}
+
+Side Side::Of(std::shared_ptr<const Trace> trace) {
+  Side side;
+  side.Add(std::move(trace));
+  return side;
+}
+
+void Side::Add(std::shared_ptr<const Trace> trace) {
+  FindDefects(*trace);
+  if (catalogs_.empty()) ReadNotes(*trace);
+  ReadNotIsolated(*trace);
+  catalogs_.push_back(std::make_shared<Catalog>(std::move(trace)));
+  NoteUnfinishedSums(*catalogs_.back());
+  FindCutLegs(*catalogs_.back());
 }
 
 std::vector<const Trace*> Side::traces() const {

@@ -56,6 +56,9 @@ class Side {
                            const std::vector<std::string>& leg_folders,
                            int threads = 1);
 
+  // Of a trace that is open.
+  static Side Of(std::shared_ptr<const Trace> trace);
+
   const Trace& trace() const { return catalogs_.front()->trace(); }
   std::vector<const Trace*> traces() const;  // of all folders, the main first
   const TensorPieces* Find(const std::string& leg, const TensorId& id) const;
@@ -150,6 +153,7 @@ class Side {
   const std::vector<std::string>& defects() const { return defects_; }
 
  private:
+  void Add(std::shared_ptr<const Trace> trace);
   void ReadNotes(const Trace& trace);
   void ReadNote(int rank, const std::string& kind, const nlohmann::json& json);
   void FindCutLegs(const Catalog& catalog);

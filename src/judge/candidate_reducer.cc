@@ -18,7 +18,9 @@
 #include "src/measure/element_scale.h"
 #include "src/measure/exact_values.h"
 #include "src/measure/leg_reducer.h"
+#include "src/measure/own_steps.h"
 #include "src/measure/routing_flips.h"
+#include "src/measure/stored_replays.h"
 #include "src/measure/term_of_sum.h"
 #include "src/numeric/sketch.h"
 #include "src/trace/piece_in_memory.h"
@@ -33,7 +35,8 @@ class CandidateReducer final : public Reducer {
       : meta_(meta),
         own_(MakeLegReducer(meta, legs)),
         folder_(std::move(reference)),
-        memory_(meta) {}
+        memory_(meta),
+        own_steps_(meta) {}
 
   std::vector<std::string> BasesOf(const std::string& leg) const override {
     return own_->BasesOf(leg);
@@ -56,6 +59,39 @@ class CandidateReducer final : public Reducer {
     return leg == "replay" ? "real" : "";
   }
 
+  bool IsDecidedLater(const RecordFields& record) const override {
+    return OwnSteps::IsOfStep(record);
+  }
+  void Wrote(const RecordFields& record) override { own_steps_.Wrote(record); }
+  void Noted(const std::string& kind, const std::string& json_object) override {
+    own_steps_.Noted(kind, json_object);
+  }
+
+  // State is judged by the step that left it, and beside the reference's only
+  // measured: of a step that is right, and of a right gradient, no values are
+  // kept.
+  Decisions Decide(int iteration, const SetAside& aside,
+                   WrittenRecords& written) override {
+    Decisions out;
+    const LegPlan* plan = PlanOf("real");
+    if (plan == nullptr) return out;
+    const auto made = own_steps_.Replay(iteration, aside, written, *reference_);
+    if (!made.ok()) return out;
+    for (const auto& [step, replay] : made->steps) {
+      out.notes.emplace_back(kReplayedStepNote, EncodeReplay(step, replay));
+    }
+    for (const Record& record : made->held) {
+      const auto step =
+          made->steps.find({record.id().iteration, record.id().fqn});
+      out.records.push_back(step != made->steps.end() &&
+                                    IsRight(step->second) &&
+                                    HasCloseGradient(step->first)
+                                ? CompareState(*plan, *made->trace, record)
+                                : std::nullopt);
+    }
+    return out;
+  }
+
   std::optional<Compared> Compare(const RecordFields& record,
                                   const StridedView& values,
                                   uint64_t xxh3) override {
@@ -65,6 +101,9 @@ class CandidateReducer final : public Reducer {
     }
     const LegPlan* plan = PlanOf(record.leg);
     if (plan == nullptr) return std::nullopt;
+    if (plan->name == "real" && record.id.role == Role::kGradReduced) {
+      JudgeGradient(*plan, record, values);
+    }
     if (plan->name == "real" && !IsOfThePasses(record)) return std::nullopt;
     // What cannot be read now may be by a check: the values are kept for it.
     auto piece = ComparePiece(*plan, record, values, xxh3);
@@ -147,39 +186,104 @@ class CandidateReducer final : public Reducer {
     return scale.value;
   }
 
-  // Nothing if a diagnosis may want the values, or a check.
+  // Nothing: the values are kept.
+  std::optional<Compared> CompareState(const LegPlan& plan, const Trace& trace,
+                                       const Record& record) {
+    const TensorPieces* theirs =
+        reference_->FindSameValue(plan.reference_leg, record.id());
+    const RecordFields fields = record.fields();
+    if (!Info(fields.dtype).floating || !MayBeCompared(fields, theirs) ||
+        theirs->pieces.front().dtype() != fields.dtype ||
+        IsTermOfSum(meta_.MeshOf(fields.grid), fields.placements, false)) {
+      return std::nullopt;
+    }
+    auto with = CompareWith(*theirs, trace, record, 0.0);
+    if (!with.ok()) return std::nullopt;
+    const ErrorStats stats = with->sums.Stats();
+    if (stats.count != fields.layout.local_count() ||
+        stats.nonfinite_cand > 0) {
+      return std::nullopt;
+    }
+    ComparedPiece piece;
+    piece.xxh3 = fields.extent.xxh3;
+    piece.legs.push_back(*std::move(with));
+    Compared out;
+    out.legs = {plan.reference_leg};
+    out.bytes = EncodeComparedPiece(piece);
+    if (static_cast<int64_t>(out.bytes.size()) >= fields.extent.bytes) {
+      return std::nullopt;
+    }
+    return out;
+  }
+
+  // Remembers whether it is close to the reference's: state that a step makes
+  // of a gradient that is not keeps its values, too.
+  void JudgeGradient(const LegPlan& plan, const RecordFields& record,
+                     const StridedView& values) {
+    if (record.id.iteration != gradients_of_) {
+      gradients_.clear();
+      gradients_of_ = record.id.iteration;
+    }
+    const auto close = CompareIfClose(plan, record, values);
+    bool& all = gradients_.try_emplace(record.id.fqn, true).first->second;
+    all = all && close.ok() && close->has_value();
+  }
+
+  bool HasCloseGradient(const StepOfParameter& step) const {
+    const auto found = gradients_.find(step.fqn);
+    return step.iteration == gradients_of_ && found != gradients_.end() &&
+           found->second;
+  }
+
+  // With the leg of the plan; nothing if a diagnosis may want the values, or a
+  // check.
+  Result<std::optional<ComparedPiece::With>> CompareIfClose(
+      const LegPlan& plan, const RecordFields& record,
+      const StridedView& values) {
+    using With = std::optional<ComparedPiece::With>;
+    const TensorPieces* pieces =
+        reference_->FindSameValue(plan.reference_leg, record.id);
+    if (!MayBeCompared(record, pieces)) return With();
+    // Where the two compute in different precisions a check may compare other
+    // legs.
+    if (plan.name == "real" && pieces->pieces.front().dtype() != record.dtype) {
+      return With();
+    }
+    memory_.Hold(record, values);
+    TTRACE_ASSIGN_OR_RETURN(const double scale,
+                            ElementScaleOfTensor(plan, record.id, *pieces));
+    TTRACE_ASSIGN_OR_RETURN(
+        ComparedPiece::With with,
+        CompareWith(*pieces, memory_, memory_.records().front(), scale));
+    const ErrorStats stats = with.sums.Stats();
+    if (stats.count != record.layout.local_count()) return With();
+    if (!stats.bitwise_equal()) {
+      TTRACE_ASSIGN_OR_RETURN(const bool close,
+                              IsClose(plan, record, *pieces, stats, scale));
+      if (!close) return With();
+    }
+    return With(std::move(with));
+  }
+
+  // Nothing: the values are kept.
   Result<std::optional<ComparedPiece>> ComparePiece(const LegPlan& plan,
                                                     const RecordFields& record,
                                                     const StridedView& values,
                                                     uint64_t xxh3) {
     using Piece = std::optional<ComparedPiece>;
-    const TensorPieces* pieces =
-        reference_->FindSameValue(plan.reference_leg, record.id);
-    if (!MayBeCompared(record, pieces)) return Piece();
-    // Where the two compute in different precisions a check may compare other
-    // legs.
-    if (plan.name == "real" && pieces->pieces.front().dtype() != record.dtype) {
-      return Piece();
-    }
-    memory_.Hold(record, values);
+    TTRACE_ASSIGN_OR_RETURN(auto with, CompareIfClose(plan, record, values));
+    if (!with) return Piece();
+    const double scale = with->element_scale;
     ComparedPiece out;
     out.xxh3 = xxh3;
-    TTRACE_ASSIGN_OR_RETURN(const double scale,
-                            ElementScaleOfTensor(plan, record.id, *pieces));
-    TTRACE_ASSIGN_OR_RETURN(auto with, CompareHeld(*pieces, scale));
-    const ErrorStats stats = with.sums.Stats();
-    if (stats.count != record.layout.local_count()) return Piece();
-    if (!stats.bitwise_equal()) {
-      TTRACE_ASSIGN_OR_RETURN(const bool close,
-                              IsClose(plan, record, *pieces, stats, scale));
-      if (!close) return Piece();
-    }
-    out.legs.push_back(std::move(with));
+    out.legs.push_back(*std::move(with));
     if (plan.name != "real") return Piece(std::move(out));
     if (const auto* hp = reference_->FindSameValue(plan.fp32_leg, record.id)) {
       if (!MayBeCompared(record, hp)) return Piece();
-      TTRACE_ASSIGN_OR_RETURN(with, CompareHeld(*hp, scale));
-      out.legs.push_back(std::move(with));
+      TTRACE_ASSIGN_OR_RETURN(
+          ComparedPiece::With beside,
+          CompareWith(*hp, memory_, memory_.records().front(), scale));
+      out.legs.push_back(std::move(beside));
     }
     // A replay may differ, and the run as it was may be compared with others.
     TTRACE_ASSIGN_OR_RETURN(out.summary,
@@ -197,14 +301,16 @@ class CandidateReducer final : public Reducer {
            !MayBeReadOtherwise(record, *pieces);
   }
 
-  // What is held in memory_.
-  Result<ComparedPiece::With> CompareHeld(const TensorPieces& reference,
-                                          double element_scale) {
+  // `record`: of `trace`.
+  static Result<ComparedPiece::With> CompareWith(const TensorPieces& reference,
+                                                 const Trace& trace,
+                                                 const Record& record,
+                                                 double element_scale) {
     TTRACE_ASSIGN_OR_RETURN(auto theirs, GroupInstances(reference, {}));
     const ReferenceInstances opposite(std::move(theirs));
     TensorPieces own;
-    own.trace = &memory_;
-    own.pieces.push_back(memory_.records().front());
+    own.trace = &trace;
+    own.pieces.push_back(record);
     TTRACE_ASSIGN_OR_RETURN(const auto groups, GroupInstances(own, {}));
     const Instance& instance = groups.front().instances.front();
     const PlacedInstance placed = {instance, groups.front().layout};
@@ -253,6 +359,9 @@ class CandidateReducer final : public Reducer {
   int iteration_ = -1;
   std::map<std::pair<std::string, TensorId>, double> element_scales_;
   PieceInMemory memory_;
+  OwnSteps own_steps_;
+  int gradients_of_ = -1;                  // iteration
+  std::map<std::string, bool> gradients_;  // by parameter: whether it is close
 };
 
 }  // namespace

@@ -7,7 +7,8 @@
 // the reference beyond doubt, so that a diagnosis can look at it, and of
 // everything where the reference cannot be read. Of the run as it was a summary
 // stands beside the comparison, for a replay that differs and for another
-// reference; what an optimizer's step is made of keeps its values.
+// reference; weights and reduced gradients keep their values. The optimizer's
+// steps are made again, and of those that are right its state is only compared.
 //
 // Source of the rule that is applied on the spot: judge/rule.h, maxima.h.
 //

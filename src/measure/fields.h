@@ -10,8 +10,20 @@
 
 #include "src/measure/facts.h"
 #include "src/measure/replayed_step.h"
+#include "ttrace/dtype.h"
+#include "ttrace/tensor_id.h"
 
 namespace ttrace {
+
+// How many values an enumeration has: what a reader may be given.
+constexpr int CountOf(Role) { return kRoleCount; }
+constexpr int CountOf(Pass) { return kPassCount; }
+constexpr int CountOf(DType) { return kDTypeCount; }
+constexpr int CountOf(StepQuantity) { return kStepQuantities; }
+constexpr int CountOf(StepAlgorithm) { return 2; }
+constexpr int CountOf(StepGap::Kind) { return 5; }
+constexpr int CountOf(ErrorCode) { return 6; }
+constexpr int CountOf(Fidelity) { return 3; }
 
 template <typename A>
 void VisitFields(A& field, ErrorStats& s) {
@@ -255,6 +267,17 @@ template <typename A>
 void VisitFields(A& field, StepOfParameter& s) {
   field("iteration", s.iteration);
   field("fqn", s.fqn);
+}
+
+template <typename A>
+void VisitFields(A& field, RankReplay& r) {
+  field("errors", r.errors);
+  field("gaps", r.gaps);
+  field("judged", r.judged);
+  field("skipped", r.skipped);
+  field("whole", r.whole);
+  field("norms", r.norms);
+  field("sample", r.sample);
 }
 
 template <typename A>

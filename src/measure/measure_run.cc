@@ -16,6 +16,7 @@
 #include "src/experiment/step_tensors.h"
 #include "src/experiment/unequal_starts.h"
 #include "src/measure/measure_tensor.h"
+#include "src/measure/stored_replays.h"
 
 namespace ttrace {
 namespace {
@@ -68,7 +69,8 @@ class Work {
       : context_(context),
         share_(share),
         entries_(InOrder(context)),
-        own_(*context.candidate, context.reference) {
+        own_(*context.candidate, context.reference),
+        stored_(ReadStoredReplays(context.candidate->trace())) {
     for (const StepOfParameter& step : own_.steps()) {
       if (context.Judges(step.iteration)) steps_.push_back(step);
     }
@@ -213,11 +215,11 @@ class Work {
   }
 
   // Nothing where bytes are damaged: that is said where their tensor is judged.
-  static Status Replay(const StepCatalog& catalog, const StepOfParameter& step,
-                       std::atomic<int64_t>* bytes,
+  static Status Replay(const StepCatalog& catalog, const StoredReplays& stored,
+                       const StepOfParameter& step, std::atomic<int64_t>* bytes,
                        std::optional<ReplayedStep>* out) {
     int64_t read = 0;
-    auto replayed = ReplayStep(catalog, step, &read);
+    auto replayed = ReplayStep(catalog, stored, step, &read);
     if (!replayed.ok() && replayed.error().code() != ErrorCode::kCorrupt) {
       return replayed.error();
     }
@@ -234,13 +236,13 @@ class Work {
     Status status =
         ForEach(context_.threads, own_steps_.size(), [&](size_t i) -> Status {
           const StepOfParameter& step = steps_[own_steps_[i]];
-          TTRACE_RETURN_IF_ERROR(Replay(own_, step, &read, &own[i]));
+          TTRACE_RETURN_IF_ERROR(Replay(own_, stored_, step, &read, &own[i]));
           // Of a step that is what it should be the reference's says nothing.
           if (!own[i] || !own[i]->out() || !theirs_ ||
               !theirs_->steps().contains(step)) {
             return Done{};
           }
-          return Replay(*theirs_, step, &read, &theirs[i]);
+          return Replay(*theirs_, {}, step, &read, &theirs[i]);
         });
     if (!status.ok()) return status;
     for (size_t i = 0; i < own_steps_.size(); ++i) {
@@ -272,6 +274,7 @@ class Work {
   const Share share_;
   std::vector<const TensorEntry*> entries_;
   StepCatalog own_;
+  const StoredReplays stored_;  // of the candidate
   std::optional<StepCatalog> theirs_;
   std::vector<StepOfParameter> steps_;
   std::vector<std::pair<int, UpdatedParameters>> updates_;

@@ -32,16 +32,6 @@
 
 namespace ttrace {
 
-// How many values an enumeration has: what a reader may be given.
-constexpr int CountOf(Role) { return kRoleCount; }
-constexpr int CountOf(Pass) { return kPassCount; }
-constexpr int CountOf(DType) { return kDTypeCount; }
-constexpr int CountOf(StepQuantity) { return kStepQuantities; }
-constexpr int CountOf(StepAlgorithm) { return 2; }
-constexpr int CountOf(StepGap::Kind) { return 5; }
-constexpr int CountOf(ErrorCode) { return 6; }
-constexpr int CountOf(Fidelity) { return 3; }
-
 class Packer {
  public:
   template <typename T>

@@ -1,6 +1,5 @@
-// An optimizer's step made again: of each rank's piece of a parameter, from
-// what this same rank recorded, and how far what it recorded after the step is
-// from that. No reference has a part in it.
+// An optimizer's step of one parameter made again on all ranks that have a
+// piece of it.
 //
 // Thread safety: pure functions.
 
@@ -12,36 +11,13 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <vector>
+#include <utility>
 
-#include "src/experiment/step_rule.h"
 #include "src/experiment/step_tensors.h"
-#include "src/measure/step_formula.h"
+#include "src/measure/rank_replay.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
-
-// Of one quantity, over all ranks that hold it.
-struct StepErrors {
-  int64_t judged = 0;  // elements, each rank's counted
-  int64_t out = 0;     // beyond the bound
-  // Of the element that comes closest to its bound, or is furthest beyond it.
-  double headroom = 0;
-  double error = 0;
-  double bound = 0;
-  std::set<int> ranks;  // with an element beyond its bound
-};
-
-// Elements of one rank, some of them beyond a bound, for whoever asks why.
-struct StepSample {
-  int rank = 0;
-  StepRule rule;
-  StepSetting setting;
-  std::vector<StepQuantity> quantities;  // that were judged
-  std::array<bool, kStepFields> known = {};
-  std::vector<StepElement> elements;
-  double norm = 0;  // as reported; 0: not known
-};
 
 struct ReplayedStep {
   StepOfParameter step;
@@ -65,8 +41,14 @@ struct ReplayedStep {
 
 using ReplayedSteps = std::map<StepOfParameter, ReplayedStep>;
 
-// Fails only if a file cannot be read. Adds the bytes it read to `bytes`.
+// Steps that ranks made again themselves.
+using StoredReplays = std::map<std::pair<StepOfParameter, int>, RankReplay>;
+
+// Of ranks that made it again themselves, takes what they found. Fails only if
+// a file cannot be read. Adds the bytes that were compared to `bytes`, whoever
+// did it.
 Result<ReplayedStep> ReplayStep(const StepCatalog& catalog,
+                                const StoredReplays& stored,
                                 const StepOfParameter& step, int64_t* bytes);
 
 }  // namespace ttrace

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -88,6 +89,15 @@ Result<File> File::Create(std::string path) {
   const int descriptor = OpenRetrying(path, O_WRONLY | O_CREAT | O_EXCL);
   if (descriptor < 0) return IoError("create", path, errno);
   return File(descriptor, std::move(path));
+}
+
+Result<File> File::CreateUnnamed(const std::string& folder) {
+  std::string path = folder + "/aside-XXXXXX";
+  const int descriptor = ::mkostemp(path.data(), O_CLOEXEC);
+  if (descriptor < 0) return IoError("create", path, errno);
+  File file(descriptor, path);
+  if (::unlink(path.c_str()) != 0) return file.Failed("unlink", errno);
+  return file;
 }
 
 Result<File> File::Open(std::string path, Links links) {

@@ -29,6 +29,9 @@ class File {
 
   // Creates `path` for writing. Fails with kIo if it exists.
   static Result<File> Create(std::string path);
+  // A file in `folder` without a name, for writing and reading: it ends with
+  // the process, however that ends.
+  static Result<File> CreateUnnamed(const std::string& folder);
   // Opens a regular file for reading. Anything else (a FIFO would block for
   // ever) is kCorrupt, a missing file kNotFound.
   static Result<File> Open(std::string path, Links links = Links::kRefuse);

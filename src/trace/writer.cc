@@ -5,6 +5,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <map>
@@ -23,6 +24,7 @@
 #include "src/trace/rank_meta.h"
 #include "src/trace/record_check.h"
 #include "src/trace/segment_writer.h"
+#include "src/trace/set_aside.h"
 #include "src/trace/strided_gather.h"
 
 namespace ttrace {
@@ -73,12 +75,14 @@ class Writer final : public TraceWriter {
         segments_(rank_folder),
         written_(rank_folder),
         compared_(rank_folder),
+        aside_(rank_folder),
         reducer_(std::move(reducer)) {}
 
   ~Writer() override {
     // What was appended is whole, closed or not. In a forked child the buffer
     // is a copy, and its lines belong to the parent.
     if (!failure_ && !closed_ && ::getpid() == owner_) {
+      static_cast<void>(WriteAside({}));
       static_cast<void>(WriteLines());
     }
   }
@@ -93,10 +97,16 @@ class Writer final : public TraceWriter {
       return line.error().WithContext("rank " + std::to_string(meta_.rank) +
                                       ": " + Abridged(ToString(id)));
     }
+    if (reducer_ != nullptr && reducer_->IsDecidedLater(record)) {
+      return FailUnlessOk(PutAside(view, std::move(record)));
+    }
     const Status written = WriteWhatIsNew(view, record);
     if (!written.ok()) return Fail(written.error());
     AppendExtent(record, *line);
-    if (reducer_ != nullptr && reducer_->IsBase(record)) written_.Add(record);
+    if (reducer_ != nullptr) {
+      if (reducer_->IsBase(record)) written_.Add(record);
+      reducer_->Wrote(record);
+    }
     ++next_sequence_;
     Add(*std::move(line));
     if (lines_.size() < kLineBufferBytes &&
@@ -129,8 +139,8 @@ class Writer final : public TraceWriter {
   Status Note(const std::string& kind,
               const std::string& json_object) override {
     TTRACE_RETURN_IF_ERROR(Usable());
-    TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeNote({kind, json_object}));
-    Add(std::move(line));
+    TTRACE_RETURN_IF_ERROR(AddNote(kind, json_object));
+    if (reducer_ != nullptr) reducer_->Noted(kind, json_object);
     return FailUnlessOk(WriteLines());
   }
 
@@ -142,6 +152,7 @@ class Writer final : public TraceWriter {
   Status Seal(int iteration, const std::string& leg) override {
     TTRACE_RETURN_IF_ERROR(Usable());
     TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeSeal({iteration, leg}));
+    TTRACE_RETURN_IF_ERROR(FailUnlessOk(DecideOn(iteration, leg)));
     // The seal promises that the bytes are on the disk: they go there first.
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(segments_.Sync()));
     Add(std::move(line));
@@ -152,6 +163,7 @@ class Writer final : public TraceWriter {
   Status Close(bool complete, const std::string& reason) override {
     TTRACE_RETURN_IF_ERROR(Usable());
     TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeEnd({complete, reason}));
+    TTRACE_RETURN_IF_ERROR(FailUnlessOk(WriteAside({})));
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(segments_.Seal()));
     Add(std::move(line));
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(WriteLines()));
@@ -257,6 +269,100 @@ class Writer final : public TraceWriter {
     }
     TTRACE_RETURN_IF_ERROR(WriteTensor(view, record, digest));
     contents_.emplace(key, Owner{record.sequence, record.extent});
+    return Done{};
+  }
+
+  // Unless its values are there already.
+  Status PutAside(const StridedView& view, RecordFields record) {
+    record.extent.xxh3 = Digest(view, record);
+    const Extent& extent = record.extent;
+    const auto found = contents_.find(
+        ContentKey(extent.xxh3, extent.bytes, record.dtype, false));
+    if (found != contents_.end()) {
+      Share(found->second, record);
+      aside_.Hold(std::move(record));
+      return Done{};
+    }
+    StridedGather gather = Gather(view, record);
+    TTRACE_RETURN_IF_ERROR(aside_.Begin(std::move(record)));
+    for (auto tile = gather.Next(); !tile.empty(); tile = gather.Next()) {
+      TTRACE_RETURN_IF_ERROR(aside_.Write(tile));
+    }
+    return Done{};
+  }
+
+  // What was set aside of this leg.
+  Status DecideOn(int iteration, const std::string& leg) {
+    if (aside_.held().empty() || aside_.held().front().record.leg != leg) {
+      return Done{};
+    }
+    Reducer::Decisions decisions =
+        reducer_->Decide(iteration, aside_, written_);
+    for (const auto& [kind, json_object] : decisions.notes) {
+      TTRACE_RETURN_IF_ERROR(AddNote(kind, json_object));
+    }
+    return WriteAside(std::move(decisions.records));
+  }
+
+  // Fewer decisions than records: of the others the values are kept.
+  Status WriteAside(std::vector<std::optional<Reducer::Compared>> decisions) {
+    decisions.resize(aside_.held().size());
+    for (size_t i = 0; i < decisions.size(); ++i) {
+      TTRACE_RETURN_IF_ERROR(
+          WriteHeld(aside_.held()[i], std::move(decisions[i])));
+    }
+    aside_.Decided();
+    return Done{};
+  }
+
+  Status WriteHeld(const SetAside::Held& held,
+                   std::optional<Reducer::Compared> compared) {
+    RecordFields record = held.record;
+    record.sequence = next_sequence_;
+    TTRACE_ASSIGN_OR_RETURN(const KnownSpec* const known, Know(record.spec()));
+    TTRACE_ASSIGN_OR_RETURN(std::string line,
+                            EncodeRecordStart(record, known->number));
+    if (compared && !record.same_as) {
+      record.compared_with = std::move(compared->legs);
+      TTRACE_RETURN_IF_ERROR(WriteBytes(compared->bytes, record));
+    } else if (!record.same_as) {
+      TTRACE_RETURN_IF_ERROR(WriteHeldValues(held, record));
+    }
+    AppendExtent(record, line);
+    ++next_sequence_;
+    Add(std::move(line));
+    return Done{};
+  }
+
+  Status WriteHeldValues(const SetAside::Held& held, RecordFields& record) {
+    const uint64_t digest = record.extent.xxh3;
+    const int64_t bytes = record.extent.bytes;
+    const ContentKey key(digest, bytes, record.dtype, false);
+    const auto found = contents_.find(key);
+    if (found != contents_.end()) {  // written since it was set aside
+      Share(found->second, record);
+      return Done{};
+    }
+    TTRACE_ASSIGN_OR_RETURN(record.extent,
+                            segments_.Begin(record.sequence, record.dtype,
+                                            record.local_shape, bytes));
+    constexpr int64_t kTile = 1 << 20;
+    std::vector<std::byte> tile;
+    for (int64_t at = 0; at < bytes; at += kTile) {
+      tile.resize(static_cast<size_t>(std::min(kTile, bytes - at)));
+      TTRACE_RETURN_IF_ERROR(aside_.Read(held, at, tile));
+      TTRACE_RETURN_IF_ERROR(segments_.Write(tile));
+    }
+    record.extent.xxh3 = digest;
+    if (bytes >= kFewestSharedBytes) {
+      contents_.emplace(key, Owner{record.sequence, record.extent});
+    }
+    return Done{};
+  }
+
+  Status AddNote(const std::string& kind, const std::string& json_object) {
+    TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeNote({kind, json_object}));
+    Add(std::move(line));
     return Done{};
   }
 
@@ -381,6 +487,7 @@ class Writer final : public TraceWriter {
   std::unordered_map<RecordSpec, KnownSpec, HashOfSpec> specs_;
   WrittenRecords written_;   // of legs that others may be measured against
   WrittenRecords compared_;  // in place, with the reference
+  SetAside aside_;
   std::map<int64_t, uint64_t> digests_;  // of their values, by sequence
   // Bytes that are there, by digest, size and dtype. That two of a run's
   // tensors have one digest by chance is as likely as that damage goes unseen.

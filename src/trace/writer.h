@@ -19,9 +19,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/trace/record_fields.h"
+#include "src/trace/set_aside.h"
 #include "src/trace/written_records.h"
 #include "ttrace/status.h"
 
@@ -118,6 +120,29 @@ class Reducer {
     return std::nullopt;
   }
 
+  // Whether what becomes of `record` is decided when its leg is sealed. Until
+  // then its line is not written: what is lost with a process that is killed
+  // before are such records of one iteration.
+  virtual bool IsDecidedLater(const RecordFields& /*record*/) const {
+    return false;
+  }
+  // Told of all that is written, in its order; of a record with its extent.
+  virtual void Wrote(const RecordFields& /*record*/) {}
+  virtual void Noted(const std::string& /*kind*/,
+                     const std::string& /*json_object*/) {}
+  struct Decisions {
+    // Of SetAside::held(), in its order. Nothing: the values are kept.
+    std::vector<std::optional<Compared>> records;
+    // To be written before them: kind and JSON object.
+    std::vector<std::pair<std::string, std::string>> notes;
+  };
+  // What is to become of what was set aside in `iteration`. `written` reads
+  // records that lie in segments.
+  virtual Decisions Decide(int /*iteration*/, const SetAside& /*aside*/,
+                           WrittenRecords& /*written*/) {
+    return {};
+  }
+
   // The leg that `leg` repeats, as far as it is compared with the same: what of
   // it is the same bit by bit is not compared again. Empty: none.
   virtual std::string RepeatedBy(const std::string& /*leg*/) const {
@@ -158,7 +183,7 @@ class TraceWriter {
                       const std::string& json_object) = 0;
 
   // Puts into the files all that was appended and noted, so that whoever opens
-  // the trace now finds it.
+  // the trace now finds it; but for what is decided later.
   virtual Status Flush() = 0;
 
   // All records of (iteration, leg) are written: flushes them to the disk and
