@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "src/base/for_each.h"
 #include "src/compare/compare_tensor.h"
 #include "src/trace/scratch_trace.h"
 
@@ -80,28 +81,38 @@ std::shared_ptr<const Trace> WriteZeros(const std::string& folder, int ranks,
 }
 
 // Peak of additional memory while comparing.
-size_t PeakOfComparing(const Catalog& a, const Catalog& b) {
+size_t PeakOfComparing(const Catalog& a, const Catalog& b, int threads) {
   const size_t before = g_live;
   g_peak = before;
-  const auto got = CompareTensor(a.tensors("real").begin()->second,
-                                 b.tensors("real").begin()->second);
-  EXPECT_TRUE(got.ok());
-  EXPECT_EQ(got->total.count, kRows * kCols);
-  EXPECT_TRUE(got->complete());
+  const Status status = ForEach(threads, 1, [&](size_t) -> Status {
+    TTRACE_ASSIGN_OR_RETURN(const TensorComparison got,
+                            CompareTensor(a.tensors("real").begin()->second,
+                                          b.tensors("real").begin()->second));
+    EXPECT_EQ(got.total.count, kRows * kCols);
+    EXPECT_TRUE(got.complete());
+    return Done{};
+  });
+  EXPECT_TRUE(status.ok());
   return g_peak - before;
 }
 
-TEST(Memory, IsBoundedByTilesNotByTensors) {
-  constexpr size_t kLimit = size_t{4} << 20;  // a tensor is 64 MiB
+class Memory : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Threads, Memory, testing::Values(1, 3),
+                         testing::PrintToStringParamName());
+
+TEST_P(Memory, IsBoundedByTilesNotByTensors) {
+  const int threads = GetParam();
+  // A tensor is 64 MiB.
+  const size_t limit = static_cast<size_t>(threads) << 22;
   const ScratchFolder whole, columns, narrow, terms;
   const Catalog a(WriteZeros(whole.path(), 1, Replicate{}, kCols));
   const Catalog b(WriteZeros(columns.path(), 2, Shard{1}, kCols / 2));
   const Catalog n(WriteZeros(narrow.path(), 64, Shard{1}, kCols / 64));
   const Catalog c(WriteZeros(terms.path(), 2, Partial{}, kCols));
-  EXPECT_LT(PeakOfComparing(a, a), kLimit);
-  EXPECT_LT(PeakOfComparing(a, b), kLimit);
-  EXPECT_LT(PeakOfComparing(b, c), kLimit);
-  EXPECT_LT(PeakOfComparing(a, n), kLimit);
+  EXPECT_LT(PeakOfComparing(a, a, threads), limit);
+  EXPECT_LT(PeakOfComparing(a, b, threads), limit);
+  EXPECT_LT(PeakOfComparing(b, c, threads), limit);
+  EXPECT_LT(PeakOfComparing(a, n, threads), limit);
 }
 
 }  // namespace

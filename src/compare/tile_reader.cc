@@ -1,6 +1,7 @@
 #include "src/compare/tile_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <string>
 
@@ -63,6 +64,12 @@ LocalBlock BlockAt(int64_t begin, const Tile& tile, int64_t Axis::*stride) {
   return block;
 }
 
+Status Named(const Status& status, const Record& record) {
+  if (status.ok()) return status;
+  return status.error().WithContext("rank " + std::to_string(record.rank()) +
+                                    ": " + ToString(record.id()));
+}
+
 }  // namespace
 
 LocalBlock BlockInA(const Tile& tile) {
@@ -101,9 +108,14 @@ Status TileReader::ReadPiece(const Trace& trace, const Record& record,
                             std::span<std::byte>(out + to * itemsize,
                                                  static_cast<size_t>(bytes)));
       });
-  if (status.ok()) return status;
-  return status.error().WithContext("rank " + std::to_string(record.rank()) +
-                                    ": " + ToString(record.id()));
+  return Named(status, record);
+}
+
+// A trace gives out no byte of a tensor that it has not verified.
+Status TileReader::Verify(const Trace& trace, const Record& record) {
+  std::array<std::byte, 16> element;
+  const auto bytes = static_cast<size_t>(Info(record.dtype()).itemsize);
+  return Named(trace.Read(record, 0, std::span(element).first(bytes)), record);
 }
 
 Result<BlockView> TileReader::Read(const Instance& instance,

@@ -56,6 +56,9 @@ struct BlockView {
 // Not thread-safe: one per thread and side.
 class TileReader {
  public:
+  // Fails as Read of `record` would. It must not be empty.
+  static Status Verify(const Trace& trace, const Record& record);
+
   Result<BlockView> Read(const Instance& instance, const LocalBlock& block);
 
  private:
