@@ -9,28 +9,24 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <ctime>
+#include <functional>
 #include <limits>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "src/compare/compare_kernel.h"
+#include "src/numeric/beside_read_bench.h"
 
 namespace ttrace {
 namespace {
-
-// Time of this thread: the machine may be shared.
-double CpuSeconds() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
 
 std::vector<std::byte> Values(DType dtype, size_t count, unsigned seed) {
   std::mt19937 rng(seed);
@@ -63,19 +59,6 @@ std::vector<std::byte> Values(DType dtype, size_t count, unsigned seed) {
 // Best bandwidth of adding up 64-bit words, in bytes a second.
 double ReadBandwidth(const std::vector<std::byte>& a,
                      const std::vector<std::byte>& b) {
-  const auto sum = [](const std::vector<std::byte>& bytes) {
-    uint64_t lanes[32] = {};
-    const size_t words = bytes.size() / 8 / 32 * 32;
-    const std::byte* p = bytes.data();
-    for (size_t i = 0; i < words; i += 32, p += 256) {
-      uint64_t w[32];
-      std::memcpy(w, p, sizeof(w));
-      for (size_t l = 0; l < 32; ++l) lanes[l] += w[l];
-    }
-    uint64_t total = 0;
-    for (const uint64_t lane : lanes) total += lane;
-    return total;
-  };
   const size_t bytes = a.size() + b.size();
   const int repeats =
       static_cast<int>(std::max<size_t>(1, (size_t{64} << 20) / bytes));
@@ -83,8 +66,8 @@ double ReadBandwidth(const std::vector<std::byte>& a,
   for (int round = 0; round < 8; ++round) {
     const double start = CpuSeconds();
     for (int i = 0; i < repeats; ++i) {
-      benchmark::DoNotOptimize(sum(a));
-      benchmark::DoNotOptimize(sum(b));
+      benchmark::DoNotOptimize(ReadWords(a));
+      benchmark::DoNotOptimize(ReadWords(b));
       benchmark::ClobberMemory();
     }
     best = std::max(
@@ -154,8 +137,116 @@ void BM_Compare(benchmark::State& state, DType ref_dtype, DType cand_dtype,
   state.SetLabel(std::string(CompareTargetName()));
 }
 
+// Threads that begin at the same time, again and again: they wait for each
+// other without giving up the processor.
+class Team {
+ public:
+  explicit Team(int threads) {
+    for (int t = 1; t < threads; ++t) {
+      others_.emplace_back([this, t] {
+        for (int round = 1;; ++round) {
+          while (round_.load(std::memory_order_acquire) < round) {
+          }
+          if (work_ == nullptr) return;
+          Begin();
+          (*work_)(t);
+          ++done_;
+        }
+      });
+    }
+  }
+  ~Team() {
+    work_ = nullptr;
+    ++round_;
+    for (std::thread& other : others_) other.join();
+  }
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  // Seconds until each thread has done `work` of its number.
+  double Seconds(const std::function<void(int)>& work) {
+    work_ = &work;
+    begun_ = 0;
+    done_ = 0;
+    ++round_;
+    Begin();
+    const auto start = std::chrono::steady_clock::now();
+    work(0);
+    while (done_ < static_cast<int>(others_.size())) {
+    }
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                         start)
+        .count();
+  }
+
+ private:
+  void Begin() {
+    ++begun_;
+    while (begun_ <= static_cast<int>(others_.size())) {
+    }
+  }
+
+  const std::function<void(int)>* work_ = nullptr;
+  std::atomic<int> round_ = 0;
+  std::atomic<int> begun_ = 0;
+  std::atomic<int> done_ = 0;
+  std::vector<std::thread> others_;
+};
+
+// Threads that share a tensor, beside as many that merely read it, in turns and
+// by the clock. The best of many short turns: some are not interrupted, also on
+// a machine that does other things.
+void BM_CompareOnThreads(benchmark::State& state, DType ref_dtype,
+                         DType cand_dtype, size_t count, int threads) {
+  const size_t part = count / static_cast<size_t>(threads);
+  std::vector<std::vector<std::byte>> ref;
+  std::vector<std::vector<std::byte>> cand;
+  for (int t = 0; t < threads; ++t) {
+    ref.push_back(Values(ref_dtype, part, 1));
+    cand.push_back(Values(cand_dtype, part, 2));
+  }
+  std::vector<ErrorSums> sums(static_cast<size_t>(threads));
+  Team team(threads);
+  const std::function<void(int)> compare = [&](int t) {
+    const auto n = static_cast<size_t>(t);
+    sums[n] = {};
+    CompareRows({ref[n].data(), ref_dtype, 0, 1},
+                {cand[n].data(), cand_dtype, 0, 1},
+                {1, static_cast<int64_t>(part), 0, 0, 0}, &sums[n]);
+  };
+  const std::function<void(int)> read = [&](int t) {
+    const auto n = static_cast<size_t>(t);
+    benchmark::DoNotOptimize(ReadWords(ref[n]));
+    benchmark::DoNotOptimize(ReadWords(cand[n]));
+    benchmark::ClobberMemory();
+  };
+  team.Seconds(compare);
+  for (size_t n = 0; n < sums.size(); ++n) {
+    if (!ResultIsRight(ref[n], ref_dtype, cand[n], cand_dtype, part,
+                       sums[n].Stats())) {
+      state.SkipWithError("wrong result");
+      return;
+    }
+  }
+  double fastest = std::numeric_limits<double>::infinity();
+  double fastest_read = fastest;
+  for (auto _ : state) {
+    fastest_read = std::min(fastest_read, team.Seconds(read));
+    fastest = std::min(fastest, team.Seconds(compare));
+  }
+  const auto bytes =
+      static_cast<double>(part * static_cast<size_t>(threads) *
+                          static_cast<size_t>(Info(ref_dtype).itemsize +
+                                              Info(cand_dtype).itemsize));
+  state.counters["GB/s"] = bytes / fastest / 1e9;
+  state.counters["read_GB/s"] = bytes / fastest_read / 1e9;
+  state.counters["share"] = fastest_read / fastest;
+  state.SetLabel(std::string(CompareTargetName()));
+}
+
 constexpr size_t kL2 = size_t{1} << 15;    // 64 KiB to 512 KiB of input
 constexpr size_t kDram = size_t{1} << 25;  // 128 MiB to 512 MiB
+constexpr size_t kTurn = size_t{1} << 23;  // 16 MiB to 128 MiB
 
 void Register() {
   const std::pair<DType, DType> pairs[] = {
@@ -181,6 +272,14 @@ void Register() {
     };
     add("L2", kL2, 0);
     add("DRAM", kDram, 0);
+    for (const int threads : {1, 2}) {
+      benchmark::RegisterBenchmark(
+          (name + "/DRAM/threads:" + std::to_string(threads)).c_str(),
+          [=, ref = a, cand = b](benchmark::State& state) {
+            BM_CompareOnThreads(state, ref, cand, kTurn, threads);
+          })
+          ->UseRealTime();
+    }
     if (a == b && a != DType::kF64) add("DRAM_rows_of_512", kDram / 4, 512);
   }
 }

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "src/compare/compare_exact.h"
 #include "src/numeric/fixed_vectors.h"
 #include "src/numeric/widen.h"
+#include "src/numeric/widen_kernel.h"
 
 // Highway compiles the code between HWY_BEFORE_NAMESPACE and
 // HWY_AFTER_NAMESPACE once per instruction set by re-including this file.
@@ -18,6 +20,7 @@
 // Must come after foreach_target.h.
 #include <hwy/highway.h>
 
+#include "src/numeric/e4m3fn_halves-inl.h"
 #include "src/numeric/load_f32-inl.h"
 
 #ifndef TTRACE_SRC_COMPARE_COMPARE_KERNEL_CC_ONCE_
@@ -28,57 +31,7 @@ namespace ttrace {
 // every instruction set, so that all of them add in the same order.
 inline constexpr size_t kLine = 16;
 
-// One side, as kernels read it: 8-bit floats by way of the 16-bit ones that
-// hold them, a block at a time. Kernels of their own for all pairs would be
-// three times the code.
-class ComparedSide {
- public:
-  ComparedSide(const CompareOperand& side, const CompareExtent& extent)
-      : side_(side),
-        dtype_(WiderF8(side.dtype)),
-        itemsize_(Info(side.dtype).itemsize),
-        rows_(extent.cols <= kShortRow ? extent.rows : 0),
-        ahead_(std::max<int64_t>(
-            1, kBytesAhead / std::max<int64_t>(1, extent.cols * itemsize_))) {}
-
-  // `count` elements, at most a block, from (row, col) on; the next call may
-  // overwrite them.
-  const uint8_t* At(int64_t row, int64_t col, size_t count) {
-    const std::byte* p = Address(row, col);
-    if (dtype_ == side_.dtype) return reinterpret_cast<const uint8_t*>(p);
-    WidenF8(side_.dtype, p, count, room_);
-    return reinterpret_cast<const uint8_t*>(room_);
-  }
-
-  // `count` elements of a row to come, from `col` on, where there are rows
-  // apart: they are too short for the hardware to guess where the next starts.
-  void Prefetch(int64_t row, int64_t col, size_t count) const {
-    if (row + ahead_ >= rows_) return;
-    const std::byte* p = Address(row + ahead_, col);
-    const size_t bytes = count * static_cast<size_t>(itemsize_);
-    for (size_t i = 0; i < bytes; i += 64) hwy::Prefetch(p + i);
-  }
-
-  // What At() returned.
-  CompareOperand Operand(const uint8_t* p) const {
-    return {reinterpret_cast<const std::byte*>(p), dtype_, 0, side_.scale};
-  }
-
- private:
-  const std::byte* Address(int64_t row, int64_t col) const {
-    return side_.data + (row * side_.row_stride + col) * itemsize_;
-  }
-
-  static constexpr int64_t kShortRow = 2048;  // elements
-  static constexpr int64_t kBytesAhead = 2048;
-
-  const CompareOperand side_;
-  const DType dtype_;
-  const int64_t itemsize_;
-  const int64_t rows_;   // that may be read ahead
-  const int64_t ahead_;  // rows
-  alignas(64) uint16_t room_[kCompareBlock];
-};
+inline bool IsF8(DType dtype) { return WiderF8(dtype) != dtype; }
 
 }  // namespace ttrace
 #endif  // TTRACE_SRC_COMPARE_COMPARE_KERNEL_CC_ONCE_
@@ -140,24 +93,102 @@ HWY_INLINE double SumOfLine(const F32Vec* sums) {
   return (q[0] + q[2]) + (q[1] + q[3]);
 }
 
+// The 16-bit floats that are read in place of 8-bit ones; other dtypes are
+// their own. Where one instruction widens float16, halves of E4M3FN, which has
+// fewer digits in the exponent, are the fastest to make.
+inline DType ReadAs(DType dtype) {
+  if (dtype == DType::kF8E4M3FN && LoadF16::kIsOneInstruction) {
+    return DType::kF16;
+  }
+  return WiderF8(dtype);
+}
+
+// By how much an element is larger than what is read in its place.
+inline double Over(const CompareOperand& side) {
+  return ReadAs(side.dtype) == WiderF8(side.dtype) ? 1 : kE4M3FNOverHalf;
+}
+
+// One side, as kernels read it: 8-bit floats by way of 16-bit ones, a block at
+// a time. Kernels of their own for all pairs would be three times the code.
+class ComparedSide {
+ public:
+  ComparedSide(const CompareOperand& side, const CompareExtent& extent)
+      : side_(side),
+        read_as_(ReadAs(side.dtype)),
+        itemsize_(Info(side.dtype).itemsize),
+        rows_(extent.cols <= kShortRow ? extent.rows : 0),
+        ahead_(std::max<int64_t>(
+            1, kBytesAhead / std::max<int64_t>(1, extent.cols * itemsize_))) {}
+
+  // `count` elements, at most a block, from (row, col) on; the next call may
+  // overwrite them.
+  const uint8_t* At(int64_t row, int64_t col, size_t count) {
+    const std::byte* p = Address(row, col);
+    if (read_as_ == side_.dtype) return reinterpret_cast<const uint8_t*>(p);
+    if (read_as_ == WiderF8(side_.dtype)) {
+      WidenF8(side_.dtype, p, count, room_);
+    } else {
+      load::HWY_NAMESPACE::E4M3FNHalves(p, count, room_);
+    }
+    return reinterpret_cast<const uint8_t*>(room_);
+  }
+
+  // `count` elements of a row to come, from `col` on, where there are rows
+  // apart: they are too short for the hardware to guess where the next starts.
+  void Prefetch(int64_t row, int64_t col, size_t count) const {
+    if (row + ahead_ >= rows_) return;
+    const std::byte* p = Address(row + ahead_, col);
+    const size_t bytes = count * static_cast<size_t>(itemsize_);
+    for (size_t i = 0; i < bytes; i += 64) hwy::Prefetch(p + i);
+  }
+
+  // The elements from (row, col) on, as they are.
+  CompareOperand Operand(int64_t row, int64_t col) const {
+    return {Address(row, col), side_.dtype, 0, side_.scale};
+  }
+
+ private:
+  const std::byte* Address(int64_t row, int64_t col) const {
+    return side_.data + (row * side_.row_stride + col) * itemsize_;
+  }
+
+  static constexpr int64_t kShortRow = 2048;  // elements
+  static constexpr int64_t kBytesAhead = 2048;
+
+  const CompareOperand side_;
+  const DType read_as_;
+  const int64_t itemsize_;
+  const int64_t rows_;   // that may be read ahead
+  const int64_t ahead_;  // rows
+  alignas(64) uint16_t room_[kCompareBlock];
+};
+
 // Running maxima of clean blocks, kept as vectors until the end.
 struct Maxima {
   HWY_ALIGN float err[kLine] = {};
   HWY_ALIGN float ref[kLine] = {};
   HWY_ALIGN float elem[kLine] = {};
+  HWY_ALIGN uint8_t byte[HWY_MAX_BYTES] = {};
 };
 
 // kElements: errors of single elements are measured, see CompareExtent.
-template <class LoadRef, class LoadCand, bool kScaled, bool kElements>
+// kBytes: both sides are of one 8-bit format, unscaled. How many differ and
+// which is the largest, bytes say, of which a vector holds four times as many.
+template <class LoadRef, class LoadCand, bool kScaled, bool kElements,
+          bool kBytes>
 class Kernel {
+  static_assert(!kBytes || !kScaled);
+
  public:
   Kernel(const CompareOperand& ref, const CompareOperand& cand,
          const CompareExtent& extent, ErrorSums* sums)
       : ref_(ref, extent),
         cand_(cand, extent),
-        ref_scale_(static_cast<float>(ref.scale)),
-        cand_scale_(static_cast<float>(cand.scale)),
+        ref_scale_(static_cast<float>(ref.scale * Over(ref))),
+        cand_scale_(static_cast<float>(cand.scale * Over(cand))),
+        unit_(kScaled ? 1 : Over(ref)),
         element_scale_(extent.element_scale),
+        dtype_(ref.dtype),
         sums_(sums) {}
 
   void Run(const CompareExtent& extent) {
@@ -171,18 +202,24 @@ class Kernel {
             std::min(cols - i, kBlock - static_cast<size_t>(logical % kBlock));
         ref_.Prefetch(row, at, n);
         cand_.Prefetch(row, at, n);
-        Block(ref_.At(row, at, n), cand_.At(row, at, n), n);
+        Block(row, at, n);
         i += n;
         logical += n;
       }
     }
     for (size_t l = 0; l < kLine; ++l) {
-      sums_->max_abs_err =
-          std::max(sums_->max_abs_err, static_cast<double>(maxima_.err[l]));
-      sums_->max_abs_ref =
-          std::max(sums_->max_abs_ref, static_cast<double>(maxima_.ref[l]));
+      sums_->max_abs_err = std::max(
+          sums_->max_abs_err, unit_ * static_cast<double>(maxima_.err[l]));
+      sums_->max_abs_ref = std::max(
+          sums_->max_abs_ref, unit_ * static_cast<double>(maxima_.ref[l]));
       sums_->max_elem =
           std::max(sums_->max_elem, static_cast<double>(maxima_.elem[l]));
+    }
+    if constexpr (kBytes) {
+      const auto largest = static_cast<std::byte>(
+          *std::max_element(maxima_.byte, maxima_.byte + HWY_MAX_BYTES));
+      sums_->max_abs_ref =
+          std::max(sums_->max_abs_ref, WidenElement(dtype_, &largest));
     }
   }
 
@@ -221,29 +258,59 @@ class Kernel {
         x = hn::Mul(x, hn::Set(df, ref_scale_));
         y = hn::Mul(y, hn::Set(df, cand_scale_));
       }
-      s.mismatched +=
-          hn::CountTrue(du, hn::Ne(hn::BitCast(du, x), hn::BitCast(du, y)));
+      if constexpr (!kBytes) {
+        s.mismatched +=
+            hn::CountTrue(du, hn::Ne(hn::BitCast(du, x), hn::BitCast(du, y)));
+        s.max_ref[r] = hn::Max(s.max_ref[r], hn::Abs(x));
+      }
       const F32Vec err = hn::Sub(y, x);
       s.err_err[r] = hn::MulAdd(err, err, s.err_err[r]);
       s.err_ref[r] = hn::MulAdd(err, x, s.err_ref[r]);
       s.ref_ref[r] = hn::MulAdd(x, x, s.ref_ref[r]);
       s.max_err[r] = hn::Max(s.max_err[r], hn::Abs(err));
-      s.max_ref[r] = hn::Max(s.max_ref[r], hn::Abs(x));
       if constexpr (kElements) {
         // One addition and one division, both rounded as IEEE says on every
         // instruction set: an approximate reciprocal would not be.
-        const F32Vec elem =
-            hn::Div(hn::Abs(err),
-                    hn::Add(hn::Abs(x),
-                            hn::Set(df, static_cast<float>(element_scale_))));
+        const F32Vec elem = hn::Div(
+            hn::Abs(err),
+            hn::Add(hn::Abs(x),
+                    hn::Set(df, static_cast<float>(element_scale_ / unit_))));
         s.elem_elem[r] = hn::MulAdd(elem, elem, s.elem_elem[r]);
         s.max_elem[r] = hn::Max(s.max_elem[r], elem);
       }
     }
   }
 
-  // One block, or what there is of it: n <= kBlock.
-  HWY_INLINE void Block(const uint8_t* ref, const uint8_t* cand, size_t n) {
+  // Of `n` bytes the number of those that differ. Raises `largest`, of a
+  // vector, to the first side's sizes, without signs.
+  static HWY_INLINE size_t CompareBytes(const std::byte* ref,
+                                        const std::byte* cand, size_t n,
+                                        uint8_t* largest) {
+    constexpr uint8_t kSize = 0x7F;
+    const hn::ScalableTag<uint8_t> d;
+    const size_t lanes = hn::Lanes(d);
+    const auto* r = reinterpret_cast<const uint8_t*>(ref);
+    const auto* c = reinterpret_cast<const uint8_t*>(cand);
+    auto most = hn::Load(d, largest);
+    size_t differ = 0;
+    size_t i = 0;
+    for (; i + lanes <= n; i += lanes) {
+      const auto x = hn::LoadU(d, r + i);
+      differ += hn::CountTrue(d, hn::Ne(x, hn::LoadU(d, c + i)));
+      most = hn::Max(most, hn::And(x, hn::Set(d, kSize)));
+    }
+    hn::Store(most, d, largest);
+    for (; i < n; ++i) {
+      differ += r[i] != c[i] ? 1 : 0;
+      largest[0] = std::max<uint8_t>(largest[0], r[i] & kSize);
+    }
+    return differ;
+  }
+
+  // One block, or what there is of it, from (row, col) on: n <= kBlock.
+  HWY_INLINE void Block(int64_t row, int64_t col, size_t n) {
+    const uint8_t* ref = ref_.At(row, col, n);
+    const uint8_t* cand = cand_.At(row, col, n);
     const F32Tag df;
     Registers s;
     size_t i = 0;
@@ -260,9 +327,10 @@ class Kernel {
                   (n - i) * LoadCand::kSize);
       Line(ref_tail, cand_tail, s);
     }
-    const double err_err = SumOfLine(s.err_err);
-    const double err_ref = SumOfLine(s.err_ref);
-    const double ref_ref = SumOfLine(s.ref_ref);
+    const double square = unit_ * unit_;
+    const double err_err = square * SumOfLine(s.err_err);
+    const double err_ref = square * SumOfLine(s.err_ref);
+    const double ref_ref = square * SumOfLine(s.ref_ref);
     for (size_t r = 1; r < kRegisters; ++r) {
       s.max_err[0] = hn::Max(s.max_err[0], s.max_err[r]);
       s.max_ref[0] = hn::Max(s.max_ref[0], s.max_ref[r]);
@@ -275,9 +343,14 @@ class Kernel {
     if (HWY_UNLIKELY(!Trustworthy(err_err, s.max_err[0]) ||
                      !Trustworthy(ref_ref, s.max_ref[0]) ||
                      !std::isfinite(elem_elem))) {
-      CompareBlockExact(ref_.Operand(ref), cand_.Operand(cand), n,
+      CompareBlockExact(ref_.Operand(row, col), cand_.Operand(row, col), n,
                         element_scale_, sums_);
       return;
+    }
+    if constexpr (kBytes) {
+      s.mismatched =
+          CompareBytes(ref_.Operand(row, col).data,
+                       cand_.Operand(row, col).data, n, maxima_.byte);
     }
     sums_->count += static_cast<int64_t>(n);
     sums_->mismatched += static_cast<int64_t>(s.mismatched);
@@ -312,35 +385,54 @@ class Kernel {
   ComparedSide cand_;
   const float ref_scale_;
   const float cand_scale_;
+  // By which elements are larger than what is added up, on both sides: a power
+  // of two, so that sums of products are the same bits, its square apart.
+  const double unit_;
   const double element_scale_;
+  const DType dtype_;  // of the reference
   ErrorSums* const sums_;
   Maxima maxima_;
 };
 
+template <class LoadRef, class LoadCand, bool kScaled, bool kBytes>
+void RunKernel(const CompareOperand& ref, const CompareOperand& cand,
+               const CompareExtent& extent, ErrorSums* sums) {
+  if (extent.element_scale > 0) {
+    Kernel<LoadRef, LoadCand, kScaled, true, kBytes>(ref, cand, extent, sums)
+        .Run(extent);
+  } else {
+    Kernel<LoadRef, LoadCand, kScaled, false, kBytes>(ref, cand, extent, sums)
+        .Run(extent);
+  }
+}
+
 template <class LoadRef, class LoadCand>
 void RunPair(const CompareOperand& ref, const CompareOperand& cand,
              const CompareExtent& extent, ErrorSums* sums) {
-  const bool scaled = ref.scale != 1 || cand.scale != 1;
-  if (extent.element_scale > 0) {
-    if (scaled) {
-      Kernel<LoadRef, LoadCand, true, true>(ref, cand, extent, sums)
-          .Run(extent);
-    } else {
-      Kernel<LoadRef, LoadCand, false, true>(ref, cand, extent, sums)
-          .Run(extent);
-    }
-  } else if (scaled) {
-    Kernel<LoadRef, LoadCand, true, false>(ref, cand, extent, sums).Run(extent);
-  } else {
-    Kernel<LoadRef, LoadCand, false, false>(ref, cand, extent, sums)
-        .Run(extent);
+  // Divided by the unit it has to stay a normal number.
+  const bool small_scale =
+      extent.element_scale > 0 && extent.element_scale < 0x1p-100;
+  const bool scaled = ref.scale != 1 || cand.scale != 1 ||
+                      Over(ref) != Over(cand) ||
+                      (Over(ref) != 1 && small_scale);
+  if (scaled) {
+    RunKernel<LoadRef, LoadCand, true, false>(ref, cand, extent, sums);
+    return;
   }
+  if constexpr (std::is_same_v<LoadRef, LoadF16> &&
+                std::is_same_v<LoadCand, LoadF16>) {
+    if (ref.dtype == cand.dtype && IsF8(ref.dtype)) {
+      RunKernel<LoadRef, LoadCand, false, true>(ref, cand, extent, sums);
+      return;
+    }
+  }
+  RunKernel<LoadRef, LoadCand, false, false>(ref, cand, extent, sums);
 }
 
 template <class LoadRef>
 void RunRef(const CompareOperand& ref, const CompareOperand& cand,
             const CompareExtent& extent, ErrorSums* sums) {
-  switch (WiderF8(cand.dtype)) {
+  switch (ReadAs(cand.dtype)) {
     case DType::kF16:
       return RunPair<LoadRef, LoadF16>(ref, cand, extent, sums);
     case DType::kBF16:
@@ -352,7 +444,7 @@ void RunRef(const CompareOperand& ref, const CompareOperand& cand,
 
 void CompareFast(const CompareOperand& ref, const CompareOperand& cand,
                  const CompareExtent& extent, ErrorSums* sums) {
-  switch (WiderF8(ref.dtype)) {
+  switch (ReadAs(ref.dtype)) {
     case DType::kF16:
       return RunRef<LoadF16>(ref, cand, extent, sums);
     case DType::kBF16:
@@ -372,8 +464,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ttrace {
 namespace {
-
-bool IsF8(DType dtype) { return WiderF8(dtype) != dtype; }
 
 bool IsFastDType(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kBF16 ||

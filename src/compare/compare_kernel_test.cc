@@ -323,27 +323,65 @@ TEST_P(CompareKernel, EightBitFloatsAreComparedLikeTheSameValuesIn16Bits) {
         side.bytes[static_cast<size_t>(cols - 1)] = std::byte{0x7F};
         return side;
       };
-      const auto compare = [&](const Side& ref, const Side& cand) {
-        ErrorSums sums;
-        CompareOperand r = ref.Operand();
-        CompareOperand c = cand.Operand();
-        r.row_stride = c.row_stride = wide;
-        CompareRows(r, c, {kRows, cols, 300, 4099, kElementScale}, &sums);
-        return sums.Stats();
-      };
-      const std::string what =
-          std::string(Info(a).torch_name) + " cols=" + std::to_string(cols);
       Side ref = random(a);
-      ref.scale = 0.5;
-      for (const DType b : kF8) {
-        const Side cand = random(b);
-        ASSERT_TRUE(HasFastPath(ref.Operand(), cand.Operand()));
-        ExpectSame(compare(ref, cand), compare(Widened(ref), Widened(cand)),
-                   what);
-      }
       const Side floats = RandomSide(DType::kF32, count, rng);
-      ExpectSame(compare(ref, floats), compare(Widened(ref), floats), what);
-      ExpectSame(compare(floats, ref), compare(floats, Widened(ref)), what);
+      // Scales, and by what an error is divided where the reference is zero:
+      // nothing, much, and what is no fp32 any more as a part of a unit.
+      for (const double scale : {0.5, 1.0}) {
+        for (const double element_scale : {0.0, kElementScale, 0x1p-122}) {
+          const auto compare = [&](const Side& left, const Side& right) {
+            ErrorSums sums;
+            CompareOperand r = left.Operand();
+            CompareOperand c = right.Operand();
+            r.row_stride = c.row_stride = wide;
+            CompareRows(r, c, {kRows, cols, 300, 4099, element_scale}, &sums);
+            return sums.Stats();
+          };
+          const std::string what = std::string(Info(a).torch_name) +
+                                   " cols=" + std::to_string(cols) +
+                                   " scale=" + std::to_string(scale);
+          ref.scale = scale;
+          for (const DType b : kF8) {
+            const Side cand = random(b);
+            ASSERT_TRUE(HasFastPath(ref.Operand(), cand.Operand()));
+            ExpectSame(compare(ref, cand), compare(Widened(ref), Widened(cand)),
+                       what);
+          }
+          ExpectSame(compare(ref, floats), compare(Widened(ref), floats), what);
+          ExpectSame(compare(floats, ref), compare(floats, Widened(ref)), what);
+        }
+      }
+    }
+  }
+}
+
+// Each with each, in blocks of clean values and beside one that is NaN or
+// infinite: what bytes say of a block is what its values do.
+TEST_P(CompareKernel, EveryPairOfEightBitFloats) {
+  for (const DType dtype : {DType::kF8E4M3FN, DType::kF8E5M2}) {
+    Side ref = {{}, dtype, 1};
+    Side cand = {{}, dtype, 1};
+    for (int a = 0; a < 256; ++a) {
+      for (int b = 0; b < 256; ++b) {
+        ref.bytes.push_back(static_cast<std::byte>(a));
+        cand.bytes.push_back(static_cast<std::byte>(b));
+      }
+    }
+    for (size_t from = 0; from < ref.bytes.size(); from += 200) {
+      const size_t count = std::min<size_t>(256, ref.bytes.size() - from);
+      const auto part = [&](const Side& side) {
+        Side out = {{}, dtype, 1};
+        out.bytes.assign(
+            side.bytes.begin() + static_cast<std::ptrdiff_t>(from),
+            side.bytes.begin() + static_cast<std::ptrdiff_t>(from + count));
+        return out;
+      };
+      const Side r = part(ref);
+      const Side c = part(cand);
+      const ErrorStats got = Compare(r, c, count);
+      ExpectSame(got, Compare(Widened(r), Widened(c), count),
+                 std::to_string(from));
+      ExpectAgree(got, ByDefinition(r, c, count), std::to_string(from));
     }
   }
 }

@@ -40,12 +40,21 @@ struct LoadBF16 {
   }
 };
 
-struct LoadF16 {
-  static constexpr size_t kSize = 2;
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Load(D df, const uint8_t* p) {
+// Whether one instruction widens vectors of float16.
+#undef TTRACE_HAS_F16C
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || \
     HWY_TARGET == HWY_AVX3_DL
+#define TTRACE_HAS_F16C 1
+#else
+#define TTRACE_HAS_F16C 0
+#endif
+
+struct LoadF16 {
+  static constexpr size_t kSize = 2;
+  static constexpr bool kIsOneInstruction = TTRACE_HAS_F16C != 0;
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Load(D df, const uint8_t* p) {
+#if TTRACE_HAS_F16C
     const hn::Rebind<hwy::float16_t, D> d16;
     return hn::PromoteTo(
         df, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));

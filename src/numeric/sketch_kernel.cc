@@ -41,10 +41,7 @@ inline constexpr Permutations kPermutations = MakePermutations();
 
 // Bytes ahead of what is read. The hardware's own reading ahead ends with a
 // page of 4 KiB.
-#ifndef KAH
-#define KAH 4096
-#endif
-inline constexpr size_t kAhead = KAH;
+inline constexpr size_t kAhead = 4096;
 
 }  // namespace ttrace::sketch
 #endif  // TTRACE_SRC_NUMERIC_SKETCH_KERNEL_CC_ONCE_

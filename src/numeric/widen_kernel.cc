@@ -18,6 +18,7 @@
 // Must come after foreach_target.h.
 #include <hwy/highway.h>
 
+#include "src/numeric/e4m3fn_halves-inl.h"
 #include "src/numeric/load_f32-inl.h"
 
 #ifndef TTRACE_SRC_NUMERIC_WIDEN_KERNEL_CC_ONCE_
@@ -145,36 +146,25 @@ using Bytes = hn::Vec<U8>;
 // The lower and the upper byte of each result. A byte is s eeee mmm, its
 // bfloat16 s EEEEEEEE mmm0000 with E = e + 120: an even number, so that the
 // lower byte, the last bit of E among it, is the byte shifted.
-struct DecodeE4M3FN {
-  static HWY_INLINE void Decode(Bytes x, Bytes* low, Bytes* high) {
-    const U8 d;
-    const Bytes size = hn::And(x, hn::Set(d, uint8_t{0x7F}));
-    const auto small =
-        hn::Eq(hn::And(x, hn::Set(d, uint8_t{0x78})), hn::Zero(d));
-    const Bytes m = hn::And(x, hn::Set(d, uint8_t{0x07}));
-    const Bytes small_low =
-        hn::TableLookupBytes(hn::LoadDup128(d, kSmallLow.data()), m);
-    const Bytes small_high =
-        hn::TableLookupBytes(hn::LoadDup128(d, kSmallHigh.data()), m);
-    const Bytes nan = hn::Set(d, uint8_t{0x7F});
-    const Bytes normal =
-        hn::Add(hn::ShiftRight<4>(size), hn::Set(d, uint8_t{60}));
-    const Bytes top = hn::IfThenElse(
-        small, small_high, hn::IfThenElse(hn::Eq(size, nan), nan, normal));
-    *low = hn::IfThenElse(small, small_low, hn::ShiftLeft<4>(x));
-    *high = hn::Or(top, hn::And(x, hn::Set(d, uint8_t{0x80})));
-  }
-};
+HWY_INLINE void DecodeE4M3FN(Bytes x, Bytes* low, Bytes* high) {
+  const U8 d;
+  const Bytes size = hn::And(x, hn::Set(d, uint8_t{0x7F}));
+  const auto small = hn::Eq(hn::And(x, hn::Set(d, uint8_t{0x78})), hn::Zero(d));
+  const Bytes m = hn::And(x, hn::Set(d, uint8_t{0x07}));
+  const Bytes small_low =
+      hn::TableLookupBytes(hn::LoadDup128(d, kSmallLow.data()), m);
+  const Bytes small_high =
+      hn::TableLookupBytes(hn::LoadDup128(d, kSmallHigh.data()), m);
+  const Bytes nan = hn::Set(d, uint8_t{0x7F});
+  const Bytes normal =
+      hn::Add(hn::ShiftRight<4>(size), hn::Set(d, uint8_t{60}));
+  const Bytes top = hn::IfThenElse(
+      small, small_high, hn::IfThenElse(hn::Eq(size, nan), nan, normal));
+  *low = hn::IfThenElse(small, small_low, hn::ShiftLeft<4>(x));
+  *high = hn::Or(top, hn::And(x, hn::Set(d, uint8_t{0x80})));
+}
 
-struct DecodeE5M2 {
-  static HWY_INLINE void Decode(Bytes x, Bytes* low, Bytes* high) {
-    *low = hn::Zero(U8());
-    *high = x;
-  }
-};
-
-template <class Format>
-void RunF8(const std::byte* in, size_t count, uint16_t* out) {
+void E4M3FN(const std::byte* in, size_t count, uint16_t* out) {
   const U8 d;
   const size_t lanes = hn::Lanes(d);
   const auto* p = reinterpret_cast<const uint8_t*>(in);
@@ -183,26 +173,36 @@ void RunF8(const std::byte* in, size_t count, uint16_t* out) {
   Bytes high;
   size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    Format::Decode(hn::LoadU(d, p + i), &low, &high);
+    DecodeE4M3FN(hn::LoadU(d, p + i), &low, &high);
     hn::StoreInterleaved2(low, high, d, to + 2 * i);
   }
   if (i == count) return;
   HWY_ALIGN uint8_t tail[HWY_MAX_BYTES] = {};
   HWY_ALIGN uint8_t wide[2 * HWY_MAX_BYTES];
   std::memcpy(tail, p + i, count - i);
-  Format::Decode(hn::Load(d, tail), &low, &high);
+  DecodeE4M3FN(hn::Load(d, tail), &low, &high);
   hn::StoreInterleaved2(low, high, d, wide);
   std::memcpy(to + 2 * i, wide, 2 * (count - i));
 }
 
-void E4M3FN(const std::byte* in, size_t count, uint16_t* out) {
-  RunF8<DecodeE4M3FN>(in, count, out);
-}
 void E5M2(const std::byte* in, size_t count, uint16_t* out) {
-  RunF8<DecodeE5M2>(in, count, out);
+  const hn::Repartition<uint16_t, U8> d16;
+  const hn::Rebind<uint8_t, decltype(d16)> d8;
+  const size_t lanes = hn::Lanes(d16);
+  const auto* p = reinterpret_cast<const uint8_t*>(in);
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto wide = hn::PromoteTo(d16, hn::LoadU(d8, p + i));
+    hn::StoreU(hn::ShiftLeft<8>(wide), d16, out + i);
+  }
+  for (; i < count; ++i) out[i] = F8E5M2AsF16(p[i]);
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR
+
+void HalvesOf(const std::byte* in, size_t count, uint16_t* out) {
+  load::HWY_NAMESPACE::E4M3FNHalves(in, count, out);
+}
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
@@ -216,6 +216,7 @@ namespace widen {
 HWY_EXPORT(Floats);
 HWY_EXPORT(E4M3FN);
 HWY_EXPORT(E5M2);
+HWY_EXPORT(HalvesOf);
 
 }  // namespace widen
 
@@ -233,6 +234,11 @@ void WidenE4M3FN(const std::byte* in, size_t count, uint16_t* out) {
 void WidenE5M2(const std::byte* in, size_t count, uint16_t* out) {
   using namespace widen;  // NOLINT(google-build-using-namespace)
   HWY_DYNAMIC_DISPATCH(E5M2)(in, count, out);
+}
+
+void HalvesOfE4M3FN(const std::byte* in, size_t count, uint16_t* out) {
+  using namespace widen;  // NOLINT(google-build-using-namespace)
+  HWY_DYNAMIC_DISPATCH(HalvesOf)(in, count, out);
 }
 
 }  // namespace ttrace

@@ -27,6 +27,12 @@ void WidenFloats(WidenTo to, DType dtype, const std::byte* in, size_t count,
 void WidenE4M3FN(const std::byte* in, size_t count, uint16_t* out);
 void WidenE5M2(const std::byte* in, size_t count, uint16_t* out);
 
+// float16 of element / kE4M3FNOverHalf, which holds it: a few integer
+// operations for a vector of elements, and the instruction that widens float16
+// normalises what is none. NaN stays NaN.
+inline constexpr double kE4M3FNOverHalf = 256;
+void HalvesOfE4M3FN(const std::byte* in, size_t count, uint16_t* out);
+
 }  // namespace ttrace
 
 #endif  // TTRACE_SRC_NUMERIC_WIDEN_KERNEL_H_

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/numeric/fixed_vectors.h"
+#include "src/numeric/widen_kernel.h"
 
 namespace ttrace {
 namespace {
@@ -186,6 +187,26 @@ TEST_P(WidenKernel, EightBitFloatsKeepTheirPlaces) {
     WidenF8(DType::kF8E5M2, bytes.data(), count, wide.data());
     for (size_t i = 0; i < count; ++i) {
       EXPECT_EQ(wide[i], F8E5M2AsF16(std::to_integer<uint8_t>(bytes[i])));
+    }
+  }
+}
+
+TEST_P(WidenKernel, HalvesOfE4M3FNAre1Over256OfThem) {
+  // With NaN in some runs and not in others.
+  for (const size_t step : {size_t{1}, size_t{7}, size_t{16}}) {
+    std::vector<std::byte> bytes(1003);
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      bytes[i] = static_cast<std::byte>(i * step);
+    }
+    for (size_t count = 0; count < bytes.size(); count += 17) {
+      std::vector<uint16_t> half(count + 1, 0x5A5A);
+      HalvesOfE4M3FN(bytes.data(), count, half.data());
+      for (size_t i = 0; i < count; ++i) {
+        ExpectSameNumber(kE4M3FNOverHalf * double{WidenF16(half[i])},
+                         WidenElement(DType::kF8E4M3FN, &bytes[i]),
+                         std::to_string(i));
+      }
+      EXPECT_EQ(half[count], 0x5A5A);
     }
   }
 }
