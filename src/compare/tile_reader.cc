@@ -10,7 +10,9 @@
 namespace ttrace {
 namespace {
 
-// Reading across a gap of this many bytes costs no more than another pread.
+// Reading across a gap of this many bytes costs no more than another pread. A
+// larger one is never read, however small it is beside what lies around it: of
+// a matrix cut by columns each part would read all of the rows.
 constexpr int64_t kGapWorthReading = 16 << 10;
 // ... but a block's buffer stays within a small multiple of the block.
 constexpr int64_t kMaxWaste = 4;
@@ -40,6 +42,8 @@ ReadPlan PlanRead(const LocalBlock& block, int64_t itemsize) {
   ReadPlan plan;
   plan.whole = block.sizes.size();
   for (size_t d = block.sizes.size(); d-- > 0;) {
+    const int64_t gap = block.strides[d] - plan.span;
+    if (block.sizes[d] > 1 && gap * itemsize > kGapWorthReading) break;
     const int64_t span = (block.sizes[d] - 1) * block.strides[d] + plan.span;
     used *= block.sizes[d];
     const int64_t buffer = span * (total / used) * itemsize;
