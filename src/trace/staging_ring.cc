@@ -1,6 +1,7 @@
 #include "src/trace/staging_ring.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <new>
 
@@ -33,6 +34,14 @@ StagingRing::StagingRing(size_t capacity)
 
 void StagingRing::Release::operator()(std::byte* memory) const {
   ::operator delete(memory, kHugePage);
+}
+
+// Whole pages: what else lies in the last one is the children's too. Its first
+// one is begun by it.
+void StagingRing::KeepFromChildren() {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  static_cast<void>(
+      ::madvise(memory_.get(), capacity_ / page * page, MADV_DONTFORK));
 }
 
 std::byte* StagingRing::Take(size_t bytes) {

@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 
 namespace ttrace {
 
@@ -20,6 +21,13 @@ class StagingRing {
 
   size_t capacity() const { return capacity_; }
   bool empty() const { return stretches_.empty(); }
+  // All of it, which stays where it is.
+  std::span<std::byte> memory() { return {memory_.get(), capacity_}; }
+
+  // No forked child has this memory. One that has makes the kernel move the
+  // parent's pages when they are next written, away from where a device that
+  // was told of them writes.
+  void KeepFromChildren();
 
   // `bytes` in a row, aligned for every dtype. Null: there is no room before
   // older stretches are given back; with all of them back there is room for up

@@ -1,12 +1,15 @@
 #include "src/trace/staging_ring.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <deque>
 #include <random>
+#include <span>
 
 namespace ttrace {
 namespace {
@@ -52,6 +55,35 @@ TEST(StagingRing, StretchesThatAreOutAtOnceNeverOverlap) {
     }
   }
   EXPECT_GT(refused, 1000);
+}
+
+// Whether a forked child can read the first and the last byte of `memory`. The
+// system reads them for it: an address that it has not is an error.
+bool ChildHas(std::span<const std::byte> memory) {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool has = ::write(ends[1], &memory.front(), 1) == 1 &&
+                     ::write(ends[1], &memory.back(), 1) == 1;
+    ::_exit(has ? 1 : 0);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  return status != 0;
+}
+
+TEST(StagingRing, IsKeptFromChildrenThatAreForkedLater) {
+  StagingRing ring(64 * 1024);
+  std::byte* const all = ring.Take(ring.capacity());
+  std::memset(all, 7, ring.capacity());
+  EXPECT_EQ(ring.memory().data(), all);
+  EXPECT_TRUE(ChildHas(ring.memory()));
+  ring.KeepFromChildren();
+  EXPECT_FALSE(ChildHas(ring.memory()));
+  EXPECT_EQ(ring.memory().back(), std::byte{7}) << "it is still the parent's";
 }
 
 }  // namespace

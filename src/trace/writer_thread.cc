@@ -9,6 +9,8 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -17,6 +19,9 @@
 #include <variant>
 #include <vector>
 
+#include "src/trace/arrivals.h"
+#include "src/trace/cuda_copier.h"
+#include "src/trace/span_copy.h"
 #include "src/trace/staging_ring.h"
 #include "src/trace/strided_gather.h"
 
@@ -28,7 +33,13 @@ struct AppendCall {
   Occurrence occurrence;
   const std::byte* data = nullptr;
   std::vector<int64_t> strides;
-  bool staged = false;  // `data` is the oldest stretch of the ring
+  bool staged = false;           // `data` is in the oldest stretch of the ring
+  DeviceCopier* from = nullptr;  // a device: nothing is at `data` before this
+  DeviceCopier::Arrival arrival = nullptr;
+};
+// A tensor that will never be there.
+struct LostCall {
+  bool staged = false;  // it has the oldest stretch of the ring
 };
 struct NoteCall {
   std::string kind;
@@ -38,7 +49,9 @@ struct SealCall {
   int iteration = 0;
   std::string leg;
 };
-using Call = std::variant<AppendCall, NoteCall, SealCall>;
+using Call = std::variant<AppendCall, LostCall, NoteCall, SealCall>;
+
+using Clock = Arrivals::Clock;
 
 // More comes within microseconds while a forward or a backward runs: to be
 // woken for each small tensor would cost the caller more than to copy it.
@@ -47,7 +60,8 @@ constexpr std::chrono::milliseconds kNap(1);
 // The thread's side: carries calls out, in their order.
 class Carrier {
  public:
-  explicit Carrier(TraceWriter& writer) : writer_(writer) {}
+  Carrier(TraceWriter& writer, Arrivals& arrivals)
+      : writer_(writer), arrivals_(arrivals) {}
 
   Status Carry(const Call& call) {
     Status status = std::visit([this](const auto& of) { return Do(of); }, call);
@@ -57,8 +71,16 @@ class Carrier {
 
  private:
   Status Do(const AppendCall& call) {
+    if (call.from != nullptr) {
+      TTRACE_RETURN_IF_ERROR(arrivals_.Await(*call.from, call.arrival));
+    }
     return writer_.Append(call.spec, call.occurrence,
                           {call.data, call.strides});
+  }
+  // Who made the call knows why.
+  Status Do(const LostCall&) {
+    unsealable_ = true;
+    return Done{};
   }
   Status Do(const NoteCall& call) {
     return writer_.Note(call.kind, call.json_object);
@@ -70,7 +92,21 @@ class Carrier {
 
   TraceWriter& writer_;
   bool unsealable_ = false;  // a call since the last seal failed
+  Arrivals& arrivals_;
 };
+
+bool HasStretch(const Call& call) {
+  if (const auto* append = std::get_if<AppendCall>(&call)) {
+    return append->staged;
+  }
+  const auto* lost = std::get_if<LostCall>(&call);
+  return lost != nullptr && lost->staged;
+}
+
+bool IsOnItsWay(const Call& call) {
+  const auto* append = std::get_if<AppendCall>(&call);
+  return append != nullptr && append->from != nullptr;
+}
 
 // How many bytes the tensor has; nothing where that, or what it takes to read
 // them, contradicts itself: the writer says how.
@@ -117,8 +153,11 @@ class AllSignalsBlocked {
 // The queue between the caller and the thread, and the thread.
 class Behind {
  public:
-  Behind(TraceWriter* writer, size_t staging_bytes)
-      : carrier_(*writer), ring_(staging_bytes) {
+  Behind(TraceWriter* writer, size_t staging_bytes, Clock::duration patience)
+      : patience_(patience),
+        arrivals_(patience),
+        carrier_(*writer, arrivals_),
+        ring_(std::make_unique<StagingRing>(staging_bytes)) {
     const AllSignalsBlocked blocked;
     thread_ = std::thread([this] { Run(); });
   }
@@ -131,12 +170,56 @@ class Behind {
     }
     work_.notify_one();
     thread_.join();
+    EndDevices();
+  }
+
+  void End() { arrivals_.End(); }
+
+  Status OpenDevice(const Device& device, const std::string& driver) {
+    if (copiers_.contains(device)) return Done{};
+    ring_->KeepFromChildren();
+    TTRACE_ASSIGN_OR_RETURN(
+        copiers_[device],
+        OpenCudaCopier(driver, device.index, ring_->memory()));
+    return Done{};
+  }
+
+  Result<bool> AppendFrom(const DeviceStream& at, const RecordSpec& spec,
+                          const Occurrence& occurrence,
+                          const StridedView& view) {
+    const auto copier = copiers_.find(at.device);
+    if (copier == copiers_.end()) {
+      return Error(ErrorCode::kInvalidArgument, "the device was not opened");
+    }
+    const std::optional<size_t> bytes = BytesOf(spec, view);
+    if (!bytes || *bytes == 0) {
+      // There is nothing to copy, or the writer says why not.
+      TTRACE_RETURN_IF_ERROR(Append(spec, occurrence, {nullptr, view.strides}));
+      return true;
+    }
+    DeviceCopier& from = *copier->second;
+    const Result<bool> captured = from.IsCapturing(at.stream);
+    if (!captured.ok()) return Lost(captured.error());
+    if (*captured) return false;
+    const std::optional<SpanCopy> rows =
+        PlanSpanCopy(spec.local_shape, view.strides, Info(spec.dtype).itemsize);
+    if (!rows) {
+      return Lost(Error(ErrorCode::kInvalidArgument,
+                        spec.fqn + ": its strides leave memory"));
+    }
+    AppendCall call{spec, occurrence, nullptr, rows->strides};
+    const bool staged = rows->bytes() <= ring_->capacity() / 2;
+    TTRACE_RETURN_IF_ERROR(
+        staged ? AppendStaged(from, at.stream, view.data, *rows, call)
+               : AppendAtOnce(from, at.stream, view.data, *rows, call));
+    TTRACE_RETURN_IF_ERROR(TakeError());
+    return true;
   }
 
   Status Append(const RecordSpec& spec, const Occurrence& occurrence,
                 const StridedView& view) {
     const std::optional<size_t> bytes = BytesOf(spec, view);
-    const bool staged = bytes && *bytes <= ring_.capacity() / 2;
+    const bool staged = bytes && *bytes <= ring_->capacity() / 2;
     AppendCall call{spec,
                     occurrence,
                     view.data,
@@ -157,6 +240,7 @@ class Behind {
     bool wake = false;
     {
       const std::lock_guard lock(mutex_);
+      if (IsOnItsWay(call)) ++on_their_way_;
       calls_.push_back(std::move(call));
       wake = !naps_;
     }
@@ -180,13 +264,82 @@ class Behind {
   }
 
  private:
+  Status AppendStaged(DeviceCopier& from, uintptr_t stream,
+                      const std::byte* data, const SpanCopy& rows,
+                      AppendCall& call) {
+    WaitUntilFewAreOnTheirWay();
+    std::byte* stretch = Take(rows.bytes());
+    Result<DeviceCopier::Arrival> arrival =
+        from.Copy(data, rows, stream, stretch);
+    if (!arrival.ok()) {
+      return Lost(arrival.error(), true);
+    }
+    call.data = stretch + rows.origin;
+    call.staged = true;
+    call.from = &from;
+    call.arrival = *arrival;
+    Add(std::move(call));
+    return Done{};
+  }
+
+  // The error is the call's own answer.
+  Error Lost(const Error& error, bool staged = false) {
+    Add(LostCall{staged});
+    return error;
+  }
+
+  // In memory of its own, for as long as it takes to write it.
+  Status AppendAtOnce(DeviceCopier& from, uintptr_t stream,
+                      const std::byte* data, const SpanCopy& rows,
+                      AppendCall& call) {
+    auto memory = std::make_unique_for_overwrite<std::byte[]>(rows.bytes());
+    const Status arrived = CopyAndAwait(from, stream, data, rows, memory.get());
+    if (!arrived.ok()) {
+      // The device may still write there.
+      static_cast<void>(memory.release());
+      return Lost(arrived.error());
+    }
+    call.data = memory.get() + rows.origin;
+    Add(std::move(call));
+    Wait();
+    return Done{};
+  }
+
+  Status CopyAndAwait(DeviceCopier& from, uintptr_t stream,
+                      const std::byte* data, const SpanCopy& rows,
+                      std::byte* to) {
+    TTRACE_ASSIGN_OR_RETURN(const DeviceCopier::Arrival arrival,
+                            from.CopyAtOnce(data, rows, stream, to));
+    return arrivals_.Await(from, arrival);
+  }
+
+  void WaitUntilFewAreOnTheirWay() {
+    std::unique_lock lock(mutex_);
+    if (on_their_way_ < kMostOnTheirWay) return;
+    work_.notify_one();  // It may nap.
+    done_.wait(lock, [this] { return on_their_way_ < kMostOnTheirWay; });
+  }
+
   std::byte* Take(size_t bytes) {
     std::unique_lock lock(mutex_);
-    std::byte* stretch = ring_.Take(bytes);
+    std::byte* stretch = ring_->Take(bytes);
     if (stretch != nullptr) return stretch;
     work_.notify_one();  // It may nap.
-    done_.wait(lock, [&] { return (stretch = ring_.Take(bytes)) != nullptr; });
+    done_.wait(lock, [&] { return (stretch = ring_->Take(bytes)) != nullptr; });
     return stretch;
+  }
+
+  // What a device that hangs may still write to is kept.
+  void EndDevices() {
+    bool idle = !arrivals_.gave_up();
+    for (const auto& [device, copier] : copiers_) {
+      idle = idle && copier->IsIdleBy(Clock::now() + patience_);
+    }
+    if (idle) return;
+    for (auto& [device, copier] : copiers_) {
+      static_cast<void>(copier.release());
+    }
+    static_cast<void>(ring_.release());
   }
 
   void Run() {
@@ -207,18 +360,23 @@ class Behind {
       const Status status = carrier_.Carry(call);
       lock.lock();
       if (!status.ok() && !error_) error_ = status.error();
-      const auto* append = std::get_if<AppendCall>(&call);
-      if (append != nullptr && append->staged) ring_.GiveBackOldest();
+      if (HasStretch(call)) ring_->GiveBackOldest();
+      if (IsOnItsWay(call)) --on_their_way_;
       calls_.pop_front();
       done_.notify_one();
     }
   }
 
+  const Clock::duration patience_;
+  Arrivals arrivals_;
   Carrier carrier_;  // the thread's, while there are calls
   std::mutex mutex_;
   std::condition_variable work_;  // a call, or the end
   std::condition_variable done_;  // a call is done: there is room in the ring
-  StagingRing ring_;
+  std::unique_ptr<StagingRing> ring_;
+  // Of the caller's thread. Those of a call live until it is done.
+  std::map<Device, std::unique_ptr<DeviceCopier>> copiers_;
+  int on_their_way_ = 0;    // calls with a tensor of a device
   std::deque<Call> calls_;  // the oldest first, which the thread may be at
   std::optional<Error> error_;
   bool ends_ = false;
@@ -226,14 +384,30 @@ class Behind {
   std::thread thread_;
 };
 
-class WriterThread final : public TraceWriter {
+class WriterThread final : public Sink {
  public:
-  WriterThread(std::unique_ptr<TraceWriter> writer, size_t staging_bytes)
-      : writer_(std::move(writer)), staging_bytes_(staging_bytes) {}
+  WriterThread(std::unique_ptr<TraceWriter> writer, size_t staging_bytes,
+               Clock::duration patience)
+      : writer_(std::move(writer)),
+        staging_bytes_(staging_bytes),
+        patience_(patience) {}
 
   ~WriterThread() override {
     // A forked child has a copy of the queue, locked perhaps, and no thread.
     if (!Mine()) static_cast<void>(behind_.release());
+    if (behind_) behind_->End();
+  }
+
+  Status OpenDevice(const Device& device, const std::string& driver) override {
+    if (!Mine()) return NotMine();
+    return Thread().OpenDevice(device, driver);
+  }
+
+  Result<bool> AppendFrom(const DeviceStream& at, const RecordSpec& spec,
+                          const Occurrence& occurrence,
+                          const StridedView& view) override {
+    if (!Mine()) return NotMine();
+    return Thread().AppendFrom(at, spec, occurrence, view);
   }
 
   Status Append(const RecordSpec& spec, const Occurrence& occurrence,
@@ -267,6 +441,7 @@ class WriterThread final : public TraceWriter {
   }
 
   Status Close(bool complete, const std::string& reason) override {
+    if (!complete && behind_ && Mine()) behind_->End();
     Status before = Drain();
     if (before.ok()) return writer_->Close(complete, reason);
     // A writer that failed for good has said so in the index by itself.
@@ -277,6 +452,10 @@ class WriterThread final : public TraceWriter {
  private:
   bool Mine() const { return ::getpid() == owner_; }
 
+  static Error NotMine() {
+    return {ErrorCode::kInvalidArgument, "this trace is another process's"};
+  }
+
   // Until everything is carried out; what it failed with.
   Status Drain() {
     if (!behind_ || !Mine()) return Done{};
@@ -286,22 +465,26 @@ class WriterThread final : public TraceWriter {
 
   Behind& Thread() {
     if (!behind_) {
-      behind_ = std::make_unique<Behind>(writer_.get(), staging_bytes_);
+      behind_ =
+          std::make_unique<Behind>(writer_.get(), staging_bytes_, patience_);
     }
     return *behind_;
   }
 
   const pid_t owner_ = ::getpid();
   std::unique_ptr<TraceWriter> writer_;
-  size_t staging_bytes_;
+  const size_t staging_bytes_;
+  const Clock::duration patience_;
   std::unique_ptr<Behind> behind_;  // ends before the writer does
 };
 
 }  // namespace
 
-std::unique_ptr<TraceWriter> WriteOnThread(std::unique_ptr<TraceWriter> writer,
-                                           size_t staging_bytes) {
-  return std::make_unique<WriterThread>(std::move(writer), staging_bytes);
+std::unique_ptr<Sink> WriteOnThread(std::unique_ptr<TraceWriter> writer,
+                                    size_t staging_bytes,
+                                    std::chrono::milliseconds patience) {
+  return std::make_unique<WriterThread>(std::move(writer), staging_bytes,
+                                        patience);
 }
 
 }  // namespace ttrace
