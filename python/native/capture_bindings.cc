@@ -110,6 +110,18 @@ DeviceMesh MeshOf(const PyMesh& dims) {
   return mesh;
 }
 
+// Where a tensor's memory is that is not the process's: the kind and number of
+// the device, and the handle of the stream.
+using PyDevice = std::tuple<std::string, int, uintptr_t>;
+
+Device DeviceOf(const std::string& kind, int index) {
+  if (kind != "cuda") {
+    throw PythonError{
+        Error(ErrorCode::kUnsupported, "no support for devices of " + kind)};
+  }
+  return {DeviceKind::kCuda, index};
+}
+
 // [begin, size, of] of each dimension.
 using PyBox = std::vector<std::tuple<int64_t, int64_t, int64_t>>;
 
@@ -149,7 +161,11 @@ class Writer {
         : !measured_legs   ? nullptr
         : reference ? MakeCandidateReducer(*meta, *measured_legs, *reference)
                     : MakeLegReducer(*meta, *measured_legs)));
-    if (on_thread) writer_ = WriteOnThread(std::move(writer_));
+    if (on_thread) {
+      auto sink = WriteOnThread(std::move(writer_));
+      sink_ = sink.get();
+      writer_ = std::move(sink);
+    }
     meta_ = std::move(meta);
   }
 
@@ -218,9 +234,22 @@ class Writer {
     return spec;
   }
 
-  void Append(const Spec& spec, std::string leg, int iteration, int call,
+  void OpenDevice(const std::string& kind, int index,
+                  const std::string& driver) {
+    const Device device = DeviceOf(kind, index);
+    if (sink_ == nullptr) {
+      throw PythonError{Error(ErrorCode::kUnsupported,
+                              "records are written by the thread that trains")};
+    }
+    const nb::gil_scoped_release release;
+    ThrowIfError(sink_->OpenDevice(device, driver));
+  }
+
+  // False: the stream is captured into a graph, and nothing is recorded.
+  bool Append(const Spec& spec, std::string leg, int iteration, int call,
               const std::string& pass, int micro_batch, int64_t row_begin,
-              uintptr_t data, const std::vector<int64_t>& strides) {
+              uintptr_t data, const std::vector<int64_t>& strides,
+              const std::optional<PyDevice>& device) {
     const auto parsed = ParsePass(pass);
     if (!parsed) throw PythonError{Invalid("unknown pass '" + pass + "'")};
     Occurrence occurrence;
@@ -230,9 +259,18 @@ class Writer {
     occurrence.pass = *parsed;
     occurrence.micro_batch = micro_batch;
     occurrence.row_begin = row_begin;
+    if (!device) {
+      const nb::gil_scoped_release release;
+      ThrowIfError(
+          writer_->Append(spec.record, occurrence, {AsBytes(data), strides}));
+      return true;
+    }
+    const auto& [kind, index, stream] = *device;
+    const DeviceStream at = {DeviceOf(kind, index), stream};
+    if (sink_ == nullptr) throw PythonError{Invalid("no device was opened")};
     const nb::gil_scoped_release release;
-    ThrowIfError(
-        writer_->Append(spec.record, occurrence, {AsBytes(data), strides}));
+    return ValueOrThrow(sink_->AppendFrom(at, spec.record, occurrence,
+                                          {AsBytes(data), strides}));
   }
 
   void Note(const std::string& kind, const std::string& json) {
@@ -255,6 +293,7 @@ class Writer {
  private:
   std::shared_ptr<const RankMeta> meta_;
   std::unique_ptr<TraceWriter> writer_;
+  Sink* sink_ = nullptr;  // `writer_`, if it is one
 };
 
 void PerturbTensor(const Spec& spec, int64_t row_begin, uint64_t seed,
@@ -316,7 +355,9 @@ void BindCapture(nb::module_& module) {
       .def("append", &Writer::Append, nb::arg("spec"), nb::arg("leg"),
            nb::arg("iteration"), nb::arg("call"), nb::arg("pass_"),
            nb::arg("micro_batch"), nb::arg("row_begin"), nb::arg("data_ptr"),
-           nb::arg("strides"))
+           nb::arg("strides"), nb::arg("device") = nb::none())
+      .def("open_device", &Writer::OpenDevice, nb::arg("kind"),
+           nb::arg("index"), nb::arg("driver"))
       .def("note", &Writer::Note, nb::arg("kind"), nb::arg("json"))
       .def("flush", &Writer::Flush)
       .def("seal", &Writer::Seal, nb::arg("iteration"), nb::arg("leg"))

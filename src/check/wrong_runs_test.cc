@@ -499,6 +499,24 @@ TEST_F(WrongRunTest, WhatCouldNotBeRecordedIsNotMissing) {
   EXPECT_THAT(ReasonWords(block.reason), HasSubstr("its sum is pending"));
 }
 
+// As capture notes what was computed while its stream was captured: that it was
+// not compared is explained, and yet nothing passes.
+TEST_F(WrongRunTest, WhatWasComputedIntoAGraphLeavesTheVerdictOpen) {
+  ForBoth([](SyntheticRun* run) {
+    run->extra = {Made("block", Role::kOutput, {SyntheticRun::kRows, 16})};
+  });
+  candidate_.omitted_fqn = "block";
+  const std::pair<std::string, std::string> named = {
+      "not_recorded",
+      R"({"fqn":"block","role":"output","arg":"0",)"
+      R"("reason":"its stream was captured into a CUDA graph"})"};
+  candidate_.notes = {
+      {"unsupported", R"({"what":"CUDA graphs","reason":"hooks do not run",)"
+                      R"("way_out":"run without them"})"},
+      named};
+  ExpectOpen("CUDA graphs is not supported");
+}
+
 TEST_F(WrongRunTest, WhatIsCleanIsCountedByKind) {
   ForBoth([](SyntheticRun* run) {
     run->extra = {Made("open", Role::kOutput, {SyntheticRun::kRows, 16}),

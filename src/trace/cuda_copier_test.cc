@@ -205,7 +205,9 @@ TEST_F(CudaCopierTest, NoMoreAreOnTheirWayThanThereAreEventsFor) {
     }
   });
   while (appended < kMostOnTheirWay) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (int i = 0; i < 50 && appended == kMostOnTheirWay; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   EXPECT_EQ(appended, kMostOnTheirWay);
   cuda_.LetGo(stream);
   caller.join();

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import torch
 
 from ttrace.capture.session import Session
+from ttrace.capture.tensor_bytes import on_host
 
 _NAMES_PER_NOTE = 500  # a line of the index is at most 1 MiB
 
@@ -23,11 +24,12 @@ def note_norms(
     """Of the real leg's gradients, by canonical name, each as the optimizer finds it."""
     if session.leg != "real" or not session.recording:
         return
-    norms = {
-        fqn: float(torch.linalg.vector_norm(gradient.detach()))
+    found = {
+        fqn: torch.linalg.vector_norm(gradient.detach())
         for fqn, gradient in gradients
         if gradient.layout is torch.strided and gradient.is_floating_point()
     }
+    norms = dict(zip(found, map(float, on_host(list(found.values()))), strict=True))
     names = [fqn for fqn, norm in norms.items() if math.isfinite(norm)]  # as JSON has numbers
     for begin in range(0, len(names), _NAMES_PER_NOTE):
         part = {fqn: norms[fqn] for fqn in names[begin : begin + _NAMES_PER_NOTE]}

@@ -20,13 +20,14 @@ import torch
 from ttrace import _native
 from ttrace.capture import process_messages
 from ttrace.capture.cost import Cost
+from ttrace.capture.device_memory import DeviceMemory, Where
 from ttrace.capture.free_memory import Peak
 from ttrace.capture.placed import Box, Moment, Position, RoutedRows, Scale
 from ttrace.capture.rewrite import Place
 from ttrace.capture.settings import Settings
 from ttrace.capture.slots import Slot, may_have_slot, sizes
 from ttrace.capture.specs import SpecCache
-from ttrace.capture.tensor_bytes import host_view
+from ttrace.capture.tensor_bytes import host_view, plain
 
 # What, why, way out.
 CUDA_GRAPHS = (
@@ -67,6 +68,7 @@ class Session:
         # This rank holds all there is, so that it can say what a noise leg shows.
         self.measures_noise = False
         self._writer: Any = None
+        self._devices: DeviceMemory | None = None
         self._specs: SpecCache | None = None
         self._selects_all = not settings.selection.patterns
         self._slots: dict[tuple[str, str, str, str], Slot] = {}  # by fqn, role, arg, pass
@@ -74,6 +76,7 @@ class Session:
         self._lock = threading.RLock()
         self._refused: set[str] = set()
         self._unsupported: set[str] = set()
+        self._said: set[tuple[str, ...]] = set()
         # A child of fork has the parent's files open and must not touch them.
         os.register_at_fork(after_in_child=self._abandon)
 
@@ -111,6 +114,9 @@ class Session:
             on_thread=self.settings.writer_thread,
         )
         self._specs = SpecCache(self._writer, self._refuse)
+        self._devices = DeviceMemory(
+            self._writer, self.settings.cuda_driver, lambda text: self.note("notice", text=text)
+        )
         atexit.register(self._at_exit)
 
     def _compared_with(self) -> str | None:
@@ -285,6 +291,17 @@ class Session:
         """Whether that was said of something unsupported."""
         return what in self._unsupported
 
+    def said(self, *what: str) -> bool:
+        """Whether this was said before; from now on it was."""
+        before = what in self._said
+        self._said.add(what)
+        return before
+
+    def not_recorded(self, fqn: str, role: str, arg: str, reason: str) -> None:
+        """Once for each tensor."""
+        if self.recording and not self.said("not_recorded", fqn, role, arg):
+            self.note("not_recorded", fqn=fqn, role=role, arg=arg, reason=reason)
+
     def selected(self, fqn: str, role: str, micro_batch: int) -> bool:
         """Whether the user's selection keeps such a tensor."""
         keeps = self.settings.selection.keeps
@@ -355,7 +372,7 @@ class Session:
         if tensor.layout is not torch.strided:
             self._refuse(fqn, f"{role} {arg}: layout {tensor.layout}")
             return
-        tensor = host_view(tensor)
+        tensor, where = self._readable(tensor)
         spec = self.specs.get(
             fqn,
             role,
@@ -375,7 +392,7 @@ class Session:
         with self._lock:
             if self._writer is None:
                 return
-            self._writer.append(
+            taken = self._writer.append(
                 spec,
                 self.leg,
                 iteration,
@@ -385,7 +402,21 @@ class Session:
                 row_begin,
                 tensor.data_ptr(),
                 tensor.stride(),
+                where,
             )
+        if not taken:
+            self._in_graph(fqn, role, arg)
+
+    def _readable(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Where | None]:
+        """The same values as the writer can take them, and where, if not from this process's
+        memory. A device computes them perhaps later, and nothing waits for that."""
+        assert self._devices is not None
+        where = None if tensor.is_cpu else self._devices.where(tensor)
+        return (host_view(tensor), None) if where is None else (plain(tensor.detach()), where)
+
+    def _in_graph(self, fqn: str, role: str, arg: str) -> None:
+        self.unsupported(*CUDA_GRAPHS)
+        self.not_recorded(fqn, role, arg, "its stream was captured into a CUDA graph")
 
     def _count(self, role: str, micro_batch: int, size: int, fp32_size: int) -> None:
         if role == "grad_output" and self.peak is not None:
@@ -435,11 +466,12 @@ class Session:
             slot = self._slots[fqn, role, arg, pass_] = Slot(place, tensor, spec)
         micro_batch = moment.micro_batch
         self._count(role, micro_batch, slot.bytes, slot.fp32_bytes)
+        where, taken = None, True
         if not tensor.is_cpu:
-            tensor = host_view(tensor)
+            tensor, where = self._readable(tensor)
         with self._lock:
             if self._writer is not None:
-                self._writer.append(
+                taken = self._writer.append(
                     slot.spec,
                     self.leg,
                     moment.iteration,
@@ -449,7 +481,10 @@ class Session:
                     place.row_begin,
                     tensor.data_ptr(),
                     slot.strides(tensor.stride()),
+                    where,
                 )
+        if not taken:
+            self._in_graph(fqn, role, arg)
         return True
 
     def spec_at(self, place: Place, canonical: torch.Tensor) -> Any | None:

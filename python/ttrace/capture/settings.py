@@ -106,6 +106,7 @@ class Settings:
     mode: str = "full"  # "sketch", "digest": summaries instead of values
     keep_values: bool = False  # also of reruns that only measure something
     writer_thread: bool = True  # False: files are written by the thread that trains
+    cuda_driver: str = "libcuda.so.1"  # another library: tests have a stand-in
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] = os.environ) -> Settings | None:
@@ -144,4 +145,5 @@ class Settings:
             mode=_mode(get("TTRACE_MODE") or "full"),
             keep_values=get("TTRACE_KEEP_VALUES") == "1",
             writer_thread=get("TTRACE_WRITER_THREAD") != "0",
+            cuda_driver=get("TTRACE_CUDA_DRIVER") or Settings.cuda_driver,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,11 +13,29 @@ from ttrace import _native
 def host_view(tensor: torch.Tensor) -> torch.Tensor:
     """The same values in this process's memory, with torch's lazy bits resolved."""
     tensor = tensor.detach()
-    if tensor.device.type != "cpu":
-        tensor = tensor.cpu()
+    return plain(tensor if tensor.device.type == "cpu" else tensor.cpu())
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values, with torch's lazy bits resolved, where they are."""
     if tensor.is_neg() or tensor.is_conj():
         tensor = tensor.resolve_neg().resolve_conj()
     return tensor
+
+
+def on_host(values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors of one shape, with one transfer for all of a device and a dtype."""
+    places: dict[Any, list[int]] = {}
+    for i, value in enumerate(values):
+        places.setdefault((value.device, value.dtype), []).append(i)
+    found = list(values)
+    for (device, _), of_one in places.items():
+        if device.type == "cpu":
+            continue
+        together = torch.stack([values[i] for i in of_one]).cpu()
+        for i, value in zip(of_one, together.unbind(), strict=True):
+            found[i] = value
+    return found
 
 
 def unwrapped(tensor: Any) -> torch.Tensor:

@@ -20,6 +20,7 @@ from ttrace.adapters.megatron.optimizer_state import states
 from ttrace.adapters.megatron.unsupported import is_sharded, uses_distributed_optimizer
 from ttrace.capture.parameter_store import Part, Piece
 from ttrace.capture.placed import Scale
+from ttrace.capture.tensor_bytes import on_host
 
 
 class Store:
@@ -159,12 +160,12 @@ class Store:
     def fingerprint(self) -> list[bytes]:
         """Enough to notice that the user's loop changed gradients. Not for comparing runs. Bits, as
         a NaN is not equal to itself."""
-        found = []
-        for _, gradient in self.gradients():
-            if gradient is not None and gradient.numel():
-                values = torch.stack([gradient.sum(), gradient.abs().max()]).double()
-                found.append(struct.pack("2d", *values.tolist()))
-        return found
+        found = [
+            torch.stack([gradient.sum(), gradient.abs().max()]).double()
+            for _, gradient in self.gradients()
+            if gradient is not None and gradient.numel()
+        ]
+        return [struct.pack("2d", *values.tolist()) for values in on_host(found)]
 
 
 def gradient_of(entry: ParameterEntry) -> torch.Tensor | None:

@@ -56,7 +56,6 @@ class DeferredSession(Session):
         self._sums: dict[tuple[Any, ...], _Waiting] = {}
         self._batch: Batch | None = None  # of what `record_at` records now
         self._released = False  # all that waited in this iteration is written
-        self._said: set[tuple[str, ...]] = set()
         # Placements of the model's inputs, by the word that stands for them in records. Known as
         # soon as the model makes a DTensor of one.
         self.lies: dict[str, str | None] = {}
@@ -168,21 +167,10 @@ class DeferredSession(Session):
             item.rest["row_begin"] = item.rest["micro_batch"] * item.rows + index * count
         return True
 
-    def said(self, *what: str) -> bool:
-        """Whether this was said before; from now on it was."""
-        before = what in self._said
-        self._said.add(what)
-        return before
-
     def not_observed(self, fqn: str, kind: str, reason: str) -> None:
         """Once for each name and reason."""
         if self.recording and not self.said("not_observed", fqn, reason):
             self.note("not_observed", **{"fqn": fqn, "class": kind, "reason": reason})
-
-    def not_recorded(self, fqn: str, role: str, arg: str, reason: str) -> None:
-        """Once for each tensor."""
-        if self.recording and not self.said("not_recorded", fqn, role, arg):
-            self.note("not_recorded", fqn=fqn, role=role, arg=arg, reason=reason)
 
     def not_grafted(self, what: str, fqn: str, reason: str, way_out: str) -> None:
         """Once for each name and iteration."""
