@@ -33,6 +33,17 @@ ReductionEvidence EvidenceOfReductions(const Side& candidate) {
   return out;
 }
 
+// The leg that convicts. Where only copies do, one that has a bound all the
+// same, and summaries that do not tell on which side of it the tensor is: their
+// samples may tell how.
+const LegJudgement* LookedAt(const TensorJudgement& t) {
+  if (const LegJudgement* convicting = t.convicting()) return convicting;
+  const auto found =
+      std::find_if(t.legs.begin(), t.legs.end(),
+                   [](const LegJudgement& leg) { return leg.uncertain; });
+  return found == t.legs.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
 Diagnostician::Diagnostician(const Side* reference, const Side& candidate,
@@ -94,7 +105,7 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
   Evidence evidence;
   evidence.culprit = &culprit;
   evidence.judgement = t;
-  evidence.leg = t->convicting();
+  evidence.leg = LookedAt(*t);
   std::string ref_leg = "real";
   std::string cand_leg = "real";
   for (const LegPlan& plan : plans_) {

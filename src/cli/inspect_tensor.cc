@@ -9,7 +9,9 @@
 #include "src/base/format.h"
 #include "src/cli/inspect.h"
 #include "src/compare/compare_cells.h"
+#include "src/compare/compare_summaries.h"
 #include "src/compare/compared_piece.h"
+#include "src/compare/tensor_summary.h"
 #include "src/numeric/widen.h"
 #include "src/report/page.h"
 
@@ -100,6 +102,26 @@ std::string StatsText(const PieceStats& stats) {
   return text;
 }
 
+// What is known of a piece by its summary.
+std::string SummaryText(const TensorSummary& summary) {
+  std::string text = summary.sketch
+                         ? fmt::format("a digest and a sketch of {} numbers",
+                                       FormatCount(static_cast<int64_t>(
+                                           summary.sketch->buckets().size())))
+                         : "a digest";
+  text += summary.sample
+              ? fmt::format(" were kept, and a sample of {} elements",
+                            FormatCount(static_cast<int64_t>(
+                                summary.sample->places.size())))
+              : " were kept, and no sample of its elements";
+  text += fmt::format("; norm {:.6g}, largest {:.6g}",
+                      std::sqrt(summary.sum_sq), summary.max_abs);
+  if (summary.nonfinite > 0) {
+    text += ", NaN or Inf: " + FormatCount(summary.nonfinite);
+  }
+  return text;
+}
+
 bool Matches(const TensorQuery& query, const TensorId& id) {
   if (query.iteration >= 0 && id.iteration != query.iteration) return false;
   const char* pattern = query.pattern.c_str();
@@ -140,6 +162,16 @@ Status AddTensor(const TensorId& id, const TensorPieces& pieces, int values,
                       record.compared_with().front(), difference.rel_err(),
                       difference.max_abs_err),
           Tone::kPlain, 4);
+      if (compared.summary) {
+        page.Text(SummaryText(*compared.summary), Tone::kPlain, 4);
+      }
+      continue;
+    }
+    if (record.summary()) {
+      TTRACE_ASSIGN_OR_RETURN(const TensorSummary summary,
+                              ReadSummary(*pieces.trace, record));
+      page.Text("its values were not kept; " + SummaryText(summary),
+                Tone::kPlain, 4);
       continue;
     }
     if (record.measured()) {

@@ -10,6 +10,7 @@
 
 #include "src/compare/compared_piece.h"
 #include "src/compare/held_values.h"
+#include "src/compare/recorded_layout.h"
 
 namespace ttrace {
 namespace {
@@ -35,19 +36,6 @@ struct WholeSummary {
 // What was kept instead of values, read once.
 using Kept = std::map<Record, TensorSummary>;
 
-// The summary that stands for a record without values.
-Result<TensorSummary> ReadSummary(const Trace& trace, const Record& record) {
-  if (record.summary()) {
-    TTRACE_ASSIGN_OR_RETURN(const auto bytes, trace.ReadInstead(record));
-    return DecodeSummary(bytes);
-  }
-  TTRACE_ASSIGN_OR_RETURN(ComparedPiece piece,
-                          ReadComparedPiece(trace, record));
-  if (piece.summary) return *std::move(piece.summary);
-  // Whoever asks for its values is told why there are none.
-  return trace.Read(record, 0, {}).error();
-}
-
 Status ReadKept(const std::vector<const Instance*>& side, Kept* out) {
   for (const Instance* instance : side) {
     for (const Term& term : instance->terms) {
@@ -57,13 +45,6 @@ Status ReadKept(const std::vector<const Instance*>& side, Kept* out) {
       }
       TTRACE_ASSIGN_OR_RETURN(TensorSummary summary,
                               ReadSummary(*instance->trace, record));
-      if (summary.count != record.layout().local_count()) {
-        return Error(ErrorCode::kCorrupt,
-                     "rank " + std::to_string(record.rank()) + ": " +
-                         ToString(record.id()) + ": a summary of " +
-                         std::to_string(summary.count) + " elements, not of " +
-                         std::to_string(record.layout().local_count()));
-      }
       out->emplace(record, std::move(summary));
     }
   }
@@ -212,6 +193,25 @@ bool HasSummaries(const TensorPieces& pieces) {
 bool HasSummaries(const Instance& instance) {
   return std::any_of(instance.terms.begin(), instance.terms.end(),
                      [](const Term& term) { return term.record.summary(); });
+}
+
+Result<TensorSummary> ReadSummary(const Trace& trace, const Record& record) {
+  if (record.summary()) {
+    TTRACE_ASSIGN_OR_RETURN(const auto bytes, trace.ReadInstead(record));
+    TTRACE_ASSIGN_OR_RETURN(TensorSummary summary, DecodeSummary(bytes));
+    const Status placed =
+        summary.Place(RecordedLayout(trace, record), record.dtype());
+    if (placed.ok()) return summary;
+    return placed.error().WithContext("rank " + std::to_string(record.rank()) +
+                                      ": " + ToString(record.id()));
+  }
+  if (!record.compared_with().empty()) {
+    TTRACE_ASSIGN_OR_RETURN(ComparedPiece piece,
+                            ReadComparedPiece(trace, record));
+    if (piece.summary) return *std::move(piece.summary);
+  }
+  // Whoever asks for its values is told why there are none.
+  return trace.Read(record, 0, {}).error();
 }
 
 Result<SummaryComparison> CompareSummaries(

@@ -21,6 +21,12 @@ namespace ttrace {
 bool HasSummaries(const TensorPieces& pieces);
 bool HasSummaries(const Instance& instance);
 
+// The summary that stands for a record without values, in its place. Fails with
+// kIncomparable if there is none, kCorrupt if it is of another piece, and as
+// Trace::ReadInstead.
+// REQUIRES: the trace gives no values of it.
+Result<TensorSummary> ReadSummary(const Trace& trace, const Record& record);
+
 // Statistics of two tensors, or of two copies of a part.
 struct SummaryComparison {
   ErrorStats stats;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "src/compare/layout_overlap.h"
+#include "src/compare/recorded_layout.h"
 #include "src/trace/format.h"
 
 namespace ttrace {
@@ -116,8 +117,7 @@ bool IsOf(const ComparedPiece& piece, const Record& record) {
          std::all_of(piece.legs.begin(), piece.legs.end(),
                      [&](const ComparedPiece::With& leg) {
                        return leg.sums.count <= elements;
-                     }) &&
-         (!piece.summary || piece.summary->count == elements);
+                     });
 }
 
 bool IsAsRecorded(const PlacedInstance& placed) {
@@ -213,11 +213,20 @@ Result<ComparedPiece> DecodeComparedPiece(std::span<const std::byte> bytes) {
 Result<ComparedPiece> ReadComparedPiece(const Trace& trace,
                                         const Record& record) {
   TTRACE_ASSIGN_OR_RETURN(const auto bytes, trace.ReadInstead(record));
-  Result<ComparedPiece> piece = DecodeComparedPiece(bytes);
-  if (piece.ok() && !IsOf(*piece, record)) piece = Corrupt();
-  if (piece.ok()) return piece;
-  return piece.error().WithContext("rank " + std::to_string(record.rank()) +
-                                   ": " + ToString(record.id()));
+  const auto named = [&](const Error& error) {
+    return error.WithContext("rank " + std::to_string(record.rank()) + ": " +
+                             ToString(record.id()));
+  };
+  Result<ComparedPiece> decoded = DecodeComparedPiece(bytes);
+  if (!decoded.ok()) return named(decoded.error());
+  ComparedPiece piece = *std::move(decoded);
+  if (!IsOf(piece, record)) return named(Corrupt());
+  if (piece.summary) {
+    const Status placed =
+        piece.summary->Place(RecordedLayout(trace, record), record.dtype());
+    if (!placed.ok()) return named(placed.error());
+  }
+  return piece;
 }
 
 bool WasComparedInPlace(const TensorPieces& pieces) {

@@ -1,7 +1,6 @@
 #include "src/compare/sample.h"
 
 #include <algorithm>
-#include <cmath>
 #include <variant>
 
 namespace ttrace {
@@ -82,41 +81,6 @@ Shape PlaceInSample(const std::vector<SampledBox>& boxes, size_t index) {
     return at;
   }
   return {};
-}
-
-Result<SampledPair> SamplePair(const TensorPieces& reference,
-                               const TensorPieces& candidate,
-                               int64_t max_elements,
-                               const CompareOptions& options) {
-  SampledPair out;
-  const Shape shape = reference.global_shape();
-  if (shape != candidate.global_shape()) {
-    return Error(ErrorCode::kIncomparable, "the two sides differ in shape");
-  }
-  out.boxes = PlanSample(shape, max_elements);
-  TTRACE_ASSIGN_OR_RETURN(out.reference, ReadSample(reference, out.boxes));
-  TTRACE_ASSIGN_OR_RETURN(out.candidate,
-                          ReadSample(candidate, out.boxes, options));
-  return out;
-}
-
-std::vector<size_t> WrongElements(const SampledPair& pair, double bound) {
-  double square = 0;
-  double finite = 0;
-  for (const double value : pair.reference) {
-    if (!std::isfinite(value)) continue;
-    square += value * value;
-    ++finite;
-  }
-  std::vector<size_t> out;
-  if (finite == 0) return out;
-  const double limit = 4 * bound * std::sqrt(square / finite);
-  for (size_t i = 0; i < pair.reference.size(); ++i) {
-    if (std::fabs(pair.candidate[i] - pair.reference[i]) > limit) {
-      out.push_back(i);
-    }
-  }
-  return out;
 }
 
 RankPieces::RankPieces(const TensorPieces& all, int rank) {

@@ -33,22 +33,6 @@ Result<std::vector<double>> ReadSample(const TensorPieces& pieces,
 // Where in the global tensor element `index` of such a sample lies.
 Shape PlaceInSample(const std::vector<SampledBox>& boxes, size_t index);
 
-// Both sides' values at the same places of the culprit's tensor.
-struct SampledPair {
-  std::vector<SampledBox> boxes;
-  std::vector<double> reference;
-  std::vector<double> candidate;  // in the reference's order of rows
-};
-Result<SampledPair> SamplePair(const TensorPieces& reference,
-                               const TensorPieces& candidate,
-                               int64_t max_elements,
-                               const CompareOptions& options);
-
-// Elements whose error is beyond 4 x bound x the root mean square of the
-// reference's finite values: of a clean tensor's elements, by Markov's
-// inequality, not 1 in 16.
-std::vector<size_t> WrongElements(const SampledPair& pair, double bound);
-
 // What one rank holds, as values: a term of a Partial stands for itself.
 // The pieces point into this object, which therefore stays where it is.
 class RankPieces {

@@ -13,14 +13,15 @@ namespace ttrace {
 namespace {
 
 // Raised with every change of what a digest or a sketch is.
-constexpr uint32_t kKind = 1;
+constexpr uint32_t kPlain = 1;
+constexpr uint32_t kWithSample = 2;  // which follows the buckets
 
 // The same for all tensors: what a step left is compared with what it started
 // from.
 constexpr uint64_t kSeed = 0x7474726163650001;
 
 struct Head {
-  uint32_t kind = kKind;
+  uint32_t kind = kPlain;
   uint32_t buckets = 0;
   int64_t count = 0;
   int64_t nonfinite = 0;
@@ -32,8 +33,41 @@ struct Head {
 static_assert(std::endian::native == std::endian::little);
 static_assert(sizeof(Head) == 64);  // no padding
 
+struct SampleHead {
+  uint32_t most = 0;
+  uint32_t places = 0;
+};
+static_assert(sizeof(SampleHead) == 8);
+
+int64_t PlacesBeside(size_t buckets) {
+  return buckets > 0 ? kSampleBesideSketch : kSampleBesideDigest;
+}
+
+// Of an element of a floating dtype.
+constexpr size_t kMostBytes = 8;
+
 Error Corrupt(std::string message) {
   return Error(ErrorCode::kCorrupt, std::move(message));
+}
+
+// What follows the buckets. The size of an element is what is left for one.
+Result<ValueSample> DecodeSample(std::span<const std::byte> bytes) {
+  SampleHead head;
+  if (bytes.size() < sizeof(SampleHead)) return Corrupt("too short a sample");
+  std::memcpy(&head, bytes.data(), sizeof(SampleHead));
+  bytes = bytes.subspan(sizeof(SampleHead));
+  const bool sized =
+      (head.most == kSampleBesideSketch || head.most == kSampleBesideDigest) &&
+      head.places <= head.most &&
+      (head.places == 0 ? bytes.empty()
+                        : bytes.size() % head.places == 0 &&
+                              bytes.size() / head.places <= kMostBytes);
+  if (!sized) return Corrupt("no sample of a tensor");
+  ValueSample out;
+  out.most = head.most;
+  out.places.assign(head.places, -1);
+  out.values.assign(bytes.begin(), bytes.end());
+  return out;
 }
 
 }  // namespace
@@ -44,7 +78,33 @@ Status TensorSummary::Merge(const TensorSummary& other) {
   sum_sq += other.sum_sq;
   max_abs = std::fmax(max_abs, other.max_abs);
   digest.Merge(other.digest);
+  if (sample && other.sample) {
+    TTRACE_RETURN_IF_ERROR(sample->Merge(*other.sample));
+  } else {
+    sample.reset();
+  }
   return sketch ? sketch->Merge(*other.sketch) : Done{};
+}
+
+Status TensorSummary::Place(const Layout& layout, DType dtype) {
+  if (count != layout.local_count()) {
+    return Corrupt("a summary of " + std::to_string(count) +
+                   " elements, not of " + std::to_string(layout.local_count()));
+  }
+  if (!sample) return Done{};
+  const SampleGrid grid(layout.global_shape(), sample->most);
+  const std::vector<SampleGrid::Held> held =
+      grid.HeldBy(layout, RowMajorStrides(layout.local_shape()));
+  const auto itemsize = static_cast<size_t>(Info(dtype).itemsize);
+  if (held.size() != sample->places.size() ||
+      held.size() * itemsize != sample->values.size()) {
+    return Corrupt("a sample of " + std::to_string(sample->places.size()) +
+                   " elements, not of " + std::to_string(held.size()) +
+                   " of dtype " + std::string(Info(dtype).torch_name));
+  }
+  sample->dtype = dtype;
+  for (size_t i = 0; i < held.size(); ++i) sample->places[i] = held[i].place;
+  return Done{};
 }
 
 Result<TensorSummary> Summarize(const PlacedTensor& tensor, size_t buckets) {
@@ -71,15 +131,25 @@ Result<TensorSummary> Summarize(const PlacedTensor& tensor, size_t buckets) {
     out.sketch.emplace(kSeed, buckets);
     TTRACE_RETURN_IF_ERROR(out.sketch->Add(tensor));
   }
+  out.sample = TakeSample(tensor, PlacesBeside(buckets));
   return out;
 }
 
-int64_t EncodedSummaryBytes(size_t buckets) {
-  return static_cast<int64_t>(sizeof(Head) + buckets * sizeof(float));
+int64_t EncodedSummaryBytes(size_t buckets, const Layout& layout, DType dtype) {
+  const SampleGrid grid(layout.global_shape(), PlacesBeside(buckets));
+  return static_cast<int64_t>(sizeof(Head) + buckets * sizeof(float) +
+                              sizeof(SampleHead)) +
+         grid.CountHeldBy(layout) * Info(dtype).itemsize;
 }
 
 std::vector<std::byte> EncodeSummary(const TensorSummary& summary) {
+  std::vector<std::byte> out;
+  const auto add = [&](const void* from, size_t bytes) {
+    const auto* begin = static_cast<const std::byte*>(from);
+    out.insert(out.end(), begin, begin + bytes);
+  };
   Head head;
+  head.kind = summary.sample ? kWithSample : kPlain;
   head.count = summary.count;
   head.nonfinite = summary.nonfinite;
   head.sum_sq = summary.sum_sq;
@@ -94,12 +164,14 @@ std::vector<std::byte> EncodeSummary(const TensorSummary& summary) {
     }
   }
   head.buckets = static_cast<uint32_t>(buckets.size());
-  std::vector<std::byte> out(
-      static_cast<size_t>(EncodedSummaryBytes(buckets.size())));
-  std::memcpy(out.data(), &head, sizeof(Head));
-  if (!buckets.empty()) {
-    std::memcpy(out.data() + sizeof(Head), buckets.data(),
-                buckets.size() * sizeof(float));
+  add(&head, sizeof(Head));
+  add(buckets.data(), buckets.size() * sizeof(float));
+  if (summary.sample) {
+    const SampleHead sample = {
+        static_cast<uint32_t>(summary.sample->most),
+        static_cast<uint32_t>(summary.sample->places.size())};
+    add(&sample, sizeof(SampleHead));
+    add(summary.sample->values.data(), summary.sample->values.size());
   }
   return out;
 }
@@ -108,7 +180,7 @@ Result<TensorSummary> DecodeSummary(std::span<const std::byte> bytes) {
   Head head;
   if (bytes.size() < sizeof(Head)) return Corrupt("too short for a summary");
   std::memcpy(&head, bytes.data(), sizeof(Head));
-  if (head.kind != kKind) {
+  if (head.kind != kPlain && head.kind != kWithSample) {
     return Error(ErrorCode::kUnsupported,
                  "a summary of kind " + std::to_string(head.kind) +
                      ", made by another version of ttrace");
@@ -116,10 +188,11 @@ Result<TensorSummary> DecodeSummary(std::span<const std::byte> bytes) {
   const bool sized = head.buckets == 0 || (std::has_single_bit(head.buckets) &&
                                            head.buckets >= kMinSketchBuckets &&
                                            head.buckets <= kMaxSketchBuckets);
+  const size_t sketch_end = sizeof(Head) + head.buckets * sizeof(float);
   if (!sized || head.count < 0 || head.nonfinite < 0 ||
       head.nonfinite > head.count || !(head.sum_sq >= 0) ||
-      !(head.max_abs >= 0) ||
-      static_cast<int64_t>(bytes.size()) != EncodedSummaryBytes(head.buckets)) {
+      !(head.max_abs >= 0) || bytes.size() < sketch_end ||
+      (head.kind == kPlain && bytes.size() != sketch_end)) {
     return Corrupt("no summary of a tensor");
   }
   TensorSummary out;
@@ -135,6 +208,13 @@ Result<TensorSummary> DecodeSummary(std::span<const std::byte> bytes) {
     std::memcpy(floats.data(), bytes.data() + sizeof(Head),
                 floats.size() * sizeof(float));
     out.sketch = Sketch(kSeed, {floats.begin(), floats.end()});
+  }
+  if (head.kind == kWithSample) {
+    TTRACE_ASSIGN_OR_RETURN(out.sample,
+                            DecodeSample(bytes.subspan(sketch_end)));
+    if (static_cast<int64_t>(out.sample->places.size()) > out.count) {
+      return Corrupt("a sample of more than there is");
+    }
   }
   return out;
 }

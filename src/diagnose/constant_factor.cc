@@ -35,6 +35,9 @@ std::optional<Diagnosis> ConstantFactor(const Evidence& evidence) {
   // By Cauchy-Schwarz an error within the bound moves alpha by no more than it.
   out.evidence += FactorNameWords(evidence, alpha, bound);
   out.evidence += AttributeWords(evidence, "gradient_scaling_factor");
+  if (parts->sampled > 0) {
+    out.evidence += SampleWords(static_cast<size_t>(parts->sampled));
+  }
   return out;
 }
 

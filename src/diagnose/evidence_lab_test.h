@@ -13,6 +13,7 @@
 
 #include "src/compare/sharded_trace.h"
 #include "src/diagnose/diagnose.h"
+#include "src/measure/condense_trace.h"
 
 namespace ttrace {
 
@@ -116,6 +117,7 @@ class Lab {
       LegJudgement leg;
       leg.leg = "real";
       leg.stats = compared.total;
+      leg.fidelity = compared.fidelity;
       leg.err = compared.total.rel_err();
       leg.bound = bound_;
       leg.headroom = leg.err / bound_;
@@ -155,6 +157,10 @@ class Lab {
 
   Culprit& culprit() { return culprit_; }
 
+  // Of what is added from now on summaries are kept instead of values, with
+  // sketches of so many buckets; 0: digests alone.
+  std::optional<size_t> summarized;
+
   int micro_batches = 1;
   std::optional<EarlyReduction> reduced_early;
   bool sums_were_made = false;
@@ -166,17 +172,30 @@ class Lab {
  private:
   struct Tensor {
     std::unique_ptr<ShardedTrace> trace;
+    std::unique_ptr<ScratchFolder> folder;  // of its summaries
+    std::unique_ptr<Catalog> summaries;
     TensorPieces pieces;
   };
   using Tensors = std::map<TensorId, Tensor>;
 
-  static void Add(const TensorId& id, const Shape& shape,
-                  const std::vector<double>& values, const Sharding& sharding,
-                  const Damage& damage, Tensors* out) {
+  void Add(const TensorId& id, const Shape& shape,
+           const std::vector<double>& values, const Sharding& sharding,
+           const Damage& damage, Tensors* out) const {
     Tensor tensor;
     tensor.trace =
         std::make_unique<ShardedTrace>(shape, values, sharding, damage);
     tensor.pieces = tensor.trace->pieces();
+    if (summarized) {
+      tensor.folder = std::make_unique<ScratchFolder>();
+      CondenseOptions options;
+      options.from = tensor.trace->folder();
+      options.to = *tensor.folder / "trace";
+      options.buckets = *summarized;
+      OrDie(CondenseTrace(options));
+      tensor.summaries =
+          std::make_unique<Catalog>(OrDie(Trace::Open(options.to)));
+      tensor.pieces = tensor.summaries->tensors("real").begin()->second;
+    }
     out->insert_or_assign(id, std::move(tensor));
   }
   static const TensorPieces* Find(const Tensors& tensors, const TensorId& id) {

@@ -122,7 +122,7 @@ std::optional<Diagnosis> NotRepeatable(const Evidence& evidence) {
   }
   // Few wrong elements, or an error that only an isolated module shows, may
   // leave the norm of the difference within its bound.
-  if (evidence.leg == nullptr || !t.not_repeatable ||
+  if (evidence.leg == nullptr || evidence.leg->uncertain || !t.not_repeatable ||
       !(t.repeat->err >= kMostOfTheError * evidence.leg->err)) {
     return std::nullopt;
   }

@@ -11,8 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "src/compare/sample.h"
+#include "src/compare/kept_sample.h"
 #include "src/diagnose/diagnose.h"
+#include "src/diagnose/words.h"
 
 namespace ttrace {
 namespace {
@@ -100,7 +101,7 @@ std::optional<Diagnosis> Leftover(const Evidence& evidence) {
     if (suspect.pieces->global_shape() != evidence.reference->global_shape()) {
       continue;
     }
-    const auto values = ReadSample(*suspect.pieces, pair->boxes);
+    const auto values = ReadKept(*suspect.pieces, pair->boxes);
     if (!values.ok()) continue;
     double dot = 0;
     double suspect_sq = 0;
@@ -123,9 +124,9 @@ std::optional<Diagnosis> Leftover(const Evidence& evidence) {
         "S",
         fmt::format("candidate minus reference is {:.4g} x {} ({:.3g} % of the "
                     "error of {} wrong elements of {} looked at): something "
-                    "old was added to, not replaced",
+                    "old was added to, not replaced{}",
                     alpha, suspect.words, 100 * (1 - rest / error_sq),
-                    wrong.size(), pair->reference.size()),
+                    wrong.size(), pair->reference.size(), SampleWords(*pair)),
         alpha};
   }
   return std::nullopt;

@@ -93,14 +93,16 @@ std::optional<Diagnosis> LossNormalisation(const Evidence& evidence) {
       ExplainByTokens(parts->of_micro_batch, TokenCounts(evidence), tolerance);
   return Diagnosis{
       "L",
-      fmt::format("the gradient that the loss sends into the model is {}, and "
-                  "every activation is within bounds{}{}",
-                  parts->agree
-                      ? fmt::format("{:.5g} x the reference's", parts->alpha) +
-                            FactorNameWords(evidence, parts->alpha, tolerance)
-                      : "the reference's times another constant " +
-                            WhereFactorsDiffer(*parts),
-                  tokens.empty() ? "" : "; ", tokens),
+      fmt::format(
+          "the gradient that the loss sends into the model is {}, and "
+          "every activation is within bounds{}{}{}",
+          parts->agree ? fmt::format("{:.5g} x the reference's", parts->alpha) +
+                             FactorNameWords(evidence, parts->alpha, tolerance)
+                       : "the reference's times another constant " +
+                             WhereFactorsDiffer(*parts),
+          tokens.empty() ? "" : "; ", tokens,
+          parts->sampled > 0 ? SampleWords(static_cast<size_t>(parts->sampled))
+                             : ""),
       parts->alpha};
 }
 

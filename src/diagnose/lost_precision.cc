@@ -9,8 +9,9 @@
 #include <cmath>
 #include <vector>
 
-#include "src/compare/sample.h"
+#include "src/compare/kept_sample.h"
 #include "src/diagnose/diagnose.h"
+#include "src/diagnose/words.h"
 
 namespace ttrace {
 namespace {
@@ -86,8 +87,9 @@ std::optional<Diagnosis> LostPrecision(const Evidence& evidence) {
         fmt::format(
             "all {} values looked at are representable in {}, of the "
             "reference's {} of {}; the error of {:.1e} is what rounding "
-            "to it makes",
-            cand.values, grid.name, ref.on_grid, ref.values, evidence.leg->err),
+            "to it makes{}",
+            cand.values, grid.name, ref.on_grid, ref.values, evidence.leg->err,
+            SampleWords(*pair)),
         static_cast<double>(grid.bits)};
   }
   // Scaled 8-bit formats: few distinct values, whatever the scale.

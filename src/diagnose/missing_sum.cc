@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "src/base/rank_words.h"
+#include "src/compare/kept_sample.h"
 #include "src/compare/sample.h"
 #include "src/diagnose/decomposition.h"
 #include "src/diagnose/diagnose.h"
@@ -96,8 +97,11 @@ std::optional<Diagnosis> OwnTerms(const Evidence& evidence) {
 
   const RankPieces reduced(*evidence.candidate, rank);
   if (reduced.empty()) return std::nullopt;
-  const auto boxes = PlanSample(evidence.candidate->global_shape(), kSampled);
-  const auto target = ReadSample(reduced.pieces(), boxes);
+  const Shape shape = evidence.candidate->global_shape();
+  if (local->global_shape() != shape) return std::nullopt;
+  const auto boxes = PlanKept(shape, kSampled, {evidence.candidate, local});
+  if (!boxes.ok()) return std::nullopt;
+  const auto target = ReadKept(reduced.pieces(), *boxes);
   if (!target.ok()) return std::nullopt;
   std::vector<size_t> held;
   for (size_t i = 0; i < target->size(); ++i) {
@@ -113,7 +117,7 @@ std::optional<Diagnosis> OwnTerms(const Evidence& evidence) {
   for (const int term : ranks) {
     const RankPieces own(*local, term);
     if (own.empty()) return std::nullopt;
-    const auto values = ReadSample(own.pieces(), boxes);
+    const auto values = ReadKept(own.pieces(), *boxes);
     if (!values.ok()) return std::nullopt;
     terms.push_back(pick(*values));
   }
@@ -140,9 +144,12 @@ std::optional<Diagnosis> OwnTerms(const Evidence& evidence) {
       fmt::format("rank {}'s reduced gradient is the sum of the local "
                   "gradients of {} (fitted weights are whole within {:.1e}, "
                   "residual {:.1e}); the terms of {} are missing: the sum over "
-                  "{} was not made completely",
+                  "{} was not made completely{}",
                   rank, RankWords(in), fit->worst_uncertainty(), fit->residual,
-                  RankWords(missing), Join(partial)),
+                  RankWords(missing), Join(partial),
+                  GivesValues(*evidence.candidate) && GivesValues(*local)
+                      ? ""
+                      : SampleWords(boxes->size())),
       static_cast<double>(missing.size())};
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "src/base/rank_words.h"
-#include "src/compare/sample.h"
+#include "src/compare/kept_sample.h"
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/words.h"
 
@@ -56,9 +56,10 @@ std::optional<Diagnosis> ZeroElements(const Evidence& evidence) {
   return Diagnosis{
       "M",
       fmt::format("all {} wrong elements of {} looked at are exactly zero, "
-                  "first at [{}]",
+                  "first at [{}]{}",
                   wrong.size(), pair->reference.size(),
-                  fmt::join(PlaceInSample(pair->boxes, wrong.front()), ", ")),
+                  fmt::join(PlaceInSample(pair->boxes, wrong.front()), ", "),
+                  SampleWords(*pair)),
       static_cast<double>(wrong.size())};
 }
 

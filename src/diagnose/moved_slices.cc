@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "src/compare/instances.h"
+#include "src/compare/kept_sample.h"
 #include "src/compare/sample.h"
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/slices.h"
@@ -38,6 +39,13 @@ struct Cut {
   int64_t slices = 0;
   int64_t width = 0;
   SampledBox box;
+  // Of a sample: the index of each slice, which is not whole.
+  std::vector<int64_t> indices;
+
+  int64_t index(int64_t slice) const {
+    return indices.empty() ? slice * block
+                           : indices[static_cast<size_t>(slice)];
+  }
 };
 
 // A box around `place` that is whole along `dim` and small otherwise, the last
@@ -145,9 +153,10 @@ Result<SampledBox> PartAround(const TensorPieces& candidate, const Shape& shape,
 
 std::string RunWords(const MovedRun& run, const Cut& cut,
                      const TensorPieces& candidate, bool batch) {
-  const int64_t to = run.to * cut.block;
-  const int64_t from = run.from * cut.block;
-  const int64_t length = run.length * cut.block;
+  const int64_t to = cut.index(run.to);
+  const int64_t from = cut.index(run.from);
+  // What lies between two slices of a sample was not looked at.
+  const int64_t length = cut.indices.empty() ? run.length * cut.block : 1;
   const auto range = [&](int64_t begin) {
     return length == 1 ? fmt::format("{}", begin)
                        : fmt::format("{}-{}", begin, begin + length - 1);
@@ -196,18 +205,69 @@ std::optional<Diagnosis> Explain(const Cut& cut, const SliceMatch& match,
   return out;
 }
 
+// Of the share of slices that are explained, the largest.
+class Best {
+ public:
+  void Try(const Cut& cut, const SliceMatch& match, const Evidence& evidence) {
+    const double share =
+        static_cast<double>(match.matched) /
+        static_cast<double>(std::max<size_t>(1, match.wrong.size()));
+    if (share <= matched_) return;
+    if (auto found = Explain(cut, match, evidence)) {
+      best_ = std::move(found);
+      matched_ = share;
+    }
+  }
+  std::optional<Diagnosis> Take() && { return std::move(best_); }
+
+ private:
+  std::optional<Diagnosis> best_;
+  double matched_ = 0;
+};
+
+// Slices of what was kept: their elements lie at the same places of each.
+std::optional<Diagnosis> MovedInSample(const Evidence& evidence,
+                                       const SampledPair& pair) {
+  Best best;
+  const size_t dims = pair.indices.size();
+  for (size_t dim = 0; dim < dims; ++dim) {
+    Cut cut;
+    cut.dim = dim;
+    cut.box.begin = Shape(dims, 0);
+    cut.indices = pair.indices[dim];
+    for (const auto& indices : pair.indices) {
+      cut.box.size.push_back(static_cast<int64_t>(indices.size()));
+    }
+    cut.slices = cut.box.size[dim];
+    cut.width = static_cast<int64_t>(pair.reference.size()) / cut.slices;
+    if (cut.slices < 2 || cut.width < 8) continue;
+    best.Try(
+        cut,
+        MatchSlices(BySlice(pair.reference, cut), BySlice(pair.candidate, cut),
+                    cut.slices, cut.width, evidence.leg->bound),
+        evidence);
+  }
+  auto found = std::move(best).Take();
+  if (found) found->evidence += SampleWords(pair);
+  return found;
+}
+
 }  // namespace
 
 std::optional<Diagnosis> MovedSlices(const Evidence& evidence) {
   const auto suspect = FindSuspect(evidence);
   if (!suspect) return std::nullopt;
   const Shape shape = evidence.reference->global_shape();
+  if (!GivesValues(*evidence.reference) || !GivesValues(suspect->pieces)) {
+    const auto pair = SamplePair(*evidence.reference, suspect->pieces,
+                                 kInMemory, evidence.compare);
+    return pair.ok() ? MovedInSample(evidence, *pair) : std::nullopt;
+  }
   const auto part =
       PartAround(suspect->pieces, shape, suspect->place, evidence.compare);
   if (!part.ok()) return std::nullopt;
 
-  std::optional<Diagnosis> best;
-  double best_matched = 0;
+  Best best;
   for (size_t dim = 0; dim < shape.size(); ++dim) {
     if (shape[dim] < 2 || shape[dim] > kInMemory / 8) continue;
     Cut cut = CutAlong(shape, dim, suspect->place, *part);
@@ -225,16 +285,9 @@ std::optional<Diagnosis> MovedSlices(const Evidence& evidence) {
     const SliceMatch match = MatchSlices(
         BySlice(*reference, cut), BySlice(*candidate, cut),
         cut.slices / cut.block, cut.width * cut.block, evidence.leg->bound);
-    const double share =
-        static_cast<double>(match.matched) /
-        static_cast<double>(std::max<size_t>(1, match.wrong.size()));
-    if (share <= best_matched) continue;
-    if (auto found = Explain(cut, match, evidence)) {
-      best = std::move(found);
-      best_matched = share;
-    }
+    best.Try(cut, match, evidence);
   }
-  return best;
+  return std::move(best).Take();
 }
 
 }  // namespace ttrace

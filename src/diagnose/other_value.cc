@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/base/rank_words.h"
-#include "src/compare/sample.h"
+#include "src/compare/kept_sample.h"
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/words.h"
 
@@ -95,9 +95,11 @@ std::optional<Diagnosis> OtherPlace(const Evidence& evidence) {
     return std::nullopt;
   }
   const Shape shape = evidence.reference->global_shape();
-  const auto boxes = PlanSample(shape, kGlance);
+  const auto boxes =
+      PlanKept(shape, kGlance, {evidence.reference, evidence.candidate});
+  if (!boxes.ok()) return std::nullopt;
   const auto candidate =
-      ReadSample(*evidence.candidate, boxes, evidence.compare);
+      ReadKept(*evidence.candidate, *boxes, evidence.compare);
   if (!candidate.ok()) return std::nullopt;
   // A part may be further out than the whole (slices.h); the whole is then
   // compared exactly.
@@ -124,7 +126,7 @@ std::optional<Diagnosis> OtherPlace(const Evidence& evidence) {
         other.global_shape() != shape || ++looked_at > kMostTensors) {
       return;
     }
-    const auto values = ReadSample(other, boxes);
+    const auto values = ReadKept(other, *boxes);
     double error = 0;
     if (!values.ok() || !(RelativeError(*candidate, *values) <= glance) ||
         !Equals(evidence, other, &error)) {

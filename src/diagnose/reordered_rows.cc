@@ -45,7 +45,8 @@ std::optional<double> BitsOfOrder(const RowPairs& rows, size_t row) {
 
 std::optional<Diagnosis> ReorderedWithinRows(const Evidence& evidence) {
   const auto rows = RowPairs::Of(evidence);
-  if (!rows) return std::nullopt;
+  // Where an element of a sample has gone may not be in it.
+  if (!rows || rows->sampled() > 0) return std::nullopt;
   double wrong = 0;
   double reordered = 0;
   double bits = 0;

@@ -14,6 +14,7 @@
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/row_pairs.h"
 #include "src/diagnose/scaled_parts.h"
+#include "src/diagnose/words.h"
 
 namespace ttrace {
 namespace {
@@ -115,15 +116,20 @@ std::optional<Diagnosis> FactorOfEachRow(const Evidence& evidence) {
     most = std::fmax(most, found->factor);
   }
   if (!(scaled > 0) || !(scaled >= kExplainedRows * wrong) ||
-      !(bits >= kFewestBitsOfRows + wrong)) {
+      !(bits >= kFewestBitsOfRows + wrong) ||
+      // One factor for all that was kept: whether it is for all that was not is
+      // asked before (constant_factor.cc).
+      (rows->sampled() > 0 && most - least <= 2 * evidence.leg->bound)) {
     return std::nullopt;
   }
   return Diagnosis{
       "K",
-      fmt::format("{} of {} rows (along the last dimension) are wrong, and {} "
-                  "of these are the reference's times a factor of their own, "
-                  "{:.4g} to {:.4g}, within the bound{}",
-                  wrong, rows->rows(), scaled, least, most, SumWords(*rows)),
+      fmt::format(
+          "{} of {} rows (along the last dimension) are wrong, and {} "
+          "of these are the reference's times a factor of their own, "
+          "{:.4g} to {:.4g}, within the bound{}",
+          wrong, rows->rows(), scaled, least, most,
+          rows->sampled() > 0 ? SampleWords(rows->sampled()) : SumWords(*rows)),
       scaled};
 }
 

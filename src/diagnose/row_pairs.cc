@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/compare/sample.h"
+#include "src/compare/kept_sample.h"
 #include "src/diagnose/suspect.h"
 
 namespace ttrace {
@@ -37,15 +37,26 @@ std::optional<RowPairs> RowPairs::Of(const Evidence& evidence) {
   }
   const auto suspect = FindSuspect(evidence);
   if (!suspect) return std::nullopt;
-  const SampledBox box = RowsAround(shape, suspect->place);
-  const auto reference = ReadBox(*evidence.reference, box.begin, box.size);
-  const auto candidate =
-      ReadBox(suspect->pieces, box.begin, box.size, evidence.compare);
+  RowPairs out;
+  Result<std::vector<double>> reference = std::vector<double>();
+  Result<std::vector<double>> candidate = std::vector<double>();
+  if (GivesValues(*evidence.reference) && GivesValues(suspect->pieces)) {
+    const SampledBox box = RowsAround(shape, suspect->place);
+    reference = ReadBox(*evidence.reference, box.begin, box.size);
+    candidate = ReadBox(suspect->pieces, box.begin, box.size, evidence.compare);
+    out.width_ = shape.back();
+  } else {
+    auto pair = SamplePair(*evidence.reference, suspect->pieces, kSampled,
+                           evidence.compare);
+    if (!pair.ok() || pair->indices.back().size() < 2) return std::nullopt;
+    out.sampled_ = pair->boxes.size();
+    out.width_ = static_cast<int64_t>(pair->indices.back().size());
+    reference = std::move(pair->reference);
+    candidate = std::move(pair->candidate);
+  }
   if (!reference.ok() || !candidate.ok()) return std::nullopt;
 
-  RowPairs out;
-  out.width_ = shape.back();
-  const auto width = static_cast<size_t>(shape.back());
+  const auto width = static_cast<size_t>(out.width_);
   double squares = 0;
   for (size_t row = 0; row < reference->size(); row += width) {
     bool finite = true;  // what nobody holds is NaN

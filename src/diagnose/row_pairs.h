@@ -25,9 +25,13 @@ class RowPairs {
  public:
   // Up to 2^18 elements around the one that is furthest off, of rows of 2 to
   // 4,096 elements; nothing if the tensor has no such rows or cannot be read.
-  // Of copies the worst is looked at.
+  // Of copies the worst is looked at. Where a side has no values, the samples
+  // that were kept of them: 2 or more elements of each row.
   static std::optional<RowPairs> Of(const Evidence& evidence);
 
+  // Elements of the tensor that were looked at, if these are no whole rows but
+  // what was kept of some; else 0.
+  size_t sampled() const { return sampled_; }
   size_t rows() const { return right_.size(); }
   int64_t width() const { return width_; }
   std::span<const double> reference(size_t row) const {
@@ -50,6 +54,7 @@ class RowPairs {
     return {values.data() + row * width, width};
   }
 
+  size_t sampled_ = 0;  // elements
   int64_t width_ = 0;
   double limit_ = 0;
   std::vector<double> reference_;

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/diagnose/sampled_parts.h"
+
 namespace ttrace {
 namespace {
 
@@ -19,6 +21,15 @@ double Residual(const ErrorStats& stats) {
          std::fmax(1, std::fabs(alpha));
 }
 
+// Whether all of the tensor may be scaled by alpha, by an estimate of its
+// error.
+bool IsErrorOfFactor(const ErrorStats& whole, double alpha, double bound) {
+  const double error = std::fabs(alpha - 1);
+  const double slack = bound * std::fmax(1, std::fabs(alpha));
+  return error >= whole.AtLow().rel_err() - slack &&
+         error <= whole.AtHigh().rel_err() + slack;
+}
+
 }  // namespace
 
 std::optional<ScaledParts> FindScaledParts(const Evidence& evidence) {
@@ -27,6 +38,11 @@ std::optional<ScaledParts> FindScaledParts(const Evidence& evidence) {
   if (parts.empty()) parts.push_back({{}, -1, evidence.leg->stats});
 
   ScaledParts out;
+  if (evidence.leg->stats.nonfinite_differ > 0) return std::nullopt;
+  if (auto samples = SamplesOfParts(evidence, kFewest)) {
+    parts = std::move(samples->parts);
+    out.sampled = samples->elements;
+  }
   ErrorStats scaled;
   std::set<int> ranks;
   std::set<int> right_ranks;
@@ -77,6 +93,10 @@ std::optional<ScaledParts> FindScaledParts(const Evidence& evidence) {
   for (const double alpha : alphas) {
     out.agree = out.agree &&
                 std::fabs(alpha / out.alpha - 1) <= 2 * std::fmax(bound, 1e-6);
+  }
+  if (out.sampled > 0 && out.agree && out.right == 0 &&
+      !IsErrorOfFactor(evidence.leg->stats, out.alpha, bound)) {
+    return std::nullopt;
   }
   for (const int rank : right_ranks) {
     out.ranks_differ = out.ranks_differ || !ranks.contains(rank);

@@ -27,6 +27,9 @@ struct ScaledParts {
   // All parts of a rank have one factor, and they are several of each, or a
   // micro-batch is on several ranks: it is ranks that factors go by.
   bool by_rank = false;
+  // Elements of the tensor that were looked at, where only samples were kept of
+  // them; 0: all.
+  int64_t sampled = 0;
 };
 
 // Nothing unless every part is either right or scaled, and one is scaled.
@@ -37,6 +40,10 @@ struct ScaledParts {
 // A part that alpha makes zero is not scaled but missing. It is right within 4
 // x bound, as one part of many may be (slices.h). Fewer than 8 elements are
 // always close to a multiple and decide nothing.
+//
+// Where a side has summaries, what was kept of its values is asked: nothing
+// unless each part has 8 elements in the sample, and the sketches of the whole,
+// where there are any, have the error that one factor makes.
 std::optional<ScaledParts> FindScaledParts(const Evidence& evidence);
 
 }  // namespace ttrace

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/base/rank_words.h"
-#include "src/compare/sample.h"
+#include "src/compare/kept_sample.h"
 #include "src/diagnose/suspect.h"
 #include "src/diagnose/words.h"
 
@@ -74,9 +74,20 @@ struct Looked {
   std::vector<SampledBox> boxes;  // empty: the whole tensor
   std::vector<double> reference;
   std::vector<size_t> wrong;
+  // How far copies are apart; of digests, which do not tell, how far these are
+  // off in one copy.
+  double apart = 0;
+  std::string sample;  // words, where values were not kept
 };
 
-// Nothing if too few elements are wrong to tell, or if all are.
+// Copies differ, and it is not known by how much.
+bool AreDigests(const Evidence& evidence) {
+  return evidence.judgement->replicas.worst_rel_err == 0 &&
+         !GivesValues(*evidence.candidate);
+}
+
+// Nothing if too few elements are wrong to tell; or if all are, of a tensor
+// that was asked about as a whole.
 std::optional<Looked> WrongOnes(const Evidence& evidence) {
   const auto suspect = FindSuspect(evidence);
   if (!suspect) return std::nullopt;
@@ -84,10 +95,24 @@ std::optional<Looked> WrongOnes(const Evidence& evidence) {
                          evidence.compare);
   if (!pair.ok()) return std::nullopt;
   Looked out;
+  out.apart = evidence.judgement->replicas.worst_rel_err;
   out.wrong = WrongElements(*pair, evidence.leg->bound);
   if (out.wrong.size() < kFewestWrong ||
-      out.wrong.size() == pair->reference.size()) {
+      (out.wrong.size() == pair->reference.size() && !pair->of_summaries)) {
     return std::nullopt;
+  }
+  if (pair->of_summaries) {
+    double error = 0;
+    double square = 0;
+    for (const size_t i : out.wrong) {
+      const double d = pair->candidate[i] - pair->reference[i];
+      error += d * d;
+      square += pair->reference[i] * pair->reference[i];
+    }
+    if (AreDigests(evidence)) {
+      out.apart = square > 0 ? std::sqrt(error / square) : 0;
+    }
+    out.sample = SampleWords(*pair);
   }
   out.boxes = std::move(pair->boxes);
   out.reference = std::move(pair->reference);
@@ -108,7 +133,7 @@ std::optional<ErrorStats> Summed(const Evidence& evidence, const Looked& looked,
     if (!merged.ok()) return std::nullopt;
     return merged->total;
   }
-  const auto merged = ReadSample(*evidence.candidate, looked.boxes, options);
+  const auto merged = ReadKept(*evidence.candidate, looked.boxes, options);
   if (!merged.ok()) return std::nullopt;
   ErrorStats out;
   for (const size_t i : looked.wrong) {
@@ -132,8 +157,7 @@ std::optional<double> ErrorOfSum(const Evidence& evidence, const Looked& looked,
   const auto merged = Summed(evidence, looked, over, 1 / divisor);
   if (!merged) return std::nullopt;
   const double err = merged->rel_err();
-  if (!(err <= 2 * evidence.leg->bound) ||
-      !(2 * copies * err < evidence.judgement->replicas.worst_rel_err)) {
+  if (!(err <= 2 * evidence.leg->bound) || !(2 * copies * err < looked.apart)) {
     return std::nullopt;
   }
   return err;
@@ -190,13 +214,20 @@ std::optional<ExplainedSum> Explain(const Evidence& evidence,
 
 std::optional<Diagnosis> SumOfCopies(const Evidence& evidence) {
   const ReplicaComparison& replicas = evidence.judgement->replicas;
-  if (!evidence.judgement->replicas_differ ||
-      // Copies that differ by less than noise are no terms of a sum.
-      !(replicas.worst_rel_err > evidence.leg->bound)) {
+  if (!evidence.judgement->replicas_differ) return std::nullopt;
+  const bool digests = AreDigests(evidence);
+  // Copies that differ by less than noise are no terms of a sum.
+  if (!digests && !(replicas.worst_rel_err > evidence.leg->bound)) {
     return std::nullopt;
   }
   std::string where;
-  auto sum = Explain(evidence, Looked{});
+  std::string sample;
+  std::optional<ExplainedSum> sum;
+  if (!digests) {
+    Looked whole;
+    whole.apart = replicas.worst_rel_err;
+    sum = Explain(evidence, whole);
+  }
   if (!sum) {
     const auto wrong = WrongOnes(evidence);
     if (!wrong) return std::nullopt;
@@ -204,15 +235,18 @@ std::optional<Diagnosis> SumOfCopies(const Evidence& evidence) {
     if (!sum) return std::nullopt;
     where = fmt::format("where they are wrong ({} of {} elements looked at), ",
                         wrong->wrong.size(), wrong->reference.size());
+    sample = wrong->sample;
   }
-  return Diagnosis{
-      "P",
-      fmt::format("copies on {} differ by up to {:.2g} along {}, and {}{} "
-                  "(rel_err {:.1e}, bound {:.1e})",
-                  RankWords(replicas.differing_ranks), replicas.worst_rel_err,
-                  Join(replicas.mesh_dims), where, sum->words, sum->err,
-                  evidence.leg->bound),
-      sum->err};
+  return Diagnosis{"P",
+                   fmt::format("copies on {} differ{} along {}, and {}{} "
+                               "(rel_err {:.1e}, bound {:.1e}){}",
+                               RankWords(replicas.differing_ranks),
+                               digests ? ""
+                                       : fmt::format(" by up to {:.2g}",
+                                                     replicas.worst_rel_err),
+                               Join(replicas.mesh_dims), where, sum->words,
+                               sum->err, evidence.leg->bound, sample),
+                   sum->err};
 }
 
 }  // namespace ttrace

@@ -55,6 +55,15 @@ std::string AttributeWords(const Evidence& evidence, const std::string& name) {
       first->value, first->expected, RankWords({ranks.begin(), ranks.end()}));
 }
 
+std::string SampleWords(const SampledPair& pair) {
+  return pair.of_summaries ? SampleWords(pair.boxes.size()) : "";
+}
+
+std::string SampleWords(size_t elements) {
+  return fmt::format("; seen in the sample of {} elements that was kept",
+                     elements);
+}
+
 std::string FactorNameWords(const Evidence& evidence, double factor,
                             double tolerance) {
   const std::vector<std::string> names =

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/compare/kept_sample.h"
 #include "src/diagnose/evidence.h"
 
 namespace ttrace {
@@ -16,6 +17,11 @@ namespace ttrace {
 // (ranks 0, 1)", or "" if capture noted nothing of that name about the culprit
 // or what is affected with it.
 std::string AttributeWords(const Evidence& evidence, const std::string& name);
+
+// "; seen in the sample of 256 elements that was kept", or "" where the values
+// were.
+std::string SampleWords(const SampledPair& pair);
+std::string SampleWords(size_t elements);
 
 // ", and the factor equals tp = 2 (or ...)": the products of sizes of the run
 // that |factor| equals within the relative `tolerance`, but at least 1e-6 (what

@@ -14,6 +14,8 @@
 #include "src/compare/compare_cells.h"
 #include "src/compare/compare_summaries.h"
 #include "src/compare/compare_tensor.h"
+#include "src/compare/kept_sample.h"
+#include "src/compare/sample.h"
 #include "src/compare/sharded_trace.h"
 #include "src/compare/tensor_summary.h"
 
@@ -304,22 +306,129 @@ TEST(CondenseTrace, NoiseIsKeptExactly) {
   EXPECT_EQ(kept->front().mismatched, expected.front().mismatched);
 }
 
-TEST(TensorSummary, BytesThatAreNoneAreRefused) {
-  TensorSummary summary;
-  summary.count = 3;
-  summary.sum_sq = 2;
-  summary.sketch.emplace(1, 64);
-  const std::vector<std::byte> good = EncodeSummary(summary);
-  EXPECT_EQ(static_cast<int64_t>(good.size()), EncodedSummaryBytes(64));
-  EXPECT_TRUE(DecodeSummary(good).ok());
-  for (size_t cut = 0; cut < good.size(); ++cut) {
-    EXPECT_FALSE(DecodeSummary({good.data(), cut}).ok()) << cut;
+// A sketch is smaller than a part of it.
+const Shape kLarge = {32, 8, 64};
+
+std::vector<double> LargeValues() { return RandomIntegers(4, 32 * 8 * 64); }
+
+TEST(KeptSample, OfShardsCopiesAndTermsIsWhatIsInTheValues) {
+  const std::vector<double> values = LargeValues();
+  const ShardedTrace whole(kLarge, values, kWhole);
+  Sharding batches = Cut(Shard{2});
+  batches.batch_dim = 1;
+  batches.batch_mesh_dim = "none";
+  batches.micro_batches = {{3, 2, 3}};
+  Sharding means = Cut(Partial{ReduceOp::kAvg});
+  means.scale = {1, 2};
+  for (const Sharding& cut :
+       {kWhole, Cut(Shard{0}), Cut(ZigzagShard{0}), Cut(StridedShard{2, 4}),
+        Cut(Replicate{}), Cut(Partial{}), means, batches}) {
+    const ShardedTrace full(kLarge, values, cut);
+    for (const size_t buckets : {kBuckets, size_t{0}}) {
+      const Small small(full, buckets);
+      ASSERT_EQ(small.counts().summaries, small.counts().records);
+      const TensorPieces pieces = small.pieces();
+      EXPECT_FALSE(GivesValues(pieces));
+      const auto boxes = OrDie(PlanKept(kLarge, 1 << 20, {&pieces}));
+      EXPECT_EQ(boxes.size(), buckets > 0 ? 256u : 64u);
+      // Where the run has values they are read at the same places.
+      const auto kept = OrDie(ReadKept(pieces, boxes));
+      EXPECT_EQ(kept, OrDie(ReadSample(full.pieces(), boxes)));
+      EXPECT_EQ(kept, OrDie(ReadKept(full.pieces(), boxes)));
+    }
   }
-  for (const size_t at : {0U, 4U, 15U, 23U, 31U}) {  // kind, buckets, signs
-    std::vector<std::byte> bad = good;
-    bad[at] = std::byte{0xFF};
-    EXPECT_FALSE(DecodeSummary(bad).ok()) << at;
+}
+
+TEST(KeptSample, TermsAddUpAlsoWhereOnlyTheQuestionMakesThemTerms) {
+  const std::vector<double> values = LargeValues();
+  Sharding copies = Cut(Replicate{});
+  const ShardedTrace full(kLarge, values, copies, [](Piece* piece) {
+    for (double& value : piece->values) value *= piece->rank == 0 ? 0.25 : 0.5;
+    return true;
+  });
+  const Small small(full);
+  const TensorPieces pieces = small.pieces();
+  CompareOptions options;
+  options.sum_over = {"tp"};
+  const auto boxes = OrDie(PlanKept(kLarge, 1, {&pieces}));
+  auto expected =
+      OrDie(ReadSample(ShardedTrace(kLarge, values, kWhole).pieces(), boxes));
+  for (double& value : expected) value *= 0.75;
+  EXPECT_EQ(OrDie(ReadKept(pieces, boxes, options)), expected);
+}
+
+TEST(KeptSample, OfADigestAndASketchIsOfThePlacesThatBothHave) {
+  const std::vector<double> values = LargeValues();
+  const ShardedTrace whole(kLarge, values, kWhole);
+  const Small digest(ShardedTrace(kLarge, values, Cut(Shard{0})), 0);
+  const Small sketch(ShardedTrace(kLarge, values, Cut(Shard{2})));
+  const auto pair = OrDie(SamplePair(digest.pieces(), sketch.pieces(), 1, {}));
+  EXPECT_TRUE(pair.of_summaries);
+  EXPECT_EQ(pair.boxes.size(), 64u);
+  EXPECT_EQ(pair.reference, pair.candidate);
+  EXPECT_EQ(pair.reference, OrDie(ReadSample(whole.pieces(), pair.boxes)));
+  size_t places = 1;
+  for (const auto& indices : pair.indices) places *= indices.size();
+  EXPECT_EQ(places, 64u);
+  // With values on both sides as many as were asked for.
+  const auto of_values =
+      OrDie(SamplePair(whole.pieces(), whole.pieces(), 1 << 20, {}));
+  EXPECT_FALSE(of_values.of_summaries);
+  EXPECT_EQ(of_values.reference, values);
+}
+
+TEST(KeptSample, HasNothingElse) {
+  const ShardedTrace whole(kLarge, LargeValues(), kWhole);
+  const Small small(whole);
+  const TensorPieces pieces = small.pieces();
+  EXPECT_FALSE(ReadKept(pieces, PlanSample(kLarge, 256)).ok());
+  EXPECT_FALSE(ReadKept(pieces, PlanSample(kLarge, 1 << 20)).ok());
+  auto boxes = OrDie(PlanKept(kLarge, 1, {&pieces}));
+  // Rows that are elsewhere than they were recorded.
+  RowMap rows;
+  for (int64_t i = 0; i < 8; ++i) rows.to_reference.push_back(7 - i);
+  Sharding batches = Cut(Shard{2});
+  batches.batch_dim = 1;
+  batches.batch_mesh_dim = "none";
+  batches.micro_batches = {{4, 4}};
+  const Small in_rows(ShardedTrace(kLarge, LargeValues(), batches));
+  CompareOptions options;
+  options.rows = &rows;
+  EXPECT_TRUE(ReadKept(in_rows.pieces(), boxes).ok());
+  EXPECT_FALSE(ReadKept(in_rows.pieces(), boxes, options).ok());
+  boxes.pop_back();
+  EXPECT_FALSE(ReadKept(pieces, boxes).ok());
+}
+
+TEST(KeptSample, IsNotInWhatAnEarlierVersionWrote) {
+  const std::vector<double> values = LargeValues();
+  const ShardedTrace full(kLarge, values, Cut(Shard{0}));
+  const Small small(full);
+  ScratchFolder folder;
+  const std::string path = folder / "earlier";
+  OrDie(CreateTraceFolder(path, "{}", false));
+  const Trace& trace = *small.pieces().trace;
+  for (const RankTrace& rank : trace.ranks()) {
+    const auto writer = OrDie(TraceWriter::Open(path, rank.meta));
+    for (const Record& record : trace.records()) {
+      if (record.rank() != rank.meta.rank) continue;
+      TensorSummary summary = OrDie(ReadSummary(trace, record));
+      ASSERT_TRUE(summary.sample);
+      summary.sample.reset();
+      RecordFields fields = record.fields();
+      OrDie(writer->Restate(&fields, EncodeSummary(summary)));
+    }
+    OrDie(writer->Seal(0, "real"));
+    OrDie(writer->Close(true, ""));
   }
+  const Catalog earlier(OrDie(Trace::Open(path)));
+  const TensorPieces pieces = earlier.tensors("real").begin()->second;
+  EXPECT_TRUE(
+      OrDie(CompareTensor(small.pieces(), pieces)).total.bitwise_equal());
+  const TensorPieces now = small.pieces();
+  EXPECT_EQ(OrDie(PlacesKept({&now, &pieces})), 0);
+  EXPECT_FALSE(PlanKept(kLarge, 1, {&now, &pieces}).ok());
+  EXPECT_FALSE(ReadKept(pieces, OrDie(PlanKept(kLarge, 1, {&now}))).ok());
 }
 
 }  // namespace

@@ -44,7 +44,9 @@ class Summarizer final : public Reducer {
 bool MayBeSummarized(const RecordFields& record, size_t buckets) {
   return Info(record.dtype).floating && !record.routed &&
          record.id.arg != kScoresArg &&
-         EncodedSummaryBytes(buckets) < record.extent.bytes;
+         static_cast<int64_t>(buckets * sizeof(float)) < record.extent.bytes &&
+         EncodedSummaryBytes(buckets, record.layout, record.dtype) <
+             record.extent.bytes;
 }
 
 std::unique_ptr<Reducer> MakeSummarizer(size_t buckets) {

@@ -1,0 +1,62 @@
+#include "src/diagnose/sampled_parts.h"
+
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "src/compare/instances.h"
+#include "src/compare/kept_sample.h"
+
+namespace ttrace {
+
+std::optional<SampledParts> SamplesOfParts(const Evidence& evidence,
+                                           int64_t fewest) {
+  if (evidence.reference == nullptr || evidence.candidate == nullptr ||
+      evidence.leg->fidelity == Fidelity::kValues ||
+      (GivesValues(*evidence.reference) && GivesValues(*evidence.candidate)) ||
+      evidence.reference->global_shape() !=
+          evidence.candidate->global_shape()) {
+    return std::nullopt;
+  }
+  const Shape shape = evidence.reference->global_shape();
+  const auto most = PlacesKept({evidence.reference, evidence.candidate});
+  const auto boxes = PlanKept(shape, kSampleBesideSketch,
+                              {evidence.reference, evidence.candidate});
+  if (!most.ok() || !boxes.ok()) return std::nullopt;
+  const SampleGrid grid(shape, *most);
+  const auto reference = ReadKept(*evidence.reference, *boxes);
+  const auto groups = GroupInstances(*evidence.candidate, evidence.compare);
+  if (!reference.ok() || !groups.ok()) return std::nullopt;
+  SampledParts out;
+  out.elements = static_cast<int64_t>(boxes->size());
+  for (const InstanceGroup& group : *groups) {
+    if (group.layout.local_count() == 0) continue;
+    for (const Instance& instance : group.instances) {
+      TensorPieces own = *evidence.candidate;
+      own.pieces.clear();
+      for (const Term& term : instance.terms) own.pieces.push_back(term.record);
+      const auto values = ReadKept(own, *boxes, evidence.compare);
+      if (!values.ok()) return std::nullopt;
+      InstanceStats part{instance.ranks, instance.micro_batch, {}};
+      for (const SampleGrid::Held& held : grid.HeldBy(
+               group.layout, RowMajorStrides(group.layout.local_shape()))) {
+        const auto place = static_cast<size_t>(held.place);
+        const double r = (*reference)[place];
+        const double error = (*values)[place] - r;
+        if (!std::isfinite(r) || !std::isfinite(error)) return std::nullopt;
+        ++part.stats.count;
+        part.stats.sum_sq_err += error * error;
+        part.stats.sum_err_ref += error * r;
+        part.stats.sum_sq_ref += r * r;
+      }
+      if (part.stats.count < fewest || !(part.stats.sum_sq_ref > 0)) {
+        return std::nullopt;
+      }
+      out.parts.push_back(std::move(part));
+    }
+  }
+  if (out.parts.empty()) return std::nullopt;
+  return out;
+}
+
+}  // namespace ttrace

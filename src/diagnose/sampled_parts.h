@@ -1,0 +1,31 @@
+// Statistics of a culprit's parts (one rank's, of one micro-batch) by the
+// samples that were kept of its values: a sketch tells nothing of parts.
+//
+// Thread safety: pure function of const inputs.
+
+#ifndef TTRACE_SRC_DIAGNOSE_SAMPLED_PARTS_H_
+#define TTRACE_SRC_DIAGNOSE_SAMPLED_PARTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "src/compare/compare_tensor.h"
+#include "src/diagnose/evidence.h"
+
+namespace ttrace {
+
+struct SampledParts {
+  std::vector<InstanceStats> parts;
+  int64_t elements = 0;  // of the tensor, that were looked at
+};
+
+// Nothing unless a side has summaries, both have samples, everything in these
+// is finite, and each part has at least `fewest` elements among them that are
+// not all zero.
+std::optional<SampledParts> SamplesOfParts(const Evidence& evidence,
+                                           int64_t fewest);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_DIAGNOSE_SAMPLED_PARTS_H_
