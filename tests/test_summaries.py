@@ -91,6 +91,30 @@ def test_digests_tell_equal_from_other_and_no_more(runs: Path, tmp_path: Path) -
     assert all(t["verdict"] in ("bitwise_equal", "within") for t in same["tensors"] if t["legs"])
 
 
+def test_a_sample_tells_why_copies_differ_that_digests_only_tell_apart(
+    runs: Path, tmp_path: Path
+) -> None:
+    fault = result_of(runs / "reference", runs / "fault-digest", tmp_path / "fault")
+    first = fault["culprits"][0]["classes"][0]
+    assert first["class"] == "P"
+    assert "seen in the sample of 64 elements" in first["evidence"]
+
+
+def test_inspect_shows_what_was_kept(runs: Path) -> None:
+    for trace, kept, places in (
+        ("clean-sketch", "kept instead: a digest, a sketch of 1,024 numbers, a sample of", 256),
+        ("clean-digest", "kept instead: a digest, a sample of", 64),
+    ):
+        outcome = ttrace("inspect", runs / trace, "*0.mlp.linear_fc1 output*", "--leg", "real")
+        text = " ".join(outcome.text.split())
+        assert outcome.code == 0, outcome.explain()
+        assert kept in text, outcome.explain()
+        # Ranks and micro-batches share the places of the tensor.
+        numbers = re.findall(r"a sample of (\d+) elements", text)
+        assert len(numbers) > 1
+        assert sum(map(int, numbers)) == places
+
+
 def test_sizes(runs: Path) -> None:
     assert bytes_of(runs / "clean-sketch") < bytes_of(runs / "clean-full") / 6
     assert bytes_of(runs / "clean-digest") < bytes_of(runs / "clean-full") / 50

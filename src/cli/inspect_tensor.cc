@@ -104,18 +104,20 @@ std::string StatsText(const PieceStats& stats) {
 
 // What is known of a piece by its summary.
 std::string SummaryText(const TensorSummary& summary) {
-  std::string text = summary.sketch
-                         ? fmt::format("a digest and a sketch of {} numbers",
-                                       FormatCount(static_cast<int64_t>(
-                                           summary.sketch->buckets().size())))
-                         : "a digest";
-  text += summary.sample
-              ? fmt::format(" were kept, and a sample of {} elements",
-                            FormatCount(static_cast<int64_t>(
-                                summary.sample->places.size())))
-              : " were kept, and no sample of its elements";
-  text += fmt::format("; norm {:.6g}, largest {:.6g}",
-                      std::sqrt(summary.sum_sq), summary.max_abs);
+  std::vector<std::string> kept = {"a digest"};
+  if (summary.sketch) {
+    kept.push_back(fmt::format(
+        "a sketch of {} numbers",
+        FormatCount(static_cast<int64_t>(summary.sketch->buckets().size()))));
+  }
+  if (summary.sample) {
+    kept.push_back(fmt::format(
+        "a sample of {} elements",
+        FormatCount(static_cast<int64_t>(summary.sample->places.size()))));
+  }
+  std::string text = fmt::format(
+      "kept instead: {}; norm {:.6g}, largest {:.6g}", fmt::join(kept, ", "),
+      std::sqrt(summary.sum_sq), summary.max_abs);
   if (summary.nonfinite > 0) {
     text += ", NaN or Inf: " + FormatCount(summary.nonfinite);
   }

@@ -30,9 +30,9 @@ struct Evidence {
   const Culprit* culprit = nullptr;
   const TensorJudgement* judgement = nullptr;
   // The leg whose numbers are looked at: an isolated one that fails if there
-  // is one (nothing contaminates it), else the deciding leg; where only replicas
-  // fail, one of which summaries do not tell whether it is within its bound, or
-  // null.
+  // is one (nothing contaminates it), else the deciding leg; where only
+  // replicas fail, one of which summaries do not tell whether it is within its
+  // bound, or null.
   const LegJudgement* leg = nullptr;
   const TensorPieces* reference = nullptr;  // may be null: no reference
   const TensorPieces* candidate = nullptr;
