@@ -263,6 +263,11 @@ TEST(TensorSummary, BytesThatAreNoneAreRefused) {
           with(8, 3)}) {
       EXPECT_FALSE(DecodeSummary(bad).ok());
     }
+    // More places than such a grid has.
+    const auto most = static_cast<uint32_t>(buckets == 0 ? 64 : 256);
+    std::vector<std::byte> many = with(sample + 4, most + 1);
+    many.resize(sample + 8 + most + 1);
+    EXPECT_FALSE(DecodeSummary(many).ok());
     // Of another piece, and of another dtype.
     TensorSummary read = OrDie(DecodeSummary(good));
     EXPECT_FALSE(read.Place(LayoutOf(mesh, {0}, {}, shape), DType::kBF16).ok());

@@ -52,7 +52,7 @@ Lab Summarized(const std::vector<double>& candidate,
 }
 
 TEST(OfSamples, RulesSaySomethingOnlyAboutWhatTheyKnow) {
-  for (unsigned seed = 0; seed < 8; ++seed) {
+  for (unsigned seed = 0; seed < 3; ++seed) {
     const auto other = RandomValues(100 + seed, kElements);
     EXPECT_EQ(Summarized(other).Letters(), "") << seed;
     for (const double share : {1.0, 0.3, 0.01}) {
@@ -206,6 +206,19 @@ TEST(OfSamples, DigestsOfCopiesThatAreTermsOfASum) {
   };
   EXPECT_THAT(Summarized(truth, Copies(4), one, 0).Letters(),
               Not(HasSubstr("P")));
+}
+
+TEST(OfSamples, AReplayOfWhichOnlyDigestsAreKnownIsNoRace) {
+  Lab lab = Summarized(RandomValues(3, kElements), kWhole, nullptr, 0);
+  Evidence evidence = lab.Gather();
+  TensorJudgement judgement = *evidence.judgement;
+  judgement.not_repeatable = true;
+  judgement.repeat = {false, 1};  // other bits, who knows how far
+  evidence.judgement = &judgement;
+  evidence.leg = &judgement.legs.front();
+  EXPECT_TRUE(NotRepeatable(evidence));
+  judgement.legs.front().uncertain = true;
+  EXPECT_FALSE(NotRepeatable(evidence));
 }
 
 }  // namespace
