@@ -13,4 +13,6 @@ done
 for table in capture_cost record_cost trace_cost many_records step_rounding; do
   .venv/bin/python "bench/$table.py"
 done
+.venv/bin/python bench/large_tensor.py
+.venv/bin/python bench/beside_torch.py
 .venv/bin/python bench/large_pair.py --gb "${GB:-10}"
