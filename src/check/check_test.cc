@@ -365,6 +365,25 @@ class UpdateTest : public CheckTest {
       {16, 4},       {{"tp", Shard{0}}}, -1, {}};
 };
 
+// The same where the run is held against weights of its own, of which a
+// checksum tells which part changed.
+TEST_F(UpdateTest, AStepThatDidNotHappenIsFoundByTheRunsOwnWeights) {
+  candidate_.notes.clear();
+  EXPECT_NE(Check().verdict, Verdict::kDiverged);
+  std::filesystem::remove_all(Path("cand"));
+  std::filesystem::remove_all(Path("ref"));
+  candidate_.fault = [&](const SyntheticTensor& t, int rank, const std::string&,
+                         int64_t index, float* value) {
+    if (IsAfter(t) && rank % 2 == 1) {
+      *value = SyntheticRun::Value(before_, index);
+    }
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  EXPECT_THAT(Letters(result.culprits.front()), ElementsAre("S"));
+  EXPECT_THAT(result.culprits.front().ranks, ElementsAre(1));
+}
+
 // Rank 1 keeps what it had. Its half is all that there is of it: no copy tells.
 TEST_F(UpdateTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
   candidate_.fault = [&](const SyntheticTensor& t, int rank, const std::string&,
