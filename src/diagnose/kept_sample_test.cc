@@ -105,6 +105,18 @@ TEST(OfSamples, PartsWithFewElementsOfItAreNotScaled) {
   values.Candidate(kOutput, kLarge, Noisy(Truth(), kNoise), s, damage);
   EXPECT_THAT(values.First(), HasSubstr("on rank 3, and right elsewhere"));
   EXPECT_EQ(Summarized(Truth(), s, damage, 16).Letters(), "");
+  // Nor is what surrounds them, where these are something else.
+  s.micro_batches = {{1, 7}};
+  const Damage others = [](Piece* piece) {
+    if (piece->micro_batch == 0) {
+      piece->values = RandomValues(50u + static_cast<unsigned>(piece->rank),
+                                   piece->values.size());
+    } else {
+      for (double& value : piece->values) value *= 2;
+    }
+    return true;
+  };
+  EXPECT_EQ(Summarized(Truth(), s, others, 16).Letters(), "");
 }
 
 TEST(OfSamples, ZerosAreMissing) {
@@ -198,7 +210,7 @@ TEST(OfSamples, DigestsOfCopiesThatAreTermsOfASum) {
   // One copy that is off by little: their mean is nearly right, and no mean is
   // missing.
   const Damage one = [&](Piece* piece) {
-    if (piece->rank != 1) return true;
+    if (piece->rank != 0) return true;
     for (size_t i = 0; i < kElements; ++i) {
       piece->values[i] += 6 * kBound * (i % 2 == 0 ? 1 : -1);
     }

@@ -28,6 +28,7 @@ std::optional<SampledParts> SamplesOfParts(const Evidence& evidence,
   const auto groups = GroupInstances(*evidence.candidate, evidence.compare);
   if (!reference.ok() || !groups.ok()) return std::nullopt;
   SampledParts out;
+  bool small = false;
   out.elements = static_cast<int64_t>(boxes->size());
   for (const InstanceGroup& group : *groups) {
     if (group.layout.local_count() == 0) continue;
@@ -49,13 +50,21 @@ std::optional<SampledParts> SamplesOfParts(const Evidence& evidence,
         part.stats.sum_err_ref += error * r;
         part.stats.sum_sq_ref += r * r;
       }
-      if (part.stats.count < fewest || !(part.stats.sum_sq_ref > 0)) {
-        return std::nullopt;
-      }
+      small = small || part.stats.count < fewest || part.stats.sum_sq_ref == 0;
       out.parts.push_back(std::move(part));
     }
   }
-  if (out.parts.empty()) return std::nullopt;
+  if (small) {
+    InstanceStats all;
+    for (const InstanceStats& part : out.parts) {
+      all.ranks.insert(all.ranks.end(), part.ranks.begin(), part.ranks.end());
+      all.stats.Merge(part.stats);
+    }
+    out.parts = {std::move(all)};
+  }
+  if (out.parts.empty() || out.parts.front().stats.count < fewest) {
+    return std::nullopt;
+  }
   return out;
 }
 

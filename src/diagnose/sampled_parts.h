@@ -20,9 +20,9 @@ struct SampledParts {
   int64_t elements = 0;  // of the tensor, that were looked at
 };
 
-// Nothing unless a side has summaries, both have samples, everything in these
-// is finite, and each part has at least `fewest` elements among them that are
-// not all zero.
+// Where a part has fewer than `fewest` elements among them, or zeros alone, all
+// parts together stand for one. Nothing unless a side has summaries, both have
+// samples, and everything in these is finite.
 std::optional<SampledParts> SamplesOfParts(const Evidence& evidence,
                                            int64_t fewest);
 

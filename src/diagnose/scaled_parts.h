@@ -41,9 +41,10 @@ struct ScaledParts {
 // x bound, as one part of many may be (slices.h). Fewer than 8 elements are
 // always close to a multiple and decide nothing.
 //
-// Where a side has summaries, what was kept of its values is asked: nothing
-// unless each part has 8 elements in the sample, and the sketches of the whole,
-// where there are any, have the error that one factor makes.
+// Where a side has summaries, what was kept of its values is asked: of each
+// part, or of all as one if a part has fewer than 8 elements in the sample. The
+// sketches of the whole, where there are any, then have to have the error that
+// one factor makes.
 std::optional<ScaledParts> FindScaledParts(const Evidence& evidence);
 
 }  // namespace ttrace
