@@ -106,9 +106,9 @@ TEST(OfSamples, PartsWithFewElementsOfItAreNotScaled) {
   EXPECT_THAT(values.First(), HasSubstr("on rank 3, and right elsewhere"));
   EXPECT_EQ(Summarized(Truth(), s, damage, 16).Letters(), "");
   // Nor is what surrounds them, where these are something else.
-  s.micro_batches = {{1, 7}};
+  s.micro_batches = {{7, 1}};
   const Damage others = [](Piece* piece) {
-    if (piece->micro_batch == 0) {
+    if (piece->micro_batch == 1) {
       piece->values = RandomValues(50u + static_cast<unsigned>(piece->rank),
                                    piece->values.size());
     } else {
