@@ -39,6 +39,8 @@ STEPS = (
     "put back",
     "last vote",
 )
+# What ranks tell each other, which need not work: of these docs/faults.md has no rows.
+WORDS = ("tell scales", "add up scales", "learn scales")
 
 
 def memory() -> None:
@@ -103,7 +105,7 @@ class Fault:
         self._iteration: int = asked.get("iteration", 1)
         self._leg: str = asked.get("leg", "noise.1")
         self._happened = False
-        if self.step not in STEPS or self.kind not in FAULTS:
+        if self.step not in (*STEPS, *WORDS) or self.kind not in FAULTS:
             raise SystemExit(f"no such fault: {text}")
 
     def here(self, step: str, session: Any, leg: str | None = None) -> None:
@@ -130,6 +132,7 @@ def plant(fault: Fault) -> None:
     from ttrace.capture.agreement import Agreement
     from ttrace.capture.course import Course
     from ttrace.capture.session import Session
+    from ttrace.capture.shared_scales import SharedScales
     from ttrace.capture.state import Part
 
     sessions: list[Any] = []
@@ -153,6 +156,9 @@ def plant(fault: Fault) -> None:
         fault.here("first vote", session())
 
     before(rerun.Reruns, "_prepare", prepare)
+    before(Session, "scales_message", lambda self: fault.here("tell scales", self))
+    before(Session, "learn_scales", lambda self, answer: fault.here("learn scales", self))
+    before(SharedScales, "_added_up", lambda self, leg: fault.here("add up scales", session()))
     before(rerun.Reruns, "_make", lambda self, name: fault.here("make the leg", session(), name))
 
     def vote(self: Any, question: str, *args: Any) -> None:

@@ -24,6 +24,7 @@
 
 #include "python/native/bindings.h"
 #include "src/judge/candidate_reducer.h"
+#include "src/measure/element_scales.h"
 #include "src/measure/leg_reducer.h"
 #include "src/measure/summarizer.h"
 #include "src/numeric/noise.h"
@@ -154,13 +155,15 @@ class Writer {
     }
     meta->adapter_json = std::move(adapter_json);
     meta->run_id = std::move(run_id);
+    if (measured_legs) scales_ = std::make_shared<ElementScales>();
     writer_ = ValueOrThrow(TraceWriter::Open(
         folder, *meta,
         mode == "sketch"   ? MakeSummarizer(kSketchBuckets)
         : mode == "digest" ? MakeSummarizer(0)
         : !measured_legs   ? nullptr
-        : reference ? MakeCandidateReducer(*meta, *measured_legs, *reference)
-                    : MakeLegReducer(*meta, *measured_legs)));
+        : reference
+            ? MakeCandidateReducer(*meta, *measured_legs, *reference, scales_)
+            : MakeLegReducer(*meta, *measured_legs, scales_)));
     if (on_thread) {
       auto sink = WriteOnThread(std::move(writer_));
       sink_ = sink.get();
@@ -285,6 +288,14 @@ class Writer {
     const nb::gil_scoped_release release;
     ThrowIfError(writer_->Seal(iteration, leg));
   }
+  // Empty of a writer that measures no legs: not even a message.
+  nb::bytes ScalesMessage() const {
+    const std::string text = scales_ ? scales_->Message() : std::string();
+    return nb::bytes(text.data(), text.size());
+  }
+  void LearnScales(const nb::bytes& answer) {
+    if (scales_) ThrowIfError(scales_->Learn({answer.c_str(), answer.size()}));
+  }
   void Close(bool complete, const std::string& reason) {
     const nb::gil_scoped_release release;
     ThrowIfError(writer_->Close(complete, reason));
@@ -292,6 +303,7 @@ class Writer {
 
  private:
   std::shared_ptr<const RankMeta> meta_;
+  std::shared_ptr<ElementScales> scales_;
   std::unique_ptr<TraceWriter> writer_;
   Sink* sink_ = nullptr;  // `writer_`, if it is one
 };
@@ -318,6 +330,19 @@ std::vector<std::pair<int64_t, PyBox>> PyBoxesOfRange(const Shape& shape,
     }
   }
   return boxes;
+}
+
+nb::bytes AddUp(const std::vector<nb::bytes>& messages) {
+  std::vector<std::string> texts;
+  texts.reserve(messages.size());
+  for (const nb::bytes& message : messages) {
+    texts.emplace_back(message.c_str(), message.size());
+  }
+  const std::string answer = [&] {
+    const nb::gil_scoped_release release;
+    return ValueOrThrow(AddUpScales(texts));
+  }();
+  return nb::bytes(answer.data(), answer.size());
 }
 
 std::string Digest(uintptr_t data, size_t bytes) {
@@ -361,6 +386,11 @@ void BindCapture(nb::module_& module) {
       .def("note", &Writer::Note, nb::arg("kind"), nb::arg("json"))
       .def("flush", &Writer::Flush)
       .def("seal", &Writer::Seal, nb::arg("iteration"), nb::arg("leg"))
+      .def("scales_message", &Writer::ScalesMessage,
+           "What other ranks have to know of this one's tensors, so that noise "
+           "legs can be measured where they run.")
+      .def("learn_scales", &Writer::LearnScales, nb::arg("answer"),
+           "Takes what add_up_scales made of all ranks' messages.")
       .def("close", &Writer::Close, nb::arg("complete"), nb::arg("reason"));
   module.def("perturb", &PerturbTensor, nb::arg("spec"), nb::arg("row_begin"),
              nb::arg("seed"), nb::arg("name"), nb::arg("from_ptr"),
@@ -370,6 +400,8 @@ void BindCapture(nb::module_& module) {
              nb::arg("begin"), nb::arg("end"),
              "The fewest boxes that make up the elements [begin, end) of a "
              "row-major tensor: [(offset, [(begin, size, of), ...]), ...].");
+  module.def("add_up_scales", &AddUp, nb::arg("messages"),
+             "Of Writer.scales_message of all ranks, in their order.");
   module.def("digest", &Digest, nb::arg("data_ptr"), nb::arg("bytes"),
              "XXH3 of bytes in a row, in hexadecimal.");
 }

@@ -38,6 +38,18 @@ def test_legs_that_are_measured_are_not_stored(tmp_path: Path) -> None:
     assert (message["stored_legs"], message["stored_fp32_legs"]) == (2, 1)
 
 
+def test_of_measured_legs_some_values_are_stored(tmp_path: Path) -> None:
+    cost = Cost()
+    cost.add("output", 64, 192)
+    cost.add("grad_local", 32, 32, needs_values=True)
+    cost.add("grad_local", 32, 32, needs_values=True)
+    cost.add("param", 100, 100)
+    memory = dict.fromkeys(("replay", "noise.1", "noise.2", "fp32", "fp32.noise.1"), 0)
+    cost.say(str(tmp_path), memory, free_memory=11, measured=True)
+    message = json.loads((tmp_path / "messages.jsonl").read_text())
+    assert (message["stored_legs"], message["stored_fp32_legs"]) == (1 + 2 * 0.5 + 1.25, 1.25)
+
+
 def test_without_a_leg_nothing_is_taken(tmp_path: Path) -> None:
     Cost().say(str(tmp_path), {}, free_memory=1)
     message = json.loads((tmp_path / "messages.jsonl").read_text())

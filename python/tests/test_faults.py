@@ -15,11 +15,13 @@ from captured_run import HOOK, ROOT, index
 
 pytest.importorskip("megatron.core")
 
+# A noise leg writes values of what is smaller.
+LARGER = "--hidden 256 --heads 4 --seq 64".split()
 ARGUMENTS = "--tp 2 --steps 3 --layers 1 --hidden 32 --ffn 64 --print-state".split()
 LEG_TIMEOUT = 8
 
 
-def train(out=None, **fault):
+def train(out=None, size=(), **fault):
     """(exit code of torchrun, lines about the run's numbers, everything it said)"""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if out is not None:
@@ -27,7 +29,7 @@ def train(out=None, **fault):
         environment |= with_fault.environment(out, HOOK, "replay,noise:1", LEG_TIMEOUT, fault)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [sys.executable, *launcher, "zoo/with_fault.py", "zoo/train_gpt.py", *ARGUMENTS],
+        [sys.executable, *launcher, "zoo/with_fault.py", "zoo/train_gpt.py", *ARGUMENTS, *size],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,
@@ -52,6 +54,32 @@ def notes(out, rank, kind):
 
 def sealed(out, rank):
     return {(e["iteration"], e["leg"]) for e in index(out, rank) if e["type"] == "seal"}
+
+
+def measured(out, rank, iteration):
+    """Records of the noise leg of which numbers were written, not values."""
+    lines = [e for e in index(out, rank) if e.get("leg") == "noise.1" and "measured_against" in e]
+    return sum(line["iteration"] == iteration for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("step", "rank", "words"),
+    [
+        ("tell scales", 1, "rank 1 did not say how large its parts are"),
+        ("add up scales", 0, "rank 0 has not added up"),
+    ],
+)
+def test_what_ranks_do_not_tell_each_other_costs_disk_only(tmp_path, step, rank, words):
+    out = tmp_path / "trace"
+    _, plain, _ = train(size=LARGER)
+    code, lines, log = train(out, LARGER, step=step, rank=rank, fault="exception")
+    assert code == 0 and lines == plain and len(lines) == 5, log
+    for rank in range(2):
+        said = [note["text"] for note in notes(out, rank, "notice")]
+        assert any("several ranks" in text and words in text for text in said), said
+        assert (1, "noise.1") in sealed(out, rank)
+        # What one rank holds whole it measures all the same.
+        assert measured(out, rank, 0) > measured(out, rank, 1) > 0
 
 
 @pytest.mark.parametrize(

@@ -218,6 +218,17 @@ Result<std::optional<std::vector<ErrorStats>>> CompareInstancesWithin(
   return Found(std::move(out));
 }
 
+Result<std::vector<InstanceGroup>> GroupWithoutOverlap(
+    const TensorPieces& pieces) {
+  TTRACE_ASSIGN_OR_RETURN(std::vector<InstanceGroup> groups,
+                          GroupInstances(pieces, {}));
+  const int64_t twice = MeasureOverlap(LayoutsOf(groups), {}).twice_a;
+  if (twice == 0) return groups;
+  return Error(ErrorCode::kIncomparable,
+               DescribeTensor(pieces) + ": pieces overlap in " +
+                   std::to_string(twice) + " elements");
+}
+
 }  // namespace
 
 Result<TensorComparison> CompareTensor(const TensorPieces& reference,
@@ -308,15 +319,9 @@ Result<std::vector<ErrorStats>> CompareWithin(
 }
 
 Result<SquareSum> SumOfSquares(const TensorPieces& pieces) {
-  TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> groups,
-                          GroupInstances(pieces, {}));
-  const LayoutOverlap coverage = MeasureOverlap(LayoutsOf(groups), {});
-  if (coverage.twice_a != 0) {
-    return Error(ErrorCode::kIncomparable,
-                 DescribeTensor(pieces) + ": pieces overlap in " +
-                     std::to_string(coverage.twice_a) + " elements");
-  }
   if (HasSummaries(pieces) || WasComparedInPlace(pieces)) {
+    TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> groups,
+                            GroupWithoutOverlap(pieces));
     TTRACE_ASSIGN_OR_RETURN(const auto first, FirstCopies(pieces, groups));
     TTRACE_ASSIGN_OR_RETURN(const SummaryComparison own,
                             CompareSummaries(first, first));
@@ -325,18 +330,25 @@ Result<SquareSum> SumOfSquares(const TensorPieces& pieces) {
                          : own.stats.sum_sq_ref,
                      own.stats.count};
   }
-  InstanceComparer comparer(CompareOptions{}.tile_elements);
-  ErrorSums sums;
-  for (const InstanceGroup& group : groups) {
-    const PlacedInstance first = {group.instances.front(), group.layout};
-    TTRACE_RETURN_IF_ERROR(comparer.Compare(first, first, &sums));
-  }
+  TTRACE_ASSIGN_OR_RETURN(const ErrorSums sums, ExactSquares(pieces));
   const ErrorStats stats = sums.Stats();
   SquareSum out = {stats.sum_sq_ref, stats.count};
   if (stats.nonfinite_ref != 0) {
     out.sum = std::numeric_limits<double>::quiet_NaN();
   }
   return out;
+}
+
+Result<ErrorSums> ExactSquares(const TensorPieces& pieces) {
+  TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> groups,
+                          GroupWithoutOverlap(pieces));
+  InstanceComparer comparer(CompareOptions{}.tile_elements);
+  ErrorSums sums;
+  for (const InstanceGroup& group : groups) {
+    const PlacedInstance first = {group.instances.front(), group.layout};
+    TTRACE_RETURN_IF_ERROR(comparer.Compare(first, first, &sums));
+  }
+  return sums;
 }
 
 }  // namespace ttrace

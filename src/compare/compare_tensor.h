@@ -20,6 +20,7 @@
 
 #include "src/align/catalog.h"
 #include "src/compare/error_stats.h"
+#include "src/compare/error_sums.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
@@ -149,6 +150,11 @@ struct SquareSum {
   int64_t count = 0;  // of elements that are there, whatever shape is declared
 };
 Result<SquareSum> SumOfSquares(const TensorPieces& pieces);
+
+// The same of values that are there, before it is rounded: the sums of disjoint
+// pieces of a tensor merge to the tensor's, bit by bit. Only counts and what is
+// of the reference alone mean anything. Fails as SumOfSquares.
+Result<ErrorSums> ExactSquares(const TensorPieces& pieces);
 
 // Copies the box [begin, begin + size) of the merged logical tensor as doubles,
 // row-major. Regions nobody holds are NaN. Of `options`, sum_over, extra_scale

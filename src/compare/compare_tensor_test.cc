@@ -279,6 +279,30 @@ TEST(CompareTensor, PartlyOverlappingPiecesAreCounted) {
   EXPECT_EQ(copies->groups, 0);
 }
 
+TEST(CompareTensor, SquaresOfPiecesMergeToThoseOfTheTensor) {
+  Sharding s;
+  s.mesh.dims = {{"dp", 2}, {"tp", 2}};
+  s.placements = {{"tp", Shard{2}}};
+  s.batch_dim = 1;
+  s.micro_batches = {{1, 3}, {2, 2}};
+  const ShardedTrace trace(kShape, RandomReals(8), s);
+  const TensorPieces all = trace.pieces();
+  const auto squares = SumOfSquares(all);
+  ASSERT_TRUE(squares.ok()) << squares.error().message();
+  ErrorSums merged;
+  for (const Record& record : all.pieces) {
+    TensorPieces one;
+    one.trace = all.trace;
+    one.pieces.push_back(record);
+    const auto sums = ExactSquares(one);
+    ASSERT_TRUE(sums.ok()) << sums.error().message();
+    merged.Merge(*sums);
+  }
+  EXPECT_EQ(all.pieces.size(), 8);
+  EXPECT_EQ(merged.sum_sq_ref.Value(), squares->sum);
+  EXPECT_EQ(merged.count, squares->count);
+}
+
 void Shuffle(std::mt19937& rng, RecordList* list) {
   std::vector<Record> records(list->begin(), list->end());
   std::shuffle(records.begin(), records.end(), rng);

@@ -31,9 +31,9 @@ namespace {
 class CandidateReducer final : public Reducer {
  public:
   CandidateReducer(const RankMeta& meta, const std::vector<std::string>& legs,
-                   std::string reference)
+                   std::string reference, std::shared_ptr<ElementScales> scales)
       : meta_(meta),
-        own_(MakeLegReducer(meta, legs)),
+        own_(MakeLegReducer(meta, legs, std::move(scales))),
         folder_(std::move(reference)),
         memory_(meta),
         own_steps_(meta) {}
@@ -62,7 +62,11 @@ class CandidateReducer final : public Reducer {
   bool IsDecidedLater(const RecordFields& record) const override {
     return OwnSteps::IsOfStep(record);
   }
-  void Wrote(const RecordFields& record) override { own_steps_.Wrote(record); }
+  void Wrote(const RecordFields& record, const StridedView& values,
+             const WrittenRecords& written) override {
+    own_->Wrote(record, values, written);
+    own_steps_.Wrote(record);
+  }
   void Noted(const std::string& kind, const std::string& json_object) override {
     own_steps_.Noted(kind, json_object);
   }
@@ -368,8 +372,9 @@ class CandidateReducer final : public Reducer {
 
 std::unique_ptr<Reducer> MakeCandidateReducer(
     const RankMeta& meta, const std::vector<std::string>& legs,
-    std::string reference) {
-  return std::make_unique<CandidateReducer>(meta, legs, std::move(reference));
+    std::string reference, std::shared_ptr<ElementScales> scales) {
+  return std::make_unique<CandidateReducer>(meta, legs, std::move(reference),
+                                            std::move(scales));
 }
 
 }  // namespace ttrace

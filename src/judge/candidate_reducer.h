@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "src/measure/element_scales.h"
 #include "src/trace/writer.h"
 
 namespace ttrace {
@@ -28,10 +29,10 @@ namespace ttrace {
 // For a rank of `meta` of a candidate that will run `legs` on the weights and
 // the data of the trace in folder `reference`, which is opened when the first
 // rerun comes. Reruns that perturb the candidate itself are measured as
-// MakeLegReducer does.
+// MakeLegReducer does, by `scales`.
 std::unique_ptr<Reducer> MakeCandidateReducer(
     const RankMeta& meta, const std::vector<std::string>& legs,
-    std::string reference);
+    std::string reference, std::shared_ptr<ElementScales> scales = nullptr);
 
 }  // namespace ttrace
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,8 +13,11 @@
 #include "src/compare/cell_sums.h"
 #include "src/compare/compare_cells.h"
 #include "src/compare/compare_kernel.h"
+#include "src/compare/compare_tensor.h"
 #include "src/experiment/leg_names.h"
+#include "src/measure/exact_values.h"
 #include "src/measure/term_of_sum.h"
+#include "src/trace/piece_in_memory.h"
 #include "src/trace/strided_gather.h"
 
 namespace ttrace {
@@ -25,10 +28,18 @@ constexpr int64_t kReadTile = kCellTile;
 
 class LegReducer final : public Reducer {
  public:
-  LegReducer(RankMeta meta, const std::vector<std::string>& legs)
-      : meta_(std::move(meta)) {
+  LegReducer(const RankMeta& meta, const std::vector<std::string>& legs,
+             std::shared_ptr<ElementScales> scales)
+      : meta_(meta),
+        scales_(scales != nullptr ? std::move(scales)
+                                  : std::make_shared<ElementScales>()),
+        memory_(meta) {
     for (const std::string& leg : legs) {
-      for (const std::string& base : PerturbedLegs(leg)) bases_.insert(base);
+      std::vector<std::string> better;
+      for (const std::string& base : PerturbedLegs(leg)) {
+        bases_[base] = better;
+        better.push_back(base);
+      }
     }
   }
 
@@ -38,6 +49,25 @@ class LegReducer final : public Reducer {
 
   bool IsBase(const RecordFields& record) const override {
     return bases_.contains(record.leg) && MayBeMeasured(record);
+  }
+
+  void Wrote(const RecordFields& record, const StridedView& values,
+             const WrittenRecords& written) override {
+    if (!IsBase(record) || IsWhole(record) || HasNoTolerance(record.id.role)) {
+      return;
+    }
+    for (const std::string& better : bases_.at(record.leg)) {
+      if (written.CounterpartOf(record, better) != nullptr) return;
+    }
+    memory_.Hold(record, values);
+    TensorPieces piece;
+    piece.trace = &memory_;
+    piece.pieces.push_back(memory_.records().front());
+    const auto squares = ExactSquares(piece);
+    if (!squares.ok()) return;  // a term of a sum, of which others have more
+    scales_->Add(
+        record, *squares,
+        IsTermOfSum(meta_.MeshOf(record.grid), record.placements, false));
   }
 
   Result<std::optional<Reduced>> Reduce(const RecordFields& record,
@@ -93,41 +123,40 @@ class LegReducer final : public Reducer {
     return comparer.Take();
   }
 
+  static bool IsWhole(const RecordFields& piece) {
+    return piece.layout.local_count() == piece.layout.global_count();
+  }
+
   // c of ErrorStats::max_elem for all pieces of the tensor that `base` is of;
-  // nothing if this rank does not hold all of it.
+  // nothing if it is not known here.
   Result<std::optional<double>> ElementScale(const RecordFields& base,
                                              WrittenRecords& written) {
     const auto key = std::pair(base.leg, base.id);
     if (base.id.iteration != iteration_) {
-      scales_.clear();
+      measured_.clear();
       iteration_ = base.id.iteration;
     }
-    const auto found = scales_.find(key);
-    if (found != scales_.end()) return found->second;
+    const auto found = measured_.find(key);
+    if (found != measured_.end()) return found->second;
     TTRACE_ASSIGN_OR_RETURN(
         const std::optional<double> scale,
-        MeasureScale(written.Find(base.leg, base.id), written));
-    scales_.emplace(key, scale);
+        FindScale(written.Find(base.leg, base.id), written));
+    measured_.emplace(key, scale);
     return scale;
   }
 
-  Result<std::optional<double>> MeasureScale(
+  Result<std::optional<double>> FindScale(
       const std::vector<RecordFields>& pieces, WrittenRecords& written) {
-    int64_t held = 0;
-    for (const RecordFields& piece : pieces) {
-      if (IsTermOfSum(meta_.MeshOf(piece.grid), piece.placements,
-                      pieces.size() == 1)) {
-        return std::optional<double>();
-      }
-      held += piece.layout.local_count();
+    const RecordFields& first = pieces.front();
+    if (std::none_of(pieces.begin(), pieces.end(), IsWhole)) {
+      return scales_->Find(first.leg, first.id);
     }
-    if (held != pieces.front().layout.global_count()) {
+    if (pieces.size() > 1 ||
+        IsTermOfSum(meta_.MeshOf(first.grid), first.placements, true)) {
       return std::optional<double>();
     }
     ErrorSums sums;
-    for (const RecordFields& piece : pieces) {
-      TTRACE_RETURN_IF_ERROR(AddSquares(piece, written, &sums));
-    }
+    TTRACE_RETURN_IF_ERROR(AddSquares(first, written, &sums));
     const ErrorStats stats = sums.Stats();
     return std::optional<double>(ElementScaleOf(
         stats.nonfinite_ref > 0 ? NAN : stats.sum_sq_ref, stats.count));
@@ -147,18 +176,22 @@ class LegReducer final : public Reducer {
     return Done{};
   }
 
-  RankMeta meta_;
-  std::set<std::string> bases_;  // legs that others are measured against
+  const RankMeta meta_;
+  // Legs that others are measured against, and what those would rather be.
+  std::map<std::string, std::vector<std::string>> bases_;
+  const std::shared_ptr<ElementScales> scales_;
+  PieceInMemory memory_;
   std::vector<std::byte> buffer_;
   int iteration_ = -1;
-  std::map<std::pair<std::string, TensorId>, std::optional<double>> scales_;
+  std::map<std::pair<std::string, TensorId>, std::optional<double>> measured_;
 };
 
 }  // namespace
 
 std::unique_ptr<Reducer> MakeLegReducer(const RankMeta& meta,
-                                        const std::vector<std::string>& legs) {
-  return std::make_unique<LegReducer>(meta, legs);
+                                        const std::vector<std::string>& legs,
+                                        std::shared_ptr<ElementScales> scales) {
+  return std::make_unique<LegReducer>(meta, legs, std::move(scales));
 }
 
 }  // namespace ttrace

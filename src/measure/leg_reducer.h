@@ -2,9 +2,10 @@
 // by from the leg that it perturbs is written (CellTable).
 //
 // The same comparison that a check makes of stored values, and the same
-// numbers. Values are written of what no rank can judge alone: pieces of which
-// others hold the rest, terms of sums, rows that a router chose; and of what is
-// small anyway.
+// numbers. Of pieces of which other ranks hold the rest that takes a word of
+// theirs (ElementScales): values are written where it is missing. They are also
+// written of terms of sums, of rows that a router chose, of what has a scale,
+// and of what is small anyway.
 //
 // Thread safety: one thread.
 
@@ -15,14 +16,17 @@
 #include <string>
 #include <vector>
 
+#include "src/measure/element_scales.h"
 #include "src/trace/writer.h"
 
 namespace ttrace {
 
 // For a rank that lies in the mesh of `meta` and will run `legs`: what none of
-// them is measured against is not kept in mind.
-std::unique_ptr<Reducer> MakeLegReducer(const RankMeta& meta,
-                                        const std::vector<std::string>& legs);
+// them is measured against is not kept in mind. `scales` is told of what the
+// rank holds, and asked; null: one that no other rank tells anything.
+std::unique_ptr<Reducer> MakeLegReducer(
+    const RankMeta& meta, const std::vector<std::string>& legs,
+    std::shared_ptr<ElementScales> scales = nullptr);
 
 }  // namespace ttrace
 

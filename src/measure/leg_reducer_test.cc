@@ -76,6 +76,95 @@ class LegReducerTest : public testing::Test {
     return std::make_unique<Catalog>(OrDie(Trace::Open(folder)));
   }
 
+  // One rank's part of a tensor in every leg.
+  struct Part {
+    RecordSpec spec;
+    std::vector<Leg> legs;
+  };
+
+  // A trace of ranks along "tp" that each hold a part. All have written a leg
+  // before the next one begins; with `told` they tell each other of it.
+  std::unique_ptr<Catalog> RecordRanks(bool measured,
+                                       const std::vector<Part>& parts,
+                                       bool told = true) {
+    const std::string folder = scratch_ / (measured ? "measured" : "kept");
+    std::filesystem::remove_all(folder);
+    OrDie(CreateTraceFolder(folder, "{}", true));
+    std::vector<std::unique_ptr<TraceWriter>> writers;
+    std::vector<std::shared_ptr<ElementScales>> scales;
+    for (size_t rank = 0; rank < parts.size(); ++rank) {
+      const RankMeta meta = TensorParallelMeta(static_cast<int>(rank),
+                                               static_cast<int>(parts.size()));
+      scales.push_back(std::make_shared<ElementScales>());
+      writers.push_back(OrDie(TraceWriter::Open(
+          folder, meta,
+          measured ? MakeLegReducer(meta, {"replay", "noise.1"}, scales.back())
+                   : nullptr)));
+    }
+    for (const char* leg : {"real", "replay", "noise.1"}) {
+      std::vector<std::string> messages;
+      for (size_t rank = 0; rank < parts.size(); ++rank) {
+        WriteLeg(*writers[rank], parts[rank], leg);
+        messages.push_back(scales[rank]->Message());
+      }
+      if (!told) continue;
+      const std::string answer = OrDie(AddUpScales(messages));
+      for (const auto& of : scales) OrDie(of->Learn(answer));
+    }
+    for (const auto& writer : writers) OrDie(writer->Close(true, ""));
+    return std::make_unique<Catalog>(OrDie(Trace::Open(folder)));
+  }
+
+  static void WriteLeg(TraceWriter& writer, const Part& part,
+                       const std::string& name) {
+    for (const Leg& leg : part.legs) {
+      if (leg.name != name) continue;
+      Occurrence occurrence;
+      occurrence.leg = leg.name;
+      occurrence.micro_batch = leg.micro_batch;
+      occurrence.row_begin = leg.row;
+      OrDie(
+          writer.Append(part.spec, occurrence,
+                        {reinterpret_cast<const std::byte*>(leg.values.data()),
+                         RowMajorStrides(part.spec.local_shape)}));
+    }
+    OrDie(writer.Seal(0, name));
+  }
+
+  // Whether a rank of `meta` has anything to tell of the last of `legs`.
+  bool TellsOfLast(const RankMeta& meta, const RecordSpec& spec,
+                   const std::vector<std::string>& legs) {
+    const auto scales = std::make_shared<ElementScales>();
+    const std::string nothing = scales->Message();
+    const std::string folder = scratch_ / "told";
+    std::filesystem::remove_all(folder);
+    OrDie(CreateTraceFolder(folder, "{}", true));
+    const auto writer = OrDie(TraceWriter::Open(
+        folder, meta, MakeLegReducer(meta, {"noise.1"}, scales)));
+    const auto values = Normal(32 * 1024, 1);
+    std::string message;
+    for (const std::string& leg : legs) {
+      WriteLeg(*writer, {spec, {{leg, values}}}, leg);
+      message = scales->Message();
+    }
+    return message != nothing;
+  }
+
+  static bool AllMeasured(const Catalog& catalog) {
+    const TensorPieces& noisy = Only(catalog, "noise.1");
+    return std::all_of(
+        noisy.pieces.begin(), noisy.pieces.end(),
+        [](const auto& piece) { return piece.measured().has_value(); });
+  }
+
+  // The scale that whoever measured used is that of a check that reads all.
+  static void ExpectScaleOfAll(const Catalog& measured) {
+    const TensorPieces& real = Only(measured, "real");
+    const auto squares = OrDie(SumOfSquares(real));
+    EXPECT_EQ(OrDie(ElementScaleMeasured(real, Only(measured, "noise.1"))),
+              ElementScaleOf(squares.sum, squares.count));
+  }
+
   static const TensorPieces& Only(const Catalog& catalog,
                                   const std::string& leg) {
     return catalog.tensors(leg).begin()->second;
@@ -197,6 +286,112 @@ TEST_F(LegReducerTest, MicroBatchesAreMeasuredOneByOne) {
   ExpectEqual(Within(*measured, {whole, place}), Within(*kept, {whole, place}));
 }
 
+// A shard of 64 rows on two ranks.
+RecordSpec Half() {
+  RecordSpec spec;
+  spec.fqn = "m";
+  spec.local_shape = {32, 1024};
+  spec.global_shape = {64, 1024};
+  spec.placements = {{"tp", Shard{0}}};
+  return spec;
+}
+
+std::vector<float> Times(std::vector<float> values, float factor) {
+  for (float& x : values) x *= factor;
+  return values;
+}
+
+TEST_F(LegReducerTest, ShardsAreMeasuredByTheScaleOfTheWhole) {
+  // Blocks of the whole do not end where shards do.
+  RecordSpec spec = PlainSpec("m", DType::kF32, {64, 1000});
+  spec.placements = {{"tp", Shard{1}}};
+  spec.global_shape = {64, 2000};
+  const auto first = Normal(64 * 1000, 1);
+  const auto second = Times(Normal(64 * 1000, 3), 100);
+  const std::vector<Part> parts = {
+      {spec, {{"real", first}, {"noise.1", Noisy(first, 2)}}},
+      {spec, {{"real", second}, {"noise.1", Noisy(second, 4)}}}};
+  const auto kept = RecordRanks(false, parts);
+  const auto measured = RecordRanks(true, parts);
+  ASSERT_TRUE(AllMeasured(*measured));
+  ExpectScaleOfAll(*measured);
+  Layout whole = Only(*kept, "real").pieces.front().layout();
+  whole.dims[1].segments = {{0, 2000}};
+  std::vector<Layout> regions = {whole};
+  for (int64_t k = 0; k < 5; ++k)
+    regions.push_back(Columns(whole, 1, k * 400, 400));
+  ExpectEqual(Within(*measured, regions), Within(*kept, regions));
+}
+
+TEST_F(LegReducerTest, MicroBatchesOfSeveralRanksAreMeasured) {
+  RecordSpec spec = PlainSpec("m", DType::kF32, {32, 1, 512});
+  spec.batch_dim = 1;
+  spec.global_shape = {32, 4, 512};
+  std::vector<Part> parts;
+  for (int rank = 0; rank < 2; ++rank) {
+    Part& part = parts.emplace_back();
+    part.spec = spec;
+    for (const char* leg : {"real", "noise.1"}) {
+      for (int k = 0; k < 2; ++k) {
+        const int row = 2 * rank + k;
+        auto values = Times(Normal(32 * 512, static_cast<uint32_t>(row)),
+                            static_cast<float>(row + 1));
+        if (leg[0] == 'n') values = Noisy(std::move(values), 9);
+        part.legs.push_back({leg, std::move(values), k, row});
+      }
+    }
+  }
+  const auto kept = RecordRanks(false, parts);
+  const auto measured = RecordRanks(true, parts);
+  ASSERT_TRUE(AllMeasured(*measured));
+  ExpectScaleOfAll(*measured);
+  Layout whole = Only(*kept, "real").pieces.front().layout();
+  whole.dims[1].segments = {{0, 4}};
+  const std::vector<Layout> regions = {whole, Columns(whole, 1, 1, 2)};
+  ExpectEqual(Within(*measured, regions), Within(*kept, regions));
+}
+
+TEST_F(LegReducerTest, WhatOnlyTheReplayHasIsMeasuredAgainstIt) {
+  const RecordSpec spec = Half();
+  std::vector<Part> parts;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    const auto values = Times(Normal(32 * 1024, rank), rank == 0 ? 1.F : 100.F);
+    parts.push_back(
+        {spec, {{"replay", values}, {"noise.1", Noisy(values, 5)}}});
+  }
+  EXPECT_TRUE(AllMeasured(*RecordRanks(true, parts)));
+}
+
+TEST_F(LegReducerTest, OfAReplayOthersAreToldWhatTheRunDoesNotHave) {
+  const RankMeta meta = TensorParallelMeta(0, 2);
+  EXPECT_TRUE(TellsOfLast(meta, Half(), {"replay"}));
+  EXPECT_FALSE(TellsOfLast(meta, Half(), {"real", "replay"}));
+}
+
+TEST_F(LegReducerTest, OfTermsOthersAreToldNothing) {
+  RankMeta meta = TensorParallelMeta(0, 4);
+  meta.mesh.dims = {{"dp", 2}, {"tp", 2}};
+  meta.coordinate = {0, 0};
+  RecordSpec spec = Half();
+  EXPECT_TRUE(TellsOfLast(meta, spec, {"real"}));
+  spec.placements.emplace_back("dp", Partial{});
+  EXPECT_FALSE(TellsOfLast(meta, spec, {"real"}));
+}
+
+TEST_F(LegReducerTest, ShardsOfWhichNothingIsToldKeepTheirValues) {
+  const RecordSpec spec = Half();
+  const auto values = Normal(32 * 1024, 1);
+  const Part part = {spec, {{"real", values}, {"noise.1", Noisy(values, 2)}}};
+  EXPECT_TRUE(AllMeasured(*RecordRanks(true, {part, part})));
+  const auto untold = RecordRanks(true, {part, part}, false);
+  const TensorPieces& noisy = Only(*untold, "noise.1");
+  for (const auto& piece : noisy.pieces) EXPECT_FALSE(piece.measured());
+  std::vector<float> read(values.size());
+  OrDie(untold->trace().Read(noisy.pieces.front(), 0,
+                             std::as_writable_bytes(std::span(read))));
+  EXPECT_EQ(read, Noisy(values, 2));
+}
+
 TEST_F(LegReducerTest, WhatIsRepeatedBitByBitIsThereOnce) {
   const RecordSpec spec = PlainSpec("m", DType::kF32, {64, 1024});
   const auto real = Normal(64 * 1024, 1);
@@ -255,7 +450,24 @@ TEST_F(LegReducerTest, ValuesAreKeptOfWhatOneRankCannotJudge) {
   EXPECT_FALSE(is_measured(spec, TensorParallelMeta(0, 2))) << "a term";
   spec.placements = {{"tp", Shard{0}}};
   spec.global_shape = {128, 1024};
-  EXPECT_FALSE(is_measured(spec, TensorParallelMeta(0, 2))) << "a shard";
+  EXPECT_FALSE(is_measured(spec, TensorParallelMeta(0, 2)))
+      << "a shard of which other ranks say nothing";
+}
+
+TEST_F(LegReducerTest, TermsInMicroBatchesKeepTheirValues) {
+  RecordSpec spec = PlainSpec("m", DType::kF32, {64, 1, 512});
+  spec.batch_dim = 1;
+  spec.global_shape = {64, 2, 512};
+  const auto first = Normal(64 * 512, 1);
+  const auto second = Normal(64 * 512, 3);
+  const std::vector<Leg> legs = {{"real", first, 0, 0},
+                                 {"real", second, 1, 1},
+                                 {"noise.1", Noisy(first, 2), 0, 0},
+                                 {"noise.1", Noisy(second, 4), 1, 1}};
+  const RankMeta meta = TensorParallelMeta(0, 2);
+  EXPECT_TRUE(AllMeasured(*Record(true, spec, legs, meta)));
+  spec.placements = {{"tp", Partial{}}};
+  EXPECT_FALSE(AllMeasured(*Record(true, spec, legs, meta)));
 }
 
 TEST_F(LegReducerTest, OnlyWhatALegWillBeMeasuredAgainstIsKeptInMind) {

@@ -3,10 +3,7 @@
 #include <cstdint>
 
 namespace ttrace {
-namespace {
 
-// Whether a region lies inside its tensor, which is of a size that can be
-// counted.
 bool IsSound(const Layout& layout) {
   int64_t count = 1;
   for (const DimLayout& dim : layout.dims) {
@@ -24,6 +21,8 @@ bool IsSound(const Layout& layout) {
   }
   return true;
 }
+
+namespace {
 
 bool IsSound(const TensorComparison& comparison) {
   const auto regions = static_cast<int64_t>(comparison.regions.size());

@@ -13,6 +13,9 @@ namespace ttrace {
 // instances name regions that are there.
 bool IsSound(const TensorFacts& facts);
 
+// Lies inside its tensor, which is of a size that can be counted.
+bool IsSound(const Layout& layout);
+
 }  // namespace ttrace
 
 #endif  // TTRACE_SRC_MEASURE_SOUND_FACTS_H_

@@ -14,7 +14,7 @@ namespace {
 struct RankCost {
   double legs = 0;
   double fp32_legs = 0;
-  double stored_legs = 0;  // whose values are written, and of these
+  double stored_legs = 0;  // whose values are written; of some a part. Of these
   double stored_fp32_legs = 0;
   double leg_bytes = 0;       // activations and gradients
   double fp32_leg_bytes = 0;  // the same, if each element takes 4 bytes

@@ -105,7 +105,7 @@ class Writer final : public TraceWriter {
     AppendExtent(record, *line);
     if (reducer_ != nullptr) {
       if (reducer_->IsBase(record)) written_.Add(record);
-      reducer_->Wrote(record);
+      reducer_->Wrote(record, view, written_);
     }
     ++next_sequence_;
     Add(*std::move(line));

@@ -126,8 +126,11 @@ class Reducer {
   virtual bool IsDecidedLater(const RecordFields& /*record*/) const {
     return false;
   }
-  // Told of all that is written, in its order; of a record with its extent.
-  virtual void Wrote(const RecordFields& /*record*/) {}
+  // Told of all that is written, in its order: of a record with its extent and
+  // the values that it is of, of which `written` has those of IsBase.
+  virtual void Wrote(const RecordFields& /*record*/,
+                     const StridedView& /*values*/,
+                     const WrittenRecords& /*written*/) {}
   virtual void Noted(const std::string& /*kind*/,
                      const std::string& /*json_object*/) {}
   struct Decisions {

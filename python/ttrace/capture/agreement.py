@@ -18,6 +18,7 @@ from ttrace.capture.settings import Settings
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds between two looks at the store
 _YES, _NO, _SILENT = "yes", "no ", "silent "  # and then the reason
 _NAMED = 8  # at most so many silent ranks are named
+_PART_BYTES = 1 << 20  # of a value: a store may end the connection over one of more than 8 MiB
 
 # How often this process came to each iteration. A loop may repeat one, on all ranks alike, and keys
 # of the first time must not answer for the second.
@@ -122,6 +123,31 @@ class Agreement:
         if self.ranks == 1 or not self._store.check([key]):
             return None
         return self._store.get(key).decode()
+
+    def post(self, name: str, content: bytes) -> None:
+        """Leaves bytes that any rank finds after the next vote. Of one rank for each name."""
+        key = self._named(name)
+        parts = range(0, len(content), _PART_BYTES)
+        for begin in parts:
+            self._store.set(f"{key}/{begin}", content[begin : begin + _PART_BYTES])
+        self._store.set(key, str(len(content)))
+
+    def posted(self, name: str) -> bytes | None:
+        """What was posted, or None: nothing was. Waits for nobody."""
+        found = self._posted_keys(name)
+        return None if found is None else b"".join(self._store.get(key) for key in found)
+
+    def withdraw(self, name: str) -> None:
+        """Removes what was posted, if anything was."""
+        for key in [self._named(name), *(self._posted_keys(name) or ())]:
+            self._store.delete_key(key)
+
+    def _posted_keys(self, name: str) -> list[str] | None:
+        key = self._named(name)
+        if not self._store.check([key]):
+            return None
+        size = int(self._store.get(key))
+        return [f"{key}/{begin}" for begin in range(0, size, _PART_BYTES)]
 
     def gather(self, name: str, seconds: float) -> None:
         """Waits a little until all ranks have come here."""

@@ -26,6 +26,7 @@ from ttrace.capture.noise import Noise
 from ttrace.capture.rewrite import Rewrite
 from ttrace.capture.session import Session
 from ttrace.capture.settings import LegName
+from ttrace.capture.shared_scales import SharedScales
 from ttrace.capture.state import Part, Snapshot, put_back, random_states
 from ttrace.capture.watchdog import Watchdog
 
@@ -85,6 +86,7 @@ class Reruns:
         self._first_patience = min(self._patience, max(_VOTE_SECONDS, _VOTE_CALLS * seconds))
         try:
             self._agreement = Agreement.about(session.settings, self._iteration)
+            self._scales = SharedScales(session, self._agreement, legs)
             self._watchdog = Watchdog(self._agreement, session, grace, limit)
             with session.legs_running(), self._watchdog:
                 self._run(legs)
@@ -106,9 +108,11 @@ class Reruns:
                 # Another iteration would wait for that rank as long again.
                 self._session.no_reruns = against
             self._skipped(legs, Refusal(against))
+            self._try(self._scales.forget)
             return
         gradients, after = saved[0]
         try:
+            self._try(self._scales.add_up)
             for position, name in enumerate(legs):
                 if not self._run_leg(name, after):
                     self._skipped(legs[position + 1 :], Refusal("an earlier leg failed"))
@@ -129,6 +133,7 @@ class Reruns:
         others = self._agreement.differing("legs", mine)
         if others is not None:
             raise ValueError(f"TTRACE_LEGS is {mine!r} here and {others!r} on another rank")
+        self._scales.tell(self._session.settings.leg)
 
     def _say_cost(self, legs: tuple[str, ...]) -> None:
         cost, self._session.cost = self._session.cost, None
@@ -159,9 +164,12 @@ class Reruns:
                 self._try(lambda: self._enter(leg, inside))
             against = self._vote(f"{name} begins", refusal and refusal.reason)
             if against is None:
+                self._try(self._scales.learn)
                 failure = self._rerun(name)
                 if failure is not None:
                     dog.failed(failure)
+                else:
+                    self._try(lambda: self._told(name))
         if against is not None:
             self._skipped((name,), refusal or Refusal(against))
             return True
@@ -169,8 +177,13 @@ class Reruns:
         if against is not None:
             self._skipped((name,), Refusal(against))
             return False
+        self._try(self._scales.add_up)
         self._try(lambda: self._sealed(name, after))
         return True
+
+    def _told(self, name: str) -> None:
+        self._session.flush()
+        self._scales.tell(name)
 
     def _sealed(self, name: str, after: Snapshot) -> None:
         self._session.seal(self._iteration, name)
@@ -338,6 +351,7 @@ class Reruns:
             except Exception as error:
                 against = self._refused(PUT_BACK, error)
         self._end_if_silent(PUT_BACK, against)
+        self._try(self._scales.forget)
 
     def _skipped(self, legs: tuple[str, ...], refusal: Refusal) -> None:
         for leg in legs:

@@ -65,8 +65,7 @@ class Session:
         self.input_bytes = 0
         self.peak: Peak | None = None  # of the current iteration's real call, if legs will follow
         self.cost: Cost | None = Cost()  # until the first rerun
-        # This rank holds all there is, so that it can say what a noise leg shows.
-        self.measures_noise = False
+        self.measures_noise = False  # of noise legs numbers are kept, not values
         self._writer: Any = None
         self._devices: DeviceMemory | None = None
         self._specs: SpecCache | None = None
@@ -98,7 +97,7 @@ class Session:
         """
         self.rank = rank
         measures = self.settings.mode == "full" and not self.settings.keep_values
-        self.measures_noise = world_size == 1 and measures
+        self.measures_noise = measures
         self._writer = _native.Writer(
             self.settings.out,
             rank,
@@ -330,6 +329,17 @@ class Session:
             with self._lock:
                 self._writer.flush()
 
+    def scales_message(self) -> bytes:
+        """What other ranks have to know of the parts of tensors that were recorded here. They have
+        to be flushed."""
+        with self._lock:
+            return self._writer.scales_message()
+
+    def learn_scales(self, answer: bytes) -> None:
+        """Takes what _native.add_up_scales made of the messages of all ranks."""
+        with self._lock:
+            self._writer.learn_scales(answer)
+
     def passes_complete(self, iteration: int) -> None:
         """All of the real leg is in the files but what the optimizer's step shows. Whatever happens
         to the process in a rerun, this much can be judged, and a rerun can read it."""
@@ -388,7 +398,8 @@ class Session:
         )
         if spec is None:
             return
-        self._count(role, micro_batch, *sizes(tensor))
+        values = _needs_values(placements, scale, routed)
+        self._count(role, micro_batch, *sizes(tensor), values)
         with self._lock:
             if self._writer is None:
                 return
@@ -418,13 +429,15 @@ class Session:
         self.unsupported(*CUDA_GRAPHS)
         self.not_recorded(fqn, role, arg, "its stream was captured into a CUDA graph")
 
-    def _count(self, role: str, micro_batch: int, size: int, fp32_size: int) -> None:
+    def _count(
+        self, role: str, micro_batch: int, size: int, fp32_size: int, needs_values: bool
+    ) -> None:
         if role == "grad_output" and self.peak is not None:
             self.peak.sample(micro_batch)
         if role == "input" and self.leg == self.settings.leg:
             self.input_bytes += size
         if self.cost is not None:
-            self.cost.add(role, size, fp32_size)
+            self.cost.add(role, size, fp32_size, needs_values)
 
     def record_at(self, place: Place, tensor: torch.Tensor) -> None:
         """Writes an activation or its gradient, as its rule says."""
@@ -463,9 +476,10 @@ class Session:
             spec = self.spec_at(place, place.rule.canonical(tensor))
             if spec is None:
                 return False
-            slot = self._slots[fqn, role, arg, pass_] = Slot(place, tensor, spec)
+            values = _needs_values(place.placements, _scale_at(place), place.rule.routed)
+            slot = self._slots[fqn, role, arg, pass_] = Slot(place, tensor, spec, values)
         micro_batch = moment.micro_batch
-        self._count(role, micro_batch, slot.bytes, slot.fp32_bytes)
+        self._count(role, micro_batch, slot.bytes, slot.fp32_bytes, slot.needs_values)
         where, taken = None, True
         if not tensor.is_cpu:
             tensor, where = self._readable(tensor)
@@ -538,6 +552,11 @@ class Session:
             yield
         finally:
             self.moment, self.pass_ = before
+
+
+def _needs_values(placements: str, scale: Scale, routed: object) -> bool:
+    """Whether noise legs keep them, however large the tensor (src/measure/leg_reducer.h)."""
+    return "Partial" in placements or scale[0] != scale[1] or routed is not None
 
 
 def _scale_at(place: Place) -> Scale:

@@ -19,15 +19,19 @@ class Slot:
     """What is the same for all records of one place, as long as rule, batch, shape and dtype are.
     Names and placements are resolved: `spec` is the native Spec."""
 
-    __slots__ = ("batch", "bytes", "dtype", "fp32_bytes", "rule", "shape", "spec", "strides")
+    __slots__ = (
+        *("batch", "bytes", "dtype", "fp32_bytes", "needs_values", "rule", "shape", "spec"),
+        "strides",
+    )
 
-    def __init__(self, place: Place, tensor: torch.Tensor, spec: Any) -> None:
-        """`tensor` as the module has it."""
+    def __init__(self, place: Place, tensor: torch.Tensor, spec: Any, needs_values: bool) -> None:
+        """`tensor` as the module has it. `needs_values`: so that a noise leg keeps them."""
         self.rule: TensorRule = place.rule
         self.batch: Batch = place.moment.batch
         self.shape = tensor.shape
         self.dtype = tensor.dtype
         self.spec = spec
+        self.needs_values = needs_values
         self.bytes, self.fp32_bytes = sizes(tensor)
         self.strides = _canonical_strides(place.rule, tensor.dim())
 
