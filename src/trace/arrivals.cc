@@ -19,11 +19,8 @@ Status Arrivals::Await(DeviceCopier& from, DeviceCopier::Arrival arrival) {
       from.Forget(arrival);
       return Done{};
     }
-    const Clock::rep now = Now();
-    const Clock::rep end = end_;
-    if (now >= end && now - std::max(begin, end) >= patience_.count()) {
-      gave_up_ = true;
-    }
+    const Clock::rep end = end_;  // in the far future, before End()
+    if (Now() - std::max(begin, end) >= patience_.count()) gave_up_ = true;
     if (gave_up_) {
       return Error(ErrorCode::kIo, "the device has not delivered a tensor");
     }

@@ -171,6 +171,7 @@ class CudaCopier final : public DeviceCopier {
 
  private:
   static cuda::Stream StreamOf(uintptr_t stream) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): torch gives a number
     return reinterpret_cast<cuda::Stream>(stream);
   }
   static cuda::Event EventOf(Arrival arrival) {

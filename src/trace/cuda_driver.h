@@ -21,7 +21,7 @@ using Device = int;
 using Context = struct OpaqueContext*;
 using Stream = struct OpaqueStream*;
 using Event = struct OpaqueEvent*;
-using Address = unsigned long long;  // NOLINT(google-runtime-int)
+using Address = unsigned long long;
 
 // CUresult. Only those that mean something to us.
 using Code = int;

@@ -47,6 +47,7 @@ class StandInCuda {
   std::byte* Allocate(size_t bytes) {
     cuda::Address address = 0;
     Call<int(cuda::Address*, size_t)>("cuMemAlloc_v2")(&address, bytes);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): of another memory
     return reinterpret_cast<std::byte*>(static_cast<uintptr_t>(address));
   }
   void Free(std::byte* memory) {
@@ -78,6 +79,7 @@ class StandInCuda {
     return reinterpret_cast<uintptr_t>(memory);
   }
   static void* Handle(uintptr_t stream) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): as torch gives them
     return reinterpret_cast<void*>(stream);
   }
   void SetHeld(uintptr_t stream, int held) {
