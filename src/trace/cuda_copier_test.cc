@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -378,17 +379,26 @@ TEST_F(CudaCopierTest, AForkedChildIsRefusedAndHasNoneOfTheMemory) {
   const uintptr_t stream = cuda_.NewStream();
   std::byte* const memory = cuda_.Allocate(400);
   ASSERT_TRUE(OrDie(AppendRow("parent", memory, 100, stream)));
+  const void* const pinned = cuda_.Pinned();
+  ASSERT_NE(pinned, nullptr);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(20);
+    // The system reads it for us: an address that the child has not is an
+    // error.
+    const bool has_memory = ::write(ends[1], pinned, 1) == 1;
     const bool refused = !AppendRow("child", memory, 100, stream).ok() &&
                          !sink_->OpenDevice(kFirst, StandInCuda::path()).ok();
     sink_.reset();
-    ::_exit(refused ? 0 : 1);
+    ::_exit(refused && !has_memory ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
   ASSERT_TRUE(OrDie(AppendRow("later", memory, 100, stream)));
   OrDie(sink_->Close(true, ""));
   EXPECT_EQ(Recorded().size(), 2u);

@@ -70,6 +70,7 @@ class StandInCuda {
   void Fail(const char* function, cuda::Code code) {
     Call<void(const char*, int)>("standInFail")(function, code);
   }
+  const void* Pinned() { return Call<const void*()>("standInPinned")(); }
   long Count(const char* what) {
     return Call<long(const char*)>("standInCount")(what);
   }

@@ -403,6 +403,12 @@ STAND_IN void standInFail(const char* function, Code code) {
     Here().failing[function] = code;
   }
 }
+// Host memory that is registered, or null.
+STAND_IN const void* standInPinned() {
+  const std::lock_guard lock(Here().mutex);
+  const auto& all = Here().registered;
+  return all.empty() ? nullptr : all.begin()->first;
+}
 STAND_IN long standInCount(const char* what) {
   const std::lock_guard lock(Here().mutex);
   const std::string name = what;
