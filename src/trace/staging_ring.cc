@@ -22,6 +22,13 @@ std::byte* Reserve(size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
+// Whole pages: what else lies in the last one is the children's too. Its first
+// one is begun by it.
+void AdviseOnFork(std::byte* memory, size_t bytes, int advice) {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  static_cast<void>(::madvise(memory, bytes / page * page, advice));
+}
+
 constexpr size_t RoundUp(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
@@ -30,18 +37,16 @@ constexpr size_t RoundUp(size_t bytes) {
 
 // Not initialised: pages that are never used are never there.
 StagingRing::StagingRing(size_t capacity)
-    : capacity_(capacity), memory_(Reserve(capacity)) {}
+    : capacity_(capacity), memory_(Reserve(capacity), Release{capacity}) {}
 
+// What comes to lie there next is the children's again.
 void StagingRing::Release::operator()(std::byte* memory) const {
+  AdviseOnFork(memory, capacity, MADV_DOFORK);
   ::operator delete(memory, kHugePage);
 }
 
-// Whole pages: what else lies in the last one is the children's too. Its first
-// one is begun by it.
 void StagingRing::KeepFromChildren() {
-  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  static_cast<void>(
-      ::madvise(memory_.get(), capacity_ / page * page, MADV_DONTFORK));
+  AdviseOnFork(memory_.get(), capacity_, MADV_DONTFORK);
 }
 
 std::byte* StagingRing::Take(size_t bytes) {

@@ -46,6 +46,7 @@ class StagingRing {
   std::optional<size_t> FindRoom(size_t bytes) const;
 
   struct Release {
+    size_t capacity = 0;
     void operator()(std::byte* memory) const;
   };
 
