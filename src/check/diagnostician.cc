@@ -33,15 +33,20 @@ ReductionEvidence EvidenceOfReductions(const Side& candidate) {
   return out;
 }
 
-// The leg that convicts. Where only copies do, one that has a bound all the
-// same, and summaries that do not tell on which side of it the tensor is: their
-// samples may tell how.
-const LegJudgement* LookedAt(const TensorJudgement& t) {
-  if (const LegJudgement* convicting = t.convicting()) return convicting;
+// One that has a bound, of summaries that do not tell on which side of it the
+// tensor is; null: none.
+const LegJudgement* UncertainLeg(const TensorJudgement& t) {
   const auto found =
       std::find_if(t.legs.begin(), t.legs.end(),
                    [](const LegJudgement& leg) { return leg.uncertain; });
   return found == t.legs.end() ? nullptr : &*found;
+}
+
+// The leg that convicts. Where only copies do, an uncertain one: samples of the
+// summaries may tell how they are wrong.
+const LegJudgement* LookedAt(const TensorJudgement& t) {
+  const LegJudgement* convicting = t.convicting();
+  return convicting != nullptr ? convicting : UncertainLeg(t);
 }
 
 }  // namespace
@@ -60,6 +65,10 @@ Diagnostician::Diagnostician(const Side* reference, const Side& candidate,
   for (const TensorJudgement& t : tensors) {
     by_id_[t.id] = &t;
     if (t.diverged()) affected_[{t.id.role, t.id.iteration}].push_back(&t);
+    if (t.id.role == Role::kOutput &&
+        t.verdict == TensorVerdict::kNotCheckable && UncertainLeg(t)) {
+      unknown_outputs_.insert(t.id.iteration);
+    }
     if (t.verdict == TensorVerdict::kUnmatched && !t.explained) {
       unmatched_.push_back(&t);
     }
@@ -160,6 +169,7 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
   evidence.micro_batches = micro_batches_;
   evidence.global_batch = global_batch_;
   evidence.sequence_length = sequence_length_;
+  evidence.outputs_are_known = !unknown_outputs_.contains(t->id.iteration);
   // What a reduction leaves is as wrong as what it was given: only the latter
   // is the place.
   if (t->id.role == Role::kGradLocal) {

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +54,7 @@ class Diagnostician {
   std::map<TensorId, const TensorJudgement*> by_id_;
   // Diverged tensors by role and iteration, in execution order.
   std::map<std::pair<Role, int>, std::vector<const TensorJudgement*>> affected_;
+  std::set<int> unknown_outputs_;  // iterations: Evidence::outputs_are_known
   std::vector<const TensorJudgement*> unmatched_;
   ReductionHints reductions_;
   // By the trace that they stand in for.

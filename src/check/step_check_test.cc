@@ -21,7 +21,7 @@ namespace {
 using testing::HasSubstr;
 
 // Of which a rank's piece is large enough to be compared where it is made.
-const Shape kLargeWeight = {64, 32};
+const Shape kLargeWeight = {128, 64};
 
 class StepCheck : public testing::Test {
  protected:
@@ -63,7 +63,7 @@ class StepCheck : public testing::Test {
     CheckResult result = Alone(run);
     StepRun right = run;
     right.right_after = true;
-    right.weight = kLargeWeight;
+    right.weight_shape = kLargeWeight;
     StepRun wrong = right;
     right.fault = {};
     Against(right, wrong);
@@ -195,7 +195,7 @@ TEST_F(StepCheck, OfStepsThatAreRightNoStateIsKept) {
   const std::string ref = NewFolder();
   StepRun run;
   run.right_after = true;
-  run.weight = kLargeWeight;
+  run.weight_shape = kLargeWeight;
   run.Write(ref);
   run.order = StepOrder::kApex;
   run.fault.iteration = 2;
@@ -229,7 +229,7 @@ TEST_F(StepCheck, WhatIsMadeOfAnotherGradientKeepsItsValues) {
   const std::string ref = NewFolder();
   StepRun run;
   run.right_after = true;
-  run.weight = kLargeWeight;
+  run.weight_shape = kLargeWeight;
   run.Write(ref);
   run.first_size *= 2;
   const std::string cand = NewFolder();
@@ -243,7 +243,7 @@ TEST_F(StepCheck, WhatIsMadeOfAnotherGradientKeepsItsValues) {
 TEST_F(StepCheck, WithoutWhatARankFoundItsStepIsNotJudged) {
   StepRun run;
   run.right_after = true;
-  run.weight = kLargeWeight;
+  run.weight_shape = kLargeWeight;
   const std::string ref = NewFolder();
   run.Write(ref);
   const std::string cand = NewFolder();

@@ -67,7 +67,7 @@ class StepRun {
   // How often a parameter counts in the norm that is reported.
   std::map<std::string, double> norm_weight;
   double first_size = 1e-3;  // of gradients
-  Shape weight = {32, 16};
+  Shape weight_shape = {32, 16};
 
   StepRun() {
     rule.lr = 1e-2;
@@ -79,7 +79,7 @@ class StepRun {
   }
 
   std::vector<std::pair<std::string, Shape>> Parameters() const {
-    return {{"fc.bias", {32}}, {"fc.weight", weight}};
+    return {{"fc.bias", {32}}, {"fc.weight", weight_shape}};
   }
 
   // `reference`: compared with this one, and its steps made again, where it is

@@ -61,31 +61,6 @@ size_t FewestBuckets(const Kept& kept) {
   return fewest;
 }
 
-// Of stored values, a tile at a time.
-Result<TensorSummary> SummarizeStored(const Trace& trace, const Record& record,
-                                      size_t buckets) {
-  const int64_t itemsize = Info(record.dtype()).itemsize;
-  std::optional<TensorSummary> out;
-  int64_t at = 0;
-  std::vector<std::byte> bytes;
-  for (const Layout& part : CutLayout(record.layout(), kReadTile)) {
-    const int64_t n = part.local_count();
-    bytes.resize(static_cast<size_t>(n * itemsize));
-    TTRACE_RETURN_IF_ERROR(trace.Read(record, at * itemsize, bytes));
-    at += n;
-    const std::vector<int64_t> strides = RowMajorStrides(part.local_shape());
-    TTRACE_ASSIGN_OR_RETURN(
-        TensorSummary summary,
-        Summarize({bytes.data(), record.dtype(), strides, part}, buckets));
-    if (!out) {
-      out = std::move(summary);
-      continue;
-    }
-    TTRACE_RETURN_IF_ERROR(out->Merge(summary));
-  }
-  return out.value_or(TensorSummary{});
-}
-
 Result<TensorSummary> SummaryOf(const Trace& trace, const Record& record,
                                 const Kept& kept, size_t buckets) {
   if (trace.GivesValues(record)) return SummarizeStored(trace, record, buckets);
@@ -164,6 +139,30 @@ Status Estimate(const WholeSummary& r, const WholeSummary& c, ErrorStats* out) {
 }
 
 }  // namespace
+
+Result<TensorSummary> SummarizeStored(const Trace& trace, const Record& record,
+                                      size_t buckets) {
+  const int64_t itemsize = Info(record.dtype()).itemsize;
+  std::optional<TensorSummary> out;
+  int64_t at = 0;
+  std::vector<std::byte> bytes;
+  for (const Layout& part : CutLayout(record.layout(), kReadTile)) {
+    const int64_t n = part.local_count();
+    bytes.resize(static_cast<size_t>(n * itemsize));
+    TTRACE_RETURN_IF_ERROR(trace.Read(record, at * itemsize, bytes));
+    at += n;
+    const std::vector<int64_t> strides = RowMajorStrides(part.local_shape());
+    TTRACE_ASSIGN_OR_RETURN(
+        TensorSummary summary,
+        Summarize({bytes.data(), record.dtype(), strides, part}, buckets));
+    if (!out) {
+      out = std::move(summary);
+      continue;
+    }
+    TTRACE_RETURN_IF_ERROR(out->Merge(summary));
+  }
+  return out.value_or(TensorSummary{});
+}
 
 std::string_view ToString(Fidelity fidelity) {
   switch (fidelity) {

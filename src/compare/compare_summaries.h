@@ -5,6 +5,7 @@
 #ifndef TTRACE_SRC_COMPARE_COMPARE_SUMMARIES_H_
 #define TTRACE_SRC_COMPARE_COMPARE_SUMMARIES_H_
 
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -26,6 +27,12 @@ bool HasSummaries(const Instance& instance);
 // Trace::ReadInstead.
 // REQUIRES: the trace gives no values of it.
 Result<TensorSummary> ReadSummary(const Trace& trace, const Record& record);
+
+// Of the values of `record`, a tile at a time. `buckets`: as for Summarize.
+// Fails as Trace::Read and Summarize.
+// REQUIRES: the trace gives them.
+Result<TensorSummary> SummarizeStored(const Trace& trace, const Record& record,
+                                      size_t buckets);
 
 // Statistics of two tensors, or of two copies of a part.
 struct SummaryComparison {

@@ -50,6 +50,9 @@ struct Evidence {
   int64_t global_batch = 0;
   int64_t sequence_length = 0;
 
+  // Of no module's output of this iteration it is unknown whether it is within
+  // its bound because only summaries are there.
+  bool outputs_are_known = true;
   // Its reduction was seen to begin before its sum was whole; else null.
   const EarlyReduction* reduced_early = nullptr;
   // Every sum over ranks that the culprit's value needs was seen to be made.

@@ -139,6 +139,7 @@ class Lab {
     e.wrong_group = wrong_group;
     e.affected = {&judgement_};
     e.cut_short = cut_short;
+    e.outputs_are_known = outputs_are_known;
     for (const TensorJudgement& t : unmatched) e.unmatched.push_back(&t);
     return e;
   }
@@ -161,6 +162,7 @@ class Lab {
   // sketches of so many buckets; 0: digests alone.
   std::optional<size_t> summarized;
 
+  bool outputs_are_known = true;
   int micro_batches = 1;
   std::optional<EarlyReduction> reduced_early;
   bool sums_were_made = false;

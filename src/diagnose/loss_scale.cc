@@ -76,7 +76,10 @@ std::optional<Diagnosis> OfTheLoss(const Evidence& evidence) {
 }  // namespace
 
 std::optional<Diagnosis> LossNormalisation(const Evidence& evidence) {
-  if (evidence.leg == nullptr) return std::nullopt;
+  // The loss is the first that is wrong only of what is known.
+  if (evidence.leg == nullptr || !evidence.outputs_are_known) {
+    return std::nullopt;
+  }
   if (evidence.judgement->id.role == Role::kLoss) return OfTheLoss(evidence);
   // The gradient arriving at the model's own output, or what is blamed on the
   // loss: nothing but the loss made it.

@@ -901,6 +901,8 @@ TEST(LossNormalisation, NamesTheMeshSizeThatAllMicroBatchesShare) {
   EXPECT_THAT(lab.First(), HasSubstr("2 x the reference in every micro-batch"));
   EXPECT_THAT(lab.First(), HasSubstr("the factor equals cp = 2"));
   EXPECT_THAT(lab.First(), Not(HasSubstr("token counts")));
+  lab.outputs_are_known = false;
+  EXPECT_EQ(lab.Letters(), "") << "of summaries, they may be wrong before it";
 }
 
 TEST(NonFinite, CountsAndNamesTheProducer) {

@@ -208,9 +208,12 @@ class CandidateReducer final : public Reducer {
         stats.nonfinite_cand > 0) {
       return std::nullopt;
     }
+    auto summary = SummarizeStored(trace, record, kSketchBuckets);
+    if (!summary.ok()) return std::nullopt;
     ComparedPiece piece;
     piece.xxh3 = fields.extent.xxh3;
     piece.legs.push_back(*std::move(with));
+    piece.summary = *std::move(summary);  // for another reference
     Compared out;
     out.legs = {plan.reference_leg};
     out.bytes = EncodeComparedPiece(piece);

@@ -132,8 +132,8 @@ TEST_F(CudaCopierTest, RecordsWhatTheStreamHadWhenTheHookRan) {
                          sizeof(float));
     auto& dense = expected[Name(i)];
     for (auto tile = gather.Next(); !tile.empty(); tile = gather.Next()) {
-      const auto* first = reinterpret_cast<const float*>(tile.data());
-      dense.insert(dense.end(), first, first + tile.size() / sizeof(float));
+      const auto* begin = reinterpret_cast<const float*>(tile.data());
+      dense.insert(dense.end(), begin, begin + tile.size() / sizeof(float));
     }
   }
   OrDie(sink_->Seal(0, "real"));
