@@ -375,8 +375,9 @@ def test_a_command_that_hangs_is_noticed_and_ended(tmp_path: Path) -> None:
     notices = re.findall(
         r"candidate: no rank wrote for .*; last record of each rank: (.*)", done.stderr
     )
-    assert notices and set(notices) == {place}, said(done)
-    assert len(notices) <= 2, "a notice repeated without end is noise"
+    # On a busy machine it may be slow on its way there, which is said as well.
+    assert notices and notices[-1] == place, said(done)
+    assert notices.count(place) <= 2, "a notice repeated without end is noise"
     assert f"the time it was given; last record of each rank: {place}" in done.stderr, said(done)
     done = ttrace(
         "record", "-o", tmp_path / "t", "--timeout", "2", "--", *shlex.split(RANK), "--hang"
