@@ -211,7 +211,7 @@ def test_parallel_runs_align_with_one_process(tmp_path, script, arguments):
     captured, log = run(script, *arguments, processes=2, out=tmp_path / "ungrafted")
     assert captured == plain
     assert "ttrace:" not in log
-    run(script, *arguments, processes=2, out=two, TTRACE_GRAFT=one)
+    run(script, *arguments, processes=2, out=two, TTRACE_GRAFT=one, TTRACE_KEEP_VALUES="1")
     for folder in (one, two):
         assert notes(folder, "replayer")[0] == {"name": "none"}
         assert not notes(folder, "not_observed")
