@@ -35,10 +35,4 @@ Status OwnTrace::Read(const Record& record, int64_t offset,
   return written_.Read(place.held.record, offset, out);
 }
 
-Result<std::vector<std::byte>> OwnTrace::ReadInstead(
-    const Record& record) const {
-  return Error(ErrorCode::kInvalidArgument,
-               ToString(record.id()) + ": its values are there");
-}
-
 }  // namespace ttrace

@@ -8,10 +8,19 @@
 
 namespace ttrace {
 
-PieceInMemory::PieceInMemory(RankMeta meta)
-    : records_(std::make_unique<RecordTable>()) {
-  ranks_.emplace_back().meta = std::move(meta);
+namespace {
+
+RankTrace RankOf(RankMeta meta) {
+  RankTrace rank;
+  rank.meta = std::move(meta);
+  return rank;
 }
+
+}  // namespace
+
+PieceInMemory::PieceInMemory(RankMeta meta)
+    : OneRankTrace(RankOf(std::move(meta))),
+      records_(std::make_unique<RecordTable>()) {}
 
 void PieceInMemory::Hold(RecordFields fields, const StridedView& values) {
   fields.number = -1;
@@ -48,12 +57,6 @@ Status ReadFromMemory(std::span<const std::byte> values, const Record& record,
     std::memcpy(out.data(), values.data() + offset, out.size());
   }
   return Done{};
-}
-
-Result<std::vector<std::byte>> PieceInMemory::ReadInstead(
-    const Record& record) const {
-  return Error(ErrorCode::kInvalidArgument,
-               ToString(record.id()) + ": its values are held");
 }
 
 }  // namespace ttrace
