@@ -20,8 +20,13 @@ namespace {
 
 using testing::HasSubstr;
 
-// Of which a rank's piece is large enough to be compared where it is made.
-const Shape kLargeWeight = {128, 64};
+// Of whose weight a rank's piece is large enough to be compared, and its step
+// to be made again, where it is made.
+StepRun Large(StepRun run) {
+  run.right_after = true;
+  run.weight_shape = {128, 64};
+  return run;
+}
 
 class StepCheck : public testing::Test {
  protected:
@@ -61,9 +66,7 @@ class StepCheck : public testing::Test {
   CheckResult Named(const StepRun& run, const std::string& letter,
                     const std::string& words) {
     CheckResult result = Alone(run);
-    StepRun right = run;
-    right.right_after = true;
-    right.weight_shape = kLargeWeight;
+    StepRun right = Large(run);
     StepRun wrong = right;
     right.fault = {};
     Against(right, wrong);
@@ -193,9 +196,7 @@ TEST_F(StepCheck, WhatTheReferenceDoesAsWellIsNoFinding) {
 
 TEST_F(StepCheck, OfStepsThatAreRightNoStateIsKept) {
   const std::string ref = NewFolder();
-  StepRun run;
-  run.right_after = true;
-  run.weight_shape = kLargeWeight;
+  StepRun run = Large(StepRun());
   run.Write(ref);
   run.order = StepOrder::kApex;
   run.fault.iteration = 2;
@@ -227,9 +228,7 @@ TEST_F(StepCheck, OfStepsThatAreRightNoStateIsKept) {
 
 TEST_F(StepCheck, WhatIsMadeOfAnotherGradientKeepsItsValues) {
   const std::string ref = NewFolder();
-  StepRun run;
-  run.right_after = true;
-  run.weight_shape = kLargeWeight;
+  StepRun run = Large(StepRun());
   run.Write(ref);
   run.first_size *= 2;
   const std::string cand = NewFolder();
@@ -241,9 +240,7 @@ TEST_F(StepCheck, WhatIsMadeOfAnotherGradientKeepsItsValues) {
 }
 
 TEST_F(StepCheck, WithoutWhatARankFoundItsStepIsNotJudged) {
-  StepRun run;
-  run.right_after = true;
-  run.weight_shape = kLargeWeight;
+  StepRun run = Large(StepRun());
   const std::string ref = NewFolder();
   run.Write(ref);
   const std::string cand = NewFolder();
