@@ -71,8 +71,12 @@ Status ForEach(int threads, size_t count,
   return Done{};
 }
 
+int ThreadsForParts() {
+  return is_in_for_each ? tbb::this_task_arena::max_concurrency() : 1;
+}
+
 Status ForEachPart(size_t count, const std::function<Status(size_t)>& work) {
-  if (!is_in_for_each || tbb::this_task_arena::max_concurrency() == 1) {
+  if (ThreadsForParts() == 1) {
     for (size_t i = 0; i < count; ++i) TTRACE_RETURN_IF_ERROR(work(i));
     return Done{};
   }

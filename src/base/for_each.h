@@ -25,6 +25,9 @@ Status ForEach(int threads, size_t count,
 // left out.
 Status ForEachPart(size_t count, const std::function<Status(size_t)>& work);
 
+// How many threads ForEachPart would use here.
+int ThreadsForParts();
+
 }  // namespace ttrace
 
 #endif  // TTRACE_SRC_BASE_FOR_EACH_H_

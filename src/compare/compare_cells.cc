@@ -17,44 +17,10 @@
 namespace ttrace {
 namespace {
 
-// A copy of what a region of the rerun holds, and the same of the run.
-struct CellPair {
-  Record run;
-  Record rerun;
-};
-
-struct CellGroup {
-  const Layout* layout = nullptr;
-  std::vector<CellPair> copies;
-};
-
 Error NotStored(const TensorPieces& rerun, const std::string& why) {
   return Error(
       ErrorCode::kIncomparable,
       DescribeTensor(rerun) + ": its values were not kept, and " + why);
-}
-
-// Nothing if a piece has no counterpart, or is no value of its own.
-std::optional<std::vector<CellGroup>> PairUp(
-    const TensorPieces& run, const std::vector<InstanceGroup>& groups) {
-  std::vector<CellGroup> out;
-  for (const InstanceGroup& group : groups) {
-    CellGroup& cells = out.emplace_back();
-    cells.layout = &group.layout;
-    for (const Instance& instance : group.instances) {
-      const Term& term = instance.terms.front();
-      if (instance.terms.size() != 1 || term.weight != 1) return std::nullopt;
-      const Record& record = term.record;
-      const std::optional<Record> other = CounterpartOf(run, record);
-      if (!other || record.routed() || other->scale().value() != 1 ||
-          (!record.measured() &&
-           !CellComparer::Takes(record.dtype(), record.layout()))) {
-        return std::nullopt;
-      }
-      cells.copies.push_back({*other, record});
-    }
-  }
-  return out;
 }
 
 // Whether `rerun` was measured against `run`; or against the run's replay, of
@@ -75,10 +41,9 @@ Result<CellTable> ReadCells(const Trace& trace, const Record& record) {
       bytes, coarse ? 1 : GridOf(record.layout().local_shape()).cells());
 }
 
-Result<CellTable> ReadTable(const TensorPieces& rerun, const CellPair& pair,
-                            double element_scale) {
-  const Record& record = pair.rerun;
-  if (!StandsFor(*rerun.trace, record, pair.run)) {
+Result<CellTable> ReadTable(const TensorPieces& rerun, const Record& record,
+                            const Record& run, double element_scale) {
+  if (!StandsFor(*rerun.trace, record, run)) {
     return NotStored(rerun,
                      "they were compared with another tensor than that "
                      "of the leg they repeat");
@@ -90,25 +55,6 @@ Result<CellTable> ReadTable(const TensorPieces& rerun, const CellPair& pair,
                      "errors of elements were measured by another scale");
   }
   return table;
-}
-
-Result<CellTable> MakeTable(const TensorPieces& run, const TensorPieces& rerun,
-                            const CellPair& pair, double element_scale) {
-  const Record& record = pair.rerun;
-  const int64_t itemsize = Info(record.dtype()).itemsize;
-  const int64_t total = record.layout().local_count();
-  CellComparer comparer(record.dtype(), record.layout(), element_scale);
-  std::vector<std::byte> a;
-  std::vector<std::byte> b;
-  for (int64_t at = 0; at < total; at += kCellTile) {
-    const int64_t n = std::min(kCellTile, total - at);
-    a.resize(static_cast<size_t>(n * itemsize));
-    b.resize(a.size());
-    TTRACE_RETURN_IF_ERROR(run.trace->Read(pair.run, at * itemsize, a));
-    TTRACE_RETURN_IF_ERROR(rerun.trace->Read(record, at * itemsize, b));
-    comparer.Add(a.data(), b.data(), n);
-  }
-  return comparer.Take();
 }
 
 // Cells of one dimension that reach into a region, and with how many of their
@@ -270,38 +216,81 @@ Result<std::optional<CellTable>> CompareAsOneCell(const Trace& trace,
   return std::optional<CellTable>({0, {all}});
 }
 
-Result<std::optional<std::vector<ErrorStats>>> CompareCellsWithin(
-    const TensorPieces& run, const TensorPieces& rerun,
-    const std::vector<Layout>& regions, double element_scale) {
-  using Nothing = std::optional<std::vector<ErrorStats>>;
-  const bool measured =
-      std::any_of(rerun.pieces.begin(), rerun.pieces.end(),
-                  [](const Record& piece) { return piece.measured(); });
-  TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> instances,
-                          GroupInstances(rerun, {}));
-  const auto groups = PairUp(run, instances);
-  if (!measured && (HasSummaries(run) || HasSummaries(rerun))) return Nothing();
-  if (!groups) {
-    if (!measured) return Nothing();
-    return NotStored(rerun, "the leg they repeat has no such piece");
+PlannedCells::PlannedCells(const TensorPieces& run, const TensorPieces& rerun,
+                           const std::vector<Layout>& regions,
+                           double element_scale, Sweep* sweep)
+    : run_(run),
+      rerun_(rerun),
+      regions_(regions),
+      element_scale_(element_scale),
+      sweep_(*sweep) {
+  status_ = Plan(sweep);
+}
+
+// False if a piece has no counterpart, or is no value of its own.
+bool PlannedCells::PairUp() {
+  for (const InstanceGroup& group : groups_) {
+    Place& place = places_.emplace_back();
+    place.layout = &group.layout;
+    for (const Instance& instance : group.instances) {
+      const Term& term = instance.terms.front();
+      if (instance.terms.size() != 1 || term.weight != 1) return false;
+      const Record& record = term.record;
+      const std::optional<Record> other = CounterpartOf(run_, record);
+      if (!other || record.routed() || other->scale().value() != 1 ||
+          (!record.measured() &&
+           !CellComparer::Takes(record.dtype(), record.layout()))) {
+        return false;
+      }
+      place.copies.push_back({*other, record, std::nullopt});
+    }
   }
+  return true;
+}
+
+Status PlannedCells::Plan(Sweep* sweep) {
+  const bool measured =
+      std::any_of(rerun_.pieces.begin(), rerun_.pieces.end(),
+                  [](const Record& piece) { return piece.measured(); });
+  TTRACE_ASSIGN_OR_RETURN(groups_, GroupInstances(rerun_, {}));
+  const bool paired = PairUp();
+  if (!paired || (!measured && (HasSummaries(run_) || HasSummaries(rerun_)))) {
+    places_.clear();
+    if (!measured) return Done{};
+    return NotStored(rerun_, "the leg they repeat has no such piece");
+  }
+  for (Place& place : places_) {
+    for (Copy& copy : place.copies) {
+      if (copy.rerun.measured()) continue;
+      copy.comparison = sweep->CompareCells(
+          *run_.trace, copy.run, *rerun_.trace, copy.rerun, element_scale_);
+    }
+  }
+  return Done{};
+}
+
+Result<std::optional<std::vector<ErrorStats>>> PlannedCells::Finish() {
+  using Nothing = std::optional<std::vector<ErrorStats>>;
+  TTRACE_RETURN_IF_ERROR(status_);
+  if (!applies()) return Nothing();
   std::vector<const Layout*> places;
   std::vector<std::vector<CellTable>> tables;  // by place
-  for (const CellGroup& group : *groups) {
-    places.push_back(group.layout);
+  for (const Place& place : places_) {
+    places.push_back(place.layout);
     std::vector<CellTable>& copies = tables.emplace_back();
-    for (const CellPair& pair : group.copies) {
-      TTRACE_ASSIGN_OR_RETURN(CellTable table,
-                              pair.rerun.measured()
-                                  ? ReadTable(rerun, pair, element_scale)
-                                  : MakeTable(run, rerun, pair, element_scale));
+    for (const Copy& copy : place.copies) {
+      TTRACE_ASSIGN_OR_RETURN(
+          CellTable table,
+          copy.comparison
+              ? sweep_.CellsOf(*copy.comparison)
+              : ReadTable(rerun_, copy.rerun, copy.run, element_scale_));
       copies.push_back(std::move(table));
     }
   }
   const OverlapIndex index(places);
   std::vector<ErrorStats> out;
-  out.reserve(regions.size());
-  for (const Layout& region : regions) {
+  out.reserve(regions_.size());
+  for (const Layout& region : regions_) {
     ErrorStats total;
     for (const size_t place : index.Near(region)) {
       WorstCopy worst;
@@ -315,15 +304,38 @@ Result<std::optional<std::vector<ErrorStats>>> CompareCellsWithin(
   return Nothing(std::move(out));
 }
 
+PlannedRerun::PlannedRerun(const TensorPieces& run, const TensorPieces& rerun,
+                           const std::vector<Layout>& regions,
+                           double element_scale, Sweep* sweep)
+    : cells_(run, rerun, regions, element_scale, sweep) {
+  if (cells_.applies()) return;
+  CompareOptions options;
+  options.element_scale = element_scale;
+  within_.emplace(run, rerun, regions, options, sweep);
+}
+
+Result<std::vector<ErrorStats>> PlannedRerun::Finish() {
+  if (within_) return within_->Finish();
+  TTRACE_ASSIGN_OR_RETURN(auto cells, cells_.Finish());
+  return *std::move(cells);
+}
+
+Result<std::optional<std::vector<ErrorStats>>> CompareCellsWithin(
+    const TensorPieces& run, const TensorPieces& rerun,
+    const std::vector<Layout>& regions, double element_scale) {
+  Sweep sweep;
+  PlannedCells planned(run, rerun, regions, element_scale, &sweep);
+  sweep.Run();
+  return planned.Finish();
+}
+
 Result<std::vector<ErrorStats>> CompareRerunWithin(
     const TensorPieces& run, const TensorPieces& rerun,
     const std::vector<Layout>& regions, double element_scale) {
-  TTRACE_ASSIGN_OR_RETURN(
-      auto cells, CompareCellsWithin(run, rerun, regions, element_scale));
-  if (cells) return *std::move(cells);
-  CompareOptions options;
-  options.element_scale = element_scale;
-  return CompareWithin(run, rerun, regions, options);
+  Sweep sweep;
+  PlannedRerun planned(run, rerun, regions, element_scale, &sweep);
+  sweep.Run();
+  return planned.Finish();
 }
 
 }  // namespace ttrace

@@ -1,7 +1,8 @@
 // A rerun against the run that it repeats, by cells: pieces of one rank, one
 // micro-batch and one layout, which the other run's regions need not follow.
 //
-// Thread safety: pure functions of const inputs.
+// Thread safety: pure functions of const inputs; of what is planned, the
+// sweep's.
 
 #ifndef TTRACE_SRC_COMPARE_COMPARE_CELLS_H_
 #define TTRACE_SRC_COMPARE_COMPARE_CELLS_H_
@@ -13,6 +14,9 @@
 #include "src/compare/cell_sums.h"
 #include "src/compare/compare_tensor.h"
 #include "src/compare/error_stats.h"
+#include "src/compare/instances.h"
+#include "src/compare/planned_comparison.h"
+#include "src/compare/sweep.h"
 #include "ttrace/layout.h"
 #include "ttrace/status.h"
 
@@ -46,6 +50,57 @@ Result<std::optional<std::vector<ErrorStats>>> CompareCellsWithin(
 Result<std::vector<ErrorStats>> CompareRerunWithin(
     const TensorPieces& run, const TensorPieces& rerun,
     const std::vector<Layout>& regions, double element_scale);
+
+// These in two halves (planned_comparison.h). All they are given has to stay
+// until Finish.
+class PlannedCells {
+ public:
+  PlannedCells(const TensorPieces& run, const TensorPieces& rerun,
+               const std::vector<Layout>& regions, double element_scale,
+               Sweep* sweep);
+
+  // Whether the two are to be compared by cells; else Finish gives nothing.
+  bool applies() const { return !status_.ok() || !places_.empty(); }
+
+  Result<std::optional<std::vector<ErrorStats>>> Finish();
+
+ private:
+  // A copy of what a region of the rerun holds, and the same of the run.
+  struct Copy {
+    Record run;
+    Record rerun;
+    std::optional<size_t> comparison;  // of the sweep; else it was measured
+  };
+  struct Place {
+    const Layout* layout = nullptr;
+    std::vector<Copy> copies;
+  };
+
+  Status Plan(Sweep* sweep);
+  bool PairUp();
+
+  const TensorPieces& run_;
+  const TensorPieces& rerun_;
+  const std::vector<Layout>& regions_;
+  const double element_scale_;
+  Sweep& sweep_;
+  std::vector<InstanceGroup> groups_;
+  std::vector<Place> places_;
+  Status status_ = Done{};
+};
+
+class PlannedRerun {
+ public:
+  PlannedRerun(const TensorPieces& run, const TensorPieces& rerun,
+               const std::vector<Layout>& regions, double element_scale,
+               Sweep* sweep);
+
+  Result<std::vector<ErrorStats>> Finish();
+
+ private:
+  PlannedCells cells_;
+  std::optional<PlannedWithin> within_;
+};
 
 // c of ErrorStats::max_elem for `run`, of whose values `rerun` was measured:
 // whoever did it had all of them. Nothing if no piece says so.

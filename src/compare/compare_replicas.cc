@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "src/compare/compare_instances.h"
 #include "src/compare/compare_summaries.h"
 #include "src/compare/compare_tensor.h"
 #include "src/compare/compared_piece.h"
 #include "src/compare/instances.h"
 #include "src/compare/same_bytes.h"
+#include "src/compare/sweep.h"
 
 namespace ttrace {
 namespace {
@@ -87,27 +87,51 @@ Result<std::optional<ErrorStats>> CompareDigests(const Instance& a,
   return std::optional<ErrorStats>(out);
 }
 
+// One copy and the first one.
+struct CopyPair {
+  const Instance* first = nullptr;
+  const Instance* other = nullptr;
+  const Layout* layout = nullptr;
+  bool equal = false;
+  std::optional<size_t> comparison;  // of the sweep; else by what was kept
+};
+
+CopyPair PlanPair(const Instance& a, const Instance& b, const Layout& layout,
+                  const CompareOptions& options, Sweep* sweep) {
+  CopyPair pair = {&a, &b, &layout, false, std::nullopt};
+  if (ComparedInPlace(a) || ComparedInPlace(b) || HasSummaries(a) ||
+      HasSummaries(b)) {
+    return pair;
+  }
+  pair.equal = SameBytes(a, b) && IsVerified(a) && IsVerified(b);
+  if (!pair.equal) {
+    pair.comparison =
+        sweep->Compare({{a, layout}}, {b, layout}, 0, options.tile_elements);
+  }
+  return pair;
+}
+
 // Nothing if it cannot be told: a sum has no digest, and its sketch says that
 // it is another one only where it is so by more than the sketch's own rounding.
-Result<std::optional<ErrorStats>> CompareCopies(const Instance& a,
-                                                const Instance& b,
-                                                const Layout& layout,
-                                                InstanceComparer* comparer) {
+Result<std::optional<ErrorStats>> CompareCopies(const CopyPair& pair,
+                                                Sweep* sweep) {
+  const Instance& a = *pair.first;
+  const Instance& b = *pair.other;
+  if (pair.equal) {
+    ErrorStats equal;
+    equal.count = pair.layout->local_count();
+    return std::optional<ErrorStats>(equal);
+  }
+  if (pair.comparison) {
+    TTRACE_ASSIGN_OR_RETURN(const ErrorSums sums,
+                            sweep->SumsOf(*pair.comparison));
+    return std::optional<ErrorStats>(sums.Stats());
+  }
   if (ComparedInPlace(a) || ComparedInPlace(b)) {
     TTRACE_ASSIGN_OR_RETURN(const auto stats, CompareDigests(a, b));
     if (!stats || stats->bitwise_equal()) return stats;
     const auto estimated = CompareSummaries({&a}, {&b});
     return estimated.ok() ? std::optional<ErrorStats>(estimated->stats) : stats;
-  }
-  if (!HasSummaries(a) && !HasSummaries(b)) {
-    if (SameBytes(a, b) && IsVerified(a) && IsVerified(b)) {
-      ErrorStats equal;
-      equal.count = layout.local_count();
-      return std::optional<ErrorStats>(equal);
-    }
-    ErrorSums sums;
-    TTRACE_RETURN_IF_ERROR(comparer->Compare({a, layout}, {b, layout}, &sums));
-    return std::optional<ErrorStats>(sums.Stats());
   }
   TTRACE_ASSIGN_OR_RETURN(const SummaryComparison compared,
                           CompareSummaries({&a}, {&b}));
@@ -124,10 +148,9 @@ Result<ReplicaComparison> CompareReplicas(const TensorPieces& pieces,
                                           const CompareOptions& options) {
   TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> groups,
                           GroupInstances(pieces, options));
-  InstanceComparer comparer(options.tile_elements);
+  Sweep sweep(options.cache);
+  std::vector<CopyPair> pairs;
   ReplicaComparison result;
-  std::set<int> ranks;
-  std::set<GridDim> dims;
   for (const InstanceGroup& group : groups) {
     if (group.layout.local_count() == 0) continue;
     const auto& instances = group.instances;
@@ -142,23 +165,29 @@ Result<ReplicaComparison> CompareReplicas(const TensorPieces& pieces,
       if (end - begin > 1) ++result.groups;
       const Instance& first = instances[begin];
       for (size_t i = begin + 1; i < end; ++i) {
-        TTRACE_ASSIGN_OR_RETURN(
-            const std::optional<ErrorStats> stats,
-            CompareCopies(first, instances[i], group.layout, &comparer));
-        if (!stats) continue;
-        ++result.copies;
-        if (stats->bitwise_equal()) continue;
-        ++result.differing;
-        const double rel_err = stats->nonfinite_differ != 0
-                                   ? std::numeric_limits<double>::infinity()
-                                   : stats->AtLow().rel_err();
-        result.worst_rel_err = std::max(result.worst_rel_err, rel_err);
-        ranks.insert(first.ranks.begin(), first.ranks.end());
-        ranks.insert(instances[i].ranks.begin(), instances[i].ranks.end());
-        AddDifferingDims(first, instances[i], &dims);
+        pairs.push_back(
+            PlanPair(first, instances[i], group.layout, options, &sweep));
       }
       begin = end;
     }
+  }
+  sweep.Run();
+  std::set<int> ranks;
+  std::set<GridDim> dims;
+  for (const CopyPair& pair : pairs) {
+    TTRACE_ASSIGN_OR_RETURN(const std::optional<ErrorStats> stats,
+                            CompareCopies(pair, &sweep));
+    if (!stats) continue;
+    ++result.copies;
+    if (stats->bitwise_equal()) continue;
+    ++result.differing;
+    const double rel_err = stats->nonfinite_differ != 0
+                               ? std::numeric_limits<double>::infinity()
+                               : stats->AtLow().rel_err();
+    result.worst_rel_err = std::max(result.worst_rel_err, rel_err);
+    ranks.insert(pair.first->ranks.begin(), pair.first->ranks.end());
+    ranks.insert(pair.other->ranks.begin(), pair.other->ranks.end());
+    AddDifferingDims(*pair.first, *pair.other, &dims);
   }
   result.differing_ranks.assign(ranks.begin(), ranks.end());
   for (const auto& [grid, d] : dims) {

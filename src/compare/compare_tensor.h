@@ -25,6 +25,8 @@
 
 namespace ttrace {
 
+class RecordCache;
+
 // Permutation of the candidate's batch rows by content: candidate row i of the
 // global batch is reference row to_reference[i].
 struct RowMap {
@@ -42,6 +44,9 @@ struct CompareOptions {
   // compared with each other: the rms of the reference. 0: not measured.
   double element_scale = 0;
   int64_t tile_elements = 1 << 16;  // upper bound of a tile
+  // Of the tensor that is measured (record_cache.h), so that what an earlier
+  // comparison read is not read again. Not owned; null: none.
+  RecordCache* cache = nullptr;
 };
 
 // One candidate instance against the reference, or some that measured alike
@@ -149,12 +154,15 @@ struct SquareSum {
   double sum = 0;
   int64_t count = 0;  // of elements that are there, whatever shape is declared
 };
-Result<SquareSum> SumOfSquares(const TensorPieces& pieces);
+// `cache`: CompareOptions.
+Result<SquareSum> SumOfSquares(const TensorPieces& pieces,
+                               RecordCache* cache = nullptr);
 
 // The same of values that are there, before it is rounded: the sums of disjoint
 // pieces of a tensor merge to the tensor's, bit by bit. Only counts and what is
 // of the reference alone mean anything. Fails as SumOfSquares.
-Result<ErrorSums> ExactSquares(const TensorPieces& pieces);
+Result<ErrorSums> ExactSquares(const TensorPieces& pieces,
+                               RecordCache* cache = nullptr);
 
 // Copies the box [begin, begin + size) of the merged logical tensor as doubles,
 // row-major. Regions nobody holds are NaN. Of `options`, sum_over, extra_scale

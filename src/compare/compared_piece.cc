@@ -258,51 +258,27 @@ uint64_t DigestOf(const std::vector<PlacedInstance>& instances) {
   return XXH3_64bits(checksums.data(), checksums.size() * sizeof(uint64_t));
 }
 
-Result<ErrorSums> CompareWithAll(const std::vector<PlacedInstance>& reference,
-                                 const PlacedInstance& candidate,
-                                 InstanceComparer* comparer,
-                                 const Layout* within) {
-  ErrorSums sums;
-  for (const PlacedInstance& one : reference) {
-    TTRACE_RETURN_IF_ERROR(comparer->Compare(one, candidate, &sums, within));
-  }
-  return sums;
+Result<FoundSums> FindCompared(const std::vector<PlacedInstance>& reference,
+                               const PlacedInstance& candidate,
+                               double element_scale) {
+  if (!IsCompared(candidate.instance)) return FoundSums();
+  TTRACE_ASSIGN_OR_RETURN(auto found,
+                          FindComparison(reference, candidate, element_scale));
+  return FoundSums{found, GivesValues(candidate.instance)};
 }
 
-Result<std::optional<ErrorSums>> CompareOrFind(
+Result<FoundSums> FindComparedWithin(
     const std::vector<PlacedInstance>& reference,
-    const PlacedInstance& candidate, double element_scale,
-    InstanceComparer* comparer) {
-  using Found = std::optional<ErrorSums>;
-  if (IsCompared(candidate.instance)) {
-    TTRACE_ASSIGN_OR_RETURN(
-        Found found, FindComparison(reference, candidate, element_scale));
-    if (found || !GivesValues(candidate.instance)) return found;
+    const PlacedInstance& candidate, const Layout& region,
+    double element_scale) {
+  if (!IsCompared(candidate.instance)) return FoundSums();
+  if (candidate.layout == region) {
+    return FindCompared(reference, candidate, element_scale);
   }
-  TTRACE_ASSIGN_OR_RETURN(const ErrorSums sums,
-                          CompareWithAll(reference, candidate, comparer));
-  return Found(sums);
-}
-
-Result<std::optional<ErrorSums>> CompareOrFindWithin(
-    const std::vector<PlacedInstance>& reference,
-    const PlacedInstance& candidate, const Layout& region, double element_scale,
-    InstanceComparer* comparer) {
-  using Found = std::optional<ErrorSums>;
-  if (IsCompared(candidate.instance)) {
-    if (candidate.layout == region) {
-      TTRACE_ASSIGN_OR_RETURN(
-          Found found, FindComparison(reference, candidate, element_scale));
-      if (found) return found;
-    } else if (MeasureOverlap({&region}, {&candidate.layout}).both == 0) {
-      return Found(ErrorSums());
-    }
-    if (!GivesValues(candidate.instance)) return Found();
+  if (MeasureOverlap({&region}, {&candidate.layout}).both == 0) {
+    return FoundSums{ErrorSums(), true};
   }
-  TTRACE_ASSIGN_OR_RETURN(
-      const ErrorSums sums,
-      CompareWithAll(reference, candidate, comparer, &region));
-  return Found(sums);
+  return FoundSums{std::nullopt, GivesValues(candidate.instance)};
 }
 
 }  // namespace ttrace

@@ -16,7 +16,6 @@
 #include <span>
 #include <vector>
 
-#include "src/compare/compare_instances.h"
 #include "src/compare/error_sums.h"
 #include "src/compare/instances.h"
 #include "src/compare/reference_instances.h"
@@ -60,26 +59,23 @@ Result<uint64_t> DigestOfValues(const Trace& trace, const Record& record);
 // Of the values that these instances are made of, by their checksums.
 uint64_t DigestOf(const std::vector<PlacedInstance>& instances);
 
-// Compares what `comparer` is for. `within`: see ForEachTile. Fails as
-// Trace::Read.
-Result<ErrorSums> CompareWithAll(const std::vector<PlacedInstance>& reference,
-                                 const PlacedInstance& candidate,
-                                 InstanceComparer* comparer,
-                                 const Layout* within = nullptr);
-
-// The same, also of values that were compared in place. Nothing where there is
-// no such comparison: with these values of the reference, in this place, by
-// this `element_scale` (CompareOptions; 0: it is not asked).
-Result<std::optional<ErrorSums>> CompareOrFind(
-    const std::vector<PlacedInstance>& reference,
-    const PlacedInstance& candidate, double element_scale,
-    InstanceComparer* comparer);
+// What was found of a candidate where it was computed, if it was compared there
+// with these values of the reference, in this place, by this `element_scale`
+// (CompareOptions; 0: it is not asked). Nothing: it has to be compared, for
+// which its values have to be there. Fails as ReadComparedPiece.
+struct FoundSums {
+  std::optional<ErrorSums> sums;
+  bool can_compare = true;
+};
+Result<FoundSums> FindCompared(const std::vector<PlacedInstance>& reference,
+                               const PlacedInstance& candidate,
+                               double element_scale);
 // Of what lies in `region`. Of values that were compared in place nothing is
 // known if it has but some of them.
-Result<std::optional<ErrorSums>> CompareOrFindWithin(
+Result<FoundSums> FindComparedWithin(
     const std::vector<PlacedInstance>& reference,
-    const PlacedInstance& candidate, const Layout& region, double element_scale,
-    InstanceComparer* comparer);
+    const PlacedInstance& candidate, const Layout& region,
+    double element_scale);
 
 }  // namespace ttrace
 

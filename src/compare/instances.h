@@ -40,6 +40,12 @@ struct InstanceGroup {
   std::vector<Instance> instances;
 };
 
+// An instance and where it lies.
+struct PlacedInstance {
+  const Instance& instance;
+  const Layout& layout;
+};
+
 // Groups of all pieces, in the order of their first piece. Of `options`,
 // sum_over, extra_scale and rows apply.
 //

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "src/compare/compare_instances.h"
 #include "src/compare/instances.h"
 #include "src/compare/overlap_index.h"
 

@@ -1,7 +1,6 @@
 #include "src/compare/tile_reader.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 #include <string>
 
@@ -68,13 +67,19 @@ LocalBlock BlockAt(int64_t begin, const Tile& tile, int64_t Axis::*stride) {
   return block;
 }
 
-Status Named(const Status& status, const Record& record) {
-  if (status.ok()) return status;
-  return status.error().WithContext("rank " + std::to_string(record.rank()) +
-                                    ": " + ToString(record.id()));
+}  // namespace
+
+int64_t LocalBlock::count() const {
+  int64_t n = 1;
+  for (const int64_t size : sizes) n *= size;
+  return n;
 }
 
-}  // namespace
+int64_t LocalBlock::span() const {
+  int64_t n = 1;
+  for (size_t d = 0; d < sizes.size(); ++d) n += (sizes[d] - 1) * strides[d];
+  return n;
+}
 
 LocalBlock BlockInA(const Tile& tile) {
   return BlockAt(tile.a_begin, tile, &Axis::a_stride);
@@ -85,8 +90,16 @@ LocalBlock BlockInB(const Tile& tile) {
 }
 
 Status TileReader::ReadPiece(const Trace& trace, const Record& record,
-                             const LocalBlock& block, BlockView* view) {
+                             const LocalBlock& block,
+                             const CachedRecord* cached, BlockView* view) {
   const int64_t itemsize = Info(record.dtype()).itemsize;
+  if (cached != nullptr) {
+    view->data = cached->Find(block.begin * itemsize,
+                              (block.begin + block.span()) * itemsize);
+    view->dtype = record.dtype();
+    view->strides = block.strides;
+    if (view->data != nullptr) return Done{};
+  }
   const ReadPlan plan = PlanRead(block, itemsize);
   const int64_t bytes = plan.span * itemsize;
   std::byte* out = bytes_.Reserve(static_cast<size_t>(plan.reads * bytes));
@@ -112,23 +125,20 @@ Status TileReader::ReadPiece(const Trace& trace, const Record& record,
                             std::span<std::byte>(out + to * itemsize,
                                                  static_cast<size_t>(bytes)));
       });
-  return Named(status, record);
-}
-
-// A trace gives out no byte of a tensor that it has not verified.
-Status TileReader::Verify(const Trace& trace, const Record& record) {
-  std::array<std::byte, 16> element;
-  const auto bytes = static_cast<size_t>(Info(record.dtype()).itemsize);
-  return Named(trace.Read(record, 0, std::span(element).first(bytes)), record);
+  return NamedPiece(status, record);
 }
 
 Result<BlockView> TileReader::Read(const Instance& instance,
-                                   const LocalBlock& block) {
+                                   const LocalBlock& block,
+                                   std::span<CachedRecord* const> cached) {
+  const auto cached_of = [&](size_t term) {
+    return cached.empty() ? nullptr : cached[term];
+  };
   BlockView view;
   const Term& first = instance.terms.front();
   if (instance.terms.size() == 1) {
     TTRACE_RETURN_IF_ERROR(
-        ReadPiece(*instance.trace, first.record, block, &view));
+        ReadPiece(*instance.trace, first.record, block, cached_of(0), &view));
     view.scale = first.weight;
     return view;
   }
@@ -143,9 +153,10 @@ Result<BlockView> TileReader::Read(const Instance& instance,
   // operator new aligns for double.
   auto* sum = reinterpret_cast<double*>(sum_.Reserve(count * sizeof(double)));
   std::fill(sum, sum + count, 0.0);
-  for (const Term& term : instance.terms) {
+  for (size_t i = 0; i < instance.terms.size(); ++i) {
+    const Term& term = instance.terms[i];
     TTRACE_RETURN_IF_ERROR(
-        ReadPiece(*instance.trace, term.record, block, &view));
+        ReadPiece(*instance.trace, term.record, block, cached_of(i), &view));
     const double weight = one_weight ? 1 : term.weight;
     const int64_t itemsize = Info(view.dtype).itemsize;
     ForEachRow(block.sizes, view.strides, packed,

@@ -1,5 +1,5 @@
 // Reads one instance's values of a tile: its single piece's bytes as they are,
-// or the sum of its terms as doubles.
+// or the sum of its terms as doubles. Bytes that are cached are not copied.
 
 #ifndef TTRACE_SRC_COMPARE_TILE_READER_H_
 #define TTRACE_SRC_COMPARE_TILE_READER_H_
@@ -7,10 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "src/compare/compare_kernel.h"
 #include "src/compare/instances.h"
+#include "src/compare/record_cache.h"
 #include "src/compare/tile.h"
 #include "ttrace/status.h"
 
@@ -37,6 +39,9 @@ struct LocalBlock {
   int64_t begin = 0;  // elements
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;  // elements, falling; the last is 1
+
+  int64_t count() const;
+  int64_t span() const;  // from the first element to behind the last
 };
 
 // Where a tile lies in the local tensors of its two layouts.
@@ -56,14 +61,14 @@ struct BlockView {
 // Not thread-safe: one per thread and side.
 class TileReader {
  public:
-  // Fails as Read of `record` would. It must not be empty.
-  static Status Verify(const Trace& trace, const Record& record);
-
-  Result<BlockView> Read(const Instance& instance, const LocalBlock& block);
+  // `cached`: of each term, or empty.
+  Result<BlockView> Read(const Instance& instance, const LocalBlock& block,
+                         std::span<CachedRecord* const> cached = {});
 
  private:
   Status ReadPiece(const Trace& trace, const Record& record,
-                   const LocalBlock& block, BlockView* view);
+                   const LocalBlock& block, const CachedRecord* cached,
+                   BlockView* view);
 
   ScratchBuffer bytes_;
   ScratchBuffer sum_;

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "src/compare/compare_instances.h"
 #include "src/compare/instances.h"
 #include "src/compare/sharded_trace.h"
+#include "src/compare/sweep.h"
 
 namespace ttrace {
 namespace {
@@ -76,12 +76,11 @@ TEST(TileReader, PartsByColumnsReadAWideReferenceOnceTogether) {
   refs.front().instances.front().trace = &counting;
   const auto cands = OrDie(GroupInstances(candidate, {}));
   ASSERT_EQ(cands.size(), 4U);
-  InstanceComparer comparer(1 << 16);
   ErrorSums sums;
   for (const InstanceGroup& group : cands) {
-    OrDie(
-        comparer.Compare({refs.front().instances.front(), refs.front().layout},
-                         {group.instances.front(), group.layout}, &sums));
+    sums.Merge(OrDie(CompareInstances(
+        {{refs.front().instances.front(), refs.front().layout}},
+        {group.instances.front(), group.layout}, 0, 1 << 16)));
   }
   EXPECT_EQ(sums.count, static_cast<int64_t>(count));
   EXPECT_EQ(sums.mismatched, 0);

@@ -9,6 +9,7 @@
 #include "src/compare/compare_summaries.h"
 #include "src/compare/compare_tensor.h"
 #include "src/compare/compared_piece.h"
+#include "src/compare/sweep.h"
 #include "src/experiment/leg_names.h"
 #include "src/experiment/leg_plan.h"
 #include "src/experiment/side.h"
@@ -184,8 +185,9 @@ class CandidateReducer final : public Reducer {
     const auto key = std::pair(plan.reference_leg, id);
     const auto known = element_scales_.find(key);
     if (known != element_scales_.end()) return known->second;
-    TTRACE_ASSIGN_OR_RETURN(const ElementScale scale,
-                            MeasureElementScale(*reference_, plan, id, pieces));
+    TTRACE_ASSIGN_OR_RETURN(
+        const ElementScale scale,
+        MeasureElementScale(*reference_, plan, id, pieces, nullptr));
     element_scales_.emplace(key, scale.value);
     return scale.value;
   }
@@ -326,9 +328,9 @@ class CandidateReducer final : public Reducer {
     ComparedPiece::With with;
     with.reference = DigestOf(others);
     with.element_scale = element_scale;
-    InstanceComparer comparer(CompareOptions{}.tile_elements, element_scale);
     TTRACE_ASSIGN_OR_RETURN(with.sums,
-                            CompareWithAll(others, placed, &comparer));
+                            CompareInstances(others, placed, element_scale,
+                                             CompareOptions{}.tile_elements));
     return with;
   }
 

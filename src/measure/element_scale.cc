@@ -23,7 +23,8 @@ bool MeasuresElements(const Side& reference, const LegPlan& plan,
 Result<ElementScale> MeasureElementScale(const Side& reference,
                                          const LegPlan& plan,
                                          const TensorId& id,
-                                         const TensorPieces& pieces) {
+                                         const TensorPieces& pieces,
+                                         RecordCache* cache) {
   for (const std::string& leg : plan.noise_legs) {
     const TensorPieces* noisy = reference.FindSameValue(leg, id);
     if (noisy == nullptr) continue;
@@ -34,7 +35,7 @@ Result<ElementScale> MeasureElementScale(const Side& reference,
                           pieces.pieces.front().layout().global_count()};
     }
   }
-  const auto squares = SumOfSquares(pieces);
+  const auto squares = SumOfSquares(pieces, cache);
   if (squares.ok()) {
     return ElementScale{ElementScaleOf(squares->sum, squares->count),
                         squares->count};

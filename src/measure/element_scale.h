@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "src/align/catalog.h"
+#include "src/compare/compare_tensor.h"
 #include "src/experiment/leg_plan.h"
 #include "src/experiment/side.h"
 #include "ttrace/status.h"
@@ -25,6 +26,7 @@ bool MeasuresElements(const Side& reference, const LegPlan& plan,
 // the rms of the reference's tensor, from its sum of squares, or from where a
 // noise leg was measured by it. 0 if it has none: all zero, not finite, in
 // overlapping pieces. Fails as SumOfSquares, but for facts about the traces.
+// `cache`: CompareOptions.
 struct ElementScale {
   double value = 0;
   int64_t elements = 0;  // that it is of
@@ -32,7 +34,8 @@ struct ElementScale {
 Result<ElementScale> MeasureElementScale(const Side& reference,
                                          const LegPlan& plan,
                                          const TensorId& id,
-                                         const TensorPieces& pieces);
+                                         const TensorPieces& pieces,
+                                         RecordCache* cache);
 
 }  // namespace ttrace
 

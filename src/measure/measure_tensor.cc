@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -12,6 +13,9 @@
 #include "src/compare/compare_summaries.h"
 #include "src/compare/compared_piece.h"
 #include "src/compare/equal_copies.h"
+#include "src/compare/planned_comparison.h"
+#include "src/compare/record_cache.h"
+#include "src/compare/sweep.h"
 #include "src/experiment/module_names.h"
 #include "src/experiment/parameter_roles.h"
 #include "src/measure/element_scale.h"
@@ -19,22 +23,30 @@
 
 namespace ttrace {
 
+namespace {
+
 // What the planned pairs of legs of one tensor have in common: a run's legs are
 // the reference of its isolated ones, too.
 struct SharedFacts {
+  // Two legs of the reference.
   struct Pair {
     std::string leg;
     std::string against;
     double element_scale = 0;
-    std::vector<Layout> regions;
+    const std::vector<Layout>& regions;
+    std::unique_ptr<PlannedWithin> planned;
+    bool finished = false;
     std::optional<PairFacts> facts;
   };
 
-  std::map<std::string, double> element_scales;  // by leg of the reference
-  std::vector<Pair> pairs;                       // of its legs
-};
+  explicit SharedFacts(RecordCache* record_cache)
+      : cache(*record_cache), sweep(record_cache) {}
 
-namespace {
+  RecordCache& cache;
+  Sweep sweep;
+  std::map<std::string, double> element_scales;  // by leg of the reference
+  std::vector<std::unique_ptr<Pair>> pairs;
+};
 
 // Roles that must be finite even where there is nothing to compare with.
 // Activations may hold infinities on purpose (masked scores).
@@ -50,6 +62,12 @@ bool MustBeFinite(Role role) {
     default:
       return false;
   }
+}
+
+CompareOptions WithCache(RecordCache* cache) {
+  CompareOptions options;
+  options.cache = cache;
+  return options;
 }
 
 // Whether a replay repeated each piece, so that its bytes were written once.
@@ -91,7 +109,8 @@ Result<std::optional<RepeatFacts>> RepeatOfPieces(const TensorPieces& real,
 
 Result<std::optional<RepeatFacts>> MeasureRepeat(const Side& side,
                                                  const TensorId& id,
-                                                 const TensorPieces& real) {
+                                                 const TensorPieces& real,
+                                                 RecordCache* cache) {
   const TensorPieces* replay = side.FindSameValue("replay", id);
   if (replay == nullptr) return std::optional<RepeatFacts>();
   if (HasSameBytes(real, *replay)) {
@@ -100,7 +119,7 @@ Result<std::optional<RepeatFacts>> MeasureRepeat(const Side& side,
     return std::optional<RepeatFacts>(same);
   }
   if (WasComparedInPlace(real)) return RepeatOfPieces(real, *replay);
-  const auto compared = CompareTensor(real, *replay);
+  const auto compared = CompareTensor(real, *replay, WithCache(cache));
   if (!compared.ok()) {
     if (IsFact(compared.error())) return std::optional<RepeatFacts>();
     return compared.error();
@@ -108,7 +127,8 @@ Result<std::optional<RepeatFacts>> MeasureRepeat(const Side& side,
   return std::optional<RepeatFacts>(RepeatFacts{compared->total});
 }
 
-// The comparisons of one tensor in one planned pair of legs.
+// The comparisons of one tensor in one planned pair of legs: all that are to be
+// made are planned, and what was found is taken after the sweep.
 class LegMeasurer {
  public:
   LegMeasurer(const Side& reference, const LegPlan& plan, const TensorId& id,
@@ -124,33 +144,61 @@ class LegMeasurer {
         exact_sums_(exact_sums),
         shared_(*shared),
         bytes_(bytes) {}
+  LegMeasurer(const LegMeasurer&) = delete;
+  LegMeasurer& operator=(const LegMeasurer&) = delete;
 
-  // `rows` says which rows of the candidate are which. `real`: the reference
+  // `rows` says which rows of the candidate are which. `repeat`: the reference
   // was replayed and differs, so its replay is measured too.
-  Status Measure(CompareOptions rows, bool repeat, LegFacts* out) {
-    TTRACE_ASSIGN_OR_RETURN(own_.element_scale, ScaleOfElements());
+  void Plan(CompareOptions rows, bool repeat) {
+    const auto scale = ScaleOfElements();
+    if (!scale.ok()) {
+      planned_ = scale.error();
+      return;
+    }
+    own_.element_scale = *scale;
     aligned_ = std::move(rows);
     aligned_.element_scale = own_.element_scale;
-    TTRACE_ASSIGN_OR_RETURN(out->candidate, CompareTensor(r_, c_, aligned_));
-    JoinEqualCopies(&out->candidate);
-    Count(r_, c_, out->candidate.total.count);
-    regions_ = &out->candidate.regions;
+    candidate_.emplace(r_, c_, aligned_, &shared_.sweep);
+    // Without regions nothing else is asked for.
+    if (!candidate_->status().ok()) return;
     for (const std::string& leg : plan_.noise_legs) {
       const TensorPieces* noisy = side_.FindSameValue(leg, id_);
       if (noisy == nullptr) continue;
-      TTRACE_ASSIGN_OR_RETURN(auto noise, WithinCells(*noisy));
-      if (noise) out->noise.push_back(*std::move(noise));
+      noise_.push_back({noisy, std::make_unique<PlannedRerun>(
+                                   r_, *noisy, candidate_->regions(),
+                                   own_.element_scale, &shared_.sweep)});
     }
     if (repeat) {
-      if (const auto* replay = side_.FindSameValue("replay", id_)) {
-        TTRACE_ASSIGN_OR_RETURN(out->repeat, Within(r_, *replay, own_));
-      }
+      replay_ = side_.FindSameValue("replay", id_);
+      if (replay_ != nullptr) repeat_ = PlanWithin(r_, *replay_, own_);
+    }
+    PlanFp32();
+  }
+
+  Status Finish(LegFacts* out) {
+    TTRACE_RETURN_IF_ERROR(planned_);
+    TTRACE_ASSIGN_OR_RETURN(out->candidate, candidate_->Finish());
+    JoinEqualCopies(&out->candidate);
+    Count(r_, c_, out->candidate.total.count);
+    for (const Noise& noise : noise_) {
+      TTRACE_ASSIGN_OR_RETURN(
+          auto facts, Together(noise.planned->Finish(), r_, *noise.pieces));
+      if (facts) out->noise.push_back(*std::move(facts));
+    }
+    if (repeat_ != nullptr) {
+      TTRACE_ASSIGN_OR_RETURN(out->repeat,
+                              Together(repeat_->Finish(), r_, *replay_));
     }
     TTRACE_RETURN_IF_ERROR(MeasureRouting(out));
-    return MeasureFp32(out);
+    return FinishFp32(out);
   }
 
  private:
+  struct Noise {
+    const TensorPieces* pieces = nullptr;
+    std::unique_ptr<PlannedRerun> planned;
+  };
+
   Status MeasureRouting(LegFacts* out) {
     if (!MayBeRoutingMap(id_, r_) || !MayBeRoutingMap(id_, c_)) return Done{};
     TensorId id = id_;
@@ -171,36 +219,68 @@ class LegMeasurer {
     return Done{};
   }
 
-  Status MeasureFp32(LegFacts* out) {
+  void PlanFp32() {
     if (token_sum_) {
-      if (const auto* hp = side_.FindSameValue(plan_.reference_hp_leg, id_)) {
-        TTRACE_ASSIGN_OR_RETURN(out->reference_hp,
-                                OwnWithin(plan_.reference_hp_leg, *hp));
-      } else if (exact_sums_ != nullptr) {
-        TTRACE_RETURN_IF_ERROR(MeasureExactSum(out));
-      }
+      sum_hp_ = side_.FindSameValue(plan_.reference_hp_leg, id_);
+      if (sum_hp_ != nullptr) PlanOwn(plan_.reference_hp_leg, *sum_hp_);
     }
-    const auto* hp = side_.FindSameValue(plan_.fp32_leg, id_);
-    if (hp == nullptr) return Done{};
-    TTRACE_ASSIGN_OR_RETURN(out->candidate_hp, Within(*hp, c_, aligned_));
-    TTRACE_ASSIGN_OR_RETURN(out->reference_hp, OwnWithin(plan_.fp32_leg, *hp));
+    hp_ = side_.FindSameValue(plan_.fp32_leg, id_);
+    if (hp_ == nullptr) return;
+    candidate_hp_ = PlanWithin(*hp_, c_, aligned_);
+    PlanOwn(plan_.fp32_leg, *hp_);
+  }
+
+  Status FinishFp32(LegFacts* out) {
+    if (sum_hp_ != nullptr) {
+      TTRACE_ASSIGN_OR_RETURN(out->reference_hp,
+                              FinishOwn(plan_.reference_hp_leg, *sum_hp_));
+    } else if (token_sum_ && exact_sums_ != nullptr) {
+      TTRACE_RETURN_IF_ERROR(MeasureExactSum(out));
+    }
+    if (hp_ == nullptr) return Done{};
+    TTRACE_ASSIGN_OR_RETURN(out->candidate_hp,
+                            Together(candidate_hp_->Finish(), *hp_, c_));
+    TTRACE_ASSIGN_OR_RETURN(out->reference_hp, FinishOwn(plan_.fp32_leg, *hp_));
     return Done{};
   }
 
-  // The reference's leg against another one of its own.
-  Result<std::optional<PairFacts>> OwnWithin(const std::string& leg,
-                                             const TensorPieces& pieces) {
-    for (const SharedFacts::Pair& known : shared_.pairs) {
-      if (known.leg == leg && known.against == plan_.reference_leg &&
-          known.element_scale == own_.element_scale &&
-          known.regions == *regions_) {
-        return known.facts;
+  std::unique_ptr<PlannedWithin> PlanWithin(const TensorPieces& a,
+                                            const TensorPieces& b,
+                                            const CompareOptions& options) {
+    return std::make_unique<PlannedWithin>(a, b, candidate_->regions(), options,
+                                           &shared_.sweep);
+  }
+
+  // The reference's leg against another one of its own, once for all pairs of
+  // legs.
+  SharedFacts::Pair* FindOwn(const std::string& leg) {
+    for (const auto& known : shared_.pairs) {
+      if (known->leg == leg && known->against == plan_.reference_leg &&
+          known->element_scale == own_.element_scale &&
+          known->regions == candidate_->regions()) {
+        return known.get();
       }
     }
-    TTRACE_ASSIGN_OR_RETURN(auto facts, Within(pieces, r_, own_));
+    return nullptr;
+  }
+
+  void PlanOwn(const std::string& leg, const TensorPieces& pieces) {
+    if (FindOwn(leg) != nullptr) return;
     shared_.pairs.push_back(
-        {leg, plan_.reference_leg, own_.element_scale, *regions_, facts});
-    return facts;
+        std::unique_ptr<SharedFacts::Pair>(new SharedFacts::Pair{
+            leg, plan_.reference_leg, own_.element_scale, candidate_->regions(),
+            PlanWithin(pieces, r_, own_), false, std::nullopt}));
+  }
+
+  Result<std::optional<PairFacts>> FinishOwn(const std::string& leg,
+                                             const TensorPieces& pieces) {
+    SharedFacts::Pair& pair = *FindOwn(leg);
+    if (!pair.finished) {
+      TTRACE_ASSIGN_OR_RETURN(pair.facts,
+                              Together(pair.planned->Finish(), pieces, r_));
+      pair.finished = true;
+    }
+    return pair.facts;
   }
 
   // Without fp32 legs a sum made again in double is the witness. It is the
@@ -215,39 +295,23 @@ class LegMeasurer {
     }
     if (!*error) return Done{};
     out->reference_hp = PairFacts{**error, {}};
-    out->reference_hp->regions.assign(regions_->size(), **error);
+    out->reference_hp->regions.assign(candidate_->regions().size(), **error);
     return Done{};
   }
 
   // Nothing if the two cannot be compared: such a leg says nothing.
-  Result<std::optional<PairFacts>> Within(const TensorPieces& a,
-                                          const TensorPieces& b,
-                                          const CompareOptions& options) {
-    auto regions = CompareWithin(a, b, *regions_, options);
+  Result<std::optional<PairFacts>> Together(
+      Result<std::vector<ErrorStats>> regions, const TensorPieces& a,
+      const TensorPieces& b) {
     if (!regions.ok()) {
       if (IsFact(regions.error())) return std::optional<PairFacts>();
       return regions.error();
     }
-    return std::optional<PairFacts>(Together(*std::move(regions), a, b));
-  }
-
-  // A leg that repeats the reference's, wherever it was measured.
-  Result<std::optional<PairFacts>> WithinCells(const TensorPieces& rerun) {
-    auto regions = CompareRerunWithin(r_, rerun, *regions_, own_.element_scale);
-    if (!regions.ok()) {
-      if (IsFact(regions.error())) return std::optional<PairFacts>();
-      return regions.error();
-    }
-    return std::optional<PairFacts>(Together(*std::move(regions), r_, rerun));
-  }
-
-  PairFacts Together(std::vector<ErrorStats> regions, const TensorPieces& a,
-                     const TensorPieces& b) {
     PairFacts facts;
-    facts.regions = std::move(regions);
+    facts.regions = *std::move(regions);
     for (const ErrorStats& region : facts.regions) facts.total.Merge(region);
     Count(a, b, facts.total.count);
-    return facts;
+    return std::optional<PairFacts>(std::move(facts));
   }
 
   // 0: errors of single elements are not measured.
@@ -255,8 +319,9 @@ class LegMeasurer {
     if (!MeasuresElements(side_, plan_, id_, r_)) return 0.0;
     const auto known = shared_.element_scales.find(plan_.reference_leg);
     if (known != shared_.element_scales.end()) return known->second;
-    TTRACE_ASSIGN_OR_RETURN(const ElementScale scale,
-                            MeasureElementScale(side_, plan_, id_, r_));
+    TTRACE_ASSIGN_OR_RETURN(
+        const ElementScale scale,
+        MeasureElementScale(side_, plan_, id_, r_, &shared_.cache));
     Count(r_, r_, scale.elements / 2);
     shared_.element_scales.emplace(plan_.reference_leg, scale.value);
     return scale.value;
@@ -277,9 +342,18 @@ class LegMeasurer {
   const ExactSums* exact_sums_;
   SharedFacts& shared_;
   std::atomic<int64_t>* bytes_;
-  const std::vector<Layout>* regions_ = nullptr;
   CompareOptions own_;      // legs of the reference among each other
   CompareOptions aligned_;  // the candidate against one of these
+
+  // What is planned.
+  Status planned_ = Done{};
+  std::optional<PlannedComparison> candidate_;
+  std::vector<Noise> noise_;
+  const TensorPieces* replay_ = nullptr;
+  std::unique_ptr<PlannedWithin> repeat_;
+  const TensorPieces* sum_hp_ = nullptr;
+  const TensorPieces* hp_ = nullptr;
+  std::unique_ptr<PlannedWithin> candidate_hp_;
 };
 
 }  // namespace
@@ -336,9 +410,10 @@ Result<TensorFacts> TensorMeasurer::Measure(const TensorId& id,
                lookups_.contains(ParentName(id.fqn));
   out.complete = completed_.contains(id.iteration);
   if (candidate.unplaced) out.unplaced = *candidate.unplaced;
-  Status status = MeasureCandidate(id, candidate, &out, bytes);
+  RecordCache cache;
+  Status status = MeasureCandidate(id, candidate, &cache, &out, bytes);
   if (status.ok() && reference_ != nullptr) {
-    status = MeasureAgainstReference(id, candidate, &out, bytes);
+    status = MeasureAgainstReference(id, candidate, &cache, &out, bytes);
   }
   if (status.ok()) return out;
   if (status.error().code() != ErrorCode::kCorrupt) return status.error();
@@ -356,18 +431,18 @@ Result<TensorFacts> TensorMeasurer::Measure(const TensorId& id,
 
 Status TensorMeasurer::MeasureCandidate(const TensorId& id,
                                         const TensorPieces& candidate,
-                                        TensorFacts* out,
+                                        RecordCache* cache, TensorFacts* out,
                                         std::atomic<int64_t>* bytes) const {
   TTRACE_ASSIGN_OR_RETURN(out->candidate_repeat,
-                          MeasureRepeat(candidate_, id, candidate));
-  auto replicas = CompareReplicas(candidate);
+                          MeasureRepeat(candidate_, id, candidate, cache));
+  auto replicas = CompareReplicas(candidate, WithCache(cache));
   if (replicas.ok()) {
     out->replicas = *std::move(replicas);
   } else if (!IsFact(replicas.error())) {
     return replicas.error();
   }
   if (reference_ != nullptr || !MustBeFinite(id.role)) return Done{};
-  auto own = CompareTensor(candidate, candidate);
+  auto own = CompareTensor(candidate, candidate, WithCache(cache));
   if (!own.ok()) {
     if (!IsFact(own.error())) return own.error();
     out->trouble = own.error().message();
@@ -380,8 +455,8 @@ Status TensorMeasurer::MeasureCandidate(const TensorId& id,
 }
 
 Status TensorMeasurer::MeasureAgainstReference(
-    const TensorId& id, const TensorPieces& candidate, TensorFacts* out,
-    std::atomic<int64_t>* bytes) const {
+    const TensorId& id, const TensorPieces& candidate, RecordCache* cache,
+    TensorFacts* out, std::atomic<int64_t>* bytes) const {
   const TensorPieces* reference = reference_->FindSameValue("real", id);
   out->in_reference = reference != nullptr;
   if (reference == nullptr) return Done{};
@@ -391,12 +466,8 @@ Status TensorMeasurer::MeasureAgainstReference(
   // The optimizer reports a norm of its own gradients: no leg repeats a step.
   if (id.role == Role::kGradNorm) return Done{};
   TTRACE_ASSIGN_OR_RETURN(out->reference_repeat,
-                          MeasureRepeat(*reference_, id, *reference));
-  SharedFacts shared;
-  for (size_t i = 0; i < plans_.size(); ++i) {
-    if (plans_[i].isolated && !InIsolation(id.role)) continue;
-    TTRACE_RETURN_IF_ERROR(MeasureLeg(id, i, &shared, out, bytes));
-  }
+                          MeasureRepeat(*reference_, id, *reference, cache));
+  TTRACE_RETURN_IF_ERROR(MeasureLegs(id, cache, out, bytes));
   if (id.role == Role::kParamUpdated) {
     TTRACE_ASSIGN_OR_RETURN(out->update,
                             FindSkippedUpdate(*reference_, candidate_, id));
@@ -416,25 +487,51 @@ Status TensorMeasurer::MeasureAgainstReference(
   return Done{};
 }
 
-Status TensorMeasurer::MeasureLeg(const TensorId& id, size_t index,
-                                  SharedFacts* shared, TensorFacts* out,
-                                  std::atomic<int64_t>* bytes) const {
-  const LegPlan& plan = plans_[index];
-  const TensorPieces* r = reference_->FindSameValue(plan.reference_leg, id);
-  const TensorPieces* c = candidate_.Find(plan.candidate_leg, id);
-  if (r == nullptr || c == nullptr) return Done{};
-  LegFacts facts;
-  facts.plan = index;
+Status TensorMeasurer::MeasureLegs(const TensorId& id, RecordCache* cache,
+                                   TensorFacts* out,
+                                   std::atomic<int64_t>* bytes) const {
+  struct Leg {
+    size_t plan = 0;
+    const TensorPieces* candidate = nullptr;
+    std::unique_ptr<LegMeasurer> measurer;
+  };
   const bool token_sum =
       IsParameterGradient(id.role) && (out->vector || out->lookup);
-  LegMeasurer measurer(*reference_, plan, id, *r, *c, token_sum,
-                       exact_sums_.get(), shared, bytes);
-  const bool repeat = plan.reference_leg == "real" && out->reference_repeat &&
-                      !out->reference_repeat->bitwise();
-  const Status status =
-      measurer.Measure(rows_.OptionsFor(id.iteration), repeat, &facts);
+  SharedFacts shared(cache);
+  std::vector<Leg> legs;
+  for (size_t i = 0; i < plans_.size(); ++i) {
+    const LegPlan& plan = plans_[i];
+    if (plan.isolated && !InIsolation(id.role)) continue;
+    const TensorPieces* r = reference_->FindSameValue(plan.reference_leg, id);
+    const TensorPieces* c = candidate_.Find(plan.candidate_leg, id);
+    if (r == nullptr || c == nullptr) continue;
+    legs.push_back(
+        {i, c,
+         std::make_unique<LegMeasurer>(*reference_, plan, id, *r, *c, token_sum,
+                                       exact_sums_.get(), &shared, bytes)});
+    const bool repeat = plan.reference_leg == "real" && out->reference_repeat &&
+                        !out->reference_repeat->bitwise();
+    legs.back().measurer->Plan(rows_.OptionsFor(id.iteration), repeat);
+  }
+  shared.sweep.Run();
+  for (const Leg& leg : legs) {
+    LegFacts facts;
+    facts.plan = leg.plan;
+    const Status status = leg.measurer->Finish(&facts);
+    TTRACE_RETURN_IF_ERROR(
+        TakeLeg(*leg.candidate, status, std::move(facts), out));
+  }
+  return Done{};
+}
+
+// `status`: of measuring `facts`.
+Status TensorMeasurer::TakeLeg(const TensorPieces& candidate,
+                               const Status& status, LegFacts facts,
+                               TensorFacts* out) const {
+  const LegPlan& plan = plans_[facts.plan];
   if (!status.ok()) {
     if (!IsFact(status.error())) return status.error();
+    const size_t index = facts.plan;
     facts = LegFacts{};
     facts.plan = index;
     facts.trouble = status.error().message();
@@ -443,7 +540,7 @@ Status TensorMeasurer::MeasureLeg(const TensorId& id, size_t index,
   }
   if (plan.isolated && facts.usable && out->replicas.differing > 0) {
     // Copies that differ in the run as it was: do they on equal inputs?
-    auto replicas = CompareReplicas(*c);
+    auto replicas = CompareReplicas(candidate);
     if (replicas.ok()) {
       facts.replicas = *std::move(replicas);
     } else if (!IsFact(replicas.error())) {

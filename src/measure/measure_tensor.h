@@ -1,6 +1,11 @@
 // Reads the bytes of one tensor, of all legs of both sides, and says what they
 // are: facts.h. No bound is known here.
 //
+// All planned pairs of legs are compared in one sweep (src/compare/sweep.h).
+// What has to be known before, the scale of single elements' errors, is one of
+// its own, over the reference's leg alone; and so are copies and replays that
+// differ. What fits a range is read once for all of these.
+//
 // Thread safety: const after construction. What it is given must outlive it.
 
 #ifndef TTRACE_SRC_MEASURE_MEASURE_TENSOR_H_
@@ -25,7 +30,7 @@ namespace ttrace {
 // what arrives at them before it is replaced.
 bool InIsolation(Role role);
 
-struct SharedFacts;
+class RecordCache;
 
 class TensorMeasurer {
  public:
@@ -41,13 +46,16 @@ class TensorMeasurer {
 
  private:
   Status MeasureCandidate(const TensorId& id, const TensorPieces& candidate,
-                          TensorFacts* out, std::atomic<int64_t>* bytes) const;
+                          RecordCache* cache, TensorFacts* out,
+                          std::atomic<int64_t>* bytes) const;
   Status MeasureAgainstReference(const TensorId& id,
                                  const TensorPieces& candidate,
-                                 TensorFacts* out,
+                                 RecordCache* cache, TensorFacts* out,
                                  std::atomic<int64_t>* bytes) const;
-  Status MeasureLeg(const TensorId& id, size_t plan, SharedFacts* shared,
-                    TensorFacts* out, std::atomic<int64_t>* bytes) const;
+  Status MeasureLegs(const TensorId& id, RecordCache* cache, TensorFacts* out,
+                     std::atomic<int64_t>* bytes) const;
+  Status TakeLeg(const TensorPieces& candidate, const Status& status,
+                 LegFacts facts, TensorFacts* out) const;
 
   const Side* reference_;
   const Side& candidate_;

@@ -66,6 +66,12 @@ class FolderTrace final : public Trace {
   Result<std::vector<std::byte>> ReadInstead(
       const Record& record) const override;
   Status Verify(const Record& record) const override;
+  bool IsUnverified(const Record& record) const override {
+    return IsOurs(record) && !verified_->IsGood(OwnerOf(record));
+  }
+  Status ReadUnverified(const Record& record, int64_t offset,
+                        std::span<std::byte> out) const override;
+  Status Confirm(const Record& record, uint64_t xxh3) const override;
   std::vector<DamagedRecord> damaged() const override;
 
  private:
@@ -108,6 +114,7 @@ class FolderTrace final : public Trace {
            SegmentFileName(record.extent().segment);
   }
   Error Named(const Record& record, const Error& error) const;
+  Status CheckRange(const Record& record, int64_t offset, size_t bytes) const;
   Status ReadStored(const Record& record, int64_t offset,
                     std::span<std::byte> out) const;
   // Of a record of this trace, without regard to its checksum.
@@ -339,18 +346,25 @@ Result<std::vector<std::byte>> FolderTrace::ReadInstead(
   return bytes;
 }
 
+Status FolderTrace::CheckRange(const Record& record, int64_t offset,
+                               size_t bytes) const {
+  const Extent& extent = record.extent();
+  if (IsOurs(record) && offset >= 0 && offset <= extent.bytes &&
+      bytes <= static_cast<uint64_t>(extent.bytes - offset)) {
+    return Done{};
+  }
+  return Error(ErrorCode::kInvalidArgument,
+               "rank " + std::to_string(record.rank()) + ": " +
+                   Abridged(ToString(record.id())) + ": cannot read " +
+                   std::to_string(bytes) + " bytes at " +
+                   std::to_string(offset) + " of " +
+                   std::to_string(extent.bytes));
+}
+
 Status FolderTrace::ReadStored(const Record& record, int64_t offset,
                                std::span<std::byte> out) const {
+  TTRACE_RETURN_IF_ERROR(CheckRange(record, offset, out.size()));
   const Extent& extent = record.extent();
-  if (!IsOurs(record) || offset < 0 || offset > extent.bytes ||
-      out.size() > static_cast<uint64_t>(extent.bytes - offset)) {
-    return Error(ErrorCode::kInvalidArgument,
-                 "rank " + std::to_string(record.rank()) + ": " +
-                     Abridged(ToString(record.id())) + ": cannot read " +
-                     std::to_string(out.size()) + " bytes at " +
-                     std::to_string(offset) + " of " +
-                     std::to_string(extent.bytes));
-  }
   if (out.empty()) return Done{};  // Its segment need not even exist.
   const size_t number = OwnerOf(record);
   VerifyWithNeighbours(record, number);
@@ -375,6 +389,22 @@ Status FolderTrace::Verify(const Record& record) const {
   if (verified_->IsGood(number)) return Done{};
   VerifyWithNeighbours(record, number);
   return verified_->Ensure(number, [&] { return VerifyInTiles(record); });
+}
+
+Status FolderTrace::ReadUnverified(const Record& record, int64_t offset,
+                                   std::span<std::byte> out) const {
+  if (!record.holds_values()) return Read(record, offset, out);
+  TTRACE_RETURN_IF_ERROR(CheckRange(record, offset, out.size()));
+  if (out.empty()) return Done{};
+  const Status read = ReadBytes(record, offset, out);
+  if (!read.ok()) return Named(record, read.error());
+  return Done{};
+}
+
+Status FolderTrace::Confirm(const Record& record, uint64_t xxh3) const {
+  TTRACE_RETURN_IF_ERROR(CheckRange(record, 0, 0));
+  return verified_->Ensure(OwnerOf(record),
+                           [&] { return CheckDigest(record, xxh3); });
 }
 
 // If it is small: else, and if anything is wrong, it is verified by itself.

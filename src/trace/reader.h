@@ -5,7 +5,8 @@
 // signal. Whatever the files contain, the answer is a Trace or an Error.
 //
 // No byte of a tensor is given out before the whole tensor was compared with
-// its checksum, once for each record.
+// its checksum, once for each record; but to whoever asks for unverified ones
+// and promises to use nothing that he made of them before they are confirmed.
 //
 // Thread safety: const methods may be called from many threads.
 
@@ -115,8 +116,23 @@ class Trace {
   // conclusions from the checksum itself. Fails as Read does.
   virtual Status Verify(const Record& record) const = 0;
 
-  // Every record that Read or Verify failed on so far, whatever became of the
-  // Error, in the order of records().
+  // For who reads all of a tensor anyway, so that the checksum costs no read of
+  // its own: whether Read would first compare the tensor with it.
+  // REQUIRES: `record` holds values, of records()
+  virtual bool IsUnverified(const Record& /*record*/) const { return false; }
+  // As Read, of bytes that nobody has compared with anything.
+  // REQUIRES: nothing that was made of them is used before Confirm says so
+  virtual Status ReadUnverified(const Record& record, int64_t offset,
+                                std::span<std::byte> out) const {
+    return Read(record, offset, out);
+  }
+  // As Verify, where all bytes of the tensor were read: `xxh3` is of these.
+  virtual Status Confirm(const Record& record, uint64_t /*xxh3*/) const {
+    return Verify(record);
+  }
+
+  // Every record that Read, Verify or Confirm failed on so far, whatever became
+  // of the Error, in the order of records().
   virtual std::vector<DamagedRecord> damaged() const = 0;
 };
 
