@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <random>
 #include <span>
 #include <string>
@@ -51,6 +53,15 @@ TensorSummary InThreePasses(const PlacedTensor& tensor) {
   return out;
 }
 
+// NaN is no value that is equal to itself.
+std::vector<uint64_t> BitsOf(const Sketch& sketch) {
+  std::vector<uint64_t> bits;
+  for (const double bucket : sketch.buckets()) {
+    bits.push_back(std::bit_cast<uint64_t>(bucket));
+  }
+  return bits;
+}
+
 TEST(Summarizer, PartsInAnyOrderGiveTheSameBits) {
   constexpr int64_t kRows = 1703;
   constexpr int64_t kColumns = 1001;  // no multiple of a block
@@ -76,9 +87,11 @@ TEST(Summarizer, PartsInAnyOrderGiveTheSameBits) {
         EXPECT_EQ(one.digest, expected.digest);
         EXPECT_EQ(one.sum_sq, expected.sum_sq);
         EXPECT_EQ(one.max_abs, expected.max_abs);
-        EXPECT_EQ(one.sketch->buckets(), expected.sketch->buckets());
+        EXPECT_EQ(BitsOf(*one.sketch), BitsOf(*expected.sketch));
         EXPECT_EQ(one.count, kRows * kColumns);
-        if (strides == dense && layout != columns) EXPECT_GE(parts, 4u);
+        if (strides == dense && layout != columns) {
+          EXPECT_GE(parts, 4u);
+        }
         EXPECT_EQ(EncodeSummary(one),
                   EncodeSummary(OrDie(Summarize(tensor, kSketchBuckets))));
       }

@@ -141,8 +141,8 @@ class Summing final : public TraceWriter {
     EXPECT_EQ(std::this_thread::get_id(), caller);
     std::atomic<int> sum = 0;
     parts(3, [&](size_t i) { sum += static_cast<int>(i); });
-    return Reducer::Summarized{Summary::kDigest,
-                               {std::byte{7}, static_cast<std::byte>(sum)}};
+    return Reducer::Summarized{
+        Summary::kDigest, {std::byte{7}, static_cast<std::byte>(sum.load())}};
   }
   Status AppendSummary(const RecordSpec& spec, const Occurrence&, Summary,
                        std::span<const std::byte> bytes) override {
