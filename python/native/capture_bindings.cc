@@ -136,6 +136,18 @@ const std::byte* AsBytes(uintptr_t address) {
   return reinterpret_cast<const std::byte*>(address);
 }
 
+void PerturbTensor(const Spec& spec, int64_t row_begin, uint64_t seed,
+                   const std::string& name, uintptr_t from,
+                   const std::vector<int64_t>& from_strides, uintptr_t to,
+                   const std::vector<int64_t>& to_strides,
+                   const DoParts& parts) {
+  const Layout layout = ValueOrThrow(spec.LayoutAt(row_begin));
+  const nb::gil_scoped_release release;
+  ThrowIfError(ttrace::Perturb(
+      MakeNoiseKey(seed, name), layout, spec.record.dtype, AsBytes(from),
+      from_strides, reinterpret_cast<std::byte*>(to), to_strides, parts));
+}
+
 // The Python class: a TraceWriter and the meta data that specs refer to.
 class Writer {
  public:
@@ -276,6 +288,19 @@ class Writer {
                                           {AsBytes(data), strides}));
   }
 
+  // As PerturbTensor, with the help of the thread that writes.
+  void Perturb(const Spec& spec, int64_t row_begin, uint64_t seed,
+               const std::string& name, uintptr_t from,
+               const std::vector<int64_t>& from_strides, uintptr_t to,
+               const std::vector<int64_t>& to_strides) {
+    PerturbTensor(
+        spec, row_begin, seed, name, from, from_strides, to, to_strides,
+        sink_ == nullptr ? DoParts(DoInTurn)
+                         : [this](size_t count, const auto& part) {
+                             sink_->Do(count, part);
+                           });
+  }
+
   void Note(const std::string& kind, const std::string& json) {
     const nb::gil_scoped_release release;
     ThrowIfError(writer_->Note(kind, json));
@@ -307,17 +332,6 @@ class Writer {
   std::unique_ptr<TraceWriter> writer_;
   Sink* sink_ = nullptr;  // `writer_`, if it is one
 };
-
-void PerturbTensor(const Spec& spec, int64_t row_begin, uint64_t seed,
-                   const std::string& name, uintptr_t from,
-                   const std::vector<int64_t>& from_strides, uintptr_t to,
-                   const std::vector<int64_t>& to_strides) {
-  const Layout layout = ValueOrThrow(spec.LayoutAt(row_begin));
-  const nb::gil_scoped_release release;
-  ThrowIfError(Perturb(MakeNoiseKey(seed, name), layout, spec.record.dtype,
-                       AsBytes(from), from_strides,
-                       reinterpret_cast<std::byte*>(to), to_strides));
-}
 
 std::vector<std::pair<int64_t, PyBox>> PyBoxesOfRange(const Shape& shape,
                                                       int64_t begin,
@@ -383,6 +397,10 @@ void BindCapture(nb::module_& module) {
            nb::arg("strides"), nb::arg("device") = nb::none())
       .def("open_device", &Writer::OpenDevice, nb::arg("kind"),
            nb::arg("index"), nb::arg("driver"))
+      .def("perturb", &Writer::Perturb, nb::arg("spec"), nb::arg("row_begin"),
+           nb::arg("seed"), nb::arg("name"), nb::arg("from_ptr"),
+           nb::arg("from_strides"), nb::arg("to_ptr"), nb::arg("to_strides"),
+           "Writes a tensor with one unit of round-off of noise.")
       .def("note", &Writer::Note, nb::arg("kind"), nb::arg("json"))
       .def("flush", &Writer::Flush)
       .def("seal", &Writer::Seal, nb::arg("iteration"), nb::arg("leg"))
@@ -392,10 +410,6 @@ void BindCapture(nb::module_& module) {
       .def("learn_scales", &Writer::LearnScales, nb::arg("answer"),
            "Takes what add_up_scales made of all ranks' messages.")
       .def("close", &Writer::Close, nb::arg("complete"), nb::arg("reason"));
-  module.def("perturb", &PerturbTensor, nb::arg("spec"), nb::arg("row_begin"),
-             nb::arg("seed"), nb::arg("name"), nb::arg("from_ptr"),
-             nb::arg("from_strides"), nb::arg("to_ptr"), nb::arg("to_strides"),
-             "Writes a tensor with one unit of round-off of noise.");
   module.def("boxes_of_range", &PyBoxesOfRange, nb::arg("shape"),
              nb::arg("begin"), nb::arg("end"),
              "The fewest boxes that make up the elements [begin, end) of a "

@@ -165,8 +165,8 @@ class LocalReader {
         scale_(scale),
         itemsize_(static_cast<size_t>(Info(dtype).itemsize)),
         out_(out),
-        covered_(static_cast<size_t>(want.local_count()), 0),
-        missing_(want.local_count()) {}
+        count_(want.local_count()),
+        missing_(count_) {}
 
   int64_t missing() const { return missing_; }
 
@@ -175,6 +175,11 @@ class LocalReader {
     if (!Overlap(first.layout(), want_)) return Done{};
     const bool exact = instance.terms.size() == 1 && first.dtype() == dtype_ &&
                        first.scale() == scale_;
+    if (exact && missing_ == count_ && first.layout() == want_) {
+      missing_ = 0;
+      return trace_.Read(first, 0, out_);
+    }
+    covered_.resize(static_cast<size_t>(count_), 0);
     return exact ? Copy(first) : Sum(instance);
   }
 
@@ -263,6 +268,7 @@ class LocalReader {
   const Scale scale_;
   const size_t itemsize_;
   const std::span<std::byte> out_;
+  const int64_t count_;
   std::vector<uint8_t> covered_;  // one byte an element, 0 or 1
   int64_t missing_;
   std::vector<std::byte> bytes_;

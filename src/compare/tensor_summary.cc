@@ -8,6 +8,7 @@
 
 #include "src/compare/compare_kernel.h"
 #include "src/compare/error_sums.h"
+#include "src/numeric/digest.h"
 
 namespace ttrace {
 namespace {
@@ -48,6 +49,80 @@ constexpr size_t kMostBytes = 8;
 
 Error Corrupt(std::string message) {
   return Error(ErrorCode::kCorrupt, std::move(message));
+}
+
+// Elements whose sums are made while the digest has them in the second level of
+// cache. Sums are added up per kCompareBlock, whose bits no cut between two
+// blocks changes.
+constexpr size_t kAtOnce = size_t{1} << 14;
+static_assert(kAtOnce % kCompareBlock == 0);
+
+// Elements of a part that another thread may do: some 20 times what it takes to
+// wake one.
+constexpr int64_t kElementsOfAPart = int64_t{1} << 19;
+static_assert(kElementsOfAPart % kCompareBlock == 0);
+
+// What a summary has of elements but the sketch: the same in any order.
+struct Moments {
+  TensorDigest digest;
+  ErrorSums sums;
+
+  void Add(DType dtype, uint64_t logical, const std::byte* elements,
+           size_t count) {
+    const auto itemsize = static_cast<size_t>(Info(dtype).itemsize);
+    while (count > 0) {
+      const size_t n =
+          std::min(count, kAtOnce - static_cast<size_t>(logical % kAtOnce));
+      AddDigest(elements, dtype, logical, n, &digest);
+      const CompareOperand own{elements, dtype, 0, 1};
+      CompareRows(own, own, {1, static_cast<int64_t>(n), logical, 0, 0}, &sums);
+      logical += n;
+      elements += n * itemsize;
+      count -= n;
+    }
+  }
+  void Merge(const Moments& other) {
+    digest.Merge(other.digest);
+    sums.Merge(other.sums);
+  }
+};
+
+bool IsContiguous(const PlacedTensor& tensor) {
+  int64_t next = 1;
+  for (size_t d = tensor.strides.size(); d-- > 0;) {
+    const int64_t size = tensor.layout.dims[d].local_size();
+    if (size != 1 && tensor.strides[d] != next) return false;
+    next *= size;
+  }
+  return true;
+}
+
+// All of a large tensor, if it is one run of elements back to back. Of many
+// runs each would have to be looked at.
+std::optional<LocalRun> OneRun(const PlacedTensor& tensor) {
+  if (tensor.strides.size() != tensor.layout.dims.size()) return std::nullopt;
+  const int64_t count = tensor.layout.local_count();
+  std::optional<LocalRun> out;
+  if (count < 2 * kElementsOfAPart || !IsContiguous(tensor)) return out;
+  ForEachRun(tensor.layout, tensor.strides, [&](const LocalRun& run) {
+    if (run.count == count) out = run;
+  });
+  return out;
+}
+
+std::vector<LocalRun> CutRun(LocalRun run) {
+  constexpr auto kPart = static_cast<uint64_t>(kElementsOfAPart);
+  std::vector<LocalRun> cuts;
+  while (run.count > 0) {
+    LocalRun cut = run;
+    cut.count =
+        std::min(run.count, static_cast<int64_t>(kPart - run.logical % kPart));
+    cuts.push_back(cut);
+    run.logical += static_cast<uint64_t>(cut.count);
+    run.at += cut.count;
+    run.count -= cut.count;
+  }
+  return cuts;
 }
 
 // What follows the buckets. The size of an element is what is left for one.
@@ -107,30 +182,47 @@ Status TensorSummary::Place(const Layout& layout, DType dtype) {
   return Done{};
 }
 
-Result<TensorSummary> Summarize(const PlacedTensor& tensor, size_t buckets) {
+Result<TensorSummary> Summarize(const PlacedTensor& tensor, size_t buckets,
+                                const DoParts& parts) {
   if (!Info(tensor.dtype).floating) {
     return Error(ErrorCode::kUnsupported,
                  "summaries are of floating dtypes, not " +
                      std::string(Info(tensor.dtype).torch_name));
   }
   TensorSummary out;
-  TTRACE_RETURN_IF_ERROR(AddDigest(tensor, &out.digest));
-  ErrorSums sums;
-  TTRACE_RETURN_IF_ERROR(ForEachPackedRun(
-      tensor, [&](uint64_t logical, const std::byte* elements, size_t count) {
-        const CompareOperand own{elements, tensor.dtype, 0, 1};
-        CompareRows(own, own, {1, static_cast<int64_t>(count), logical, 0, 0},
-                    &sums);
-      }));
-  const ErrorStats stats = sums.Stats();
+  if (buckets > 0) out.sketch.emplace(kSeed, buckets);
+  // A sketch is added up in the order of the elements: one part is all of it.
+  const size_t sketches = buckets > 0 ? 1 : 0;
+  const std::optional<LocalRun> run = OneRun(tensor);
+  const auto cuts = run ? CutRun(*run) : std::vector<LocalRun>();
+  std::vector<Moments> moments(std::max<size_t>(cuts.size(), 1));
+  Status summed = Done{};
+  Status sketched = Done{};
+  parts(sketches + moments.size(), [&](size_t i) {
+    if (i < sketches) {
+      sketched = out.sketch->Add(tensor);
+    } else if (run) {
+      const LocalRun& cut = cuts[i - sketches];
+      const int64_t at = cut.at * Info(tensor.dtype).itemsize;
+      moments[i - sketches].Add(tensor.dtype, cut.logical, tensor.data + at,
+                                static_cast<size_t>(cut.count));
+    } else {
+      summed = ForEachPackedRun(
+          tensor,
+          [&](uint64_t logical, const std::byte* elements, size_t count) {
+            moments[0].Add(tensor.dtype, logical, elements, count);
+          });
+    }
+  });
+  TTRACE_RETURN_IF_ERROR(summed);
+  TTRACE_RETURN_IF_ERROR(sketched);
+  for (size_t i = 1; i < moments.size(); ++i) moments[0].Merge(moments[i]);
+  const ErrorStats stats = moments[0].sums.Stats();
+  out.digest = moments[0].digest;
   out.count = stats.count;
   out.nonfinite = stats.nonfinite_ref;
   out.sum_sq = stats.sum_sq_ref;
   out.max_abs = stats.max_abs_ref;
-  if (buckets > 0) {
-    out.sketch.emplace(kSeed, buckets);
-    TTRACE_RETURN_IF_ERROR(out.sketch->Add(tensor));
-  }
   out.sample = TakeSample(tensor, PlacesBeside(buckets));
   return out;
 }

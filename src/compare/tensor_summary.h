@@ -17,6 +17,7 @@
 #include <span>
 #include <vector>
 
+#include "src/base/parts.h"
 #include "src/compare/value_sample.h"
 #include "src/numeric/digest.h"
 #include "src/numeric/layout_runs.h"
@@ -51,8 +52,9 @@ struct TensorSummary {
 // Of a floating dtype. `buckets`: of the sketch, a size that Sketch takes; 0:
 // none is made. Its sample is of as many places as belong beside it. Fails with
 // kUnsupported for another dtype, kInvalidArgument if strides differ from the
-// layout in length.
-Result<TensorSummary> Summarize(const PlacedTensor& tensor, size_t buckets);
+// layout in length. `parts`: has the work done; that changes no bit.
+Result<TensorSummary> Summarize(const PlacedTensor& tensor, size_t buckets,
+                                const DoParts& parts = DoInTurn);
 
 // Little endian; buckets as float32. A summary of such a piece takes this many.
 int64_t EncodedSummaryBytes(size_t buckets, const Layout& layout, DType dtype);

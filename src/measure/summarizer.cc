@@ -27,16 +27,31 @@ class Summarizer final : public Reducer {
 
   Result<std::optional<Summarized>> Summarize(
       const RecordFields& record, const StridedView& values) override {
+    return Make(record, values, DoInTurn);
+  }
+
+  // Nothing else is made of a record, and nothing that was written before goes
+  // into it.
+  std::optional<Summarized> SummarizeAlone(
+      const RecordFields& record, const StridedView& values,
+      const DoParts& parts) const override {
+    auto made = Make(record, values, parts);
+    return made.ok() ? *std::move(made) : std::nullopt;
+  }
+
+ private:
+  Result<std::optional<Summarized>> Make(const RecordFields& record,
+                                         const StridedView& values,
+                                         const DoParts& parts) const {
     if (!MayBeSummarized(record, buckets_)) return std::optional<Summarized>();
     TTRACE_ASSIGN_OR_RETURN(const TensorSummary summary,
                             ttrace::Summarize({values.data, record.dtype,
                                                values.strides, record.layout},
-                                              buckets_));
+                                              buckets_, parts));
     return std::optional<Summarized>({KindOf(summary), EncodeSummary(summary)});
   }
 
- private:
-  size_t buckets_;
+  const size_t buckets_;
 };
 
 }  // namespace

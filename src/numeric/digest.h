@@ -26,6 +26,7 @@
 #define TTRACE_SRC_NUMERIC_DIGEST_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "src/numeric/layout_runs.h"
@@ -49,6 +50,11 @@ struct TensorDigest {
     count += other.count;
   }
 };
+
+// Adds `count` elements back to back, of which the first has the row-major
+// index `logical`.
+void AddDigest(const std::byte* elements, DType dtype, uint64_t logical,
+               size_t count, TensorDigest* digest);
 
 // Adds a local tensor of any dtype.
 // Fails with kInvalidArgument if strides differ from the layout in length.

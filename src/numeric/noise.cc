@@ -19,6 +19,10 @@
 namespace ttrace {
 namespace {
 
+// Of a part that another thread may do: some ten times what it takes to wake
+// one.
+constexpr size_t kTilesOfAPart = 4096;
+
 // 24 bits and a half: exact in float, symmetric, and never 0 or +-1.
 float ToUniform(uint32_t word) {
   return (static_cast<float>(static_cast<int32_t>(word) >> 8) + 0.5F) *
@@ -73,8 +77,9 @@ template <class Bits>
 class Walk {
  public:
   Walk(const NoiseKey& key, const Layout& layout, int p,
-       std::span<const int64_t> from, std::span<const int64_t> to)
-      : key_(key), words_(key), p_(p) {
+       std::span<const int64_t> from, std::span<const int64_t> to,
+       const DoParts& parts)
+      : key_(key), words_(key), p_(p), parts_(parts) {
     constexpr auto kSize = static_cast<std::ptrdiff_t>(sizeof(Bits));
     for (size_t d = 0; d < layout.dims.size(); ++d) {
       axes_.push_back({layout.dims[d].segments, layout.dims[d].global_size,
@@ -144,7 +149,7 @@ class Walk {
       int64_t done = 0;
       if (sizeof(Bits) < sizeof(uint64_t) && axis.from == kSize &&
           axis.to == kSize && logical % kNoiseTile == 0 && tiles > 0) {
-        PerturbTiles(key_, logical / kNoiseTile, tiles, p_, from, to);
+        Tiles(logical / kNoiseTile, tiles, from, to);
         done = static_cast<int64_t>(tiles * kNoiseTile);
       } else {
         done = std::min(
@@ -156,6 +161,20 @@ class Walk {
       from += done * axis.from;
       to += done * axis.to;
     }
+  }
+
+  void Tiles(uint64_t first, size_t tiles, const std::byte* from,
+             std::byte* to) {
+    if (tiles < 2 * kTilesOfAPart) {
+      PerturbTiles(key_, first, tiles, p_, from, to);
+      return;
+    }
+    parts_((tiles + kTilesOfAPart - 1) / kTilesOfAPart, [&](size_t i) {
+      const size_t begin = i * kTilesOfAPart;
+      const size_t at = begin * kNoiseTile * sizeof(Bits);
+      PerturbTiles(key_, first + begin, std::min(kTilesOfAPart, tiles - begin),
+                   p_, from + at, to + at);
+    });
   }
 
   void Elements(uint64_t logical, int64_t count, const std::byte* from,
@@ -175,6 +194,7 @@ class Walk {
   NoiseKey key_;
   WordStream words_;
   int p_;
+  const DoParts& parts_;
   std::vector<Axis> axes_;
   std::vector<uint64_t> logical_strides_;
 };
@@ -182,8 +202,9 @@ class Walk {
 template <class Bits>
 void PerturbAs(const NoiseKey& key, const Layout& layout, int p,
                const std::byte* from, std::span<const int64_t> from_strides,
-               std::byte* to, std::span<const int64_t> to_strides) {
-  Walk<Bits>(key, layout, p, from_strides, to_strides)
+               std::byte* to, std::span<const int64_t> to_strides,
+               const DoParts& parts) {
+  Walk<Bits>(key, layout, p, from_strides, to_strides, parts)
       .Dimension(0, 0, from, to);
 }
 
@@ -202,7 +223,8 @@ float UniformAt(const NoiseKey& key, uint64_t logical_index) {
 
 Status Perturb(const NoiseKey& key, const Layout& layout, DType dtype,
                const std::byte* from, std::span<const int64_t> from_strides,
-               std::byte* to, std::span<const int64_t> to_strides) {
+               std::byte* to, std::span<const int64_t> to_strides,
+               const DoParts& parts) {
   if (!Info(dtype).floating || Info(dtype).itemsize == 1) {
     return Error(ErrorCode::kUnsupported,
                  "noise is only defined for floats of 16 bits and more, not " +
@@ -225,16 +247,20 @@ Status Perturb(const NoiseKey& key, const Layout& layout, DType dtype,
   }
   switch (dtype) {
     case DType::kF16:
-      PerturbAs<uint16_t>(key, layout, 10, from, from_strides, to, to_strides);
+      PerturbAs<uint16_t>(key, layout, 10, from, from_strides, to, to_strides,
+                          parts);
       break;
     case DType::kBF16:
-      PerturbAs<uint16_t>(key, layout, 7, from, from_strides, to, to_strides);
+      PerturbAs<uint16_t>(key, layout, 7, from, from_strides, to, to_strides,
+                          parts);
       break;
     case DType::kF32:
-      PerturbAs<uint32_t>(key, layout, 23, from, from_strides, to, to_strides);
+      PerturbAs<uint32_t>(key, layout, 23, from, from_strides, to, to_strides,
+                          parts);
       break;
     default:
-      PerturbAs<uint64_t>(key, layout, 52, from, from_strides, to, to_strides);
+      PerturbAs<uint64_t>(key, layout, 52, from, from_strides, to, to_strides,
+                          parts);
       break;
   }
   return Done{};

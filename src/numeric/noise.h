@@ -23,6 +23,7 @@
 #include <span>
 #include <string_view>
 
+#include "src/base/parts.h"
 #include "ttrace/dtype.h"
 #include "ttrace/layout.h"
 #include "ttrace/status.h"
@@ -44,10 +45,11 @@ float UniformAt(const NoiseKey& key, uint64_t logical_index);
 // not overlap. NaN and Inf stay, and no finite value becomes Inf.
 // Fails with kInvalidArgument if strides differ from `layout` in length or
 // those of `to` lay two elements on one (an expanded tensor), kUnsupported for
-// integers, bool and 8-bit floats.
+// integers, bool and 8-bit floats. `parts`: has the work done.
 Status Perturb(const NoiseKey& key, const Layout& layout, DType dtype,
                const std::byte* from, std::span<const int64_t> from_strides,
-               std::byte* to, std::span<const int64_t> to_strides);
+               std::byte* to, std::span<const int64_t> to_strides,
+               const DoParts& parts = DoInTurn);
 
 }  // namespace ttrace
 

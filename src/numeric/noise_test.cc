@@ -224,6 +224,30 @@ TEST(Noise, ACopyWithNoiseIsTheNoiseOfTheCopy) {
   }
 }
 
+TEST(Noise, PartsInAnyOrderGiveTheSameBits) {
+  const int64_t count = 1'500'007;
+  // Not from the first element of a tile on, and to its end.
+  Layout layout = WholeLayout({count + 5});
+  layout.dims[0].segments = {{5, count}};
+  const std::vector<float> values = RandomFloats(static_cast<size_t>(count));
+  const auto from = std::as_bytes(std::span(values));
+  const int64_t one[] = {1};
+  std::vector<float> expected(values.size());
+  ASSERT_TRUE(Perturb(kKey, layout, DType::kF32, from.data(), one,
+                      Bytes(expected).data(), one)
+                  .ok());
+  size_t parts = 0;
+  std::vector<float> noisy(values.size());
+  ASSERT_TRUE(Perturb(kKey, layout, DType::kF32, from.data(), one,
+                      Bytes(noisy).data(), one,
+                      [&](size_t n, const auto& part) {
+                        for (parts = n; n-- > 0;) part(n);
+                      })
+                  .ok());
+  EXPECT_EQ(noisy, expected);
+  EXPECT_GE(parts, 4u);
+}
+
 TEST(Noise, AScalarHasIndexZero) {
   std::vector<float> value = {1.9F};
   ASSERT_TRUE(

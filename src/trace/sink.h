@@ -8,6 +8,8 @@
 #ifndef TTRACE_SRC_TRACE_SINK_H_
 #define TTRACE_SRC_TRACE_SINK_H_
 
+#include <cstddef>
+#include <functional>
 #include <string>
 
 #include "src/trace/device_copier.h"
@@ -33,6 +35,10 @@ class Sink : public TraceWriter {
                                   const RecordSpec& spec,
                                   const Occurrence& occurrence,
                                   const StridedView& view) = 0;
+
+  // Has parts of a piece of work of the caller's done, by a thread of the
+  // sink's as well while it has nothing to write.
+  virtual void Do(size_t count, const std::function<void(size_t)>& part) = 0;
 };
 
 }  // namespace ttrace

@@ -91,12 +91,12 @@ class Writer final : public TraceWriter {
                 const StridedView& view) override {
     TTRACE_RETURN_IF_ERROR(Usable());
     RecordFields record;
-    Result<std::string> line = Describe(spec, occurrence, view, record);
-    if (!line.ok()) {
-      const TensorId& id = UnresolvedRecord(meta_, spec, occurrence).id;
-      return line.error().WithContext("rank " + std::to_string(meta_.rank) +
-                                      ": " + Abridged(ToString(id)));
+    Result<std::string> line = Describe(spec, occurrence, record);
+    if (line.ok()) {
+      const Status readable = CheckView(view, record);
+      if (!readable.ok()) line = readable.error();
     }
+    if (!line.ok()) return AboutTensor(line.error(), spec, occurrence);
     if (reducer_ != nullptr && reducer_->IsDecidedLater(record)) {
       return FailUnlessOk(PutAside(view, std::move(record)));
     }
@@ -107,13 +107,32 @@ class Writer final : public TraceWriter {
       if (reducer_->IsBase(record)) written_.Add(record);
       reducer_->Wrote(record, view, written_);
     }
-    ++next_sequence_;
-    Add(*std::move(line));
-    if (lines_.size() < kLineBufferBytes &&
-        Clock::now() - flushed_ < kLineBufferTime) {
-      return Done{};
-    }
-    return FailUnlessOk(WriteLines());
+    return AddRecord(*std::move(line));
+  }
+
+  std::optional<Reducer::Summarized> SummaryOf(
+      const RecordSpec& spec, const Occurrence& occurrence,
+      const StridedView& view, const DoParts& parts) const override {
+    if (reducer_ == nullptr) return std::nullopt;
+    const Result<SpecFacts> facts = CheckSpec(meta_, spec);
+    if (!facts.ok()) return std::nullopt;
+    const auto record = MakeRecord(meta_, spec, *facts, occurrence);
+    if (!record.ok() || !CheckView(view, *record).ok()) return std::nullopt;
+    return reducer_->SummarizeAlone(*record, view, parts);
+  }
+
+  Status AppendSummary(const RecordSpec& spec, const Occurrence& occurrence,
+                       Summary kind,
+                       std::span<const std::byte> bytes) override {
+    TTRACE_RETURN_IF_ERROR(Usable());
+    RecordFields record;
+    Result<std::string> line = Describe(spec, occurrence, record);
+    if (!line.ok()) return AboutTensor(line.error(), spec, occurrence);
+    record.summary = kind;
+    const Status written = WriteSummary(bytes, record);
+    if (!written.ok()) return Fail(written.error());
+    AppendExtent(record, *line);
+    return AddRecord(*std::move(line));
   }
 
   Status Restate(RecordFields* record,
@@ -201,19 +220,41 @@ class Writer final : public TraceWriter {
   // not depend on where the bytes will lie.
   Result<std::string> Describe(const RecordSpec& spec,
                                const Occurrence& occurrence,
-                               const StridedView& view, RecordFields& record) {
+                               RecordFields& record) {
     TTRACE_ASSIGN_OR_RETURN(const KnownSpec* const known, Know(spec));
     TTRACE_ASSIGN_OR_RETURN(record,
                             MakeRecord(meta_, spec, known->facts, occurrence));
     record.sequence = next_sequence_;
-    if (view.strides.size() != spec.local_shape.size()) {
+    return EncodeRecordStart(record, known->number);
+  }
+
+  static Status CheckView(const StridedView& view, const RecordFields& record) {
+    if (view.strides.size() != record.local_shape.size()) {
       return Invalid(std::to_string(view.strides.size()) + " strides for " +
-                     std::to_string(spec.local_shape.size()) + " dimensions");
+                     std::to_string(record.local_shape.size()) + " dimensions");
     }
     if (view.data == nullptr && record.extent.bytes > 0) {
       return Invalid("no memory to read from");
     }
-    return EncodeRecordStart(record, known->number);
+    return Done{};
+  }
+
+  Error AboutTensor(const Error& error, const RecordSpec& spec,
+                    const Occurrence& occurrence) const {
+    const TensorId& id = UnresolvedRecord(meta_, spec, occurrence).id;
+    return error.WithContext("rank " + std::to_string(meta_.rank) + ": " +
+                             Abridged(ToString(id)));
+  }
+
+  // The line of a record whose bytes are written.
+  Status AddRecord(std::string line) {
+    ++next_sequence_;
+    Add(std::move(line));
+    if (lines_.size() < kLineBufferBytes &&
+        Clock::now() - flushed_ < kLineBufferTime) {
+      return Done{};
+    }
+    return FailUnlessOk(WriteLines());
   }
 
   // The tensor's bytes, if they are not there yet; of one that only measures

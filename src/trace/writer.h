@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/parts.h"
 #include "src/trace/record_fields.h"
 #include "src/trace/set_aside.h"
 #include "src/trace/written_records.h"
@@ -108,6 +109,15 @@ class Reducer {
   virtual Result<std::optional<Summarized>> Summarize(
       const RecordFields& record, const StridedView& values) = 0;
 
+  // The same where it follows from `record` and `values` alone, and nothing
+  // else is ever made of such a record; else nothing. Any thread may ask,
+  // whatever others do. `parts`: has work done.
+  virtual std::optional<Summarized> SummarizeAlone(
+      const RecordFields& /*record*/, const StridedView& /*values*/,
+      const DoParts& /*parts*/) const {
+    return std::nullopt;
+  }
+
   struct Compared {
     ComparedWith legs;             // of another run
     std::vector<std::byte> bytes;  // fewer than the values have
@@ -172,6 +182,20 @@ class TraceWriter {
   // the failure is not sticky), with kIo if the operating system refuses.
   virtual Status Append(const RecordSpec& spec, const Occurrence& occurrence,
                         const StridedView& view) = 0;
+
+  // What Append would keep of such a tensor instead of its values, if that
+  // follows from them alone; else nothing, as of what Append refuses. Any
+  // thread may ask, also while another one is in any other call. `parts`: has
+  // work done.
+  virtual std::optional<Reducer::Summarized> SummaryOf(
+      const RecordSpec& /*spec*/, const Occurrence& /*occurrence*/,
+      const StridedView& /*view*/, const DoParts& /*parts*/) const {
+    return std::nullopt;
+  }
+  // As Append, of a tensor of which SummaryOf gave this.
+  virtual Status AppendSummary(const RecordSpec& spec,
+                               const Occurrence& occurrence, Summary kind,
+                               std::span<const std::byte> bytes) = 0;
 
   // Adds a record of another trace of the same rank, with what it holds: its
   // values, or `bytes` in their place. It gets the next sequence, which is

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,6 +23,7 @@
 
 #include "src/trace/arrivals.h"
 #include "src/trace/cuda_copier.h"
+#include "src/trace/offered_parts.h"
 #include "src/trace/span_copy.h"
 #include "src/trace/staging_ring.h"
 #include "src/trace/strided_gather.h"
@@ -37,6 +40,13 @@ struct AppendCall {
   DeviceCopier* from = nullptr;  // a device: nothing is at `data` before this
   DeviceCopier::Arrival arrival = nullptr;
 };
+// What is kept of a tensor that was summarised by the caller.
+struct SummaryCall {
+  RecordSpec spec;
+  Occurrence occurrence;
+  Summary kind;
+  std::span<const std::byte> bytes;  // the oldest stretch of the ring
+};
 // A tensor that will never be there.
 struct LostCall {
   bool staged = false;  // it has the oldest stretch of the ring
@@ -49,13 +59,18 @@ struct SealCall {
   int iteration = 0;
   std::string leg;
 };
-using Call = std::variant<AppendCall, LostCall, NoteCall, SealCall>;
+using Call =
+    std::variant<AppendCall, SummaryCall, LostCall, NoteCall, SealCall>;
 
 using Clock = Arrivals::Clock;
 
 // More comes within microseconds while a forward or a backward runs: to be
 // woken for each small tensor would cost the caller more than to copy it.
 constexpr std::chrono::milliseconds kNap(1);
+
+// A smaller tensor is sooner copied than summarised, and its copy is read from
+// cache.
+constexpr size_t kLeastSummarized = size_t{256} << 10;
 
 // The thread's side: carries calls out, in their order.
 class Carrier {
@@ -76,6 +91,10 @@ class Carrier {
     }
     return writer_.Append(call.spec, call.occurrence,
                           {call.data, call.strides});
+  }
+  Status Do(const SummaryCall& call) {
+    return writer_.AppendSummary(call.spec, call.occurrence, call.kind,
+                                 call.bytes);
   }
   // Who made the call knows why.
   Status Do(const LostCall&) {
@@ -99,6 +118,7 @@ bool HasStretch(const Call& call) {
   if (const auto* append = std::get_if<AppendCall>(&call)) {
     return append->staged;
   }
+  if (std::holds_alternative<SummaryCall>(call)) return true;
   const auto* lost = std::get_if<LostCall>(&call);
   return lost != nullptr && lost->staged;
 }
@@ -164,6 +184,7 @@ class Behind {
  public:
   Behind(TraceWriter* writer, size_t staging_bytes, Clock::duration patience)
       : patience_(patience),
+        writer_(*writer),
         arrivals_(patience),
         carrier_(*writer, arrivals_),
         ring_(std::make_unique<StagingRing>(staging_bytes)) {
@@ -228,6 +249,10 @@ class Behind {
   Status Append(const RecordSpec& spec, const Occurrence& occurrence,
                 const StridedView& view) {
     const std::optional<size_t> bytes = BytesOf(spec, view);
+    if (bytes && *bytes >= kLeastSummarized &&
+        AppendSummaryOf(spec, occurrence, view)) {
+      return TakeError();
+    }
     const bool staged = bytes && *bytes <= ring_->capacity() / 2;
     AppendCall call{spec,
                     occurrence,
@@ -256,6 +281,24 @@ class Behind {
     if (wake) work_.notify_one();
   }
 
+  // Parts of the caller's own work. The thread takes some up where it is
+  // between two calls.
+  void Do(size_t count, const std::function<void(size_t)>& part) {
+    OfferedParts parts(count, part);
+    {
+      const std::lock_guard lock(mutex_);
+      offered_ = &parts;
+    }
+    work_.notify_one();
+    parts.Work();
+    {
+      std::unique_lock lock(mutex_);
+      offered_ = nullptr;
+      done_.wait(lock, [this] { return !helps_; });
+    }
+    parts.Rethrow();
+  }
+
   // Until all calls are carried out.
   void Wait() {
     std::unique_lock lock(mutex_);
@@ -273,6 +316,19 @@ class Behind {
   }
 
  private:
+  // False: values of it are wanted, or the writer says what is wrong with it.
+  bool AppendSummaryOf(const RecordSpec& spec, const Occurrence& occurrence,
+                       const StridedView& view) {
+    const auto summary = writer_.SummaryOf(
+        spec, occurrence, view,
+        [this](size_t count, const auto& part) { Do(count, part); });
+    if (!summary || summary->bytes.size() > ring_->capacity()) return false;
+    const std::span stretch(Take(summary->bytes.size()), summary->bytes.size());
+    std::copy(summary->bytes.begin(), summary->bytes.end(), stretch.begin());
+    Add(SummaryCall{spec, occurrence, summary->kind, stretch});
+    return true;
+  }
+
   Status AppendStaged(DeviceCopier& from, uintptr_t stream,
                       const std::byte* data, const SpanCopy& rows,
                       AppendCall& call) {
@@ -353,13 +409,28 @@ class Behind {
 
   void Run() {
     std::unique_lock lock(mutex_);
-    const auto has_work = [this] { return ends_ || !calls_.empty(); };
+    const auto is_asked = [this] {
+      return offered_ != nullptr && !offered_->all_taken();
+    };
+    const auto has_work = [&] {
+      return ends_ || !calls_.empty() || is_asked();
+    };
     while (true) {
       if (!has_work()) {
         naps_ = true;
         work_.wait_for(lock, kNap, has_work);
         naps_ = false;
         work_.wait(lock, has_work);
+      }
+      if (is_asked()) {
+        OfferedParts& parts = *offered_;
+        helps_ = true;
+        lock.unlock();
+        parts.Work();
+        lock.lock();
+        helps_ = false;
+        done_.notify_one();
+        continue;
       }
       if (calls_.empty()) return;
       // It stays in the queue, where it counts as not done, and references to
@@ -377,6 +448,7 @@ class Behind {
   }
 
   const Clock::duration patience_;
+  const TraceWriter& writer_;  // for the caller: what any thread may ask
   Arrivals arrivals_;
   Carrier carrier_;  // the thread's, while there are calls
   std::mutex mutex_;
@@ -385,7 +457,9 @@ class Behind {
   std::unique_ptr<StagingRing> ring_;
   // Of the caller's thread. Those of a call live until it is done.
   std::map<Device, std::unique_ptr<DeviceCopier>> copiers_;
-  int on_their_way_ = 0;    // calls with a tensor of a device
+  int on_their_way_ = 0;             // calls with a tensor of a device
+  OfferedParts* offered_ = nullptr;  // by the caller, who waits for them
+  bool helps_ = false;               // the thread is at them
   std::deque<Call> calls_;  // the oldest first, which the thread may be at
   std::optional<Error> error_;
   bool ends_ = false;
@@ -423,6 +497,18 @@ class WriterThread final : public Sink {
                 const StridedView& view) override {
     if (!Mine()) return writer_->Append(spec, occurrence, view);
     return Thread().Append(spec, occurrence, view);
+  }
+
+  Status AppendSummary(const RecordSpec& spec, const Occurrence& occurrence,
+                       Summary kind,
+                       std::span<const std::byte> bytes) override {
+    TTRACE_RETURN_IF_ERROR(Drain());
+    return writer_->AppendSummary(spec, occurrence, kind, bytes);
+  }
+
+  void Do(size_t count, const std::function<void(size_t)>& part) override {
+    if (!Mine()) return DoInTurn(count, part);
+    Thread().Do(count, part);
   }
 
   Status Restate(RecordFields* record,

@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <new>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -88,6 +90,10 @@ class Held final : public TraceWriter {
     ++appended;
     return Done{};
   }
+  Status AppendSummary(const RecordSpec&, const Occurrence&, Summary,
+                       std::span<const std::byte>) override {
+    return Done{};
+  }
   Status Restate(RecordFields*, std::span<const std::byte>) override {
     return Done{};
   }
@@ -118,6 +124,89 @@ class Held final : public TraceWriter {
  private:
   std::atomic<bool>& open_;
 };
+
+// A writer that keeps a summary of two bytes of what is large, and no values.
+class Summing final : public TraceWriter {
+ public:
+  Status Append(const RecordSpec& spec, const Occurrence&,
+                const StridedView&) override {
+    copied.push_back(spec.fqn);
+    return Done{};
+  }
+  std::optional<Reducer::Summarized> SummaryOf(
+      const RecordSpec& spec, const Occurrence&, const StridedView& view,
+      const DoParts& parts) const override {
+    if (spec.fqn == "values") return std::nullopt;
+    EXPECT_EQ(view.data, memory) << "it is summarised where it lies";
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+    std::atomic<int> sum = 0;
+    parts(3, [&](size_t i) { sum += static_cast<int>(i); });
+    return Reducer::Summarized{
+        Summary::kDigest, {std::byte{7}, static_cast<std::byte>(sum.load())}};
+  }
+  Status AppendSummary(const RecordSpec& spec, const Occurrence&, Summary,
+                       std::span<const std::byte> bytes) override {
+    EXPECT_EQ(std::vector<std::byte>(bytes.begin(), bytes.end()),
+              (std::vector<std::byte>{std::byte{7}, std::byte{3}}));
+    summarised.push_back(spec.fqn);
+    return Done{};
+  }
+  Status Restate(RecordFields*, std::span<const std::byte>) override {
+    return Done{};
+  }
+  Status Note(const std::string&, const std::string&) override {
+    return Done{};
+  }
+  Status Flush() override { return Done{}; }
+  Status Seal(int, const std::string&) override { return Done{}; }
+  Status Close(bool, const std::string&) override { return Done{}; }
+
+  const std::thread::id caller = std::this_thread::get_id();
+  const std::byte* memory = nullptr;
+  std::vector<std::string> copied;
+  std::vector<std::string> summarised;
+};
+
+TEST(WriterThread, OfALargeTensorASummaryIsMadeWithoutACopy) {
+  auto summing = std::make_unique<Summing>();
+  Summing& saw = *summing;
+  const auto writer = WriteOnThread(std::move(summing), kRing);
+  // A hundred times the ring: it could not be staged.
+  const std::vector<float> large(100 * kRing / sizeof(float));
+  saw.memory = std::as_bytes(std::span(large)).data();
+  OrDie(AppendFloats(*writer, "large", large));
+  OrDie(AppendFloats(*writer, "values", large));
+  OrDie(AppendFloats(*writer, "small", {1, 2, 3}));
+  OrDie(AppendFloats(*writer, "large again", large));
+  OrDie(writer->Flush());
+  EXPECT_EQ(saw.summarised, (std::vector<std::string>{"large", "large again"}));
+  EXPECT_EQ(saw.copied, (std::vector<std::string>{"values", "small"}));
+}
+
+TEST(WriterThread, HelpsWithTheCallersWork) {
+  const ScratchFolder folder;
+  const auto writer = WriteOnThread(OpenRank(folder.path(), 0, 1), kRing);
+  // Neither part ends before the other has begun: one thread would wait for
+  // ever.
+  std::atomic<int> begun = 0;
+  writer->Do(2, [&](size_t) {
+    ++begun;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (begun < 2 && std::chrono::steady_clock::now() < end) {
+      std::this_thread::yield();
+    }
+  });
+  EXPECT_EQ(begun, 2);
+  std::vector<std::atomic<int>> done(1000);
+  for (int round = 0; round < 20; ++round) {
+    writer->Do(done.size(), [&](size_t i) { ++done[i]; });
+  }
+  for (const std::atomic<int>& times : done) EXPECT_EQ(times, 20);
+  EXPECT_THROW(writer->Do(50, [](size_t) { throw std::bad_alloc(); }),
+               std::bad_alloc);
+  OrDie(AppendFloats(*writer, "x", {1}));
+  OrDie(writer->Close(true, ""));
+}
 
 TEST(WriterThread, AppendReturnsBeforeTheWriteAndWaitsWhereTheRingIsFull) {
   std::atomic<bool> open = false;

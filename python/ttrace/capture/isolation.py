@@ -110,7 +110,7 @@ class Isolation(Rewrite):
             return torch.zeros_like(tensor)
         if self._noise is None:
             return value
-        noisy = self._noise.perturbed(place, value)
+        noisy = self._noise.perturbed(place, value, in_place=True)
         return value if noisy is None else noisy
 
     def _reference(self, place: Place, tensor: torch.Tensor) -> torch.Tensor | None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ttrace import _native
 from ttrace.capture.placed import ParameterRule
 from ttrace.capture.rewrite import Place, Rewrite, substituted
 
@@ -47,16 +46,19 @@ class Noise(Rewrite):
         name = f"{fqn}|grad_local||0|{moment.micro_batch}|{coordinate}"
         value = gradient.detach()
         noisy = torch.empty_like(value)
-        _perturb(spec, 0, self._seed, name, value, noisy)
-        return noisy
+        return noisy if self._perturb(spec, 0, name, value, noisy) else None
 
-    def perturbed(self, place: Place, tensor: torch.Tensor) -> torch.Tensor | None:
+    def perturbed(
+        self, place: Place, tensor: torch.Tensor, *, in_place: bool = False
+    ) -> torch.Tensor | None:
         """A noisy copy, or None of what cannot carry noise. The pass is no part of the noise's
-        name: a recomputed value gets that of the first."""
+        name: a recomputed value gets that of the first. `in_place`: nobody else has the tensor,
+        which gets the noise itself: memory that is touched for the first time costs more than the
+        noise does."""
         if not _can_carry_noise(tensor):
             return None
         value = tensor.detach()
-        noisy = torch.empty_like(value)
+        noisy = value if in_place else torch.empty_like(value)
         canonical = place.rule.canonical(value)
         name = f"{place.fqn}|{place.role}|{place.arg}|{place.call}"
         routed = place.rule.routed
@@ -71,29 +73,21 @@ class Noise(Rewrite):
         if place.is_term:
             name += f"|{place.moment.micro_batch}"
         target = place.rule.canonical(noisy)
-        _perturb(spec, place.row_begin, self._seed, name, canonical, target)
-        return noisy
+        return noisy if self._perturb(spec, place.row_begin, name, canonical, target) else None
+
+    def _perturb(
+        self, spec: Any, row_begin: int, name: str, value: torch.Tensor, noisy: torch.Tensor
+    ) -> bool:
+        """Writes `value` with noise to `noisy`, on whatever device they are. False: capture has
+        ended."""
+        source = value.cpu()
+        target = noisy if noisy.device.type == "cpu" else torch.empty_like(source)
+        if not self._session.perturb(spec, row_begin, self._seed, name, source, target):
+            return False
+        if target is not noisy:
+            noisy.copy_(target)
+        return True
 
 
 def _can_carry_noise(tensor: torch.Tensor) -> bool:
     return tensor.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
-
-def _perturb(
-    spec: Any, row_begin: int, seed: int, name: str, value: torch.Tensor, noisy: torch.Tensor
-) -> None:
-    """Writes `value` with noise to `noisy`, on whatever device they are."""
-    source = value.cpu()
-    target = noisy if noisy.device.type == "cpu" else torch.empty_like(source)
-    _native.perturb(
-        spec,
-        row_begin,
-        seed,
-        name,
-        source.data_ptr(),
-        source.stride(),
-        target.data_ptr(),
-        target.stride(),
-    )
-    if target is not noisy:
-        noisy.copy_(target)

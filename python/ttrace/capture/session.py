@@ -501,6 +501,32 @@ class Session:
             self._in_graph(fqn, role, arg)
         return True
 
+    def perturb(
+        self,
+        spec: Any,
+        row_begin: int,
+        seed: int,
+        name: str,
+        value: torch.Tensor,
+        noisy: torch.Tensor,
+    ) -> bool:
+        """Writes `value` with noise to `noisy`, with the help of the thread that writes. False:
+        there is no writer any more."""
+        with self._lock:
+            if self._writer is None:
+                return False
+            self._writer.perturb(
+                spec,
+                row_begin,
+                seed,
+                name,
+                value.data_ptr(),
+                value.stride(),
+                noisy.data_ptr(),
+                noisy.stride(),
+            )
+        return True
+
     def spec_at(self, place: Place, canonical: torch.Tensor) -> Any | None:
         """The Spec of a tensor whose dimensions are in canonical order; None if its shape does not
         fit its rule."""

@@ -210,9 +210,11 @@ class DTensorNoise(Noise):
         super().__init__(session, number)
         self._deferred = session
 
-    def perturbed(self, place: Place, tensor: torch.Tensor) -> torch.Tensor | None:
+    def perturbed(
+        self, place: Place, tensor: torch.Tensor, *, in_place: bool = False
+    ) -> torch.Tensor | None:
         if not is_dtensor(tensor):
-            return super().perturbed(place, tensor)
+            return super().perturbed(place, tensor, in_place=in_place)
         if any(hasattr(placement, "mask_buffer") for placement in tensor.placements):
             return None  # a look-up, which rounds nothing
         try:
@@ -221,7 +223,7 @@ class DTensorNoise(Noise):
             return None
         placements = rule.placements
         arg = f"{place.arg}@{self._coordinate()}" if "Partial" in placements else place.arg
-        noisy = super().perturbed(place._replace(rule=rule, arg=arg), local)
+        noisy = super().perturbed(place._replace(rule=rule, arg=arg), local, in_place=in_place)
         return None if noisy is None else _like(tensor, noisy)
 
     def parameter_gradient(
