@@ -116,24 +116,18 @@ Result<WholeSummary> Together(const std::vector<const Instance*>& side,
 
 // By sketches. REQUIRES: both sides have one, and are finite.
 Status Estimate(const WholeSummary& r, const WholeSummary& c, ErrorStats* out) {
-  TTRACE_ASSIGN_OR_RETURN(const SketchEstimate distance,
-                          EstimateDistance(*r.sketch, *c.sketch));
-  // Both sketches round; twice the rms, for a bound.
-  const double rounding = 2 * std::sqrt(2.0) *
-                          SketchRounding(r.sketch->buckets().size()) *
-                          std::sqrt(std::max(r.sum_sq, c.sum_sq));
-  const double low =
-      distance.low *
-      std::max(0.0, 1 - rounding / std::max(distance.value, rounding));
-  const double high = distance.high + rounding;
+  TTRACE_ASSIGN_OR_RETURN(
+      const SketchEstimate distance,
+      EstimateDistance(*r.sketch, std::sqrt(r.sum_sq), *c.sketch,
+                       std::sqrt(c.sum_sq)));
   for (size_t i = 0; i < r.sketch->buckets().size(); ++i) {
     out->max_abs_err =
         std::fmax(out->max_abs_err,
                   std::fabs(r.sketch->buckets()[i] - c.sketch->buckets()[i]));
   }
   out->sum_sq_err = distance.value * distance.value;
-  out->sq_err_below = out->sum_sq_err - low * low;
-  out->sq_err_above = high * high - out->sum_sq_err;
+  out->sq_err_below = out->sum_sq_err - distance.low * distance.low;
+  out->sq_err_above = distance.high * distance.high - out->sum_sq_err;
   out->sum_err_ref = (c.sum_sq - r.sum_sq - out->sum_sq_err) / 2;
   return Done{};
 }
