@@ -68,6 +68,10 @@ def page() -> list[str]:
     return [
         "# What sketches and digests find",
         "",
+        "Of faults planted by mechanism; of the bugs of the zoo, see",
+        "[the table of each](fidelity_bugs.md). How close sketches are: [their",
+        "accuracy](sketch_accuracy.md).",
+        "",
         "Written by `scripts/fidelity_table.py`: launches of the mutation sweep",
         "(`scripts/sweep.py`), judged by values and with either side condensed by `ttrace",
         "baseline` (sketches of 1,024 buckets, small ones of 256; tensors that are no larger stay",
@@ -82,7 +86,10 @@ def page() -> list[str]:
 
 def main() -> int:
     description = (__doc__ or "").splitlines()[0]
-    return rows.make_table(description, OUT, (REFERENCE_LEGS, CANDIDATE_LEGS), ways, TABLE, page)
+    legs = (REFERENCE_LEGS, CANDIDATE_LEGS)
+    # What is compared where it runs has no values to condense: such a "sketch" would be judged by
+    # values.
+    return rows.make_table(description, OUT, legs, ways, TABLE, page, ("--keep-values",))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ class Sweep:
     reference_legs: str
     candidate_legs: str
     timeout_s: int
+    record_options: tuple[str, ...] = ()  # of both runs
 
     def reference(self, launch: Launch) -> Path:
         return self.folder / f"reference-{launch.reference}"
@@ -78,7 +79,8 @@ def record_candidate(sweep: Sweep, launch: Launch) -> None:
 
 def _record(sweep: Sweep, folder: Path, legs: str, run: list[str], more: tuple[str, ...]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    words = [str(BIN / "ttrace"), "record", "-o", str(folder), "--legs", legs, *more]
+    words = [str(BIN / "ttrace"), "record", "-o", str(folder), "--legs", legs]
+    words += [*sweep.record_options, *more]
     words += ["--iterations", f"0:{sweep.iterations}", "--", *run]
     try:
         process = subprocess.Popen(

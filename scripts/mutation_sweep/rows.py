@@ -90,13 +90,14 @@ def make_table(
     rows_of: Callable[[Sweep, Launch], Mapping[str, Check]],
     table: Path,
     page: Callable[[], list[str]],
+    record_options: tuple[str, ...] = (),
 ) -> int:
     """The command that writes `table`. Judges launches first, adding to `out`/seed-N.jsonl what all
     rows say of them; what is there already is not judged again. `legs`: of the reference and of
-    the candidate."""
+    the candidate. `record_options`: more words for `ttrace record`."""
     options = _arguments(description)
     if not options.table:
-        _judge_launches(options, out, legs, rows_of)
+        _judge_launches(options, out, legs, rows_of, record_options)
     text = "\n".join(page())
     table.write_text(text)
     print(text)
@@ -119,11 +120,12 @@ def _judge_launches(
     out: Path,
     legs: tuple[str, str],
     rows_of: Callable[[Sweep, Launch], Mapping[str, Check]],
+    record_options: tuple[str, ...],
 ) -> None:
     folder = out / f"seed-{options.seed}"
     folder.mkdir(parents=True, exist_ok=True)
     results = folder.with_suffix(".jsonl")
-    sweep = Sweep(folder, options.iterations, *legs, options.timeout)
+    sweep = Sweep(folder, options.iterations, *legs, options.timeout, record_options)
     for number in range(options.first, options.first + options.launches):
         launch = plan(options.seed, number, options.iterations, 2)
         if number in _launches_of(results) or not _is_judged(launch):

@@ -27,8 +27,10 @@ struct WholeSummary {
   int64_t nonfinite = 0;
   double sum_sq = 0;
   double max_abs = 0;
-  // Not of sums of terms, nor of what is scaled.
+  // Not of sums of terms, nor of pieces of which each counts by another factor.
+  // It is that of the values before they are scaled.
   std::optional<TensorDigest> digest = TensorDigest{};
+  std::optional<double> scale;
   bool exact_norm = true;
   std::optional<Sketch> sketch;
 };
@@ -88,7 +90,8 @@ Status Add(const Instance& instance, const Kept& kept, size_t buckets,
     out->sum_sq += weight * weight * summary.sum_sq;
     out->max_abs = std::fmax(out->max_abs, std::fabs(weight) * summary.max_abs);
     out->exact_norm = out->exact_norm && one;
-    if (!one || weight != 1) out->digest.reset();
+    if (!one || out->scale.value_or(weight) != weight) out->digest.reset();
+    out->scale = weight;
     if (out->digest) out->digest->Merge(summary.digest);
     if (!summary.sketch) continue;
     if (!out->sketch) out->sketch.emplace(summary.sketch->seed(), buckets);
@@ -117,23 +120,16 @@ Result<WholeSummary> Together(const std::vector<const Instance*>& side,
 // By sketches. REQUIRES: both sides have one, and are finite.
 Status Estimate(const WholeSummary& r, const WholeSummary& c, ErrorStats* out) {
   TTRACE_ASSIGN_OR_RETURN(const SketchEstimate distance,
-                          EstimateDistance(*r.sketch, *c.sketch));
-  // Both sketches round; twice the rms, for a bound.
-  const double rounding = 2 * std::sqrt(2.0) *
-                          SketchRounding(r.sketch->buckets().size()) *
-                          std::sqrt(std::max(r.sum_sq, c.sum_sq));
-  const double low =
-      distance.low *
-      std::max(0.0, 1 - rounding / std::max(distance.value, rounding));
-  const double high = distance.high + rounding;
+                          EstimateDistance(*r.sketch, std::sqrt(r.sum_sq),
+                                           *c.sketch, std::sqrt(c.sum_sq)));
   for (size_t i = 0; i < r.sketch->buckets().size(); ++i) {
     out->max_abs_err =
         std::fmax(out->max_abs_err,
                   std::fabs(r.sketch->buckets()[i] - c.sketch->buckets()[i]));
   }
   out->sum_sq_err = distance.value * distance.value;
-  out->sq_err_below = out->sum_sq_err - low * low;
-  out->sq_err_above = high * high - out->sum_sq_err;
+  out->sq_err_below = out->sum_sq_err - distance.low * distance.low;
+  out->sq_err_above = distance.high * distance.high - out->sum_sq_err;
   out->sum_err_ref = (c.sum_sq - r.sum_sq - out->sum_sq_err) / 2;
   return Done{};
 }
@@ -229,7 +225,8 @@ Result<SummaryComparison> CompareSummaries(
   stats.nonfinite_cand = c.nonfinite;
   stats.sum_sq_ref = r.sum_sq;
   stats.max_abs_ref = r.max_abs;
-  const bool alike = r.digest && c.digest && r.dtype == c.dtype;
+  const bool alike =
+      r.digest && c.digest && r.dtype == c.dtype && r.scale == c.scale;
   if (alike && *r.digest == *c.digest) return out;
   stats.mismatched = 1;  // at least
   stats.nonfinite_differ = std::llabs(r.nonfinite - c.nonfinite);

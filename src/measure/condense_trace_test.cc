@@ -170,6 +170,32 @@ TEST(CondenseTrace, CopiesThatDifferAreFound) {
   }
 }
 
+// As gradients are under context parallelism: digests are of what is recorded,
+// which copies have in common whatever it is multiplied by.
+TEST(CondenseTrace, CopiesThatAreScaledAreEqual) {
+  Sharding half = Cut(Replicate{}, 4);
+  half.scale = {1, 2};
+  const std::vector<double> values = RandomReals(1);
+  const ShardedTrace good(kShape, values, half);
+  const ShardedTrace bad(kShape, values, half, [](Piece* piece) {
+    if (piece->rank == 1) piece->values[7] += 0.5;
+    return true;
+  });
+  const ShardedTrace whole(kShape, values, kWhole);
+  for (const size_t buckets : {kBuckets, size_t{0}}) {
+    const Small small(good, buckets);
+    EXPECT_EQ(OrDie(CompareReplicas(small.pieces())).differing, 0);
+    EXPECT_EQ(OrDie(CompareReplicas(Small(bad, buckets).pieces())).differing,
+              3);
+    EXPECT_TRUE(OrDie(CompareTensor(small.pieces(), small.pieces()))
+                    .total.bitwise_equal());
+    // Whose digests are of other numbers.
+    EXPECT_FALSE(
+        OrDie(CompareTensor(Small(whole, buckets).pieces(), small.pieces()))
+            .total.bitwise_equal());
+  }
+}
+
 // Sums over tp, on two data-parallel ranks each.
 TEST(CondenseTrace, CopiesOfASumAreNotCalledOtherOnes) {
   Sharding sums;

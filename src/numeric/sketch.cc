@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/base/check.h"
+#include "src/numeric/few_elements.h"
 #include "src/numeric/sketch_kernel.h"
 #include "src/numeric/widen.h"
 
@@ -155,17 +156,37 @@ Result<Sketch> Sketch::Fold(size_t buckets) const {
 
 Result<SketchEstimate> EstimateDistance(const Sketch& a, const Sketch& b) {
   TTRACE_RETURN_IF_ERROR(CheckAlike(a, b));
+  std::vector<double> squares(a.buckets().size());
   double square = 0;
-  for (size_t i = 0; i < a.buckets().size(); ++i) {
+  for (size_t i = 0; i < squares.size(); ++i) {
     const double difference = a.buckets()[i] - b.buckets()[i];
-    square += difference * difference;
+    squares[i] = difference * difference;
+    square += squares[i];
   }
   const double width =
-      kDeviations / std::sqrt(2 * static_cast<double>(a.buckets().size()));
+      kDeviations / std::sqrt(2 * static_cast<double>(squares.size()));
   const double value = std::sqrt(square);
-  return SketchEstimate{value, value / (1 + width),
-                        width < 1 ? value / (1 - width)
-                                  : std::numeric_limits<double>::infinity()};
+  const SketchEstimate many{value, value / (1 + width),
+                            width < 1
+                                ? value / (1 - width)
+                                : std::numeric_limits<double>::infinity()};
+  const FewElements few = IfFewElementsDiffer(std::move(squares));
+  return SketchEstimate{
+      value,
+      std::min(many.low, std::sqrt(std::max(0.0, square - few.too_large))),
+      std::max(many.high, std::sqrt(square + few.too_small))};
+}
+
+Result<SketchEstimate> EstimateDistance(const Sketch& a, double norm_a,
+                                        const Sketch& b, double norm_b) {
+  TTRACE_ASSIGN_OR_RETURN(SketchEstimate out, EstimateDistance(a, b));
+  // Both sketches round; twice the rms, for a bound.
+  const double rounding = 2 * std::sqrt(2.0) *
+                          SketchRounding(a.buckets().size()) *
+                          std::max(norm_a, norm_b);
+  out.low *= std::max(0.0, 1 - rounding / std::max(out.value, rounding));
+  out.high += rounding;
+  return out;
 }
 
 Result<SketchEstimate> EstimateInnerProduct(const Sketch& a, double norm_a,

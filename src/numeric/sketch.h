@@ -14,8 +14,9 @@
 //
 // E |S_a - S_b|^2 = |a - b|^2 with a relative deviation of sqrt(2 / m) for
 // differences that are spread over many elements. A difference of one element
-// is exact; of a few equal ones, two may meet in a bucket (with a probability
-// of 1 / m a pair), and the estimate is then far off.
+// is exact; of a few, two may meet in a bucket (with a probability of 1 / m a
+// pair), and the estimate is then far off: intervals have room for that where
+// few buckets differ (few_elements.h).
 //
 // Not thread-safe: one per thread, then Merge.
 
@@ -68,7 +69,8 @@ class Sketch {
 };
 
 // A number, and between what it lies in at least 999 of 1000 cases of
-// differences that are spread over many elements (sketch_test.cc).
+// differences that are spread over many elements, and 997 of those that are
+// not (sketch_test.cc).
 struct SketchEstimate {
   double value = 0;
   double low = 0;
@@ -78,6 +80,10 @@ struct SketchEstimate {
 // |a - b|, of the tensors.
 // Fails with kInvalidArgument if seeds or sizes differ.
 Result<SketchEstimate> EstimateDistance(const Sketch& a, const Sketch& b);
+
+// The same of tensors of such norms, with room for what both sketches round.
+Result<SketchEstimate> EstimateDistance(const Sketch& a, double norm_a,
+                                        const Sketch& b, double norm_b);
 
 // What a sketch's own sums round, as a share of the tensor's norm: the rms of
 // fp32 sums of n terms of equal size, each partial sum rounded, is

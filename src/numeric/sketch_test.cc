@@ -315,6 +315,54 @@ TEST(SketchAccuracy, IsThatOfTheoryForDenseDifferences) {
   EXPECT_LE(missed, 6);
 }
 
+// Of `count` elements in lines of their own, equal or not: the share of hashes
+// whose interval does not hold the truth.
+double ShareMissed(size_t count, bool equal, size_t buckets) {
+  constexpr int kSeeds = 3000;
+  const std::vector<float> zero(16 * count);
+  const std::vector<float> normal = Normal(count, 7);
+  std::vector<float> few = zero;
+  for (size_t i = 0; i < count; ++i) few[16 * i] = equal ? 1 : normal[i];
+  const double want = DistanceOf(zero, few);
+  int missed = 0;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const auto got =
+        EstimateDistance(Of(zero, seed, buckets), Of(few, seed, buckets));
+    const double rounding = 1e-6 * want;
+    const bool held =
+        got->low <= want + rounding && want - rounding <= got->high;
+    missed += held ? 0 : 1;
+  }
+  return static_cast<double>(missed) / kSeeds;
+}
+
+// Without room for elements that meet 1 to 5 % would be missed.
+TEST(SketchAccuracy, IntervalsHoldFewElements) {
+  double sum = 0;
+  const std::vector<size_t> counts = {1, 2, 3, 4, 6, 8, 11, 16, 24, 32, 64};
+  for (const size_t count : counts) {
+    for (const bool equal : {true, false}) {
+      const double missed = ShareMissed(count, equal, kSketchBuckets);
+      EXPECT_LE(missed, 6e-3) << count << (equal ? " equal" : " of any size");
+      sum += missed;
+    }
+  }
+  EXPECT_LE(sum / (2 * static_cast<double>(counts.size())), 3e-3);
+}
+
+// The width that many elements have, and that of one, which is nearly exact.
+TEST(SketchAccuracy, IntervalsAreAsWideAsTheyNeedToBe) {
+  const std::vector<float> zero(kRows * kCols);
+  std::vector<float> one = zero;
+  one[12345] = 2;
+  for (const std::vector<float>& other : {one, Normal(zero.size(), 8)}) {
+    const auto got = EstimateDistance(Of(zero), Of(other));
+    ASSERT_TRUE(got.ok());
+    EXPECT_NEAR(got->low / got->value, 1 / 1.084, 1e-3);
+    EXPECT_NEAR(got->high / got->value, 1 / 0.916, 1e-3);
+  }
+}
+
 TEST(SketchAccuracy, OfTheInnerProductOfTensorsThatAreNearlyTheSame) {
   const std::vector<float> a = Normal(kRows * kCols, 6);
   std::vector<float> b = a;
