@@ -12,6 +12,7 @@
 #include "src/compare/compare_summaries.h"
 #include "src/compare/compare_tensor.h"
 #include "src/compare/compared_piece.h"
+#include "src/compare/grouped_once.h"
 #include "src/compare/instances.h"
 #include "src/compare/same_bytes.h"
 
@@ -93,6 +94,12 @@ Result<std::optional<ErrorStats>> CompareCopies(const Instance& a,
                                                 const Instance& b,
                                                 const Layout& layout,
                                                 InstanceComparer* comparer) {
+  // Nearly all are equal, and have their values.
+  if (SameBytes(a, b) && IsVerified(a) && IsVerified(b)) {
+    ErrorStats equal;
+    equal.count = layout.local_count();
+    return std::optional<ErrorStats>(equal);
+  }
   if (ComparedInPlace(a) || ComparedInPlace(b)) {
     TTRACE_ASSIGN_OR_RETURN(const auto stats, CompareDigests(a, b));
     if (!stats || stats->bitwise_equal()) return stats;
@@ -100,11 +107,6 @@ Result<std::optional<ErrorStats>> CompareCopies(const Instance& a,
     return estimated.ok() ? std::optional<ErrorStats>(estimated->stats) : stats;
   }
   if (!HasSummaries(a) && !HasSummaries(b)) {
-    if (SameBytes(a, b) && IsVerified(a) && IsVerified(b)) {
-      ErrorStats equal;
-      equal.count = layout.local_count();
-      return std::optional<ErrorStats>(equal);
-    }
     ErrorSums sums;
     TTRACE_RETURN_IF_ERROR(comparer->Compare({a, layout}, {b, layout}, &sums));
     return std::optional<ErrorStats>(sums.Stats());
@@ -122,13 +124,13 @@ Result<std::optional<ErrorStats>> CompareCopies(const Instance& a,
 
 Result<ReplicaComparison> CompareReplicas(const TensorPieces& pieces,
                                           const CompareOptions& options) {
-  TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> groups,
-                          GroupInstances(pieces, options));
+  TTRACE_ASSIGN_OR_RETURN(const SharedGroups groups,
+                          GroupShared(pieces, options));
   InstanceComparer comparer(options.tile_elements);
   ReplicaComparison result;
   std::set<int> ranks;
   std::set<GridDim> dims;
-  for (const InstanceGroup& group : groups) {
+  for (const InstanceGroup& group : *groups) {
     if (group.layout.local_count() == 0) continue;
     const auto& instances = group.instances;
     // Sorted by micro-batch. Different micro-batches are not copies of one

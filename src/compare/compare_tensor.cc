@@ -10,6 +10,8 @@
 #include "src/compare/compare_instances.h"
 #include "src/compare/compare_summaries.h"
 #include "src/compare/compared_piece.h"
+#include "src/compare/equal_copies.h"
+#include "src/compare/grouped_once.h"
 #include "src/compare/instances.h"
 #include "src/compare/layout_overlap.h"
 #include "src/compare/overlap_index.h"
@@ -33,6 +35,13 @@ Error DifferentShapes(const TensorPieces& reference, const Shape& ref,
   return Error(ErrorCode::kIncomparable,
                DescribeTensor(reference) + ": global shape is " + text(ref) +
                    " in the reference and " + text(cand) + " in the candidate");
+}
+
+// How the reference is grouped: nothing is said about it.
+CompareOptions AsRecorded(const CompareOptions& options) {
+  CompareOptions out;
+  out.grouped = options.grouped;
+  return out;
 }
 
 Layout WholeLayout(const Shape& shape) {
@@ -129,6 +138,19 @@ class LastCompared {
   ErrorStats stats_;
 };
 
+InstanceStats StatsOf(const Instance& instance, const ErrorStats& stats,
+                      int region) {
+  return {std::vector<int>(instance.ranks.begin(), instance.ranks.end()),
+          instance.micro_batch, stats, region};
+}
+
+// To what was measured of the copy before it.
+void AddCopy(const Instance& instance, InstanceStats* like) {
+  ++like->copies;
+  like->ranks.insert(like->ranks.end(), instance.ranks.begin(),
+                     instance.ranks.end());
+}
+
 // What the candidate's instances differ by from the reference. False: one was
 // compared in place, but not with this.
 Result<bool> CompareAllInstances(const ReferenceInstances& instances,
@@ -140,16 +162,21 @@ Result<bool> CompareAllInstances(const ReferenceInstances& instances,
   for (const InstanceGroup& group : cands) {
     const auto region = static_cast<int>(out->regions.size());
     out->regions.push_back(group.layout);
+    const std::vector<size_t> near = instances.Near(group.layout);
     ErrorSums worst;
     std::optional<ErrorStats> worst_stats;
     LastCompared copy;
     double max_elem = 0;
     double max_block_sq_err = 0;
     for (const Instance& instance : group.instances) {
-      const auto opposite = instances.Opposite(instance, group.layout);
+      const auto opposite = instances.Opposite(instance, near);
       if (copy.IsRepeatedBy(instance, opposite)) {
-        out->instances.push_back(
-            {instance.ranks, instance.micro_batch, copy.stats(), region});
+        if (options.join_copies &&
+            out->instances.back().micro_batch == instance.micro_batch) {
+          AddCopy(instance, &out->instances.back());
+        } else {
+          out->instances.push_back(StatsOf(instance, copy.stats(), region));
+        }
         continue;
       }
       TTRACE_ASSIGN_OR_RETURN(const std::optional<ErrorSums> sums,
@@ -164,8 +191,7 @@ Result<bool> CompareAllInstances(const ReferenceInstances& instances,
         worst = *sums;
         worst_stats = stats;
       }
-      out->instances.push_back(
-          {instance.ranks, instance.micro_batch, stats, region});
+      out->instances.push_back(StatsOf(instance, stats, region));
     }
     // The replica of the worst norm need not have the worst element.
     worst.max_elem = max_elem;
@@ -173,6 +199,10 @@ Result<bool> CompareAllInstances(const ReferenceInstances& instances,
     total.Merge(worst);
   }
   out->total = total.Stats();
+  if (options.join_copies) {
+    JoinEqualCopies(out);
+    return true;
+  }
   std::stable_sort(out->instances.begin(), out->instances.end(),
                    [](const InstanceStats& a, const InstanceStats& b) {
                      return std::tie(a.micro_batch, a.ranks) <
@@ -234,13 +264,13 @@ Result<std::vector<InstanceGroup>> GroupWithoutOverlap(
 Result<TensorComparison> CompareTensor(const TensorPieces& reference,
                                        const TensorPieces& candidate,
                                        const CompareOptions& options) {
-  auto refs_or = GroupInstances(reference, {});
+  const auto refs_or = GroupShared(reference, AsRecorded(options));
   if (!refs_or.ok()) return refs_or.error().WithContext("reference");
-  const auto cands_or = GroupInstances(candidate, options);
+  const auto cands_or = GroupShared(candidate, options);
   if (!cands_or.ok()) return cands_or.error().WithContext("candidate");
-  const ReferenceInstances instances(*std::move(refs_or));
+  const ReferenceInstances instances(*refs_or);
   const std::vector<InstanceGroup>& refs = instances.groups();
-  const std::vector<InstanceGroup>& cands = *cands_or;
+  const std::vector<InstanceGroup>& cands = **cands_or;
   const Shape ref_shape = refs.front().layout.global_shape();
   const Shape cand_shape = cands.front().layout.global_shape();
   if (ref_shape != cand_shape) {
@@ -289,12 +319,13 @@ Result<TensorComparison> CompareTensor(const TensorPieces& reference,
 Result<std::vector<ErrorStats>> CompareWithin(
     const TensorPieces& reference, const TensorPieces& other,
     const std::vector<Layout>& regions, const CompareOptions& options) {
-  TTRACE_ASSIGN_OR_RETURN(std::vector<InstanceGroup> grouped,
-                          GroupInstances(reference, {}));
+  TTRACE_ASSIGN_OR_RETURN(SharedGroups grouped,
+                          GroupShared(reference, AsRecorded(options)));
   const ReferenceInstances instances(std::move(grouped));
   const std::vector<InstanceGroup>& refs = instances.groups();
-  TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> others,
-                          GroupInstances(other, options));
+  TTRACE_ASSIGN_OR_RETURN(const SharedGroups others_grouped,
+                          GroupShared(other, options));
+  const std::vector<InstanceGroup>& others = *others_grouped;
   const Shape shape = refs.front().layout.global_shape();
   if (shape != others.front().layout.global_shape()) {
     return DifferentShapes(reference, shape,

@@ -31,6 +31,8 @@ struct RowMap {
   std::vector<int64_t> to_reference;
 };
 
+class GroupedOnce;
+
 struct CompareOptions {
   // Treat these mesh dimensions of the candidate as Partial although they were
   // declared Replicate: the question "is the reference their sum?". Pieces that
@@ -42,6 +44,13 @@ struct CompareOptions {
   // compared with each other: the rms of the reference. 0: not measured.
   double element_scale = 0;
   int64_t tile_elements = 1 << 16;  // upper bound of a tile
+  // What the instances of both sides are taken from, where several comparisons
+  // are made of the same pieces (grouped_once.h). Not owned; null: they are
+  // grouped for this one.
+  GroupedOnce* grouped = nullptr;
+  // TensorComparison::instances as JoinEqualCopies makes them, without room for
+  // each copy in between.
+  bool join_copies = false;
 };
 
 // One candidate instance against the reference, or some that measured alike

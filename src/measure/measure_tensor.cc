@@ -11,7 +11,7 @@
 #include "src/compare/compare_cells.h"
 #include "src/compare/compare_summaries.h"
 #include "src/compare/compared_piece.h"
-#include "src/compare/equal_copies.h"
+#include "src/compare/grouped_once.h"
 #include "src/experiment/module_names.h"
 #include "src/experiment/parameter_roles.h"
 #include "src/measure/element_scale.h"
@@ -64,6 +64,47 @@ bool HasSameBytes(const TensorPieces& real, const TensorPieces& replay) {
                     });
 }
 
+bool HasShapeOf(const Layout& a, const Layout& b) {
+  return std::equal(a.dims.begin(), a.dims.end(), b.dims.begin(), b.dims.end(),
+                    [](const DimLayout& x, const DimLayout& y) {
+                      return x.global_size == y.global_size;
+                    });
+}
+
+// The same of bytes that were written twice, by their checksums: pieces of the
+// two need not be sorted into regions to find that nothing differs. False where
+// that takes more than a look at each piece.
+bool HasEqualBytes(const TensorPieces& real, const TensorPieces& replay) {
+  if (real.unplaced || replay.unplaced ||
+      real.pieces.size() != replay.pieces.size()) {
+    return false;
+  }
+  const Record first = real.pieces.front();
+  const auto is_equal = [&](const Record& a, const Record& b) {
+    if (a.rank() != b.rank() || a.micro_batch() != b.micro_batch() ||
+        a.dtype() != b.dtype() || !a.holds_values() || !b.holds_values() ||
+        a.scale().value() != b.scale().value() || IsTerm(a) || IsTerm(b)) {
+      return false;
+    }
+    const Extent x = a.extent();
+    const Extent y = b.extent();
+    // Pieces of one place have one layout, not only equal ones.
+    return x.xxh3 == y.xxh3 && x.bytes == y.bytes &&
+           HasShapeOf(a.layout(), first.layout()) &&
+           (&a.layout() == &b.layout() || a.layout() == b.layout());
+  };
+  if (!std::equal(real.pieces.begin(), real.pieces.end(), replay.pieces.begin(),
+                  is_equal)) {
+    return false;
+  }
+  const auto all_good = [](const TensorPieces& of) {
+    return std::all_of(
+        of.pieces.begin(), of.pieces.end(),
+        [&](const Record& piece) { return of.trace->Verify(piece).ok(); });
+  };
+  return all_good(real) && all_good(replay);
+}
+
 // Where values were not kept: each piece with the one in its place, copies
 // included.
 Result<std::optional<RepeatFacts>> RepeatOfPieces(const TensorPieces& real,
@@ -91,16 +132,20 @@ Result<std::optional<RepeatFacts>> RepeatOfPieces(const TensorPieces& real,
 
 Result<std::optional<RepeatFacts>> MeasureRepeat(const Side& side,
                                                  const TensorId& id,
-                                                 const TensorPieces& real) {
+                                                 const TensorPieces& real,
+                                                 GroupedOnce* grouped) {
   const TensorPieces* replay = side.FindSameValue("replay", id);
   if (replay == nullptr) return std::optional<RepeatFacts>();
-  if (HasSameBytes(real, *replay)) {
+  if (HasSameBytes(real, *replay) || HasEqualBytes(real, *replay)) {
     RepeatFacts same;
     same.total.count = real.elements_held();
     return std::optional<RepeatFacts>(same);
   }
   if (WasComparedInPlace(real)) return RepeatOfPieces(real, *replay);
-  const auto compared = CompareTensor(real, *replay);
+  CompareOptions options;
+  options.grouped = grouped;
+  options.join_copies = true;
+  const auto compared = CompareTensor(real, *replay, options);
   if (!compared.ok()) {
     if (IsFact(compared.error())) return std::optional<RepeatFacts>();
     return compared.error();
@@ -131,8 +176,8 @@ class LegMeasurer {
     TTRACE_ASSIGN_OR_RETURN(own_.element_scale, ScaleOfElements());
     aligned_ = std::move(rows);
     aligned_.element_scale = own_.element_scale;
+    own_.grouped = aligned_.grouped;
     TTRACE_ASSIGN_OR_RETURN(out->candidate, CompareTensor(r_, c_, aligned_));
-    JoinEqualCopies(&out->candidate);
     Count(r_, c_, out->candidate.total.count);
     regions_ = &out->candidate.regions;
     for (const std::string& leg : plan_.noise_legs) {
@@ -336,9 +381,10 @@ Result<TensorFacts> TensorMeasurer::Measure(const TensorId& id,
                lookups_.contains(ParentName(id.fqn));
   out.complete = completed_.contains(id.iteration);
   if (candidate.unplaced) out.unplaced = *candidate.unplaced;
-  Status status = MeasureCandidate(id, candidate, &out, bytes);
+  GroupedOnce grouped;
+  Status status = MeasureCandidate(id, candidate, &grouped, &out, bytes);
   if (status.ok() && reference_ != nullptr) {
-    status = MeasureAgainstReference(id, candidate, &out, bytes);
+    status = MeasureAgainstReference(id, candidate, &grouped, &out, bytes);
   }
   if (status.ok()) return out;
   if (status.error().code() != ErrorCode::kCorrupt) return status.error();
@@ -356,32 +402,34 @@ Result<TensorFacts> TensorMeasurer::Measure(const TensorId& id,
 
 Status TensorMeasurer::MeasureCandidate(const TensorId& id,
                                         const TensorPieces& candidate,
-                                        TensorFacts* out,
+                                        GroupedOnce* grouped, TensorFacts* out,
                                         std::atomic<int64_t>* bytes) const {
   TTRACE_ASSIGN_OR_RETURN(out->candidate_repeat,
-                          MeasureRepeat(candidate_, id, candidate));
-  auto replicas = CompareReplicas(candidate);
+                          MeasureRepeat(candidate_, id, candidate, grouped));
+  CompareOptions options;
+  options.grouped = grouped;
+  options.join_copies = true;
+  auto replicas = CompareReplicas(candidate, options);
   if (replicas.ok()) {
     out->replicas = *std::move(replicas);
   } else if (!IsFact(replicas.error())) {
     return replicas.error();
   }
   if (reference_ != nullptr || !MustBeFinite(id.role)) return Done{};
-  auto own = CompareTensor(candidate, candidate);
+  auto own = CompareTensor(candidate, candidate, options);
   if (!own.ok()) {
     if (!IsFact(own.error())) return own.error();
     out->trouble = own.error().message();
     return Done{};
   }
   *bytes += own->total.count * Info(candidate.pieces.front().dtype()).itemsize;
-  JoinEqualCopies(&*own);
   out->own = *std::move(own);
   return Done{};
 }
 
 Status TensorMeasurer::MeasureAgainstReference(
-    const TensorId& id, const TensorPieces& candidate, TensorFacts* out,
-    std::atomic<int64_t>* bytes) const {
+    const TensorId& id, const TensorPieces& candidate, GroupedOnce* grouped,
+    TensorFacts* out, std::atomic<int64_t>* bytes) const {
   const TensorPieces* reference = reference_->FindSameValue("real", id);
   out->in_reference = reference != nullptr;
   if (reference == nullptr) return Done{};
@@ -391,11 +439,11 @@ Status TensorMeasurer::MeasureAgainstReference(
   // The optimizer reports a norm of its own gradients: no leg repeats a step.
   if (id.role == Role::kGradNorm) return Done{};
   TTRACE_ASSIGN_OR_RETURN(out->reference_repeat,
-                          MeasureRepeat(*reference_, id, *reference));
+                          MeasureRepeat(*reference_, id, *reference, grouped));
   SharedFacts shared;
   for (size_t i = 0; i < plans_.size(); ++i) {
     if (plans_[i].isolated && !InIsolation(id.role)) continue;
-    TTRACE_RETURN_IF_ERROR(MeasureLeg(id, i, &shared, out, bytes));
+    TTRACE_RETURN_IF_ERROR(MeasureLeg(id, i, &shared, grouped, out, bytes));
   }
   if (id.role == Role::kParamUpdated) {
     TTRACE_ASSIGN_OR_RETURN(out->update,
@@ -417,7 +465,8 @@ Status TensorMeasurer::MeasureAgainstReference(
 }
 
 Status TensorMeasurer::MeasureLeg(const TensorId& id, size_t index,
-                                  SharedFacts* shared, TensorFacts* out,
+                                  SharedFacts* shared, GroupedOnce* grouped,
+                                  TensorFacts* out,
                                   std::atomic<int64_t>* bytes) const {
   const LegPlan& plan = plans_[index];
   const TensorPieces* r = reference_->FindSameValue(plan.reference_leg, id);
@@ -431,8 +480,10 @@ Status TensorMeasurer::MeasureLeg(const TensorId& id, size_t index,
                        exact_sums_.get(), shared, bytes);
   const bool repeat = plan.reference_leg == "real" && out->reference_repeat &&
                       !out->reference_repeat->bitwise();
-  const Status status =
-      measurer.Measure(rows_.OptionsFor(id.iteration), repeat, &facts);
+  CompareOptions options = rows_.OptionsFor(id.iteration);
+  options.grouped = grouped;
+  options.join_copies = true;
+  const Status status = measurer.Measure(std::move(options), repeat, &facts);
   if (!status.ok()) {
     if (!IsFact(status.error())) return status.error();
     facts = LegFacts{};

@@ -25,6 +25,7 @@ namespace ttrace {
 // what arrives at them before it is replaced.
 bool InIsolation(Role role);
 
+class GroupedOnce;
 struct SharedFacts;
 
 class TensorMeasurer {
@@ -41,13 +42,15 @@ class TensorMeasurer {
 
  private:
   Status MeasureCandidate(const TensorId& id, const TensorPieces& candidate,
-                          TensorFacts* out, std::atomic<int64_t>* bytes) const;
+                          GroupedOnce* grouped, TensorFacts* out,
+                          std::atomic<int64_t>* bytes) const;
   Status MeasureAgainstReference(const TensorId& id,
                                  const TensorPieces& candidate,
-                                 TensorFacts* out,
+                                 GroupedOnce* grouped, TensorFacts* out,
                                  std::atomic<int64_t>* bytes) const;
   Status MeasureLeg(const TensorId& id, size_t plan, SharedFacts* shared,
-                    TensorFacts* out, std::atomic<int64_t>* bytes) const;
+                    GroupedOnce* grouped, TensorFacts* out,
+                    std::atomic<int64_t>* bytes) const;
 
   const Side* reference_;
   const Side& candidate_;
