@@ -57,6 +57,7 @@ class Few {
   bool operator==(const Few& other) const {
     return std::equal(begin(), end(), other.begin(), other.end());
   }
+  std::vector<T> ToVector() const { return {begin(), end()}; }
   // By their first elements that differ.
   bool operator<(const Few& other) const {
     return std::lexicographical_compare(begin(), end(), other.begin(),

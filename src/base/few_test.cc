@@ -10,7 +10,7 @@ namespace ttrace {
 namespace {
 
 std::vector<std::string> All(const Few<std::string>& few) {
-  return {few.begin(), few.end()};
+  return few.ToVector();
 }
 
 TEST(Few, HoldsAnyNumberInOrder) {

@@ -140,8 +140,7 @@ class LastCompared {
 
 InstanceStats StatsOf(const Instance& instance, const ErrorStats& stats,
                       int region) {
-  return {std::vector<int>(instance.ranks.begin(), instance.ranks.end()),
-          instance.micro_batch, stats, region};
+  return {instance.ranks.ToVector(), instance.micro_batch, stats, region};
 }
 
 // To what was measured of the copy before it.
