@@ -206,7 +206,10 @@ Catalog::Catalog(std::shared_ptr<const Trace> trace)
   }
   for (auto& [leg, tensors] : tensors_) {
     legs_.push_back(leg);  // a map: sorted already
-    for (auto& [id, pieces] : tensors) SortPieces(&pieces.pieces);
+    for (auto& [id, pieces] : tensors) {
+      SortPieces(&pieces.pieces);
+      pieces.pieces.ShrinkToFit();
+    }
   }
   PlaceRoutedRows();
 }

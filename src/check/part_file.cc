@@ -264,7 +264,7 @@ bool Take(Chunk kind, const std::string& bytes, Measurements* out) {
     case Chunk::kFacts: {
       const auto facts = Unpacked<TensorFacts>(bytes);
       if (facts == nullptr || !IsSound(*facts)) return false;
-      out->facts.push_back(std::move(*facts));
+      out->facts.push_back(*facts);
       return true;
     }
     case Chunk::kSquare: {
@@ -342,9 +342,9 @@ Result<std::vector<std::string>> FindParts(const std::string& path) {
 Status WritePart(const std::string& path, const PartHead& head,
                  Measurements* measured) {
   TTRACE_ASSIGN_OR_RETURN(PartWriter writer, Begin(path, head));
-  for (TensorFacts& facts : measured->facts) {
-    TTRACE_RETURN_IF_ERROR(writer.Add(Chunk::kFacts, facts));
-    facts = {};
+  for (size_t i = 0; i < measured->facts.size(); ++i) {
+    TTRACE_RETURN_IF_ERROR(writer.Add(Chunk::kFacts, measured->facts[i]));
+    measured->facts.Forget(i);
   }
   for (const auto& square : measured->squares) {
     TTRACE_RETURN_IF_ERROR(writer.Add(Chunk::kSquare, square));

@@ -507,6 +507,15 @@ TEST_F(PartsTest, ThatFailedSayWhy) {
   EXPECT_TRUE(Merge(paths).ok());
 }
 
+std::function<void(Measurements*)> OfFirst(
+    const std::function<void(TensorFacts*)>& change) {
+  return [change](Measurements* measured) {
+    TensorFacts first = measured->facts.front();
+    change(&first);
+    measured->facts.Set(0, first);
+  };
+}
+
 // What was measured less than whole makes no result, whatever the head says.
 TEST_F(PartsTest, ThatLackATensorAreNoResult) {
   const CheckOptions options = Options();
@@ -524,10 +533,10 @@ TEST_F(PartsTest, ThatLackATensorAreNoResult) {
   for (const auto& change : std::vector<std::function<void(Measurements*)>>{
            [](Measurements* m) { m->facts.pop_back(); },
            [](Measurements* m) { m->facts.push_back(m->facts.back()); },
-           [](Measurements* m) { ++m->facts.front().order; },
-           [](Measurements* m) { m->facts.front().id.fqn += "x"; },
-           [](Measurements* m) { m->facts.front().legs.front().plan = 9; },
-           [](Measurements* m) { m->facts.front().candidate_shape = {1}; },
+           OfFirst([](TensorFacts* f) { ++f->order; }),
+           OfFirst([](TensorFacts* f) { f->id.fqn += "x"; }),
+           OfFirst([](TensorFacts* f) { f->legs.front().plan = 9; }),
+           OfFirst([](TensorFacts* f) { f->candidate_shape = {1}; }),
            [](Measurements* m) { m->squares[m->facts.front().id] = {}; }}) {
     EXPECT_THAT(written(change), HasSubstr("do not hold"));
   }
@@ -540,7 +549,9 @@ TEST_F(PartsTest, ThatAreForgedAreNamed) {
     const auto whole = RunAll(options, 1);
     const PartSummary one = OrDie(ReadPartSummary(whole[0]));
     Measurements moved = OrDie(ReadPart(one));
-    moved.facts.back().order += 1000;
+    TensorFacts last = moved.facts.back();
+    last.order += 1000;
+    moved.facts.Set(moved.facts.size() - 1, last);
     ASSERT_TRUE(WritePart(whole[0], one.head, &moved).ok());
     EXPECT_THAT(Said(whole), HasSubstr("do not hold"));
   }
@@ -549,10 +560,11 @@ TEST_F(PartsTest, ThatAreForgedAreNamed) {
   const Measurements good = OrDie(ReadPart(part));
   for (const auto& [region, copies] : {std::pair(99, 1), std::pair(0, 0)}) {
     Measurements measured = good;
-    InstanceStats& instance =
-        measured.facts.front().legs.front().candidate.instances.front();
+    TensorFacts first = measured.facts.front();
+    InstanceStats& instance = first.legs.front().candidate.instances.front();
     instance.region = region;
     instance.copies = copies;
+    measured.facts.Set(0, first);
     ASSERT_TRUE(WritePart(paths[1], part.head, &measured).ok());
     EXPECT_THAT(Said(paths),
                 AllOf(HasSubstr("part 2 of 2"), HasSubstr("damaged")));

@@ -11,6 +11,7 @@
 #include "src/compare/compare_summaries.h"
 #include "src/compare/compare_tensor.h"
 #include "src/compare/compared_piece.h"
+#include "src/compare/grouped_once.h"
 #include "src/compare/instances.h"
 #include "src/compare/same_bytes.h"
 #include "src/compare/sweep.h"
@@ -99,15 +100,14 @@ struct CopyPair {
 CopyPair PlanPair(const Instance& a, const Instance& b, const Layout& layout,
                   const CompareOptions& options, Sweep* sweep) {
   CopyPair pair = {&a, &b, &layout, false, std::nullopt};
-  if (ComparedInPlace(a) || ComparedInPlace(b) || HasSummaries(a) ||
-      HasSummaries(b)) {
+  // Nearly all are equal, and have their values.
+  pair.equal = SameBytes(a, b) && IsVerified(a) && IsVerified(b);
+  if (pair.equal || ComparedInPlace(a) || ComparedInPlace(b) ||
+      HasSummaries(a) || HasSummaries(b)) {
     return pair;
   }
-  pair.equal = SameBytes(a, b) && IsVerified(a) && IsVerified(b);
-  if (!pair.equal) {
-    pair.comparison =
-        sweep->Compare({{a, layout}}, {b, layout}, 0, options.tile_elements);
-  }
+  pair.comparison =
+      sweep->Compare({{a, layout}}, {b, layout}, 0, options.tile_elements);
   return pair;
 }
 
@@ -146,12 +146,12 @@ Result<std::optional<ErrorStats>> CompareCopies(const CopyPair& pair,
 
 Result<ReplicaComparison> CompareReplicas(const TensorPieces& pieces,
                                           const CompareOptions& options) {
-  TTRACE_ASSIGN_OR_RETURN(const std::vector<InstanceGroup> groups,
-                          GroupInstances(pieces, options));
+  TTRACE_ASSIGN_OR_RETURN(const SharedGroups groups,
+                          GroupShared(pieces, options));
   Sweep sweep(options.cache);
   std::vector<CopyPair> pairs;
   ReplicaComparison result;
-  for (const InstanceGroup& group : groups) {
+  for (const InstanceGroup& group : *groups) {
     if (group.layout.local_count() == 0) continue;
     const auto& instances = group.instances;
     // Sorted by micro-batch. Different micro-batches are not copies of one

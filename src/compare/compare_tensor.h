@@ -25,6 +25,7 @@
 
 namespace ttrace {
 
+class GroupedOnce;
 class RecordCache;
 
 // Permutation of the candidate's batch rows by content: candidate row i of the
@@ -47,6 +48,13 @@ struct CompareOptions {
   // Of the tensor that is measured (record_cache.h), so that what an earlier
   // comparison read is not read again. Not owned; null: none.
   RecordCache* cache = nullptr;
+  // What the instances of both sides are taken from, where several comparisons
+  // are made of the same pieces (grouped_once.h). Not owned; null: they are
+  // grouped for this one.
+  GroupedOnce* grouped = nullptr;
+  // TensorComparison::instances as JoinEqualCopies makes them, without room for
+  // each copy in between.
+  bool join_copies = false;
 };
 
 // One candidate instance against the reference, or some that measured alike

@@ -178,15 +178,15 @@ Instance MakeInstance(const Trace* trace, const PendingSum& pending,
     }
     mean /= static_cast<double>(micro_batches.size());
   }
+  std::vector<int> ranks;
   for (const Record& record : pending.records) {
     instance.terms.push_back(
         {record, record.scale().value() * mean * extra_scale});
-    instance.ranks.push_back(record.rank());
+    ranks.push_back(record.rank());
   }
-  std::sort(instance.ranks.begin(), instance.ranks.end());
-  instance.ranks.erase(
-      std::unique(instance.ranks.begin(), instance.ranks.end()),
-      instance.ranks.end());
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  instance.ranks = Few<int>(std::move(ranks));
   if (!pending.sum.over_micro_batches) {
     instance.micro_batch = pending.records.front().micro_batch();
   }
@@ -209,6 +209,10 @@ Instance WholeInstance(const Trace* trace, const Record& record,
   instance.ranks = {record.rank()};
   instance.micro_batch = record.micro_batch();
   return instance;
+}
+
+bool IsBefore(const Instance& a, const Instance& b) {
+  return std::tie(a.micro_batch, a.ranks) < std::tie(b.micro_batch, b.ranks);
 }
 
 std::string ShapeText(const Shape& shape) {
@@ -364,11 +368,10 @@ Result<std::vector<InstanceGroup>> GroupInstances(
         }
       }
     }
-    std::stable_sort(out.instances.begin(), out.instances.end(),
-                     [](const Instance& a, const Instance& b) {
-                       return std::tie(a.micro_batch, a.ranks) <
-                              std::tie(b.micro_batch, b.ranks);
-                     });
+    // Pieces come by rank, so that those of one micro-batch mostly are.
+    if (!std::is_sorted(out.instances.begin(), out.instances.end(), IsBefore)) {
+      std::stable_sort(out.instances.begin(), out.instances.end(), IsBefore);
+    }
   }
   return groups;
 }

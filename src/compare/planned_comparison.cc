@@ -8,6 +8,7 @@
 
 #include "src/compare/compare_summaries.h"
 #include "src/compare/compared_piece.h"
+#include "src/compare/equal_copies.h"
 #include "src/compare/first_copies.h"
 #include "src/compare/layout_overlap.h"
 #include "src/compare/overlap_index.h"
@@ -30,6 +31,13 @@ Error DifferentShapes(const TensorPieces& reference, const Shape& ref,
   return Error(ErrorCode::kIncomparable,
                DescribeTensor(reference) + ": global shape is " + text(ref) +
                    " in the reference and " + text(cand) + " in the candidate");
+}
+
+// How the reference is grouped: nothing is said about it.
+CompareOptions AsRecorded(const CompareOptions& options) {
+  CompareOptions out;
+  out.grouped = options.grouped;
+  return out;
 }
 
 Layout WholeLayout(const Shape& shape) {
@@ -94,6 +102,13 @@ Result<ErrorSums> Take(const PlannedSums& planned, Sweep* sweep) {
   return sweep->SumsOf(planned.comparison);
 }
 
+// To what was measured of the copy before it.
+void AddCopy(const Instance& instance, InstanceStats* like) {
+  ++like->copies;
+  like->ranks.insert(like->ranks.end(), instance.ranks.begin(),
+                     instance.ranks.end());
+}
+
 // Of several copies, what the worst has shown.
 class WorstSums {
  public:
@@ -119,25 +134,28 @@ PlannedComparison::PlannedComparison(const TensorPieces& reference,
                                      const TensorPieces& candidate,
                                      const CompareOptions& options,
                                      Sweep* sweep)
-    : reference_(reference), candidate_(candidate), sweep_(*sweep) {
+    : reference_(reference),
+      candidate_(candidate),
+      sweep_(*sweep),
+      join_copies_(options.join_copies) {
   status_ = Plan(options);
 }
 
 Status PlannedComparison::Plan(const CompareOptions& options) {
-  auto refs = GroupInstances(reference_, {});
+  auto refs = GroupShared(reference_, AsRecorded(options));
   if (!refs.ok()) return refs.error().WithContext("reference");
-  auto cands = GroupInstances(candidate_, options);
+  auto cands = GroupShared(candidate_, options);
   if (!cands.ok()) return cands.error().WithContext("candidate");
   refs_.emplace(*std::move(refs));
   cands_ = *std::move(cands);
   const Layout& layout = refs_->groups().front().layout;
   const Shape shape = layout.global_shape();
-  const Shape cand_shape = cands_.front().layout.global_shape();
+  const Shape cand_shape = cands_->front().layout.global_shape();
   if (shape != cand_shape) {
     return DifferentShapes(reference_, shape, cand_shape);
   }
   const LayoutOverlap coverage =
-      MeasureOverlap(LayoutsOf(refs_->groups()), LayoutsOf(cands_));
+      MeasureOverlap(LayoutsOf(refs_->groups()), LayoutsOf(*cands_));
   TensorComparison& out = comparison_;
   TTRACE_ASSIGN_OR_RETURN(out.routed,
                           JoinTokens(reference_, candidate_, options));
@@ -187,11 +205,12 @@ std::optional<PlannedComparison::Copy> PlannedComparison::CopyOf(
 
 Status PlannedComparison::PlanInstances(const CompareOptions& options) {
   std::optional<size_t> last;  // that is no copy: the next mostly is one of it
-  for (size_t g = 0; g < cands_.size(); ++g) {
-    const InstanceGroup& group = cands_[g];
+  for (size_t g = 0; g < cands_->size(); ++g) {
+    const InstanceGroup& group = (*cands_)[g];
     regions_.push_back(group.layout);
+    const std::vector<size_t> near = refs_->Near(group.layout);
     for (const Instance& instance : group.instances) {
-      const auto opposite = refs_->Opposite(instance, group.layout);
+      const auto opposite = refs_->Opposite(instance, near);
       Planned planned;
       planned.instance = &instance;
       planned.group = g;
@@ -225,7 +244,7 @@ Result<bool> PlannedComparison::Merge(TensorComparison* out) {
   std::vector<ErrorStats> stats(planned_.size());
   ErrorSums total;
   size_t i = 0;
-  for (size_t g = 0; g < cands_.size(); ++g) {
+  for (size_t g = 0; g < cands_->size(); ++g) {
     WorstSums worst;
     double max_elem = 0;
     double max_block_sq_err = 0;
@@ -247,9 +266,14 @@ Result<bool> PlannedComparison::Merge(TensorComparison* out) {
         max_block_sq_err =
             std::max(max_block_sq_err, stats[i].max_block_sq_err);
       }
-      out->instances.push_back({planned.instance->ranks,
-                                planned.instance->micro_batch, stats[i],
-                                static_cast<int>(g)});
+      const Instance& instance = *planned.instance;
+      if (join_copies_ && planned.copy &&
+          out->instances.back().micro_batch == instance.micro_batch) {
+        AddCopy(instance, &out->instances.back());
+        continue;
+      }
+      out->instances.push_back({instance.ranks.ToVector(), instance.micro_batch,
+                                stats[i], static_cast<int>(g)});
     }
     // The replica of the worst norm need not have the worst element.
     worst.sums().max_elem = max_elem;
@@ -257,6 +281,10 @@ Result<bool> PlannedComparison::Merge(TensorComparison* out) {
     total.Merge(worst.sums());
   }
   out->total = total.Stats();
+  if (join_copies_) {
+    JoinEqualCopies(out);
+    return true;
+  }
   std::stable_sort(out->instances.begin(), out->instances.end(),
                    [](const InstanceStats& a, const InstanceStats& b) {
                      return std::tie(a.micro_batch, a.ranks) <
@@ -287,7 +315,7 @@ Result<TensorComparison> PlannedComparison::Finish() {
                      "not hold the same elements once each");
   }
   TTRACE_RETURN_IF_ERROR(
-      CompareAsWhole(reference_, refs_->groups(), candidate_, cands_, &out));
+      CompareAsWhole(reference_, refs_->groups(), candidate_, *cands_, &out));
   return out;
 }
 
@@ -300,27 +328,28 @@ PlannedWithin::PlannedWithin(const TensorPieces& reference,
 }
 
 Status PlannedWithin::Plan(const CompareOptions& options) {
-  TTRACE_ASSIGN_OR_RETURN(std::vector<InstanceGroup> grouped,
-                          GroupInstances(reference_, {}));
+  TTRACE_ASSIGN_OR_RETURN(SharedGroups grouped,
+                          GroupShared(reference_, AsRecorded(options)));
   refs_.emplace(std::move(grouped));
-  TTRACE_ASSIGN_OR_RETURN(others_, GroupInstances(other_, options));
+  TTRACE_ASSIGN_OR_RETURN(others_, GroupShared(other_, options));
   const Shape shape = refs_->groups().front().layout.global_shape();
-  const Shape other_shape = others_.front().layout.global_shape();
+  const Shape other_shape = others_->front().layout.global_shape();
   if (shape != other_shape) {
     return DifferentShapes(reference_, shape, other_shape);
   }
   whole_ = HasSummaries(reference_) || HasSummaries(other_) ||
            WasComparedInPlace(reference_);
   if (whole_) return Done{};
-  const OverlapIndex index(LayoutsOf(others_));
+  const OverlapIndex index(LayoutsOf(*others_));
   for (size_t r = 0; r < regions_.size(); ++r) {
     const Layout& region = regions_[r];
+    const std::vector<size_t> near = refs_->Near(region);
     for (const size_t at : index.Near(region)) {
-      const InstanceGroup& group = others_[at];
+      const InstanceGroup& group = (*others_)[at];
       Place& place = places_.emplace_back();
       place.region = r;
       for (const Instance& instance : group.instances) {
-        const auto opposite = refs_->Opposite(instance, region);
+        const auto opposite = refs_->Opposite(instance, near);
         const PlacedInstance placed = {instance, group.layout};
         place.copies.push_back(PlanSums(
             FindComparedWithin(opposite, placed, region, options.element_scale),
@@ -369,7 +398,7 @@ Result<std::vector<ErrorStats>> PlannedWithin::Finish() {
   }
   TensorComparison whole;
   TTRACE_RETURN_IF_ERROR(
-      CompareAsWhole(reference_, refs_->groups(), other_, others_, &whole));
+      CompareAsWhole(reference_, refs_->groups(), other_, *others_, &whole));
   return std::vector<ErrorStats>{whole.total};
 }
 

@@ -17,6 +17,7 @@
 
 #include "src/compare/compare_tensor.h"
 #include "src/compare/error_sums.h"
+#include "src/compare/grouped_once.h"
 #include "src/compare/instances.h"
 #include "src/compare/reference_instances.h"
 #include "src/compare/sweep.h"
@@ -76,7 +77,8 @@ class PlannedComparison {
   const TensorPieces& candidate_;
   Sweep& sweep_;
   std::optional<ReferenceInstances> refs_;
-  std::vector<InstanceGroup> cands_;
+  SharedGroups cands_;
+  bool join_copies_;
   TensorComparison comparison_;  // all but what bytes tell
   std::vector<Layout> regions_;
   std::vector<Planned> planned_;  // in the order of cands_
@@ -111,7 +113,7 @@ class PlannedWithin {
   const std::vector<Layout>& regions_;
   Sweep& sweep_;
   std::optional<ReferenceInstances> refs_;
-  std::vector<InstanceGroup> others_;
+  SharedGroups others_;
   std::vector<Place> places_;
   bool whole_ = false;
   Status status_ = Done{};

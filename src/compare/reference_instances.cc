@@ -1,5 +1,8 @@
 #include "src/compare/reference_instances.h"
 
+#include <algorithm>
+#include <tuple>
+
 namespace ttrace {
 namespace {
 
@@ -8,13 +11,24 @@ namespace {
 // copies, the one of the same ranks: between two legs of a run whose copies
 // differ, the difference of copies must not pass for a failure to repeat.
 const Instance& Counterpart(const InstanceGroup& group, const Instance& other) {
-  const Instance* found = nullptr;
-  for (const Instance& instance : group.instances) {
-    if (instance.micro_batch != other.micro_batch) continue;
-    if (instance.ranks == other.ranks) return instance;
-    if (found == nullptr) found = &instance;
+  // They are sorted by both.
+  const auto& all = group.instances;
+  const auto of_ranks = std::lower_bound(
+      all.begin(), all.end(), other, [](const Instance& a, const Instance& b) {
+        return std::tie(a.micro_batch, a.ranks) <
+               std::tie(b.micro_batch, b.ranks);
+      });
+  if (of_ranks != all.end() && of_ranks->micro_batch == other.micro_batch &&
+      of_ranks->ranks == other.ranks) {
+    return *of_ranks;
   }
-  return found != nullptr ? *found : group.instances.front();
+  const auto of_batch = std::lower_bound(
+      all.begin(), of_ranks, other, [](const Instance& a, const Instance& b) {
+        return a.micro_batch < b.micro_batch;
+      });
+  return of_batch != all.end() && of_batch->micro_batch == other.micro_batch
+             ? *of_batch
+             : all.front();
 }
 
 }  // namespace
@@ -27,10 +41,12 @@ std::vector<const Layout*> LayoutsOf(const std::vector<InstanceGroup>& groups) {
 }
 
 std::vector<PlacedInstance> ReferenceInstances::Opposite(
-    const Instance& other, const Layout& region) const {
+    const Instance& other, const std::vector<size_t>& near) const {
   std::vector<PlacedInstance> out;
-  for (const size_t i : index_.Near(region)) {
-    out.push_back({Counterpart(groups_[i], other), groups_[i].layout});
+  out.reserve(near.size());
+  for (const size_t i : near) {
+    const InstanceGroup& group = (*groups_)[i];
+    out.push_back({Counterpart(group, other), group.layout});
   }
   return out;
 }

@@ -7,9 +7,11 @@
 #ifndef TTRACE_SRC_COMPARE_REFERENCE_INSTANCES_H_
 #define TTRACE_SRC_COMPARE_REFERENCE_INSTANCES_H_
 
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "src/compare/grouped_once.h"
 #include "src/compare/instances.h"
 #include "src/compare/overlap_index.h"
 
@@ -20,18 +22,29 @@ std::vector<const Layout*> LayoutsOf(const std::vector<InstanceGroup>& groups);
 class ReferenceInstances {
  public:
   // REQUIRES: `groups` is not empty, and of one global shape.
+  explicit ReferenceInstances(SharedGroups groups)
+      : groups_(std::move(groups)), index_(LayoutsOf(*groups_)) {}
   explicit ReferenceInstances(std::vector<InstanceGroup> groups)
-      : groups_(std::move(groups)), index_(LayoutsOf(groups_)) {}
+      : ReferenceInstances(std::make_shared<const std::vector<InstanceGroup>>(
+            std::move(groups))) {}
 
-  const std::vector<InstanceGroup>& groups() const { return groups_; }
+  const std::vector<InstanceGroup>& groups() const { return *groups_; }
 
   // One instance of each region near `region`, which is of the same global
   // shape: that for `other`.
   std::vector<PlacedInstance> Opposite(const Instance& other,
-                                       const Layout& region) const;
+                                       const Layout& region) const {
+    return Opposite(other, Near(region));
+  }
+  // In two steps, for the many copies of one region.
+  std::vector<size_t> Near(const Layout& region) const {
+    return index_.Near(region);
+  }
+  std::vector<PlacedInstance> Opposite(const Instance& other,
+                                       const std::vector<size_t>& near) const;
 
  private:
-  std::vector<InstanceGroup> groups_;
+  SharedGroups groups_;
   OverlapIndex index_;
 };
 

@@ -38,7 +38,7 @@ std::optional<SampledParts> SamplesOfParts(const Evidence& evidence,
       for (const Term& term : instance.terms) own.pieces.push_back(term.record);
       const auto values = ReadKept(own, *boxes, evidence.compare);
       if (!values.ok()) return std::nullopt;
-      InstanceStats part{instance.ranks, instance.micro_batch, {}};
+      InstanceStats part{instance.ranks.ToVector(), instance.micro_batch, {}};
       for (const SampleGrid::Held& held : grid.HeldBy(
                group.layout, RowMajorStrides(group.layout.local_shape()))) {
         const auto place = static_cast<size_t>(held.place);

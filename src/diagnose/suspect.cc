@@ -15,7 +15,7 @@ constexpr int64_t kSampled = 1 << 18;
 double SquaredError(const Evidence& evidence, const Instance& instance) {
   for (const InstanceStats& known : evidence.instances) {
     if (known.micro_batch == instance.micro_batch &&
-        known.ranks == instance.ranks) {
+        known.ranks == instance.ranks.ToVector()) {
       return known.stats.sum_sq_err;
     }
   }

@@ -27,8 +27,7 @@ bool Repeats(const std::optional<RepeatFacts>& repeat) {
 
 }  // namespace
 
-Expectations::Expectations(const std::vector<TensorFacts>& tensors,
-                           double run_risk) {
+Expectations::Expectations(const PackedFacts& tensors, double run_risk) {
   for (const TensorFacts& tensor : tensors) {
     if (!Repeats(tensor.candidate_repeat) ||
         !Repeats(tensor.reference_repeat)) {

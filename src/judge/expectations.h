@@ -16,13 +16,14 @@
 
 #include "src/judge/constants.h"
 #include "src/measure/facts.h"
+#include "src/measure/packed_facts.h"
 
 namespace ttrace {
 
 class Expectations {
  public:
   // `run_risk`: how often a clean run may be flagged by chance.
-  Expectations(const std::vector<TensorFacts>& tensors, double run_risk);
+  Expectations(const PackedFacts& tensors, double run_risk);
 
   // Of one test: the run's, divided over all tests.
   double risk() const { return risk_; }

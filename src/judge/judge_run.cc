@@ -62,7 +62,7 @@ void AddWhatOnlyTheReferenceHas(const RunContext& context,
 
 Result<JudgeOutcome> JudgeRun(const RunContext& context, double risk,
                               Measurements* measured) {
-  std::vector<TensorFacts>& facts = measured->facts;
+  PackedFacts& facts = measured->facts;
   JudgeOutcome out;
   const Expectations expectations(facts, risk);
   out.tests = expectations.tests();
@@ -76,7 +76,7 @@ Result<JudgeOutcome> JudgeRun(const RunContext& context, double risk,
   out.tensors.resize(facts.size());
   TTRACE_RETURN_IF_ERROR(ForEach(context.threads, facts.size(), [&](size_t i) {
     out.tensors[i] = judge.Judge(facts[i]);
-    facts[i] = TensorFacts();
+    facts.Forget(i);
     return Status(Done{});
   }));
   facts = {};

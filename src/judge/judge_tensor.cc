@@ -160,7 +160,7 @@ TensorJudge::TensorJudge(const Side* reference, const Side& candidate,
   if (reference != nullptr) rounding_.emplace(*reference, candidate);
 }
 
-void TensorJudge::FindTies(const std::vector<TensorFacts>& tensors) {
+void TensorJudge::FindTies(const PackedFacts& tensors) {
   ties_ = RoutingTies(tensors,
                       [&](const TensorFacts& scores,
                           const LegFacts& leg) -> std::optional<Test> {

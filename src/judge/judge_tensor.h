@@ -22,6 +22,7 @@
 #include "src/judge/rule.h"
 #include "src/judge/unlike_draws.h"
 #include "src/measure/facts.h"
+#include "src/measure/packed_facts.h"
 
 namespace ttrace {
 
@@ -37,7 +38,7 @@ class TensorJudge {
 
   // Lets routing maps among `tensors`, which are those of the run in the order
   // of execution, be judged by their scores.
-  void FindTies(const std::vector<TensorFacts>& tensors);
+  void FindTies(const PackedFacts& tensors);
 
   TensorJudgement Judge(const TensorFacts& facts) const;
 

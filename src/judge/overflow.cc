@@ -29,7 +29,7 @@ bool Shows(const TensorFacts& tensor) {
 }  // namespace
 
 Overflows::Overflows(const Side* reference, const Side& candidate,
-                     const std::vector<TensorFacts>& tensors) {
+                     const PackedFacts& tensors) {
   std::set<int> skipped;
   AddSkipped(candidate, &skipped);
   if (reference != nullptr) AddSkipped(*reference, &skipped);

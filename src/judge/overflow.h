@@ -16,6 +16,7 @@
 
 #include "src/experiment/side.h"
 #include "src/measure/facts.h"
+#include "src/measure/packed_facts.h"
 
 namespace ttrace {
 
@@ -24,7 +25,7 @@ class Overflows {
   // `tensors`: of the candidate. Without a reference, any gradient of a step
   // that was not made which is not finite counts.
   Overflows(const Side* reference, const Side& candidate,
-            const std::vector<TensorFacts>& tensors);
+            const PackedFacts& tensors);
 
   // Of a gradient in low precision: whether elements that are finite in one
   // run alone may be of this kind.

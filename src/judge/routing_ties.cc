@@ -43,22 +43,25 @@ LegJudgement JudgeFlips(const std::string& name, const LegFacts& facts,
   return out;
 }
 
-RoutingTies::RoutingTies(const std::vector<TensorFacts>& tensors,
+RoutingTies::RoutingTies(const PackedFacts& tensors,
                          const ElementTest& element_test) {
-  std::map<TensorId, const TensorFacts*> by_id;
-  for (const TensorFacts& tensor : tensors) {
-    if (tensor.id.arg == kScoresArg) by_id.emplace(tensor.id, &tensor);
+  std::map<TensorId, size_t> by_id;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorFacts tensor = tensors[i];
+    if (tensor.id.arg == kScoresArg) by_id.emplace(tensor.id, i);
   }
+  if (by_id.empty()) return;
   for (const TensorFacts& tensor : tensors) {
     TensorId id = tensor.id;
     id.arg = kScoresArg;
-    const auto scores = by_id.find(id);
-    if (scores == by_id.end()) continue;
+    const auto found = by_id.find(id);
+    if (found == by_id.end()) continue;
+    const TensorFacts scores = tensors[found->second];
     for (const LegFacts& leg : tensor.legs) {
       if (!leg.usable || !leg.flips) continue;
-      for (const LegFacts& other : scores->second->legs) {
+      for (const LegFacts& other : scores.legs) {
         if (!other.usable || other.plan != leg.plan) continue;
-        std::optional<Test> test = element_test(*scores->second, other);
+        std::optional<Test> test = element_test(scores, other);
         if (!test || !(test->bound > 0)) continue;
         const LegJudgement judged = JudgeFlips("", leg, *test);
         if (judged.flips->flipped > 0 && !(judged.headroom > 1)) {

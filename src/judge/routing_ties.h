@@ -23,6 +23,7 @@
 
 #include "src/judge/judgement.h"
 #include "src/measure/facts.h"
+#include "src/measure/packed_facts.h"
 
 namespace ttrace {
 
@@ -39,8 +40,7 @@ class RoutingTies {
 
   RoutingTies() = default;
   // `tensors`: of the candidate, in the order of execution.
-  RoutingTies(const std::vector<TensorFacts>& tensors,
-              const ElementTest& element_test);
+  RoutingTies(const PackedFacts& tensors, const ElementTest& element_test);
 
   // What the map's choices are judged by in the leg of `plan`; null: no scores
   // say it.

@@ -19,7 +19,7 @@ bool Differs(const TensorFacts& tensor) {
 }  // namespace
 
 UnlikeDraws::UnlikeDraws(const Side* reference, const Side& candidate,
-                         const std::vector<TensorFacts>& tensors) {
+                         const PackedFacts& tensors) {
   if (reference == nullptr) return;
   const auto& ours = candidate.random_draws();
   const auto& theirs = reference->random_draws();

@@ -16,6 +16,7 @@
 
 #include "src/experiment/side.h"
 #include "src/measure/facts.h"
+#include "src/measure/packed_facts.h"
 
 namespace ttrace {
 
@@ -24,7 +25,7 @@ class UnlikeDraws {
   // `tensors`: of the candidate, in the order of execution. Without a reference
   // nothing is unlike.
   UnlikeDraws(const Side* reference, const Side& candidate,
-              const std::vector<TensorFacts>& tensors);
+              const PackedFacts& tensors);
 
   std::set<std::string> modules() const;
 

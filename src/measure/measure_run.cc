@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -190,11 +189,12 @@ class Work {
         ForEach(context_.threads, own_entries_.size(), [&](size_t i) -> Status {
           const TensorEntry& entry = *entries_[own_entries_[i]];
           const auto& [id, pieces] = entry;
-          TensorFacts& facts = out->facts[i];
-          TTRACE_ASSIGN_OR_RETURN(facts, measurer.Measure(id, pieces, &read));
+          TTRACE_ASSIGN_OR_RETURN(TensorFacts facts,
+                                  measurer.Measure(id, pieces, &read));
           ForgetPlaces(&facts);
           facts.order = static_cast<int64_t>(own_entries_[i]);
           facts.batch_unknown = context_.batch_unknown.contains(id);
+          out->facts.Set(i, facts);
           if (HasSquare(entry)) {
             TTRACE_ASSIGN_OR_RETURN(squares[i], SquareOf(pieces));
           }
@@ -342,9 +342,7 @@ Result<Measurements> JoinShares(const RunContext& context,
                                 std::vector<Measurements> shares) {
   Measurements out;
   for (Measurements& share : shares) {
-    std::move(share.facts.begin(), share.facts.end(),
-              std::back_inserter(out.facts));
-    share.facts = {};
+    out.facts.Append(std::move(share.facts));
     out.squares.merge(share.squares);
     out.steps.merge(share.steps);
     out.reference_steps.merge(share.reference_steps);
@@ -353,10 +351,7 @@ Result<Measurements> JoinShares(const RunContext& context,
     Unite(share.reference_damage, &out.reference_damage);
     out.bytes_compared += share.bytes_compared;
   }
-  std::sort(out.facts.begin(), out.facts.end(),
-            [](const TensorFacts& a, const TensorFacts& b) {
-              return a.order < b.order;
-            });
+  out.facts.Sort();
   if (!Work(context, Share{}).IsOf(out)) {
     return Error(ErrorCode::kCorrupt,
                  "together the parts do not hold what these traces do");

@@ -12,7 +12,7 @@
 #include "src/compare/compare_cells.h"
 #include "src/compare/compare_summaries.h"
 #include "src/compare/compared_piece.h"
-#include "src/compare/equal_copies.h"
+#include "src/compare/grouped_once.h"
 #include "src/compare/planned_comparison.h"
 #include "src/compare/record_cache.h"
 #include "src/compare/sweep.h"
@@ -24,6 +24,12 @@
 namespace ttrace {
 
 namespace {
+
+// What several comparisons of one tensor read and sort.
+struct ReadOnce {
+  RecordCache cache;
+  GroupedOnce grouped;
+};
 
 // What the planned pairs of legs of one tensor have in common: a run's legs are
 // the reference of its isolated ones, too.
@@ -64,9 +70,11 @@ bool MustBeFinite(Role role) {
   }
 }
 
-CompareOptions WithCache(RecordCache* cache) {
+CompareOptions Once(ReadOnce* once) {
   CompareOptions options;
-  options.cache = cache;
+  options.cache = &once->cache;
+  options.grouped = &once->grouped;
+  options.join_copies = true;
   return options;
 }
 
@@ -80,6 +88,47 @@ bool HasSameBytes(const TensorPieces& real, const TensorPieces& replay) {
                     [](const Record& a, const Record& b) {
                       return a.extent() == b.extent() && a.rank() == b.rank();
                     });
+}
+
+bool HasShapeOf(const Layout& a, const Layout& b) {
+  return std::equal(a.dims.begin(), a.dims.end(), b.dims.begin(), b.dims.end(),
+                    [](const DimLayout& x, const DimLayout& y) {
+                      return x.global_size == y.global_size;
+                    });
+}
+
+// The same of bytes that were written twice, by their checksums: pieces of the
+// two need not be sorted into regions to find that nothing differs. False where
+// that takes more than a look at each piece.
+bool HasEqualBytes(const TensorPieces& real, const TensorPieces& replay) {
+  if (real.unplaced || replay.unplaced ||
+      real.pieces.size() != replay.pieces.size()) {
+    return false;
+  }
+  const Record first = real.pieces.front();
+  const auto is_equal = [&](const Record& a, const Record& b) {
+    if (a.rank() != b.rank() || a.micro_batch() != b.micro_batch() ||
+        a.dtype() != b.dtype() || !a.holds_values() || !b.holds_values() ||
+        a.scale().value() != b.scale().value() || IsTerm(a) || IsTerm(b)) {
+      return false;
+    }
+    const Extent x = a.extent();
+    const Extent y = b.extent();
+    // Pieces of one place have one layout, not only equal ones.
+    return x.xxh3 == y.xxh3 && x.bytes == y.bytes &&
+           HasShapeOf(a.layout(), first.layout()) &&
+           (&a.layout() == &b.layout() || a.layout() == b.layout());
+  };
+  if (!std::equal(real.pieces.begin(), real.pieces.end(), replay.pieces.begin(),
+                  is_equal)) {
+    return false;
+  }
+  const auto all_good = [](const TensorPieces& of) {
+    return std::all_of(
+        of.pieces.begin(), of.pieces.end(),
+        [&](const Record& piece) { return of.trace->Verify(piece).ok(); });
+  };
+  return all_good(real) && all_good(replay);
 }
 
 // Where values were not kept: each piece with the one in its place, copies
@@ -110,16 +159,16 @@ Result<std::optional<RepeatFacts>> RepeatOfPieces(const TensorPieces& real,
 Result<std::optional<RepeatFacts>> MeasureRepeat(const Side& side,
                                                  const TensorId& id,
                                                  const TensorPieces& real,
-                                                 RecordCache* cache) {
+                                                 ReadOnce* once) {
   const TensorPieces* replay = side.FindSameValue("replay", id);
   if (replay == nullptr) return std::optional<RepeatFacts>();
-  if (HasSameBytes(real, *replay)) {
+  if (HasSameBytes(real, *replay) || HasEqualBytes(real, *replay)) {
     RepeatFacts same;
     same.total.count = real.elements_held();
     return std::optional<RepeatFacts>(same);
   }
   if (WasComparedInPlace(real)) return RepeatOfPieces(real, *replay);
-  const auto compared = CompareTensor(real, *replay, WithCache(cache));
+  const auto compared = CompareTensor(real, *replay, Once(once));
   if (!compared.ok()) {
     if (IsFact(compared.error())) return std::optional<RepeatFacts>();
     return compared.error();
@@ -158,6 +207,7 @@ class LegMeasurer {
     own_.element_scale = *scale;
     aligned_ = std::move(rows);
     aligned_.element_scale = own_.element_scale;
+    own_.grouped = aligned_.grouped;
     candidate_.emplace(r_, c_, aligned_, &shared_.sweep);
     // Without regions nothing else is asked for.
     if (!candidate_->status().ok()) return;
@@ -178,7 +228,6 @@ class LegMeasurer {
   Status Finish(LegFacts* out) {
     TTRACE_RETURN_IF_ERROR(planned_);
     TTRACE_ASSIGN_OR_RETURN(out->candidate, candidate_->Finish());
-    JoinEqualCopies(&out->candidate);
     Count(r_, c_, out->candidate.total.count);
     for (const Noise& noise : noise_) {
       TTRACE_ASSIGN_OR_RETURN(
@@ -410,10 +459,10 @@ Result<TensorFacts> TensorMeasurer::Measure(const TensorId& id,
                lookups_.contains(ParentName(id.fqn));
   out.complete = completed_.contains(id.iteration);
   if (candidate.unplaced) out.unplaced = *candidate.unplaced;
-  RecordCache cache;
-  Status status = MeasureCandidate(id, candidate, &cache, &out, bytes);
+  ReadOnce once;
+  Status status = MeasureCandidate(id, candidate, &once, &out, bytes);
   if (status.ok() && reference_ != nullptr) {
-    status = MeasureAgainstReference(id, candidate, &cache, &out, bytes);
+    status = MeasureAgainstReference(id, candidate, &once, &out, bytes);
   }
   if (status.ok()) return out;
   if (status.error().code() != ErrorCode::kCorrupt) return status.error();
@@ -431,31 +480,30 @@ Result<TensorFacts> TensorMeasurer::Measure(const TensorId& id,
 
 Status TensorMeasurer::MeasureCandidate(const TensorId& id,
                                         const TensorPieces& candidate,
-                                        RecordCache* cache, TensorFacts* out,
+                                        ReadOnce* once, TensorFacts* out,
                                         std::atomic<int64_t>* bytes) const {
   TTRACE_ASSIGN_OR_RETURN(out->candidate_repeat,
-                          MeasureRepeat(candidate_, id, candidate, cache));
-  auto replicas = CompareReplicas(candidate, WithCache(cache));
+                          MeasureRepeat(candidate_, id, candidate, once));
+  auto replicas = CompareReplicas(candidate, Once(once));
   if (replicas.ok()) {
     out->replicas = *std::move(replicas);
   } else if (!IsFact(replicas.error())) {
     return replicas.error();
   }
   if (reference_ != nullptr || !MustBeFinite(id.role)) return Done{};
-  auto own = CompareTensor(candidate, candidate, WithCache(cache));
+  auto own = CompareTensor(candidate, candidate, Once(once));
   if (!own.ok()) {
     if (!IsFact(own.error())) return own.error();
     out->trouble = own.error().message();
     return Done{};
   }
   *bytes += own->total.count * Info(candidate.pieces.front().dtype()).itemsize;
-  JoinEqualCopies(&*own);
   out->own = *std::move(own);
   return Done{};
 }
 
 Status TensorMeasurer::MeasureAgainstReference(
-    const TensorId& id, const TensorPieces& candidate, RecordCache* cache,
+    const TensorId& id, const TensorPieces& candidate, ReadOnce* once,
     TensorFacts* out, std::atomic<int64_t>* bytes) const {
   const TensorPieces* reference = reference_->FindSameValue("real", id);
   out->in_reference = reference != nullptr;
@@ -466,8 +514,8 @@ Status TensorMeasurer::MeasureAgainstReference(
   // The optimizer reports a norm of its own gradients: no leg repeats a step.
   if (id.role == Role::kGradNorm) return Done{};
   TTRACE_ASSIGN_OR_RETURN(out->reference_repeat,
-                          MeasureRepeat(*reference_, id, *reference, cache));
-  TTRACE_RETURN_IF_ERROR(MeasureLegs(id, cache, out, bytes));
+                          MeasureRepeat(*reference_, id, *reference, once));
+  TTRACE_RETURN_IF_ERROR(MeasureLegs(id, once, out, bytes));
   if (id.role == Role::kParamUpdated) {
     TTRACE_ASSIGN_OR_RETURN(out->update,
                             FindSkippedUpdate(*reference_, candidate_, id));
@@ -487,7 +535,7 @@ Status TensorMeasurer::MeasureAgainstReference(
   return Done{};
 }
 
-Status TensorMeasurer::MeasureLegs(const TensorId& id, RecordCache* cache,
+Status TensorMeasurer::MeasureLegs(const TensorId& id, ReadOnce* once,
                                    TensorFacts* out,
                                    std::atomic<int64_t>* bytes) const {
   struct Leg {
@@ -497,7 +545,7 @@ Status TensorMeasurer::MeasureLegs(const TensorId& id, RecordCache* cache,
   };
   const bool token_sum =
       IsParameterGradient(id.role) && (out->vector || out->lookup);
-  SharedFacts shared(cache);
+  SharedFacts shared(&once->cache);
   std::vector<Leg> legs;
   for (size_t i = 0; i < plans_.size(); ++i) {
     const LegPlan& plan = plans_[i];
@@ -511,7 +559,10 @@ Status TensorMeasurer::MeasureLegs(const TensorId& id, RecordCache* cache,
                                        exact_sums_.get(), &shared, bytes)});
     const bool repeat = plan.reference_leg == "real" && out->reference_repeat &&
                         !out->reference_repeat->bitwise();
-    legs.back().measurer->Plan(rows_.OptionsFor(id.iteration), repeat);
+    CompareOptions options = rows_.OptionsFor(id.iteration);
+    options.grouped = &once->grouped;
+    options.join_copies = true;
+    legs.back().measurer->Plan(std::move(options), repeat);
   }
   shared.sweep.Run();
   for (const Leg& leg : legs) {

@@ -30,7 +30,7 @@ namespace ttrace {
 // what arrives at them before it is replaced.
 bool InIsolation(Role role);
 
-class RecordCache;
+struct ReadOnce;
 
 class TensorMeasurer {
  public:
@@ -46,13 +46,13 @@ class TensorMeasurer {
 
  private:
   Status MeasureCandidate(const TensorId& id, const TensorPieces& candidate,
-                          RecordCache* cache, TensorFacts* out,
+                          ReadOnce* once, TensorFacts* out,
                           std::atomic<int64_t>* bytes) const;
   Status MeasureAgainstReference(const TensorId& id,
-                                 const TensorPieces& candidate,
-                                 RecordCache* cache, TensorFacts* out,
+                                 const TensorPieces& candidate, ReadOnce* once,
+                                 TensorFacts* out,
                                  std::atomic<int64_t>* bytes) const;
-  Status MeasureLegs(const TensorId& id, RecordCache* cache, TensorFacts* out,
+  Status MeasureLegs(const TensorId& id, ReadOnce* once, TensorFacts* out,
                      std::atomic<int64_t>* bytes) const;
   Status TakeLeg(const TensorPieces& candidate, const Status& status,
                  LegFacts facts, TensorFacts* out) const;

@@ -11,9 +11,8 @@
 #include <map>
 #include <set>
 #include <string>
-#include <vector>
 
-#include "src/measure/facts.h"
+#include "src/measure/packed_facts.h"
 #include "src/measure/replayed_step.h"
 #include "src/measure/reported_norm.h"
 #include "src/trace/reader.h"
@@ -26,7 +25,7 @@ using DamagedNumbers = std::map<int64_t, std::string>;
 
 struct Measurements {
   // The candidate's tensors by TensorFacts::order; of a share, not all.
-  std::vector<TensorFacts> facts;
+  PackedFacts facts;
   GradientSquares squares;        // of gradients that a reported norm is of
   ReplayedSteps steps;            // the candidate's
   ReplayedSteps reference_steps;  // of those that are out of bounds there

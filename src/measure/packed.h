@@ -1,5 +1,6 @@
-// Values as bytes and back, exactly: doubles by their bits, integers of any
-// size in as few bytes as they need, texts of any bytes.
+// Values as bytes and back, exactly: doubles by their bits without the zeros
+// that these end with, integers of any size in as few bytes as they need, texts
+// of any bytes.
 //
 // No names and no types are written: both ends have to be the same program, as
 // parts of one check are (check/part_file.h). What the reader is given may be
@@ -42,7 +43,7 @@ class Packer {
   template <typename T>
   void Add(const T& value) {
     if constexpr (std::is_same_v<T, double>) {
-      AddWord(std::bit_cast<uint64_t>(value));
+      AddBits(std::bit_cast<uint64_t>(value));
     } else if constexpr (std::is_same_v<T, bool>) {
       out_.push_back(value ? 1 : 0);
     } else if constexpr (std::is_enum_v<T> || std::integral<T>) {
@@ -56,9 +57,13 @@ class Packer {
   void Clear() { out_.clear(); }
 
  private:
-  void AddWord(uint64_t word) {
-    for (int i = 0; i < 8; ++i) {
-      out_.push_back(static_cast<char>(word >> (8 * i)));
+  // How many bytes, and these from the top: of most doubles that are measured
+  // where nothing differs, none.
+  void AddBits(uint64_t bits) {
+    const int bytes = bits == 0 ? 0 : 8 - std::countr_zero(bits) / 8;
+    out_.push_back(static_cast<char>(bytes));
+    for (int i = 0; i < bytes; ++i) {
+      out_.push_back(static_cast<char>(bits >> (56 - 8 * i)));
     }
   }
   // Small ones of either sign in one byte.
@@ -134,7 +139,7 @@ class Unpacker {
   void Take(T* value) {
     if (!good_) return;
     if constexpr (std::is_same_v<T, double>) {
-      *value = std::bit_cast<double>(TakeWord());
+      *value = std::bit_cast<double>(TakeBits());
     } else if constexpr (std::is_same_v<T, bool>) {
       const int64_t number = TakeByte();
       good_ = good_ && number <= 1;
@@ -164,12 +169,14 @@ class Unpacker {
     rest_.remove_prefix(1);
     return byte;
   }
-  uint64_t TakeWord() {
-    uint64_t word = 0;
-    for (int i = 0; i < 8; ++i) {
-      word |= static_cast<uint64_t>(TakeByte()) << (8 * i);
+  uint64_t TakeBits() {
+    const int bytes = TakeByte();
+    good_ = good_ && bytes <= 8;
+    uint64_t bits = 0;
+    for (int i = 0; i < bytes && good_; ++i) {
+      bits |= static_cast<uint64_t>(TakeByte()) << (56 - 8 * i);
     }
-    return word;
+    return bits;
   }
   int64_t TakeNumber() {
     uint64_t number = 0;

@@ -32,6 +32,8 @@ class RecordList {
   }
   void reserve(size_t count) { places_.reserve(count); }
   void clear() { places_.clear(); }
+  // Gives back the room for more.
+  void ShrinkToFit() { places_.shrink_to_fit(); }
 
   size_t size() const { return places_.size(); }
   bool empty() const { return places_.empty(); }
