@@ -23,7 +23,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
-from cases import DTYPES, Case, bug_cases, bug_catalog  # noqa: E402
+from cases import DTYPES, Case, axis_cases, bug_cases, bug_catalog, clean_cases  # noqa: E402
 from runs import ttrace  # noqa: E402
 
 OUT = ROOT / "matrix" / "fidelity"
@@ -33,6 +33,18 @@ REFERENCE_LEGS = "replay,noise:3,fp32,fp32.noise:3"
 CANDIDATE_LEGS = "replay,fp32"
 BUCKETS = {"sketch": 1024, "digest": 0}
 WAYS = (("full", "full"), ("full", "sketch"), ("sketch", "sketch"), ("full", "digest"))
+# Clean runs beside the zoo's controls: of each kind of placement and of scaled copies.
+CLEAN = ("tp2sp", "tp2_cp2", "pp2", "dp2_distopt", "tp2sp_ep2")
+
+
+def all_cases() -> list[Case]:
+    names = {f"clean-{topology}-{dtype}" for topology in CLEAN for dtype in DTYPES}
+    clean = [case for case in (*clean_cases(), *axis_cases()) if case.name in names]
+    return [*bug_cases(), *clean]
+
+
+def expected_of(case: Case) -> dict[str, Any]:
+    return bug_catalog.load(case.bugs[0]).EXPECT if case.bugs else {"clean": True}
 
 
 def record(trace: Path, legs: str, command: str, *options: object) -> None:
@@ -67,13 +79,13 @@ def reference_of(case: Case, known: dict[str, Path]) -> Path:
 
 
 def said(result: dict[str, Any], case: Case) -> dict[str, Any]:
-    bug = bug_catalog.load(case.bugs[0])
+    expected = expected_of(case)
     culprits = result["culprits"]
     first = culprits[0] if culprits else None
-    expected = {key: value for key, value in bug.EXPECT.items() if key != "classes"}
     placed = False
-    if first and not bug_catalog.is_control(bug):
-        wanted = {**expected, "classes": [*(c["class"] for c in first["classes"][:1])]}
+    if first and "clean" not in expected:
+        # Whatever its class is.
+        wanted = {**expected, "classes": [found["class"] for found in first["classes"][:1]]}
         placed = not bug_catalog.disagreements({**result, "culprits": [first]}, wanted)
     return {
         "verdict": result["verdict"],
@@ -81,7 +93,7 @@ def said(result: dict[str, Any], case: Case) -> dict[str, Any]:
         "iteration": first["iteration"] if first else None,
         "culprits": len(culprits),
         "placed": placed,
-        "as_expected": not bug_catalog.disagreements(result, bug.EXPECT),
+        "as_expected": not bug_catalog.disagreements(result, expected),
         "classes": [found["class"] for found in first["classes"]] if first else [],
         "headroom": first["headroom"] if first else None,
         "fidelity": result.get("fidelity"),
@@ -95,7 +107,7 @@ def judge(case: Case, known: dict[str, Path]) -> dict[str, Any]:
     shutil.rmtree(folder, ignore_errors=True)
     candidate = folder / "trace"
     record(candidate, CANDIDATE_LEGS, case.candidate_command, "--graft", reference)
-    entry: dict[str, Any] = {"case": case.name, "bug": case.bugs[0]}
+    entry: dict[str, Any] = {"case": case.name}
     for r, c in WAYS:
         report = folder / "report"
         shutil.rmtree(report, ignore_errors=True)
@@ -125,8 +137,44 @@ def share(entries: list[dict[str, Any]], way: str, key: str) -> str:
     return f"{sum(bool(entry[way][key]) for entry in entries)}"
 
 
-def page(entries: list[dict[str, Any]], total: int) -> list[str]:
+def table_of(precision: str, chosen: list[tuple[Case, dict[str, Any]]]) -> list[str]:
     ways = [f"{r}/{c}" for r, c in WAYS]
+    bugs = [entry for case, entry in chosen if "clean" not in expected_of(case)]
+    clean = [entry for case, entry in chosen if "clean" in expected_of(case)]
+    lines = [
+        f"## {precision}",
+        "",
+        f"{len(bugs)} bugs, and {len(clean)} runs of which nothing may be said: the zoo's controls",
+        "and clean topologies.",
+        "",
+        "| reference / candidate | found | placed | as expected | clean flagged "
+        "| clean inconclusive |",
+        "|---|---|---|---|---|---|",
+    ]
+    for way in ways:
+        undecided = sum(entry[way]["verdict"] == "inconclusive" for entry in clean)
+        cells = [share(bugs, way, key) for key in ("where", "placed", "as_expected")]
+        lines.append(
+            f"| {way} | {' | '.join(cells)} | {share(clean, way, 'where')} | {undecided} |"
+        )
+    lines += [
+        "",
+        "Classes of the first culprit (-: none); where that is another tensor than by values, it",
+        "is named. Where nothing is blamed, the verdict.",
+        "",
+        f"| bug | first culprit by values | {' | '.join(ways)} |",
+        f"|{'---|' * (len(ways) + 2)}",
+    ]
+    for case, entry in chosen:
+        values = entry[ways[0]]
+        control = "clean" in expected_of(case)
+        cells = [cell(entry[way], values, control) for way in ways]
+        name = case.name.removeprefix("bug-").removesuffix(f"-{precision}")
+        lines.append(f"| {name} | {values['where']} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def page(done: dict[str, dict[str, Any]]) -> list[str]:
     lines = [
         "# Bugs of the zoo by what was kept",
         "",
@@ -141,40 +189,13 @@ def page(entries: list[dict[str, Any]], total: int) -> list[str]:
         "",
     ]
     for precision in DTYPES:
-        chosen = [entry for entry in entries if entry["case"].endswith(f"-{precision}")]
-        if not chosen:
-            continue
-        bugs = {e["case"]: bug_catalog.load(e["bug"]) for e in chosen}
-        real = [e for e in chosen if not bug_catalog.is_control(bugs[e["case"]])]
-        lines += [
-            f"## {precision}",
-            "",
-            f"{len(real)} bugs and {len(chosen) - len(real)} controls of {total}.",
-            "",
-            "| reference / candidate | found | placed | as expected | controls flagged "
-            "| controls inconclusive |",
-            "|---|---|---|---|---|---|",
+        chosen = [
+            (case, done[case.name])
+            for case in all_cases()
+            if case.name in done and case.name.endswith(f"-{precision}")
         ]
-        controls = [e for e in chosen if e not in real]
-        for way in ways:
-            open_ones = sum(e[way]["verdict"] == "inconclusive" for e in controls)
-            cells = [share(real, way, key) for key in ("where", "placed", "as_expected")]
-            lines.append(
-                f"| {way} | {' | '.join(cells)} | {share(controls, way, 'where')} | {open_ones} |"
-            )
-        lines += [
-            "",
-            "Classes of the first culprit (-: none); where that is another tensor than by values,",
-            "it is named. Where nothing is blamed, the verdict.",
-            "",
-            f"| bug | first culprit by values | {' | '.join(ways)} |",
-            f"|{'---|' * (len(ways) + 2)}",
-        ]
-        for entry in chosen:
-            bug, values = bugs[entry["case"]], entry[ways[0]]
-            cells = [cell(entry[way], values, bug_catalog.is_control(bug)) for way in ways]
-            lines.append(f"| {bug.ID} | {values['where']} | {' | '.join(cells)} |")
-        lines.append("")
+        if chosen:
+            lines += table_of(precision, chosen)
     return lines
 
 
@@ -188,7 +209,7 @@ def main() -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     text = RESULTS.read_text() if RESULTS.exists() else ""
     done = {entry["case"]: entry for entry in map(json.loads, text.splitlines())}
-    cases = bug_cases()
+    cases = all_cases()
     chosen = [c for c in cases if not options.precision or c.name.endswith(options.precision)]
     # Bugs with equal references follow each other.
     chosen.sort(key=lambda c: hashlib.sha256(c.reference_command.encode()).digest())
@@ -203,8 +224,7 @@ def main() -> int:
             out.write(json.dumps(entry) + "\n")
         ways = (f"{r}/{c} {entry[f'{r}/{c}']['verdict']}" for r, c in WAYS)
         print(f"{case.name}: {', '.join(ways)}", flush=True)
-    entries = [done[case.name] for case in cases if case.name in done]
-    TABLE.write_text("\n".join(page(entries, len(cases) // len(DTYPES))))
+    TABLE.write_text("\n".join(page(done)))
     return 0
 
 
