@@ -23,13 +23,13 @@
 
 namespace ttrace {
 
-namespace {
-
 // What several comparisons of one tensor read and sort.
 struct ReadOnce {
   RecordCache cache;
   GroupedOnce grouped;
 };
+
+namespace {
 
 // What the planned pairs of legs of one tensor have in common: a run's legs are
 // the reference of its isolated ones, too.
