@@ -57,10 +57,12 @@ TEST(SameBytes, AreThoseOfOneChecksumDtypeAndWeight) {
   Instance other = groups[0].instances[1];
   EXPECT_TRUE(SameBytes(one, other));
   EXPECT_FALSE(SameBytes(one, groups[1].instances[0]));
-  other.terms.front().weight = 2;
+  Term term = other.terms.front();
+  term.weight = 2;
+  other.terms = {term};
   EXPECT_FALSE(SameBytes(one, other));
-  other.terms.front().weight = 1;
-  other.terms.push_back(other.terms.front());
+  term.weight = 1;
+  other.terms = {term, term};
   EXPECT_FALSE(SameBytes(one, other));
 }
 

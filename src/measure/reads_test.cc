@@ -119,7 +119,8 @@ Reads Measure(int64_t rows, int64_t cols, int ranks, int threads) {
   const std::vector<LegPlan> plans = {whole, isolated};
   const RowAlignment rows_alignment;
   const TensorMeasurer measurer(&reference, candidate, plans, rows_alignment);
-  const auto& [id, pieces] = *candidate.real().begin();
+  const TensorId& id = candidate.real().begin()->first;
+  const TensorPieces& pieces = candidate.real().begin()->second;
   std::atomic<int64_t> bytes = 0;
   g_reads.clear();
   g_counting = true;
