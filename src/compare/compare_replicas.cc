@@ -100,14 +100,15 @@ struct CopyPair {
 CopyPair PlanPair(const Instance& a, const Instance& b, const Layout& layout,
                   const CompareOptions& options, Sweep* sweep) {
   CopyPair pair = {&a, &b, &layout, false, std::nullopt};
-  // Nearly all are equal, and have their values.
-  pair.equal = SameBytes(a, b) && IsVerified(a) && IsVerified(b);
-  if (pair.equal || ComparedInPlace(a) || ComparedInPlace(b) ||
-      HasSummaries(a) || HasSummaries(b)) {
+  if (ComparedInPlace(a) || ComparedInPlace(b) || HasSummaries(a) ||
+      HasSummaries(b)) {
     return pair;
   }
-  pair.comparison =
-      sweep->Compare({{a, layout}}, {b, layout}, 0, options.tile_elements);
+  pair.equal = SameBytes(a, b) && IsVerified(a) && IsVerified(b);
+  if (!pair.equal) {
+    pair.comparison =
+        sweep->Compare({{a, layout}}, {b, layout}, 0, options.tile_elements);
+  }
   return pair;
 }
 
