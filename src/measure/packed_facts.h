@@ -44,7 +44,8 @@ class PackedFacts {
   void resize(size_t count) { packed_.resize(count); }
   void Set(size_t i, const TensorFacts& facts);
   // Takes no memory for these any more.
-  void Forget(size_t i) { packed_[i] = std::string(); }
+  // By a swap: assigned an empty string, it would keep its memory.
+  void Forget(size_t i) { std::string().swap(packed_[i]); }
 
   // Adds all of `other`.
   void Append(PackedFacts other);
