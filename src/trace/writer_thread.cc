@@ -68,8 +68,8 @@ using Clock = Arrivals::Clock;
 // woken for each small tensor would cost the caller more than to copy it.
 constexpr std::chrono::milliseconds kNap(1);
 
-// A smaller tensor is sooner copied than summarised, and its copy is read from
-// cache.
+// A smaller tensor is copied: what it takes to plan a summary is then no longer
+// small beside the work. To be measured where nothing else runs.
 constexpr size_t kLeastSummarized = size_t{256} << 10;
 
 // The thread's side: carries calls out, in their order.
@@ -284,6 +284,7 @@ class Behind {
   // Parts of the caller's own work. The thread takes some up where it is
   // between two calls.
   void Do(size_t count, const std::function<void(size_t)>& part) {
+    if (count < 2) return DoInTurn(count, part);  // nobody is woken for it
     OfferedParts parts(count, part);
     {
       const std::lock_guard lock(mutex_);

@@ -7,9 +7,8 @@
 // copied: its Append waits until it was written.
 //
 // Where a summary is all that is kept of a large tensor, it is made by Append,
-// straight from the tensor's memory: that takes less than a copy of it. Nothing
-// is staged but the summary, and the thread does parts of the work if it has
-// nothing to write (Sink::Do).
+// straight from the tensor's memory. Nothing is staged but the summary, and the
+// thread does parts of the work if it has nothing to write (Sink::Do).
 //
 // Notes and seals are written in their turn, behind it as well: nobody waits
 // for a disk to flush. Flush and Close wait for all that was called before
