@@ -113,10 +113,11 @@ void Write(TraceWriter& writer) {
     std::fill(memory.begin(), memory.end(), -1.0F);
   };
   append("small", DType::kF32, 10, 100, {100, 1});
-  append("large", DType::kF32, 1000, 1000, {1000, 1});
-  append("integers", DType::kI32, 1000, 1000, {1000, 1});
-  append("transposed", DType::kBF16, 1000, 1000, {1, 1000});
-  append("large again", DType::kF32, 1000, 1000, {1000, 1});
+  append("large", DType::kF32, 1024, 1024, {1024, 1});
+  append("integers", DType::kI32, 1024, 1024, {1024, 1});
+  append("transposed", DType::kF32, 1024, 1024, {1, 1024});
+  append("staged", DType::kBF16, 1024, 1024, {1024, 1});
+  append("large again", DType::kF32, 1024, 1024, {1024, 1});
   OrDie(writer.Seal(0, "real"));
   OrDie(writer.Close(true, ""));
 }

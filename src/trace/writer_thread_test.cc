@@ -171,8 +171,8 @@ TEST(WriterThread, OfALargeTensorASummaryIsMadeWithoutACopy) {
   auto summing = std::make_unique<Summing>();
   Summing& saw = *summing;
   const auto writer = WriteOnThread(std::move(summing), kRing);
-  // A hundred times the ring: it could not be staged.
-  const std::vector<float> large(100 * kRing / sizeof(float));
+  // 300 times the ring: it could not be staged.
+  const std::vector<float> large(300 * kRing / sizeof(float));
   saw.memory = std::as_bytes(std::span(large)).data();
   OrDie(AppendFloats(*writer, "large", large));
   OrDie(AppendFloats(*writer, "values", large));
