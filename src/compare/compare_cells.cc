@@ -323,19 +323,15 @@ Result<std::vector<ErrorStats>> PlannedRerun::Finish() {
 Result<std::optional<std::vector<ErrorStats>>> CompareCellsWithin(
     const TensorPieces& run, const TensorPieces& rerun,
     const std::vector<Layout>& regions, double element_scale) {
-  Sweep sweep;
-  PlannedCells planned(run, rerun, regions, element_scale, &sweep);
-  sweep.Run();
-  return planned.Finish();
+  return CompareAlone<PlannedCells>(nullptr, run, rerun, regions,
+                                    element_scale);
 }
 
 Result<std::vector<ErrorStats>> CompareRerunWithin(
     const TensorPieces& run, const TensorPieces& rerun,
     const std::vector<Layout>& regions, double element_scale) {
-  Sweep sweep;
-  PlannedRerun planned(run, rerun, regions, element_scale, &sweep);
-  sweep.Run();
-  return planned.Finish();
+  return CompareAlone<PlannedRerun>(nullptr, run, rerun, regions,
+                                    element_scale);
 }
 
 }  // namespace ttrace

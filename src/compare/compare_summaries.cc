@@ -10,6 +10,7 @@
 
 #include "src/compare/compared_piece.h"
 #include "src/compare/held_values.h"
+#include "src/compare/record_cache.h"
 #include "src/compare/recorded_layout.h"
 
 namespace ttrace {
@@ -197,8 +198,7 @@ Result<TensorSummary> ReadSummary(const Trace& trace, const Record& record) {
     const Status placed =
         summary.Place(RecordedLayout(trace, record), record.dtype());
     if (placed.ok()) return summary;
-    return placed.error().WithContext("rank " + std::to_string(record.rank()) +
-                                      ": " + ToString(record.id()));
+    return NamedPiece(placed, record).error();
   }
   if (!record.compared_with().empty()) {
     TTRACE_ASSIGN_OR_RETURN(ComparedPiece piece,

@@ -32,19 +32,15 @@ Result<std::vector<InstanceGroup>> GroupWithoutOverlap(
 Result<TensorComparison> CompareTensor(const TensorPieces& reference,
                                        const TensorPieces& candidate,
                                        const CompareOptions& options) {
-  Sweep sweep(options.cache);
-  PlannedComparison planned(reference, candidate, options, &sweep);
-  sweep.Run();
-  return planned.Finish();
+  return CompareAlone<PlannedComparison>(options.cache, reference, candidate,
+                                         options);
 }
 
 Result<std::vector<ErrorStats>> CompareWithin(
     const TensorPieces& reference, const TensorPieces& other,
     const std::vector<Layout>& regions, const CompareOptions& options) {
-  Sweep sweep(options.cache);
-  PlannedWithin planned(reference, other, regions, options, &sweep);
-  sweep.Run();
-  return planned.Finish();
+  return CompareAlone<PlannedWithin>(options.cache, reference, other, regions,
+                                     options);
 }
 
 Result<SquareSum> SumOfSquares(const TensorPieces& pieces, RecordCache* cache) {

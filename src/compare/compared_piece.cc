@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "src/compare/layout_overlap.h"
+#include "src/compare/record_cache.h"
 #include "src/compare/recorded_layout.h"
 #include "src/trace/format.h"
 
@@ -213,18 +214,14 @@ Result<ComparedPiece> DecodeComparedPiece(std::span<const std::byte> bytes) {
 Result<ComparedPiece> ReadComparedPiece(const Trace& trace,
                                         const Record& record) {
   TTRACE_ASSIGN_OR_RETURN(const auto bytes, trace.ReadInstead(record));
-  const auto named = [&](const Error& error) {
-    return error.WithContext("rank " + std::to_string(record.rank()) + ": " +
-                             ToString(record.id()));
-  };
   Result<ComparedPiece> decoded = DecodeComparedPiece(bytes);
-  if (!decoded.ok()) return named(decoded.error());
+  if (!decoded.ok()) return NamedPiece(decoded.error(), record).error();
   ComparedPiece piece = *std::move(decoded);
-  if (!IsOf(piece, record)) return named(Corrupt());
+  if (!IsOf(piece, record)) return NamedPiece(Corrupt(), record).error();
   if (piece.summary) {
     const Status placed =
         piece.summary->Place(RecordedLayout(trace, record), record.dtype());
-    if (!placed.ok()) return named(placed.error());
+    if (!placed.ok()) return NamedPiece(placed, record).error();
   }
   return piece;
 }

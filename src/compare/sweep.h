@@ -148,6 +148,16 @@ class Sweep {
   std::vector<std::unique_ptr<Readers>> idle_;
 };
 
+// A comparison that is planned by `Planned` (planned_comparison.h), in a sweep
+// of its own.
+template <typename Planned, typename... Args>
+auto CompareAlone(RecordCache* cache, const Args&... args) {
+  Sweep sweep(cache);
+  Planned planned(args..., &sweep);
+  sweep.Run();
+  return planned.Finish();
+}
+
 // Compares what one pass is enough for.
 Result<ErrorSums> CompareInstances(const std::vector<PlacedInstance>& reference,
                                    const PlacedInstance& candidate,

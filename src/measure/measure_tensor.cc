@@ -70,8 +70,7 @@ bool MustBeFinite(Role role) {
   }
 }
 
-CompareOptions Once(ReadOnce* once) {
-  CompareOptions options;
+CompareOptions Once(ReadOnce* once, CompareOptions options = {}) {
   options.cache = &once->cache;
   options.grouped = &once->grouped;
   options.join_copies = true;
@@ -559,10 +558,8 @@ Status TensorMeasurer::MeasureLegs(const TensorId& id, ReadOnce* once,
                                        exact_sums_.get(), &shared, bytes)});
     const bool repeat = plan.reference_leg == "real" && out->reference_repeat &&
                         !out->reference_repeat->bitwise();
-    CompareOptions options = rows_.OptionsFor(id.iteration);
-    options.grouped = &once->grouped;
-    options.join_copies = true;
-    legs.back().measurer->Plan(std::move(options), repeat);
+    legs.back().measurer->Plan(Once(once, rows_.OptionsFor(id.iteration)),
+                               repeat);
   }
   shared.sweep.Run();
   for (const Leg& leg : legs) {

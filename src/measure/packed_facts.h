@@ -43,8 +43,8 @@ class PackedFacts {
   void pop_back() { packed_.pop_back(); }
   void resize(size_t count) { packed_.resize(count); }
   void Set(size_t i, const TensorFacts& facts);
-  // Takes no memory for these any more.
-  // By a swap: assigned an empty string, it would keep its memory.
+  // Takes no memory for these any more. A string that is assigned an empty one
+  // would keep its own.
   void Forget(size_t i) { std::string().swap(packed_[i]); }
 
   // Adds all of `other`.
