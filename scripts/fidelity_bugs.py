@@ -24,14 +24,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 from cases import DTYPES, Case, axis_cases, bug_cases, bug_catalog, clean_cases  # noqa: E402
+from fidelity_table import CANDIDATE_LEGS, REFERENCE_LEGS, condensed  # noqa: E402
 from runs import ttrace  # noqa: E402
 
 OUT = ROOT / "matrix" / "fidelity"
 RESULTS = OUT.with_suffix(".jsonl")
 TABLE = ROOT / "docs" / "fidelity_bugs.md"
-REFERENCE_LEGS = "replay,noise:3,fp32,fp32.noise:3"
-CANDIDATE_LEGS = "replay,fp32"
-BUCKETS = {"sketch": 1024, "digest": 0}
 WAYS = (("full", "full"), ("full", "sketch"), ("sketch", "sketch"), ("full", "digest"))
 # Clean runs beside the zoo's controls: of each kind of placement and of scaled copies.
 CLEAN = ("tp2sp", "tp2_cp2", "pp2", "dp2_distopt", "tp2sp_ep2")
@@ -52,18 +50,6 @@ def record(trace: Path, legs: str, command: str, *options: object) -> None:
     done = ttrace("record", *words, "--", "/bin/sh", "-c", f"exec {command}")
     if done.code != 0:
         raise SystemExit(done.explain())
-
-
-def condensed(trace: Path, fidelity: str) -> Path:
-    """The trace with this much left of it; made once."""
-    if fidelity == "full":
-        return trace
-    out = trace.parent / fidelity
-    if not out.exists():
-        done = ttrace("baseline", trace, "-o", out, "--buckets", str(BUCKETS[fidelity]))
-        if done.code != 0:
-            raise SystemExit(done.explain())
-    return out
 
 
 def reference_of(case: Case, known: dict[str, Path]) -> Path:
