@@ -244,11 +244,10 @@ def by_decade(entries: list[Entry]) -> list[tuple[str, list[Entry]]]:
 
 def product(precision: str) -> str:
     rows = json.loads((OUT / f"{precision}-check.json").read_text())
-    off = [abs(estimate / exact - 1) for exact, estimate, _, _ in rows]
     missed = sum(not low <= exact <= high for exact, _, low, high in rows)
-    within = 100 * np.mean(np.array(off) <= GOAL)
-    cells = f"{len(rows):,} | {100 * max(off):.1f} % | {within:.2f} % | {missed}"
-    return f"| {precision} | {cells} |"
+    off = np.array([abs(estimate / exact - 1) for exact, estimate, *_ in rows if exact >= SMALL])
+    within = f"{100 * off.max():.1f} % | {100 * np.mean(off <= GOAL):.2f} %"
+    return f"| {precision} | {len(rows):,} | {missed} | {off.size:,} | {within} |"
 
 
 def page() -> list[str]:
@@ -276,7 +275,7 @@ def page() -> list[str]:
         f"interval that a verdict uses is {100 * WIDTH:.1f} % to either side, and wider where few",
         "elements differ (docs/tolerance.md); it promises 999 of 1,000, of few elements 997.",
         "",
-        *table("error ||A - B|| / ||B||", both),
+        *table("relative error", both),
         "Errors below 1e-6 are round-off of fp32, and the sums of a sketch, which are of fp32 too,",
         "round by as much: their estimates are too large, and their intervals as much wider",
         "(`SketchRounding`). They have their rows in the table by size, and are in no other one.",
@@ -307,8 +306,8 @@ def page() -> list[str]:
         "that it finds by values. Tensors whose copies differ are left out: by values the worst",
         "copy counts.",
         "",
-        "| precision | estimates | worst | within 8.5 % | not in the interval |",
-        "|---|---|---|---|---|",
+        "| precision | estimates | not in the interval | from 1e-6 on | worst | within 8.5 % |",
+        "|---|---|---|---|---|---|",
         product("bf16"),
         product("fp32"),
         "",
@@ -334,6 +333,10 @@ def remarks(entries: list[Entry]) -> list[str]:
         f"at n = 2 and to 5 % at n = 11. Between 2 and 32 elements {shares[0]:.3f} % of estimates",
         f"are within 8.5 %, of all others {shares[1]:.3f} %. Elements of one line of 16 never",
         "meet. The interval of a verdict has room for that (`src/numeric/few_elements.h`).",
+        "",
+        "Below 1e-6 it is missed for another reason: the sums of a sketch are rounded to fp32, too.",
+        "Of a difference that is the round-off of fp32 nothing closer can be said than the table by",
+        "size does. The interval has room for that as well, and held every one of these.",
         "",
     ]
 
