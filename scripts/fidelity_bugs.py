@@ -173,7 +173,7 @@ def page(done: dict[str, dict[str, Any]]) -> list[str]:
         "direction, stage, iteration). As expected: its first class is right, too, and nobody else",
         "is blamed.",
         "",
-        "What sketches miss of what values name is a class whose rule asks for rows or for the bits",
+        "What sketches miss of what values name is a class whose rule asks for rows or the bits",
         "of many elements, which a sample has too few of. Digests tell equal from not equal, and",
         "nothing of two topologies is equal but copies and what a step did not touch: with them a",
         "clean run is inconclusive, and what is blamed is a loss that is far off or copies that",

@@ -28,11 +28,10 @@ struct WholeSummary {
   int64_t nonfinite = 0;
   double sum_sq = 0;
   double max_abs = 0;
-  // Not of sums of terms, nor of pieces of which each counts by another factor.
-  // It is that of the values before they are scaled.
-  std::optional<TensorDigest> digest = TensorDigest{};
-  std::optional<double> scale;
-  bool exact_norm = true;
+  // Of all values before they are scaled, by the factor that they count by.
+  // Also of sums: the same terms, at the same places, make the same sum.
+  std::map<double, TensorDigest> digests;
+  bool has_sums = false;
   std::optional<Sketch> sketch;
 };
 
@@ -90,10 +89,8 @@ Status Add(const Instance& instance, const Kept& kept, size_t buckets,
     out->nonfinite += summary.nonfinite;
     out->sum_sq += weight * weight * summary.sum_sq;
     out->max_abs = std::fmax(out->max_abs, std::fabs(weight) * summary.max_abs);
-    out->exact_norm = out->exact_norm && one;
-    if (!one || out->scale.value_or(weight) != weight) out->digest.reset();
-    out->scale = weight;
-    if (out->digest) out->digest->Merge(summary.digest);
+    out->has_sums = out->has_sums || !one;
+    out->digests[weight].Merge(summary.digest);
     if (!summary.sketch) continue;
     if (!out->sketch) out->sketch.emplace(summary.sketch->seed(), buckets);
     TTRACE_RETURN_IF_ERROR(out->sketch->Merge(*summary.sketch, weight));
@@ -107,7 +104,7 @@ Result<WholeSummary> Together(const std::vector<const Instance*>& side,
   for (const Instance* instance : side) {
     TTRACE_RETURN_IF_ERROR(Add(*instance, kept, buckets, &out));
   }
-  if (!out.exact_norm) {
+  if (out.has_sums) {
     out.sum_sq = 0;
     if (out.sketch) {
       for (const double bucket : out.sketch->buckets()) {
@@ -116,6 +113,16 @@ Result<WholeSummary> Together(const std::vector<const Instance*>& side,
     }
   }
   return out;
+}
+
+// Whether the same elements are there, if they are not terms.
+bool AreReordered(const WholeSummary& r, const WholeSummary& c) {
+  if (r.has_sums || c.has_sums) return false;
+  if (r.digests.size() != 1 || c.digests.size() != 1) return false;
+  const auto& [r_scale, r_digest] = *r.digests.begin();
+  const auto& [c_scale, c_digest] = *c.digests.begin();
+  return r_scale == c_scale && r_digest.count == c_digest.count &&
+         r_digest.multiset == c_digest.multiset;
 }
 
 // By sketches. REQUIRES: both sides have one, and are finite.
@@ -225,13 +232,10 @@ Result<SummaryComparison> CompareSummaries(
   stats.nonfinite_cand = c.nonfinite;
   stats.sum_sq_ref = r.sum_sq;
   stats.max_abs_ref = r.max_abs;
-  const bool alike =
-      r.digest && c.digest && r.dtype == c.dtype && r.scale == c.scale;
-  if (alike && *r.digest == *c.digest) return out;
+  if (r.dtype == c.dtype && r.digests == c.digests) return out;
   stats.mismatched = 1;  // at least
   stats.nonfinite_differ = std::llabs(r.nonfinite - c.nonfinite);
-  out.reordered = alike && r.digest->count == c.digest->count &&
-                  r.digest->multiset == c.digest->multiset;
+  out.reordered = r.dtype == c.dtype && AreReordered(r, c);
   if (r.sketch && c.sketch && r.nonfinite == 0 && c.nonfinite == 0) {
     out.fidelity = Fidelity::kSketch;
     TTRACE_RETURN_IF_ERROR(Estimate(r, c, &stats));

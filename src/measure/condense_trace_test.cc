@@ -216,6 +216,26 @@ TEST(CondenseTrace, CopiesOfASumAreNotCalledOtherOnes) {
   EXPECT_EQ(OrDie(CompareReplicas(Small(bad, 0).pieces())).copies, 0);
 }
 
+// As a replay does: else the run would not be called repeatable, and copies
+// that differ would be allowed to.
+TEST(CondenseTrace, SumsOfTheSameTermsAreEqual) {
+  const std::vector<double> values = RandomReals(1);
+  const ShardedTrace sums(kShape, values, Cut(Partial{}));
+  const ShardedTrace other(kShape, values, Cut(Partial{}), [](Piece* piece) {
+    if (piece->rank == 1) piece->values[7] += 0.5;
+    return true;
+  });
+  for (const size_t buckets : {kBuckets, size_t{0}}) {
+    const Small small(sums, buckets);
+    const Small again(sums, buckets);
+    EXPECT_TRUE(OrDie(CompareTensor(small.pieces(), again.pieces()))
+                    .total.bitwise_equal());
+    EXPECT_FALSE(
+        OrDie(CompareTensor(small.pieces(), Small(other, buckets).pieces()))
+            .total.bitwise_equal());
+  }
+}
+
 TEST(CondenseTrace, WhatIsNotFiniteIsCountedAndNotEstimated) {
   std::vector<double> values = RandomReals(1);
   const Small good(ShardedTrace(kShape, values, kWhole));
