@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What a check costs with millions of records of many ranks: bench/README.md.
 
-    .venv/bin/python bench/many_records.py [--ranks 16,256,1024] [--records 1e6] [--folder DIR]
+    .venv/bin/python bench/many_records.py [--ranks 16,256,1024] [--records 1e6] [--columns 16]
+        [--folder DIR] [--ttrace PATH]
 
-Writes a reference of one rank and candidates of equal values, each record of 16 elements: 8 ranks
+Writes a reference of one rank and candidates of equal values, each record of a row: 8 ranks
 share each tensor in shards, and stages of at most 128 ranks have tensors of their own. It checks
 that all of them were compared before it says what that took, beside reading the same files once.
 """
@@ -11,6 +12,7 @@ that all of them were compared before it says what that took, beside reading the
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import os
@@ -18,17 +20,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 TTRACE = Path(sys.executable).parent / "ttrace"
 ROLES = ("input", "output", "grad_output", "grad_input")
 LEGS = ("real", "replay")
-COLUMNS = 16
 TP, STAGE = 8, 128
 
 
-def write(folder: Path, ranks: int, stages: int, tensors: int) -> None:
+def write(folder: Path, ranks: int, stages: int, tensors: int, columns: int) -> None:
     """`tensors` of each stage. A reference is one rank that has all stages."""
     import torch
 
@@ -39,17 +39,14 @@ def write(folder: Path, ranks: int, stages: int, tensors: int) -> None:
     tp = min(TP, ranks)
     per_stage = max(ranks // stages, 1)
     dims = [("pp", stages), ("dp", per_stage // tp), ("tp", tp)] if ranks > 1 else []
-    values = torch.randn(tensors, TP, COLUMNS, generator=torch.Generator().manual_seed(0))
+    values = torch.randn(tensors, TP, columns, generator=torch.Generator().manual_seed(0))
     for rank in range(ranks):
         stage, within = divmod(rank, per_stage)
         place = [stage, within // tp, within % tp] if ranks > 1 else []
         writer = _native.Writer(str(folder), rank, ranks, dims, place)
         own = values[:, rank % tp] if tp > 1 else values
-        shape, strides, placements = (
-            ([1, COLUMNS], [COLUMNS, 1], "tp:Shard(0)")
-            if tp > 1
-            else ([TP, COLUMNS], [COLUMNS, 1], "")
-        )
+        shape, placements = ([1, columns], "tp:Shard(0)") if tp > 1 else ([TP, columns], "")
+        strides = [columns, 1]
         for leg in LEGS:
             for of in range(stages) if ranks == 1 else (stage,):
                 for i, value in enumerate(own):
@@ -63,34 +60,33 @@ def write(folder: Path, ranks: int, stages: int, tensors: int) -> None:
 
 
 def run(*words: str | Path) -> tuple[float, float]:
-    """Seconds, and GB of memory at most."""
-    begin = time.monotonic()
+    """Processor seconds of all threads, and GB of memory at most."""
     started = subprocess.Popen(
         [str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     _, _, usage = os.wait4(started.pid, 0)
-    return time.monotonic() - begin, usage.ru_maxrss / 2**20
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 2**20
 
 
-def measure(folder: Path, ranks: int, records: int) -> str:
+def measure(folder: Path, ranks: int, records: int, columns: int, ttrace: Path) -> str:
     stages = max(ranks // STAGE, 1)
     tensors = records // ranks // len(LEGS)
     reference, candidate, report = folder / "reference", folder / "candidate", folder / "report"
     for path, of in ((reference, 1), (candidate, ranks)):
         # Elsewhere: a process counts its parent's memory as its own until it is a program.
-        writing = multiprocessing.Process(target=write, args=(path, of, stages, tensors))
+        writing = multiprocessing.Process(target=write, args=(path, of, stages, tensors, columns))
         writing.start()
         writing.join()
         assert writing.exitcode == 0
     read, _ = run("sh", "-c", f"find {reference} {candidate} -type f -exec cat {{}} + > /dev/null")
-    inspected = run(TTRACE, "inspect", candidate)
-    checked = run(TTRACE, "check", reference, candidate, "-o", report)
+    inspected = run(ttrace, "inspect", candidate)
+    checked = run(ttrace, "check", reference, candidate, "-o", report)
     result = json.loads((report / "result.json").read_text())
     assert result["coverage"]["compared"] == stages * tensors, result["coverage"]
     for path in (reference, candidate, report):
         shutil.rmtree(path)
     cells = [f"{ranks:,}", f"{stages * tensors:,}", f"{ranks * tensors * len(LEGS):,}"]
-    cells += [f"{read:.1f}"]
+    cells += [f"{4 * columns:,}", f"{read:.1f}"]
     cells += [
         f"{number:.{digits}f}"
         for pair in (inspected, checked)
@@ -105,16 +101,21 @@ def main() -> None:
     )
     options.add_argument("--ranks", default="16,256,1024", help="of the candidates")
     options.add_argument("--records", type=float, default=1e6, help="of each candidate")
+    options.add_argument("--columns", default="16", help="elements of a record")
+    options.add_argument("--ttrace", type=Path, default=TTRACE, help="the command to measure")
     options.add_argument("--folder", type=Path, help="where to write; default: the system's")
     chosen = options.parse_args()
     print(
-        "| ranks | tensors | records | read s | inspect s | GB | check s | GB |\n"
-        + "|---" * 8
+        "| ranks | tensors | records | bytes each | read s | inspect s | GB | check s | GB |\n"
+        + "|---" * 9
         + "|"
     )
-    for ranks in map(int, chosen.ranks.split(",")):
+    shapes = itertools.product(chosen.ranks.split(","), chosen.columns.split(","))
+    for ranks, columns in (map(int, shape) for shape in shapes):
         with tempfile.TemporaryDirectory(prefix="ttrace-bench-", dir=chosen.folder) as name:
-            print(measure(Path(name), ranks, int(chosen.records)), flush=True)
+            print(
+                measure(Path(name), ranks, int(chosen.records), columns, chosen.ttrace), flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ class Few {
   bool empty() const { return size() == 0; }
   const T& operator[](size_t i) const { return begin()[i]; }
   const T& front() const { return *begin(); }
+  T& front() { return has_one_ ? one_ : many_.front(); }
   const T& back() const { return end()[-1]; }
   const T* begin() const { return has_one_ ? &one_ : many_.data(); }
   const T* end() const { return begin() + size(); }

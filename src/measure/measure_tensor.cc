@@ -20,6 +20,7 @@
 #include "src/experiment/parameter_roles.h"
 #include "src/measure/element_scale.h"
 #include "src/measure/exact_values.h"
+#include "src/measure/repeated_bytes.h"
 
 namespace ttrace {
 
@@ -77,59 +78,6 @@ CompareOptions Once(ReadOnce* once, CompareOptions options = {}) {
   return options;
 }
 
-// Whether a replay repeated each piece, so that its bytes were written once.
-// Nothing has to be read then.
-bool HasSameBytes(const TensorPieces& real, const TensorPieces& replay) {
-  return real.trace == replay.trace &&
-         real.pieces.size() == replay.pieces.size() &&
-         std::equal(real.pieces.begin(), real.pieces.end(),
-                    replay.pieces.begin(),
-                    [](const Record& a, const Record& b) {
-                      return a.extent() == b.extent() && a.rank() == b.rank();
-                    });
-}
-
-bool HasShapeOf(const Layout& a, const Layout& b) {
-  return std::equal(a.dims.begin(), a.dims.end(), b.dims.begin(), b.dims.end(),
-                    [](const DimLayout& x, const DimLayout& y) {
-                      return x.global_size == y.global_size;
-                    });
-}
-
-// The same of bytes that were written twice, by their checksums: pieces of the
-// two need not be sorted into regions to find that nothing differs. False where
-// that takes more than a look at each piece.
-bool HasEqualBytes(const TensorPieces& real, const TensorPieces& replay) {
-  if (real.unplaced || replay.unplaced ||
-      real.pieces.size() != replay.pieces.size()) {
-    return false;
-  }
-  const Record first = real.pieces.front();
-  const auto is_equal = [&](const Record& a, const Record& b) {
-    if (a.rank() != b.rank() || a.micro_batch() != b.micro_batch() ||
-        a.dtype() != b.dtype() || !a.holds_values() || !b.holds_values() ||
-        a.scale().value() != b.scale().value() || IsTerm(a) || IsTerm(b)) {
-      return false;
-    }
-    const Extent x = a.extent();
-    const Extent y = b.extent();
-    // Pieces of one place have one layout, not only equal ones.
-    return x.xxh3 == y.xxh3 && x.bytes == y.bytes &&
-           HasShapeOf(a.layout(), first.layout()) &&
-           (&a.layout() == &b.layout() || a.layout() == b.layout());
-  };
-  if (!std::equal(real.pieces.begin(), real.pieces.end(), replay.pieces.begin(),
-                  is_equal)) {
-    return false;
-  }
-  const auto all_good = [](const TensorPieces& of) {
-    return std::all_of(
-        of.pieces.begin(), of.pieces.end(),
-        [&](const Record& piece) { return of.trace->Verify(piece).ok(); });
-  };
-  return all_good(real) && all_good(replay);
-}
-
 // Where values were not kept: each piece with the one in its place, copies
 // included.
 Result<std::optional<RepeatFacts>> RepeatOfPieces(const TensorPieces& real,
@@ -161,7 +109,7 @@ Result<std::optional<RepeatFacts>> MeasureRepeat(const Side& side,
                                                  ReadOnce* once) {
   const TensorPieces* replay = side.FindSameValue("replay", id);
   if (replay == nullptr) return std::optional<RepeatFacts>();
-  if (HasSameBytes(real, *replay) || HasEqualBytes(real, *replay)) {
+  if (IsSameBytes(real, *replay) || HasEqualBytes(real, *replay)) {
     RepeatFacts same;
     same.total.count = real.elements_held();
     return std::optional<RepeatFacts>(same);
