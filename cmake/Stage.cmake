@@ -75,7 +75,13 @@ set_source_files_properties(
   ${PROJECT_SOURCE_DIR}/src/measure/step_kernel.cc
   PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
-# Hundreds of inlined vector loops under sanitizers: minutes with optimisation,
-# seconds without, and as good a test.
-set_source_files_properties(${PROJECT_SOURCE_DIR}/src/compare/compare_kernel.cc
-  PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Debug>:-O0>)
+# Vector code that is not optimised runs at a hundredth of its speed: most of the time of tests
+# under sanitizers. compare_kernel.cc compares any two of eleven formats and is the one that takes
+# minutes to optimise so; its worth is that of many tests.
+file(GLOB kernels ${PROJECT_SOURCE_DIR}/src/*/*_kernel.cc)
+list(APPEND kernels
+  ${PROJECT_SOURCE_DIR}/src/numeric/noise.cc
+  ${PROJECT_SOURCE_DIR}/src/numeric/random_tensor.cc)
+set_property(SOURCE ${kernels} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Debug>:-O2>)
+# The common headers are parsed without optimisation.
+set_property(SOURCE ${kernels} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
