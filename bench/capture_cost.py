@@ -30,6 +30,7 @@ from pathlib import Path
 
 import numpy as np
 from training import BIN, ROOT, legs_of, losses_of, seconds_of, train
+from used_memory import held_memory
 
 MODEL = "--layers 4 --hidden 256 --heads 8 --kv-groups 4 --ffn 1024 --seq 128 --vocab 1024 --bf16"
 STEPS = 6
@@ -245,9 +246,10 @@ def main() -> None:
     parser.add_argument("--only", choices=("small", "legs"))
     only = parser.parse_args().only
     before, begin, legs = TABLE.read_text().partition(LEGS_BEGIN)
-    text = before if only == "legs" else "\n".join(small())
-    text = text.rstrip("\n") + "\n\n"
-    text += begin + legs if only == "small" else "\n".join(wide_legs())
+    with held_memory():
+        text = before if only == "legs" else "\n".join(small())
+        text = text.rstrip("\n") + "\n\n"
+        text += begin + legs if only == "small" else "\n".join(wide_legs())
     TABLE.write_text(text)
     print(text)
 
