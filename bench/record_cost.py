@@ -2,7 +2,7 @@
 """What `ttrace record` costs a step, by how much is kept: values, sketches, digests, and nothing at
 all, which is what the hooks cost; beside what people do by hand. Writes docs/record_cost.md.
 
-    bench/record_cost.py [--hidden 1024] [--layers 2] [--rounds 3]
+    bench/record_cost.py [--hidden 1024] [--layers 2] [--rounds 3] [--only beside|one-core]
 
 Each figure is the median captured step of a run over the median untraced step of the same run, and
 the best of several runs. A row counts only if the run prints the losses of the untraced one. Traces
@@ -12,6 +12,7 @@ are on a RAM disk if there is one.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import platform
 import shutil
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +30,8 @@ from used_memory import held_memory
 
 TABLE = ROOT / "docs" / "record_cost.md"
 CAPTURED, STEPS = range(1, 4), 8  # step 0 warms up; those behind the captured ones are untraced
+ONE_CORE = "## Where no core is free"
+SCRATCH = "/dev/shm" if os.path.isdir("/dev/shm") else None
 NOTHING = "hooks, nothing kept"
 MODES = {
     NOTHING: ["--mode", "digest"],
@@ -50,11 +54,17 @@ class Run:
         return self.captured / self.untraced
 
 
-def run(command: list[str]) -> Run:
+def run(command: list[str], cores: Sequence[int]) -> Run:
     # What the script sets before it imports torch, which without_writing.py does before it.
     environment = {**os.environ, "TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "1"}
+    allowed = ",".join(map(str, cores))
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        ["taskset", "-c", allowed, *command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     seconds = seconds_of(done.stdout)
@@ -66,17 +76,17 @@ def run(command: list[str]) -> Run:
     )
 
 
-def record(folder: Path, mode: str, hidden: int, layers: int) -> Run:
+def record(folder: Path, mode: str, hidden: int, layers: int, cores: Sequence[int]) -> Run:
     shutil.rmtree(folder, ignore_errors=True)
     steps = f"{CAPTURED.start}:{CAPTURED.stop}"
     if mode in BY_HAND:
         wrapper = (ROOT / "bench" / "by_hand.py", BY_HAND[mode], str(folder), steps)
-        out = run(train(1, hidden, layers, STEPS, wrapper=wrapper))
+        out = run(train(1, hidden, layers, STEPS, wrapper=wrapper), cores)
     else:
         words = [str(BIN / "ttrace"), "record", "-o", str(folder), *MODES[mode]]
         nothing = [ROOT / "bench" / "without_writing.py"] if mode == NOTHING else []
         command = train(1, hidden, layers, STEPS, wrapper=nothing)
-        out = run([*words, "--iterations", steps, "--", *command])
+        out = run([*words, "--iterations", steps, "--", *command], cores)
     out.size = bytes_in(folder) // len(CAPTURED)
     return out
 
@@ -95,40 +105,24 @@ def write_seconds(path: Path, size: int) -> float:
     return best
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hidden", type=int, default=1024)
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    size = (options.hidden, options.layers)
+def best_of(
+    rounds: int, modes: Iterable[str], folder: Path, size: tuple[int, int], cores: Sequence[int]
+) -> dict[str, Run]:
+    plain = run(train(1, *size, STEPS), cores)
     best: dict[str, Run] = {}
-    scratch = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    with held_memory(), tempfile.TemporaryDirectory(dir=scratch) as folder:
-        plain = run(train(1, *size, STEPS))
-        for number in range(options.rounds):
-            for mode in (*MODES, *BY_HAND):
-                print(f"round {number}: {mode}", file=sys.stderr)
-                got = record(Path(folder) / "trace", mode, *size)
-                assert got.losses == plain.losses, f"{mode} changed the run"
-                if mode not in best or got.ratio < best[mode].ratio:
-                    best[mode] = got
-        shutil.rmtree(Path(folder) / "trace")
-        alone = write_seconds(Path(folder) / "alone", best["full"].size)
+    for number, mode in itertools.product(range(rounds), modes):
+        print(f"{len(cores)} cores, round {number}: {mode}", file=sys.stderr)
+        got = record(folder, mode, *size, cores)
+        assert got.losses == plain.losses, f"{mode} changed the run"
+        if mode not in best or got.ratio < best[mode].ratio:
+            best[mode] = got
+    shutil.rmtree(folder)
+    return best
+
+
+def rows_of(best: dict[str, Run]) -> list[str]:
     hooks = best[NOTHING]
-    lines = [
-        "# What recording costs a step",
-        "",
-        "Written by `bench/record_cost.py`: a GPT in bf16 (hidden "
-        f"{options.hidden}, {options.layers} layers,",
-        "sequence of 256, vocabulary of 8,192) in one process and one thread, no reruns, traces on",
-        f"{'a RAM disk' if scratch else 'a disk'}. Each row is the best of {options.rounds} runs:",
-        "the median captured step over the median untraced step of the same run. By hand: outputs",
-        "and their gradients, without inputs, parameters, gradients and state. The writer's",
-        f"thread runs beside it on {platform.machine()}, {os.cpu_count()} cores, shared and noisy.",
-        "Memory had been used before and was kept from a virtual machine's host, whose time for",
-        "a new page is nobody's here (`used_memory.py`).",
-        "",
+    return [
         "| kept | untraced step | captured step | x untraced | x empty hooks | an iteration |",
         "|---|---|---|---|---|---|",
         *(
@@ -137,12 +131,63 @@ def main() -> None:
             for mode, one in best.items()
         ),
         "",
+    ]
+
+
+def beside(size: tuple[int, int], rounds: int, folder: Path) -> list[str]:
+    cores = sorted(os.sched_getaffinity(0))
+    best = best_of(rounds, (*MODES, *BY_HAND), folder / "trace", size, cores)
+    alone = write_seconds(folder / "alone", best["full"].size)
+    return [
+        "# What recording costs a step",
+        "",
+        f"Written by `bench/record_cost.py`: a GPT in bf16 (hidden {size[0]}, {size[1]} layers,",
+        "sequence of 256, vocabulary of 8,192) in one process and one thread, no reruns, traces on",
+        f"{'a RAM disk' if SCRATCH else 'a disk'}. Each row is the best of {rounds} runs:",
+        "the median captured step over the median untraced step of the same run. By hand: outputs",
+        "and their gradients, without inputs, parameters, gradients and state. The writer's",
+        f"thread runs beside it on {platform.machine()}, {len(cores)} cores, shared and noisy.",
+        "Memory had been used before and was kept from a virtual machine's host, whose time for",
+        "a new page is nobody's here (`used_memory.py`).",
+        "",
+        *rows_of(best),
         f"To write the {best['full'].size / 1e6:,.0f} MB of *full* there, and do nothing else,",
         f"takes {alone:.2f} s, {alone / best['full'].untraced:.2f} of the untraced step.",
         "",
     ]
-    TABLE.write_text("\n".join(lines))
-    print("\n".join(lines))
+
+
+def on_one_core(size: tuple[int, int], rounds: int, folder: Path) -> list[str]:
+    cores = sorted(os.sched_getaffinity(0))[:1]
+    return [
+        ONE_CORE,
+        "",
+        "The same on one core, which training and the writer's thread share: all that the thread",
+        f"does is then seen in the step. The best of {rounds}.",
+        "",
+        *rows_of(best_of(rounds, MODES, folder / "trace", size, cores)),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hidden", type=int, default=1024)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=("beside", "one-core"), help="leave the other table")
+    options = parser.parse_args()
+    size = (options.hidden, options.layers)
+    before, begin, after = TABLE.read_text().partition(ONE_CORE)
+    with held_memory(), tempfile.TemporaryDirectory(dir=SCRATCH) as name:
+        folder = Path(name)
+        if options.only != "one-core":
+            before = "\n".join([*beside(size, options.rounds, folder), ""])
+        if options.only != "beside":
+            after = "\n".join(on_one_core(size, options.rounds, folder)).removeprefix(ONE_CORE)
+            begin = ONE_CORE
+    text = before.rstrip("\n") + ("\n\n" + begin + after if begin else "\n")
+    TABLE.write_text(text)
+    print(text)
 
 
 if __name__ == "__main__":

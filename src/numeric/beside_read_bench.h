@@ -6,13 +6,14 @@
 #define TTRACE_SRC_NUMERIC_BESIDE_READ_BENCH_H_
 
 #include <benchmark/benchmark.h>
+#include <hwy/aligned_allocator.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <limits>
-#include <vector>
+#include <span>
 
 namespace ttrace {
 
@@ -23,9 +24,21 @@ inline double CpuSeconds() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
+// Memory that begins with a line of cache, as tensors of torch do.
+class AlignedBytes {
+ public:
+  explicit AlignedBytes(size_t size)
+      : size_(size), data_(hwy::AllocateAligned<std::byte>(size)) {}
+  std::span<std::byte> span() { return {data_.get(), size_}; }
+
+ private:
+  size_t size_;
+  hwy::AlignedFreeUniquePtr<std::byte[]> data_;
+};
+
 // Adds up 64-bit words. In place: a copy of them would go through the stack,
 // and be slower than the memory.
-inline uint64_t ReadWords(const std::vector<std::byte>& bytes) {
+inline uint64_t ReadWords(std::span<const std::byte> bytes) {
   const auto* words = reinterpret_cast<const uint64_t*>(bytes.data());
   const size_t count = bytes.size() / sizeof(uint64_t);
   uint64_t lanes[16] = {};
@@ -40,8 +53,8 @@ inline uint64_t ReadWords(const std::vector<std::byte>& bytes) {
 // Counters: the best of all iterations, and the share of the best read. The
 // times that the library prints are those of work and read.
 template <class Work>
-void TimeBesideRead(benchmark::State& state,
-                    const std::vector<std::byte>& bytes, const Work& work) {
+void TimeBesideRead(benchmark::State& state, std::span<const std::byte> bytes,
+                    const Work& work) {
   const auto size = static_cast<double>(bytes.size());
   const int repeats = std::max(1, static_cast<int>(0x1p24 / size));
   double read = std::numeric_limits<double>::infinity();

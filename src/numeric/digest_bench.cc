@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "src/numeric/beside_read_bench.h"
@@ -18,18 +19,20 @@ namespace {
 constexpr int64_t kL2 = int64_t{1} << 18;
 constexpr int64_t kDram = int64_t{1} << 27;
 
-std::vector<std::byte> Input(int64_t count) {
+AlignedBytes Input(int64_t count) {
   std::mt19937_64 rng(1);
   std::vector<std::byte> period(4099);
   for (std::byte& byte : period) byte = static_cast<std::byte>(rng());
-  std::vector<std::byte> bytes(static_cast<size_t>(count));
+  AlignedBytes out(static_cast<size_t>(count));
+  const std::span<std::byte> bytes = out.span();
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = period[i % 4099];
-  return bytes;
+  return out;
 }
 
 template <class Hash>
 void Time(benchmark::State& state, const Hash& hash) {
-  const std::vector<std::byte> bytes = Input(state.range(0));
+  AlignedBytes input = Input(state.range(0));
+  const std::span<const std::byte> bytes = input.span();
   // Cut in two, anywhere, it is the same.
   const size_t n = bytes.size();
   const auto whole = PositionalRun(bytes.data(), 0, n);

@@ -2,8 +2,9 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstddef>
-#include <vector>
+#include <span>
 
 #include "src/numeric/beside_read_bench.h"
 #include "src/numeric/sketch.h"
@@ -18,7 +19,9 @@ template <DType dtype>
 void BM_Sketch(benchmark::State& state) {
   const int64_t count = state.range(0);
   const auto bytes = static_cast<size_t>(count * Info(dtype).itemsize);
-  const std::vector<std::byte> data(bytes, std::byte{0x3C});
+  AlignedBytes input(bytes);
+  const std::span<std::byte> data = input.span();
+  std::fill(data.begin(), data.end(), std::byte{0x3C});
   Layout layout;
   layout.dims.push_back({{{0, count}}, count});
   const int64_t strides[] = {1};

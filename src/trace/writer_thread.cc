@@ -9,7 +9,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -272,11 +272,15 @@ class Behind {
   }
 
   void Add(Call call) {
+    std::list<Call> added;
+    added.push_back(std::move(call));
+    std::list<Call> done;
     bool wake = false;
     {
       const std::lock_guard lock(mutex_);
-      if (IsOnItsWay(call)) ++on_their_way_;
-      calls_.push_back(std::move(call));
+      if (IsOnItsWay(added.front())) ++on_their_way_;
+      calls_.splice(calls_.end(), added);
+      done.swap(carried_out_);
       wake = !naps_;
     }
     if (wake) work_.notify_one();
@@ -435,8 +439,7 @@ class Behind {
         continue;
       }
       if (calls_.empty()) return;
-      // It stays in the queue, where it counts as not done, and references to
-      // the elements of a deque outlast push_back.
+      // It stays in the queue, where it counts as not done.
       const Call& call = calls_.front();
       lock.unlock();
       const Status status = carrier_.Carry(call);
@@ -444,7 +447,7 @@ class Behind {
       if (!status.ok() && !error_) error_ = status.error();
       if (HasStretch(call)) ring_->GiveBackOldest();
       if (IsOnItsWay(call)) --on_their_way_;
-      calls_.pop_front();
+      carried_out_.splice(carried_out_.end(), calls_, calls_.begin());
       done_.notify_one();
     }
   }
@@ -462,7 +465,12 @@ class Behind {
   int on_their_way_ = 0;             // calls with a tensor of a device
   OfferedParts* offered_ = nullptr;  // by the caller, who waits for them
   bool helps_ = false;               // the thread is at them
-  std::deque<Call> calls_;  // the oldest first, which the thread may be at
+  std::list<Call> calls_;  // the oldest first, which the thread may be at
+  // What the caller allocated it frees. Freed by the thread, small pieces of
+  // the caller's heap would become what the thread keeps, among the tensors
+  // that the caller's training allocates there, and none of these would fit
+  // again into the room of one before it: the heap would grow without end.
+  std::list<Call> carried_out_;
   std::optional<Error> error_;
   bool ends_ = false;
   bool naps_ = false;  // the thread looks by itself before long
