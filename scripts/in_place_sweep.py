@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Launches of the sweep (scripts/sweep.py) twice: measured where they run, and with all values
+written (--keep-values). Compares the results of every iteration, clean or with a planted fault, and
+writes the section of docs/in_place.md on them.
+
+    scripts/in_place_sweep.py [--seed 1] [--launches 6] [--iterations 12] [--table]
+
+Resumable: what was compared is in sweep/in_place/seed-N.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+from in_place_table import SWEEP, TABLE, WAYS, numbers, what_a_user_reads  # noqa: E402
+from mutation_sweep.experiments import experiments  # noqa: E402
+from mutation_sweep.launch import Sweep, check, record_candidate, record_reference  # noqa: E402
+from mutation_sweep.plan import Launch, plan  # noqa: E402
+from sweep import CANDIDATE_LEGS, REFERENCE_LEGS  # noqa: E402
+
+OUT = ROOT / "sweep" / "in_place"
+
+
+def compared(sweeps: dict[str, Sweep], launch: Launch) -> list[dict]:
+    """An entry for each iteration."""
+    for sweep in sweeps.values():
+        record_reference(sweep, launch)
+        record_candidate(sweep, launch)
+    found = {way: list(experiments(sweep, launch)) for way, sweep in sweeps.items()}
+    assert found["measured"] == found["kept"], "the two launches planted other faults"
+    entries = []
+    for iteration, kind, _, _ in found["kept"]:
+        results = {way: check(sweep, launch, iteration) for way, sweep in sweeps.items()}
+        read = {way: what_a_user_reads(result) for way, result in results.items()}
+        texts = {numbers(results[way], sweeps[way].folder) for way in WAYS}
+        entries.append(
+            {
+                "launch": launch.number,
+                "topology": launch.topology,
+                "bf16": launch.bf16,
+                "iteration": iteration,
+                "kind": kind,
+                "verdict": read["kept"]["verdict"],
+                "culprits": len(read["kept"]["culprits"]),
+                "compared": read["kept"]["compared"],
+                "differs": [k for k in read["kept"] if read["kept"][k] != read["measured"][k]],
+                "every_number": len(texts) == 1,
+            }
+        )
+    return entries
+
+
+def section(entries: list[dict]) -> str:
+    lines = [
+        SWEEP,
+        "",
+        "Written by `scripts/in_place_sweep.py`: launches of [the sweep](sweep.md) with all its",
+        "legs, each run twice as above. An iteration is clean, or has a planted fault.",
+        "",
+        "| seed | launch | topology | precision | iterations | planted | blamed | tensors compared "
+        "| the same | the same numbers |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    launches = sorted({(e["seed"], e["launch"]) for e in entries})
+    for seed, number in launches:
+        mine = [e for e in entries if (e["seed"], e["launch"]) == (seed, number)]
+        counts = (
+            len(mine),
+            sum(e["kind"] == "mutant" for e in mine),
+            sum(e["culprits"] > 0 for e in mine),
+            sum(e["compared"] for e in mine),
+            sum(not e["differs"] for e in mine),
+            sum(e["every_number"] for e in mine),
+        )
+        precision = "bf16" if mine[0]["bf16"] else "fp32"
+        cells = (seed, number, mine[0]["topology"], precision, *counts)
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    for e in entries:
+        if e["differs"]:
+            place = f"seed {e['seed']}, launch {e['launch']}, iteration {e['iteration']}"
+            lines += ["", f"Differs: {place}: {', '.join(e['differs'])}."]
+    return "\n".join(lines) + "\n"
+
+
+def write_section() -> list[dict]:
+    entries = [
+        json.loads(line) | {"seed": int(path.stem.partition("-")[2])}
+        for path in sorted(OUT.glob("seed-*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
+    before = TABLE.read_text().partition(SWEEP)[0].rstrip("\n")
+    TABLE.write_text(before + "\n\n" + section(entries))
+    return entries
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--launches", type=int, default=6)
+    parser.add_argument("--iterations", type=int, default=12, help="of a launch")
+    parser.add_argument("--timeout", type=int, default=1500, help="seconds of a command")
+    parser.add_argument(
+        "--table", action="store_true", help="write the section and do nothing else"
+    )
+    options = parser.parse_args()
+    folder = OUT / f"seed-{options.seed}"
+    results = folder.with_suffix(".jsonl")
+    done = set()
+    if results.exists():
+        done = {json.loads(line)["launch"] for line in results.read_text().splitlines()}
+    legs = (REFERENCE_LEGS, CANDIDATE_LEGS)
+    for number in () if options.table else range(options.launches):
+        if number in done:
+            continue
+        launch = plan(options.seed, number, options.iterations, 2)
+        sweeps = {
+            way: Sweep(folder / way, options.iterations, *legs, options.timeout, words)
+            for way, words in WAYS.items()
+        }
+        for sweep in sweeps.values():
+            sweep.folder.mkdir(parents=True, exist_ok=True)
+        entries = compared(sweeps, launch)
+        with results.open("a") as out:
+            out.writelines(json.dumps(entry) + "\n" for entry in entries)
+        shutil.rmtree(folder)
+        same = sum(not entry["differs"] for entry in entries)
+        print(f"launch {number} ({launch.topology}): {same} of {len(entries)} the same", flush=True)
+    return 1 if any(entry["differs"] for entry in write_section()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
