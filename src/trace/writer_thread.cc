@@ -307,9 +307,11 @@ class Behind {
 
   // Until all calls are carried out.
   void Wait() {
+    std::list<Call> done;
     std::unique_lock lock(mutex_);
     work_.notify_one();  // It may nap.
     done_.wait(lock, [this] { return calls_.empty(); });
+    done.swap(carried_out_);
   }
 
   // What a call failed with, once.
