@@ -29,12 +29,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from training import BIN, ROOT, legs_of, losses_of, seconds_of, train
+from training import BIN, RAM_DISK, ROOT, legs_of, losses_of, seconds_of, train
 from used_memory import held_memory
 
 MODEL = "--layers 4 --hidden 256 --heads 8 --kv-groups 4 --ffn 1024 --seq 128 --vocab 1024 --bf16"
 STEPS = 6
-RAM_DISK = "/dev/shm" if os.path.isdir("/dev/shm") else None
 CANDIDATE_LEGS = "replay,fp32,isolated,fp32.isolated"
 LEGS = ("replay", "noise:1", "isolated", "isolated.noise:1", "fp32", "fp32.noise:1")
 ISOLATED_FP32 = "fp32,fp32.isolated"  # needs the values of the fp32 leg

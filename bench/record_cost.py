@@ -25,13 +25,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from training import BIN, ROOT, bytes_in, losses_of, seconds_of, train
+from training import BIN, RAM_DISK, ROOT, bytes_in, losses_of, seconds_of, train
 from used_memory import held_memory
 
 TABLE = ROOT / "docs" / "record_cost.md"
 CAPTURED, STEPS = range(1, 4), 8  # step 0 warms up; those behind the captured ones are untraced
 ONE_CORE = "## Where no core is free"
-SCRATCH = "/dev/shm" if os.path.isdir("/dev/shm") else None
 NOTHING = "hooks, nothing kept"
 MODES = {
     NOTHING: ["--mode", "digest"],
@@ -143,7 +142,7 @@ def beside(size: tuple[int, int], rounds: int, folder: Path) -> list[str]:
         "",
         f"Written by `bench/record_cost.py`: a GPT in bf16 (hidden {size[0]}, {size[1]} layers,",
         "sequence of 256, vocabulary of 8,192) in one process and one thread, no reruns, traces on",
-        f"{'a RAM disk' if SCRATCH else 'a disk'}. Each row is the best of {rounds} runs:",
+        f"{'a RAM disk' if RAM_DISK else 'a disk'}. Each row is the best of {rounds} runs:",
         "the median captured step over the median untraced step of the same run. By hand: outputs",
         "and their gradients, without inputs, parameters, gradients and state. The writer's",
         f"thread runs beside it on {platform.machine()}, {len(cores)} cores, shared and noisy.",
@@ -177,15 +176,15 @@ def main() -> None:
     parser.add_argument("--only", choices=("beside", "one-core"), help="leave the other table")
     options = parser.parse_args()
     size = (options.hidden, options.layers)
-    before, begin, after = TABLE.read_text().partition(ONE_CORE)
-    with held_memory(), tempfile.TemporaryDirectory(dir=SCRATCH) as name:
+    first, begin, rest = TABLE.read_text().partition(ONE_CORE)
+    second = begin + rest
+    with held_memory(), tempfile.TemporaryDirectory(dir=RAM_DISK) as name:
         folder = Path(name)
         if options.only != "one-core":
-            before = "\n".join([*beside(size, options.rounds, folder), ""])
+            first = "\n".join(beside(size, options.rounds, folder))
         if options.only != "beside":
-            after = "\n".join(on_one_core(size, options.rounds, folder)).removeprefix(ONE_CORE)
-            begin = ONE_CORE
-    text = before.rstrip("\n") + ("\n\n" + begin + after if begin else "\n")
+            second = "\n".join(on_one_core(size, options.rounds, folder))
+    text = f"{first.strip()}\n\n{second.strip()}".strip() + "\n"
     TABLE.write_text(text)
     print(text)
 

@@ -18,41 +18,31 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
-from in_place_table import SWEEP, TABLE, WAYS, numbers, what_a_user_reads  # noqa: E402
+from in_place_table import SWEEP, TABLE, WAYS, compared  # noqa: E402
+from mutation_sweep import rows  # noqa: E402
 from mutation_sweep.experiments import experiments  # noqa: E402
 from mutation_sweep.launch import Sweep, check, record_candidate, record_reference  # noqa: E402
 from mutation_sweep.plan import Launch, plan  # noqa: E402
-from sweep import CANDIDATE_LEGS, REFERENCE_LEGS  # noqa: E402
+from sweep import CANDIDATE_LEGS, REFERENCE_LEGS, forget_references  # noqa: E402
 
 OUT = ROOT / "sweep" / "in_place"
 
 
-def compared(sweeps: dict[str, Sweep], launch: Launch) -> list[dict]:
+def judge(sweeps: dict[str, Sweep], launch: Launch) -> list[dict]:
     """An entry for each iteration."""
     for sweep in sweeps.values():
+        forget_references(sweep, launch)
         record_reference(sweep, launch)
         record_candidate(sweep, launch)
     found = {way: list(experiments(sweep, launch)) for way, sweep in sweeps.items()}
     assert found["measured"] == found["kept"], "the two launches planted other faults"
+    folders = {way: sweep.folder for way, sweep in sweeps.items()}
     entries = []
     for iteration, kind, _, _ in found["kept"]:
         results = {way: check(sweep, launch, iteration) for way, sweep in sweeps.items()}
-        read = {way: what_a_user_reads(result) for way, result in results.items()}
-        texts = {numbers(results[way], sweeps[way].folder) for way in WAYS}
-        entries.append(
-            {
-                "launch": launch.number,
-                "topology": launch.topology,
-                "bf16": launch.bf16,
-                "iteration": iteration,
-                "kind": kind,
-                "verdict": read["kept"]["verdict"],
-                "culprits": len(read["kept"]["culprits"]),
-                "compared": read["kept"]["compared"],
-                "differs": [k for k in read["kept"] if read["kept"][k] != read["measured"][k]],
-                "every_number": len(texts) == 1,
-            }
-        )
+        entry = {"launch": launch.number, "topology": launch.topology, "bf16": launch.bf16}
+        entry |= {"iteration": iteration, "kind": kind}
+        entries.append(entry | compared(results, folders))
     return entries
 
 
@@ -79,21 +69,17 @@ def section(entries: list[dict]) -> str:
             sum(e["every_number"] for e in mine),
         )
         precision = "bf16" if mine[0]["bf16"] else "fp32"
-        cells = (seed, number, mine[0]["topology"], precision, *counts)
+        cells = (seed.removeprefix("seed-"), number, mine[0]["topology"], precision, *counts)
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     for e in entries:
         if e["differs"]:
-            place = f"seed {e['seed']}, launch {e['launch']}, iteration {e['iteration']}"
+            place = f"{e['seed']}, launch {e['launch']}, iteration {e['iteration']}"
             lines += ["", f"Differs: {place}: {', '.join(e['differs'])}."]
     return "\n".join(lines) + "\n"
 
 
 def write_section() -> list[dict]:
-    entries = [
-        json.loads(line) | {"seed": int(path.stem.partition("-")[2])}
-        for path in sorted(OUT.glob("seed-*.jsonl"))
-        for line in path.read_text().splitlines()
-    ]
+    entries = rows.read(OUT)
     before = TABLE.read_text().partition(SWEEP)[0].rstrip("\n")
     TABLE.write_text(before + "\n\n" + section(entries))
     return entries
@@ -111,24 +97,24 @@ def main() -> int:
     options = parser.parse_args()
     folder = OUT / f"seed-{options.seed}"
     results = folder.with_suffix(".jsonl")
-    done = set()
-    if results.exists():
-        done = {json.loads(line)["launch"] for line in results.read_text().splitlines()}
-    legs = (REFERENCE_LEGS, CANDIDATE_LEGS)
+    done = rows.launches_of(results)
+    sweeps = {
+        way: Sweep(
+            folder / way, options.iterations, REFERENCE_LEGS, CANDIDATE_LEGS, options.timeout, words
+        )
+        for way, words in WAYS.items()
+    }
     for number in () if options.table else range(options.launches):
         if number in done:
             continue
-        launch = plan(options.seed, number, options.iterations, 2)
-        sweeps = {
-            way: Sweep(folder / way, options.iterations, *legs, options.timeout, words)
-            for way, words in WAYS.items()
-        }
         for sweep in sweeps.values():
             sweep.folder.mkdir(parents=True, exist_ok=True)
-        entries = compared(sweeps, launch)
+        launch = plan(options.seed, number, options.iterations, 2)
+        entries = judge(sweeps, launch)
         with results.open("a") as out:
             out.writelines(json.dumps(entry) + "\n" for entry in entries)
-        shutil.rmtree(folder)
+        for sweep in sweeps.values():
+            shutil.rmtree(sweep.candidate(launch))
         same = sum(not entry["differs"] for entry in entries)
         print(f"launch {number} ({launch.topology}): {same} of {len(entries)} the same", flush=True)
     return 1 if any(entry["differs"] for entry in write_section()) else 0

@@ -49,6 +49,19 @@ def numbers(result: dict, folder: Path) -> str:
     return json.dumps(rest, sort_keys=True).replace(str(folder), "")
 
 
+def compared(results: dict[str, dict], folders: dict[str, Path]) -> dict:
+    """What a table says of one run judged both ways: `results` and `folders` by way."""
+    read = {way: what_a_user_reads(result) for way, result in results.items()}
+    texts = {numbers(results[way], folders[way]) for way in WAYS}
+    return {
+        "verdict": read["kept"]["verdict"],
+        "culprits": len(read["kept"]["culprits"]),
+        "compared": read["kept"]["compared"],
+        "differs": [k for k in read["kept"] if read["kept"][k] != read["measured"][k]],
+        "every_number": len(texts) == 1,
+    }
+
+
 def run(case: Case, references: set[Path]) -> dict:
     results, sizes = {}, {}
     key = hashlib.sha256(case.reference_command.encode()).hexdigest()[:12]
@@ -68,14 +81,9 @@ def run(case: Case, references: set[Path]) -> dict:
         results[way] = outcome.result
         sizes[way] = [bytes_of_tensors(reference), bytes_of_tensors(report / "candidate")]
         shutil.rmtree(report)
-    read = {way: what_a_user_reads(result) for way, result in results.items()}
     return {
         "case": case.name,
-        "verdict": read["kept"]["verdict"],
-        "culprits": len(read["kept"]["culprits"]),
-        "compared": read["kept"]["compared"],
-        "differs": [k for k in read["kept"] if read["kept"][k] != read["measured"][k]],
-        "every_number": len({numbers(results[way], OUT / way) for way in WAYS}) == 1,
+        **compared(results, {way: OUT / way for way in WAYS}),
         "mb": {way: [round(size / 1e6, 2) for size in pair] for way, pair in sizes.items()},
     }
 

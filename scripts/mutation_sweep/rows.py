@@ -128,7 +128,7 @@ def _judge_launches(
     sweep = Sweep(folder, options.iterations, *legs, options.timeout, record_options)
     for number in range(options.first, options.first + options.launches):
         launch = plan(options.seed, number, options.iterations, 2)
-        if number in _launches_of(results) or not _is_judged(launch):
+        if number in launches_of(results) or not _is_judged(launch):
             continue
         try:
             record_reference(sweep, launch)
@@ -145,11 +145,7 @@ def _judge_launches(
 
 def sections(out: Path, head: str, rows: Mapping[str, str]) -> list[str]:
     """A table for each precision, of all seeds: `rows` are what stands under `head` for each."""
-    entries = [
-        json.loads(line) | {"seed": path.stem}
-        for path in sorted(out.glob("seed-*.jsonl"))
-        for line in path.read_text().splitlines()
-    ]
+    entries = read(out)
     columns = f"{head} | {_HEAD}"
     lines = []
     for precision, bf16 in (("bf16", True), ("fp32", False)):
@@ -169,6 +165,7 @@ def _is_judged(launch: Launch) -> bool:
     return not ("uneven" in launch.model and "--cp" in launch.flags)
 
 
-def _launches_of(path: Path) -> set[int]:
+def launches_of(path: Path) -> set[int]:
+    """Those that a seed's file has."""
     text = path.read_text() if path.exists() else ""
     return {json.loads(line)["launch"] for line in text.splitlines()}
