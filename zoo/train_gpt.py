@@ -1,4 +1,4 @@
-"""Trains a tiny GPT on real megatron-core, on CPUs, in any parallel topology.
+"""Trains a tiny GPT on real megatron-core, on CPUs or one GPU, in any parallel topology.
 
 A plain trainer in the habits of Megatron-LM's `pretrain_gpt.py`; it knows nothing of a tracer. Its
 options, groups, model and weights have rooms of their own in `gpt/`.
@@ -25,9 +25,12 @@ if "--compile" not in sys.argv:
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 
-import megatron_cpu
+if "--cuda" in sys.argv:
+    import megatron_gpu as megatron_device
+else:
+    import megatron_cpu as megatron_device
 
-megatron_cpu.enable()
+megatron_device.enable()
 
 import torch
 import torch.distributed as dist
@@ -96,7 +99,7 @@ def forward_step(
     data_iterator: Iterator[dict[str, torch.Tensor]], model: DistributedDataParallel
 ) -> tuple[torch.Tensor, partial]:
     # In a dict of its own: a repeated step is given the iterator's once more.
-    batch = get_batch_on_this_cp_rank(dict(next(data_iterator)))
+    batch = get_batch_on_this_cp_rank({k: v.cuda() for k, v in next(data_iterator).items()})
     masks = {}
     # Further tokens that are predicted have losses of their own, inside the model.
     if get_model_config(model).mtp_num_layers:

@@ -1,6 +1,9 @@
 #include "src/experiment/common_clock.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "src/experiment/execution_order.h"
 
 namespace ttrace {
 int StageOf(const Trace& trace, int rank) {
@@ -21,7 +24,8 @@ CommonClock::CommonClock(const std::map<TensorId, TensorPieces>& tensors) {
       first = std::min(first, record.rank());
     }
   }
-  std::map<std::pair<int, int>, std::vector<Anchor>> anchors;
+  for (const auto& [stage, rank] : first_of_stage) firsts_.insert(rank);
+  std::map<Stretch, std::vector<Anchor>> anchors;
   for (const auto& [id, pieces] : tensors) {
     std::map<int, int64_t> begins;  // rank -> its first record
     for (const Record& record : pieces.pieces) {
@@ -33,7 +37,7 @@ CommonClock::CommonClock(const std::map<TensorId, TensorPieces>& tensors) {
       const int first = first_of_stage.at(StageOf(trace, rank));
       const auto common = begins.find(first);
       if (rank != first && common != begins.end()) {
-        anchors[{id.iteration, rank}].push_back(
+        anchors[StretchOf(id, rank)].push_back(
             {static_cast<uint32_t>(sequence),
              static_cast<uint32_t>(common->second)});
       }
@@ -43,6 +47,12 @@ CommonClock::CommonClock(const std::map<TensorId, TensorPieces>& tensors) {
     auto node = anchors.extract(anchors.begin());
     runs_.emplace(node.key(), RunsOf(std::move(node.mapped())));
   }
+}
+
+CommonClock::Stretch CommonClock::StretchOf(const TensorId& id, int rank) {
+  constexpr int kReduced = 5;
+  const int phase = PhaseOf(id);
+  return {id.iteration, phase <= kReduced ? 0 : phase, rank};
 }
 
 std::vector<CommonClock::Run> CommonClock::RunsOf(std::vector<Anchor> anchors) {
@@ -64,8 +74,9 @@ std::vector<CommonClock::Run> CommonClock::RunsOf(std::vector<Anchor> anchors) {
 }
 
 int64_t CommonClock::At(const Record& record) const {
-  const auto found = runs_.find({record.id().iteration, record.rank()});
-  if (found == runs_.end()) return record.sequence();
+  if (firsts_.contains(record.rank())) return record.sequence();
+  const auto found = runs_.find(StretchOf(record.id(), record.rank()));
+  if (found == runs_.end()) return -1;
   const auto after = std::upper_bound(
       found->second.begin(), found->second.end(), record.sequence(),
       [](int64_t sequence, const Run& run) { return sequence < run.own; });

@@ -6,14 +6,19 @@
 // held by all of its ranks, and in the same order. What the first rank lacks
 // therefore happened right after the last tensor before it that both have.
 //
+// What comes behind the gradients is put in order phase by phase: a rank that
+// makes its optimizer's step again while it measures records the states last,
+// behind a gradient norm that it would otherwise have recorded after them.
+//
 // Thread safety: const after construction.
 
 #ifndef TTRACE_SRC_EXPERIMENT_COMMON_CLOCK_H_
 #define TTRACE_SRC_EXPERIMENT_COMMON_CLOCK_H_
 
+#include <compare>
 #include <cstdint>
 #include <map>
-#include <utility>
+#include <set>
 #include <vector>
 
 #include "src/align/catalog.h"
@@ -49,8 +54,18 @@ class CommonClock {
   };
   static std::vector<Run> RunsOf(std::vector<Anchor> anchors);
 
-  // (iteration, rank) -> ascending
-  std::map<std::pair<int, int>, std::vector<Run>> runs_;
+  // What shares anchors.
+  struct Stretch {
+    int iteration = 0;
+    int phase = 0;  // 0: all up to the reduced gradients, which take turns
+    int rank = 0;
+
+    auto operator<=>(const Stretch&) const = default;
+  };
+  static Stretch StretchOf(const TensorId& id, int rank);
+
+  std::set<int> firsts_;                      // the first rank of each stage
+  std::map<Stretch, std::vector<Run>> runs_;  // ascending
 };
 
 }  // namespace ttrace

@@ -17,6 +17,16 @@ namespace {
 
 using testing::ElementsAre;
 
+// What the name says: "norm" is the gradient norm, "before.x" a state that the
+// optimizer has before its step, "after.x" one that it has then; else an
+// output.
+Role RoleOf(const std::string& name) {
+  if (name == "norm") return Role::kGradNorm;
+  const bool is_state =
+      name.starts_with("before.") || name.starts_with("after.");
+  return is_state ? Role::kOptimState : Role::kOutput;
+}
+
 // The names of a run in order, of which each rank records those given, in each
 // stage of a pipeline of `stages` two ranks.
 std::vector<std::string> InOrder(
@@ -34,8 +44,12 @@ std::vector<std::string> InOrder(
                        rank % (meta.world_size / stages)};
     const auto writer = OrDie(TraceWriter::Open(folder.path(), meta));
     for (const std::string& name : names[static_cast<size_t>(rank)]) {
+      RecordSpec spec = PlainSpec(name, DType::kF32, {1});
+      spec.role = RoleOf(name);
+      Occurrence occurrence = RealOccurrence();
+      if (name.starts_with("after.")) occurrence.pass = Pass::kOptimizer;
       OrDie(writer->Append(
-          PlainSpec(name, DType::kF32, {1}), RealOccurrence(),
+          spec, occurrence,
           {reinterpret_cast<const std::byte*>(&value), strides}));
     }
     OrDie(writer->Close(true, ""));
@@ -77,6 +91,38 @@ TEST(CommonClock, EachStageHasAFirstRankOfItsOwn) {
                        {"router", "expert", "z"}},
                       /*stages=*/2),
               ElementsAre("a", "own", "p", "q", "r", "router", "expert", "z"));
+}
+
+// Each rank holds states of its own, as where an optimizer is sharded, and some
+// ranks one that the first has as well.
+TEST(CommonClock, StatesHaveOneOrderWhereverTheirRankPutTheNorm) {
+  const std::vector<std::vector<std::string>> before = {
+      {"before.a", "before.shared"},
+      {"before.shared", "before.b"},
+      {"before.c"}};
+  const std::vector<std::vector<std::string>> after = {
+      {"after.a", "after.shared"}, {"after.b", "after.shared"}, {"after.c"}};
+  std::vector<std::vector<std::string>> as_it_happened(3);
+  std::vector<std::vector<std::string>> states_last(3);
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const auto add = [&](auto* to, const std::vector<std::string>& names) {
+      to->insert(to->end(), names.begin(), names.end());
+    };
+    for (auto* all : {&as_it_happened[rank], &states_last[rank]}) {
+      all->push_back("gradient");
+    }
+    add(&as_it_happened[rank], before[rank]);
+    as_it_happened[rank].emplace_back("norm");
+    states_last[rank].emplace_back("norm");
+    add(&states_last[rank], before[rank]);
+    add(&as_it_happened[rank], after[rank]);
+    add(&states_last[rank], after[rank]);
+  }
+  const auto order = InOrder(as_it_happened);
+  EXPECT_THAT(order, ElementsAre("gradient", "norm", "before.c", "before.a",
+                                 "before.shared", "before.b", "after.b",
+                                 "after.c", "after.a", "after.shared"));
+  EXPECT_EQ(InOrder(states_last), order);
 }
 
 TEST(CommonClock, NothingHappensInNoTime) {

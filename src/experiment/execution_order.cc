@@ -26,11 +26,12 @@ int PhaseOf(const TensorId& id) {
       return 5;
     case Role::kGradNorm:
       return 6;
-    case Role::kParamUpdated:
     case Role::kOptimState:
-      return 7;
+      return id.pass == Pass::kForward ? 7 : 8;
+    case Role::kParamUpdated:
+      return 8;
   }
-  return 7;
+  return 8;
 }
 
 ExecutionKey ExecutionKeys::Of(const TensorId& id,

@@ -45,7 +45,8 @@ struct ExecutionKey {
 };
 
 // 0 state before the step, 1 forward, 2 loss, 3 backward and recompute, 4 local
-// gradients, 5 reduced gradients, 6 gradient norm, 7 after the step.
+// gradients, 5 reduced gradients, 6 gradient norm, 7 the optimizer's state
+// before its step, 8 after the step.
 int PhaseOf(const TensorId& id);
 
 class ExecutionKeys {

@@ -65,7 +65,8 @@ def build_config(args: argparse.Namespace) -> TransformerConfig:
         init_method_std=args.init_std,
         calculate_per_token_loss=args.per_token_loss,
         deallocate_pipeline_outputs=True,
-        # The CPU has none of the fused kernels, and gloo no batched point-to-point calls.
+        # Neither fused kernels nor, in gloo, batched point-to-point calls. Weights are drawn on the
+        # host, also those of a GPU.
         use_cpu_initialization=True,
         masked_softmax_fusion=False,
         bias_activation_fusion=False,
@@ -160,6 +161,7 @@ def build_model(
     """The chunks of this pipeline stage: one, or one for each of its virtual stages."""
     numbers = range(args.vpp) if args.vpp > 1 else [None]
     chunks: list[torch.nn.Module] = [_build_chunk(args, config, number) for number in numbers]
+    chunks = [chunk.cuda() for chunk in chunks]
     if args.bf16 or args.fp16:
         chunks = [Float16Module(config, chunk) for chunk in chunks]
     for chunk in chunks:

@@ -65,6 +65,7 @@ def _add_topology(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--vpp", type=int, default=1, help="virtual stages on each stage of --pp")
     group.add_argument("--ep", type=int, default=1, help="ranks that share the experts")
     group.add_argument("--etp", type=int, help="tensor parallel size of experts (as --tp)")
+    group.add_argument("--cuda", action="store_true", help="on one GPU, which all ranks share")
 
 
 def _add_model(group: argparse._ArgumentGroup) -> None:

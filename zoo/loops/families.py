@@ -175,6 +175,7 @@ def main() -> None:
     parser.add_argument("family", nargs="?", choices=FAMILIES)
     parser.add_argument("--list", action="store_true", help="print the names and end")
     parser.add_argument("--autocast", action="store_true", help="in bfloat16")
+    parser.add_argument("--device", default="cpu", help="all ranks share a GPU")
     parser.add_argument("--steps", type=int, default=3)
     options = parser.parse_args()
     if options.list:
@@ -186,14 +187,14 @@ def main() -> None:
     torch.manual_seed(0)
     name, purpose, settings, data = FAMILIES[options.family]
     config = getattr(transformers, f"{name}Config")(**settings)
-    model = getattr(transformers, name + purpose)(config).train()
+    model = getattr(transformers, name + purpose)(config).train().to(options.device)
     if ranks > 1:
         model = DistributedDataParallel(model, find_unused_parameters=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     ttrace.attach(model, optimizer)
     for step in range(options.steps):
-        batch = {key: value.chunk(ranks)[rank] for key, value in data().items()}
-        with torch.autocast("cpu", torch.bfloat16, enabled=options.autocast):
+        batch = {k: v.chunk(ranks)[rank].to(options.device) for k, v in data().items()}
+        with torch.autocast(options.device, torch.bfloat16, enabled=options.autocast):
             loss = model(**batch).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

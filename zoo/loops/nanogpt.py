@@ -21,9 +21,11 @@ import ttrace
 parser = argparse.ArgumentParser()
 parser.add_argument("--accumulate", type=int, default=2)
 parser.add_argument("--compile", action="store_true")
+parser.add_argument("--device", default="cpu", help="all ranks share a GPU")
 parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], default="float32")
 options = parser.parse_args()
 
+device = options.device
 batch_size, block_size, vocab_size, n_layer, n_head, n_embd = 2, 16, 64, 2, 4, 32
 
 
@@ -86,7 +88,7 @@ class GPT(nn.Module):
                 nn.init.normal_(parameter, std=0.02 / scale)
 
     def forward(self, idx, targets=None):
-        positions = torch.arange(0, idx.size(1), dtype=torch.long)
+        positions = torch.arange(0, idx.size(1), dtype=torch.long, device=idx.device)
         x = self.transformer.wte(idx) + self.transformer.wpe(positions)
         for block in self.transformer.h:
             x = block(x)
@@ -109,14 +111,14 @@ def get_batch():
     ix = torch.randint(len(data) - block_size, (batch_size,))
     x = torch.stack([data[i : i + block_size] for i in ix])
     y = torch.stack([data[i + 1 : i + 1 + block_size] for i in ix])
-    return x, y
+    return x.to(device), y.to(device)
 
 
 ptdtype = getattr(torch, options.dtype)
 low = options.dtype != "float32"
-ctx = torch.amp.autocast("cpu", ptdtype) if low else contextlib.nullcontext()
-model = GPT()
-scaler = torch.amp.GradScaler("cpu", enabled=options.dtype == "float16")
+ctx = torch.amp.autocast(device, ptdtype) if low else contextlib.nullcontext()
+model = GPT().to(device)
+scaler = torch.amp.GradScaler(device, enabled=options.dtype == "float16")
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95))
 if options.compile:
     model = torch.compile(model)

@@ -14,6 +14,7 @@ from transformers import Trainer, TrainingArguments
 parser = argparse.ArgumentParser()
 parser.add_argument("--accumulate", type=int, default=2)
 parser.add_argument("--lora", action="store_true", help="train a LoRA of peft instead")
+parser.add_argument("--cuda", action="store_true", help="all ranks share a GPU")
 options = parser.parse_args()
 
 model = tiny_llama.model()
@@ -26,7 +27,7 @@ if options.lora:
 with tempfile.TemporaryDirectory() as folder:
     arguments = TrainingArguments(
         output_dir=folder,
-        use_cpu=True,
+        use_cpu=not options.cuda,
         ddp_backend="gloo" if "RANK" in os.environ else None,
         max_steps=3,
         per_device_train_batch_size=2,

@@ -82,9 +82,6 @@ def _keep_expert_counts_on_cpu() -> None:
     # token_dispatcher has copied the name, so that both modules hold one.
     moe_utils.maybe_move_tensor_to_cpu = to_cpu
     token_dispatcher.maybe_move_tensor_to_cpu = to_cpu
-    # 0.16.1 reads this name also where TransformerEngine, which defines it, is missing.
-    if not hasattr(moe_utils, "te_general_gemm"):
-        moe_utils.te_general_gemm = None
 
 
 class _NoFP8:
@@ -96,8 +93,11 @@ class _NoFP8:
 
 
 def _ask_nobody_about_fp8() -> None:
-    """Two parts of 0.16.1 take TransformerEngine for installed where it is not: what recomputes a
-    module's output asks it whether FP8 is on, and latent attention for the class of its linears."""
+    """Three parts of 0.16.1 take TransformerEngine for installed where it is not: what recomputes a
+    module's output asks it whether FP8 is on, latent attention for the class of its linears, and
+    the router for a product of matrices."""
+    if not hasattr(moe_utils, "te_general_gemm"):
+        moe_utils.te_general_gemm = None
     if not hasattr(megatron_random, "FP8GlobalStateManager"):
         megatron_random.FP8GlobalStateManager = _NoFP8
         megatron_random.activation_recompute_forward = lambda **unused: contextlib.nullcontext()
@@ -106,9 +106,14 @@ def _ask_nobody_about_fp8() -> None:
         multi_latent_attention.HAVE_TE = False
 
 
+def install_what_te_has() -> None:
+    """Of the patches those that are needed on any device where TransformerEngine is missing."""
+    _allow_sequence_parallel_norms()
+    _ask_nobody_about_fp8()
+
+
 def install() -> None:
     """Patches megatron-core. To be called once, before a model is built."""
+    install_what_te_has()
     _use_the_only_generator()
-    _allow_sequence_parallel_norms()
     _keep_expert_counts_on_cpu()
-    _ask_nobody_about_fp8()

@@ -1,0 +1,39 @@
+"""Real, unmodified megatron-core on one GPU that all ranks share.
+
+NCCL refuses two ranks on one device, so the ranks talk through gloo, which takes tensors of the
+host: `through_host` copies them there and back. All else runs on the GPU as megatron-core wrote it;
+what TransformerEngine would bring is missing here as it is on a CPU (`megatron_cpu`).
+
+Call `enable()` once, before anything else imports `megatron.core`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def enable() -> None:
+    """Makes this process able to import and train megatron-core on the first GPU.
+
+    Environment variables that the user has set are respected.
+    """
+    if "--compile" not in sys.argv:
+        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
+
+    import torch
+
+    from megatron_cpu import fused_wgrad, gloo_gaps
+    from megatron_gpu import through_host
+
+    torch.cuda.set_device(0)
+    through_host.install()
+    gloo_gaps.install()
+    fused_wgrad.install()
+
+    # Imported only now: it imports megatron.core.
+    from megatron_cpu import megatron_patches
+
+    megatron_patches.install_what_te_has()
