@@ -14,13 +14,13 @@ function(ttrace_precompile target)
   endif()
 endfunction()
 
-# ttrace_stage(<name> [USES <stages>...] [LIBS <targets>...])
+# ttrace_stage(<name> [FILES_APART] [USES <stages>...] [LIBS <targets>...])
 #
 # One folder under src/ = one static library = one stage. Sources are globbed,
 # because a stage is by definition all that lies in its folder: *_test.cc goes
 # into <name>_test, *_bench.cc into <name>_bench, the rest into the library.
 function(ttrace_stage name)
-  cmake_parse_arguments(ARG "" "" "USES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "FILES_APART" "" "USES;LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
   set(tests ${sources})
   set(benches ${sources})
@@ -44,6 +44,11 @@ function(ttrace_stage name)
   target_link_libraries(${target} PUBLIC ${ARG_USES} PRIVATE ${ARG_LIBS})
 
   ttrace_precompile(${target})
+  # Headers and their templates are most of what a file takes. Where each file
+  # has constants of the same names, as rules and commands do, they stay apart.
+  if(TTRACE_UNITY_BUILD AND NOT ARG_FILES_APART)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+  endif()
 
   if(TTRACE_BUILD_TESTS AND tests)
     add_executable(${name}_test ${tests})
@@ -85,3 +90,5 @@ list(APPEND kernels
 set_property(SOURCE ${kernels} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Debug>:-O2>)
 # The common headers are parsed without optimisation.
 set_property(SOURCE ${kernels} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
+# Highway compiles such a file by including it again and again.
+set_property(SOURCE ${kernels} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)

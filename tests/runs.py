@@ -11,6 +11,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from launch_ranks import launcher
+
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 TTRACE = BIN / "ttrace"
@@ -19,16 +21,7 @@ TIMEOUT_S = 600
 
 def launch(nproc: int, script: str, *flags: str) -> str:
     """The command line of one distributed run, as a user would type it."""
-    return shlex.join(
-        [
-            str(BIN / "torchrun"),
-            "--standalone",
-            "--nproc-per-node",
-            str(nproc),
-            str(ROOT / "zoo" / script),
-            *flags,
-        ]
-    )
+    return shlex.join([*launcher(nproc), str(ROOT / "zoo" / script), *flags])
 
 
 @dataclass

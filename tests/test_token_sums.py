@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from launch_ranks import launcher
 from runs import BIN, ttrace
 
 # A layer norm on a CPU adds up its gradients token by token in bfloat16, and so does a table.
@@ -58,7 +59,7 @@ def verdict(folder: Path, length: int, *flags: str):
     one = (BIN / "python", script, str(length))
     done = ttrace("record", "-o", reference, "--as-reference", *only, "--", *one)
     assert done.code == 0, done.explain()
-    two = (BIN / "torchrun", "--standalone", "--nproc-per-node", "2", *one[1:], *flags)
+    two = (*launcher(2), *one[1:], *flags)
     done = ttrace("record", "-o", candidate, "--graft", reference, *only, "--", *two)
     assert done.code == 0, done.explain()
     report = folder / "report"

@@ -8,7 +8,6 @@ import os
 import random
 import re
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+from launch_ranks import launcher
 from mutation.census import Draw, Site
 from mutation.faults import faulty
 from mutation.masks import Masks, mask_seed
@@ -280,8 +280,7 @@ def train(
     mutants."""
     path = tmp_path / "mutants.json"
     path.write_text(json.dumps(mutants))
-    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    words += [str(Path(__file__).with_name("train_gpt.py")), *flags]
+    words = [*launcher(2), str(Path(__file__).with_name("train_gpt.py")), *flags]
     words += ["--steps", str(len(mutants) + 2), "--print-state", "--mutants", str(path)]
     # Weights stay what they are: an iteration inherits nothing but what must not be inherited.
     words += ["--lr", "0"]

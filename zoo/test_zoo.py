@@ -18,6 +18,7 @@ sys.path.insert(0, str(ZOO))
 
 import bug_catalog
 from gpt.options import parse_arguments
+from launch_ranks import launcher
 
 LINE = re.compile(r"^(?:step|iteration) \d+:? loss (\S+?)(?:,? (?:grad_)?norm (\S+))?$", re.M)
 
@@ -45,10 +46,10 @@ class Step(NamedTuple):
 @functools.cache
 def output_of(processes: int, script: str, *flags: str) -> str:
     """Standard output of a run; each distinct run happens once."""
-    command = [sys.executable]
-    if processes:
-        command += ["-m", "torch.distributed.run", "--standalone"]
-        command += ["--nproc-per-node", str(processes)]
+    return printed_by(launcher(processes) if processes else [sys.executable], script, *flags)
+
+
+def printed_by(command: list[str], script: str, *flags: str) -> str:
     environment = {key: value for key, value in os.environ.items() if key != "ZOO_BUG"}
     done = subprocess.run(
         [*command, str(ZOO / script), *flags],
@@ -105,7 +106,9 @@ def test_untied_model_without_gate_trains_like_one_process() -> None:
 
 @pytest.mark.matrix
 def test_torchrun_with_one_process_equals_plain_python_bitwise() -> None:
-    assert output_of(1, "train_gpt.py") == output_of(0, "train_gpt.py")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    printed = printed_by([*torchrun, "--nproc-per-node", "1"], "train_gpt.py")
+    assert printed == output_of(0, "train_gpt.py")
 
 
 @pytest.mark.matrix

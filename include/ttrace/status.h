@@ -48,6 +48,13 @@ class [[nodiscard]] Error {
   std::string message_;
 };
 
+inline Error Invalid(std::string message) {
+  return {ErrorCode::kInvalidArgument, std::move(message)};
+}
+inline Error Corrupt(std::string message) {
+  return {ErrorCode::kCorrupt, std::move(message)};
+}
+
 template <typename T>
 class [[nodiscard]] Result {
  public:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import ttrace
 from index_lines import read_lines
+from launch_ranks import launcher
 
 ROOT = Path(__file__).resolve().parents[2]
 HOOK = Path(ttrace.__file__).resolve().parent / "hook"
@@ -15,10 +16,7 @@ HOOK = Path(ttrace.__file__).resolve().parent / "hook"
 
 def run(arguments, *, processes=1, script="zoo/train_gpt.py", **variables):
     """Output lines of the script that say something about its numbers, and all of its output."""
-    command = [sys.executable]
-    if processes > 1:
-        command += ["-m", "torch.distributed.run", "--standalone"]
-        command += ["--nproc-per-node", str(processes)]
+    command = launcher(processes) if processes > 1 else [sys.executable]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if "TTRACE_OUT" in variables:
         folder = Path(variables["TTRACE_OUT"])

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import torch.distributed as dist
 
 import ttrace
 from index_lines import read_lines
+from launch_ranks import launcher
 from ttrace.capture import collective_calls
 from ttrace.capture.collectives import CollectiveLog, _Places
 
@@ -128,8 +128,7 @@ def run_calls(folder: Path, *arguments: str, hook: bool) -> dict[int, list]:
     if hook:
         environment["PYTHONPATH"] = str(HOOK)
         environment["TTRACE_OUT"] = str(folder / "unused")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", "2", str(script), *arguments]
+    command = [*launcher(2), str(script), *arguments]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
@@ -284,8 +283,7 @@ def record(folder: Path, *flags: str, processes: int = 2) -> list[list[dict]]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TTRACE_OUT": str(folder)}
     environment |= {"TTRACE_ITERATIONS": "0:1", "TTRACE_LEGS": "replay"}
     environment["PYTHONPATH"] = str(HOOK)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(processes), str(ROOT / "zoo/train_gpt.py"), "--steps", "1"]
+    command = [*launcher(processes), str(ROOT / "zoo/train_gpt.py"), "--steps", "1"]
     done = subprocess.run(
         [*command, *flags],
         env=environment,

@@ -14,6 +14,7 @@ from torch import nn
 
 import ttrace
 from index_lines import read_lines
+from launch_ranks import launcher
 from ttrace import _native
 from ttrace.adapters.torch.placement import Provenance, batch_dim
 from ttrace.adapters.torch.topology import Topology, Unplaceable
@@ -80,10 +81,7 @@ if dist.is_initialized():
 
 def run(script, *arguments, processes=1, out=None, **variables):
     """The lines that a script prints for each step, and all that it prints."""
-    command = [sys.executable]
-    if processes > 1:
-        command += ["-m", "torch.distributed.run", "--standalone"]
-        command += ["--nproc-per-node", str(processes)]
+    command = launcher(processes) if processes > 1 else [sys.executable]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if out is not None:
         environment["TTRACE_OUT"] = str(out)

@@ -17,7 +17,7 @@ std::string Text(const Json& json, const char* key) {
   return it->is_string() ? it->get<std::string>() : it->dump();
 }
 
-class Reader {
+class AttributeReader {
  public:
   void Add(const Note& note) {
     if (note.kind != "attribute") return;
@@ -50,7 +50,7 @@ class Reader {
 }  // namespace
 
 std::vector<Attribute> ReadAttributes(const Trace& trace) {
-  Reader reader;
+  AttributeReader reader;
   for (const RankTrace& rank : trace.ranks()) {
     for (const Note& note : rank.notes) reader.Add(note);
   }
@@ -58,7 +58,7 @@ std::vector<Attribute> ReadAttributes(const Trace& trace) {
 }
 
 std::vector<Attribute> ReadAttributes(const std::vector<Note>& notes) {
-  Reader reader;
+  AttributeReader reader;
   for (const Note& note : notes) reader.Add(note);
   return reader.Finish();
 }

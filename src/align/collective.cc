@@ -107,7 +107,7 @@ std::optional<Collective> Parse(const Json& json, int rank) {
   return c;
 }
 
-class Reader {
+class CollectiveReader {
  public:
   void Add(const Note& note) {
     if (!note.kind.starts_with("collective")) return;
@@ -185,7 +185,7 @@ bool Collective::Sums() const {
 }
 
 CollectiveLog ReadCollectives(const Trace& trace) {
-  Reader reader;
+  CollectiveReader reader;
   for (const RankTrace& rank : trace.ranks()) {
     for (const Note& note : rank.notes) reader.Add(note);
   }
@@ -193,7 +193,7 @@ CollectiveLog ReadCollectives(const Trace& trace) {
 }
 
 CollectiveLog ReadCollectives(const std::vector<Note>& notes) {
-  Reader reader;
+  CollectiveReader reader;
   for (const Note& note : notes) reader.Add(note);
   return reader.Finish();
 }

@@ -63,7 +63,7 @@ Kind KindOf(const Side& classes, const TensorId& id) {
 }
 
 // Tensors of one kind, or of one module.
-struct Evidence {
+struct EvidenceCount {
   int64_t of = 0;
   bool judged = false;
   bool all_zero = true;
@@ -77,7 +77,7 @@ bool IsJudged(const TensorJudgement& t) {
          (t.verdict != TensorVerdict::kNotCheckable || t.judged_alone());
 }
 
-void Evidence::Add(const TensorJudgement& t) {
+void EvidenceCount::Add(const TensorJudgement& t) {
   ++of;
   judged |= IsJudged(t);
   all_zero &= t.all_zero;
@@ -107,7 +107,7 @@ bool GradientOfLossIsJudged(const std::vector<TensorJudgement>& tensors) {
 
 // A fault of these modules would have to be seen in others, or not at all.
 std::optional<RunNote> UnjudgedModules(
-    const std::map<std::string, Evidence>& modules) {
+    const std::map<std::string, EvidenceCount>& modules) {
   RunNote note;
   note.kind = NoteKind::kNoEvidence;
   note.count = 0;
@@ -131,10 +131,10 @@ std::optional<RunNote> UnjudgedModules(
 
 EvidenceCoverage CoverEvidence(const Side& classes,
                                const std::vector<TensorJudgement>& tensors) {
-  std::map<Kind, Evidence> kinds;
+  std::map<Kind, EvidenceCount> kinds;
   // Families of values, not of parameters' gradients, with one that is judged.
   std::set<std::string> judged;
-  std::map<std::string, Evidence> modules;
+  std::map<std::string, EvidenceCount> modules;
   const bool loss_by_gradient = GradientOfLossIsJudged(tensors);
   for (const TensorJudgement& t : tensors) {
     if (IsLoss(t) && loss_by_gradient && !IsJudged(t)) continue;

@@ -43,7 +43,7 @@ void AddCulprit(const Json& culprit, Page& page) {
   }
 }
 
-std::string TensorSummary(const Json& tensors) {
+std::string TensorCounts(const Json& tensors) {
   std::map<std::string, int64_t> verdicts;
   for (const Json& tensor : tensors) ++verdicts[Text(At(tensor, "verdict"))];
   std::string text;
@@ -82,7 +82,7 @@ Result<std::string> DescribeResult(const std::string& path,
     page.Text("explained: " + Text(count) + " " + reason);
   }
   page.Section("TENSORS");
-  page.Text(TensorSummary(At(json, "tensors")));
+  page.Text(TensorCounts(At(json, "tensors")));
   for (const Json& culprit : At(json, "culprits")) AddCulprit(culprit, page);
   page.Section("NOTES");
   for (const Json& note : At(json, "notes")) {

@@ -13,10 +13,10 @@ namespace {
 // indices of one dimension that are held by the same subset of layouts are
 // alike in all others. Each dimension is swept once per subset; the cost
 // depends on the number of layouts and segments, never on that of elements.
-class Sweep {
+class OverlapSearch {
  public:
-  Sweep(const std::vector<const Layout*>& a,
-        const std::vector<const Layout*>& b)
+  OverlapSearch(const std::vector<const Layout*>& a,
+                const std::vector<const Layout*>& b)
       : layouts_(a), first_b_(static_cast<int>(a.size())) {
     layouts_.insert(layouts_.end(), b.begin(), b.end());
     rank_ = layouts_.empty() ? 0 : layouts_.front()->dims.size();
@@ -101,7 +101,7 @@ class Sweep {
 
 LayoutOverlap MeasureOverlap(const std::vector<const Layout*>& a,
                              const std::vector<const Layout*>& b) {
-  return Sweep(a, b).Run();
+  return OverlapSearch(a, b).Run();
 }
 
 }  // namespace ttrace

@@ -8,10 +8,6 @@ namespace ttrace {
 
 namespace {
 
-Error Invalid(std::string message) {
-  return Error(ErrorCode::kInvalidArgument, std::move(message));
-}
-
 Status CheckPermutation(const RowMap& map) {
   const auto rows = static_cast<int64_t>(map.to_reference.size());
   std::vector<bool> seen(map.to_reference.size(), false);

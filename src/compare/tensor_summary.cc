@@ -47,10 +47,6 @@ int64_t PlacesBeside(size_t buckets) {
 // Of an element of a floating dtype.
 constexpr size_t kMostBytes = 8;
 
-Error Corrupt(std::string message) {
-  return Error(ErrorCode::kCorrupt, std::move(message));
-}
-
 // Elements whose sums are made while the digest has them in the second level of
 // cache. Sums are added up per kCompareBlock, whose bits no cut between two
 // blocks changes.
@@ -59,8 +55,8 @@ static_assert(kAtOnce % kCompareBlock == 0);
 
 // Elements of a part that another thread may do: some 20 times what it takes to
 // wake one.
-constexpr int64_t kElementsOfAPart = int64_t{1} << 19;
-static_assert(kElementsOfAPart % kCompareBlock == 0);
+constexpr int64_t kElementsOfAPass = int64_t{1} << 19;
+static_assert(kElementsOfAPass % kCompareBlock == 0);
 
 // What a summary has of elements but the sketch: the same in any order.
 struct Moments {
@@ -103,7 +99,7 @@ std::optional<LocalRun> OneRun(const PlacedTensor& tensor) {
   if (tensor.strides.size() != tensor.layout.dims.size()) return std::nullopt;
   const int64_t count = tensor.layout.local_count();
   std::optional<LocalRun> out;
-  if (count < 2 * kElementsOfAPart || !IsContiguous(tensor)) return out;
+  if (count < 2 * kElementsOfAPass || !IsContiguous(tensor)) return out;
   ForEachRun(tensor.layout, tensor.strides, [&](const LocalRun& run) {
     if (run.count == count) out = run;
   });
@@ -111,7 +107,7 @@ std::optional<LocalRun> OneRun(const PlacedTensor& tensor) {
 }
 
 std::vector<LocalRun> CutRun(LocalRun run) {
-  constexpr auto kPart = static_cast<uint64_t>(kElementsOfAPart);
+  constexpr auto kPart = static_cast<uint64_t>(kElementsOfAPass);
   std::vector<LocalRun> cuts;
   while (run.count > 0) {
     LocalRun cut = run;

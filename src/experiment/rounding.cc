@@ -9,8 +9,6 @@
 namespace ttrace {
 namespace {
 
-constexpr double kFp32 = UnitRoundoff(DType::kF32);
-
 // A value 2^e m is rounded by up to 2^e u, evenly: its square is 4^e u^2 / 3 on
 // average. Over mantissas m whose logarithm is even, m^2 is 3 / (2 ln 2): this
 // is the square of the relative error of one rounding, in units of u^2.
@@ -35,7 +33,7 @@ double RoundingsOverRanks(int64_t ranks) {
 // any. Source: N. Higham, T. Mary, A new approach to probabilistic rounding
 // error analysis, 2019 (errors of sums grow with sqrt(K)).
 double SummationGrowth(const Rounding& rounding) {
-  if (rounding.unit_roundoff > kFp32) {
+  if (rounding.unit_roundoff > kFp32Roundoff) {
     return std::sqrt((RoundingsOverRanks(rounding.reference_ranks) +
                       RoundingsOverRanks(rounding.candidate_ranks)) /
                      2);
@@ -45,7 +43,7 @@ double SummationGrowth(const Rounding& rounding) {
 }
 
 double PartialSumRounding(const Rounding& rounding) {
-  if (rounding.unit_roundoff <= kFp32) return 0;
+  if (rounding.unit_roundoff <= kFp32Roundoff) return 0;
   const auto partial_sums = static_cast<double>(
       rounding.reference_ranks - 1 + rounding.candidate_ranks - 1 +
       rounding.reference_terms - 1 + rounding.candidate_terms - 1);

@@ -9,7 +9,12 @@
 
 #include <cstdint>
 
+#include "ttrace/dtype.h"
+
 namespace ttrace {
+
+// Legs that compute in fp32 or better sum in their own precision.
+inline constexpr double kFp32Roundoff = UnitRoundoff(DType::kF32);
 
 struct Rounding {
   double unit_roundoff = 0;  // of the precision its values are computed in

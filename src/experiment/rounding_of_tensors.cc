@@ -9,8 +9,6 @@
 namespace ttrace {
 namespace {
 
-constexpr double kFp32 = UnitRoundoff(DType::kF32);
-
 bool IsForward(const TensorId& id) {
   return id.role == Role::kInput || id.role == Role::kOutput ||
          id.role == Role::kLoss;
@@ -122,9 +120,9 @@ RoundingOfTensors::Sums RoundingOfTensors::SumsOf(const Side& reference,
       // Uses in one micro-batch are added in the precision of the module, which
       // may work on a copy of the parameter.
       const Module* module = ModuleOf(id);
-      const bool low = RoundoffOf(pieces) > kFp32;
+      const bool low = RoundoffOf(pieces) > kFp32Roundoff;
       const bool low_inside = module != nullptr && module->dtype &&
-                              UnitRoundoff(*module->dtype) > kFp32;
+                              UnitRoundoff(*module->dtype) > kFp32Roundoff;
       const int64_t calls = std::max<int64_t>(1, uses[ParentName(id.fqn)]);
       int64_t& terms = out.terms[id];
       terms = low ? micro_batches : 1;
@@ -142,7 +140,7 @@ RoundingOfTensors::Sums RoundingOfTensors::SumsOf(const Side& reference,
     if (ranks <= 1) continue;
     out.summands[id] = ValueOr(out.summands, id, int64_t{1}) * ranks;
     const TensorPieces* same = reference.FindSameValue("real", id);
-    if (same == nullptr || RoundoffOf(*same) <= kFp32) continue;
+    if (same == nullptr || RoundoffOf(*same) <= kFp32Roundoff) continue;
     out.own[id] = ranks;
     if (IsParameterGradient(id.role)) continue;
     int64_t& longest = IsForward(id) ? out.forward : out.backward;
@@ -196,7 +194,7 @@ Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
                                                            : lowest_;
   out.unit_roundoff = UnitRoundoff(dtype);
   out.longest_sum = LongestSum(id, isolated);
-  if (out.unit_roundoff > kFp32) {
+  if (out.unit_roundoff > kFp32Roundoff) {
     const double spacing = RangeOf(dtype).step;
     out.reference_spacing = spacing * ValueOr(reference_sums_.scales, id, 1.0);
     out.candidate_spacing = spacing * ValueOr(candidate_sums_.scales, id, 1.0);

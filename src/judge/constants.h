@@ -39,10 +39,6 @@ inline constexpr double kTokenSumFactor = 8;
 // in either run, each of at most one.
 inline constexpr double kScalarRoundoffs = 4;
 
-// Unit round-off of fp32: legs that compute in it or better sum in their own
-// precision.
-inline constexpr double kFp32Roundoff = 0x1p-24;
-
 // From here to 1, headroom is "suspect": printed, never a culprit.
 inline constexpr double kSuspectHeadroom = 0.5;
 

@@ -16,11 +16,6 @@
 namespace ttrace {
 namespace {
 
-constexpr std::initializer_list<Role> kForwardRoles = {Role::kInput,
-                                                       Role::kOutput};
-constexpr std::initializer_list<Role> kGradientRoles = {Role::kGradOutput,
-                                                        Role::kGradInput};
-
 // What of an iteration has been seen to be out so far, in execution order.
 struct Seen {
   bool state = false;     // parameters or data

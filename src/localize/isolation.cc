@@ -15,8 +15,6 @@
 namespace ttrace {
 namespace {
 
-constexpr std::initializer_list<Role> kForwardRoles = {Role::kInput,
-                                                       Role::kOutput};
 constexpr std::initializer_list<Role> kModuleRoles = {
     Role::kInput, Role::kOutput, Role::kGradOutput, Role::kGradInput};
 

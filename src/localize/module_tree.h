@@ -6,6 +6,7 @@
 #ifndef TTRACE_SRC_LOCALIZE_MODULE_TREE_H_
 #define TTRACE_SRC_LOCALIZE_MODULE_TREE_H_
 
+#include <initializer_list>
 #include <map>
 #include <set>
 #include <string>
@@ -16,6 +17,11 @@
 #include "src/judge/judgement.h"
 
 namespace ttrace {
+
+inline constexpr std::initializer_list<Role> kForwardRoles = {Role::kInput,
+                                                              Role::kOutput};
+inline constexpr std::initializer_list<Role> kGradientRoles = {
+    Role::kGradOutput, Role::kGradInput};
 
 class ModuleTree {
  public:

@@ -13,10 +13,6 @@
 namespace ttrace {
 namespace {
 
-Error Invalid(std::string message) {
-  return Error(ErrorCode::kInvalidArgument, std::move(message));
-}
-
 std::string ToText(const BoxDim& dim) {
   return std::to_string(dim.size) + " from " + std::to_string(dim.begin) +
          " of " + std::to_string(dim.of);

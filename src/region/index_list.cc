@@ -3,20 +3,11 @@
 #include <algorithm>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ttrace/layout.h"
 
 namespace ttrace {
-namespace {
-
-Error Invalid(std::string message) {
-  return Error(ErrorCode::kInvalidArgument, std::move(message));
-}
-
-}  // namespace
-
 Result<DimLayout> ListIndices(std::span<const int64_t> indices,
                               int64_t global_size) {
   DimLayout out;

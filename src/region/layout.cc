@@ -24,10 +24,6 @@ constexpr size_t kMaxSegments = 4096;
 
 constexpr std::string_view kMicroBatchDim = "mb";
 
-Error Invalid(std::string message) {
-  return Error(ErrorCode::kInvalidArgument, std::move(message));
-}
-
 // Every product of a subset of `shape` is representable, too: a zero does not
 // excuse the other sizes.
 bool CountOverflows(const Shape& shape) {

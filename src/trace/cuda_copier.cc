@@ -13,7 +13,7 @@ namespace {
 using cuda::Address;
 using cuda::Driver;
 
-constexpr std::chrono::microseconds kPoll(100);
+constexpr std::chrono::microseconds kPollOfDevice(100);
 
 Address At(const std::byte* address) {
   return static_cast<Address>(reinterpret_cast<uintptr_t>(address));
@@ -164,7 +164,7 @@ class CudaCopier final : public DeviceCopier {
     // ours.
     while ((code = driver_.StreamQuery(side_)) == cuda::kNotReady &&
            std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(kPoll);
+      std::this_thread::sleep_for(kPollOfDevice);
     }
     return code != cuda::kNotReady;
   }

@@ -19,10 +19,6 @@ constexpr size_t kExtentReserve = 1024;
 static_assert(kMaxComparedLegs * (6 * kMaxComparedLegBytes + 3) + 224 <=
               kExtentReserve);
 
-Error Invalid(std::string message) {
-  return Error(ErrorCode::kInvalidArgument, std::move(message));
-}
-
 class LineBuilder {
  public:
   explicit LineBuilder(std::string_view type) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "src/trace/format.h"
@@ -11,10 +10,6 @@
 
 namespace ttrace {
 namespace {
-
-Error Invalid(std::string message) {
-  return Error(ErrorCode::kInvalidArgument, std::move(message));
-}
 
 // What the text form of placements can carry. "mb" is taken by micro-batches.
 bool IsMeshDimName(std::string_view name) {

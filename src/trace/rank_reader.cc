@@ -18,10 +18,6 @@
 namespace ttrace {
 namespace {
 
-Error Corrupt(std::string message) {
-  return Error(ErrorCode::kCorrupt, std::move(message));
-}
-
 class IndexReader {
  public:
   IndexReader(const std::string& folder, std::string_view meta_json,

@@ -28,10 +28,6 @@
 namespace ttrace {
 namespace {
 
-Error Corrupt(std::string message) {
-  return Error(ErrorCode::kCorrupt, std::move(message));
-}
-
 class FolderTrace final : public Trace {
  public:
   static Result<std::shared_ptr<const Trace>> Load(const std::string& folder,

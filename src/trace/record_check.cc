@@ -12,10 +12,6 @@
 namespace ttrace {
 namespace {
 
-Error Invalid(std::string message) {
-  return Error(ErrorCode::kInvalidArgument, std::move(message));
-}
-
 std::string ToText(const Shape& shape) {
   std::string text = "[";
   for (const int64_t size : shape) {

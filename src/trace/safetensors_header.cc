@@ -15,10 +15,6 @@ namespace {
 
 constexpr size_t kLengthBytes = 8;
 
-Error Corrupt(std::string message) {
-  return Error(ErrorCode::kCorrupt, std::move(message));
-}
-
 // The length of a header that takes all the room there is.
 std::string LengthBytes() {
   const uint64_t length =

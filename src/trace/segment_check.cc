@@ -2,7 +2,6 @@
 
 #include <map>
 #include <span>
-#include <utility>
 
 #include "src/trace/file.h"
 #include "src/trace/format.h"
@@ -10,10 +9,6 @@
 
 namespace ttrace {
 namespace {
-
-Error Corrupt(std::string message) {
-  return Error(ErrorCode::kCorrupt, std::move(message));
-}
 
 SafetensorsEntry ExpectedEntry(const Record& record) {
   const Extent extent = record.extent();

@@ -42,10 +42,6 @@ constexpr Clock::duration kLineBufferTime = std::chrono::milliseconds(10);
 // What a smaller tensor would save is less than a line of the index.
 constexpr int64_t kFewestSharedBytes = 4096;
 
-Error Invalid(std::string message) {
-  return Error(ErrorCode::kInvalidArgument, std::move(message));
-}
-
 struct HashOfSpec {
   size_t operator()(const RecordSpec& spec) const {
     Hasher hash;
