@@ -32,8 +32,10 @@ alignas(64) inline constexpr Keys kKeys[2] = {MakeKeys(0), MakeKeys(1)};
 inline constexpr size_t kBlockBytes = 4 * kDigestBlock;
 
 // Bytes ahead of what is read. The hardware's own reading ahead ends with a
-// page of 4 KiB, which a block is.
-inline constexpr size_t kAhead = 2 * kBlockBytes;
+// page of 4 KiB, which a block is; where it is to do nearly all, only that is
+// asked for which it comes to last.
+inline constexpr size_t kFarAhead = 2 * kBlockBytes;
+inline constexpr size_t kCloseAhead = 448;
 
 // Bytes of a word, from its byte `begin` on: (w ^ C) of those alone.
 inline uint32_t PartOfWord(const uint8_t* p, size_t begin, size_t bytes) {
@@ -87,7 +89,7 @@ uint64_t Elements(const uint8_t* p, size_t count) {
   return MixAll<T>(p, count);
 }
 
-template <size_t kBlocks, class T>
+template <size_t kBlocks, size_t kAhead, class T>
 void WholeBlocks(const uint8_t* p, uint64_t (*lanes)[2], uint64_t* multiset) {
   for (size_t b = 0; b < kBlocks; ++b, p += kBlockBytes) {
     Words(p, 0, kDigestBlock, lanes[b]);
@@ -219,7 +221,7 @@ uint64_t Elements(const uint8_t* p, size_t count) {
 // Blocks side by side, so that their keys are loaded and shifted once. T:
 // elements of the multiset, in the same pass, in which memory is then read at
 // an even pace; void: without.
-template <size_t kBlocks, class T>
+template <size_t kBlocks, size_t kAhead, class T>
 HWY_INLINE void WholeBlocks(const uint8_t* p, uint64_t (*lanes)[2],
                             uint64_t* multiset) {
   constexpr bool kAlone = std::is_void_v<T>;
@@ -282,21 +284,15 @@ HWY_INLINE void AddBlock(const uint64_t* sums, uint64_t block,
   lanes[1] += sums[1] * DigestBlockKey(1, block);
 }
 
-// Of two blocks at a time, and of one with the multiset: more do not fit into
-// the registers of AVX2.
-template <class T>
-inline constexpr size_t kBlocksAtOnce = std::is_void_v<T> ? 2 : 1;
-
 // Whole blocks from the beginning of one on; says how many bytes.
-template <class T>
+template <size_t kBlocks, size_t kAhead, class T>
 HWY_INLINE size_t ManyBlocks(const uint8_t* p, uint64_t offset, size_t bytes,
                              uint64_t* lanes, uint64_t* multiset) {
-  constexpr size_t kBlocks = kBlocksAtOnce<T>;
   if (offset % kBlockBytes != 0) return 0;
   size_t done = 0;
   for (; bytes - done >= kBlocks * kBlockBytes; done += kBlocks * kBlockBytes) {
     uint64_t sums[kBlocks][2] = {};
-    WholeBlocks<kBlocks, T>(p + done, sums, multiset);
+    WholeBlocks<kBlocks, kAhead, T>(p + done, sums, multiset);
     for (size_t b = 0; b < kBlocks; ++b) {
       AddBlock(sums[b], (offset + done) / kBlockBytes + b, lanes);
     }
@@ -305,9 +301,13 @@ HWY_INLINE size_t ManyBlocks(const uint8_t* p, uint64_t offset, size_t bytes,
 }
 
 void Positional(const uint8_t* p, uint64_t offset, size_t bytes,
-                uint64_t* lanes) {
+                DigestPace pace, uint64_t* lanes) {
   while (bytes > 0) {
-    size_t n = ManyBlocks<void>(p, offset, bytes, lanes, nullptr);
+    // More blocks than two do not fit into the registers of AVX2.
+    size_t n =
+        pace == DigestPace::kOneBlock
+            ? ManyBlocks<1, kCloseAhead, void>(p, offset, bytes, lanes, nullptr)
+            : ManyBlocks<2, kFarAhead, void>(p, offset, bytes, lanes, nullptr);
     if (n == 0) {
       const auto begin = static_cast<size_t>(offset % kBlockBytes);
       n = std::min(bytes, kBlockBytes - begin);
@@ -339,13 +339,14 @@ void BothOf(const uint8_t* p, uint64_t offset, size_t bytes, DigestSums* sums) {
   while (bytes > 0) {
     size_t n = 0;
     if constexpr (sizeof(T) <= 4) {
-      n = ManyBlocks<T>(p, offset, bytes, sums->lane.data(), &sums->multiset);
+      n = ManyBlocks<1, kFarAhead, T>(p, offset, bytes, sums->lane.data(),
+                                      &sums->multiset);
     }
     if (n == 0) {
       // One after the other: the second pass reads the first level of cache.
       n = std::min(bytes,
                    kBlockBytes - static_cast<size_t>(offset % kBlockBytes));
-      Positional(p, offset, n, sums->lane.data());
+      Positional(p, offset, n, DigestPace::kOneBlock, sums->lane.data());
       sums->multiset += Elements<T>(p, n / sizeof(T));
     }
     p += n;
@@ -392,12 +393,21 @@ DigestSums DigestRun(const std::byte* p, uint64_t offset, size_t count,
   return sums;
 }
 
+DigestPace PaceOfProcessor() {
+#if HWY_ARCH_X86
+  static const bool one =
+      __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_is("amd") != 0;
+  if (one) return DigestPace::kOneBlock;
+#endif
+  return DigestPace::kTwoBlocks;
+}
+
 std::array<uint64_t, 2> PositionalRun(const std::byte* p, uint64_t offset,
-                                      size_t bytes) {
+                                      size_t bytes, DigestPace pace) {
   using namespace digest;  // NOLINT(google-build-using-namespace)
   std::array<uint64_t, 2> lanes = {};
   HWY_DYNAMIC_DISPATCH(Positional)
-  (reinterpret_cast<const uint8_t*>(p), offset, bytes, lanes.data());
+  (reinterpret_cast<const uint8_t*>(p), offset, bytes, pace, lanes.data());
   return lanes;
 }
 

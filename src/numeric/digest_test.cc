@@ -77,8 +77,11 @@ TEST_P(Digest, IsItsDefinitionFromAnyByteToAny) {
     }
   }
   const Bytes bytes = RandomBytes(20011, rng);
-  EXPECT_EQ(PositionalRun(bytes.data(), 4095, bytes.size()),
-            ByDefinition(bytes, 4095));
+  for (const DigestPace pace :
+       {DigestPace::kOneBlock, DigestPace::kTwoBlocks}) {
+    EXPECT_EQ(PositionalRun(bytes.data(), 4095, bytes.size(), pace),
+              ByDefinition(bytes, 4095));
+  }
 }
 
 TEST_P(Digest, TheMultisetIsItsDefinition) {
