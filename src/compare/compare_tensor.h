@@ -148,7 +148,7 @@ struct ReplicaComparison {
   int64_t groups = 0;     // regions that are held more than once
   int64_t copies = 0;     // comparisons made
   int64_t differing = 0;  // of these, not equal
-  double worst_rel_err = 0;
+  double worst_rel_err = 0;  // at least, where only sketches were kept
   std::vector<int> differing_ranks;  // sorted, the first copy's rank included
   // Mesh dimensions along which differing copies differ in coordinate.
   std::vector<std::string> mesh_dims;
