@@ -271,6 +271,25 @@ void RunJob(const Options& options, const std::vector<BaseRun>& bases, int job,
   }
 }
 
+// Kinds of damage that did nothing in any of many cases: they look for what the
+// format no longer has.
+int64_t CountMissing(const Options& options, const Slot* slots) {
+  const auto kinds = static_cast<int64_t>(MutationKinds().size());
+  if (options.only >= 0 || options.cases - options.first < 10 * kinds) return 0;
+  std::vector<bool> happened(MutationKinds().size());
+  for (int64_t i = options.first; i < options.cases; ++i) {
+    if (slots[i].what[0] != '\0') happened[slots[i].kind] = true;
+  }
+  int64_t missing = 0;
+  for (size_t kind = 0; kind < happened.size(); ++kind) {
+    if (happened[kind]) continue;
+    ++missing;
+    std::printf("no case of: %s\n",
+                std::string(MutationKinds()[kind].name).c_str());
+  }
+  return missing;
+}
+
 std::string Table(const Options& options, const std::vector<BaseRun>& bases,
                   const Slot* slots) {
   static constexpr const char* kNames[kOutcomes] = {
@@ -393,6 +412,7 @@ int Main(int argc, char** argv) {
                   static_cast<int>(slots[i].outcome), slots[i].what);
     }
   }
+  failed += CountMissing(options, slots);
   const std::string table = Table(options, bases, slots);
   if (options.only < 0) std::printf("%s", table.c_str());
   if (!options.table.empty()) WriteText(options.table, table);

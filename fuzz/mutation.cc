@@ -219,9 +219,16 @@ class Mutator {
     const bool all = Below(2) == 0;
     const int64_t huge = int64_t{1} << (20 + Below(43));
     ForgeLines([&](std::vector<std::string>* lines) {
-      const size_t chosen = IndexIn(*lines);
-      for (size_t i = 0; i < lines->size(); ++i) {
-        if (all || i == chosen) DeclareRows(&(*lines)[i], huge);
+      std::vector<std::string*> batches;
+      for (std::string& line : *lines) {
+        if (line.find("\"batch_dim\":") != std::string::npos) {
+          batches.push_back(&line);
+        }
+      }
+      if (batches.empty()) return;
+      const size_t chosen = IndexIn(batches);
+      for (size_t i = 0; i < batches.size(); ++i) {
+        if (all || i == chosen) DeclareRows(batches[i], huge);
       }
     });
   }
@@ -353,7 +360,9 @@ class Mutator {
         std::vector<std::string> lines = SplitLines(ReadText(rank.index));
         if (lines.empty()) continue;
         random_ = same;
+        const std::vector<std::string> before = lines;
         edit(&lines);
+        if (lines == before) continue;
         Replace(rank.index, Chained(ReadText(rank.meta), lines));
         Say(rank.index, "forged");
       }
@@ -387,14 +396,13 @@ class Mutator {
     line->replace(begin, length,
                   std::to_string(values[Below(std::size(values))]));
   }
+  // In the line of a spec with a batch.
   static void DeclareRows(std::string* line, int64_t huge) {
-    static const std::regex rows(R"("rows":\[(\d+),(\d+),(\d+),(\d+)\])");
+    static const std::regex batch(R"("batch_dim":(\d+))");
     static const std::regex shape(R"("global_shape":\[([^\]]*)\])");
     std::smatch found;
-    if (!std::regex_search(*line, found, rows)) return;
+    if (!std::regex_search(*line, found, batch)) return;
     const auto dim = static_cast<size_t>(std::stoll(found.str(1)));
-    line->replace(static_cast<size_t>(found.position(4)),
-                  static_cast<size_t>(found.length(4)), std::to_string(huge));
     if (!std::regex_search(*line, found, shape)) return;
     std::string sizes;
     size_t d = 0;
