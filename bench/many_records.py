@@ -108,9 +108,7 @@ def main() -> None:
     print(
         "Seconds of processors, by the clock.\n\n"
         "| ranks | tensors | records | bytes each | read | inspect | check "
-        "| inspect GB | check GB |\n"
-        + "|---" * 9
-        + "|"
+        "| inspect GB | check GB |\n" + "|---" * 9 + "|"
     )
     shapes = itertools.product(chosen.ranks.split(","), chosen.columns.split(","))
     for ranks, columns in (map(int, shape) for shape in shapes):

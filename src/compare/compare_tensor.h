@@ -145,10 +145,10 @@ Result<std::vector<ErrorStats>> CompareWithin(
 // Copies of one thing on several ranks (or in a recomputed forward), compared
 // with the first of them, bit by bit where finite and by kind where not.
 struct ReplicaComparison {
-  int64_t groups = 0;     // regions that are held more than once
-  int64_t copies = 0;     // comparisons made
-  int64_t differing = 0;  // of these, not equal
-  double worst_rel_err = 0;  // at least, where only sketches were kept
+  int64_t groups = 0;                // regions that are held more than once
+  int64_t copies = 0;                // comparisons made
+  int64_t differing = 0;             // of these, not equal
+  double worst_rel_err = 0;          // at least, where only sketches were kept
   std::vector<int> differing_ranks;  // sorted, the first copy's rank included
   // Mesh dimensions along which differing copies differ in coordinate.
   std::vector<std::string> mesh_dims;
