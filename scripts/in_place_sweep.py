@@ -51,7 +51,9 @@ def section(entries: list[dict]) -> str:
         SWEEP,
         "",
         "Written by `scripts/in_place_sweep.py`: launches of [the sweep](sweep.md) with all its",
-        "legs, each run twice as above. An iteration is clean, or has a planted fault.",
+        "legs, each run twice as above. An iteration is clean, or has a planted fault. In launch 3",
+        "clean ones are blamed rightly: where masks of the loss are uneven and it is no mean over",
+        "all tokens, megatron-core averages the means of context-parallel ranks, another loss.",
         "",
         "| seed | launch | topology | precision | iterations | planted | blamed | tensors compared "
         "| the same | the same numbers |",
