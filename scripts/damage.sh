@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 cases=${1:-100000}
 shift || true
 scripts/setup_system.sh
-cmake --preset release -DTTRACE_BUILD_TESTS=ON -DTTRACE_UNITY_BUILD=ON > /dev/null
+cmake --preset release -DTTRACE_BUILD_TESTS=ON > /dev/null
 cmake --build --preset release --target damage
 
 status=0

@@ -58,6 +58,15 @@ def first_place(outcome: runs.Outcome) -> str:
     return f"`{first['fqn'] or 'the model'}`, {first['role']} ({' '.join(outcome.letters) or '-'})"
 
 
+def cells_of(outcome: runs.Outcome) -> list[str]:
+    """Verdict, tensors compared, headroom, and why it is no other verdict."""
+    result = outcome.result
+    verdict = result.get("verdict", f"exit {outcome.code}")
+    why = "" if verdict in ("within", "bitwise_equal") else result.get("reason", "")
+    compared = str(result.get("coverage", {}).get("compared", 0))
+    return [verdict, compared, worst(result, "real"), why.partition(" (")[0][:120] or "-"]
+
+
 def measure(name: str, folder: Path) -> tuple[list[str], bool, str]:
     """The row, whether it is as it should be, and what was said."""
     family, _, precision = name.partition(", ")
@@ -66,12 +75,8 @@ def measure(name: str, folder: Path) -> tuple[list[str], bool, str]:
     if recorded.code != 0:
         return [name, "no reference", "-", "-", "-", "-"], False, recorded.text
     clean = runs.diff(folder / "clean", folder / "reference", command(2, family, autocast))
-    result = clean.result
-    verdict = result.get("verdict", f"exit {clean.code}")
-    why = "" if verdict in ("within", "bitwise_equal") else result.get("reason", "")
-    compared = str(result.get("coverage", {}).get("compared", 0))
-    cells = [name, verdict, compared, worst(result, "real"), why.partition(" (")[0][:120] or "-"]
-    fine = verdict != "diverged" or family in ROWS_DEPEND_ON_EACH_OTHER
+    cells = [name, *cells_of(clean)]
+    fine = cells[1] != "diverged" or family in ROWS_DEPEND_ON_EACH_OTHER
     said = clean.text
     found = "-"
     if not autocast:
@@ -79,7 +84,7 @@ def measure(name: str, folder: Path) -> tuple[list[str], bool, str]:
         found = first_place(bug)
         fine = fine and bug.result.get("verdict") == "diverged"
         said += bug.text
-    return [*cells, found], fine and bool(result), said
+    return [*cells, found], fine and bool(clean.result), said
 
 
 def main() -> int:

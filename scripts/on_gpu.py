@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -31,7 +31,7 @@ from row_table import RowTable
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 import runs  # noqa: E402
-from matrix import worst  # noqa: E402
+from families import cells_of, first_place  # noqa: E402
 
 TABLE = ROOT / "docs/gpu_runs.md"
 COLUMNS = ("run", "verdict", "compared", "headroom", "first, or why")
@@ -80,8 +80,8 @@ def unchanged(name: str, mode: str, ranks: int, script: str, *flags: str) -> Cas
 class References:
     """Of one process each, recorded when they are first asked for, by any thread."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="ttrace-gpu-references-")
         self._lock = threading.Lock()
         self._recorded: dict[str, tuple[threading.Lock, list[runs.Outcome]]] = {}
 
@@ -92,40 +92,31 @@ class References:
             lock, found = self._recorded.setdefault(command, (threading.Lock(), []))
         with lock:
             if not found:
-                found.append(runs.record_reference(self.folder / str(number), command))
+                found.append(runs.record_reference(Path(self._folder.name) / str(number), command))
         return found[0]
 
 
-REFERENCES = References(Path(tempfile.mkdtemp(prefix="ttrace-gpu-references-")))
-
-
 def compared(
-    name: str, script: list[str], ranks: int, flags: tuple[str, ...] = (), fault: str = "",
-    candidate: list[str] | None = None,
+    references: References, name: str, script: list[str], ranks: int,
+    flags: tuple[str, ...] = (), fault: str = "", candidate: list[str] | None = None,
 ) -> Case:  # fmt: skip
     def run(folder: Path) -> tuple[list[str], bool, str]:
-        recorded = REFERENCES.of(script)
+        recorded = references.of(script)
         if recorded.code != 0:
             return ["no reference", "-", "-", "-"], False, recorded.text
         words = [*(candidate or script), *flags]
         outcome = runs.diff(folder / "report", recorded.folder, runs.launch(ranks, *words))
-        result = outcome.result
-        verdict = result.get("verdict", f"exit {outcome.code}")
-        why = result.get("reason", "").partition(" (")[0][:120]
-        if result.get("culprits"):
-            first = outcome.first
-            letters = " ".join(outcome.letters) or "-"
-            why = f"`{first['fqn'] or 'the model'}`, {first['role']} ({letters})"
-        elif verdict == "within":
-            why = ""
-        count = str(result.get("coverage", {}).get("compared", 0))
+        verdict, *numbers, why = cells_of(outcome)
+        if outcome.result.get("culprits"):
+            why = first_place(outcome)
         fine = verdict == "diverged" if fault else verdict in ("within", "bitwise_equal")
-        return [verdict, count, worst(result, "real"), why or "-"], fine, outcome.text
+        return [verdict, *numbers, why], fine, outcome.text
 
     return Case(name + (f", fault {fault}" if fault else ""), run)
 
 
-def cases() -> list[Case]:
+def cases(references: References) -> list[Case]:
+    compare = partial(compared, references)
     nano = "loops/nanogpt.py"
     out = [
         unchanged("nanogpt bf16", mode, 1, nano, "--device", "cuda", "--dtype", "bfloat16")
@@ -140,24 +131,24 @@ def cases() -> list[Case]:
     faulty = ["loops/with_bug.py", "local_gradients"]
     for dtype in ("float32", "bfloat16", "float16"):
         script = [nano, "--device", "cuda", "--dtype", dtype, "--accumulate"]
-        out.append(compared(f"nanogpt {dtype} dp2", [*script, "4"], 2, candidate=[*script, "2"]))
+        out.append(compare(f"nanogpt {dtype} dp2", [*script, "4"], 2, candidate=[*script, "2"]))
     script = [nano, "--compile", "--device", "cuda", "--dtype", "bfloat16", "--accumulate"]
-    out.append(compared("nanogpt compiled dp2", [*script, "4"], 2, candidate=[*script, "2"]))
+    out.append(compare("nanogpt compiled dp2", [*script, "4"], 2, candidate=[*script, "2"]))
     script = ["--device", "cuda", "--accumulate"]
     out.append(
-        compared("nanogpt float32 dp2", [nano, *script, "4"], 2, fault="local gradients",
+        compare("nanogpt float32 dp2", [nano, *script, "4"], 2, fault="local gradients",
                  candidate=[*faulty, f"zoo/{nano}", *script, "2"])
     )  # fmt: skip
     for family in FAMILIES:
         for precision in ([], ["--autocast"]):
             words = ["loops/families.py", family, "--device", "cuda", *precision]
             kind = " autocast" if precision else ""
-            out.append(compared(f"{family}{kind} dp2", words, 2))
+            out.append(compare(f"{family}{kind} dp2", words, 2))
     words = ["loops/families.py", "phi", "--device", "cuda"]
     bad = [*faulty, "zoo/loops/families.py", *words[1:]]
-    out.append(compared("phi dp2", words, 2, fault="local gradients", candidate=bad))
+    out.append(compare("phi dp2", words, 2, fault="local gradients", candidate=bad))
     trainer = ["loops/transformers_trainer.py", "--cuda"]
-    out.append(compared("Trainer of transformers, once more", trainer, 1))
+    out.append(compare("Trainer of transformers, once more", trainer, 1))
     clean = {
         "tp2": ["--tp", "2"], "tp2 sp": ["--tp", "2", "--sp"], "pp2": ["--pp", "2"],
         "dp2 distributed optimizer": ["--distributed-optimizer"],
@@ -166,27 +157,26 @@ def cases() -> list[Case]:
     for name, flags in clean.items():
         for precision in ([], ["--bf16"]):
             kind = "bf16" if precision else "fp32"
-            out.append(compared(f"megatron {kind} {name}", [*gpt, *precision], 2, tuple(flags)))
+            out.append(compare(f"megatron {kind} {name}", [*gpt, *precision], 2, tuple(flags)))
     experts = [*gpt, "--bf16", "--experts", "4"]
-    out.append(compared("megatron bf16 ep2", experts, 2, ("--ep", "2")))
+    out.append(compare("megatron bf16 ep2", experts, 2, ("--ep", "2")))
     wide = [*gpt, "--bf16", "--hidden", "1024", "--heads", "16", "--kv-groups", "16",
             "--ffn", "4096", "--seq", "256", "--vocab", "8192", "--layers", "8"]  # fmt: skip
-    out.append(compared("megatron bf16 tp2 sp, hidden 1024", wide, 2, ("--tp", "2", "--sp")))
+    out.append(compare("megatron bf16 tp2 sp, hidden 1024", wide, 2, ("--tp", "2", "--sp")))
     for bug, flags in {"T1": ["--tp", "2"], "T11": ["--tp", "2", "--sp"], "T9": ["--pp", "2"],
                        "T4": [], "OT8": ["--tp", "2"]}.items():  # fmt: skip
         flags = (*flags, "--bug", bug)
-        out.append(compared(f"megatron bf16 {bug}", [*gpt, "--bf16"], 2, flags, "injected"))
+        out.append(compare(f"megatron bf16 {bug}", [*gpt, "--bf16"], 2, flags, "injected"))
     return out
 
 
 def measure(case: Case) -> tuple[list[str], bool, str, float]:
-    folder = Path(tempfile.mkdtemp(prefix="ttrace-gpu-"))
     start = time.monotonic()
-    try:
-        cells, fine, said = case.run(folder)
-    except Exception as error:
-        cells, fine, said = ["-", "-", "-", "-"], False, f"{type(error).__name__}: {error}"
-    shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="ttrace-gpu-", ignore_cleanup_errors=True) as folder:
+        try:
+            cells, fine, said = case.run(Path(folder))
+        except Exception as error:
+            cells, fine, said = ["-", "-", "-", "-"], False, f"{type(error).__name__}: {error}"
     return [case.name, *cells], fine, said, time.monotonic() - start
 
 
@@ -199,7 +189,7 @@ def main() -> int:
     if not torch.cuda.is_available():
         raise SystemExit("on_gpu: torch finds no CUDA device here")
     os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1")
-    everything = cases()
+    everything = cases(References())
     header = HEADER.format(device=torch.cuda.get_device_name(0), torch=torch.__version__)
     table = RowTable(TABLE, header, COLUMNS, [case.name for case in everything])
     chosen = [c for c in everything if any(word in c.name for word in options.names or [""])]
@@ -215,7 +205,6 @@ def main() -> int:
             if not fine:
                 bad.append(row[0])
                 print(said[-6000:], flush=True)
-    shutil.rmtree(REFERENCES.folder, ignore_errors=True)
     print(f"on_gpu: not as they should be: {'; '.join(bad)}" if bad else "on_gpu: ok")
     return 1 if bad else 0
 

@@ -9,25 +9,13 @@ import pytest
 import torch
 
 from captured_run import index
-from test_device_memory import files, notes, open_session
-from ttrace.capture.placed import Batch, Moment, TensorRule
-from ttrace.capture.rewrite import Place
+from test_device_memory import files, notes, open_session, write
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-RULE = TensorRule(batch_dim=1, order=(1, 0, 2))
 DTYPES = [
     torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.float8_e4m3fn,
     torch.float8_e5m2, torch.int64, torch.uint8, torch.bool,
 ]  # fmt: skip
-
-
-def write(session, tensor, step):
-    """By a slot and without one."""
-    place = Place(
-        Moment(step, "real", 0, Batch(2, 2, 1, (1, 4))), RULE, "m", "output", "0", 0, "forward"
-    )
-    session.record_at(place, tensor)
-    session.record("p", "param", "", tensor, iteration=step, pass_="forward")
 
 
 def values():

@@ -21,17 +21,23 @@ import os
 import sys
 
 
+def set_environment() -> None:
+    """What a small trainer on one machine needs, on any device. Variables that the user has set are
+    respected."""
+    if "--compile" not in sys.argv:
+        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    # What Megatron-LM's launch scripts set, and megatron-core warns about where it is missing.
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
+
+
 def enable() -> None:
     """Makes this process able to import and train megatron-core on its CPU.
 
     Environment variables that the user has set are respected.
     """
-    if "--compile" not in sys.argv:
-        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    set_environment()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    # What Megatron-LM's launch scripts set, and megatron-core warns about where it is missing.
-    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
 
     from megatron_cpu import cuda_as_cpu, fused_wgrad, gloo_gaps
 

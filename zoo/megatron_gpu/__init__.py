@@ -9,8 +9,7 @@ Call `enable()` once, before anything else imports `megatron.core`.
 
 from __future__ import annotations
 
-import os
-import sys
+import megatron_cpu
 
 
 def enable() -> None:
@@ -18,10 +17,7 @@ def enable() -> None:
 
     Environment variables that the user has set are respected.
     """
-    if "--compile" not in sys.argv:
-        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
+    megatron_cpu.set_environment()
 
     import torch
 
