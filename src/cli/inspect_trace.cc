@@ -87,9 +87,20 @@ void AddRanks(const Trace& trace, Page& page) {
 }
 
 struct Amount {
-  std::set<TensorId> tensors;
+  std::vector<bool> has;  // by number of the name
+  int64_t tensors = 0;
   int64_t pieces = 0;
   int64_t bytes = 0;
+
+  void Add(const Record& record) {
+    const size_t number = record.id_number();
+    if (number >= has.size()) has.resize(number + 1);
+    if (!has[number]) ++tensors;
+    has[number] = true;
+    ++pieces;
+    // What another record has written is there once.
+    if (!record.same_as()) bytes += record.extent().bytes;
+  }
 };
 
 void AddAmounts(const std::string& label,
@@ -98,8 +109,7 @@ void AddAmounts(const std::string& label,
   std::vector<std::vector<std::string>> rows = {
       {"", "tensors", "pieces", "bytes"}};
   for (const auto& [name, amount] : amounts) {
-    rows.push_back({Printable(name),
-                    FormatCount(static_cast<int64_t>(amount.tensors.size())),
+    rows.push_back({Printable(name), FormatCount(amount.tensors),
                     FormatCount(amount.pieces),
                     FormatBytes(static_cast<double>(amount.bytes))});
   }
@@ -131,15 +141,10 @@ std::string DescribeTrace(const Trace& trace, const TerminalOptions& terminal) {
   std::set<int> iterations;
   for (const Record& record : trace.records()) {
     iterations.insert(record.id().iteration);
-    const auto add = [&](Amount& amount) {
-      amount.tensors.insert(record.id());
-      ++amount.pieces;
-      // What another record has written is there once.
-      if (!record.same_as()) amount.bytes += record.extent().bytes;
-    };
-    add(legs[record.leg()]);
-    if (record.leg() == "real")
-      add(roles[std::string(ToString(record.id().role))]);
+    legs[record.leg()].Add(record);
+    if (record.leg() == "real") {
+      roles[std::string(ToString(record.id().role))].Add(record);
+    }
   }
 
   Page page(terminal.width, terminal.color);

@@ -1,7 +1,5 @@
 #include "src/compare/compare_kernel.h"
 
-#include <hwy/cache_control.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,6 +7,7 @@
 
 #include "src/compare/compare_exact.h"
 #include "src/numeric/fixed_vectors.h"
+#include "src/numeric/read_ahead.h"
 #include "src/numeric/widen.h"
 #include "src/numeric/widen_kernel.h"
 
@@ -139,7 +138,7 @@ class ComparedSide {
     if (row + ahead_ >= rows_) return;
     const std::byte* p = Address(row + ahead_, col);
     const size_t bytes = count * static_cast<size_t>(itemsize_);
-    for (size_t i = 0; i < bytes; i += 64) hwy::Prefetch(p + i);
+    for (size_t i = 0; i < bytes; i += 64) ReadAhead(p + i);
   }
 
   // The elements from (row, col) on, as they are.

@@ -18,16 +18,12 @@
 #include <compare>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <vector>
 
 #include "src/align/catalog.h"
 #include "ttrace/tensor_id.h"
 
 namespace ttrace {
-
-// The pipeline stage of a rank; 0 for all where there are no stages.
-int StageOf(const Trace& trace, int rank);
 
 class CommonClock {
  public:
@@ -54,18 +50,17 @@ class CommonClock {
   };
   static std::vector<Run> RunsOf(std::vector<Anchor> anchors);
 
-  // What shares anchors.
+  // What shares anchors, of a rank.
   struct Stretch {
     int iteration = 0;
     int phase = 0;  // 0: all up to the reduced gradients, which take turns
-    int rank = 0;
 
     auto operator<=>(const Stretch&) const = default;
   };
-  static Stretch StretchOf(const TensorId& id, int rank);
+  static Stretch StretchOf(const TensorId& id);
 
-  std::set<int> firsts_;                      // the first rank of each stage
-  std::map<Stretch, std::vector<Run>> runs_;  // ascending
+  std::vector<bool> is_first_;  // by rank: whether it is its stage's first
+  std::map<Stretch, std::vector<std::vector<Run>>> runs_;  // by rank; ascending
 };
 
 }  // namespace ttrace

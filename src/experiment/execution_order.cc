@@ -34,32 +34,40 @@ int PhaseOf(const TensorId& id) {
   return 8;
 }
 
+ExecutionKeys::ExecutionKeys(const std::map<TensorId, TensorPieces>& tensors)
+    : rounds_(tensors), clock_(tensors) {
+  if (tensors.empty()) return;
+  const Trace& trace = *tensors.begin()->second.trace;
+  if (trace.mesh().Find("pp") >= 0) stages_.emplace(trace);
+}
+
 ExecutionKey ExecutionKeys::Of(const TensorId& id,
                                const TensorPieces& pieces) const {
-  const bool staged = pieces.trace->mesh().Find("pp") >= 0;
-  const int phase = PhaseOf(id);
   ExecutionKey best;
+  best.iteration = id.iteration;
+  best.phase = PhaseOf(id);
+  Record speaker = pieces.pieces.front();
   bool found = false;
   for (const Record& record : pieces.pieces) {
-    ExecutionKey key;
-    key.iteration = id.iteration;
-    key.phase = phase;
-    key.sequence = clock_.At(record);
+    ExecutionKey key = best;
     key.rank = record.rank();
     key.own = record.sequence();
-    if (staged) {
-      const int stage = StageOf(*pieces.trace, record.rank());
+    if (stages_) {
+      const int stage = stages_->Of(key.rank);
       // Gradients appear, and are reduced, from the last stage on.
-      key.stage = phase >= 3 && phase <= 5 ? -stage : stage;
+      key.stage = key.phase >= 3 && key.phase <= 5 ? -stage : stage;
       key.round = rounds_.Of(record);
     }
     // The lowest rank of the stage speaks for it.
     const auto place = [](const ExecutionKey& k) {
       return std::tuple(k.round, k.stage, k.rank, k.own);
     };
-    if (!found || place(key) < place(best)) best = key;
+    if (found && place(key) >= place(best)) continue;
+    best = key;
+    speaker = record;
     found = true;
   }
+  best.sequence = clock_.At(speaker);
   return best;
 }
 

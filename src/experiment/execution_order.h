@@ -22,12 +22,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "src/align/catalog.h"
 #include "src/experiment/common_clock.h"
 #include "src/experiment/rounds.h"
+#include "src/experiment/stages.h"
 #include "ttrace/tensor_id.h"
 
 namespace ttrace {
@@ -52,14 +54,14 @@ int PhaseOf(const TensorId& id);
 class ExecutionKeys {
  public:
   // Of the tensors of one leg.
-  explicit ExecutionKeys(const std::map<TensorId, TensorPieces>& tensors)
-      : rounds_(tensors), clock_(tensors) {}
+  explicit ExecutionKeys(const std::map<TensorId, TensorPieces>& tensors);
 
   ExecutionKey Of(const TensorId& id, const TensorPieces& pieces) const;
 
  private:
   Rounds rounds_;
   CommonClock clock_;
+  std::optional<Stages> stages_;  // if there are any
 };
 
 // A tensor of the candidate, and the key of its own run.

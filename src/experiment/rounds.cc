@@ -8,21 +8,19 @@
 namespace ttrace {
 namespace {
 
-bool IsOfMicroBatch(const Record& record) {
-  const int phase = PhaseOf(record.id());
-  return record.micro_batch() >= 0 && (phase == 1 || phase == 3);
-}
-
-bool IsBackward(const Record& record) { return PhaseOf(record.id()) == 3; }
+bool IsOfPass(int phase) { return phase == 1 || phase == 3; }
+bool IsBackward(int phase) { return phase == 3; }
 
 }  // namespace
 
 Rounds::Rounds(const std::map<TensorId, TensorPieces>& tensors) {
   std::map<Run, std::vector<std::pair<int64_t, int>>> runs;
   for (const auto& [id, pieces] : tensors) {
+    const int phase = PhaseOf(id);
+    if (!IsOfPass(phase)) continue;
     for (const Record& record : pieces.pieces) {
-      if (!IsOfMicroBatch(record)) continue;
-      runs[{record.rank(), id.iteration, IsBackward(record)}].emplace_back(
+      if (record.micro_batch() < 0) continue;
+      runs[{record.rank(), id.iteration, IsBackward(phase)}].emplace_back(
           record.sequence(), record.micro_batch());
     }
   }
@@ -40,9 +38,10 @@ Rounds::Rounds(const std::map<TensorId, TensorPieces>& tensors) {
 }
 
 int Rounds::Of(const Record& record) const {
-  if (!IsOfMicroBatch(record)) return 0;
+  const int phase = PhaseOf(record.id());
+  if (!IsOfPass(phase) || record.micro_batch() < 0) return 0;
   const auto run =
-      begins_.find({record.rank(), record.id().iteration, IsBackward(record)});
+      begins_.find({record.rank(), record.id().iteration, IsBackward(phase)});
   if (run == begins_.end()) return 0;
   const auto& begins = run->second;
   const auto after =

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "src/numeric/fixed_vectors.h"
+#include "src/numeric/read_ahead.h"
 
 // Highway compiles the code between HWY_BEFORE_NAMESPACE and
 // HWY_AFTER_NAMESPACE once per instruction set by re-including this file.
@@ -31,11 +32,9 @@ alignas(64) inline constexpr Keys kKeys[2] = {MakeKeys(0), MakeKeys(1)};
 
 inline constexpr size_t kBlockBytes = 4 * kDigestBlock;
 
-// Bytes ahead of what is read. The hardware's own reading ahead ends with a
-// page of 4 KiB, which a block is; where it is to do nearly all, only that is
-// asked for which it comes to last.
-inline constexpr size_t kFarAhead = 2 * kBlockBytes;
-inline constexpr size_t kCloseAhead = 448;
+// Bytes ahead of two blocks side by side, into the first level of cache: what
+// processors that take two are fastest with (bench/README.md).
+inline constexpr size_t kTwoAhead = 2 * kBlockBytes;
 
 // Bytes of a word, from its byte `begin` on: (w ^ C) of those alone.
 inline uint32_t PartOfWord(const uint8_t* p, size_t begin, size_t bytes) {
@@ -89,7 +88,7 @@ uint64_t Elements(const uint8_t* p, size_t count) {
   return MixAll<T>(p, count);
 }
 
-template <size_t kBlocks, size_t kAhead, class T>
+template <size_t kBlocks, class T>
 void WholeBlocks(const uint8_t* p, uint64_t (*lanes)[2], uint64_t* multiset) {
   for (size_t b = 0; b < kBlocks; ++b, p += kBlockBytes) {
     Words(p, 0, kDigestBlock, lanes[b]);
@@ -221,7 +220,7 @@ uint64_t Elements(const uint8_t* p, size_t count) {
 // Blocks side by side, so that their keys are loaded and shifted once. T:
 // elements of the multiset, in the same pass, in which memory is then read at
 // an even pace; void: without.
-template <size_t kBlocks, size_t kAhead, class T>
+template <size_t kBlocks, class T>
 HWY_INLINE void WholeBlocks(const uint8_t* p, uint64_t (*lanes)[2],
                             uint64_t* multiset) {
   constexpr bool kAlone = std::is_void_v<T>;
@@ -237,7 +236,11 @@ HWY_INLINE void WholeBlocks(const uint8_t* p, uint64_t (*lanes)[2],
     const KeysOfVector<kAlone> keys1(kKeys[1].data() + i);
     for (size_t b = 0; b < kBlocks; ++b) {
       const uint8_t* at = p + b * kBlockBytes + 4 * i;
-      hwy::Prefetch(at + kAhead);
+      if constexpr (kBlocks == 1) {
+        ReadAhead(at + kReadAhead);
+      } else {
+        hwy::Prefetch(at + kTwoAhead);
+      }
       const Vec32 words = LoadWords(at);
       const Vec32 x = hn::Xor(words, zero);
       const Vec32 odd = Odd(x);
@@ -285,14 +288,14 @@ HWY_INLINE void AddBlock(const uint64_t* sums, uint64_t block,
 }
 
 // Whole blocks from the beginning of one on; says how many bytes.
-template <size_t kBlocks, size_t kAhead, class T>
+template <size_t kBlocks, class T>
 HWY_INLINE size_t ManyBlocks(const uint8_t* p, uint64_t offset, size_t bytes,
                              uint64_t* lanes, uint64_t* multiset) {
   if (offset % kBlockBytes != 0) return 0;
   size_t done = 0;
   for (; bytes - done >= kBlocks * kBlockBytes; done += kBlocks * kBlockBytes) {
     uint64_t sums[kBlocks][2] = {};
-    WholeBlocks<kBlocks, kAhead, T>(p + done, sums, multiset);
+    WholeBlocks<kBlocks, T>(p + done, sums, multiset);
     for (size_t b = 0; b < kBlocks; ++b) {
       AddBlock(sums[b], (offset + done) / kBlockBytes + b, lanes);
     }
@@ -304,10 +307,9 @@ void Positional(const uint8_t* p, uint64_t offset, size_t bytes,
                 DigestPace pace, uint64_t* lanes) {
   while (bytes > 0) {
     // More blocks than two do not fit into the registers of AVX2.
-    size_t n =
-        pace == DigestPace::kOneBlock
-            ? ManyBlocks<1, kCloseAhead, void>(p, offset, bytes, lanes, nullptr)
-            : ManyBlocks<2, kFarAhead, void>(p, offset, bytes, lanes, nullptr);
+    size_t n = pace == DigestPace::kOneBlock
+                   ? ManyBlocks<1, void>(p, offset, bytes, lanes, nullptr)
+                   : ManyBlocks<2, void>(p, offset, bytes, lanes, nullptr);
     if (n == 0) {
       const auto begin = static_cast<size_t>(offset % kBlockBytes);
       n = std::min(bytes, kBlockBytes - begin);
@@ -339,8 +341,8 @@ void BothOf(const uint8_t* p, uint64_t offset, size_t bytes, DigestSums* sums) {
   while (bytes > 0) {
     size_t n = 0;
     if constexpr (sizeof(T) <= 4) {
-      n = ManyBlocks<1, kFarAhead, T>(p, offset, bytes, sums->lane.data(),
-                                      &sums->multiset);
+      n = ManyBlocks<1, T>(p, offset, bytes, sums->lane.data(),
+                           &sums->multiset);
     }
     if (n == 0) {
       // One after the other: the second pass reads the first level of cache.

@@ -2,13 +2,12 @@
 
 #include "src/numeric/sketch_kernel.h"
 
-#include <hwy/cache_control.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "src/numeric/digest_kernel.h"
 #include "src/numeric/fixed_vectors.h"
+#include "src/numeric/read_ahead.h"
 
 // Highway compiles the code between HWY_BEFORE_NAMESPACE and
 // HWY_AFTER_NAMESPACE once per instruction set by re-including this file.
@@ -38,10 +37,6 @@ constexpr Permutations MakePermutations() {
   return out;
 }
 inline constexpr Permutations kPermutations = MakePermutations();
-
-// Bytes ahead of what is read. The hardware's own reading ahead ends with a
-// page of 4 KiB.
-inline constexpr size_t kAhead = 4096;
 
 }  // namespace ttrace::sketch
 #endif  // TTRACE_SRC_NUMERIC_SKETCH_KERNEL_CC_ONCE_
@@ -157,7 +152,7 @@ void Run(const uint8_t* p, uint64_t logical, size_t count, uint64_t seed,
     if (group_end < end) hash(group_end, &groups[g ^ 1]);
     if (HWY_LIKELY(group_end - logical == kGroup)) {
       for (size_t i = 0; i < kSketchLine; ++i) {
-        hwy::Prefetch(p + kAhead);
+        ReadAhead(p + kReadAhead);
         Line<Load>(p, lines, i, buckets);
         p += kSketchLine * Load::kSize;
       }

@@ -1,7 +1,7 @@
 #include "src/trace/plain_line.h"
 
-#include <array>
 #include <cstddef>
+#include <cstring>
 
 #include "src/trace/format.h"
 #include "src/trace/hex_digest.h"
@@ -12,13 +12,14 @@ namespace {
 constexpr std::string_view kChain = ",\"chain\":\"";
 
 // Each method reads what comes before a value and the value, or gives false and
-// leaves the rest of the line in no particular state.
+// leaves the rest of the line in no particular state. They are inlined, so that
+// what comes before is compared as the constant that it is where it is called.
 class Cursor {
  public:
   explicit Cursor(std::string_view line) : rest_(line) {}
 
   // As our writer writes it: no plus, no leading zero, no "-0".
-  bool Number(std::string_view before, int64_t* value) {
+  [[gnu::always_inline]] bool Number(std::string_view before, int64_t* value) {
     if (!Literal(before)) return false;
     const bool negative = Literal("-");
     constexpr size_t kMostDigits = 18;  // of which each is an int64_t
@@ -35,12 +36,14 @@ class Cursor {
   }
 
   // True without a value if what comes before one is not there.
-  bool Perhaps(std::string_view before, std::optional<int64_t>* value) {
+  [[gnu::always_inline]] bool Perhaps(std::string_view before,
+                                      std::optional<int64_t>* value) {
     return !rest_.starts_with(before) || Number(before, &value->emplace());
   }
 
   // What a string says if it says it literally, and its closing quote.
-  bool Text(std::string_view before, std::string_view* text) {
+  [[gnu::always_inline]] bool Text(std::string_view before,
+                                   std::string_view* text) {
     if (!Literal(before)) return false;
     size_t size = 0;
     while (size < rest_.size() && rest_[size] >= ' ' && rest_[size] <= '~' &&
@@ -54,21 +57,15 @@ class Cursor {
   }
 
   // 16 digits, letters in lower case, and a quote.
-  bool Digest(std::string_view before, uint64_t* value) {
+  [[gnu::always_inline]] bool Digest(std::string_view before, uint64_t* value) {
     if (!Literal(before) || rest_.size() <= kHexDigits ||
         rest_[kHexDigits] != '"') {
       return false;
     }
-    uint64_t sum = 0;
-    int worst = 0;
-    for (size_t i = 0; i < kHexDigits; ++i) {
-      const int digit = kDigits[static_cast<unsigned char>(rest_[i])];
-      worst |= digit;
-      sum = sum << 4 | static_cast<uint64_t>(digit & 15);
-    }
-    if (worst < 0) return false;
+    const auto digest = ParseHexDigest(rest_.substr(0, kHexDigits));
+    if (!digest) return false;
     Skip(kHexDigits + 1);
-    *value = sum;
+    *value = *digest;
     return true;
   }
 
@@ -82,8 +79,11 @@ class Cursor {
   std::string_view rest() const { return rest_; }
 
  private:
-  bool Literal(std::string_view text) {
-    if (!rest_.starts_with(text)) return false;
+  [[gnu::always_inline]] bool Literal(std::string_view text) {
+    if (rest_.size() < text.size() ||
+        std::memcmp(rest_.data(), text.data(), text.size()) != 0) {
+      return false;
+    }
     Skip(text.size());
     return true;
   }
@@ -91,16 +91,6 @@ class Cursor {
   bool IsDigit(size_t at) const {
     return at < rest_.size() && rest_[at] >= '0' && rest_[at] <= '9';
   }
-
-  static constexpr std::array<int8_t, 256> kDigits = [] {
-    std::array<int8_t, 256> digits = {};
-    digits.fill(-1);
-    for (int i = 0; i < 16; ++i) {
-      digits[static_cast<size_t>("0123456789abcdef"[i])] =
-          static_cast<int8_t>(i);
-    }
-    return digits;
-  }();
 
   std::string_view rest_;
 };

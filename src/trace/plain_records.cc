@@ -58,28 +58,51 @@ bool PlainRecords::RepeatsEarlierOne(const PlainRecordLine& line) const {
          owner->extent() == ExtentOf(line);
 }
 
+uint32_t PlainRecords::NumberOfLeg(std::string_view leg) {
+  if (last_leg_ == legs_.end() || last_leg_->first != leg) {
+    const auto number = static_cast<uint32_t>(legs_.size());
+    last_leg_ = legs_.find(leg);
+    if (last_leg_ == legs_.end()) last_leg_ = legs_.emplace(leg, number).first;
+  }
+  return last_leg_->second;
+}
+
+bool PlainRecords::LookUp(const PlainRecordLine& line, Pass pass, uint32_t kind,
+                          uint32_t leg, LastParts* last) {
+  const int64_t row = line.row.value_or(0);
+  auto form = forms_.find({kind, leg});
+  auto place = places_.find({kind, line.micro_batch, row});
+  if (form == forms_.end() || place == places_.end()) {
+    Occurrence occurrence;
+    occurrence.leg = line.leg;
+    occurrence.pass = pass;
+    occurrence.micro_batch = static_cast<int>(line.micro_batch);
+    occurrence.row_begin = row;
+    const SpecKind& like = specs_.kind(static_cast<size_t>(line.spec));
+    const Result<RecordFields> fields =
+        MakeRecord(meta_, like.spec, like.facts, occurrence);
+    if (!fields.ok()) return false;
+    form = forms_.try_emplace({kind, leg}, table_.NumberOfForm(*fields)).first;
+    place = places_
+                .try_emplace({kind, line.micro_batch, row},
+                             table_.NumberOfPlace(*fields))
+                .first;
+  }
+  *last = {leg, form->second, {{line.micro_batch, row}}, place->second};
+  return true;
+}
+
 std::optional<RecordTable::Parts> PlainRecords::PartsOf(
     const PlainRecordLine& line, Pass pass) {
   const auto number = static_cast<size_t>(line.spec);
   const uint32_t kind = specs_.kind_number(number);
   const SpecKind& like = specs_.kind(number);
-  auto leg = forms_.find(line.leg);
-  if (leg == forms_.end())
-    leg = forms_.try_emplace(std::string(line.leg)).first;
-  const Place place = {kind, line.micro_batch, line.row.value_or(0)};
-  auto form = leg->second.find(kind);
-  auto lies = places_.find(place);
-  if (form == leg->second.end() || lies == places_.end()) {
-    Occurrence occurrence;
-    occurrence.leg = line.leg;
-    occurrence.pass = pass;
-    occurrence.micro_batch = static_cast<int>(line.micro_batch);
-    occurrence.row_begin = line.row.value_or(0);
-    const Result<RecordFields> fields =
-        MakeRecord(meta_, like.spec, like.facts, occurrence);
-    if (!fields.ok()) return std::nullopt;
-    form = leg->second.emplace(kind, table_.NumberOfForm(*fields)).first;
-    lies = places_.emplace(place, table_.NumberOfPlace(*fields)).first;
+  if (last_.size() <= kind) last_.resize(kind + size_t{1});
+  LastParts& parts = last_[kind];
+  const uint32_t leg = NumberOfLeg(line.leg);
+  if (parts.leg != leg ||
+      parts.lies != std::pair(line.micro_batch, line.row.value_or(0))) {
+    if (!LookUp(line, pass, kind, leg, &parts)) return std::nullopt;
   }
   ids_.resize(specs_.size());
   LastId& last = ids_[number];
@@ -93,7 +116,7 @@ std::optional<RecordTable::Parts> PlainRecords::PartsOf(
     id_.pass = pass;
     last = {line.iteration, line.call, pass, table_.NumberOfId(id_)};
   }
-  return RecordTable::Parts{last.number, form->second, lies->second};
+  return RecordTable::Parts{last.number, parts.form, parts.place};
 }
 
 }  // namespace ttrace

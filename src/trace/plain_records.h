@@ -51,22 +51,38 @@ class PlainRecords {
     Pass pass = Pass::kForward;
     uint32_t number = 0;
   };
+  using Form = std::pair<uint32_t, uint32_t>;            // kind, leg
   using Place = std::tuple<uint32_t, int64_t, int64_t>;  // kind, batch, row
+
+  // What was looked up last for a kind of specs, which is what its next record
+  // mostly asks for again.
+  struct LastParts {
+    std::optional<uint32_t> leg;
+    uint32_t form = 0;
+    std::optional<std::pair<int64_t, int64_t>> lies;  // batch, row
+    uint32_t place = 0;
+  };
 
   bool InRange(const PlainRecordLine& line) const;
   bool RepeatsEarlierOne(const PlainRecordLine& line) const;
   std::optional<RecordTable::Parts> PartsOf(const PlainRecordLine& line,
                                             Pass pass);
+  uint32_t NumberOfLeg(std::string_view leg);
+  // Sets both numbers of `last`, or gives false if no record can be so.
+  bool LookUp(const PlainRecordLine& line, Pass pass, uint32_t kind,
+              uint32_t leg, LastParts* last);
 
   const RankMeta& meta_;
   const KnownSpecs& specs_;
   RecordTable& table_;
   std::vector<LastId> ids_;  // by spec
   TensorId id_;              // to look for, with room for names
-  // Numbers of the table.
-  std::map<std::string, std::map<uint32_t, uint32_t>, std::less<>>
-      forms_;  // by leg, then by kind
+  std::map<Form, uint32_t> forms_;
   std::map<Place, uint32_t> places_;
+  std::vector<LastParts> last_;  // by kind
+  // Of this object.
+  std::map<std::string, uint32_t, std::less<>> legs_;
+  decltype(legs_)::const_iterator last_leg_ = legs_.end();
 };
 
 }  // namespace ttrace

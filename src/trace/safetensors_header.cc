@@ -1,6 +1,6 @@
 #include "src/trace/safetensors_header.h"
 
-#include <array>
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -81,29 +81,36 @@ Result<SafetensorsEntry> DecodeEntry(std::string_view name,
 
 }  // namespace
 
-bool SafetensorsHeader::Add(const SafetensorsEntry& entry) {
+bool SafetensorsHeader::Add(int64_t sequence, DType dtype,
+                            std::span<const int64_t> shape, int64_t begin,
+                            int64_t end) {
+  // All that is not of a dimension, and a dimension with its comma.
+  constexpr size_t kMostBytes = 160;
+  constexpr size_t kMostDigits = 20;  // of any int64_t
   const size_t before = entries_.size();
-  const auto add = [&](std::string_view text) { entries_.append(text); };
+  entries_.resize(before + kMostBytes + (kMostDigits + 1) * shape.size());
+  char* at = entries_.data() + before;
+  const auto add = [&](std::string_view text) {
+    at = std::copy(text.begin(), text.end(), at);
+  };
   const auto add_number = [&](int64_t value) {
-    std::array<char, 20> digits;  // of any int64_t
-    const auto end =
-        std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
-    entries_.append(digits.data(), end);
+    at = std::to_chars(at, at + kMostDigits, value).ptr;
   };
   add(before == 0 ? "\"" : ",\"");
-  add_number(entry.sequence);
+  add_number(sequence);
   add("\":{\"dtype\":\"");
-  add(Info(entry.dtype).safetensors_name);
+  add(Info(dtype).safetensors_name);
   add("\",\"shape\":[");
-  for (size_t d = 0; d < entry.shape.size(); ++d) {
+  for (size_t d = 0; d < shape.size(); ++d) {
     if (d > 0) add(",");
-    add_number(entry.shape[d]);
+    add_number(shape[d]);
   }
   add("],\"data_offsets\":[");
-  add_number(entry.begin);
+  add_number(begin);
   add(",");
-  add_number(entry.end);
+  add_number(end);
   add("]}");
+  entries_.resize(static_cast<size_t>(at - entries_.data()));
 
   const size_t braces = 2;
   const size_t room = static_cast<size_t>(kSegmentHeaderBytes) - kLengthBytes;

@@ -27,9 +27,18 @@ bool IsAsWritten(std::span<const std::byte> beginning, int64_t size,
   SafetensorsHeader header;
   int64_t position = 0;
   for (const Record& record : records) {
-    const SafetensorsEntry entry = ExpectedEntry(record);
-    if (entry.begin != position || !header.Add(entry)) return false;
-    position = entry.end;
+    const Extent extent = record.extent();
+    const int64_t begin = extent.offset - kSegmentHeaderBytes;
+    const int64_t end = begin + extent.bytes;
+    const bool values = record.holds_values();
+    const std::span<const int64_t> shape =
+        values ? std::span(record.local_shape()) : std::span(&extent.bytes, 1);
+    if (begin != position ||
+        !header.Add(record.sequence(), values ? record.dtype() : DType::kU8,
+                    shape, begin, end)) {
+      return false;
+    }
+    position = end;
   }
   return size - kSegmentHeaderBytes == position && header.IsAt(beginning);
 }
