@@ -323,6 +323,9 @@ OTHER_LAYERS = (
     ("other-layers", OTHER_CLASSES, "pp2", ()),
     ("compiled", ("--compile", "mlp"), "tp2sp", ()),
     ("repeated", ("--repeat",), "tp2sp", ()),
+    ("gradients-bf16", ("--bf16", "--grad-reduce-in-bf16"), "tp2sp", ()),
+    ("gradients-bf16", ("--bf16", "--grad-reduce-in-bf16"), "dp2", ()),
+    ("gradients-fp16", ("--fp16", "--grad-reduce-in-bf16"), "pp2", ()),
     ("fp16", ("--fp16",), "tp2sp", ()),
     ("fp16", ("--fp16",), "dp2", ()),
     ("fp16", ("--fp16",), "tp2", ("t10_tp_dgrad_no_allreduce",)),
@@ -342,7 +345,8 @@ def other_cases() -> list[Case]:
             "fp32",
             shared=shared,
             bugs=bugs,
-            quick=(name, topology) in {("other-layers", "tp2sp"), ("fp16", "tp2sp")},
+            quick=(name, topology)
+            in {("other-layers", "tp2sp"), ("fp16", "tp2sp"), ("gradients-bf16", "dp2")},
         )
         for name, shared, topology, bugs in OTHER_LAYERS
     ]

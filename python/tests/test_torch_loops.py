@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -705,10 +706,55 @@ def test_buffers_and_the_rows_of_batch_norm_are_said(tmp_path):
         return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))
 
     found = Captured(tmp_path, "found", Loop(make=make))
-    buffers = {key[0] for key in found.tensors.shapes if key[1] == "buffer"}
-    assert buffers == {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
+    buffers = {(key[0], key[2]) for key in found.tensors.shapes if key[1] == "buffer"}
+    statistics = {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
+    # What later iterations start with depends on how many forwards a rank has made.
+    assert buffers == {(fqn, 0) for fqn in statistics}
+    assert {note["fqn"] for note in found.notes("not_recorded")} == statistics
     (note,) = found.notes("computation")
     assert note["value"] == 2 and "SyncBatchNorm" in note["option"]
+
+
+BATCH_NORM = """
+import os, torch, torch.distributed as dist
+from torch import nn
+ranks = int(os.environ.get("WORLD_SIZE", 1))
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 4))
+if ranks > 1:
+    dist.init_process_group("gloo")
+    model = nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+generator = torch.Generator().manual_seed(5)
+micro = 4 // ranks
+for step in range(3):
+    x, y = (torch.randn(16, n, generator=generator) for n in (6, 4))
+    rank = dist.get_rank() if ranks > 1 else 0
+    for i in range(rank * micro, (rank + 1) * micro):
+        rows = slice(4 * i, 4 * i + 4)
+        loss = (model(x[rows]) - y[rows]).square().mean() / micro
+        loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print(f"step {step} {loss.item()!r}")
+if ranks > 1:
+    dist.destroy_process_group()
+"""
+
+
+def test_batch_norm_over_as_many_rows_is_the_same_on_two_ranks(tmp_path):
+    script = tmp_path / "norm.py"
+    script.write_text(BATCH_NORM)
+    python = f"{sys.executable} {script}"
+    ttrace = [sys.executable, "-m", "ttrace._cli", "diff", "-o", str(tmp_path / "out")]
+    ranks = f"{sys.executable} -m torch.distributed.run --standalone --nproc-per-node 2 {script}"
+    done = subprocess.run(
+        [*ttrace, "--reference", python, "--candidate", ranks, "--iterations", "0:3"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 # Pairs under DistributedDataParallel: two forwards a micro-batch, read ahead, each rank its own

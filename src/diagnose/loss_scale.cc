@@ -50,8 +50,12 @@ std::optional<Diagnosis> OfTheLoss(const Evidence& evidence) {
       }
     }
   }
-  const double tolerance = 2 * std::fmax(evidence.leg->bound, 1e-6);
   const double whole = stats.projection();
+  // Any number is a multiple of another: parts have one factor if they scatter
+  // by far less than it is away from 1.
+  constexpr double kScatter = 0.1;
+  const double tolerance = std::fmin(2 * std::fmax(evidence.leg->bound, 1e-6),
+                                     kScatter * std::fabs(whole - 1));
   const bool agree = std::all_of(alpha.begin(), alpha.end(), [&](auto& part) {
     return std::fabs(part.second - whole) <= tolerance * std::fabs(whole);
   });
@@ -63,7 +67,9 @@ std::optional<Diagnosis> OfTheLoss(const Evidence& evidence) {
     words = " (" + FactorWords(alpha, "in micro-batch") + ")";
     const std::string tokens =
         ExplainByTokens(alpha, TokenCounts(evidence), tolerance);
-    if (!tokens.empty()) words += "; " + tokens;
+    // Another loss, not the same one times something.
+    if (tokens.empty()) return std::nullopt;
+    words += "; " + tokens;
   }
   return Diagnosis{
       "L",

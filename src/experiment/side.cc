@@ -293,9 +293,15 @@ void Side::ReadNote(int rank, const std::string& kind, const Json& json) {
     const auto norms = json.find("norms");
     if (norms == json.end() || !norms->is_object()) return;
     const auto iteration = static_cast<int>(CountAt(json, "iteration"));
+    const auto rounded = json.find("rounded");
     for (const auto& [fqn, norm] : norms->items()) {
-      if (norm.is_number()) {
-        gradient_norms_[{rank, iteration, fqn}] = norm.get<double>();
+      if (!norm.is_number()) continue;
+      GradientNorm& found = gradient_norms_[{rank, iteration, fqn}];
+      found.norm = found.rounded = norm.get<double>();
+      if (rounded == json.end() || !rounded->is_object()) continue;
+      const auto own = rounded->find(fqn);
+      if (own != rounded->end() && own->is_number()) {
+        found.rounded = own->get<double>();
       }
     }
   } else if (kind == "precision_inside") {
@@ -330,8 +336,8 @@ void Side::ReadNote(int rank, const std::string& kind, const Json& json) {
   }
 }
 
-const double* Side::GradientNorm(int rank, int iteration,
-                                 const std::string& fqn) const {
+const Side::GradientNorm* Side::FindGradientNorm(int rank, int iteration,
+                                                 const std::string& fqn) const {
   const auto found = gradient_norms_.find({rank, iteration, fqn});
   return found == gradient_norms_.end() ? nullptr : &found->second;
 }

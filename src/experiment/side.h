@@ -117,9 +117,15 @@ class Side {
   // The class of a module as its framework calls it; empty: unknown.
   std::string ClassOf(const std::string& fqn) const;
   // What the framework's own primitive gave for the norm of a gradient as it
-  // lies on a rank; null: not known.
-  const double* GradientNorm(int rank, int iteration,
-                             const std::string& fqn) const;
+  // lies on a rank.
+  struct GradientNorm {
+    double norm = 0;  // of its values, widened to fp32 at least
+    // Of a gradient of lower precision, as it is: rounded to that.
+    double rounded = 0;
+  };
+  // Null: not known.
+  const GradientNorm* FindGradientNorm(int rank, int iteration,
+                                       const std::string& fqn) const;
   // A parameter whose reduced gradient could not be recorded; empty: none.
   const std::string& unrecorded_gradient() const {
     return unrecorded_gradient_;
@@ -179,7 +185,7 @@ class Side {
   std::map<std::string, std::string> not_observed_;
   std::map<std::pair<std::string, std::string>, std::string> not_recorded_;
   std::map<std::string, std::string> classes_;
-  std::map<std::tuple<int, int, std::string>, double> gradient_norms_;
+  std::map<std::tuple<int, int, std::string>, GradientNorm> gradient_norms_;
   std::map<std::string, ComputationFact> computation_;
   std::map<std::pair<int, std::string>, std::set<std::string>> random_draws_;
   std::map<std::string, DType> precision_inside_;

@@ -52,6 +52,20 @@ TEST(JudgeReportedNorm, ANormInBf16IsRoundedToBf16) {
   EXPECT_EQ(Verdict(facts), TensorVerdict::kDiverged);
 }
 
+// An optimizer that copies gradients of bfloat16 to fp32 takes the norm of the
+// copies, a loop takes that of what it has, each rounded to bfloat16.
+TEST(JudgeReportedNorm, OfLowPrecisionEitherNormOfThePrimitiveMayBeTaken) {
+  ReportedNorm facts = Facts(1, 1, 1);
+  facts.rounded = 1.0019;
+  EXPECT_EQ(Verdict(facts), TensorVerdict::kBitwiseEqual);
+  facts.reported = 1.0019;
+  EXPECT_EQ(Verdict(facts), TensorVerdict::kBitwiseEqual);
+  for (const double wrong : {0.9981, 1.0009, 1.0038}) {
+    facts.reported = wrong;
+    EXPECT_EQ(Verdict(facts), TensorVerdict::kDiverged) << wrong;
+  }
+}
+
 TEST(JudgeReportedNorm, OfGradientsThatAreNotFiniteItIsNeither) {
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();

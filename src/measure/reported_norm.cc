@@ -40,11 +40,17 @@ bool SamePlaces(const RecordList& a, const RecordList& b) {
                     });
 }
 
+// Sums of squares of Side::GradientNorm.
+struct Squares {
+  double norm = 0;
+  double rounded = 0;
+};
+
 // Adds what the primitive gave for what each rank holds of one gradient, which
 // may be several boxes. False if one is not known. Copies count once, and of
 // each the first rank's.
 bool AddParts(const Side& side, const TensorId& id, const TensorPieces& pieces,
-              double* squares, ReportedNorm* out) {
+              Squares* squares, ReportedNorm* out) {
   NormTerm term;
   term.fqn = id.fqn;
   std::map<int, RecordList> of_ranks;
@@ -63,13 +69,15 @@ bool AddParts(const Side& side, const TensorId& id, const TensorPieces& pieces,
     for (const Record& piece : held) count += piece.layout().local_count();
     ++out->parts;
     out->largest_part = std::max(out->largest_part, count);
-    const double* norm = side.GradientNorm(rank, id.iteration, id.fqn);
+    const auto* norm = side.FindGradientNorm(rank, id.iteration, id.fqn);
     if (norm == nullptr) {
       known = known && count == 0;
       continue;
     }
-    const double value = *norm * held.front().scale().value();
-    *squares += value * value;
+    const double scale = held.front().scale().value();
+    const double value = norm->norm * scale;
+    squares->norm += value * value;
+    squares->rounded += norm->rounded * scale * norm->rounded * scale;
     AddPart(side, held.front(), value * value, &term);
   }
   out->terms.push_back(std::move(term));
@@ -121,7 +129,7 @@ Result<std::optional<ReportedNorm>> MeasureReportedNorm(
   out.reported = values.front();
   out.dtype = reported->pieces.front().dtype();
   double exact = 0;
-  double primitive = 0;
+  Squares primitive;
   bool any = false;
   bool known = true;
   for (const auto& [other, pieces] : side.real()) {
@@ -149,7 +157,10 @@ Result<std::optional<ReportedNorm>> MeasureReportedNorm(
   }
   if (!any) return std::optional<ReportedNorm>();
   out.exact = std::sqrt(exact);
-  if (known) out.primitive = std::sqrt(primitive);
+  if (known) {
+    out.primitive = std::sqrt(primitive.norm);
+    out.rounded = std::sqrt(primitive.rounded);
+  }
   out.unknown = side.unrecorded_gradient();
   return std::optional<ReportedNorm>(std::move(out));
 }

@@ -5,7 +5,8 @@
 // other amounts for other shards. A bound that admits that would hide a missing
 // shard. So capture asks the primitive for the norm of each gradient as it lies
 // on its rank (note gradient_norms), and the reported norm is compared with
-// what these add up to.
+// what these add up to. Of gradients of low precision there are two such sums:
+// capture asks for the norm of their values in fp32 and of them as they are.
 //
 // Gradients are read one by one, by whoever measures them anyway; what is left
 // is a number of each.
@@ -46,6 +47,10 @@ struct ReportedNorm {
   // The same from what the primitive gave for each part; nothing if a part has
   // none.
   std::optional<double> primitive;
+  // And from what it gave for parts of low precision as they are, which is
+  // rounded to that: what a loop takes of its gradients. An optimizer that
+  // copies them to fp32 takes the other.
+  std::optional<double> rounded;
   std::vector<NormTerm> terms;  // by name
   int64_t parts = 0;            // gradients on ranks, copies once
   int64_t largest_part = 0;     // elements

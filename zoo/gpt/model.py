@@ -173,7 +173,7 @@ def build_model(
         DistributedDataParallel(
             config,
             DistributedDataParallelConfig(
-                grad_reduce_in_fp32=True,
+                grad_reduce_in_fp32=not args.grad_reduce_in_bf16,
                 use_distributed_optimizer=args.distributed_optimizer,
                 overlap_grad_reduce=args.overlap_grad_reduce,
                 overlap_param_gather=args.overlap_param_gather,

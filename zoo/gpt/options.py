@@ -226,6 +226,11 @@ def _add_optimizer(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--clip", type=float, default=1.0)
     group.add_argument("--distributed-optimizer", action="store_true")
     group.add_argument("--overlap-grad-reduce", action="store_true")
+    group.add_argument(
+        "--grad-reduce-in-bf16",
+        action="store_true",
+        help="gradients in the parameters' precision (--bf16, --fp16), not in fp32",
+    )
     group.add_argument("--overlap-param-gather", action="store_true")
     group.add_argument(
         "--align-grad-reduce", action=flag, default=True, help="by the schedule, in all stages"

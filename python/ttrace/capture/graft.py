@@ -15,6 +15,8 @@ from ttrace.capture.session import Session
 from ttrace.capture.tensor_bytes import bitwise_equal
 
 _EXAMPLES = 3
+_ROWS, _COLUMNS = 8, 512  # of an item, for whether it tells rows apart
+_DISTINCT = 16  # values: fewer are a mask's
 _EQUAL_WEIGHTS = "give both runs the same initial weights"
 
 
@@ -34,6 +36,46 @@ class _Tally:
                 self.examples.append(name)
 
 
+class _RowsOfItems:
+    """What was another tensor of the very rows that the reference has there. Rows in another order
+    differ in all that tells them apart, and every tensor of them goes with it."""
+
+    def __init__(self) -> None:
+        self._telling: dict[tuple[int, int], int] = {}  # (call, micro-batch): most elements
+        self._differing: dict[tuple[int, int], list[tuple[str, int]]] = {}
+
+    def add(self, where: tuple[int, int], arg: str, value: torch.Tensor, differs: bool) -> None:
+        if differs:
+            self._differing.setdefault(where, []).append((arg, value.numel()))
+        elif _tells_rows_apart(value):
+            self._telling[where] = max(self._telling.get(where, 0), value.numel())
+
+    def others(self) -> dict[str, int]:
+        """Their arguments, each with the first micro-batch. A tensor that is larger than what tells
+        its rows apart, as an image that is augmented at random is than its label, is not meant."""
+        found: dict[str, int] = {}
+        for where, arguments in sorted(self._differing.items()):
+            for arg, count in arguments:
+                if count <= self._telling.get(where, 0):
+                    found.setdefault(arg, where[1])
+        return found
+
+
+def _tells_rows_apart(value: torch.Tensor) -> bool:
+    """Whether rows of other data would hardly be these: neither positions nor a mask."""
+    if value.dim() == 0 or value.numel() == 0:
+        return False
+    if value.is_complex():
+        value = torch.view_as_real(value)
+    rows = value.reshape(value.shape[0], -1)[:_ROWS, :_COLUMNS].double().nan_to_num()
+    if rows.unique().numel() < _DISTINCT:
+        return False
+    if len(rows) > 1:
+        return not torch.equal(rows, rows[:1].expand_as(rows))
+    steps = rows[0].diff()
+    return not torch.equal(steps, steps[:1].expand_as(steps))
+
+
 class Graft:
     """Reads the reference's trace. Everything is overwritten in place."""
 
@@ -45,6 +87,7 @@ class Graft:
         self.weights = "weights" in settings.graft_what
         self.data = "data" in settings.graft_what
         self._tallies: dict[str, _Tally] = {}
+        self._rows = _RowsOfItems()
         self._said: set[str] = set()
         self._kept: set[tuple[str, str]] = set()  # (what, name): said to keep its own value
 
@@ -161,7 +204,10 @@ class Graft:
             way_out = "give both runs the same data, with its rows along the first dimension"
             self._keeps("data", arg, iteration, reason, way_out)
             return tensor
-        tally.count(f"{arg} of micro-batch {micro_batch}", not bitwise_equal(value, tensor))
+        differs = not bitwise_equal(value, tensor)
+        tally.count(f"{arg} of micro-batch {micro_batch}", differs)
+        if not own_input:
+            self._rows.add((call, micro_batch), arg, value, differs)
         return value
 
     def report(self, iteration: int) -> None:
@@ -176,6 +222,15 @@ class Graft:
                 examples=tally.examples,
             )
         self._tallies.clear()
+        for arg, micro_batch in self._rows.others().items():
+            self._session.unsupported(
+                f"its own data: {arg}",
+                f"of iteration {iteration}, micro-batch {micro_batch}, and maybe more, {arg} is "
+                "another than the reference's, though of the same rows; it was replaced, so that "
+                "nothing that was computed shows what it would have done",
+                "have both runs make their data alike, or compare with --graft weights",
+            )
+        self._rows = _RowsOfItems()
 
     def _tally(self, what: str, iteration: int) -> _Tally:
         # A run that ends before its iteration does says so too: what is recorded from here on is

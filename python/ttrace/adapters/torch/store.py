@@ -28,8 +28,10 @@ from ttrace.capture.parameter_store import Piece
 from ttrace.capture.placed import ParameterRule, Scale
 from ttrace.capture.rewrite import Rewrite
 
-# Of BatchNorm: training does not read them.
+# Of BatchNorm: training does not read them. They grow with every forward that a rank has made, and
+# of a batch that more ranks share each makes fewer: only what training starts with is comparable.
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+_GROWN = "a statistic of the forwards that its rank has made so far"
 
 
 class Store:
@@ -96,8 +98,12 @@ class Store:
         if session.topology.dp_rank > 0:
             return  # DistributedDataParallel takes rank 0's buffers: others may differ for a while
         for fqn, buffer in self._buffers.items():
+            is_statistic = fqn.rpartition(".")[2] in _STATISTICS
+            if is_statistic and iteration > 0:
+                session.not_recorded(fqn, "buffer", "", _GROWN)
+                continue
             session.record(fqn, "buffer", "", buffer, iteration=iteration, pass_="forward")
-            if graft is not None and fqn.rpartition(".")[2] not in _STATISTICS:
+            if graft is not None and not is_statistic:
                 graft.buffer(fqn, buffer, iteration)
 
     def _arriving(self, fqn: str) -> Callable[[torch.Tensor], torch.Tensor | None]:
