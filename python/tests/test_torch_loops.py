@@ -272,6 +272,21 @@ def test_checkpointed_modules_show_all_their_gradients(tmp_path, reentrant):
     assert verdict(plain, saving)[0] == verdict(saving, plain)[0] == 0
 
 
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_only_a_reentrant_checkpoints_backward_is_isolated(tmp_path, monkeypatch, reentrant):
+    loop = Loop(make=lambda: Net(reentrant))
+    real = Captured(tmp_path, "real", loop)
+    folder, alone = isolated(tmp_path, monkeypatch, loop, real)
+    assert_aligned(real.tensors, alone)
+    own = {note["fqn"] for note in notes(folder, "not_isolated") if note["role"] == "grad_output"}
+    within = {f"blocks.{i}{name}" for i in range(3) for name in ("", ".up", ".norm", ".down")}
+    assert own == (set() if reentrant else {n for n in within if (n, "input") in seen(alone)})
+
+
+def seen(tensors):
+    return {key[:2] for key in tensors.shapes}
+
+
 @pytest.mark.parametrize("read", ["ahead", "hand"])
 def test_items_belong_to_the_forward_that_uses_them(tmp_path, read):
     plain = Captured(tmp_path, "plain", Loop())
@@ -716,7 +731,7 @@ def test_buffers_and_the_rows_of_batch_norm_are_said(tmp_path):
 
 
 BATCH_NORM = """
-import os, torch, torch.distributed as dist
+import os, torch, torch.distributed as dist, ttrace
 from torch import nn
 ranks = int(os.environ.get("WORLD_SIZE", 1))
 torch.manual_seed(0)
@@ -725,14 +740,17 @@ if ranks > 1:
     dist.init_process_group("gloo")
     model = nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+ttrace.attach(model, optimizer)
 generator = torch.Generator().manual_seed(5)
+data = torch.utils.data.TensorDataset(*(torch.randn(48, n, generator=generator) for n in (6, 4)))
 micro = 4 // ranks
+first = micro * dist.get_rank() if ranks > 1 else 0
+mine = [16 * s + 4 * (first + m) + k for s in range(3) for m in range(micro) for k in range(4)]
+batches = iter(torch.utils.data.DataLoader(data, batch_size=4, sampler=mine))
 for step in range(3):
-    x, y = (torch.randn(16, n, generator=generator) for n in (6, 4))
-    rank = dist.get_rank() if ranks > 1 else 0
-    for i in range(rank * micro, (rank + 1) * micro):
-        rows = slice(4 * i, 4 * i + 4)
-        loss = (model(x[rows]) - y[rows]).square().mean() / micro
+    for _ in range(micro):
+        x, y = next(batches)
+        loss = (model(x) - y).square().mean() / micro
         loss.backward()
     optimizer.step()
     optimizer.zero_grad()
@@ -933,6 +951,10 @@ if case == "fsdp":
     fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
 if case == "part":
     model[0] = nn.parallel.DistributedDataParallel(model[0])
+if case == "ignored":
+    DDP = nn.parallel.DistributedDataParallel
+    DDP._set_params_and_buffers_to_ignore_for_model(model, ["1.weight"])
+    model = DDP(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 ttrace.attach(model, optimizer)
 for step in range(2):
@@ -951,6 +973,7 @@ dist.destroy_process_group()
         ("fsdp", "FSDP2"),
         ("part", "DistributedDataParallel around a part"),
         ("none", "2 ranks without DistributedDataParallel"),
+        ("ignored", "DistributedDataParallel is told to ignore"),
     ],
 )
 def test_what_cannot_be_captured_is_named_with_a_way_out(tmp_path, case, what):

@@ -400,6 +400,27 @@ def test_placements_are_derived_or_refused(two_ranks):
             known.placements(lost)
 
 
+def test_terms_of_a_pending_sum_have_no_norm(two_ranks):
+    from types import SimpleNamespace
+
+    from torch.distributed.tensor import DTensor, Partial, Shard
+
+    from ttrace.adapters.torch.store import Store
+
+    def parameter(*placements):
+        made = DTensor.from_local(torch.ones(4), two_ranks, placements)
+        return SimpleNamespace(grad=made)
+
+    named = {"term": parameter(Partial()), "part": parameter(Shard(0)), "none": parameter(Shard(0))}
+    named["none"].grad = None
+    named["plain"] = SimpleNamespace(grad=torch.ones(3))
+    found = Store.gradients(SimpleNamespace(_named=named))
+    assert [(name, type(t)) for name, t in found] == [
+        ("part", torch.Tensor),
+        ("plain", torch.Tensor),
+    ]
+
+
 def checksums(folder, leg):
     """Of every record of rank 0, by what it is."""
     return {

@@ -109,6 +109,16 @@ class IsolationJudge {
     });
   }
 
+  // Whether anything was seen of what a container is given there: else nobody
+  // knows that the reference's values were put in its place. What the model
+  // itself is given is data.
+  bool IsSeen(const std::string& container, Role edge) const {
+    if (container.empty()) return true;
+    const auto& edges = tree_.Of(container, edge);
+    return std::any_of(edges.begin(), edges.end(),
+                       [](const auto* e) { return e->isolated.has_value(); });
+  }
+
   // Buffers, or inputs that were not replaced, are out.
   bool WorksOnErrors(const std::string& fqn) const {
     return tree_.AnyDivergedBelow(fqn, {Role::kBuffer}) ||
@@ -208,7 +218,8 @@ class IsolationJudge {
     }
     const std::string container = tree_.Container(t.id.fqn);
     if (OutBefore(t, container, Role::kOutput) ||
-        MayHandOn(container, Role::kInput, t)) {
+        MayHandOn(container, Role::kInput, t) ||
+        !IsSeen(container, Role::kInput)) {
       return std::nullopt;
     }
     return Blame{container, DirectionOf(t), Stage::kCompute,
@@ -250,7 +261,8 @@ class IsolationJudge {
     const std::string container = GradientFrom(t);
     if (OutBefore(t, container, Role::kGradInput) ||
         MayHandOn(container, Role::kGradOutput, t) ||
-        MayHandOn(container, Role::kInput, t) || ForwardOutIn(container)) {
+        MayHandOn(container, Role::kInput, t) || ForwardOutIn(container) ||
+        !IsSeen(container, Role::kGradOutput)) {
       return std::nullopt;
     }
     // The gradient at the model's outputs is an edge too: what comes out of the

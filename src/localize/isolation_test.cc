@@ -73,6 +73,21 @@ TEST(Isolation, CodeBeforeTheFirstModuleStartsAtTheContainersInput) {
               HasSubstr("between the input of layers.1 and norm input x"));
 }
 
+// Nobody knows what reached the first module of a container that was not seen:
+// errors from before it, if the reference's values were not put in its place.
+TEST(Isolation, AContainerOfWhichNothingWasSeenIsNotBlamedForWhatArrivesFirst) {
+  IsolatedRun forward;
+  forward.Alone("layers.1.norm", Role::kInput);
+  EXPECT_THAT(Names(forward.Isolate()), ElementsAre("layers.1"));
+  forward.NotJudgedAlone("layers.1", Role::kInput);
+  EXPECT_THAT(Names(forward.Isolate()), IsEmpty());
+  IsolatedRun backward;
+  backward.Alone("layers.1.mlp", Role::kGradOutput);
+  EXPECT_THAT(Names(backward.Isolate()), ElementsAre("layers.1"));
+  backward.NotJudgedAlone("layers.1", Role::kGradOutput);
+  EXPECT_THAT(Names(backward.Isolate()), IsEmpty());
+}
+
 TEST(Isolation, AWrongResidualSumDoesNotConvictItsContainerTwice) {
   // The sum before the mlp reaches the mlp and the layer's own output.
   const IsolationOutcome found = IsolatedRun()

@@ -1,13 +1,18 @@
-"""Reentrant activation checkpointing: torch.utils.checkpoint with use_reentrant=True.
+"""Activation checkpointing: torch.utils.checkpoint.
 
-Its first forward runs without a graph, and in the backward the same forward runs again, with one:
-the gradients of what is inside arrive at the second forward's tensors. That one belongs to the
-micro-batch of the first, and its modules are called in the same order within the checkpointed
-function, from the call on that they had reached before it.
+Reentrant (use_reentrant=True), the first forward runs without a graph, and in the backward the same
+forward runs again, with one: the gradients of what is inside arrive at the second forward's
+tensors. That one belongs to the micro-batch of the first, and its modules are called in the same
+order within the checkpointed function, from the call on that they had reached before it.
+
+Otherwise they arrive at the first forward's tensors, and the second one merely makes again what the
+backward needs. It is not observed, and in it no module is given the reference's values: what the
+backward of a module inside computes is not isolated.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from torch.utils import checkpoint
@@ -17,14 +22,29 @@ from ttrace.adapters.torch.patches import Patches
 from ttrace.capture.placed import Position
 
 
-class ReentrantCheckpoints:
-    """Remembers, in the autograd context of each checkpoint, where its forward was."""
+class Checkpoints:
+    """Remembers, in the autograd context of each reentrant checkpoint, where its forward was, and
+    says while the forward of another one runs."""
 
     def __init__(self, session: DeferredSession, patches: Patches) -> None:
         self._session = session
+        patches.wrap_static(
+            checkpoint, "_checkpoint_without_reentrant_generator", self._without_reentrant
+        )
         owner = getattr(checkpoint, "CheckpointFunction", None)
         patches.wrap_static(owner, "forward", self._forward)
         patches.wrap_static(owner, "backward", self._backward)
+
+    def _without_reentrant(self, original: Any, *args: Any, **kwargs: Any) -> Iterator[None]:
+        """The function runs where the generator yields."""
+        steps = original(*args, **kwargs)
+        next(steps)
+        self._session.checkpoints += 1
+        try:
+            yield
+        finally:
+            self._session.checkpoints -= 1
+        yield from steps
 
     def _forward(self, original: Any, ctx: Any, *args: Any) -> Any:
         if self._session.moment is not None:

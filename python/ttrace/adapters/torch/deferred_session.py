@@ -52,6 +52,7 @@ class DeferredSession(Session):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.topology = Topology()
+        self.checkpoints = 0  # that the forward which runs is inside of, but for reentrant ones
         self._waiting: list[_Waiting] = []
         self._sums: dict[tuple[Any, ...], _Waiting] = {}
         self._batch: Batch | None = None  # of what `record_at` records now

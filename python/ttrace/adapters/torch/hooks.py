@@ -260,6 +260,12 @@ class DTensorIsolation(Isolation):
         self._deferred = session
         self._given: set[tuple[Any, ...]] = set()  # gradients that were put in place
 
+    def given(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
+        if self._deferred.checkpoints > 0:
+            gradient = place._replace(role="grad_output", arg="")
+            self.keeps(gradient, "its forward is run again, on values that are its own")
+        return super().given(place, tensor)
+
     def seen(self, place: Place, tensor: torch.Tensor) -> None:
         if not is_dtensor(tensor):
             super().seen(place, tensor)

@@ -21,7 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from ttrace.adapters.torch.backward import LossBackward
-from ttrace.adapters.torch.checkpoint import ReentrantCheckpoints
+from ttrace.adapters.torch.checkpoint import Checkpoints
 from ttrace.adapters.torch.clipping import Clipping
 from ttrace.adapters.torch.compiled import (
     AroundCall,
@@ -96,6 +96,7 @@ class LoopCapture:
         if len(chain) == 1:
             chain = wrappers_around(model)
         self._root = chain[-1]
+        self._batch_norms = [m for m in self._root.modules() if isinstance(m, _BatchNorm)]
         self._ddp = next((m for m in chain if isinstance(m, DistributedDataParallel)), None)
         self._arguments = Arguments.of(self._root)
         guarded = session.guarded
@@ -118,7 +119,7 @@ class LoopCapture:
             session, self._patches, self._optimizers, self._loss_scaled, self._before_step,
             self._step_skipped,
         )  # fmt: skip
-        self._checkpoints = ReentrantCheckpoints(session, self._patches)
+        self._checkpoints = Checkpoints(session, self._patches)
         self._patches.wrap_result(DistributedDataParallel, "__init__", self._ddp_made)
         watch(self._patches, guarded(self._compiled))
         self._patches.wrap_static(DTensor, "from_local", self._dtensor_made)
@@ -342,10 +343,14 @@ class LoopCapture:
         """Its statistics are those of the rows that it sees: another function of the batch where
         these are fewer."""
         session = self.session
-        if session.said("batch norm"):
-            return
-        kinds = {type(m).__name__ for m in self._root.modules() if isinstance(m, _BatchNorm)}
-        if not kinds:
+        # A class of its own may average over whatever it likes; a frozen one averages over nothing.
+        kinds = {
+            type(module).__name__
+            for module in self._batch_norms
+            if type(module).forward in (_BatchNorm.forward, nn.SyncBatchNorm.forward)
+            and (module.training or module.running_mean is None)
+        }
+        if not kinds or session.said("batch norm"):
             return
         if kinds == {"SyncBatchNorm"}:
             rows *= session.topology.dp_size

@@ -13,6 +13,11 @@ TORCH = (
     ),
     PrivateName("torch.nn.utils.clip_grad", "_get_total_norm", "the norm's order is taken to be 2"),
     PrivateName(
+        "torch.utils.checkpoint",
+        "_checkpoint_without_reentrant_generator",
+        "backwards of checkpointed modules count as isolated, which they are not",
+    ),
+    PrivateName(
         "torch",
         "_C._current_graph_task_id",
         "collectives of a backward are not told from others, nor are its losses",

@@ -66,6 +66,7 @@ class Topology:
         coordinate: dict[str, int] = {}
         refuse_unknown_wrappers(model)
         if ddp is not None:
+            _refuse_ignored_parameters(ddp)
             group = ddp.process_group
             size["dp"] = dist.get_world_size(group)
             coordinate["dp"] = dist.get_rank(group)
@@ -124,6 +125,20 @@ def refuse_unknown_wrappers(model: nn.Module) -> None:
         return
     if any(hasattr(p, "ds_id") or hasattr(p, "_ds_tensor") for p in model.parameters()):
         raise Unsupported("DeepSpeed", "its parameters and calls are not understood", _WAY_OUT)
+
+
+def _refuse_ignored_parameters(ddp: DistributedDataParallel) -> None:
+    ignored = getattr(ddp, "parameters_to_ignore", None) or ()
+    names = [
+        name for name, p in ddp.module.named_parameters() if p.requires_grad and name in ignored
+    ]
+    if names:
+        raise Unsupported(
+            "parameters that DistributedDataParallel is told to ignore",
+            f"{len(names)} of them, the first {names[0]}: which ranks hold them and share their"
+            " gradients, as experts may, cannot be seen",
+            _WAY_OUT,
+        )
 
 
 def _unaccounted(ranks: int, world: int, ddp: bool) -> Unsupported:
