@@ -13,7 +13,7 @@ namespace ttrace {
 
 // Bytes ahead of what is read: the hardware's own reading ahead ends with a
 // page of 4 KiB.
-inline constexpr size_t kReadAhead = 16384;
+inline constexpr size_t kReadAhead = 8192;
 
 // The line of cache that `p` lies in, which need not be anybody's memory.
 inline void ReadAhead(const void* p) {
