@@ -108,6 +108,39 @@ TEST_F(ReportedNormTest, ANormInBf16IsRoundedToBf16) {
   EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
 }
 
+// As gradients of norms under sequence parallelism: what a rank holds of one
+// says nothing of its norm, though capture asked for that.
+TEST_F(ReportedNormTest, TermsOfAPendingSumCountAsTheirSum) {
+  const SyntheticTensor pending = {
+      "norm.weight", Role::kGradReduced, "", Pass::kBackward, {16}, {}, -1, {}};
+  double square = 0;
+  for (int64_t i = 0; i < 16; ++i) {
+    square += std::pow(SyntheticRun::Value(pending, i), 2);
+  }
+  for (SyntheticRun* run : {&reference_, &candidate_}) {
+    run->extra.push_back(pending);
+    run->extra.back().placements = {{"tp", Partial{}}};
+  }
+  candidate_.gradient_norms = [&](int rank) {
+    return R"({"iteration":0,"norms":{"norm.weight":0.01,"fc.weight":)" +
+           std::to_string(RankNorm(rank % 2)) + "}}";
+  };
+  const auto report = candidate_.fault;
+  candidate_.fault = [&](const SyntheticTensor& t, int rank,
+                         const std::string& leg, int64_t i, float* value) {
+    report(t, rank, leg, i, value);
+    if (t.fqn == pending.fqn) *value /= 2;  // each of two ranks
+    if (t.role == Role::kGradNorm) {
+      *value = static_cast<float>(std::hypot(*value, std::sqrt(square)));
+    }
+  };
+  const CheckResult result = CheckAgain();
+  ExpectWithin(result);
+  EXPECT_TRUE(Find(result, "", Role::kGradNorm).reason.none());
+  wrong_ = 1 - 1e-3;
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
+}
+
 TEST_F(ReportedNormTest, GradientsMayHoldALossScale) {
   loss_scale_ = 1024;
   candidate_.scale_of_gradients = {1, 1024};

@@ -24,7 +24,9 @@ double Bound(const ReportedNorm& facts, double risk) {
       kFp32Roundoff;
   const double own = UnitRoundoff(facts.dtype);
   const double rounding = own > kFp32Roundoff ? 3 * own : 0;
-  return sum + rounding;
+  // The primitive may have added the elements of a pending sum one by one.
+  const double pending = static_cast<double>(facts.largest_sum) * kFp32Roundoff;
+  return sum + rounding + pending;
 }
 
 // The same where the primitive's word on the parts is not known: it may have

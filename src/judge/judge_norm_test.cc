@@ -66,6 +66,15 @@ TEST(JudgeReportedNorm, OfLowPrecisionEitherNormOfThePrimitiveMayBeTaken) {
   }
 }
 
+TEST(JudgeReportedNorm, OfAPendingSumTheLibraryMayLoseWhatAnySumLoses) {
+  ReportedNorm facts = Facts(1 + 1e-4, 1, 1);
+  EXPECT_EQ(Verdict(facts), TensorVerdict::kDiverged);
+  facts.largest_sum = 4096;
+  EXPECT_NE(Verdict(facts), TensorVerdict::kDiverged);
+  facts.reported = 1 + 1e-3;
+  EXPECT_EQ(Verdict(facts), TensorVerdict::kDiverged);
+}
+
 TEST(JudgeReportedNorm, OfGradientsThatAreNotFiniteItIsNeither) {
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();

@@ -33,6 +33,15 @@ void AddPart(const Side& side, const Record& piece, double square,
   }
 }
 
+// Terms of a sum that is pending, as gradients of weights are that ranks use on
+// other tokens each: whoever takes their norm adds them up before.
+bool IsPending(const TensorPieces& pieces) {
+  const PlacementMap& placements = pieces.pieces.front().placements();
+  return std::any_of(placements.begin(), placements.end(), [](const auto& one) {
+    return std::holds_alternative<Partial>(one.second);
+  });
+}
+
 bool SamePlaces(const RecordList& a, const RecordList& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Record& one, const Record& other) {
@@ -150,6 +159,15 @@ Result<std::optional<ReportedNorm>> MeasureReportedNorm(
     }
     exact += sum;
     any = true;
+    if (IsPending(pieces)) {
+      primitive.norm += sum;
+      primitive.rounded += sum;
+      ++out.parts;
+      out.largest_sum = std::max(out.largest_sum,
+                                 pieces.pieces.front().layout().global_count());
+      out.terms.push_back({other.fqn, sum, {}});
+      continue;
+    }
     const bool of_this = AddParts(side, other, pieces, &primitive, &out);
     // Where the primitive's word is not known, as a whole.
     if (!of_this) out.terms.back() = {other.fqn, sum, {}};

@@ -54,6 +54,9 @@ struct ReportedNorm {
   std::vector<NormTerm> terms;  // by name
   int64_t parts = 0;            // gradients on ranks, copies once
   int64_t largest_part = 0;     // elements
+  // Of gradients whose terms ranks hold, of which no primitive said anything:
+  // above are their exact norms. Elements.
+  int64_t largest_sum = 0;
   std::string
       unknown;  // a parameter whose gradient is not recorded; empty: none
 };
