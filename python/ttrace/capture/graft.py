@@ -224,10 +224,10 @@ class Graft:
         self._tallies.clear()
         for arg, micro_batch in self._rows.others().items():
             self._session.unsupported(
-                f"its own data: {arg}",
-                f"of iteration {iteration}, micro-batch {micro_batch}, and maybe more, {arg} is "
-                "another than the reference's, though of the same rows; it was replaced, so that "
-                "nothing that was computed shows what it would have done",
+                f"data of other {arg} for the same rows",
+                f"in iteration {iteration}, micro-batch {micro_batch}, and maybe more, the rows are "
+                f"the reference's and their {arg} are not; these were replaced, so that nothing "
+                "that was computed shows them",
                 "have both runs make their data alike, or compare with --graft weights",
             )
         self._rows = _RowsOfItems()
