@@ -225,9 +225,9 @@ class Graft:
         for arg, micro_batch in self._rows.others().items():
             self._session.unsupported(
                 f"data of other {arg} for the same rows",
-                f"in iteration {iteration}, micro-batch {micro_batch}, and maybe more, the rows are "
-                f"the reference's and their {arg} are not; these were replaced, so that nothing "
-                "that was computed shows them",
+                f"in iteration {iteration}, micro-batch {micro_batch}, and maybe more, the rows "
+                f"are the reference's and their {arg} are not; these were replaced, so that "
+                "nothing that was computed shows them",
                 "have both runs make their data alike, or compare with --graft weights",
             )
         self._rows = _RowsOfItems()
