@@ -43,7 +43,6 @@ function(ttrace_stage name)
   target_include_directories(${target} SYSTEM PUBLIC ${XXHASH_INCLUDE_DIR})
   target_link_libraries(${target} PUBLIC ${ARG_USES} PRIVATE ${ARG_LIBS})
 
-  target_compile_options(${target} PRIVATE ${TTRACE_STAGE_OPTIONS})
   ttrace_precompile(${target})
   # Headers and their templates are most of what a file takes. Where each file
   # has constants of the same names, as rules and commands do, they stay apart.
