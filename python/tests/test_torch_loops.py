@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import os
 import re
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import ttrace
-from test_torch_native import ROOT, Tensors, assert_aligned, entries, notes, run
+from test_torch_native import ROOT, Tensors, assert_aligned, diff, entries, notes, run
 
 WIDTH = 16
 
@@ -763,16 +762,8 @@ if ranks > 1:
 def test_batch_norm_over_as_many_rows_is_the_same_on_two_ranks(tmp_path):
     script = tmp_path / "norm.py"
     script.write_text(BATCH_NORM)
-    python = f"{sys.executable} {script}"
-    ttrace = [sys.executable, "-m", "ttrace._cli", "diff", "-o", str(tmp_path / "out")]
-    ranks = f"{sys.executable} -m torch.distributed.run --standalone --nproc-per-node 2 {script}"
-    done = subprocess.run(
-        [*ttrace, "--reference", python, "--candidate", ranks, "--iterations", "0:3"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    code, result = diff(tmp_path / "out", script, reference=script)
+    assert code == 0, result["reason"]
 
 
 # Pairs under DistributedDataParallel: two forwards a micro-batch, read ahead, each rank its own

@@ -237,12 +237,12 @@ def test_parallel_runs_align_with_one_process(tmp_path, script, arguments):
         assert total.sqrt().item() == pytest.approx(norm, rel=1e-5), "recorded before clipping"
 
 
-def diff(folder, candidate):
-    """The exit code and the result of comparing a DDP candidate with the toy in one process."""
+def diff(folder, candidate, reference=DDP):
+    """The exit code and the result of comparing a DDP candidate with a loop in one process."""
     command = [sys.executable, "-m", "ttrace._cli", "diff", "-o", str(folder)]
     two = f"{sys.executable} -m torch.distributed.run --standalone --nproc-per-node 2 {candidate}"
     done = subprocess.run(
-        [*command, "--reference", f"{sys.executable} {DDP}", "--candidate", two],
+        [*command, "--reference", f"{sys.executable} {reference}", "--candidate", two],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -400,25 +400,26 @@ def test_placements_are_derived_or_refused(two_ranks):
             known.placements(lost)
 
 
-def test_terms_of_a_pending_sum_have_no_norm(two_ranks):
+def test_terms_of_a_pending_sum_have_no_norm():
     from types import SimpleNamespace
 
-    from torch.distributed.tensor import DTensor, Partial, Shard
+    from ttrace.capture.course import Course
+    from ttrace.capture.parameter_store import Piece
 
-    from ttrace.adapters.torch.store import Store
-
-    def parameter(*placements):
-        made = DTensor.from_local(torch.ones(4), two_ranks, placements)
-        return SimpleNamespace(grad=made)
-
-    named = {"term": parameter(Partial()), "part": parameter(Shard(0)), "none": parameter(Shard(0))}
-    named["none"].grad = None
-    named["plain"] = SimpleNamespace(grad=torch.ones(3))
-    found = Store.gradients(SimpleNamespace(_named=named))
-    assert [(name, type(t)) for name, t in found] == [
-        ("part", torch.Tensor),
-        ("plain", torch.Tensor),
-    ]
+    places = {"term": "tp:Partial(sum)", "part": "tp:Shard(0)", "plain": ""}
+    pieces = [Piece(fqn, torch.ones(4), place) for fqn, place in places.items()]
+    recorded, noted = [], []
+    session = SimpleNamespace(
+        leg="real", recording=True, iteration=0, note=lambda kind, **data: noted.append(data)
+    )
+    course = SimpleNamespace(
+        _store=SimpleNamespace(reduced_gradients=lambda: pieces),
+        _session=session,
+        _gradient=lambda role, piece: recorded.append(piece.fqn),
+    )
+    Course.record_reduced(course)
+    assert recorded == list(places)
+    assert [data["norms"] for data in noted] == [{"part": 2.0, "plain": 2.0}]
 
 
 def checksums(folder, leg):

@@ -33,15 +33,6 @@ void AddPart(const Side& side, const Record& piece, double square,
   }
 }
 
-// Terms of a sum that is pending, as gradients of weights are that ranks use on
-// other tokens each: whoever takes their norm adds them up before.
-bool IsPending(const TensorPieces& pieces) {
-  const PlacementMap& placements = pieces.pieces.front().placements();
-  return std::any_of(placements.begin(), placements.end(), [](const auto& one) {
-    return std::holds_alternative<Partial>(one.second);
-  });
-}
-
 bool SamePlaces(const RecordList& a, const RecordList& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Record& one, const Record& other) {
@@ -159,7 +150,9 @@ Result<std::optional<ReportedNorm>> MeasureReportedNorm(
     }
     exact += sum;
     any = true;
-    if (IsPending(pieces)) {
+    // A sum that is pending, as gradients of weights are that ranks use on
+    // other tokens each: whoever takes its norm adds up its terms before.
+    if (IsTerm(pieces.pieces.front())) {
       primitive.norm += sum;
       primitive.rounded += sum;
       ++out.parts;

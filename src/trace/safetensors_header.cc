@@ -81,14 +81,12 @@ Result<SafetensorsEntry> DecodeEntry(std::string_view name,
 
 }  // namespace
 
-bool SafetensorsHeader::Add(int64_t sequence, DType dtype,
-                            std::span<const int64_t> shape, int64_t begin,
-                            int64_t end) {
+bool SafetensorsHeader::Add(const SafetensorsEntry& entry) {
   // All that is not of a dimension, and a dimension with its comma.
   constexpr size_t kMostBytes = 160;
   constexpr size_t kMostDigits = 20;  // of any int64_t
   const size_t before = entries_.size();
-  entries_.resize(before + kMostBytes + (kMostDigits + 1) * shape.size());
+  entries_.resize(before + kMostBytes + (kMostDigits + 1) * entry.shape.size());
   char* at = entries_.data() + before;
   const auto add = [&](std::string_view text) {
     at = std::copy(text.begin(), text.end(), at);
@@ -97,18 +95,18 @@ bool SafetensorsHeader::Add(int64_t sequence, DType dtype,
     at = std::to_chars(at, at + kMostDigits, value).ptr;
   };
   add(before == 0 ? "\"" : ",\"");
-  add_number(sequence);
+  add_number(entry.sequence);
   add("\":{\"dtype\":\"");
-  add(Info(dtype).safetensors_name);
+  add(Info(entry.dtype).safetensors_name);
   add("\",\"shape\":[");
-  for (size_t d = 0; d < shape.size(); ++d) {
+  for (size_t d = 0; d < entry.shape.size(); ++d) {
     if (d > 0) add(",");
-    add_number(shape[d]);
+    add_number(entry.shape[d]);
   }
   add("],\"data_offsets\":[");
-  add_number(begin);
+  add_number(entry.begin);
   add(",");
-  add_number(end);
+  add_number(entry.end);
   add("]}");
   entries_.resize(static_cast<size_t>(at - entries_.data()));
 

@@ -34,12 +34,7 @@ class SafetensorsHeader {
  public:
   // Adds an entry unless the whole header would become longer than
   // kSegmentHeaderBytes. Returns whether it did.
-  bool Add(int64_t sequence, DType dtype, std::span<const int64_t> shape,
-           int64_t begin, int64_t end);
-  bool Add(const SafetensorsEntry& entry) {
-    return Add(entry.sequence, entry.dtype, entry.shape, entry.begin,
-               entry.end);
-  }
+  bool Add(const SafetensorsEntry& entry);
   // The first kSegmentHeaderBytes of the file.
   std::string Bytes() const;
   // Whether these are Bytes().

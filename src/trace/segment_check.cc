@@ -10,14 +10,19 @@
 namespace ttrace {
 namespace {
 
-SafetensorsEntry ExpectedEntry(const Record& record) {
+// In place, so that the room for a shape is there from the entry before.
+void SetToExpected(const Record& record, SafetensorsEntry* entry) {
   const Extent extent = record.extent();
-  const int64_t begin = extent.offset - kSegmentHeaderBytes;
-  const int64_t end = begin + extent.bytes;
-  if (!record.holds_values()) {
-    return {record.sequence(), DType::kU8, {extent.bytes}, begin, end};
+  entry->sequence = record.sequence();
+  entry->begin = extent.offset - kSegmentHeaderBytes;
+  entry->end = entry->begin + extent.bytes;
+  if (record.holds_values()) {
+    entry->dtype = record.dtype();
+    entry->shape = record.local_shape();
+  } else {
+    entry->dtype = DType::kU8;
+    entry->shape.assign(1, extent.bytes);
   }
-  return {record.sequence(), record.dtype(), record.local_shape(), begin, end};
 }
 
 // Whether a segment of `size` bytes begins as our writer begins one of these
@@ -25,20 +30,12 @@ SafetensorsEntry ExpectedEntry(const Record& record) {
 bool IsAsWritten(std::span<const std::byte> beginning, int64_t size,
                  const std::vector<Record>& records) {
   SafetensorsHeader header;
+  SafetensorsEntry entry;
   int64_t position = 0;
   for (const Record& record : records) {
-    const Extent extent = record.extent();
-    const int64_t begin = extent.offset - kSegmentHeaderBytes;
-    const int64_t end = begin + extent.bytes;
-    const bool values = record.holds_values();
-    const std::span<const int64_t> shape =
-        values ? std::span(record.local_shape()) : std::span(&extent.bytes, 1);
-    if (begin != position ||
-        !header.Add(record.sequence(), values ? record.dtype() : DType::kU8,
-                    shape, begin, end)) {
-      return false;
-    }
-    position = end;
+    SetToExpected(record, &entry);
+    if (entry.begin != position || !header.Add(entry)) return false;
+    position = entry.end;
   }
   return size - kSegmentHeaderBytes == position && header.IsAt(beginning);
 }
@@ -57,8 +54,10 @@ Status CheckSegment(const File& file, const std::vector<Record>& records,
                    " tensors, but the index names " +
                    std::to_string(records.size()));
   }
+  SafetensorsEntry expected;
   for (size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i] != ExpectedEntry(records[i])) {
+    SetToExpected(records[i], &expected);
+    if (entries[i] != expected) {
       return Corrupt("tensor '" + std::to_string(entries[i].sequence) +
                      "' is not what the index says it is");
     }

@@ -162,7 +162,9 @@ class Course:
         found = []
         for piece in self._store.reduced_gradients():
             self._gradient("grad_reduced", piece)
-            found.append((piece.fqn, piece.tensor))
+            # Of a sum that is pending, what the rank holds says nothing of its norm.
+            if "Partial" not in piece.placements:
+                found.append((piece.fqn, piece.tensor))
         note_norms(self._session, self._session.iteration, found)
 
     def _gradient(self, role: str, piece: Piece) -> None:

@@ -135,16 +135,11 @@ class Store:
         return self._session.guarded(arrived)
 
     def gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Those that the loop has now, without DTensors' wrapping. None of terms of a sum that is
-        pending: what the rank holds of it says nothing of its norm."""
+        """Those that the loop has now, without DTensors' wrapping."""
         for fqn, parameter in self._named.items():
-            gradient: Any = parameter.grad
-            if gradient is None:
-                continue
-            if not is_dtensor(gradient):
-                yield fqn, gradient
-            elif not any(placement.is_partial() for placement in gradient.placements):
-                yield fqn, gradient._local_tensor
+            if parameter.grad is not None:
+                gradient: Any = parameter.grad
+                yield fqn, gradient._local_tensor if is_dtensor(gradient) else gradient
 
     def arrived(self, of: Iterable[torch.Tensor]) -> bool:
         """Whether this iteration's backward has reached one of these parameters."""
