@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/compare/compare_tensor.h"
+#include "src/compare/instances.h"
 
 namespace ttrace {
 namespace {
