@@ -3,18 +3,22 @@
 
     python tests/launch_ranks.py N SCRIPT [ARGUMENT ...]
 
-torchrun imports torch, which takes as long as many a test's training. Ends with the exit status of
+To import torch and a framework takes as long as many a test's training. So what a script imports is
+imported once, before the ranks part: they are copies of a process that ran the script's module, all
+but what it does as `__main__`. (torchrun starts each by itself, and imports torch once more.) A
+script that does not ask whether it is `__main__` is left to the ranks. Ends with the exit status of
 the first rank that fails, once the others are ended too; a signal is handed on to all.
 """
 
 from __future__ import annotations
 
 import os
+import runpy
 import signal
 import socket
-import subprocess
 import sys
 import time
+from pathlib import Path
 
 # Below the ports that the system gives to whoever asks for any: between our look and rank 0's
 # nobody gets this one.
@@ -40,41 +44,70 @@ def free_port() -> int:
     raise SystemExit("launch_ranks: no port is free")
 
 
-def main() -> int:
-    processes, command = int(sys.argv[1]), [sys.executable, *sys.argv[2:]]
-    shared = {
-        "WORLD_SIZE": str(processes),
-        "LOCAL_WORLD_SIZE": str(processes),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-    }
-    ranks = [
-        subprocess.Popen(
-            command, env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        )
-        for rank in range(processes)
-    ]
+class Rank:
+    """One process, a copy of this one."""
 
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._code: int | None = None
+
+    def code(self) -> int | None:
+        """Its exit status; of one that a signal ended 128 and its number; None: it runs."""
+        if self._code is None:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            if pid:
+                code = os.waitstatus_to_exitcode(status)
+                self._code = 128 - code if code < 0 else code
+        return self._code
+
+    def signal(self, number: int) -> None:
+        if self.code() is None:
+            os.kill(self._pid, number)
+
+
+def wait_for(ranks: list[Rank]) -> int:
     def hand_on(number: int, _frame: object) -> None:
         for rank in ranks:
-            if rank.poll() is None:
-                rank.send_signal(number)
+            rank.signal(number)
 
     signal.signal(signal.SIGTERM, hand_on)
     signal.signal(signal.SIGINT, hand_on)
     failed, until = 0, float("inf")
-    while any(rank.poll() is None for rank in ranks):
-        codes = [rank.poll() for rank in ranks]
-        if not failed and any(codes):
+    while any(rank.code() is None for rank in ranks):
+        if not failed and any(codes := [rank.code() for rank in ranks]):
             failed = next(code for code in codes if code)
             hand_on(signal.SIGTERM, None)
             until = time.monotonic() + _PATIENCE_S
         if time.monotonic() > until:
             hand_on(signal.SIGKILL, None)
         time.sleep(0.01)
-    failed = failed or next((code for code in (rank.poll() for rank in ranks) if code), 0)
-    return 128 - failed if failed < 0 else failed
+    return failed or next((code for rank in ranks if (code := rank.code())), 0)
+
+
+def main() -> int:
+    processes, script = int(sys.argv[1]), sys.argv[2]
+    # As Python itself leaves them to a script.
+    sys.argv = sys.argv[2:]
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    os.environ |= {
+        "WORLD_SIZE": str(processes),
+        "LOCAL_WORLD_SIZE": str(processes),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+    }
+    if processes > 1 and "\nif __name__ ==" in Path(script).read_text():
+        runpy.run_path(script, run_name="__ranks__")
+    ranks = []
+    for rank in range(processes):
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            runpy.run_path(script, run_name="__main__")
+            return 0
+        ranks.append(Rank(pid))
+    return wait_for(ranks)
 
 
 if __name__ == "__main__":

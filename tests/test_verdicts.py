@@ -57,6 +57,19 @@ def test_a_run_alone_shows_copies_that_differ(tmp_path: Path) -> None:
     assert re.fullmatch(r".*layernorm\..*|.*bias", outcome.first["fqn"]), outcome.explain()
 
 
+def kill_ranks(run_id: bytes) -> None:
+    """The processes that their launcher started, not itself, with no chance to clean up."""
+    for pid in (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()):
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            parent = re.search(r"PPid:\s*(\d+)", Path(f"/proc/{pid}/status").read_text())
+            started_by = Path(f"/proc/{parent[1]}/cmdline").read_bytes() if parent else b""
+        except OSError:
+            continue
+        if run_id in environment and b"launch_ranks" in started_by:
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_a_killed_run_is_inconclusive_and_readable(reference: Path, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     command = launch(2, SCRIPT, "--steps", "100000", "--tp", "2")
@@ -66,23 +79,19 @@ def test_a_killed_run_is_inconclusive_and_readable(reference: Path, tmp_path: Pa
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 120
-    indices: list[Path] = []
-    while len(indices) < 2 or min(i.stat().st_size for i in indices) < 1 << 20:
-        assert time.monotonic() < deadline, "the run has not written anything"
-        time.sleep(0.2)
-        indices = sorted(trace.glob("rank-*/index.jsonl"))
-    run_id = re.search(r'"run_id":\s*"([0-9a-f]+)"', (trace / "manifest.json").read_text())
-    assert run_id
-    # The rank processes themselves, not their launcher, with no chance to clean up.
-    for pid in (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()):
-        try:
-            environment = Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:
-            continue
-        if run_id[1].encode() in environment and b"\0LOCAL_RANK=" in environment:
-            os.kill(pid, signal.SIGKILL)
-    process.wait(timeout=120)
+    try:
+        deadline = time.monotonic() + 120
+        indices: list[Path] = []
+        while len(indices) < 2 or min(i.stat().st_size for i in indices) < 1 << 20:
+            assert time.monotonic() < deadline, "the run has not written anything"
+            time.sleep(0.2)
+            indices = sorted(trace.glob("rank-*/index.jsonl"))
+        run_id = re.search(r'"run_id":\s*"([0-9a-f]+)"', (trace / "manifest.json").read_text())
+        assert run_id
+        kill_ranks(run_id[1].encode())
+        process.wait(timeout=120)
+    finally:
+        process.terminate()  # it would fill the disk
     outcome = ttrace("check", reference, trace, "-o", tmp_path / "report")
     assert outcome.code in (1, 2), outcome.explain()
     assert "incomplete" in outcome.text, outcome.explain()

@@ -403,7 +403,7 @@ def test_bug_states_what_must_be_said_of_it(name: str) -> None:
     assert bug.EXPECT["stage"] in ("input", "compute", "communication", "optimizer")
     # Of a planted fault it may be that nothing recorded tells its class.
     assert bug.EXPECT["classes"] or name in bug_catalog.planted()
-    assert set(bug.EXPECT["classes"]) <= set("KPRSXWMGLNZDHU")
+    assert set(bug.EXPECT["classes"]) <= set("KPRSXWMGLNZDHUC")
 
 
 def test_bugs_are_found_by_name_and_by_id_and_the_papers_come_first() -> None:

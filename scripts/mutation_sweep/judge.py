@@ -115,11 +115,13 @@ def judge_mutant(
     result: dict[str, Any], mutant: dict[str, Any], modules: list[str]
 ) -> dict[str, Any]:
     out = judge_clean(result)
-    out["detected"] = bool(result["culprits"])
+    # After a mutant's step the moments are put back, and capture sees that.
+    culprits = [c for c in result["culprits"] if c["found_by"] != ["states"]]
+    out["detected"] = bool(culprits)
     if not out["detected"]:
         out["why_missed"] = why_missed(result, mutant)
         return out
-    first = result["culprits"][0]
+    first = culprits[0]
     out["window"] = window(first, mutant, modules)
     direction = mutant["site"]["direction"]
     out["direction_right"] = not direction or first["direction"] == direction

@@ -23,6 +23,7 @@
 #include "src/localize/dropout_faults.h"
 #include "src/localize/hyperparameter_faults.h"
 #include "src/localize/isolation.h"
+#include "src/localize/state_faults.h"
 
 namespace ttrace {
 namespace {
@@ -184,18 +185,35 @@ void EnsureCulprit(CheckResult* result) {
   }
 }
 
-// Puts culprits where they belong among those that are there: first in their
-// iteration, or at its step, before what the step made.
-void Insert(std::vector<Culprit> culprits, bool at_step, CheckResult* result) {
-  for (Culprit& culprit : culprits) {
+// Where in its iteration something went wrong that no tensor shows.
+enum class Moment : uint8_t { kBegin, kStep, kAfterStep };
+
+// Whether a culprit of one iteration comes before that moment. What the step
+// made comes after what it was told.
+bool IsBefore(const Culprit& culprit, Moment moment) {
+  switch (moment) {
+    case Moment::kBegin:
+      return false;
+    case Moment::kStep:
+      return culprit.direction != Direction::kUpdate;
+    case Moment::kAfterStep:
+      return true;
+  }
+  return true;
+}
+
+// Puts culprits where they belong among those that are there. Those of one
+// iteration stay in their order.
+void Insert(std::vector<Culprit> culprits, Moment moment, CheckResult* result) {
+  for (auto culprit = culprits.rbegin(); culprit != culprits.rend();
+       ++culprit) {
     const auto after = std::find_if(
         result->culprits.begin(), result->culprits.end(),
         [&](const Culprit& c) {
-          const bool before_step = at_step && c.direction != Direction::kUpdate;
-          return c.iteration > culprit.iteration ||
-                 (c.iteration == culprit.iteration && !before_step);
+          return c.iteration > culprit->iteration ||
+                 (c.iteration == culprit->iteration && !IsBefore(c, moment));
         });
-    result->culprits.insert(after, std::move(culprit));
+    result->culprits.insert(after, std::move(*culprit));
   }
 }
 
@@ -289,6 +307,12 @@ void AddDropoutFaults(const Side* reference, const Side& candidate,
       ReadDropout(candidate.trace()), RanksOf(candidate.trace()),
       !result->culprits.empty(), iterations);
   if (reference != nullptr) {
+    DropoutFaults other =
+        CompareProbabilities(ReadDropout(reference->trace()),
+                             ReadDropout(candidate.trace()), iterations);
+    found.culprits.insert(found.culprits.end(),
+                          std::make_move_iterator(other.culprits.begin()),
+                          std::make_move_iterator(other.culprits.end()));
     // The reference is trusted: what is strange about it is said.
     const DropoutFaults strange =
         FindDropoutFaults(ReadDropout(reference->trace()),
@@ -299,7 +323,7 @@ void AddDropoutFaults(const Side* reference, const Side& candidate,
     }
   }
   AddNotices(found.notes, result);
-  Insert(std::move(found.culprits), false, result);
+  Insert(std::move(found.culprits), Moment::kBegin, result);
 }
 
 // The reference is trusted: that its steps are strange as well is said.
@@ -330,8 +354,24 @@ void AddSettingsFaults(const Side* reference, const Side& candidate,
   HyperparameterFaults found =
       FindHyperparameterFaults(theirs ? &*theirs : nullptr, own, iterations);
   AddNotices(found.notes, result);
-  // The optimizer comes last in an iteration.
-  Insert(std::move(found.culprits), true, result);
+  Insert(std::move(found.culprits), Moment::kStep, result);
+}
+
+// What one run changes beside its optimizer, and the other does not.
+void AddStateFaults(const Side& reference, const Side& candidate,
+                    const std::optional<IterationRange>& iterations,
+                    CheckResult* result) {
+  StateFaults found = FindStateFaults(reference.state_changes(),
+                                      candidate.state_changes(), iterations);
+  for (const std::string& what : found.open) {
+    RunNote note;
+    note.kind = NoteKind::kUnsupported;
+    note.names = {"state that is changed between steps in one run"};
+    note.reason = what;
+    note.way_out = "bound or change weights and state in both runs alike";
+    result->notes.push_back(std::move(note));
+  }
+  Insert(std::move(found.culprits), Moment::kAfterStep, result);
 }
 
 }  // namespace
@@ -428,6 +468,9 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
 
   AddDropoutFaults(reference, candidate, options.iterations, &result);
   AddSettingsFaults(reference, candidate, options.iterations, &result);
+  if (reference != nullptr) {
+    AddStateFaults(*reference, candidate, options.iterations, &result);
+  }
 
   NameInCandidate(candidate.fused_modules(), &result.culprits);
   result.clean = CountClean(result.tensors);

@@ -231,6 +231,7 @@ void Side::ReadNotes(const Trace& trace) {
   const Json manifest = Json::parse(trace.manifest_json(), nullptr, false);
   if (manifest.is_object()) selection_ = TextAt(manifest, "select");
   collectives_ = ReadCollectives(trace);
+  state_changes_ = ReadStateChanges(trace);
   attributes_ = ReadAttributes(trace);
   early_reductions_ = ReadEarlyReductions(trace);
   fused_modules_ = ReadFusedModules(trace);
@@ -253,6 +254,7 @@ void Side::ReadNotes(const Trace& trace) {
     notes_.push_back(std::move(note));
   };
   malformed(collectives_.malformed, "collectives");
+  malformed(state_changes_.malformed, "found states");
   malformed(early_reductions_.malformed, "early reductions");
 }
 

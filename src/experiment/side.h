@@ -26,6 +26,7 @@
 #include "src/experiment/fused_modules.h"
 #include "src/experiment/handed_out.h"
 #include "src/experiment/run_note.h"
+#include "src/experiment/state_changes.h"
 #include "ttrace/dtype.h"
 #include "ttrace/status.h"
 
@@ -102,6 +103,7 @@ class Side {
   // What its ranks were seen to communicate, and what the code under test acts
   // by that is not as expected: of the main folder.
   const CollectiveLog& collectives() const { return collectives_; }
+  const StateChanges& state_changes() const { return state_changes_; }
   const std::vector<Attribute>& attributes() const { return attributes_; }
   const EarlyReductions& early_reductions() const { return early_reductions_; }
   const std::vector<RunNote>& notes() const { return notes_; }
@@ -179,6 +181,7 @@ class Side {
   FusedModules fused_modules_;
   std::map<std::string, int64_t> reduction_index_;
   CollectiveLog collectives_;
+  StateChanges state_changes_;
   std::vector<Attribute> attributes_;
   EarlyReductions early_reductions_;
   std::vector<RunNote> notes_;

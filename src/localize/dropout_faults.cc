@@ -366,6 +366,64 @@ DropoutFaults FindDropoutFaults(
   return out;
 }
 
+DropoutFaults CompareProbabilities(
+    const DropoutFacts& reference, const DropoutFacts& candidate,
+    const std::optional<IterationRange>& iterations) {
+  using Place = std::tuple<int, std::string, int>;  // iteration, module, call
+  const auto at = [](const DropoutMask& mask) {
+    return Place{mask.iteration, mask.fqn, mask.call};
+  };
+  std::map<Place, std::set<double>> wanted;
+  for (const DropoutMask& mask : reference.masks) {
+    wanted[at(mask)].insert(mask.p);
+  }
+  std::set<std::string> compared;
+  std::set<std::string> others;
+  std::set<int> ranks;
+  const DropoutMask* first = nullptr;
+  double first_wanted = 0;
+  for (const DropoutMask& mask : candidate.masks) {
+    if (iterations && !iterations->contains(mask.iteration)) continue;
+    const auto found = wanted.find(at(mask));
+    if (found == wanted.end()) continue;
+    compared.insert(mask.fqn);
+    if (found->second.contains(mask.p)) continue;
+    others.insert(mask.fqn);
+    ranks.insert(mask.rank);
+    if (first == nullptr || mask.iteration < first->iteration) {
+      first = &mask;
+      first_wanted = *found->second.begin();
+    }
+  }
+  DropoutFaults out;
+  if (first == nullptr) return out;
+  Culprit& culprit = out.culprits.emplace_back();
+  culprit.fqn = first->fqn;
+  culprit.iteration = first->iteration;
+  culprit.tensor = {first->fqn, Role::kOutput, first->iteration,
+                    0,          "0",           Pass::kForward};
+  culprit.direction = Direction::kForward;
+  culprit.stage = Stage::kCompute;
+  culprit.ranks.assign(ranks.begin(), ranks.end());
+  culprit.headroom = std::numeric_limits<double>::infinity();
+  culprit.where = "read from the call";
+  culprit.affected.count = static_cast<int64_t>(others.size());
+  culprit.affected.of = static_cast<int64_t>(compared.size());
+  for (const std::string& fqn : others) {
+    if (culprit.affected.examples.size() < 5) {
+      culprit.affected.examples.push_back(fqn);
+    }
+  }
+  culprit.found_by = {"masks"};
+  culprit.classes.push_back(
+      {"H",
+       fmt::format("dropout drops with probability {} where the reference has "
+                   "{}, in {} of {} modules (iteration {})",
+                   first->p, first_wanted, others.size(), compared.size(),
+                   first->iteration)});
+  return out;
+}
+
 std::string DropoutPreventsComparison(const DropoutFacts& reference,
                                       const DropoutFacts& candidate) {
   const bool of_reference = reference.active && !reference.off;

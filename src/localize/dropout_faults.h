@@ -41,6 +41,14 @@ DropoutFaults FindDropoutFaults(
     const DropoutFacts& run, const RanksInMesh& ranks, bool spoilt,
     const std::optional<IterationRange>& iterations = std::nullopt);
 
+// Calls of dropout that both runs made, in one place, with another probability:
+// class H. A call that one run alone made is no fault: the other may drop
+// within a kernel, or not at all because its user switched dropout off to
+// compare.
+DropoutFaults CompareProbabilities(
+    const DropoutFacts& reference, const DropoutFacts& candidate,
+    const std::optional<IterationRange>& iterations = std::nullopt);
+
 // Why two runs cannot be compared because of dropout, and what to do; empty if
 // they can.
 std::string DropoutPreventsComparison(const DropoutFacts& reference,

@@ -284,5 +284,40 @@ TEST(DropoutPreventsComparison, UnlessItIsOffOnBothSides) {
   EXPECT_THAT(DropoutPreventsComparison(on, on), HasSubstr("both sides"));
 }
 
+DropoutMask WithP(DropoutMask mask, double p) {
+  mask.p = p;
+  return mask;
+}
+
+TEST(DropoutFaults, AnotherProbabilityInOnePlace) {
+  DropoutFacts reference;
+  reference.masks = {Mask(0, "a", "m"), Mask(0, "b", "n", "layers.1"),
+                     WithP(Mask(0, "c", "o", "layers.2"), 0.3)};
+  DropoutFacts candidate;
+  candidate.masks = {Mask(0, "a", "x"),
+                     WithP(Mask(1, "b", "y", "layers.1"), 0.2),
+                     WithP(Mask(0, "c", "z", "layers.2"), 0.3)};
+  const DropoutFaults found = CompareProbabilities(reference, candidate);
+  ASSERT_EQ(found.culprits.size(), 1);
+  const Culprit& culprit = found.culprits.front();
+  EXPECT_EQ(culprit.fqn, "layers.1");
+  EXPECT_THAT(culprit.ranks, ElementsAre(1));
+  EXPECT_EQ(culprit.classes.front().letter, "H");
+  EXPECT_EQ(
+      culprit.classes.front().evidence,
+      "dropout drops with probability 0.2 where the reference has 0.1, in "
+      "1 of 3 modules (iteration 0)");
+  EXPECT_THAT(
+      CompareProbabilities(reference, candidate, IterationRange{1, 2}).culprits,
+      IsEmpty());
+}
+
+TEST(DropoutFaults, ACallOfOneRunAloneIsNoFault) {
+  DropoutFacts reference;
+  reference.masks = {Mask(0, "a", "m")};
+  EXPECT_THAT(CompareProbabilities(reference, {}).culprits, IsEmpty());
+  EXPECT_THAT(CompareProbabilities({}, reference).culprits, IsEmpty());
+}
+
 }  // namespace
 }  // namespace ttrace

@@ -24,6 +24,7 @@ std::string_view BugClassName(std::string_view letter) {
       {"I", "the run does not repeat itself"},
       {"H", "hyperparameters differ"},
       {"U", "dropout masks"},
+      {"C", "changed between steps"},
   };
   for (const Entry& entry : kClasses) {
     if (entry.letter == letter) return entry.name;

@@ -17,6 +17,7 @@ that megatron-core leaves to TransformerEngine, attention under context parallel
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 
@@ -31,6 +32,7 @@ def set_environment() -> None:
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
 
 
+@functools.cache  # once: what it replaces would be replaced again
 def enable() -> None:
     """Makes this process able to import and train megatron-core on its CPU.
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
-from typing import Any
 
 import torch
 
@@ -23,14 +22,14 @@ from ttrace.capture.collectives import CollectiveLog
 from ttrace.capture.dropout import Dropout
 from ttrace.capture.gradient_norms import note_norms
 from ttrace.capture.graft import Graft
+from ttrace.capture.kept_states import KeptStates
 from ttrace.capture.module_hooks import ModuleHooks
 from ttrace.capture.parameter_store import ParameterStore, Piece
 from ttrace.capture.placed import Scale
 from ttrace.capture.session import Session
-from ttrace.capture.tensor_bytes import digest_of
 
-# States that follow the weights.
-_GRAFTED = ("updated", "master")
+# States that are weights: grafted where those are.
+_WEIGHTS = ("updated", "master")
 
 
 class Phase(Enum):
@@ -52,8 +51,7 @@ class Course:
         self._dropout = dropout
         self._hooks: ModuleHooks | None = None
         self._store: ParameterStore | None = None
-        # (parameter, state) -> digest of what a step left.
-        self._left: dict[tuple[str, str], Any] = {}
+        self._states = KeptStates(session)
 
     def open(
         self, hooks: ModuleHooks, store: ParameterStore, graft: Graft | None, *, stable: bool
@@ -93,6 +91,9 @@ class Course:
         self._store.begin()
         self._session.input_bytes = 0
         self.collectives.begin()
+        for arg, piece in self._store.states():
+            if arg in _WEIGHTS:  # while they are the run's own
+                self._states.find(arg, piece)
         self.phase = Phase.RUNNING
 
     def read(self, parameters: Iterable[Piece], used: bool = False) -> None:
@@ -188,24 +189,32 @@ class Course:
                 always=always,
             )
 
-    def _record_states(self, pass_: str) -> None:
-        """Before the step, what the step before this one left is in the trace already: only what
-        was changed since, or follows grafted weights, is recorded again."""
+    def _record_states_before(self) -> None:
+        """What the step before this one left is in the trace already: only what was changed since,
+        or follows grafted weights, is recorded again."""
         assert self._store is not None
         grafted = self.graft is not None and self.graft.weights
         for arg, piece in self._store.states():
-            name, content = (piece.fqn, arg), digest_of(piece.tensor)
-            is_known = pass_ == "forward" and self._left.get(name) == content
-            if not is_known or (grafted and arg in _GRAFTED):
-                self._record("optim_state", arg, piece, self._session.iteration, pass_)
-            self._left[name] = content
+            if arg not in _WEIGHTS:
+                known = self._states.find(arg, piece)
+            else:
+                known = not grafted and self._states.is_left(arg, piece)
+            if not known:
+                self._record("optim_state", arg, piece, self._session.iteration, "forward")
+        self._states.note()
+
+    def _record_states_after(self) -> None:
+        assert self._store is not None
+        for arg, piece in self._store.states():
+            self._states.leave(arg, piece)
+            self._record("optim_state", arg, piece, self._session.iteration, "optimizer")
 
     def step_begins(self, note_hyperparameters: Callable[[], None]) -> None:
         if not self.captures:
             return
         assert self.collectives is not None
         if self.phase is not Phase.STEPPING:
-            self._record_states("forward")
+            self._record_states_before()
         note_hyperparameters()
         self.collectives.enter("optimizer")
         self.phase = Phase.STEPPING
@@ -230,7 +239,7 @@ class Course:
         """The iteration is: all of it is in the files."""
         session = self._session
         if self.phase is Phase.STEPPING:
-            self._record_states("optimizer")
+            self._record_states_after()
         if self.collectives is not None:
             self.collectives.end()
         self._dropout.end_iteration()

@@ -1,0 +1,89 @@
+"""What a script does to weights and optimizer state between two steps is compared with what the
+other run's does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import ttrace
+from test_torch_steps import nothing
+
+
+def shrink(model, _):
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.999)
+
+
+def bound_one_weight(model, _):
+    model[2].weight.data[0, 0] = 0.25
+
+
+def forget_steps(_, optimizer):
+    for state in optimizer.state.values():
+        state["step"].zero_()
+
+
+def forget_moments(_, optimizer):
+    for state in optimizer.state.values():
+        state["exp_avg"].zero_()
+
+
+def train(folder, between):
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 4))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    ttrace.attach(model, optimizer, out=str(folder))
+    for _ in range(3):
+        optimizer.zero_grad()
+        (model(torch.randn(5, 6)) - torch.randn(5, 4)).square().mean().backward()
+        optimizer.step()
+        between(model, optimizer)
+
+
+def compare(tmp_path, of_reference, of_candidate):
+    for name, between in (("reference", of_reference), ("candidate", of_candidate)):
+        train(tmp_path / name, between)
+    command = [sys.executable, "-m", "ttrace._cli", "check", "-o", str(tmp_path / "verdict")]
+    subprocess.run([*command, *(str(tmp_path / n) for n in ("reference", "candidate"))])
+    return json.loads((tmp_path / "verdict" / "result.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("between", "role", "arg", "evidence"),
+    [
+        (shrink, "param_updated", "", "times 0.999)"),
+        (forget_steps, "optim_state", "step", "the count of steps of 4 parameters"),
+        (forget_moments, "optim_state", "exp_avg", "times 0)"),
+    ],
+)
+@pytest.mark.parametrize("by_candidate", [True, False])
+def test_what_one_run_alone_changes_is_found(tmp_path, between, role, arg, evidence, by_candidate):
+    runs = (nothing, between) if by_candidate else (between, nothing)
+    result = compare(tmp_path, *runs)
+    first = result["culprits"][0]
+    assert (result["verdict"], first["iteration"]) == ("diverged", 0)
+    assert (first["role"], first["tensor"]["arg"]) == (role, arg)
+    assert [found["class"] for found in first["classes"]] == ["C"]
+    assert evidence in first["classes"][0]["evidence"]
+    unchanged = "reference" if by_candidate else "candidate"
+    assert first["classes"][0]["evidence"].endswith(f"nothing changed it in the {unchanged}")
+
+
+@pytest.mark.parametrize("between", [nothing, shrink, forget_steps])
+def test_what_both_do_is_no_fault(tmp_path, between):
+    result = compare(tmp_path, between, between)
+    assert result["culprits"] == []
+
+
+def test_a_few_values_leave_the_verdict_open(tmp_path):
+    result = compare(tmp_path, nothing, bound_one_weight)
+    assert result["culprits"] == []
+    assert result["verdict"] == "inconclusive"
+    assert "state that is changed between steps in one run" in result["reason"]

@@ -1,0 +1,151 @@
+#include "src/localize/state_faults.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace ttrace {
+namespace {
+
+// One state of parameters that one side alone changed, before one iteration.
+struct OneSidedChange {
+  int iteration = 0;
+  std::string arg;
+  bool in_candidate = false;
+  auto operator<=>(const OneSidedChange&) const = default;
+};
+
+// Of whom, and how.
+struct ChangedTensors {
+  bool by_rounding = true;  // that one side alone changed them may be due to it
+  std::vector<std::string> fqns;
+  std::set<int> ranks;
+  int64_t sampled = 0;
+  int64_t differs = 0;
+  std::optional<double> factor;
+};
+
+std::string Words(const std::string& arg) {
+  if (arg == "updated") return "the parameter itself";
+  if (arg == "master") return "the master copy";
+  if (arg == "step") return "the count of steps";
+  return arg;
+}
+
+std::string Sentence(const OneSidedChange& change,
+                     const ChangedTensors& extent) {
+  const char* changed = change.in_candidate ? "candidate" : "reference";
+  const char* kept = change.in_candidate ? "reference" : "candidate";
+  std::string how;
+  if (extent.factor) how = fmt::format(", times {:.6g}", *extent.factor);
+  return fmt::format(
+      "{} of {} parameter{} is not, in iteration {}, what the step of "
+      "iteration {} left in the {} ({} of {} sampled values differ{}); nothing "
+      "changed it in the {}",
+      Words(change.arg), extent.fqns.size(), extent.fqns.size() == 1 ? "" : "s",
+      change.iteration, change.iteration - 1, changed, extent.differs,
+      extent.sampled, how, kept);
+}
+
+Culprit Describe(const OneSidedChange& change, const ChangedTensors& extent) {
+  Culprit out;
+  const bool weights = change.arg == "updated" || change.arg == "master";
+  out.fqn = extent.fqns.front();
+  out.iteration = change.iteration - 1;
+  out.tensor = {out.fqn,
+                weights ? Role::kParamUpdated : Role::kOptimState,
+                out.iteration,
+                0,
+                weights ? "" : change.arg,
+                Pass::kOptimizer};
+  out.direction = Direction::kUpdate;
+  out.stage = Stage::kOptimizer;
+  out.ranks.assign(extent.ranks.begin(), extent.ranks.end());
+  out.headroom = std::numeric_limits<double>::infinity();
+  out.where = "changed by something other than the optimizer's step, after it";
+  const auto count = static_cast<std::ptrdiff_t>(extent.fqns.size());
+  out.affected.count = count;
+  out.affected.of = count;
+  out.affected.examples.assign(
+      extent.fqns.begin(),
+      extent.fqns.begin() + std::min<std::ptrdiff_t>(5, count));
+  out.found_by = {"states"};
+  Diagnosis& diagnosis = out.classes.emplace_back();
+  diagnosis.letter = "C";
+  diagnosis.evidence = Sentence(change, extent);
+  if (extent.factor) diagnosis.value = *extent.factor;
+  return out;
+}
+
+class StateComparison {
+ public:
+  explicit StateComparison(const std::optional<IterationRange>& iterations)
+      : iterations_(iterations) {}
+
+  // What `side` changed and `other` did not.
+  void Add(const StateChanges& side, const StateChanges& other,
+           bool in_candidate) {
+    for (const auto& [state, change] : side.changed) {
+      if (iterations_ && !iterations_->contains(state.iteration - 1)) continue;
+      if (!other.LookedAt(state) || other.changed.contains(state)) continue;
+      // A copy that follows its master.
+      if (state.arg == "updated" &&
+          side.changed.contains({state.iteration, "master", state.fqn})) {
+        continue;
+      }
+      const OneSidedChange what{state.iteration, state.arg, in_candidate};
+      const auto [it, is_new] = found_.try_emplace(what);
+      ChangedTensors& extent = it->second;
+      // Counts have no rounding.
+      if (change.of_most() || state.arg == "step") extent.by_rounding = false;
+      extent.factor =
+          is_new ? change.factor : CommonFactor(extent.factor, change.factor);
+      extent.fqns.push_back(state.fqn);
+      extent.sampled += change.sampled;
+      extent.differs += change.differs;
+      if (in_candidate) {
+        extent.ranks.insert(change.ranks.begin(), change.ranks.end());
+      }
+    }
+  }
+
+  StateFaults Finish() const {
+    StateFaults out;
+    // Said once of all iterations.
+    std::set<std::tuple<std::string, bool, bool>> told;
+    for (const auto& [change, extent] : found_) {
+      const bool open = extent.by_rounding;
+      if (!told.emplace(change.arg, change.in_candidate, open).second) continue;
+      if (open) {
+        out.open.push_back(fmt::format(
+            "{} (first {})", Sentence(change, extent), extent.fqns.front()));
+      } else {
+        out.culprits.push_back(Describe(change, extent));
+      }
+    }
+    return out;
+  }
+
+ private:
+  std::optional<IterationRange> iterations_;
+  std::map<OneSidedChange, ChangedTensors> found_;
+};
+
+}  // namespace
+
+StateFaults FindStateFaults(const StateChanges& reference,
+                            const StateChanges& candidate,
+                            const std::optional<IterationRange>& iterations) {
+  StateComparison comparison(iterations);
+  comparison.Add(candidate, reference, true);
+  comparison.Add(reference, candidate, false);
+  return comparison.Finish();
+}
+
+}  // namespace ttrace
