@@ -3,6 +3,8 @@
 import itertools
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -129,6 +131,26 @@ def test_a_mask_is_what_it_is_said_to_be(script, tmp_path):
     by_name = {key[:3] + key[6:]: checksum for key, checksum in values(tmp_path / "t").items()}
     assert plain["input"] == by_name["plain", "input", "input", 1]
     assert len({n["mask"] for n in found}) == len(found)
+
+
+@pytest.mark.parametrize("p", ["0.3", "0.2"])
+def test_another_probability_is_found_where_dropout_is_off(script, tmp_path, p):
+    for folder, of_run in (("reference", "0.3"), ("candidate", p)):
+        run_script(script, of_run, out=tmp_path / folder, TTRACE_DROPOUT="off", **ONE_STEP)
+    command = [sys.executable, "-m", "ttrace._cli", "check", "-o", str(tmp_path / "verdict")]
+    subprocess.run([*command, str(tmp_path / "reference"), str(tmp_path / "candidate")])
+    result = json.loads((tmp_path / "verdict" / "result.json").read_text())
+    found = [
+        (culprit["found_by"], entry["class"], entry["evidence"])
+        for culprit in result["culprits"]
+        for entry in culprit["classes"]
+    ]
+    if p == "0.3":
+        assert found == []
+        return
+    assert result["verdict"] == "diverged"
+    assert found[0][:2] == (["masks"], "H")
+    assert "dropout drops with probability 0.2 where the reference has 0.3" in found[0][2]
 
 
 def test_ranks_that_seed_alike_draw_one_mask(script, tmp_path):
