@@ -42,6 +42,7 @@ def culprit(fqn: str, role: str = "output", letter: str = "P") -> dict:
         "stage": "communication",
         "headroom": 12.0,
         "ranks": [0],
+        "found_by": ["dataflow"],
         "classes": [{"class": letter, "evidence": "as seen"}],
     }
 
@@ -60,6 +61,13 @@ def tensor(role: str, fqn: str, verdict: str = "within", **more) -> dict:
     leg = {"leg": "real", "err": 1e-4, "bound": 1e-3, "headroom": 0.1}
     base = {"role": role, "fqn": fqn, "verdict": verdict, "headroom": 0.1, "explained": False}
     return {**base, "reason": "", "legs": [leg], **more}
+
+
+def test_moments_that_the_sweep_puts_back_are_no_finding() -> None:
+    back = {**culprit("decoder.layers.0.mlp.weight", "optim_state", "C"), "found_by": ["states"]}
+    assert not judge_mutant(result(back), mutant(), MODULES)["detected"]
+    found = judge_mutant(result(back, culprit("decoder.layers.0.mlp")), mutant(), MODULES)
+    assert (found["detected"], found["window"]) == (True, 0)
 
 
 def test_the_window_counts_recorded_modules() -> None:
