@@ -55,8 +55,8 @@ DigestSums DigestRun(const std::byte* p, uint64_t offset, size_t count,
 
 // How the positional part goes through whole blocks; the sums are the same. Two
 // side by side take fewer instructions. One after the other is a single stream,
-// which a processor of AMD with AVX-512 reads ahead of while it computes; of
-// two it does one thing after the other there (measured: bench/README.md).
+// which Zen 4 with AVX-512 reads ahead of while it computes; of two it does one
+// thing after the other there (measured: bench/README.md).
 enum class DigestPace { kTwoBlocks, kOneBlock };
 DigestPace PaceOfProcessor();
 
