@@ -205,15 +205,18 @@ bool IsBefore(const Culprit& culprit, Moment moment) {
 // Puts culprits where they belong among those that are there. Those of one
 // iteration stay in their order.
 void Insert(std::vector<Culprit> culprits, Moment moment, CheckResult* result) {
-  for (auto culprit = culprits.rbegin(); culprit != culprits.rend();
-       ++culprit) {
+  // Behind a step each comes after those before it, else in front of them.
+  if (moment != Moment::kAfterStep) {
+    std::reverse(culprits.begin(), culprits.end());
+  }
+  for (Culprit& culprit : culprits) {
     const auto after = std::find_if(
         result->culprits.begin(), result->culprits.end(),
         [&](const Culprit& c) {
-          return c.iteration > culprit->iteration ||
-                 (c.iteration == culprit->iteration && !IsBefore(c, moment));
+          return c.iteration > culprit.iteration ||
+                 (c.iteration == culprit.iteration && !IsBefore(c, moment));
         });
-    result->culprits.insert(after, std::move(*culprit));
+    result->culprits.insert(after, std::move(culprit));
   }
 }
 
