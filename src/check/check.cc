@@ -306,20 +306,18 @@ void SummariseRouting(CheckResult* result) {
 void AddDropoutFaults(const Side* reference, const Side& candidate,
                       const std::optional<IterationRange>& iterations,
                       CheckResult* result) {
+  const DropoutFacts own = ReadDropout(candidate.trace());
   DropoutFaults found = FindDropoutFaults(
-      ReadDropout(candidate.trace()), RanksOf(candidate.trace()),
-      !result->culprits.empty(), iterations);
+      own, RanksOf(candidate.trace()), !result->culprits.empty(), iterations);
   if (reference != nullptr) {
-    DropoutFaults other =
-        CompareProbabilities(ReadDropout(reference->trace()),
-                             ReadDropout(candidate.trace()), iterations);
+    const DropoutFacts theirs = ReadDropout(reference->trace());
+    DropoutFaults other = CompareProbabilities(theirs, own, iterations);
     found.culprits.insert(found.culprits.end(),
                           std::make_move_iterator(other.culprits.begin()),
                           std::make_move_iterator(other.culprits.end()));
     // The reference is trusted: what is strange about it is said.
-    const DropoutFaults strange =
-        FindDropoutFaults(ReadDropout(reference->trace()),
-                          RanksOf(reference->trace()), false, iterations);
+    const DropoutFaults strange = FindDropoutFaults(
+        theirs, RanksOf(reference->trace()), false, iterations);
     for (const Culprit& culprit : strange.culprits) {
       found.notes.push_back("in the reference, " +
                             culprit.classes.front().evidence);
