@@ -179,6 +179,9 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
   evidence.sums_were_made = reductions_.SumsWereMade(culprit);
   evidence.wrong_group = reductions_.WrongGroup(culprit);
   evidence.attributes = candidate_.attributes();
+  if (reference_ != nullptr) {
+    evidence.reference_attributes = reference_->attributes();
+  }
   const auto affected = affected_.find({t->id.role, t->id.iteration});
   if (affected != affected_.end()) evidence.affected = affected->second;
   evidence.cut_short = !candidate_.Completed(t->id.iteration);

@@ -117,7 +117,8 @@ class ComparedSide {
         itemsize_(Info(side.dtype).itemsize),
         rows_(extent.cols <= kShortRow ? extent.rows : 0),
         ahead_(std::max<int64_t>(
-            1, kBytesAhead / std::max<int64_t>(1, extent.cols * itemsize_))) {}
+            1, static_cast<int64_t>(kReadAhead) /
+                   std::max<int64_t>(1, extent.cols * itemsize_))) {}
 
   // `count` elements, at most a block, from (row, col) on; the next call may
   // overwrite them.
@@ -132,13 +133,19 @@ class ComparedSide {
     return reinterpret_cast<const uint8_t*>(room_);
   }
 
-  // `count` elements of a row to come, from `col` on, where there are rows
-  // apart: they are too short for the hardware to guess where the next starts.
-  void Prefetch(int64_t row, int64_t col, size_t count) const {
-    if (row + ahead_ >= rows_) return;
-    const std::byte* p = Address(row + ahead_, col);
-    const size_t bytes = count * static_cast<size_t>(itemsize_);
-    for (size_t i = 0; i < bytes; i += 64) ReadAhead(p + i);
+  // (row, col) of a row to come, where there are rows apart: they are too short
+  // for the hardware to guess where the next starts. Null: of none.
+  const std::byte* Ahead(int64_t row, int64_t col) const {
+    return row + ahead_ < rows_ ? Address(row + ahead_, col) : nullptr;
+  }
+
+  // Asks for the line of cache at element `i` behind `ahead`, if one begins
+  // there. Little by little: many at once would wait for each other, and what
+  // is compared behind them.
+  HWY_INLINE void ReadAheadAt(const std::byte* ahead, size_t i) const {
+    constexpr size_t kCacheLine = 64;
+    const size_t at = i * static_cast<size_t>(itemsize_);
+    if (at % kCacheLine == 0) ReadAhead(ahead + at);
   }
 
   // The elements from (row, col) on, as they are.
@@ -152,7 +159,6 @@ class ComparedSide {
   }
 
   static constexpr int64_t kShortRow = 2048;  // elements
-  static constexpr int64_t kBytesAhead = 2048;
 
   const CompareOperand side_;
   const DType read_as_;
@@ -199,8 +205,6 @@ class Kernel {
         const auto at = static_cast<int64_t>(i);
         const size_t n =
             std::min(cols - i, kBlock - static_cast<size_t>(logical % kBlock));
-        ref_.Prefetch(row, at, n);
-        cand_.Prefetch(row, at, n);
         Block(row, at, n);
         i += n;
         logical += n;
@@ -313,6 +317,15 @@ class Kernel {
     const F32Tag df;
     Registers s;
     size_t i = 0;
+    const std::byte* ref_ahead = ref_.Ahead(row, col);
+    const std::byte* cand_ahead = cand_.Ahead(row, col);
+    if (ref_ahead != nullptr && cand_ahead != nullptr) {
+      for (; i + kLine <= n; i += kLine) {
+        ref_.ReadAheadAt(ref_ahead, i);
+        cand_.ReadAheadAt(cand_ahead, i);
+        Line(ref + i * LoadRef::kSize, cand + i * LoadCand::kSize, s);
+      }
+    }
     for (; i + kLine <= n; i += kLine) {
       Line(ref + i * LoadRef::kSize, cand + i * LoadCand::kSize, s);
     }

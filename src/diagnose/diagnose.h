@@ -60,6 +60,8 @@ std::optional<Diagnosis> FlatOffset(const Evidence& evidence);
 std::optional<Diagnosis> ReorderedWithinRows(const Evidence& evidence);
 // K: each row is scaled by a factor of its own.
 std::optional<Diagnosis> FactorOfEachRow(const Evidence& evidence);
+// H: a module whose function depends on it is in evaluation mode on one side.
+std::optional<Diagnosis> OtherMode(const Evidence& evidence);
 // W: a layer it is in has another number, or another attribute that depends on
 // its place, than that place says.
 std::optional<Diagnosis> WrongModuleAttribute(const Evidence& evidence);

@@ -60,7 +60,8 @@ struct Evidence {
   // Says that such a sum was made over other ranks; empty if none was seen.
   std::string wrong_group;
   // They support a class, and name no culprit.
-  std::vector<Attribute> attributes;
+  std::vector<Attribute> attributes;  // of the candidate
+  std::vector<Attribute> reference_attributes;
   // Diverged tensors of the culprit's role and iteration, in order.
   std::vector<const TensorJudgement*> affected;
   // The candidate ended before all ranks had completed this iteration: what it

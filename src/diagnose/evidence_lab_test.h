@@ -134,6 +134,7 @@ class Lab {
     e.candidate_mesh = &e.candidate->trace->mesh();
     e.micro_batches = micro_batches;
     e.attributes = attributes;
+    e.reference_attributes = reference_attributes;
     e.reduced_early = reduced_early ? &*reduced_early : nullptr;
     e.sums_were_made = sums_were_made;
     e.wrong_group = wrong_group;
@@ -168,6 +169,7 @@ class Lab {
   bool sums_were_made = false;
   std::string wrong_group;
   std::vector<Attribute> attributes;
+  std::vector<Attribute> reference_attributes;
   std::vector<TensorJudgement> unmatched;
   bool cut_short = false;
 

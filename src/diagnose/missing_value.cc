@@ -97,6 +97,7 @@ std::optional<Diagnosis> AbsentGradient(const Evidence& evidence) {
     return std::nullopt;
   }
   std::set<std::string> absent;
+  bool all_reduced = true;  // what is absent: what backward makes is there
   for (const TensorJudgement* t : evidence.unmatched) {
     const bool gradient =
         t->id.role == Role::kGradInput || t->id.role == Role::kGradOutput ||
@@ -105,14 +106,15 @@ std::optional<Diagnosis> AbsentGradient(const Evidence& evidence) {
                      t->id.fqn.starts_with(evidence.culprit->fqn + ".");
     if (gradient && own && HasNoGradient(evidence, t->id)) {
       absent.insert(t->id.fqn);
+      all_reduced &= t->id.role == Role::kGradReduced;
     }
   }
   if (absent.empty()) return std::nullopt;
   return Diagnosis{
       "M",
-      fmt::format("the candidate has no gradient of {}{}, which "
+      fmt::format("the candidate has no {}gradient of {}{}, which "
                   "the reference has",
-                  *absent.begin(),
+                  all_reduced ? "reduced " : "", *absent.begin(),
                   absent.size() == 1 ? ""
                                      : fmt::format(" and {} more below it",
                                                    absent.size() - 1)),
@@ -122,7 +124,8 @@ std::optional<Diagnosis> AbsentGradient(const Evidence& evidence) {
 }  // namespace
 
 std::optional<Diagnosis> MissingValue(const Evidence& evidence) {
-  if (evidence.leg == nullptr) return std::nullopt;
+  // A step that was not made has no leg: what it lacked may be a gradient.
+  if (evidence.leg == nullptr) return AbsentGradient(evidence);
   const ErrorStats& stats = evidence.leg->stats;
   if (AllZero(stats)) {
     return Diagnosis{

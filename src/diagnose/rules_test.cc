@@ -134,6 +134,26 @@ TEST(MissingValue, EverywhereOnARankOrInSomeRows) {
   EXPECT_EQ(OutputLab(rows).Letters(), "");
 }
 
+TEST(MissingValue, OfAStepWithoutItsGradient) {
+  const TensorId updated = Id("weight", Role::kParamUpdated);
+  Lab lab(updated, kBound);
+  lab.culprit().direction = Direction::kUpdate;
+  lab.Reference(updated, kShape, Truth());
+  lab.Candidate(updated, kShape, Truth());
+  lab.Candidate(Id("weight", Role::kParam), kShape, Truth());
+  TensorJudgement absent;
+  absent.id = Id("weight", Role::kGradReduced);
+  lab.unmatched = {absent};
+  Evidence evidence = lab.Gather();
+  evidence.leg = nullptr;  // a step that was not made has none
+  const auto found = MissingValue(evidence);
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->evidence,
+              HasSubstr("the candidate has no reduced gradient of weight"));
+  evidence.unmatched.clear();
+  EXPECT_FALSE(MissingValue(evidence));
+}
+
 TEST(MissingValue, OfAGradientThatTheCandidateHasNot) {
   // The module's input gradient is wrong, and its bias has no gradient.
   const TensorId gradient = Id("layer", Role::kGradInput);
@@ -599,6 +619,26 @@ TEST(WrongModuleAttribute, OfAModuleAroundTheCulprit) {
   EXPECT_EQ(lab.Letters(), "W");
   EXPECT_THAT(lab.First(), HasSubstr("layer_number of decoder.layers.2 is 1"));
   lab.attributes.front().fqn = "decoder.layers.20";
+  EXPECT_EQ(lab.Letters(), "");
+}
+
+TEST(OtherMode, OfTheCulpritItselfOnOneSide) {
+  const auto other = RandomValues(82, kCount);
+  Lab lab = OutputLab(other);
+  lab.culprit().fqn = "norm";
+  const Attribute evaluates{"norm", "training", "False", "True", false, {0}};
+  lab.attributes = {evaluates};
+  EXPECT_EQ(lab.Letters(), "H");
+  EXPECT_EQ(lab.First(),
+            "H: norm is in evaluation mode (`eval()`) in the candidate and in "
+            "training mode in the reference");
+  // What both do is no difference.
+  lab.reference_attributes = {evaluates};
+  EXPECT_EQ(lab.Letters(), "");
+  lab.attributes.clear();
+  EXPECT_THAT(lab.First(), HasSubstr("evaluation mode (`eval()`) in the ref"));
+  // A module around it, or beside it, says nothing.
+  lab.culprit().fqn = "norm.weight";
   EXPECT_EQ(lab.Letters(), "");
 }
 

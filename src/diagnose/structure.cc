@@ -16,20 +16,26 @@
 #include "src/diagnose/words.h"
 
 namespace ttrace {
+namespace {
+
+// Whether a module trains or evaluates: a matter of both sides; see OtherMode.
+constexpr std::string_view kTraining = "training";
+
+}  // namespace
 
 std::optional<Diagnosis> WrongModuleAttribute(const Evidence& evidence) {
   // Those of parameters say how gradients are reduced, and are quoted in K, P
-  // and R.
-  static constexpr std::string_view kOfParameters[] = {
+  // and R; whether a module trains is another rule's.
+  static constexpr std::string_view kOfOthers[] = {
       "gradient_scaling_factor", "sequence_parallel", "tensor_model_parallel",
-      "shared_embedding"};
+      "shared_embedding", kTraining};
   const std::string& fqn = evidence.culprit->fqn;
   const Attribute* found = nullptr;
   for (const Attribute& note : evidence.attributes) {
     const bool own = fqn == note.fqn || fqn.starts_with(note.fqn + ".");
     if (note.fqn.empty() || !own ||
-        std::find(std::begin(kOfParameters), std::end(kOfParameters),
-                  note.name) != std::end(kOfParameters)) {
+        std::find(std::begin(kOfOthers), std::end(kOfOthers), note.name) !=
+            std::end(kOfOthers)) {
       continue;
     }
     // The innermost module that has one.
@@ -49,6 +55,26 @@ std::optional<Diagnosis> WrongModuleAttribute(const Evidence& evidence) {
                   found->name, found->fqn, found->value, found->expected,
                   RankWords({ranks.begin(), ranks.end()})),
       static_cast<double>(ranks.size())};
+}
+
+std::optional<Diagnosis> OtherMode(const Evidence& evidence) {
+  const std::string& fqn = evidence.culprit->fqn;
+  const auto evaluates = [&](const std::vector<Attribute>& attributes) {
+    return std::any_of(attributes.begin(), attributes.end(),
+                       [&](const Attribute& note) {
+                         return note.name == kTraining && note.fqn == fqn &&
+                                note.value == "False";
+                       });
+  };
+  const bool candidate = evaluates(evidence.attributes);
+  if (candidate == evaluates(evidence.reference_attributes)) {
+    return std::nullopt;
+  }
+  return Diagnosis{
+      "H", fmt::format("{} is in evaluation mode (`eval()`) in the {} and in "
+                       "training mode in the {}",
+                       fqn, candidate ? "candidate" : "reference",
+                       candidate ? "reference" : "candidate")};
 }
 
 std::optional<Diagnosis> OtherStructure(const Evidence& evidence) {

@@ -33,10 +33,23 @@ std::string Worst(const std::vector<const TensorJudgement*>& tensors,
                      tensors.size() == 1 ? " is" : "s are", worst);
 }
 
+// Parameters of one iteration whose gradients the reference alone has.
+struct AbsentGradients {
+  std::set<std::string> local;
+  std::set<std::string> reduced;
+
+  void Add(const TensorJudgement& t) {
+    if (t.explained || t.reason.kind != ReasonKind::kNotInCandidate) return;
+    if (t.id.role == Role::kGradLocal) local.insert(t.id.fqn);
+    if (t.id.role == Role::kGradReduced) reduced.insert(t.id.fqn);
+  }
+};
+
 class Judge {
  public:
-  Judge(const ModuleTree& tree, bool dirty_parameters)
-      : tree_(tree), dirty_parameters_(dirty_parameters) {}
+  Judge(const ModuleTree& tree, const AbsentGradients& absent,
+        bool dirty_parameters)
+      : tree_(tree), absent_(absent), dirty_parameters_(dirty_parameters) {}
 
   std::optional<Blame> BlameFor(const TensorJudgement& t,
                                 const Seen& seen) const {
@@ -78,6 +91,7 @@ class Judge {
             ClippedByOtherNorms(t)) {
           return std::nullopt;
         }
+        if (absent_.reduced.contains(t.id.fqn)) return ForAbsentGradient(t);
         return Blame{t.id.fqn, Direction::kUpdate, Stage::kOptimizer,
                      "its reduced gradient is within bounds"};
     }
@@ -85,6 +99,15 @@ class Judge {
   }
 
  private:
+  Blame ForAbsentGradient(const TensorJudgement& t) const {
+    if (absent_.local.contains(t.id.fqn)) {
+      return {t.id.fqn, Direction::kBackward, Stage::kCompute,
+              "the candidate's backward gives it no gradient"};
+    }
+    return {t.id.fqn, Direction::kUpdate, Stage::kOptimizer,
+            "its gradient is gone before the step"};
+  }
+
   // Parameters that a module (or anything below it) uses are out.
   bool ParametersOut(const std::string& fqn) const {
     return dirty_parameters_ ||
@@ -223,6 +246,7 @@ class Judge {
   }
 
   const ModuleTree& tree_;
+  const AbsentGradients& absent_;
   bool dirty_parameters_;
 };
 
@@ -267,9 +291,12 @@ Localization Localize(const std::vector<TensorJudgement>& tensors,
                       const LocalizeOptions& options) {
   Localization out;
   std::map<int, std::vector<const TensorJudgement*>> by_iteration;
+  std::map<int, AbsentGradients> absent;
   for (const TensorJudgement& t : tensors) {
     if (t.verdict != TensorVerdict::kUnmatched) {
       by_iteration[t.id.iteration].push_back(&t);
+    } else {
+      absent[t.id.iteration].Add(t);
     }
   }
 
@@ -280,7 +307,7 @@ Localization Localize(const std::vector<TensorJudgement>& tensors,
         options.weights_grafted
             ? ModuleTree(of_iteration, options.fused, OutAndUsed)
             : ModuleTree(of_iteration, options.fused);
-    const Judge judge(tree, dirty_parameters);
+    const Judge judge(tree, absent[iteration], dirty_parameters);
     std::map<Role, int64_t> of_role;
     std::set<std::string> stepped;
     for (const auto* t : of_iteration) {

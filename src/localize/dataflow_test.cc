@@ -40,6 +40,14 @@ class TinyRun {
     return *found;
   }
 
+  // The reference alone has it, in the first iteration.
+  TensorJudgement& Lose(const std::string& fqn, Role role) {
+    TensorJudgement& t = Break(fqn, role);
+    t.verdict = TensorVerdict::kUnmatched;
+    t.reason.kind = ReasonKind::kNotInCandidate;
+    return t;
+  }
+
   // Not recorded in either run.
   void Drop(const std::string& fqn, Role role) {
     std::erase_if(tensors_, [&](const TensorJudgement& t) {
@@ -240,6 +248,29 @@ TEST(Localize, AnUpdateIsBlamedWhileItsGradientIsWithin) {
   found = run.Find();
   ASSERT_EQ(found.culprits.size(), 1u);
   EXPECT_EQ(found.culprits[0].stage, Stage::kCommunication);
+}
+
+TEST(Localize, AStepWithoutItsGradientIsBlamedOnWhatShouldHaveMadeIt) {
+  TinyRun run;
+  run.Break("layers.0.fc1.weight", Role::kParamUpdated);
+  // It came out of the backward, and was gone before the step.
+  run.Lose("layers.0.fc1.weight", Role::kGradReduced);
+  Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].direction, Direction::kUpdate);
+  EXPECT_EQ(found.culprits[0].where, "its gradient is gone before the step");
+  run.Lose("layers.0.fc1.weight", Role::kGradLocal);
+  found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].fqn, "layers.0.fc1.weight");
+  EXPECT_EQ(found.culprits[0].direction, Direction::kBackward);
+  EXPECT_EQ(found.culprits[0].stage, Stage::kCompute);
+  EXPECT_EQ(found.culprits[0].where,
+            "the candidate's backward gives it no gradient");
+  // Why it has none is known: it was not recorded, say.
+  run.Lose("layers.0.fc1.weight", Role::kGradReduced).explained = true;
+  EXPECT_EQ(run.Find().culprits[0].where,
+            "its reduced gradient is within bounds");
 }
 
 TEST(Localize, TheGradientNormIsTheOptimizers) {

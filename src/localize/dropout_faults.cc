@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
 #include <utility>
+
+#include "src/localize/stated_fault.h"
 
 namespace ttrace {
 namespace {
@@ -293,33 +294,44 @@ std::string Words(Kind kind, const std::set<std::string>& dims,
   return "";
 }
 
+// A probability of 0 is noted of evaluation mode alone.
+std::string ProbabilityWords(double p, double wanted) {
+  if (p == 0) {
+    return fmt::format(
+        "dropout is in evaluation mode (`eval()`) and drops nothing where the "
+        "reference drops with probability {}",
+        wanted);
+  }
+  if (wanted == 0) {
+    return fmt::format(
+        "dropout drops with probability {} where the reference is in "
+        "evaluation mode (`eval()`) and drops nothing",
+        p);
+  }
+  return fmt::format(
+      "dropout drops with probability {} where the reference has {}", p,
+      wanted);
+}
+
 Culprit Describe(Kind kind, const std::set<std::string>& dims,
                  const Found& found, int64_t judged, int64_t modules) {
-  Culprit out;
-  out.fqn = found.first.fqn;
-  out.iteration = found.second.iteration;
-  out.tensor = {out.fqn,
-                Role::kOutput,
-                out.iteration,
-                0,
-                "0",
-                kind == Kind::kRecompute ? Pass::kRecompute : Pass::kForward};
-  out.direction = Direction::kForward;
-  out.stage = Stage::kCompute;
-  out.ranks.assign(found.ranks.begin(), found.ranks.end());
-  out.headroom = std::numeric_limits<double>::infinity();
-  out.where = "read from the masks that the untouched run drew";
-  out.affected.count = static_cast<int64_t>(found.fqns.size());
-  out.affected.of = modules;
-  for (const std::string& fqn : found.fqns) {
-    if (out.affected.examples.size() < 5) out.affected.examples.push_back(fqn);
-  }
-  out.found_by = {"masks"};
-  out.classes.push_back(
-      {"U", fmt::format("{}: {} of {} masks (p {:.3g}; {} values)",
-                        Words(kind, dims, found), found.count, judged,
-                        found.first.p, found.first.elements)});
-  return out;
+  StatedFault fault;
+  fault.tensor = {found.first.fqn,
+                  Role::kOutput,
+                  found.second.iteration,
+                  0,
+                  "0",
+                  kind == Kind::kRecompute ? Pass::kRecompute : Pass::kForward};
+  fault.ranks = found.ranks;
+  fault.fqns.assign(found.fqns.begin(), found.fqns.end());
+  fault.of = modules;
+  fault.where = "read from the masks that the untouched run drew";
+  fault.found_by = "masks";
+  fault.diagnosis = {"U",
+                     fmt::format("{}: {} of {} masks (p {:.3g}; {} values)",
+                                 Words(kind, dims, found), found.count, judged,
+                                 found.first.p, found.first.elements)};
+  return CulpritOf(fault);
 }
 
 }  // namespace
@@ -397,30 +409,19 @@ DropoutFaults CompareProbabilities(
   }
   DropoutFaults out;
   if (first == nullptr) return out;
-  Culprit& culprit = out.culprits.emplace_back();
-  culprit.fqn = first->fqn;
-  culprit.iteration = first->iteration;
-  culprit.tensor = {first->fqn, Role::kOutput, first->iteration,
-                    0,          "0",           Pass::kForward};
-  culprit.direction = Direction::kForward;
-  culprit.stage = Stage::kCompute;
-  culprit.ranks.assign(ranks.begin(), ranks.end());
-  culprit.headroom = std::numeric_limits<double>::infinity();
-  culprit.where = "read from the call";
-  culprit.affected.count = static_cast<int64_t>(others.size());
-  culprit.affected.of = static_cast<int64_t>(compared.size());
-  for (const std::string& fqn : others) {
-    if (culprit.affected.examples.size() < 5) {
-      culprit.affected.examples.push_back(fqn);
-    }
-  }
-  culprit.found_by = {"masks"};
-  culprit.classes.push_back(
-      {"H",
-       fmt::format("dropout drops with probability {} where the reference has "
-                   "{}, in {} of {} modules (iteration {})",
-                   first->p, first_wanted, others.size(), compared.size(),
-                   first->iteration)});
+  StatedFault fault;
+  fault.tensor = {first->fqn, Role::kOutput, first->iteration,
+                  0,          "0",           Pass::kForward};
+  fault.ranks = std::move(ranks);
+  fault.fqns.assign(others.begin(), others.end());
+  fault.of = static_cast<int64_t>(compared.size());
+  fault.where = "read from the call";
+  fault.found_by = "masks";
+  fault.diagnosis = {
+      "H", fmt::format("{}, in {} of {} modules (iteration {})",
+                       ProbabilityWords(first->p, first_wanted), others.size(),
+                       compared.size(), first->iteration)};
+  out.culprits.push_back(CulpritOf(fault));
   return out;
 }
 
@@ -446,10 +447,13 @@ std::string DropoutPreventsComparison(const DropoutFacts& reference,
 
 std::string DropoutIsOff(const DropoutFacts& run) {
   if (!run.active || !run.off) return "";
+  const auto drawn =
+      std::count_if(run.masks.begin(), run.masks.end(),
+                    [](const DropoutMask& mask) { return mask.p > 0; });
   return fmt::format(
       "dropout (p up to {:.3g}) was switched off, so that the runs can be "
       "compared; {} masks of the run's own were audited",
-      run.p_max, run.masks.size());
+      run.p_max, drawn);
 }
 
 }  // namespace ttrace

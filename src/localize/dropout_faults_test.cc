@@ -312,6 +312,32 @@ TEST(DropoutFaults, AnotherProbabilityInOnePlace) {
       IsEmpty());
 }
 
+TEST(DropoutFaults, EvaluationModeOnOneSideDropsNothing) {
+  DropoutFacts trains;
+  trains.masks = {Mask(0, "a", "m")};
+  DropoutFacts evaluates;
+  evaluates.masks = {WithP(Mask(0, "", ""), 0)};
+  const auto evidence = [](const DropoutFaults& found) {
+    return found.culprits.empty()
+               ? ""
+               : found.culprits.front().classes.front().evidence;
+  };
+  EXPECT_THAT(evidence(CompareProbabilities(trains, evaluates)),
+              HasSubstr("dropout is in evaluation mode (`eval()`) and drops "
+                        "nothing where the reference drops with probability "
+                        "0.1, in 1 of 1 modules"));
+  EXPECT_THAT(evidence(CompareProbabilities(evaluates, trains)),
+              HasSubstr("where the reference is in evaluation mode"));
+  EXPECT_EQ(evidence(CompareProbabilities(evaluates, evaluates)), "");
+  // They drew no masks that could be equal.
+  evaluates.masks.push_back(WithP(Mask(0, "", "", "layers.1"), 0));
+  EXPECT_THAT(FindDropoutFaults(evaluates, FourRanks(), false).culprits,
+              IsEmpty());
+  EXPECT_THAT(
+      DropoutIsOff({.active = true, .off = true, .masks = evaluates.masks}),
+      HasSubstr("; 0 masks"));
+}
+
 TEST(DropoutFaults, ACallOfOneRunAloneIsNoFault) {
   DropoutFacts reference;
   reference.masks = {Mask(0, "a", "m")};

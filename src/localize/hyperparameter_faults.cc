@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 #include <utility>
+
+#include "src/localize/stated_fault.h"
 
 namespace ttrace {
 namespace {
@@ -151,39 +152,28 @@ class Comparison {
 
   Culprit Describe(int iteration, const Difference& difference,
                    const Extent& extent) const {
-    const int64_t of = compared_.at(iteration);
-    const auto count = static_cast<int64_t>(extent.fqns.size());
-    Culprit out;
-    out.fqn = extent.fqns.front();
-    out.tensor = {out.fqn, Role::kParamUpdated, iteration, 0,
-                  "",      Pass::kOptimizer};
-    out.direction = Direction::kUpdate;
-    out.stage = Stage::kOptimizer;
-    out.ranks.assign(extent.ranks.begin(), extent.ranks.end());
-    out.iteration = iteration;
-    out.headroom = std::numeric_limits<double>::infinity();
-    out.where = "read from the optimizer at the entry of its step";
-    out.affected.count = count;
-    out.affected.of = of;
-    out.affected.examples.assign(
-        extent.fqns.begin(),
-        extent.fqns.begin() +
-            std::min<std::ptrdiff_t>(5, static_cast<std::ptrdiff_t>(count)));
-    out.found_by = {"settings"};
-    Diagnosis& diagnosis = out.classes.emplace_back();
-    diagnosis.letter = "H";
-    diagnosis.evidence = fmt::format(
-        "{} is {} where {} {}, for {} of {} parameters (iteration {})",
-        difference.name == "kind" ? "the optimizer" : difference.name,
-        difference.candidate.Text(), against_, difference.reference.Text(),
-        count, of, iteration);
+    StatedFault fault;
+    fault.tensor = {extent.fqns.front(), Role::kParamUpdated, iteration, 0, "",
+                    Pass::kOptimizer};
+    fault.ranks = extent.ranks;
+    fault.fqns = extent.fqns;
+    fault.of = compared_.at(iteration);
+    fault.where = "read from the optimizer at the entry of its step";
+    fault.found_by = "settings";
+    fault.diagnosis = {
+        "H",
+        fmt::format(
+            "{} is {} where {} {}, for {} of {} parameters (iteration {})",
+            difference.name == "kind" ? "the optimizer" : difference.name,
+            difference.candidate.Text(), against_, difference.reference.Text(),
+            fault.fqns.size(), fault.of, iteration)};
     if (difference.candidate.numbers.size() == 1 &&
         difference.reference.numbers.size() == 1 &&
         difference.reference.numbers.front() != 0) {
-      diagnosis.value = difference.candidate.numbers.front() /
-                        difference.reference.numbers.front();
+      fault.diagnosis.value = difference.candidate.numbers.front() /
+                              difference.reference.numbers.front();
     }
-    return out;
+    return CulpritOf(fault);
   }
 
   std::optional<IterationRange> iterations_;

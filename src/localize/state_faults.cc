@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
-#include <utility>
+
+#include "src/localize/stated_fault.h"
 
 namespace ttrace {
 namespace {
@@ -54,33 +52,23 @@ std::string Sentence(const OneSidedChange& change,
 }
 
 Culprit Describe(const OneSidedChange& change, const ChangedTensors& extent) {
-  Culprit out;
   const bool weights = change.arg == "updated" || change.arg == "master";
-  out.fqn = extent.fqns.front();
-  out.iteration = change.iteration - 1;
-  out.tensor = {out.fqn,
-                weights ? Role::kParamUpdated : Role::kOptimState,
-                out.iteration,
-                0,
-                weights ? "" : change.arg,
-                Pass::kOptimizer};
-  out.direction = Direction::kUpdate;
-  out.stage = Stage::kOptimizer;
-  out.ranks.assign(extent.ranks.begin(), extent.ranks.end());
-  out.headroom = std::numeric_limits<double>::infinity();
-  out.where = "changed by something other than the optimizer's step, after it";
-  const auto count = static_cast<std::ptrdiff_t>(extent.fqns.size());
-  out.affected.count = count;
-  out.affected.of = count;
-  out.affected.examples.assign(
-      extent.fqns.begin(),
-      extent.fqns.begin() + std::min<std::ptrdiff_t>(5, count));
-  out.found_by = {"states"};
-  Diagnosis& diagnosis = out.classes.emplace_back();
-  diagnosis.letter = "C";
-  diagnosis.evidence = Sentence(change, extent);
-  if (extent.factor) diagnosis.value = *extent.factor;
-  return out;
+  StatedFault fault;
+  fault.tensor = {extent.fqns.front(),
+                  weights ? Role::kParamUpdated : Role::kOptimState,
+                  change.iteration - 1,
+                  0,
+                  weights ? "" : change.arg,
+                  Pass::kOptimizer};
+  fault.ranks = extent.ranks;
+  fault.fqns = extent.fqns;
+  fault.of = static_cast<int64_t>(extent.fqns.size());
+  fault.where =
+      "changed by something other than the optimizer's step, after it";
+  fault.found_by = "states";
+  fault.diagnosis = {"C", Sentence(change, extent)};
+  if (extent.factor) fault.diagnosis.value = *extent.factor;
+  return CulpritOf(fault);
 }
 
 class StateComparison {

@@ -101,8 +101,12 @@ class Dropout:
         ) -> Any:
             if torch.compiler.is_compiling():
                 return original(input, 0.0 if off else p, training, inplace)
-            plain = not training or not torch.is_tensor(input) or not 0.0 < p <= 1.0
+            plain = not torch.is_tensor(input) or not 0.0 < p <= 1.0
             if plain or not (self._captured or self._is_off):
+                return original(input, p, training, inplace)
+            if not training:
+                if audited:
+                    self._session.guarded(self._note_evaluating)()
                 return original(input, p, training, inplace)
             self._count(p)
             before = self._session.guarded(self._look)(input) if audited else None
@@ -189,24 +193,32 @@ class Dropout:
             "known": value != 0,  # elsewhere the mask does not show
         }
 
+    def _note_evaluating(self) -> None:
+        """A call that drops nothing because its module is in evaluation mode."""
+        if self._audits(self._session.moment):
+            nothing = {"elements": 0, "mask": "", "input": "", "sample": [], "repeats": False}
+            self._note_call(self._innermost() or "", p=0.0, **nothing)
+
     def _note_mask(self, before: dict[str, Any] | None, result: torch.Tensor, p: float) -> None:
-        session, moment = self._session, self._session.moment
-        if before is None or moment is None:
+        if before is None:
             return
         known = before.pop("known")
         mask = (host_view(result) != 0).contiguous()
         fqn = before.pop("fqn")
+        self._note_call(fqn, p=p, mask=digest_of(mask), elements=int(known.sum()), **before)
+
+    def _note_call(self, fqn: str, **values: Any) -> None:
+        session, moment = self._session, self._session.moment
+        if moment is None:
+            return
         session.note(
             "dropout_mask",
             iteration=moment.iteration,
             fqn=fqn,
             call=moment.next_call(fqn, f"dropout {session.pass_}"),
             micro_batch=moment.micro_batch,
-            p=p,
-            mask=digest_of(mask),
-            elements=int(known.sum()),
             **{"pass": session.pass_},
-            **before,
+            **values,
         )
 
 

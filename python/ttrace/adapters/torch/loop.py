@@ -55,7 +55,7 @@ from ttrace.adapters.torch.topology import (
     rows_cut,
     wrappers,
 )
-from ttrace.capture import collective_calls, hyperparameters, nested
+from ttrace.capture import collective_calls, hyperparameters, nested, process_messages
 from ttrace.capture.course import Course
 from ttrace.capture.dropout import Dropout
 from ttrace.capture.graft import Graft
@@ -92,11 +92,16 @@ class LoopCapture:
         dropout = Dropout(session, self._innermost, self._seeded_alike, self._draws)
         self._course = Course(session, dropout)
         self._rows: int | None = None
+        self._evaluated = False  # a forward with gradients, outside of training mode
         chain = wrappers(model)
         if len(chain) == 1:
             chain = wrappers_around(model)
         self._root = chain[-1]
-        self._batch_norms = [m for m in self._root.modules() if isinstance(m, _BatchNorm)]
+        self._batch_norms = {
+            canonical_name(name): module
+            for name, module in self._root.named_modules()
+            if isinstance(module, _BatchNorm)
+        }
         self._ddp = next((m for m in chain if isinstance(m, DistributedDataParallel)), None)
         self._arguments = Arguments.of(self._root)
         guarded = session.guarded
@@ -292,8 +297,10 @@ class LoopCapture:
     def _root_called(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         session = self.session
         session.moment = None
-        # Evaluation is no part of an iteration.
-        if not module.training or not torch.is_grad_enabled() or session.over:
+        if not torch.is_grad_enabled() or session.over:
+            return None
+        if not module.training:  # evaluation is no part of an iteration
+            self._evaluated = True
             return None
         if session.due:
             return self._enter(module, args, kwargs)
@@ -343,10 +350,13 @@ class LoopCapture:
         """Its statistics are those of the rows that it sees: another function of the batch where
         these are fewer."""
         session = self.session
+        for fqn, module in self._batch_norms.items():
+            if not module.training and not session.said(f"evaluation mode of {fqn}"):
+                session.note("attribute", fqn=fqn, name="training", value=False, expected=True)
         # A class of its own may average over whatever it likes; a frozen one averages over nothing.
         kinds = {
             type(module).__name__
-            for module in self._batch_norms
+            for module in self._batch_norms.values()
             if type(module).forward in (_BatchNorm.forward, nn.SyncBatchNorm.forward)
             and (module.training or module.running_mean is None)
         }
@@ -463,6 +473,9 @@ class LoopCapture:
 
     def _step_over(self) -> None:
         session, settings = self.session, self._settings
+        if session.due and self._evaluated and self._micro_batches.calls == 0:
+            self._say_it_evaluates()
+        self._evaluated = False
         if session.due and session.started:
             self._gradients_complete()
             self._end_iteration()
@@ -478,6 +491,17 @@ class LoopCapture:
         self._clipping.begin_iteration()
         if session.iteration > settings.iterations[-1]:
             self._end()
+
+    def _say_it_evaluates(self) -> None:
+        """A step that no forward in training mode came before, but others with gradients."""
+        session = self.session
+        what, way_out = "training in evaluation mode", "call model.train() before the loop"
+        reason = "the optimizer steps after forwards of a model that is in evaluation mode (eval())"
+        if session.started:
+            session.unsupported(what, reason, way_out)
+        else:
+            text = f"{what} is not supported: {reason}; {way_out}"
+            process_messages.leave(session.settings.out, "refused", text=text)
 
     def _end_iteration(self) -> None:
         session = self.session
