@@ -186,7 +186,7 @@ void EnsureCulprit(CheckResult* result) {
 }
 
 // Where in its iteration something went wrong that no tensor shows.
-enum class Moment : uint8_t { kBegin, kStep, kAfterStep };
+enum class Moment : uint8_t { kBegin, kBackward, kStep, kAfterStep };
 
 // Whether a culprit of one iteration comes before that moment. What the step
 // made comes after what it was told.
@@ -194,6 +194,8 @@ bool IsBefore(const Culprit& culprit, Moment moment) {
   switch (moment) {
     case Moment::kBegin:
       return false;
+    case Moment::kBackward:
+      return culprit.direction == Direction::kForward;
     case Moment::kStep:
       return culprit.direction != Direction::kUpdate;
     case Moment::kAfterStep:
@@ -358,6 +360,15 @@ void AddSettingsFaults(const Side* reference, const Side& candidate,
   Insert(std::move(found.culprits), Moment::kStep, result);
 }
 
+// Whether something out of bounds is explained by what backward found in the
+// gradients, or may be.
+bool IsGradientThatIsKept(const Culprit& culprit) {
+  const Role role = culprit.tensor.role;
+  return (role == Role::kGradLocal || role == Role::kGradReduced) &&
+         std::any_of(culprit.classes.begin(), culprit.classes.end(),
+                     [](const Diagnosis& d) { return d.letter == "S"; });
+}
+
 // What one run changes beside its optimizer, and the other does not.
 void AddStateFaults(const Side& reference, const Side& candidate,
                     const std::optional<IterationRange>& iterations,
@@ -373,6 +384,11 @@ void AddStateFaults(const Side& reference, const Side& candidate,
     result->notes.push_back(std::move(note));
   }
   Insert(std::move(found.culprits), Moment::kAfterStep, result);
+  // Where weights were grafted, values show it and say which step it was.
+  if (std::none_of(result->culprits.begin(), result->culprits.end(),
+                   IsGradientThatIsKept)) {
+    Insert(std::move(found.gradients), Moment::kBackward, result);
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/base/rank_words.h"
@@ -149,27 +150,44 @@ std::optional<Diagnosis> OtherPlace(const Evidence& evidence) {
       found_error};
 }
 
+namespace {
+
+// The state that is the model's own parameter.
+constexpr std::string_view kUpdated = "updated";
+
+// The parameter as the step found it: recorded as such, or after the last step,
+// or at the beginning.
+const TensorPieces* BeforeTheStep(const Evidence& evidence) {
+  const TensorId& id = evidence.judgement->id;
+  const TensorPieces* old = nullptr;
+  const auto look = [&](Role role, std::string_view arg, Pass pass, int from,
+                        int to) {
+    TensorId before = id;
+    before.role = role;
+    before.arg = arg;
+    before.pass = pass;
+    for (before.iteration = from; before.iteration >= to && old == nullptr;
+         --before.iteration) {
+      old = evidence.find_candidate(before);
+    }
+  };
+  look(Role::kOptimState, kUpdated, Pass::kForward, id.iteration, id.iteration);
+  look(Role::kParamUpdated, "", Pass::kOptimizer, id.iteration - 1, 0);
+  look(Role::kParam, "", Pass::kForward, id.iteration, 0);
+  return old;
+}
+
+}  // namespace
+
 std::optional<Diagnosis> UnchangedParameter(const Evidence& evidence) {
   const TensorId& id = evidence.judgement->id;
   if (evidence.judgement->not_updated()) {
     return Diagnosis{"S", "", 0, evidence.judgement->reason};
   }
-  if (id.role != Role::kParamUpdated || evidence.candidate == nullptr) {
-    return std::nullopt;
-  }
-  // What it was before the step: after the last one, or at the beginning.
-  TensorId before = id;
-  const TensorPieces* old = nullptr;
-  for (--before.iteration; before.iteration >= 0 && old == nullptr;
-       --before.iteration) {
-    old = evidence.find_candidate(before);
-  }
-  before = id;
-  before.role = Role::kParam;
-  before.pass = Pass::kForward;
-  for (; before.iteration >= 0 && old == nullptr; --before.iteration) {
-    old = evidence.find_candidate(before);
-  }
+  const bool of_weights = id.role == Role::kParamUpdated ||
+                          (id.role == Role::kOptimState && id.arg == kUpdated);
+  if (!of_weights || evidence.candidate == nullptr) return std::nullopt;
+  const TensorPieces* old = BeforeTheStep(evidence);
   if (old == nullptr) return std::nullopt;
   const auto compared = CompareTensor(*old, *evidence.candidate);
   if (!compared.ok()) return std::nullopt;

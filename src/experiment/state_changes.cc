@@ -1,7 +1,9 @@
 #include "src/experiment/state_changes.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "src/experiment/note_json.h"
 
@@ -49,10 +51,37 @@ bool AddFound(int rank, const Json& json, StateChanges* out) {
   return true;
 }
 
+bool AddGradients(int rank, const Json& json, StateChanges* out) {
+  if (!json.is_object()) return false;
+  const auto iteration = json.find("iteration");
+  if (iteration == json.end() || !iteration->is_number_integer()) return false;
+  KeptGradients& kept = out->gradients[iteration->get<int>()];
+  kept.parameters = std::max(kept.parameters, CountAt(json, "parameters"));
+  for (std::string& fqn : TextsAt(json, "kept")) {
+    kept.ranks[std::move(fqn)].insert(rank);
+  }
+  return true;
+}
+
+bool AddSecondStep(const Json& json, StateChanges* out) {
+  if (!json.is_object()) return false;
+  const auto iteration = json.find("iteration");
+  if (iteration == json.end() || !iteration->is_number_integer()) return false;
+  out->stepped_again.insert(iteration->get<int>());
+  return true;
+}
+
+bool Add(const Note& note, StateChanges* out) {
+  const auto json = [&] { return Json::parse(note.json, nullptr, false); };
+  if (note.kind == "found_states") return AddFound(note.rank, json(), out);
+  if (note.kind == "found_gradients") {
+    return AddGradients(note.rank, json(), out);
+  }
+  return note.kind != "second_step" || AddSecondStep(json(), out);
+}
+
 void AddNote(const Note& note, StateChanges* out) {
-  if (note.kind != "found_states") return;
-  const Json json = Json::parse(note.json, nullptr, false);
-  if (!AddFound(note.rank, json, out)) ++out->malformed;
+  if (!Add(note, out)) ++out->malformed;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// What changed weights and optimizer state between a step and the next one, as
-// ranks noted it ("found_states"): nothing, or something other than the
-// optimizer.
+// What became of weights, optimizer state and gradients between a step and the
+// next iteration, as ranks noted it ("found_states", "found_gradients"):
+// nothing but the optimizer's step changes the former, and the latter are
+// emptied.
 //
 // Thread safety: plain values and pure functions.
 
@@ -42,10 +43,20 @@ struct StateChange {
 std::optional<double> CommonFactor(const std::optional<double>& a,
                                    const std::optional<double>& b);
 
+// Gradients that held something before the backward of an iteration added to
+// them ("found_gradients").
+struct KeptGradients {
+  int64_t parameters = 0;  // looked at, on the rank that has most
+  std::map<std::string, std::set<int>> ranks;  // fqn -> those that have it
+};
+
 struct StateChanges {
   // Iteration -> states that were compared with what the step before it left.
   std::map<int, std::set<std::string>> looked_at;
   std::map<FoundState, StateChange> changed;
+  std::map<int, KeptGradients> gradients;  // by iteration
+  // Behind whose step another one was made, without a forward ("second_step").
+  std::set<int> stepped_again;
   int64_t malformed = 0;  // notes that say nothing that can be read
 
   bool LookedAt(const FoundState& state) const;

@@ -53,7 +53,7 @@ void AddWhatOnlyTheReferenceHas(const RunContext& context,
     t.id = id;
     t.order = static_cast<int64_t>(tensors->size());
     t.verdict = TensorVerdict::kUnmatched;
-    t.reason.kind = ReasonKind::kNotInCandidate;
+    t.reason = Because(ReasonKind::kNotInCandidate, WhyAbsent(id.role));
     tensors->push_back(std::move(t));
   }
 }

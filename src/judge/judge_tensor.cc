@@ -350,8 +350,8 @@ bool TensorJudge::CopiesDiffer(const TensorFacts& facts,
 void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
                                    TensorJudgement* out) const {
   if (!facts.in_reference) {
-    Settle(TensorVerdict::kUnmatched, Because(ReasonKind::kNotInReference),
-           out);
+    Settle(TensorVerdict::kUnmatched,
+           Because(ReasonKind::kNotInReference, WhyAbsent(facts.id.role)), out);
     return;
   }
   const bool drawn = draws_.Reach(facts) && !HasNoTolerance(facts.id.role);

@@ -20,8 +20,8 @@ namespace ttrace {
 enum class ReasonKind : uint8_t {
   kNone,
   // Without a partner, or not whole.
-  kNotInReference,
-  kNotInCandidate,
+  kNotInReference,  // detail: why, if that is known
+  kNotInCandidate,  // the same
   kNoCommonLeg,
   kNotComparable,    // detail: what the comparison said
   kElementsMissing,  // counts: in the candidate, the reference, both; twice
@@ -94,6 +94,12 @@ inline Reason Because(ReasonKind kind, std::string detail = "") {
   reason.kind = kind;
   reason.detail = std::move(detail);
   return reason;
+}
+
+// What is known of why one side alone has a tensor; may be nothing.
+inline std::string WhyAbsent(Role role) {
+  if (role != Role::kGradNorm) return "";
+  return "it does not clip its gradients, or by a function that is not known";
 }
 
 }  // namespace ttrace

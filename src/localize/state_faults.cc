@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "src/localize/stated_fault.h"
 
@@ -22,6 +25,7 @@ struct OneSidedChange {
 // Of whom, and how.
 struct ChangedTensors {
   bool by_rounding = true;  // that one side alone changed them may be due to it
+  bool by_step = false;     // it was seen to make another step
   std::vector<std::string> fqns;
   std::set<int> ranks;
   int64_t sampled = 0;
@@ -45,10 +49,14 @@ std::string Sentence(const OneSidedChange& change,
   return fmt::format(
       "{} of {} parameter{} is not, in iteration {}, what the step of "
       "iteration {} left in the {} ({} of {} sampled values differ{}); nothing "
-      "changed it in the {}",
+      "changed it in the {}{}",
       Words(change.arg), extent.fqns.size(), extent.fqns.size() == 1 ? "" : "s",
       change.iteration, change.iteration - 1, changed, extent.differs,
-      extent.sampled, how, kept);
+      extent.sampled, how, kept,
+      extent.by_step ? fmt::format("; the {} calls step() again without a "
+                                   "forward in between",
+                                   changed)
+                     : "");
 }
 
 Culprit Describe(const OneSidedChange& change, const ChangedTensors& extent) {
@@ -94,6 +102,7 @@ class StateComparison {
       if (change.of_most() || state.arg == "step") extent.by_rounding = false;
       extent.factor =
           is_new ? change.factor : CommonFactor(extent.factor, change.factor);
+      extent.by_step = side.stepped_again.contains(state.iteration - 1);
       extent.fqns.push_back(state.fqn);
       extent.sampled += change.sampled;
       extent.differs += change.differs;
@@ -125,6 +134,43 @@ class StateComparison {
   std::map<OneSidedChange, ChangedTensors> found_;
 };
 
+// The first iteration whose backward adds to what one side alone left there.
+std::optional<Culprit> FindKeptGradients(
+    const StateChanges& side, const StateChanges& other, bool in_candidate,
+    const std::optional<IterationRange>& iterations) {
+  for (const auto& [iteration, gradients] : side.gradients) {
+    const auto theirs = other.gradients.find(iteration);
+    if (theirs == other.gradients.end() ||
+        (iterations && !iterations->contains(iteration))) {
+      continue;
+    }
+    StatedFault fault;
+    for (const auto& [fqn, ranks] : gradients.ranks) {
+      if (theirs->second.ranks.contains(fqn)) continue;
+      fault.fqns.push_back(fqn);
+      if (in_candidate) fault.ranks.insert(ranks.begin(), ranks.end());
+    }
+    if (fault.fqns.empty()) continue;
+    fault.tensor = {fault.fqns.front(), Role::kGradLocal, iteration, 0, "",
+                    Pass::kBackward};
+    fault.of = std::max<int64_t>(gradients.parameters,
+                                 static_cast<int64_t>(fault.fqns.size()));
+    fault.where = "seen before the iteration's own backward added to it";
+    fault.found_by = "states";
+    fault.diagnosis = {
+        "S",
+        fmt::format("in the {}, the backward of iteration {} adds to gradients "
+                    "of {} of {} parameters that are not empty: zero_grad() "
+                    "was not called, or does not reach them; in the {} they "
+                    "are",
+                    in_candidate ? "candidate" : "reference", iteration,
+                    fault.fqns.size(), fault.of,
+                    in_candidate ? "reference" : "candidate")};
+    return CulpritOf(fault);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 StateFaults FindStateFaults(const StateChanges& reference,
@@ -133,7 +179,11 @@ StateFaults FindStateFaults(const StateChanges& reference,
   StateComparison comparison(iterations);
   comparison.Add(candidate, reference, true);
   comparison.Add(reference, candidate, false);
-  return comparison.Finish();
+  StateFaults out = comparison.Finish();
+  auto kept = FindKeptGradients(candidate, reference, true, iterations);
+  if (!kept) kept = FindKeptGradients(reference, candidate, false, iterations);
+  if (kept) out.gradients.push_back(*std::move(kept));
+  return out;
 }
 
 }  // namespace ttrace

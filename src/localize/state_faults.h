@@ -1,9 +1,10 @@
 // Weights and optimizer state that one run changes between a step and the next
-// one, and the other does not.
+// one, and the other does not; gradients that one run does not empty.
 //
 // No tolerance is involved: of a tensor that nothing changed every bit is the
-// same. A change of a few values only is not judged: a script may bound its
-// weights, and rounding decides which of them reach the bound.
+// same, and an empty gradient is zero. A change of a few values only is not
+// judged: a script may bound its weights, and rounding decides which of them
+// reach the bound.
 //
 // Thread safety: pure functions.
 
@@ -21,8 +22,9 @@
 namespace ttrace {
 
 struct StateFaults {
-  std::vector<Culprit> culprits;  // class C, earliest first
-  std::vector<std::string> open;  // what cannot be judged, in words
+  std::vector<Culprit> culprits;   // class C, earliest first
+  std::vector<Culprit> gradients;  // class S, at most one
+  std::vector<std::string> open;   // what cannot be judged, in words
 };
 
 // Compares what both sides looked at. What only one side did is no fault.

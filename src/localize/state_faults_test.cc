@@ -61,6 +61,56 @@ TEST(StateFaults, WhatTheCandidateAloneChangesIsAFaultOfAllRanksThatDid) {
   EXPECT_THAT(found.open, IsEmpty());
 }
 
+Note FoundGradients(int rank, int iteration, const std::string& kept) {
+  return {rank, "found_gradients",
+          fmt::format(R"({{"iteration":{},"parameters":3,"kept":[{}]}})",
+                      iteration, kept)};
+}
+
+TEST(StateFaults, GradientsThatOneSideAloneDoesNotEmpty) {
+  const std::vector<Note> empty = {FoundGradients(0, 0, ""),
+                                   FoundGradients(0, 1, "")};
+  const std::vector<Note> kept = {FoundGradients(0, 0, ""),
+                                  FoundGradients(0, 1, R"("a","b")"),
+                                  FoundGradients(1, 1, R"("b")")};
+  const auto found = Compare(empty, kept);
+  EXPECT_THAT(found.culprits, IsEmpty());
+  ASSERT_EQ(found.gradients.size(), 1);
+  const Culprit& culprit = found.gradients.front();
+  EXPECT_EQ(culprit.fqn, "a");
+  EXPECT_EQ(culprit.iteration, 1);
+  EXPECT_EQ(culprit.direction, Direction::kBackward);
+  EXPECT_THAT(culprit.ranks, ElementsAre(0, 1));
+  EXPECT_EQ(culprit.affected.count, 2);
+  EXPECT_EQ(culprit.affected.of, 3);
+  EXPECT_EQ(culprit.classes.front().letter, "S");
+  EXPECT_EQ(culprit.classes.front().evidence,
+            "in the candidate, the backward of iteration 1 adds to gradients "
+            "of 2 of 3 parameters that are not empty: zero_grad() was not "
+            "called, or does not reach them; in the reference they are");
+  EXPECT_THAT(Compare(kept, empty).gradients.front().classes.front().evidence,
+              HasSubstr("in the reference, the backward of iteration 1"));
+  // What both do, or one side did not look at, is no fault.
+  EXPECT_THAT(Compare(kept, kept).gradients, IsEmpty());
+  EXPECT_THAT(Compare({FoundGradients(0, 0, "")}, kept).gradients, IsEmpty());
+  EXPECT_THAT(FindStateFaults(ReadStateChanges(empty), ReadStateChanges(kept),
+                              IterationRange{0, 1})
+                  .gradients,
+              IsEmpty());
+  EXPECT_EQ(ReadStateChanges({{0, "found_gradients", "[]"}}).malformed, 1);
+}
+
+TEST(StateFaults, AStepThatIsMadeTwiceIsSaid) {
+  const Note again = {0, "second_step", R"({"iteration":0})"};
+  const auto found = Compare({Found(0, 1, "")},
+                             {again, Found(0, 1, Changed("a", "updated", 64))});
+  ASSERT_EQ(found.culprits.size(), 1);
+  EXPECT_THAT(found.culprits.front().classes.front().evidence,
+              HasSubstr("nothing changed it in the reference; the candidate "
+                        "calls step() again without a forward in between"));
+  EXPECT_EQ(ReadStateChanges({{0, "second_step", "{}"}}).malformed, 1);
+}
+
 TEST(StateFaults, SoIsWhatTheReferenceAloneChanges) {
   const auto found = Compare({Found(0, 1, Changed("a", "exp_avg", 64))},
                              {Found(0, 1, ""), Found(1, 1, "")});

@@ -9,10 +9,13 @@ namespace ttrace {
 Culprit CulpritOf(const StatedFault& fault) {
   constexpr size_t kExamples = 5;
   const bool of_step = fault.tensor.pass == Pass::kOptimizer;
+  const bool of_backward = fault.tensor.pass == Pass::kBackward;
   Culprit out;
   out.fqn = fault.tensor.fqn;
   out.tensor = fault.tensor;
-  out.direction = of_step ? Direction::kUpdate : Direction::kForward;
+  out.direction = of_step       ? Direction::kUpdate
+                  : of_backward ? Direction::kBackward
+                                : Direction::kForward;
   out.stage = of_step ? Stage::kOptimizer : Stage::kCompute;
   out.ranks.assign(fault.ranks.begin(), fault.ranks.end());
   out.iteration = fault.tensor.iteration;

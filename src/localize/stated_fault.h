@@ -17,7 +17,7 @@
 namespace ttrace {
 
 struct StatedFault {
-  TensorId tensor;  // made in a forward or by the optimizer's step
+  TensorId tensor;  // its pass says in which direction the fault is
   std::set<int> ranks;
   std::vector<std::string> fqns;  // that have it
   int64_t of = 0;                 // of so many that could

@@ -50,14 +50,19 @@ std::string NormTermWords(const Reason& reason) {
       weight == 0 ? "left out" : fmt::format("counted {:.4g} times", weight));
 }
 
+// What is known of why a side has no tensor; may be nothing.
+std::string Detail(const Reason& reason) {
+  return reason.detail.empty() ? "" : ": " + reason.detail;
+}
+
 std::string Words(const Reason& reason) {
   switch (reason.kind) {
     case ReasonKind::kNone:
       return "";
     case ReasonKind::kNotInReference:
-      return "the reference has no such tensor";
+      return "the reference has no such tensor" + Detail(reason);
     case ReasonKind::kNotInCandidate:
-      return "the candidate has no such tensor";
+      return "the candidate has no such tensor" + Detail(reason);
     case ReasonKind::kNoCommonLeg:
       return "no leg of both sides has it";
     case ReasonKind::kNotComparable:

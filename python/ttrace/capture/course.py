@@ -20,6 +20,7 @@ import torch
 
 from ttrace.capture.collectives import CollectiveLog
 from ttrace.capture.dropout import Dropout
+from ttrace.capture.found_gradients import note_found_gradients
 from ttrace.capture.gradient_norms import note_norms
 from ttrace.capture.graft import Graft
 from ttrace.capture.kept_states import KeptStates
@@ -202,6 +203,7 @@ class Course:
             if not known:
                 self._record("optim_state", arg, piece, self._session.iteration, "forward")
         self._states.note()
+        note_found_gradients(self._session, self._store.found_gradients())
 
     def _record_states_after(self) -> None:
         assert self._store is not None

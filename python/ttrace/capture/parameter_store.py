@@ -7,7 +7,7 @@ of the reduced gradient and of the optimizer's state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Protocol
@@ -61,6 +61,10 @@ class ParameterStore(Protocol):
 
     def gradients(self) -> Iterable[tuple[str, torch.Tensor | None]]:
         """The tensors in which gradients lie when they are reduced."""
+
+    def found_gradients(self) -> Mapping[str, torch.Tensor | None]:
+        """See capture/found_gradients.py: of each parameter, what its gradient held before the
+        iteration's own backward added to it."""
 
     def local_gradients(self) -> Iterable[Piece]:
         """Before any reduction, as backward left them: those not given out before."""

@@ -7,7 +7,7 @@ before it, whether it overlaps with backward or not.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from ttrace.adapters.megatron.model import Model, ParameterEntry
 from ttrace.adapters.megatron.names import TIED_WEIGHT, has_copies_of_embedding
 from ttrace.adapters.megatron.optimizer_state import states
 from ttrace.adapters.megatron.unsupported import is_sharded, uses_distributed_optimizer
+from ttrace.capture.found_gradients import what_it_holds
 from ttrace.capture.parameter_store import Part, Piece
 from ttrace.capture.placed import Scale
 from ttrace.capture.tensor_bytes import on_host
@@ -34,9 +35,16 @@ class Store:
         # With a distributed optimizer only a rank's own part of main_grad is reduced.
         self._ranges = own_ranges(model) if uses_distributed_optimizer(model) else None
         self._said = False
+        self._found: Mapping[str, torch.Tensor | None] = {}
 
     def begin(self) -> None:
         self._local_done.clear()
+        if self._model.session.leg == "real":
+            # The schedule's backward adds to what is there now.
+            self._found = {fqn: what_it_holds(gradient) for fqn, gradient in self.gradients()}
+
+    def found_gradients(self) -> Mapping[str, torch.Tensor | None]:
+        return self._found
 
     def owned_by(self, owner: torch.nn.Module) -> Iterator[Piece]:
         """The parameters of one module."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -93,6 +93,8 @@ class LoopCapture:
         self._course = Course(session, dropout)
         self._rows: int | None = None
         self._evaluated = False  # a forward with gradients, outside of training mode
+        self._had_forward = False  # the last iteration, of the model
+        self._steps_again = False  # the step that runs, without a forward of its own
         chain = wrappers(model)
         if len(chain) == 1:
             chain = wrappers_around(model)
@@ -435,7 +437,11 @@ class LoopCapture:
         if self._store is not None:
             self._store.changed_knowingly()
 
-    def _before_step(self, optimizer: Any, *_: Any) -> None:
+    def _before_step(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
+        self._steps_again = not _has_closure(args, kwargs or {}) and self._follows_no_forward
+        if self._steps_again:
+            self._note_second_step()
+            return
         if id(optimizer) in self._stepped:
             self._step_over()  # the others take no step in this iteration
         self._gradients_complete(optimizer)
@@ -458,7 +464,22 @@ class LoopCapture:
             lambda parameter: names.get(id(parameter)),
         )
 
+    @property
+    def _follows_no_forward(self) -> bool:
+        """Whether a step now would belong to no iteration: the last one is over, and its forwards
+        were seen."""
+        return self._had_forward and self._micro_batches.calls == 0 and not self._evaluated
+
+    def _note_second_step(self) -> None:
+        """What it does is found when the next iteration begins."""
+        session = self.session
+        if session.due and session.started:
+            session.note("second_step", iteration=session.iteration - 1)
+
     def _after_step(self, optimizer: Any, *_: Any) -> None:
+        if self._steps_again:
+            self._steps_again = False
+            return
         self._stepped.add(id(optimizer))
         self._scaler.stepping = False
         self._scaler.stepped(optimizer)
@@ -473,7 +494,8 @@ class LoopCapture:
 
     def _step_over(self) -> None:
         session, settings = self.session, self._settings
-        if session.due and self._evaluated and self._micro_batches.calls == 0:
+        self._had_forward = self._micro_batches.calls > 0
+        if session.due and self._evaluated and not self._had_forward:
             self._say_it_evaluates()
         self._evaluated = False
         if session.due and session.started:
@@ -537,3 +559,8 @@ class LoopCapture:
             if part is not None:
                 part.remove()
         self._hooks = self._store = self._provenance = None
+
+
+def _has_closure(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a step makes its forwards itself. `args` begin with the optimizer."""
+    return kwargs.get("closure", args[1] if len(args) > 1 else None) is not None

@@ -14,7 +14,7 @@ own micro-batches thus gives the same logical values for every dp.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from torch import nn
 
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.topology import Unplaceable, canonical_name, is_dtensor
+from ttrace.capture.found_gradients import what_it_holds
 from ttrace.capture.graft import Graft
 from ttrace.capture.optimizer_states import stepped
 from ttrace.capture.parameter_store import Piece
@@ -55,6 +56,7 @@ class Store:
         self._named = {canonical_name(name): p for name, p in root.named_parameters()}
         self._buffers = {canonical_name(name): b for name, b in root.named_buffers()}
         self._sums: dict[str, torch.Tensor] = {}
+        self._found: dict[str, torch.Tensor | None] = {}
         self._order: list[str] = []
         self._arrived: set[str] = set()  # in this iteration
         self._recorded: set[str] = set()  # given out in this iteration
@@ -77,6 +79,8 @@ class Store:
         """Before the first forward."""
         self._sums.clear()
         self._order.clear()
+        if self._session.leg == "real":
+            self._found.clear()
         self._arrived.clear()
         self._recorded.clear()
         self._selected.clear()
@@ -126,6 +130,8 @@ class Store:
             before = self._sums.get(fqn)
             if before is None:
                 self._order.append(fqn)
+                if session.leg == "real":
+                    self._found[fqn] = what_it_holds(self._gradient_of(fqn))
                 # Kept on the device, in the order and precision in which torch itself adds.
                 self._sums[fqn] = gradient.detach().clone()
             else:
@@ -136,10 +142,17 @@ class Store:
 
     def gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Those that the loop has now, without DTensors' wrapping."""
-        for fqn, parameter in self._named.items():
-            if parameter.grad is not None:
-                gradient: Any = parameter.grad
-                yield fqn, gradient._local_tensor if is_dtensor(gradient) else gradient
+        for fqn in self._named:
+            gradient = self._gradient_of(fqn)
+            if gradient is not None:
+                yield fqn, gradient
+
+    def _gradient_of(self, fqn: str) -> torch.Tensor | None:
+        gradient: Any = self._named[fqn].grad
+        return gradient._local_tensor if is_dtensor(gradient) else gradient
+
+    def found_gradients(self) -> Mapping[str, torch.Tensor | None]:
+        return self._found
 
     def arrived(self, of: Iterable[torch.Tensor]) -> bool:
         """Whether this iteration's backward has reached one of these parameters."""

@@ -1,0 +1,41 @@
+"""Whether gradients are empty when an iteration's first backward adds to them.
+
+What an earlier backward left there is a fault of the loop (`zero_grad` is missing, or does not
+reach them) that no single iteration shows: its own terms are right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from ttrace.capture.session import Session
+from ttrace.capture.tensor_bytes import on_host
+
+# An index line holds at most 1 MiB.
+_NAMES_PER_NOTE = 4096
+
+
+def what_it_holds(gradient: torch.Tensor | None) -> torch.Tensor | None:
+    """Its norm, on its device, which nothing waits for; None: there is no gradient. Of all that
+    torch has, a norm goes through memory at its pace; squares that vanish are of no account."""
+    if gradient is None:
+        return None
+    return torch.linalg.vector_norm(gradient.detach(), dtype=torch.float32)
+
+
+def note_found_gradients(session: Session, found: Mapping[str, torch.Tensor | None]) -> None:
+    """`found`: by parameter, what `what_it_holds` gave. Once an iteration."""
+    if not found:
+        return
+    there = {fqn: value for fqn, value in found.items() if value is not None}
+    values = on_host(list(there.values()))
+    kept = [fqn for fqn, value in zip(there, values, strict=True) if float(value) != 0]
+    for begin in range(0, len(kept) or 1, _NAMES_PER_NOTE):
+        session.note(
+            "found_gradients",
+            iteration=session.iteration,
+            parameters=len(found),
+            kept=kept[begin : begin + _NAMES_PER_NOTE],
+        )
