@@ -35,6 +35,28 @@ def forget_moments(_, optimizer):
         state["exp_avg"].zero_()
 
 
+def step_again(_, optimizer):
+    optimizer.step()
+
+
+def keep_gradients(_, optimizer):
+    optimizer.zero_grad = lambda: None
+
+
+def keep_the_first_gradient(model, optimizer):
+    def zero_grad():
+        for name, parameter in model.named_parameters():
+            if name != "0.weight":
+                parameter.grad = None
+
+    optimizer.zero_grad = zero_grad
+
+
+def zero_gradients(_, optimizer):
+    zero_grad = type(optimizer).zero_grad
+    optimizer.zero_grad = lambda: zero_grad(optimizer, set_to_none=False)
+
+
 def train(folder, between):
     torch.manual_seed(3)
     model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 4))
@@ -76,10 +98,43 @@ def test_what_one_run_alone_changes_is_found(tmp_path, between, role, arg, evide
     assert first["classes"][0]["evidence"].endswith(f"nothing changed it in the {unchanged}")
 
 
-@pytest.mark.parametrize("between", [nothing, shrink, forget_steps])
+def test_a_second_step_without_a_forward_is_said(tmp_path):
+    result = compare(tmp_path, nothing, step_again)
+    first = result["culprits"][0]
+    assert (result["verdict"], first["iteration"]) == ("diverged", 0)
+    assert [found["class"] for found in first["classes"]] == ["C"]
+    said = "the candidate calls step() again without a forward in between"
+    assert said in first["classes"][0]["evidence"]
+    # It is no iteration of its own: the next one is compared with the next one.
+    assert result["coverage"]["reference_only"] == result["coverage"]["candidate_only"] == 0
+
+
+@pytest.mark.parametrize("by_candidate", [True, False])
+@pytest.mark.parametrize(
+    ("between", "parameters"), [(keep_gradients, 4), (keep_the_first_gradient, 1)]
+)
+def test_gradients_that_one_run_does_not_empty_are_found(
+    tmp_path, between, parameters, by_candidate
+):
+    runs = (nothing, between) if by_candidate else (between, nothing)
+    result = compare(tmp_path, *runs)
+    first = result["culprits"][0]
+    assert (result["verdict"], first["iteration"]) == ("diverged", 1)
+    fqn = "0.bias" if parameters == 4 else "0.weight"
+    assert (first["fqn"], first["role"]) == (fqn, "grad_local")
+    assert [found["class"] for found in first["classes"]] == ["S"]
+    said = f"adds to gradients of {parameters} of 4 parameters that are not empty"
+    assert said in first["classes"][0]["evidence"]
+
+
+@pytest.mark.parametrize("between", [nothing, shrink, forget_steps, step_again, keep_gradients])
 def test_what_both_do_is_no_fault(tmp_path, between):
     result = compare(tmp_path, between, between)
     assert result["culprits"] == []
+
+
+def test_gradients_of_zeros_are_empty(tmp_path):
+    assert compare(tmp_path, nothing, zero_gradients)["culprits"] == []
 
 
 def test_a_few_values_leave_the_verdict_open(tmp_path):
