@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
 from torch import nn
 
+import ttrace
 from captured_run import index
 from captured_run import run as run_zoo
 from test_torch_native import DDP, notes, run
@@ -98,7 +102,54 @@ def test_a_plain_loop_says_what_it_steps_and_clips_by(tmp_path):
         assert note["kind"] == "Adam"
         assert (values["lr"], values["weight_decay"]) == (0.01, 0.01)
         assert (values["clip_grad"], values["clip_grad_norm_type"]) == (1.0, 2.0)
+        assert isinstance(values["clipped"], bool)
         assert {"embedding.weight", "blocks.0.up.bias", "head.weight"} < set(note["parameters"])
+
+
+def train(folder, clip):
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 4))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    ttrace.attach(model, optimizer, out=str(folder))
+    for _ in range(3):
+        optimizer.zero_grad()
+        (model(torch.randn(5, 6)) - torch.randn(5, 4)).square().mean().backward()
+        clip(model)
+        optimizer.step()
+
+
+def torch_s_own(limit):
+    return lambda model: nn.utils.clip_grad_norm_(model.parameters(), limit)
+
+
+def by_hand(model):
+    norm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()
+    for parameter in model.parameters():
+        parameter.grad.mul_(0.1 / norm)
+
+
+@pytest.mark.parametrize(
+    ("of_reference", "of_candidate", "found"),
+    [
+        (torch_s_own(0.1), lambda _: None, ["none where the reference has 0.1"]),
+        (lambda _: None, torch_s_own(0.1), ["0.1 where the reference has none"]),
+        (torch_s_own(0.1), torch_s_own(0.1), []),
+        (torch_s_own(100.0), lambda _: None, []),
+        (torch_s_own(0.1), by_hand, []),
+        (by_hand, torch_s_own(0.1), []),
+        (by_hand, by_hand, []),
+    ],
+)
+def test_clipping_that_one_side_lacks(tmp_path, of_reference, of_candidate, found):
+    for name, clip in (("reference", of_reference), ("candidate", of_candidate)):
+        train(tmp_path / name, clip)
+    command = [sys.executable, "-m", "ttrace._cli", "check", "-o", str(tmp_path / "verdict")]
+    subprocess.run([*command, *(str(tmp_path / n) for n in ("reference", "candidate"))])
+    result = json.loads((tmp_path / "verdict" / "result.json").read_text())
+    by_settings = [c for c in result["culprits"] if c["found_by"] == ["settings"]]
+    said = [c["classes"][0]["evidence"] for c in by_settings]
+    assert said == [f"clip_grad is {x}, for 4 of 4 parameters (iteration 0)" for x in found]
+    assert all(c["classes"][0]["class"] == "H" for c in by_settings)
 
 
 def test_megatron_in_bf16_names_parameters_and_not_their_masters(tmp_path):

@@ -347,6 +347,30 @@ void NoteSteps(const ReplayedSteps& reference, CheckResult* result) {
       result);
 }
 
+// A common factor of reduced gradients, of which one side's were recorded
+// before clipping and the other's behind what may be clipping, is no fault that
+// is known: the verdict is open.
+void LeaveFactorsOpen(const std::set<int>& iterations, CheckResult* result) {
+  const auto erased =
+      std::erase_if(result->culprits, [&](const Culprit& culprit) {
+        return culprit.tensor.role == Role::kGradReduced &&
+               iterations.contains(culprit.iteration) &&
+               !culprit.classes.empty() &&
+               culprit.classes.front().letter == "K";
+      });
+  if (erased == 0) return;
+  RunNote note;
+  note.kind = NoteKind::kUnsupported;
+  note.names = {
+      "gradients that one loop alone changes by a function of its own"};
+  note.reason =
+      "those of the other are recorded before torch's function clips them, so "
+      "that a factor between the two says nothing";
+  note.way_out =
+      "clip by torch.nn.utils.clip_grad_norm_ in both runs, or in none";
+  result->notes.push_back(std::move(note));
+}
+
 // What the runs were told differs: facts, beside what their numbers show.
 void AddSettingsFaults(const Side* reference, const Side& candidate,
                        const std::optional<IterationRange>& iterations,
@@ -358,6 +382,7 @@ void AddSettingsFaults(const Side* reference, const Side& candidate,
       FindHyperparameterFaults(theirs ? &*theirs : nullptr, own, iterations);
   AddNotices(found.notes, result);
   Insert(std::move(found.culprits), Moment::kStep, result);
+  LeaveFactorsOpen(found.unlike_gradients, result);
 }
 
 // Whether something out of bounds is explained by what backward found in the

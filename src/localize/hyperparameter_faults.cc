@@ -7,12 +7,18 @@
 #include <set>
 #include <utility>
 
+#include "src/experiment/step_rule.h"
 #include "src/localize/stated_fault.h"
 
 namespace ttrace {
 namespace {
 
 using Values = std::map<std::string, ValuesOfRanks>;
+
+// What became of gradients, no settings: whether clipping did something, and
+// whether the loop changed them before they were recorded.
+constexpr char kClipped[] = "clipped";
+constexpr char kChangedEarly[] = "gradients changed before they were recorded";
 
 // One hyperparameter that differs in one way, in one iteration.
 struct Difference {
@@ -50,6 +56,7 @@ bool WithoutEffect(const std::string& name, const Values& a, const Values& b) {
   const auto both_zero = [&](const std::string& factor) {
     return Is(a, factor, Zero()) && Is(b, factor, Zero());
   };
+  if (name == kClipped || name == kChangedEarly) return true;
   if (name == "decoupled_weight_decay") return both_zero("weight_decay");
   if (name == "dampening" || name == "nesterov") return both_zero("momentum");
   if (name == "clip_grad_norm_type") {
@@ -63,6 +70,27 @@ bool Holds(const ValuesOfRanks& values, const Hyperparameter& wanted) {
   return std::any_of(values.begin(), values.end(), [&](const auto& entry) {
     return SameHyperparameter(entry.first, wanted);
   });
+}
+
+// Those that noted a step.
+std::set<int> RanksOfStep(const Values& values) {
+  std::set<int> out;
+  const auto kinds = values.find("kind");
+  if (kinds == values.end()) return out;
+  for (const auto& [kind, ranks] : kinds->second) {
+    out.insert(ranks.begin(), ranks.end());
+  }
+  return out;
+}
+
+// Whether all is known of a step, and nothing in it or before it clips.
+bool TakesGradientsAsTheyAre(const Values& values) {
+  const std::set<int> ranks = RanksOfStep(values);
+  return !ranks.empty() && !values.contains(kChangedEarly) &&
+         std::all_of(ranks.begin(), ranks.end(), [&](const int rank) {
+           const auto rule = ReadStepRule(values, rank).rule;
+           return rule && !rule->clip_norm && !rule->clip_value;
+         });
 }
 
 class Comparison {
@@ -86,7 +114,10 @@ class Comparison {
         AddValue(step, name, reference, candidate);
       }
     }
-    NoteClippingOfOne(reference, candidate);
+    NoteUnlikeGradients(step.iteration, reference, candidate);
+    if (!AddOneSidedClipping(step, reference, candidate)) {
+      NoteClippingOfOne(reference, candidate);
+    }
     if (Is(reference, "lr", Zero()) && Is(candidate, "lr", Zero())) {
       ++unmoved_[step.iteration];
     }
@@ -118,10 +149,42 @@ class Comparison {
           iteration, count, compared_.at(iteration)));
     }
     for (const std::string& text : one_sided_) out.notes.push_back(text);
+    out.unlike_gradients = unlike_;
     return out;
   }
 
  private:
+  void NoteUnlikeGradients(int iteration, const Values& reference,
+                           const Values& candidate) {
+    const bool in_reference = reference.contains(kChangedEarly);
+    if (in_reference == candidate.contains(kChangedEarly)) return;
+    const Values& changed = in_reference ? reference : candidate;
+    const Values& other = in_reference ? candidate : reference;
+    if (changed.contains("clip_grad")) return;  // the change is another one
+    if (Is(other, kClipped, {{}, "True"})) unlike_.insert(iteration);
+  }
+
+  // One side's gradients were clipped, and all is known of the other's step,
+  // which takes gradients as they are: those that are compared.
+  bool AddOneSidedClipping(const StepOfParameter& step, const Values& reference,
+                           const Values& candidate) {
+    const bool in_reference = reference.contains("clip_grad");
+    if (in_reference == candidate.contains("clip_grad")) return false;
+    const Values& clips = in_reference ? reference : candidate;
+    const Values& other = in_reference ? candidate : reference;
+    if (!Is(clips, kClipped, {{}, "True"}) || !TakesGradientsAsTheyAre(other)) {
+      return false;
+    }
+    const Hyperparameter limit = clips.at("clip_grad").begin()->first;
+    const Hyperparameter none{{}, "none"};
+    Extent& extent = differences_[step.iteration][{
+        "clip_grad", in_reference ? limit : none, in_reference ? none : limit}];
+    extent.fqns.push_back(step.fqn);
+    const std::set<int> ranks = RanksOfStep(candidate);
+    extent.ranks.insert(ranks.begin(), ranks.end());
+    return true;
+  }
+
   // Clipping by a function of the loop's own is not seen: no fault.
   void NoteClippingOfOne(const Values& reference, const Values& candidate) {
     for (const char* name : {"clip_grad", "clip_grad_value"}) {
@@ -182,6 +245,7 @@ class Comparison {
   std::map<int, int64_t> compared_;  // parameters
   std::map<int, int64_t> unmoved_;
   std::set<std::string> one_sided_;
+  std::set<int> unlike_;
 };
 
 // One side says another value on one rank than on another.

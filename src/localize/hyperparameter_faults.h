@@ -9,6 +9,7 @@
 #define TTRACE_SRC_LOCALIZE_HYPERPARAMETER_FAULTS_H_
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,10 @@ namespace ttrace {
 struct HyperparameterFaults {
   std::vector<Culprit> culprits;  // class H, earliest first
   std::vector<std::string> notes;
+  // Iterations in which gradients of one side were recorded before clipping,
+  // and of the other behind a change of its loop's own, which may be clipping.
+  // A factor between them says nothing.
+  std::set<int> unlike_gradients;
 };
 
 // Compares what both sides noted for the same parameter and iteration. Without

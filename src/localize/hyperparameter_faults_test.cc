@@ -172,6 +172,66 @@ TEST(HyperparameterFaults, OnlyTheIterationsAskedForAreCompared) {
   EXPECT_EQ(culprits(1), 1);
 }
 
+TEST(HyperparameterFaults,
+     ClippingThatOneSideLacksIsAFaultWhereItDidSomething) {
+  const auto of = [&](const std::string& more) {
+    return std::vector<Note>{
+        Group(0, 0,
+              R"({"lr":1,"betas":[0.9,0.99],"eps":1e-8,"weight_decay":0)" +
+                  more + "}",
+              R"(["a"])")};
+  };
+  const std::string clips = R"(,"clip_grad":1.0,"clipped":true)";
+  const auto found = Compare(of(clips), of(""));
+  ASSERT_EQ(found.culprits.size(), 1);
+  EXPECT_THAT(Evidence(found.culprits[0]),
+              HasSubstr("clip_grad is none where the reference has 1"));
+  EXPECT_THAT(found.culprits[0].ranks, ElementsAre(0));
+  const auto other_way = Compare(of(""), of(clips));
+  ASSERT_EQ(other_way.culprits.size(), 1);
+  EXPECT_THAT(Evidence(other_way.culprits[0]),
+              HasSubstr("clip_grad is 1 where the reference has none"));
+  // It did nothing; the other side changes gradients otherwise, before they are
+  // recorded or behind that; its step is not known.
+  EXPECT_THAT(
+      Compare(of(R"(,"clip_grad":1.0,"clipped":false)"), of("")).culprits,
+      IsEmpty());
+  EXPECT_THAT(
+      Compare(of(clips), {Group(0, 0, R"({"lr":1})", R"(["a"])")}).culprits,
+      IsEmpty());
+  for (const std::string change :
+       {"gradients changed before they were recorded",
+        "the loop's own change of gradients"}) {
+    const auto changes = of(",\"" + change + "\":true");
+    EXPECT_THAT(Compare(of(clips), changes).culprits, IsEmpty());
+    EXPECT_THAT(Compare(changes, of(clips)).culprits, IsEmpty());
+  }
+  // What clipping did is no setting.
+  EXPECT_THAT(
+      Compare(of(clips), of(R"(,"clip_grad":1.0,"clipped":false)")).culprits,
+      IsEmpty());
+}
+
+TEST(HyperparameterFaults, GradientsThatOneLoopClipsByItselfAreUnlike) {
+  const std::string changed = "gradients changed before they were recorded";
+  const auto of = [](const std::string& values) {
+    return std::vector<Note>{Group(0, 3, values, R"(["a"])")};
+  };
+  const auto own = of(R"({"lr":1,")" + changed + R"(":true})");
+  const auto clips = of(R"({"lr":1,"clip_grad":1.0,"clipped":true})");
+  EXPECT_THAT(Compare(clips, own).unlike_gradients, ElementsAre(3));
+  EXPECT_THAT(Compare(own, clips).unlike_gradients, ElementsAre(3));
+  EXPECT_THAT(Compare(own, own).unlike_gradients, IsEmpty());
+  EXPECT_THAT(Compare(of(R"({"lr":1})"), own).unlike_gradients, IsEmpty());
+  EXPECT_THAT(Compare(of(R"({"lr":1,"clip_grad":1.0,"clipped":false})"), own)
+                  .unlike_gradients,
+              IsEmpty());
+  // Who clips by torch's function as well has changed them for another reason.
+  const auto both = of(R"({"lr":1,"clip_grad":1.0,"clipped":true,")" + changed +
+                       R"(":true})");
+  EXPECT_THAT(Compare(clips, both).unlike_gradients, IsEmpty());
+}
+
 TEST(HyperparameterFaults, NoClippingIsNotTheSameAsClipping) {
   const auto found =
       Compare({Group(0, 0, R"({"clip_grad":1.0})", R"(["a"])")},

@@ -27,6 +27,13 @@ _NAMES_PER_NOTE = 4096
 # that is known. The check knows no such hyperparameter, and does not replay the step.
 UNKNOWN_CHANGE = "the loop's own change of gradients"
 
+# A value of the whole step: whether the norm was above `clip_grad`, so that clipping did something.
+CLIPPED = "clipped"
+
+# A value of the whole step: the loop changed gradients between backward and their being recorded,
+# as a function of its own for clipping does. The step takes them as they were recorded.
+CHANGED_EARLY = "gradients changed before they were recorded"
+
 NameOf = Callable[[torch.Tensor], str | None]
 
 

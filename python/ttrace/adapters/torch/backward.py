@@ -6,6 +6,7 @@ penalty): its values are no gradients of a loss, and are not scaled like them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,8 +20,12 @@ _NOTICE = (
 
 
 class LossBackward:
-    def __init__(self, session: DeferredSession, patches: Patches) -> None:
+    def __init__(
+        self, session: DeferredSession, patches: Patches, on_end: Callable[[], None]
+    ) -> None:
+        """`on_end()` is called after each, with what it has left in the gradients."""
         self._session = session
+        self._on_end = session.guarded(on_end)
         self._depth = 0  # reentrant checkpoints call it within a backward
         # What Tensor.backward calls, and others directly.
         patches.wrap_static(torch.autograd, "backward", self._around)
@@ -31,6 +36,8 @@ class LossBackward:
             return original(*args, **kwargs)
         finally:
             self._depth -= 1
+            if self._depth == 0:
+                self._on_end()
 
     def runs(self) -> bool:
         """To be asked where a gradient arrives. Says once that it is none of a loss."""

@@ -14,6 +14,7 @@ from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.patches import Patches
 from ttrace.adapters.torch.store import Store
 from ttrace.adapters.torch.topology import is_dtensor, local_tensor
+from ttrace.capture import hyperparameters
 from ttrace.capture.placed import Scale
 
 
@@ -39,6 +40,7 @@ class Clipping:
         # may have a function of its own for it.
         self.limits: dict[str, float | None] = {}
         self._several: set[str] = set()  # limits that differ between calls: not one fact
+        self._norms: list[tuple[torch.Tensor, float]] = []  # each with its limit
         for owner in (clip_grad, nn.utils):
             patches.wrap_call(owner, "clip_grad_value_", session.guarded(self._clip_values))
             patches.wrap_result(owner, "clip_grad_value_", self._clipped)
@@ -52,7 +54,16 @@ class Clipping:
         """Whether `limits` says all that was seen."""
         return not self._several
 
+    def of_step(self) -> dict[str, float | bool | None]:
+        """For the note of the step's hyperparameters. Reads norms from the device."""
+        if not self._norms:
+            return dict(self.limits)
+        # A norm that is not finite clips nothing that could be compared.
+        above = any(most < float(norm) < math.inf for norm, most in self._norms)
+        return {**self.limits, hyperparameters.CLIPPED: above}
+
     def begin_iteration(self) -> None:
+        self._norms.clear()
         self.limits.clear()
         self._several.clear()
 
@@ -84,16 +95,18 @@ class Clipping:
             return
         self._limit("clip_grad", max_norm)
         self._limit("clip_grad_norm_type", self._norm_type)
+        norm = total_norm
+        if is_dtensor(norm):
+            norm = local_tensor(norm) if all(p.is_replicate() for p in norm.placements) else None
+        if norm is not None:
+            self._norms.append((norm.detach(), float(max_norm)))
         several = [tensors] if torch.is_tensor(tensors) else tensors
         if not isinstance(several, list | tuple):
             return  # reading it would use it up
         gradients = [tensor.grad for tensor in several if tensor.grad is not None]
         if self._norm_type != 2.0 or not store.are(gradients):
             return
-        norm = total_norm
-        if is_dtensor(norm):
-            if not all(placement.is_replicate() for placement in norm.placements):
-                session.not_observed("grad_norm", "", "a norm whose reduction is pending")
-                return
-            norm = local_tensor(norm)
+        if norm is None:
+            session.not_observed("grad_norm", "", "a norm whose reduction is pending")
+            return
         self._on_norm(norm, store.reduced_scale)

@@ -117,7 +117,7 @@ class LoopCapture:
         )
         self._targets = guarded(self._target)
         watch_targets(self._patches, self._targets)
-        self._backward = LossBackward(session, self._patches)
+        self._backward = LossBackward(session, self._patches, self._backward_over)
         self._losses = Losses(session, self._patches, lambda: self._micro_batches.last)
         self._clipping = Clipping(
             session, self._patches, self._gradients_complete, self._clipped, self._course.norm
@@ -433,6 +433,10 @@ class LoopCapture:
         self._course.record_reduced()
         return self._store
 
+    def _backward_over(self) -> None:
+        if self.session.due and self._store is not None:
+            self._store.backward_over()
+
     def _clipped(self) -> None:
         if self._store is not None:
             self._store.changed_knowingly()
@@ -453,7 +457,9 @@ class LoopCapture:
             return  # a scaler's step may come before the optimizer's own
         self._noted.add(id(optimizer))
         names = {id(p): canonical_name(fqn) for fqn, p in self._root.named_parameters()}
-        of_step: dict[str, Any] = {**self._clipping.limits}
+        of_step: dict[str, Any] = {**self._clipping.of_step()}
+        if self._store is not None and self._store.changed_early:
+            of_step[hyperparameters.CHANGED_EARLY] = True
         changed = self._store is not None and self._store.changed_otherwise()
         if changed or not self._clipping.understood:
             of_step[hyperparameters.UNKNOWN_CHANGE] = True

@@ -63,6 +63,9 @@ class Store:
         self._selected: list[str] = []  # to be given out
         # Gradients as they were given out, or as what is known to change them left them.
         self._known: dict[str, tuple[int, int]] = {}
+        self._left: dict[str, tuple[int, int]] = {}  # as the last backward left them
+        # Whether the loop has changed any between that and giving it out.
+        self.changed_early = False
         self._handles = [
             parameter.register_hook(self._arriving(fqn))
             for fqn, parameter in self._named.items()
@@ -85,6 +88,8 @@ class Store:
         self._recorded.clear()
         self._selected.clear()
         self._known.clear()
+        self._left.clear()
+        self.changed_early = False
         self.loss_scale = self.reduced_scale = (1, 1)
 
     def parameters(self, role: str) -> Iterator[Piece]:
@@ -193,8 +198,17 @@ class Store:
             except Unplaceable as reason:
                 self._session.not_recorded(fqn, "grad_reduced", "", str(reason))
                 continue
-            self._known[fqn] = _version(gradient)
+            self._known[fqn] = version = _version(gradient)
+            # A scaler takes its scale out of them: that is known, and what else is done is not.
+            if self.loss_scale == (1, 1) and self._left.get(fqn, version) != version:
+                self.changed_early = True
             yield Piece(fqn, local, placements, self.reduced_scale, over)
+
+    def backward_over(self) -> None:
+        """A backward has added to gradients, and they are reduced."""
+        for fqn, parameter in self._named.items():
+            if parameter.grad is not None:
+                self._left[fqn] = _version(parameter.grad)
 
     def changed_knowingly(self) -> None:
         """What has just changed gradients is known, and noted."""
