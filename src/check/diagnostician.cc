@@ -170,6 +170,10 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
   evidence.global_batch = global_batch_;
   evidence.sequence_length = sequence_length_;
   evidence.outputs_are_known = !unknown_outputs_.contains(t->id.iteration);
+  const auto found = candidate_.state_changes().gradients.find(t->id.iteration);
+  evidence.gradients_were_kept =
+      found != candidate_.state_changes().gradients.end() &&
+      !found->second.ranks.empty();
   // What a reduction leaves is as wrong as what it was given: only the latter
   // is the place.
   if (t->id.role == Role::kGradLocal) {

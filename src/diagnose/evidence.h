@@ -53,6 +53,8 @@ struct Evidence {
   // Of no module's output of this iteration it is unknown whether it is within
   // its bound because only summaries are there.
   bool outputs_are_known = true;
+  // The backward of this iteration found gradients that were not empty.
+  bool gradients_were_kept = false;
   // Its reduction was seen to begin before its sum was whole; else null.
   const EarlyReduction* reduced_early = nullptr;
   // Every sum over ranks that the culprit's value needs was seen to be made.

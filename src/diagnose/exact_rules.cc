@@ -104,6 +104,10 @@ std::optional<Diagnosis> NotRepeatable(const Evidence& evidence) {
   // What is fed is not computed: who takes other items of an iterator in a
   // replay has no race.
   if (IsFed(t.id)) return std::nullopt;
+  // A replay begins with empty gradients.
+  const bool of_parameter =
+      t.id.role == Role::kGradLocal || t.id.role == Role::kGradReduced;
+  if (of_parameter && evidence.gradients_were_kept) return std::nullopt;
   const auto diagnosis = [](double value, const std::string& against) {
     return Diagnosis{
         "I",

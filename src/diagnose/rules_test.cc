@@ -622,6 +622,24 @@ TEST(WrongModuleAttribute, OfAModuleAroundTheCulprit) {
   EXPECT_EQ(lab.Letters(), "");
 }
 
+TEST(NotRepeatable, IsNoMatterOfGradientsThatReplaysFindEmpty) {
+  const TensorId gradient = Id("weight", Role::kGradLocal);
+  Lab lab(gradient, kBound);
+  lab.Reference(gradient, kShape, Truth());
+  lab.Candidate(gradient, kShape, Times(Truth(), 2));
+  Evidence evidence = lab.Gather();
+  TensorJudgement judgement = *evidence.judgement;
+  judgement.not_repeatable = true;
+  judgement.repeat = {false, 1};
+  evidence.judgement = &judgement;
+  evidence.leg = &judgement.legs.front();
+  EXPECT_TRUE(NotRepeatable(evidence));
+  evidence.gradients_were_kept = true;
+  EXPECT_FALSE(NotRepeatable(evidence));
+  judgement.id.role = Role::kGradInput;
+  EXPECT_TRUE(NotRepeatable(evidence));
+}
+
 TEST(OtherMode, OfTheCulpritItselfOnOneSide) {
   const auto other = RandomValues(82, kCount);
   Lab lab = OutputLab(other);
