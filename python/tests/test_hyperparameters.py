@@ -122,6 +122,12 @@ def torch_s_own(limit):
     return lambda model: nn.utils.clip_grad_norm_(model.parameters(), limit)
 
 
+def in_two_calls(model):
+    parameters = list(model.parameters())
+    norm = nn.utils.get_total_norm([p.grad for p in parameters])
+    nn.utils.clip_grads_with_norm_(parameters, 0.1, norm)
+
+
 def by_hand(model):
     norm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()
     for parameter in model.parameters():
@@ -134,6 +140,8 @@ def by_hand(model):
         (torch_s_own(0.1), lambda _: None, ["none where the reference has 0.1"]),
         (lambda _: None, torch_s_own(0.1), ["0.1 where the reference has none"]),
         (torch_s_own(0.1), torch_s_own(0.1), []),
+        (torch_s_own(0.1), in_two_calls, []),
+        (lambda _: None, in_two_calls, ["0.1 where the reference has none"]),
         (torch_s_own(100.0), lambda _: None, []),
         (torch_s_own(0.1), by_hand, []),
         (by_hand, torch_s_own(0.1), []),

@@ -13,6 +13,7 @@ from torch import nn
 
 import ttrace
 from test_torch_steps import nothing
+from ttrace.capture.found_gradients import what_it_holds
 
 
 def shrink(model, _):
@@ -131,6 +132,17 @@ def test_gradients_that_one_run_does_not_empty_are_found(
 def test_what_both_do_is_no_fault(tmp_path, between):
     result = compare(tmp_path, between, between)
     assert result["culprits"] == []
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_what_a_gradient_holds_is_told_in_any_precision(dtype):
+    empty, kept = torch.zeros(3, 5, dtype=dtype), torch.zeros(3, 5, dtype=dtype)
+    kept[2, 4] = 1e-10
+    assert what_it_holds(empty) == 0
+    assert what_it_holds(kept) > 0
+    assert what_it_holds(torch.tensor([float("nan")], dtype=dtype)) != 0
+    assert what_it_holds(None) is None
+    assert what_it_holds(kept.to_sparse()) is None
 
 
 def test_gradients_of_zeros_are_empty(tmp_path):

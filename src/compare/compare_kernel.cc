@@ -133,10 +133,12 @@ class ComparedSide {
     return reinterpret_cast<const uint8_t*>(room_);
   }
 
-  // (row, col) of a row to come, where there are rows apart: they are too short
-  // for the hardware to guess where the next starts. Null: of none.
+  // Whether a row to come is read ahead: of rows that lie apart and are too
+  // short for the hardware to guess where the next starts.
+  bool ReadsAhead(int64_t row) const { return row + ahead_ < rows_; }
+
   const std::byte* Ahead(int64_t row, int64_t col) const {
-    return row + ahead_ < rows_ ? Address(row + ahead_, col) : nullptr;
+    return Address(row + ahead_, col);
   }
 
   // Asks for the line of cache at element `i` behind `ahead`, if one begins
@@ -317,9 +319,9 @@ class Kernel {
     const F32Tag df;
     Registers s;
     size_t i = 0;
-    const std::byte* ref_ahead = ref_.Ahead(row, col);
-    const std::byte* cand_ahead = cand_.Ahead(row, col);
-    if (ref_ahead != nullptr && cand_ahead != nullptr) {
+    if (ref_.ReadsAhead(row) && cand_.ReadsAhead(row)) {
+      const std::byte* ref_ahead = ref_.Ahead(row, col);
+      const std::byte* cand_ahead = cand_.Ahead(row, col);
       for (; i + kLine <= n; i += kLine) {
         ref_.ReadAheadAt(ref_ahead, i);
         cand_.ReadAheadAt(cand_ahead, i);

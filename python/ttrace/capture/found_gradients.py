@@ -18,11 +18,15 @@ _NAMES_PER_NOTE = 4096
 
 
 def what_it_holds(gradient: torch.Tensor | None) -> torch.Tensor | None:
-    """Its norm, on its device, which nothing waits for; None: there is no gradient. Of all that
-    torch has, a norm goes through memory at its pace; squares that vanish are of no account."""
-    if gradient is None:
+    """Its norm, on its device, which nothing waits for; None: there is no gradient, or none of
+    which that can be told. Of all that torch has, a norm goes through memory at its pace; squares
+    that vanish are of no account."""
+    if gradient is None or gradient.layout is not torch.strided:
         return None
-    return torch.linalg.vector_norm(gradient.detach(), dtype=torch.float32)
+    if not gradient.is_floating_point():
+        return None
+    wide = torch.float32 if gradient.dtype.itemsize < 4 else None
+    return torch.linalg.vector_norm(gradient.detach(), dtype=wide)
 
 
 def note_found_gradients(session: Session, found: Mapping[str, torch.Tensor | None]) -> None:

@@ -44,10 +44,16 @@ class Clipping:
         for owner in (clip_grad, nn.utils):
             patches.wrap_call(owner, "clip_grad_value_", session.guarded(self._clip_values))
             patches.wrap_result(owner, "clip_grad_value_", self._clipped)
-        # What clip_grad_norm_ itself calls, so that copies of its name do not matter.
-        patches.wrap_call(clip_grad, "_get_total_norm", session.guarded(self._norm_of))
-        patches.wrap_call(clip_grad, "_clip_grads_with_norm_", session.guarded(self._clip))
-        patches.wrap_result(clip_grad, "_clip_grads_with_norm_", self._clipped)
+        # What clip_grad_norm_ itself calls, so that copies of its name do not matter; and the names
+        # of the same that a loop calls which takes the norm by itself.
+        for owner, norm, clip in (
+            (clip_grad, "_get_total_norm", "_clip_grads_with_norm_"),
+            (nn.utils, "get_total_norm", "clip_grads_with_norm_"),
+        ):
+            if hasattr(owner, norm) and hasattr(owner, clip):
+                patches.wrap_call(owner, norm, session.guarded(self._norm_of))
+                patches.wrap_call(owner, clip, session.guarded(self._clip))
+                patches.wrap_result(owner, clip, self._clipped)
 
     @property
     def understood(self) -> bool:

@@ -485,6 +485,8 @@ class LoopCapture:
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         if self._steps_again:
             self._steps_again = False
+            if self._store is not None:
+                self._store.begin()  # what backward has made for it is no part of the next one
             return
         self._stepped.add(id(optimizer))
         self._scaler.stepping = False
