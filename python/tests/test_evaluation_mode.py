@@ -42,7 +42,8 @@ def recorded(tmp_path_factory):
     def record(place, side):
         out = folder / f"{side}{place}"
         if not out.exists():
-            options = ["--dropout", "off", *(["--as-reference"] if side == "reference" else [])]
+            legs = ["--as-reference", "--legs", "replay,noise:2"] if side == "reference" else []
+            options = ["--dropout", "off", *legs]
             command = [sys.executable, "-m", "ttrace._cli", "record", "-o", str(out), *options]
             script = [sys.executable, str(folder / "script.py"), *([place] if place else [])]
             subprocess.run([*command, "--", *script], check=True)
