@@ -112,11 +112,12 @@ bool ReadSummary(const Json& json, DropoutFacts* out) {
 void Add(const Note& note, DropoutFacts* out) {
   if (note.kind != "dropout" && note.kind != "dropout_mask") return;
   const Json json = Json::parse(note.json, nullptr, false);
-  if (!json.is_object()) {
-    ++out->malformed;
-  } else if (note.kind == "dropout") {
+  if (json.is_object() && note.kind == "dropout") {
     out->malformed += !ReadSummary(json, out);
-  } else if (auto mask = ReadMask(note.rank, json)) {
+    return;
+  }
+  auto mask = json.is_object() ? ReadMask(note.rank, json) : std::nullopt;
+  if (mask) {
     out->masks.push_back(*std::move(mask));
   } else {
     ++out->malformed;
