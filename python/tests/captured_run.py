@@ -1,5 +1,6 @@
 """Running a script of the zoo under capture, without the launcher."""
 
+import json
 import os
 import re
 import subprocess
@@ -38,6 +39,13 @@ def run(arguments, *, processes=1, script="zoo/train_gpt.py", **variables):
     lines = sorted(re.findall(r"^(?:step|state|iteration) .*$", done.stdout, re.MULTILINE))
     assert lines, done.stdout
     return lines, done.stdout
+
+
+def compared(folder, reference, candidate):
+    """The result of a check of two traces, which is written to `folder`."""
+    command = [sys.executable, "-m", "ttrace._cli", "check", "-o", str(folder)]
+    subprocess.run([*command, str(reference), str(candidate)])
+    return json.loads((Path(folder) / "result.json").read_text())
 
 
 def index(folder, rank=0):

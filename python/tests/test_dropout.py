@@ -3,13 +3,11 @@
 import itertools
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
 
-from captured_run import index, run
+from captured_run import compared, index, run
 from test_torch_native import notes
 from test_torch_native import run as run_script
 
@@ -137,9 +135,7 @@ def test_a_mask_is_what_it_is_said_to_be(script, tmp_path):
 def test_another_probability_is_found_where_dropout_is_off(script, tmp_path, p):
     for folder, of_run in (("reference", "0.3"), ("candidate", p)):
         run_script(script, of_run, out=tmp_path / folder, TTRACE_DROPOUT="off", **ONE_STEP)
-    command = [sys.executable, "-m", "ttrace._cli", "check", "-o", str(tmp_path / "verdict")]
-    subprocess.run([*command, str(tmp_path / "reference"), str(tmp_path / "candidate")])
-    result = json.loads((tmp_path / "verdict" / "result.json").read_text())
+    result = compared(tmp_path / "verdict", tmp_path / "reference", tmp_path / "candidate")
     found = [
         (culprit["found_by"], entry["class"], entry["evidence"])
         for culprit in result["culprits"]

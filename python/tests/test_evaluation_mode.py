@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
 import pytest
+
+from captured_run import compared
 
 SCRIPT = """
 import sys
@@ -65,9 +66,7 @@ def recorded(tmp_path_factory):
 )
 def test_a_module_in_evaluation_mode(recorded, tmp_path, of_reference, of_candidate, evidence):
     sides = recorded(of_reference, "reference"), recorded(of_candidate, "candidate")
-    command = [sys.executable, "-m", "ttrace._cli", "check", "-o", str(tmp_path / "verdict")]
-    subprocess.run([*command, *map(str, sides)])
-    result = json.loads((tmp_path / "verdict" / "result.json").read_text())
+    result = compared(tmp_path / "verdict", *sides)
     if evidence is None:
         assert (result["verdict"], result["culprits"]) == ("bitwise_equal", [])
         return

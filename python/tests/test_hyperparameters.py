@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
 
 import pytest
 import torch
 from torch import nn
 
-import ttrace
-from captured_run import index
+from captured_run import compared, index
 from captured_run import run as run_zoo
 from test_torch_native import DDP, notes, run
+from test_torch_steps import train
 from ttrace.capture import hyperparameters
 
 
@@ -106,18 +103,6 @@ def test_a_plain_loop_says_what_it_steps_and_clips_by(tmp_path):
         assert {"embedding.weight", "blocks.0.up.bias", "head.weight"} < set(note["parameters"])
 
 
-def train(folder, clip):
-    torch.manual_seed(3)
-    model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 4))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    ttrace.attach(model, optimizer, out=str(folder))
-    for _ in range(3):
-        optimizer.zero_grad()
-        (model(torch.randn(5, 6)) - torch.randn(5, 4)).square().mean().backward()
-        clip(model)
-        optimizer.step()
-
-
 def torch_s_own(limit):
     return lambda model: nn.utils.clip_grad_norm_(model.parameters(), limit)
 
@@ -149,11 +134,10 @@ def by_hand(model):
     ],
 )
 def test_clipping_that_one_side_lacks(tmp_path, of_reference, of_candidate, found):
-    for name, clip in (("reference", of_reference), ("candidate", of_candidate)):
-        train(tmp_path / name, clip)
-    command = [sys.executable, "-m", "ttrace._cli", "check", "-o", str(tmp_path / "verdict")]
-    subprocess.run([*command, *(str(tmp_path / n) for n in ("reference", "candidate"))])
-    result = json.loads((tmp_path / "verdict" / "result.json").read_text())
+    sides = tmp_path / "reference", tmp_path / "candidate"
+    for folder, clip in zip(sides, (of_reference, of_candidate), strict=True):
+        train(folder, before_step=clip)
+    result = compared(tmp_path / "verdict", *sides)
     by_settings = [c for c in result["culprits"] if c["found_by"] == ["settings"]]
     said = [c["classes"][0]["evidence"] for c in by_settings]
     assert said == [f"clip_grad is {x}, for 4 of 4 parameters (iteration 0)" for x in found]

@@ -3,16 +3,11 @@ other run's does."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
 import pytest
 import torch
-from torch import nn
 
-import ttrace
-from test_torch_steps import nothing
+from captured_run import compared
+from test_torch_steps import nothing, train
 from ttrace.capture.found_gradients import what_it_holds
 
 
@@ -58,24 +53,11 @@ def zero_gradients(_, optimizer):
     optimizer.zero_grad = lambda: zero_grad(optimizer, set_to_none=False)
 
 
-def train(folder, between):
-    torch.manual_seed(3)
-    model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 4))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    ttrace.attach(model, optimizer, out=str(folder))
-    for _ in range(3):
-        optimizer.zero_grad()
-        (model(torch.randn(5, 6)) - torch.randn(5, 4)).square().mean().backward()
-        optimizer.step()
-        between(model, optimizer)
-
-
 def compare(tmp_path, of_reference, of_candidate):
-    for name, between in (("reference", of_reference), ("candidate", of_candidate)):
-        train(tmp_path / name, between)
-    command = [sys.executable, "-m", "ttrace._cli", "check", "-o", str(tmp_path / "verdict")]
-    subprocess.run([*command, *(str(tmp_path / n) for n in ("reference", "candidate"))])
-    return json.loads((tmp_path / "verdict" / "result.json").read_text())
+    sides = tmp_path / "reference", tmp_path / "candidate"
+    for folder, between in zip(sides, (of_reference, of_candidate), strict=True):
+        train(folder, after_step=between)
+    return compared(tmp_path / "verdict", *sides)
 
 
 @pytest.mark.parametrize(

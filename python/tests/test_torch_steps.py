@@ -86,7 +86,7 @@ def clip_values(model):
     nn.utils.clip_grad_value_(model.parameters(), 0.001)
 
 
-def train(folder, make=adam, around=nothing, before_step=nothing):
+def train(folder, make=adam, around=nothing, before_step=nothing, after_step=nothing):
     torch.manual_seed(3)
     model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 4))
     optimizer = make(model.parameters())
@@ -97,6 +97,7 @@ def train(folder, make=adam, around=nothing, before_step=nothing):
         (model(torch.randn(5, 6)) - torch.randn(5, 4)).square().mean().backward()
         before_step(model)
         optimizer.step()
+        after_step(model, optimizer)
     return optimizer
 
 

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "src/experiment/note_json.h"
+
 namespace ttrace {
 namespace {
 
@@ -50,12 +52,11 @@ class Reader {
 
  private:
   bool AddGroup(int rank, const Json& json) {
-    if (!json.is_object()) return false;
-    const auto iteration = json.find("iteration");
+    const std::optional<int> iteration = IterationAt(json);
+    if (!iteration) return false;
     const auto values = json.find("values");
     const auto parameters = json.find("parameters");
-    if (iteration == json.end() || !iteration->is_number_integer() ||
-        values == json.end() || !values->is_object() ||
+    if (values == json.end() || !values->is_object() ||
         parameters == json.end() || !parameters->is_array()) {
       return false;
     }
@@ -69,7 +70,7 @@ class Reader {
     }
     for (const Json& fqn : *parameters) {
       if (!fqn.is_string()) return false;
-      auto& step = out_.steps[{iteration->get<int>(), fqn.get<std::string>()}];
+      auto& step = out_.steps[{*iteration, fqn.get<std::string>()}];
       for (const auto& [name, value] : known) step[name][value].insert(rank);
     }
     return true;

@@ -38,6 +38,13 @@ bool SameHyperparameter(const Hyperparameter& a, const Hyperparameter& b);
 // Value -> ranks that had it. More than one if the run contradicts itself.
 using ValuesOfRanks = std::map<Hyperparameter, std::set<int>>;
 
+// Values of a step that are no settings but say what became of gradients: that
+// their norm was above the limit of clipping, and that the loop changed them
+// before they were recorded.
+inline constexpr char kClipped[] = "clipped";
+inline constexpr char kChangedEarly[] =
+    "gradients changed before they were recorded";
+
 struct StepOfParameter {
   int iteration = 0;
   std::string fqn;

@@ -8,10 +8,19 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace ttrace {
+
+// Which iteration a note is of; nothing if it is no object or does not say.
+inline std::optional<int> IterationAt(const nlohmann::json& note) {
+  if (!note.is_object()) return std::nullopt;
+  const auto it = note.find("iteration");
+  if (it == note.end() || !it->is_number_integer()) return std::nullopt;
+  return it->get<int>();
+}
 
 inline std::string TextAt(const nlohmann::json& object, const char* key) {
   const auto it = object.find(key);

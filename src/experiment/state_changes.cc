@@ -25,15 +25,9 @@ std::optional<double> FactorOf(const Json& json) {
   return known ? std::optional(factor) : std::nullopt;
 }
 
-bool AddFound(int rank, const Json& json, StateChanges* out) {
-  if (!json.is_object()) return false;
-  const auto iteration = json.find("iteration");
+bool AddFound(int rank, int at, const Json& json, StateChanges* out) {
   const auto changed = json.find("changed");
-  if (iteration == json.end() || !iteration->is_number_integer() ||
-      changed == json.end() || !changed->is_array()) {
-    return false;
-  }
-  const int at = iteration->get<int>();
+  if (changed == json.end() || !changed->is_array()) return false;
   for (std::string& arg : TextsAt(json, "states")) {
     out->looked_at[at].insert(std::move(arg));
   }
@@ -51,37 +45,29 @@ bool AddFound(int rank, const Json& json, StateChanges* out) {
   return true;
 }
 
-bool AddGradients(int rank, const Json& json, StateChanges* out) {
-  if (!json.is_object()) return false;
-  const auto iteration = json.find("iteration");
-  if (iteration == json.end() || !iteration->is_number_integer()) return false;
-  KeptGradients& kept = out->gradients[iteration->get<int>()];
+void AddGradients(int rank, int at, const Json& json, StateChanges* out) {
+  KeptGradients& kept = out->gradients[at];
   kept.parameters = std::max(kept.parameters, CountAt(json, "parameters"));
   for (std::string& fqn : TextsAt(json, "kept")) {
     kept.ranks[std::move(fqn)].insert(rank);
   }
-  return true;
-}
-
-bool AddSecondStep(const Json& json, StateChanges* out) {
-  if (!json.is_object()) return false;
-  const auto iteration = json.find("iteration");
-  if (iteration == json.end() || !iteration->is_number_integer()) return false;
-  out->stepped_again.insert(iteration->get<int>());
-  return true;
-}
-
-bool Add(const Note& note, StateChanges* out) {
-  const auto json = [&] { return Json::parse(note.json, nullptr, false); };
-  if (note.kind == "found_states") return AddFound(note.rank, json(), out);
-  if (note.kind == "found_gradients") {
-    return AddGradients(note.rank, json(), out);
-  }
-  return note.kind != "second_step" || AddSecondStep(json(), out);
 }
 
 void AddNote(const Note& note, StateChanges* out) {
-  if (!Add(note, out)) ++out->malformed;
+  const bool states = note.kind == "found_states";
+  const bool gradients = note.kind == "found_gradients";
+  if (!states && !gradients && note.kind != "second_step") return;
+  const Json json = Json::parse(note.json, nullptr, false);
+  const std::optional<int> at = IterationAt(json);
+  if (!at) {
+    ++out->malformed;
+  } else if (states) {
+    out->malformed += !AddFound(note.rank, *at, json, out);
+  } else if (gradients) {
+    AddGradients(note.rank, *at, json, out);
+  } else {
+    out->stepped_again.insert(*at);
+  }
 }
 
 }  // namespace

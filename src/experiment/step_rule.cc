@@ -9,16 +9,10 @@ namespace {
 
 // Of how a step is executed, or of what has been done when it begins.
 const std::set<std::string>& WithoutEffect() {
-  static const auto& names =
-      *new std::set<std::string>{"foreach",
-                                 "fused",
-                                 "capturable",
-                                 "differentiable",
-                                 "set_grad_none",
-                                 "initial_lr",
-                                 "clip_grad_norm_type",
-                                 "clipped",
-                                 "gradients changed before they were recorded"};
+  static const auto& names = *new std::set<std::string>{
+      "foreach",       "fused",      "capturable",          "differentiable",
+      "set_grad_none", "initial_lr", "clip_grad_norm_type", kClipped,
+      kChangedEarly};
   return names;
 }
 

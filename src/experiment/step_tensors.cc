@@ -1,9 +1,11 @@
 #include "src/experiment/step_tensors.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "src/compare/compare_summaries.h"
+#include "src/experiment/note_json.h"
 
 namespace ttrace {
 namespace {
@@ -68,10 +70,8 @@ StepCatalog::StepCatalog(const Side& side, const Side* grafted_from)
     for (const Note& note : rank.notes) {
       if (note.kind != "skipped_step") continue;
       const auto json = nlohmann::json::parse(note.json, nullptr, false);
-      if (!json.is_object()) continue;
-      const auto iteration = json.find("iteration");
-      if (iteration == json.end() || !iteration->is_number_integer()) continue;
-      skipped_.insert({rank.meta.rank, iteration->get<int>()});
+      const std::optional<int> iteration = IterationAt(json);
+      if (iteration) skipped_.insert({rank.meta.rank, *iteration});
     }
   }
 }

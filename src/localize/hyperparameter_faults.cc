@@ -15,11 +15,6 @@ namespace {
 
 using Values = std::map<std::string, ValuesOfRanks>;
 
-// What became of gradients, no settings: whether clipping did something, and
-// whether the loop changed them before they were recorded.
-constexpr char kClipped[] = "clipped";
-constexpr char kChangedEarly[] = "gradients changed before they were recorded";
-
 // One hyperparameter that differs in one way, in one iteration.
 struct Difference {
   std::string name;

@@ -135,7 +135,7 @@ class StateComparison {
 };
 
 // The first iteration whose backward adds to what one side alone left there.
-std::optional<Culprit> FindKeptGradients(
+std::vector<Culprit> FindKeptGradients(
     const StateChanges& side, const StateChanges& other, bool in_candidate,
     const std::optional<IterationRange>& iterations) {
   for (const auto& [iteration, gradients] : side.gradients) {
@@ -166,9 +166,9 @@ std::optional<Culprit> FindKeptGradients(
                     in_candidate ? "candidate" : "reference", iteration,
                     fault.fqns.size(), fault.of,
                     in_candidate ? "reference" : "candidate")};
-    return CulpritOf(fault);
+    return {CulpritOf(fault)};
   }
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace
@@ -180,9 +180,10 @@ StateFaults FindStateFaults(const StateChanges& reference,
   comparison.Add(candidate, reference, true);
   comparison.Add(reference, candidate, false);
   StateFaults out = comparison.Finish();
-  auto kept = FindKeptGradients(candidate, reference, true, iterations);
-  if (!kept) kept = FindKeptGradients(reference, candidate, false, iterations);
-  if (kept) out.gradients.push_back(*std::move(kept));
+  out.gradients = FindKeptGradients(candidate, reference, true, iterations);
+  if (out.gradients.empty()) {
+    out.gradients = FindKeptGradients(reference, candidate, false, iterations);
+  }
   return out;
 }
 

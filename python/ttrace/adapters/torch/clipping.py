@@ -38,7 +38,7 @@ class Clipping:
         self._norm_type = 2.0
         # What this iteration was seen to clip by. Clipping that is not seen is not "none": a loop
         # may have a function of its own for it.
-        self.limits: dict[str, float | None] = {}
+        self._limits: dict[str, float | None] = {}
         self._several: set[str] = set()  # limits that differ between calls: not one fact
         self._norms: list[tuple[torch.Tensor, float]] = []  # each with its limit
         for owner in (clip_grad, nn.utils):
@@ -57,30 +57,30 @@ class Clipping:
 
     @property
     def understood(self) -> bool:
-        """Whether `limits` says all that was seen."""
+        """Whether all that was seen is one fact."""
         return not self._several
 
-    def of_step(self) -> dict[str, float | bool | None]:
+    def of_step(self) -> dict[str, Any]:
         """For the note of the step's hyperparameters. Reads norms from the device."""
         if not self._norms:
-            return dict(self.limits)
+            return dict(self._limits)
         # A norm that is not finite clips nothing that could be compared.
         above = any(most < float(norm) < math.inf for norm, most in self._norms)
-        return {**self.limits, hyperparameters.CLIPPED: above}
+        return {**self._limits, hyperparameters.CLIPPED: above}
 
     def begin_iteration(self) -> None:
         self._norms.clear()
-        self.limits.clear()
+        self._limits.clear()
         self._several.clear()
 
     def _limit(self, name: str, value: float) -> None:
         # An infinite limit is how one asks for the norm alone.
         seen = float(value) if math.isfinite(value) else None
-        if name in self._several or self.limits.get(name, seen) != seen:
+        if name in self._several or self._limits.get(name, seen) != seen:
             self._several.add(name)
-            self.limits.pop(name, None)
+            self._limits.pop(name, None)
         else:
-            self.limits[name] = seen
+            self._limits[name] = seen
 
     def _clip_values(self, tensors: Any, clip_value: float, *args: Any, **kwargs: Any) -> None:
         if self._session.due:

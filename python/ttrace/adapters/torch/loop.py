@@ -457,7 +457,7 @@ class LoopCapture:
             return  # a scaler's step may come before the optimizer's own
         self._noted.add(id(optimizer))
         names = {id(p): canonical_name(fqn) for fqn, p in self._root.named_parameters()}
-        of_step: dict[str, Any] = {**self._clipping.of_step()}
+        of_step: dict[str, Any] = self._clipping.of_step()
         if self._store is not None and self._store.changed_early:
             of_step[hyperparameters.CHANGED_EARLY] = True
         changed = self._store is not None and self._store.changed_otherwise()
