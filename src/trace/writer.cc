@@ -34,8 +34,8 @@ namespace {
 // their iteration is sealed.
 constexpr size_t kLineBufferBytes = 64 * 1024;
 
-// Nor are they kept longer than this while records come: where a rank hangs,
-// the index says how far it came.
+// Nor are they kept longer than this while records come, so that the index says
+// how far a rank came. Where none come any more, the caller flushes.
 using Clock = std::chrono::steady_clock;
 constexpr Clock::duration kLineBufferTime = std::chrono::milliseconds(10);
 

@@ -68,6 +68,10 @@ using Clock = Arrivals::Clock;
 // woken for each small tensor would cost the caller more than to copy it.
 constexpr std::chrono::milliseconds kNap(1);
 
+// Where nothing has come for this long, a rank may hang: what is known of it is
+// written, so that who looks at the index sees how far it came.
+constexpr std::chrono::milliseconds kQuiet(10);
+
 // A smaller tensor is copied: one thread alone makes a digest of 2-byte
 // elements at 0.55 to 0.7 of the speed of a copy to the ring (4-byte ones: 0.85
 // to 1.1), and nothing smaller has parts for two (compare/tensor_summary.cc).
@@ -84,6 +88,8 @@ class Carrier {
     if (!status.ok()) unsealable_ = true;
     return status;
   }
+
+  Status Flush() { return writer_.Flush(); }
 
  private:
   Status Do(const AppendCall& call) {
@@ -309,8 +315,16 @@ class Behind {
   void Wait() {
     std::list<Call> done;
     std::unique_lock lock(mutex_);
-    work_.notify_one();  // It may nap.
-    done_.wait(lock, [this] { return calls_.empty(); });
+    WaitUntilIdle(lock);
+    done.swap(carried_out_);
+  }
+
+  // As Wait; until the next call the writer is the caller's.
+  void TakeWriter() {
+    std::list<Call> done;
+    std::unique_lock lock(mutex_);
+    WaitUntilIdle(lock);
+    collects_ = false;
     done.swap(carried_out_);
   }
 
@@ -386,6 +400,11 @@ class Behind {
     return arrivals_.Await(from, arrival);
   }
 
+  void WaitUntilIdle(std::unique_lock<std::mutex>& lock) {
+    work_.notify_one();  // It may nap.
+    done_.wait(lock, [this] { return calls_.empty() && !flushes_; });
+  }
+
   void WaitUntilFewAreOnTheirWay() {
     std::unique_lock lock(mutex_);
     if (on_their_way_ < kMostOnTheirWay) return;
@@ -428,6 +447,7 @@ class Behind {
         naps_ = true;
         work_.wait_for(lock, kNap, has_work);
         naps_ = false;
+        if (collects_ && !work_.wait_for(lock, kQuiet, has_work)) Flush(lock);
         work_.wait(lock, has_work);
       }
       if (is_asked()) {
@@ -446,12 +466,29 @@ class Behind {
       lock.unlock();
       const Status status = carrier_.Carry(call);
       lock.lock();
-      if (!status.ok() && !error_) error_ = status.error();
+      Keep(status);
+      if (status.ok()) collects_ = true;
       if (HasStretch(call)) ring_->GiveBackOldest();
       if (IsOnItsWay(call)) --on_their_way_;
       carried_out_.splice(carried_out_.end(), calls_, calls_.begin());
       done_.notify_one();
     }
+  }
+
+  // Has the writer write what it collects.
+  void Flush(std::unique_lock<std::mutex>& lock) {
+    collects_ = false;
+    flushes_ = true;
+    lock.unlock();
+    const Status status = carrier_.Flush();
+    lock.lock();
+    flushes_ = false;
+    Keep(status);
+    done_.notify_one();
+  }
+
+  void Keep(const Status& status) {
+    if (!status.ok() && !error_) error_ = status.error();
   }
 
   const Clock::duration patience_;
@@ -474,6 +511,8 @@ class Behind {
   // again into the room of one before it: the heap would grow without end.
   std::list<Call> carried_out_;
   std::optional<Error> error_;
+  bool collects_ = false;  // the writer may have lines that are not written
+  bool flushes_ = false;   // the thread has it write them
   bool ends_ = false;
   bool naps_ = false;  // the thread looks by itself before long
   std::thread thread_;
@@ -566,7 +605,7 @@ class WriterThread final : public Sink {
   // Until everything is carried out; what it failed with.
   Status Drain() {
     if (!behind_ || !Mine()) return Done{};
-    behind_->Wait();
+    behind_->TakeWriter();
     return behind_->TakeError();
   }
 

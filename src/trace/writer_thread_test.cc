@@ -74,6 +74,23 @@ TEST(WriterThread, WhatWasAppendedIsWrittenWithoutAClose) {
   EXPECT_EQ(OrDie(Trace::Open(folder.path()))->records().size(), 100u);
 }
 
+// Where the caller comes no further, as in a collective that hangs.
+TEST(WriterThread, WhatWasAppendedIsInTheIndexThoughNoFurtherCallComes) {
+  const ScratchFolder folder;
+  OrDie(CreateTraceFolder(folder.path(), "{}", false));
+  const auto writer = OpenOnThread(folder.path());
+  for (int i = 0; i < 100; ++i) {
+    OrDie(AppendFloats(*writer, Name(i), {1.0F}));
+  }
+  const auto written = [&] {
+    return OrDie(Trace::Open(folder.path()))->records().size();
+  };
+  for (int tries = 0; written() < 100 && tries < 3000; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(written(), 100u);
+}
+
 // A writer that waits to be let on, and counts.
 class Held final : public TraceWriter {
  public:

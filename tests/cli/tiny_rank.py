@@ -45,8 +45,6 @@ for iteration in range(arguments.iterations):
             )
             spec = writer.spec(fqn, "output", "0", "float32", [8])
             writer.append(spec, name, iteration, 0, "forward", -1, 0, values.buffer_info()[0], [1])
-            if (arguments.hang or arguments.crash) and iteration == 1:
-                time.sleep(0.02)  # Lines are collected for a moment.
             if arguments.hang and iteration == 1 and k == 2:
                 time.sleep(99)
             if arguments.crash and iteration == 1 and k == 2:
