@@ -946,6 +946,15 @@ if case == "ignored":
     DDP = nn.parallel.DistributedDataParallel
     DDP._set_params_and_buffers_to_ignore_for_model(model, ["1.weight"])
     model = DDP(model)
+if case == "localized":
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import parallel
+    from torch.distributed.tensor.parallel.ddp import _pre_dp_module_transform
+    mesh = init_device_mesh("cpu", (1, 2), mesh_dim_names=("data", "tp"))
+    plan = {"0": parallel.ColwiseParallel(), "1": parallel.RowwiseParallel()}
+    parallel.parallelize_module(model, mesh["tp"], plan)
+    _pre_dp_module_transform(model)
+    model = nn.parallel.DistributedDataParallel(model, process_group=mesh["data"].get_group())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 ttrace.attach(model, optimizer)
 for step in range(2):
@@ -965,6 +974,7 @@ dist.destroy_process_group()
         ("part", "DistributedDataParallel around a part"),
         ("none", "2 ranks without DistributedDataParallel"),
         ("ignored", "DistributedDataParallel is told to ignore"),
+        ("localized", "DistributedDataParallel over DTensors"),
     ],
 )
 def test_what_cannot_be_captured_is_named_with_a_way_out(tmp_path, case, what):

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "src/experiment/module_names.h"
+#include "src/measure/exact_values.h"
 
 namespace ttrace {
 
@@ -47,6 +48,17 @@ void AddName(const TensorJudgement& t, double headroom,
 
 }  // namespace
 
+void Comparable::Add(const TensorId& id) {
+  ++of_role_[id.role];
+  if (IsAfterStep(id.role)) stepped_.insert(id.fqn);
+}
+
+int64_t Comparable::CountFor(Role role) const {
+  if (IsAfterStep(role)) return static_cast<int64_t>(stepped_.size());
+  const auto found = of_role_.find(role);
+  return found == of_role_.end() ? 0 : found->second;
+}
+
 size_t CulpritList::Add(const TensorJudgement& t, const Blame& blame,
                         double headroom, const std::vector<int>& ranks,
                         int64_t of) {
@@ -65,12 +77,16 @@ size_t CulpritList::Add(const TensorJudgement& t, const Blame& blame,
     culprit.affected.of = of;
     culprit.found_by = {found_by_};
     culprits_.push_back(std::move(culprit));
+    stepped_.emplace_back();
   }
   Culprit& culprit = culprits_[at->second];
   AddRanks(ranks, &culprit);
   // Counted within the culprit's own iteration: a fault that repeats in the
   // next one is not more faults.
   if (t.id.iteration != culprit.iteration) return at->second;
+  if (IsAfterStep(t.id.role) && !stepped_[at->second].insert(t.id.fqn).second) {
+    return at->second;
+  }
   ++culprit.affected.count;
   if (IsParameterRole(t.id.role)) {
     AddName(t, headroom, ranks, &culprit.affected);

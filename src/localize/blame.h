@@ -11,7 +11,9 @@
 #define TTRACE_SRC_LOCALIZE_BLAME_H_
 
 #include <compare>
+#include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,11 +55,23 @@ struct Cause {
 // reduction or an update hits many at once.
 Cause CauseOf(Role role, const Blame& blame);
 
+// How many tensors of one iteration could show what one of them does: those of
+// its role, and after a step the parameters, each of which has several.
+class Comparable {
+ public:
+  void Add(const TensorId& id);
+  int64_t CountFor(Role role) const;
+
+ private:
+  std::map<Role, int64_t> of_role_;
+  std::set<std::string> stepped_;
+};
+
 class CulpritList {
  public:
   explicit CulpritList(std::string found_by) : found_by_(std::move(found_by)) {}
 
-  // `of`: tensors of the same role in the same iteration. `headroom` and
+  // `of`: Comparable::CountFor its role, in the same iteration. `headroom` and
   // `ranks`: of the verdict that fails.
   // Returns the index of the culprit that `t` belongs to.
   // REQUIRES: called in execution order.
@@ -70,6 +84,7 @@ class CulpritList {
   std::string found_by_;
   std::vector<Culprit> culprits_;
   std::map<Cause, size_t> known_;
+  std::vector<std::set<std::string>> stepped_;  // of each culprit
 };
 
 }  // namespace ttrace

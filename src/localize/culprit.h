@@ -39,10 +39,11 @@ struct Culprit {
   double headroom = 0;
   // How the place was found, in words: "its 3 inputs are within bounds".
   std::string where;
-  // Tensors of the same role that show the same cause, this one included.
+  // Tensors of the same role that show the same cause, this one included; after
+  // a step parameters, of each of which several may.
   struct Affected {
     int64_t count = 1;
-    int64_t of = 1;                     // tensors of this role compared
+    int64_t of = 1;                     // that were compared
     std::vector<std::string> examples;  // fqns, at most 5
     // Of parameters, the first tensor of each name without layer numbers, and
     // how many there are of it: a name may have a cause of its own.

@@ -308,12 +308,8 @@ Localization Localize(const std::vector<TensorJudgement>& tensors,
             ? ModuleTree(of_iteration, options.fused, OutAndUsed)
             : ModuleTree(of_iteration, options.fused);
     const Judge judge(tree, absent[iteration], dirty_parameters);
-    std::map<Role, int64_t> of_role;
-    std::set<std::string> stepped;
-    for (const auto* t : of_iteration) {
-      ++of_role[t->id.role];
-      if (IsAfterStep(t->id.role)) stepped.insert(t->id.fqn);
-    }
+    Comparable comparable;
+    for (const auto* t : of_iteration) comparable.Add(t->id);
     // Several tensors show one step of one parameter.
     std::set<std::string> wrong_steps;
     Seen seen;
@@ -321,17 +317,16 @@ Localization Localize(const std::vector<TensorJudgement>& tensors,
     for (const TensorJudgement* t : of_iteration) {
       if (!t->diverged()) continue;
       std::optional<Blame> blame = judge.BlameFor(*t, seen);
-      int64_t of = of_role[t->id.role];
-      if (t->step_differs()) {
-        if (!wrong_steps.insert(t->id.fqn).second) blame.reset();
-        of = static_cast<int64_t>(stepped.size());
+      if (t->step_differs() && !wrong_steps.insert(t->id.fqn).second) {
+        blame.reset();
       }
       Remember(*t, options, seen);
       if (!blame) {
         ++out.downstream;
         continue;
       }
-      culprits.Add(*t, *blame, t->headroom, t->ranks, of);
+      culprits.Add(*t, *blame, t->headroom, t->ranks,
+                   comparable.CountFor(t->id.role));
     }
     if (!options.weights_grafted) {
       for (const auto* t : of_iteration) {

@@ -121,6 +121,7 @@ class TinyRun {
     Add("grad_norm", Role::kGradNorm, i, "", Pass::kOptimizer);
     for (const auto& l : layers) {
       Add(l + ".fc1.weight", Role::kParamUpdated, i, "", Pass::kOptimizer);
+      Add(l + ".fc1.weight", Role::kOptimState, i, "exp_avg", Pass::kOptimizer);
     }
   }
 
@@ -248,6 +249,18 @@ TEST(Localize, AnUpdateIsBlamedWhileItsGradientIsWithin) {
   found = run.Find();
   ASSERT_EQ(found.culprits.size(), 1u);
   EXPECT_EQ(found.culprits[0].stage, Stage::kCommunication);
+}
+
+TEST(Localize, AParameterWhoseStateIsWrongTooIsCountedOnce) {
+  TinyRun run;
+  for (const char* fqn : {"layers.0.fc1.weight", "layers.1.fc1.weight"}) {
+    run.Break(fqn, Role::kParamUpdated);
+    run.Break(fqn, Role::kOptimState);
+  }
+  const Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].affected.count, 2);
+  EXPECT_EQ(found.culprits[0].affected.of, 2);
 }
 
 TEST(Localize, AStepWithoutItsGradientIsBlamedOnWhatShouldHaveMadeIt) {

@@ -404,14 +404,14 @@ IsolationOutcome LocalizeIsolated(const std::vector<TensorJudgement>& tensors,
   CulpritList culprits("isolation");
   for (const auto& [iteration, of_iteration] : by_iteration) {
     const IsolationJudge judge(of_iteration, handed_out, fused);
-    std::map<Role, int64_t> of_role;
-    for (const auto* t : of_iteration) ++of_role[t->id.role];
+    Comparable comparable;
+    for (const auto* t : of_iteration) comparable.Add(t->id);
     for (const TensorJudgement* t : of_iteration) {
       if (!t->out_alone()) continue;
       if (const auto blame = judge.BlameFor(*t)) {
         out.blamed[t->id] =
             culprits.Add(*t, *blame, t->isolated->headroom, t->isolated->ranks,
-                         of_role[t->id.role]);
+                         comparable.CountFor(t->id.role));
       } else {
         out.explained.insert(t->id);
       }

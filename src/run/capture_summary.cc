@@ -50,6 +50,10 @@ std::string NoRank(const ProcessMessages& messages) {
            "  `import ttrace; ttrace.attach(model, optimizer)` into the "
            "script.";
   }
+  // What is missing in a script is not known of one that did not get there.
+  if (!messages.errors.empty()) {
+    return "the command failed before anything could be captured.";
+  }
   if (messages.with_framework > 0) {
     return "capture was loaded and megatron.core imported, but no training "
            "step began.";
@@ -100,9 +104,13 @@ class ByRank {
 std::string StopReasons(const Trace& trace) {
   ByRank reasons;
   for (const RankTrace& rank : trace.ranks()) {
+    // The end of a capture that was refused repeats what the refusal says.
+    bool is_said = rank.incomplete_reason.empty();
     for (const Note& note : rank.notes) {
       if (note.kind != "unsupported") continue;
-      std::string text = NoteField(note, "what") + " is not supported";
+      const std::string what = NoteField(note, "what");
+      is_said |= rank.incomplete_reason.find(what) != std::string::npos;
+      std::string text = what + " is not supported";
       if (const auto why = NoteField(note, "reason"); !why.empty()) {
         text += ": " + why;
       }
@@ -111,7 +119,7 @@ std::string StopReasons(const Trace& trace) {
       }
       reasons.Add(text, rank.meta.rank);
     }
-    if (!rank.incomplete_reason.empty()) {
+    if (!is_said) {
       reasons.Add(rank.incomplete_reason, rank.meta.rank);
     }
   }

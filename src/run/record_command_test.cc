@@ -272,6 +272,17 @@ TEST_F(LaunchRecordTest, WhatARankRefusedIsSaidWithTheWayOut) {
             "  - rank 0: stopped");
 }
 
+TEST_F(LaunchRecordTest, WhatEndedACaptureIsNotSaidTwice) {
+  ASSERT_TRUE(CreateTraceFolder(options_.folder, "{}", false).ok());
+  auto rank = Rank(0, 1);
+  ASSERT_TRUE(
+      rank->Note("unsupported", R"({"what":"FSDP","reason":"r"})").ok());
+  ASSERT_TRUE(rank->Close(false, "Unsupported: FSDP: r").ok());
+  EXPECT_EQ(SummarizeCapture(options_.folder, "real", 2).problem,
+            "no rank completed a training iteration: "
+            "rank 0: FSDP is not supported: r");
+}
+
 TEST(Legs, AreExpandedInOrderAndOnce) {
   const auto legs = ExpandLegs("real,replay,noise:2,fp32,fp32.noise:2,noise.1");
   ASSERT_TRUE(legs.ok());

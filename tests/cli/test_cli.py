@@ -354,15 +354,23 @@ def test_distinct_causes_have_distinct_words(tmp_path: Path) -> None:
         " Session(Settings.from_environment()).stop('the model is sharded')"
     )
     said_of = {}
-    for name, code in (("bare", "pass"), ("torch", "import torch"), ("refusal", refusal)):
+    crash = "import torch; int([])"  # It may have been on its way to attach().
+    for name, code in (
+        ("bare", "pass"),
+        ("torch", "import torch"),
+        ("refusal", refusal),
+        ("crash", crash),
+    ):
         done = ttrace("record", "-o", tmp_path / name, "--", sys.executable, "-c", code)
-        assert done.returncode == 2, said(done)
+        assert done.returncode == (1 if name == "crash" else 2), said(done)
         assert "PYTHONPATH" not in done.stderr, said(done)
         said_of[name] = done.stderr
     assert "neither torch nor megatron.core" in said_of["bare"]
     assert "ttrace.attach(model, optimizer)" in said_of["torch"]
     assert "capture refused: the model is sharded" in said_of["refusal"]
-    assert "attach" not in said_of["refusal"]
+    assert "failed before anything could be captured" in said_of["crash"]
+    for name in ("refusal", "crash"):
+        assert "attach" not in said_of[name]
 
 
 def test_a_command_that_hangs_is_noticed_and_ended(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ class Topology:
         refuse_unknown_wrappers(model)
         if ddp is not None:
             _refuse_ignored_parameters(ddp)
+            _refuse_localized_parameters(ddp)
             group = ddp.process_group
             size["dp"] = dist.get_world_size(group)
             coordinate["dp"] = dist.get_rank(group)
@@ -138,6 +139,18 @@ def _refuse_ignored_parameters(ddp: DistributedDataParallel) -> None:
             f"{len(names)} of them, the first {names[0]}: which ranks hold them and share their"
             " gradients, as experts may, cannot be seen",
             _WAY_OUT,
+        )
+
+
+def _refuse_localized_parameters(ddp: DistributedDataParallel) -> None:
+    """Those of `_pre_dp_module_transform`, known by its hook: while the model runs, when it may be
+    looked at first, they are not among the model's parameters."""
+    hooks = ddp.module._forward_pre_hooks.values()
+    if any(getattr(hook, "__name__", "") == "_reconstruct_dtensor" for hook in hooks):
+        raise Unsupported(
+            "DistributedDataParallel over DTensors",
+            "the parameters are DTensors while the model runs, and local tensors for the optimizer",
+            "check tensor parallelism and data parallelism apart, each without the other's ranks",
         )
 
 
