@@ -144,6 +144,50 @@ def test_clipping_that_one_side_lacks(tmp_path, of_reference, of_candidate, foun
     assert all(c["classes"][0]["class"] == "H" for c in by_settings)
 
 
+def after_each(model):
+    nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+
+
+@pytest.mark.parametrize("of_reference", ["after_backward", "before_step"])
+@pytest.mark.parametrize("of_candidate", ["after_backward", "before_step"])
+def test_clipping_after_each_micro_batch(tmp_path, of_reference, of_candidate):
+    sides = tmp_path / "reference", tmp_path / "candidate"
+    for folder, when in zip(sides, (of_reference, of_candidate), strict=True):
+        train(folder, micro_batches=2, **{when: after_each})
+    result = compared(tmp_path / "verdict", *sides)
+    classes = [[d["class"] for d in c["classes"]] for c in result["culprits"]]
+    if of_reference == of_candidate:
+        assert not classes
+        return
+    assert classes == [["H"]]
+    counts = ("2", "1") if of_candidate == "after_backward" else ("1", "2")
+    assert result["culprits"][0]["classes"][0]["evidence"] == (
+        "the number of clippings in an iteration is {} where the reference has {}, for 4 of 4"
+        " parameters (iteration 0)".format(*counts)
+    )
+
+
+def clip_and_look(model):
+    """Some loops log the norm of what they have clipped."""
+    nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    nn.utils.clip_grad_norm_(model.parameters(), float("inf"))
+
+
+def look_and_clip(model):
+    nn.utils.clip_grad_norm_(model.parameters(), float("inf"))
+    nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+
+
+@pytest.mark.parametrize("clip", [clip_and_look, look_and_clip])
+def test_a_norm_that_is_taken_twice_is_one(tmp_path, clip):
+    sides = tmp_path / "reference", tmp_path / "candidate"
+    for folder in sides:
+        train(folder, before_step=clip)
+    norms = [e for e in index(sides[0]) if e["type"] == "record" and e["role"] == "grad_norm"]
+    assert len(norms) == len({(e["iteration"], e["leg"]) for e in norms}) > 0
+    assert not compared(tmp_path / "verdict", *sides)["culprits"]
+
+
 def test_megatron_in_bf16_names_parameters_and_not_their_masters(tmp_path):
     pytest.importorskip("megatron.core")
     arguments = ["--steps", "1", "--layers", "2", "--bf16", "--tp", "2", "--clip", "0"]

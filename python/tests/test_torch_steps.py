@@ -86,7 +86,15 @@ def clip_values(model):
     nn.utils.clip_grad_value_(model.parameters(), 0.001)
 
 
-def train(folder, make=adam, around=nothing, before_step=nothing, after_step=nothing):
+def train(
+    folder,
+    make=adam,
+    around=nothing,
+    before_step=nothing,
+    after_step=nothing,
+    after_backward=nothing,
+    micro_batches=1,
+):
     torch.manual_seed(3)
     model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 4))
     optimizer = make(model.parameters())
@@ -94,7 +102,9 @@ def train(folder, make=adam, around=nothing, before_step=nothing, after_step=not
     around(model, optimizer)
     for _ in range(STEPS + 1):
         optimizer.zero_grad()
-        (model(torch.randn(5, 6)) - torch.randn(5, 4)).square().mean().backward()
+        for _ in range(micro_batches):
+            (model(torch.randn(5, 6)) - torch.randn(5, 4)).square().mean().backward()
+            after_backward(model)
         before_step(model)
         optimizer.step()
         after_step(model, optimizer)

@@ -371,6 +371,28 @@ void LeaveFactorsOpen(const std::set<int>& iterations, CheckResult* result) {
   result->notes.push_back(std::move(note));
 }
 
+bool IsGradient(Role role) {
+  return role == Role::kGradLocal || role == Role::kGradReduced ||
+         role == Role::kGradNorm;
+}
+
+// Gradients that are a part of one side's are not compared with the whole.
+void LeaveIncompleteOpen(const std::set<int>& iterations, CheckResult* result) {
+  if (iterations.empty()) return;
+  std::erase_if(result->culprits, [&](const Culprit& culprit) {
+    return IsGradient(culprit.tensor.role) &&
+           iterations.contains(culprit.iteration);
+  });
+  RunNote note;
+  note.kind = NoteKind::kUnsupported;
+  note.names = {"gradients that one loop alone clips between two backwards"};
+  note.reason =
+      "they are recorded when they are clipped first, and are a part of what "
+      "the other's are";
+  note.way_out = "clip after the last micro-batch in both runs";
+  result->notes.push_back(std::move(note));
+}
+
 // What the runs were told differs: facts, beside what their numbers show.
 void AddSettingsFaults(const Side* reference, const Side& candidate,
                        const std::optional<IterationRange>& iterations,
@@ -383,6 +405,7 @@ void AddSettingsFaults(const Side* reference, const Side& candidate,
   AddNotices(found.notes, result);
   Insert(std::move(found.culprits), Moment::kStep, result);
   LeaveFactorsOpen(found.unlike_gradients, result);
+  LeaveIncompleteOpen(found.incomplete_gradients, result);
 }
 
 // Whether something out of bounds is explained by what backward found in the

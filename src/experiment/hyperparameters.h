@@ -39,11 +39,16 @@ bool SameHyperparameter(const Hyperparameter& a, const Hyperparameter& b);
 using ValuesOfRanks = std::map<Hyperparameter, std::set<int>>;
 
 // Values of a step that are no settings but say what became of gradients: that
-// their norm was above the limit of clipping, and that the loop changed them
-// before they were recorded.
+// their norm was above the limit of clipping, that the loop changed them before
+// they were recorded, and that a backward added to them after it.
 inline constexpr char kClipped[] = "clipped";
 inline constexpr char kChangedEarly[] =
     "gradients changed before they were recorded";
+inline constexpr char kIncomplete[] =
+    "gradients recorded before the last backward";
+
+// How often gradients were clipped, each time after a backward.
+inline constexpr char kClippings[] = "the number of clippings in an iteration";
 
 struct StepOfParameter {
   int iteration = 0;

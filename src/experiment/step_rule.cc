@@ -9,10 +9,17 @@ namespace {
 
 // Of how a step is executed, or of what has been done when it begins.
 const std::set<std::string>& WithoutEffect() {
-  static const auto& names = *new std::set<std::string>{
-      "foreach",       "fused",      "capturable",          "differentiable",
-      "set_grad_none", "initial_lr", "clip_grad_norm_type", kClipped,
-      kChangedEarly};
+  static const auto& names = *new std::set<std::string>{"foreach",
+                                                        "fused",
+                                                        "capturable",
+                                                        "differentiable",
+                                                        "set_grad_none",
+                                                        "initial_lr",
+                                                        "clip_grad_norm_type",
+                                                        kClipped,
+                                                        kChangedEarly,
+                                                        kIncomplete,
+                                                        kClippings};
   return names;
 }
 

@@ -66,6 +66,14 @@ Noise BlockNoise(const LegErrors& errors) {
   return out;
 }
 
+// The largest element in the units that errors of elements have.
+double LargestElement(const ErrorStats& stats) {
+  if (stats.max_abs_ref == 0) return 0;
+  const double rms =
+      std::sqrt(stats.sum_sq_ref / static_cast<double>(stats.count));
+  return stats.max_abs_ref / (stats.max_abs_ref + rms);
+}
+
 // The two errors of one statistic against the fp32 leg.
 struct HighPrecision {
   double candidate = 0;
@@ -181,10 +189,15 @@ void JudgeMaxima(const LegErrors& errors, LegJudgement* leg) {
   if (errors.sums_tokens() && unit > kFp32Roundoff && !has_hp) return;
 
   const ErrorStats& stats = errors.stats;
+  const double element_floor =
+      std::max(2 * unit,
+               NoiseFactor(static_cast<double>(stats.count),
+                           static_cast<int>(errors.noise.size()), errors.risk) *
+                   kFloorRoundoffs * unit * LargestElement(stats));
   const double extreme = LargestElementFactor(
       stats.count, std::numeric_limits<int>::max(), errors.risk);
   leg->Add(Judge(Statistic::kElement, stats.max_elem, ElementNoise(errors),
-                 2 * unit, errors.unseen_rounding() * extreme, errors,
+                 element_floor, errors.unseen_rounding() * extreme, errors,
                  ElementHp(errors)));
   // A tensor of one block: its norm says the same, and more sharply.
   if (stats.count > kCompareBlock && stats.sum_sq_ref > 0) {

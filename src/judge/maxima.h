@@ -6,7 +6,8 @@
 // legs drew from, a bound is the largest of
 //   k(m) x the largest maximum of any noise leg,
 //   what the largest of n errors of a normal law may be, from their rms,
-//   a floor: one unit in the last place of an element, the norm's of a block,
+//   a floor: of a block the norm's; of an element one unit in the last place,
+//   or the norm's where that is more, as of few elements,
 // where m is how many elements of the largest error would make up the whole
 // error, so that noise which sits in a few elements widens its own bound. With
 // an fp32 leg both estimates of rule F must flag it, as for the norm.

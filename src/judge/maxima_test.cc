@@ -181,6 +181,22 @@ TEST(JudgeMaxima, FloorsAdmitOneMoreRounding) {
       1e-15);
 }
 
+TEST(JudgeMaxima, TheFloorOfOneElementIsTheNorms) {
+  ErrorStats one;
+  one.count = one.mismatched = 1;
+  one.sum_sq_ref = one.max_abs_ref = 1;
+  const ErrorStats none = one;  // noise that a sum absorbed
+  // What a sum of 0.5 that something cancels is rounded by otherwise.
+  one.sum_sq_err = 1e-2;
+  one.max_abs_err = 1e-1;
+  one.max_elem = one.max_abs_err / 2;
+  one.sum_sq_elem = one.max_elem * one.max_elem;
+  const LegJudgement leg = Sample(one, {none, none, none}).Judged();
+  EXPECT_NEAR(ElementHeadroom(leg), leg.Find(Statistic::kNorm)->headroom,
+              1e-12);
+  EXPECT_LT(ElementHeadroom(leg), 1);
+}
+
 TEST(JudgeMaxima, BothEstimatesMustFlag) {
   ErrorStats far = Normal(1e-2);
   far.max_elem = 0.5;

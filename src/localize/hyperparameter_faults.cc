@@ -51,7 +51,9 @@ bool WithoutEffect(const std::string& name, const Values& a, const Values& b) {
   const auto both_zero = [&](const std::string& factor) {
     return Is(a, factor, Zero()) && Is(b, factor, Zero());
   };
-  if (name == kClipped || name == kChangedEarly) return true;
+  if (name == kClipped || name == kChangedEarly || name == kIncomplete) {
+    return true;
+  }
   if (name == "decoupled_weight_decay") return both_zero("weight_decay");
   if (name == "dampening" || name == "nesterov") return both_zero("momentum");
   if (name == "clip_grad_norm_type") {
@@ -82,6 +84,7 @@ std::set<int> RanksOfStep(const Values& values) {
 bool TakesGradientsAsTheyAre(const Values& values) {
   const std::set<int> ranks = RanksOfStep(values);
   return !ranks.empty() && !values.contains(kChangedEarly) &&
+         !values.contains(kIncomplete) &&
          std::all_of(ranks.begin(), ranks.end(), [&](const int rank) {
            const auto rule = ReadStepRule(values, rank).rule;
            return rule && !rule->clip_norm && !rule->clip_value;
@@ -110,6 +113,9 @@ class Comparison {
       }
     }
     NoteUnlikeGradients(step.iteration, reference, candidate);
+    if (reference.contains(kIncomplete) != candidate.contains(kIncomplete)) {
+      incomplete_.insert(step.iteration);
+    }
     if (!AddOneSidedClipping(step, reference, candidate)) {
       NoteClippingOfOne(reference, candidate);
     }
@@ -145,6 +151,7 @@ class Comparison {
     }
     for (const std::string& text : one_sided_) out.notes.push_back(text);
     out.unlike_gradients = unlike_;
+    out.incomplete_gradients = incomplete_;
     return out;
   }
 
@@ -241,6 +248,7 @@ class Comparison {
   std::map<int, int64_t> unmoved_;
   std::set<std::string> one_sided_;
   std::set<int> unlike_;
+  std::set<int> incomplete_;
 };
 
 // One side says another value on one rank than on another.

@@ -26,6 +26,9 @@ struct HyperparameterFaults {
   // and of the other behind a change of its loop's own, which may be clipping.
   // A factor between them says nothing.
   std::set<int> unlike_gradients;
+  // Iterations in which gradients of one side alone were recorded before the
+  // last backward had added to them. A difference of them says nothing.
+  std::set<int> incomplete_gradients;
 };
 
 // Compares what both sides noted for the same parameter and iteration. Without

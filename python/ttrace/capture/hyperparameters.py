@@ -34,6 +34,13 @@ CLIPPED = "clipped"
 # as a function of its own for clipping does. The step takes them as they were recorded.
 CHANGED_EARLY = "gradients changed before they were recorded"
 
+# A value of the whole step: a backward added to gradients after they were recorded, as where they
+# are clipped after each micro-batch.
+INCOMPLETE = "gradients recorded before the last backward"
+
+# A value of the whole step: of how many backwards, or runs of them, the gradients were clipped.
+CLIPPINGS = "the number of clippings in an iteration"
+
 NameOf = Callable[[torch.Tensor], str | None]
 
 

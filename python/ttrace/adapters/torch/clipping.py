@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -25,12 +25,13 @@ class Clipping:
         self,
         session: DeferredSession,
         patches: Patches,
-        backward_done: Callable[[], Store | None],
+        backward_done: Callable[[Iterable[torch.Tensor] | None], Store | None],
         changed: Callable[[], None],
         on_norm: Callable[[torch.Tensor, Scale], None],
     ) -> None:
-        """`backward_done()` records the gradients and gives where they are, or None. `changed()` is
-        called when they were clipped. `on_norm` is told the norm of all gradients."""
+        """`backward_done(of)` records the gradients of these parameters, or of all, and gives where
+        they are, or None. `changed()` is called when they were clipped. `on_norm` is told the norm
+        of all gradients."""
         self._session = session
         self._backward_done = backward_done
         self._changed = changed
@@ -41,6 +42,9 @@ class Clipping:
         self._limits: dict[str, float | None] = {}
         self._several: set[str] = set()  # limits that differ between calls: not one fact
         self._norms: list[tuple[torch.Tensor, float]] = []  # each with its limit
+        self._clippings = 0  # in this iteration: two without a backward in between are one
+        self._follows_backward = True
+        self._has_norm = False  # of this iteration
         for owner in (clip_grad, nn.utils):
             patches.wrap_call(owner, "clip_grad_value_", session.guarded(self._clip_values))
             patches.wrap_result(owner, "clip_grad_value_", self._clipped)
@@ -66,9 +70,19 @@ class Clipping:
             return dict(self._limits)
         # A norm that is not finite clips nothing that could be compared.
         above = any(most < float(norm) < math.inf for norm, most in self._norms)
-        return {**self._limits, hyperparameters.CLIPPED: above}
+        return {
+            **self._limits,
+            hyperparameters.CLIPPED: above,
+            hyperparameters.CLIPPINGS: self._clippings,
+        }
+
+    def backward_over(self) -> None:
+        self._follows_backward = True
 
     def begin_iteration(self) -> None:
+        self._clippings = 0
+        self._follows_backward = True
+        self._has_norm = False
         self._norms.clear()
         self._limits.clear()
         self._several.clear()
@@ -96,9 +110,14 @@ class Clipping:
     def _clip(
         self, tensors: Any, max_norm: float, total_norm: Any, *args: Any, **kwargs: Any
     ) -> None:
-        session, store = self._session, self._backward_done()
+        several = [tensors] if torch.is_tensor(tensors) else tensors
+        if not isinstance(several, list | tuple):
+            several = None  # reading it would use it up
+        session, store = self._session, self._backward_done(several)
         if store is None:
             return
+        self._clippings += self._follows_backward
+        self._follows_backward = False
         self._limit("clip_grad", max_norm)
         self._limit("clip_grad_norm_type", self._norm_type)
         norm = total_norm
@@ -106,12 +125,11 @@ class Clipping:
             norm = local_tensor(norm) if all(p.is_replicate() for p in norm.placements) else None
         if norm is not None:
             self._norms.append((norm.detach(), float(max_norm)))
-        several = [tensors] if torch.is_tensor(tensors) else tensors
-        if not isinstance(several, list | tuple):
-            return  # reading it would use it up
-        gradients = [tensor.grad for tensor in several if tensor.grad is not None]
-        if self._norm_type != 2.0 or not store.are(gradients):
+        if several is None or self._norm_type != 2.0 or self._has_norm:
+            return  # a second one is of gradients that were clipped, or of more than were recorded
+        if not store.are(several):
             return
+        self._has_norm = True
         if norm is None:
             session.not_observed("grad_norm", "", "a norm whose reduction is pending")
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -120,7 +120,7 @@ class LoopCapture:
         self._backward = LossBackward(session, self._patches, self._backward_over)
         self._losses = Losses(session, self._patches, lambda: self._micro_batches.last)
         self._clipping = Clipping(
-            session, self._patches, self._gradients_complete, self._clipped, self._course.norm
+            session, self._patches, self._gradients_clipped, self._clipped, self._course.norm
         )
         self._scaler = LossScale(
             session, self._patches, self._optimizers, self._loss_scaled, self._before_step,
@@ -423,17 +423,24 @@ class LoopCapture:
             self._store.loss_scale = scale
 
     def _gradients_complete(self, optimizer: Any = None) -> Store | None:
-        """The gradients of this iteration are complete: at clipping, or at the step."""
+        """The gradients that it steps are complete. None: those of all."""
+        several = optimizer is not None and len(self._optimizers) > 1
+        return self._give_out(parameters_of(optimizer) if several else None, optimizer)
+
+    def _gradients_clipped(self, of: Iterable[torch.Tensor] | None) -> Store | None:
+        """Complete, or so it seems, are those that are clipped."""
+        return self._give_out(of if len(self._optimizers) > 1 else None, None)
+
+    def _give_out(self, of: Iterable[torch.Tensor] | None, optimizer: Any) -> Store | None:
         if not self.session.due or self._store is None:
             return None
-        several = optimizer is not None and len(self._optimizers) > 1
-        of = parameters_of(optimizer) if several else None
         self._store.select(of, self._scaler.unscaled(optimizer))
         self._course.backward_done()
         self._course.record_reduced()
         return self._store
 
     def _backward_over(self) -> None:
+        self._clipping.backward_over()
         if self.session.due and self._store is not None:
             self._store.backward_over()
 
@@ -461,6 +468,8 @@ class LoopCapture:
         if self._store is not None and self._store.changed_early:
             of_step[hyperparameters.CHANGED_EARLY] = True
         changed = self._store is not None and self._store.changed_otherwise()
+        if self._store is not None and self._store.given_out_early:
+            changed = of_step[hyperparameters.INCOMPLETE] = True
         if changed or not self._clipping.understood:
             of_step[hyperparameters.UNKNOWN_CHANGE] = True
         hyperparameters.note_step(
@@ -489,6 +498,8 @@ class LoopCapture:
                 self._store.begin()  # what backward has made for it is no part of the next one
             return
         self._stepped.add(id(optimizer))
+        if self._store is not None:
+            self._store.step_over(parameters_of(optimizer))
         self._scaler.stepping = False
         self._scaler.stepped(optimizer)
         if len(self._stepped) == len(self._optimizers):

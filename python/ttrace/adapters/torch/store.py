@@ -66,6 +66,9 @@ class Store:
         self._left: dict[str, tuple[int, int]] = {}  # as the last backward left them
         # Whether the loop has changed any between that and giving it out.
         self.changed_early = False
+        # Whether a backward has added to any since, and before the step.
+        self.given_out_early = False
+        self._stepped: set[str] = set()  # in this iteration
         self._handles = [
             parameter.register_hook(self._arriving(fqn))
             for fqn, parameter in self._named.items()
@@ -89,7 +92,8 @@ class Store:
         self._selected.clear()
         self._known.clear()
         self._left.clear()
-        self.changed_early = False
+        self.changed_early = self.given_out_early = False
+        self._stepped.clear()
         self.loss_scale = self.reduced_scale = (1, 1)
 
     def parameters(self, role: str) -> Iterator[Piece]:
@@ -124,6 +128,8 @@ class Store:
             if not session.recording or session.backward_moment is None:
                 return None
             self._arrived.add(fqn)
+            if fqn in self._recorded and fqn not in self._stepped:
+                self.given_out_early = True
             replaced = None
             if self.rewrite is not None:
                 topology = session.topology
@@ -135,7 +141,7 @@ class Store:
             before = self._sums.get(fqn)
             if before is None:
                 self._order.append(fqn)
-                if session.leg == "real":
+                if session.leg == "real" and fqn not in self._recorded:
                     self._found[fqn] = what_it_holds(self._gradient_of(fqn))
                 # Kept on the device, in the order and precision in which torch itself adds.
                 self._sums[fqn] = gradient.detach().clone()
@@ -210,6 +216,11 @@ class Store:
             if parameter.grad is not None:
                 self._left[fqn] = _version(parameter.grad)
 
+    def step_over(self, parameters: Iterable[torch.Tensor]) -> None:
+        """An optimizer has stepped these: what reaches them now is for another iteration."""
+        theirs = {id(parameter) for parameter in parameters}
+        self._stepped.update(fqn for fqn, p in self._named.items() if id(p) in theirs)
+
     def changed_knowingly(self) -> None:
         """What has just changed gradients is known, and noted."""
         for fqn in self._known:
@@ -246,10 +257,16 @@ class Store:
     def write_back(self) -> None:
         """An optimizer of torch steps the parameters themselves."""
 
-    def are(self, gradients: Iterable[torch.Tensor]) -> bool:
-        """Whether these are the gradients of all parameters, so that a norm is the norm."""
+    def are(self, parameters: Sequence[torch.Tensor]) -> bool:
+        """Whether the gradients of these are those of all, so that a norm is the norm. One of
+        several optimizers may have those of its own, while others have none yet."""
         mine = {id(p.grad) for p in self._named.values() if p.grad is not None}
-        return bool(mine) and {id(gradient) for gradient in gradients} == mine
+        if not mine or {id(p.grad) for p in parameters if p.grad is not None} != mine:
+            return False
+        given = {id(p) for p in parameters}
+        return len(self._optimizers) == 1 or all(
+            id(p) in given for p in self._named.values() if p.requires_grad
+        )
 
 
 def _version(gradient: Any) -> tuple[int, int]:
