@@ -69,6 +69,13 @@ std::string Words(const Reason& reason) {
     case ReasonKind::kDamaged:
       return reason.detail;
     case ReasonKind::kElementsMissing:
+      if (CountOf(reason, 0) + CountOf(reason, 1) + CountOf(reason, 3) == 0) {
+        return fmt::format(
+            "neither run has {} of its elements: not every micro-batch may "
+            "have "
+            "made it",
+            CountOf(reason, 2));
+      }
       return fmt::format(
           "{} of its elements are missing in the candidate, {} in the "
           "reference, {} in both, {} lie in overlapping pieces",
