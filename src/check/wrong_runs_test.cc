@@ -152,7 +152,7 @@ TEST_F(WrongRunTest, WhatBothSidesLackIsNoEvidence) {
   ExpectOpen("1 tensor is without a partner or not whole, first fc.weight");
   EXPECT_THAT(
       ReasonWords(Find(Check(), "fc.weight", Role::kGradReduced).reason),
-      HasSubstr("256 in both"));
+      HasSubstr("neither run has 256 of its elements"));
   // Unless they were not asked for.
   candidate_.select = reference_.select = "rank=0";
   EXPECT_EQ(CheckAgain().verdict, Verdict::kWithin);

@@ -71,9 +71,8 @@ std::string Words(const Reason& reason) {
     case ReasonKind::kElementsMissing:
       if (CountOf(reason, 0) + CountOf(reason, 1) + CountOf(reason, 3) == 0) {
         return fmt::format(
-            "neither run has {} of its elements: not every micro-batch may "
-            "have "
-            "made it",
+            "neither run has {} of its elements, as of what a part of the "
+            "micro-batches or ranks made",
             CountOf(reason, 2));
       }
       return fmt::format(
