@@ -12,11 +12,13 @@ the first rank that fails, once the others are ended too; a signal is handed on 
 
 from __future__ import annotations
 
+import atexit
 import os
 import runpy
 import signal
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -84,6 +86,17 @@ def wait_for(ranks: list[Rank]) -> int:
     return failed or next((code for rank in ranks if (code := rank.code())), 0)
 
 
+def end_of_script() -> None:
+    """Ends the process as a script's end does, but for taking the interpreter down: a thread of
+    torch's own that then asks for its lock is ended by force, and with it, one time in ten, the
+    process ("terminate called without an active exception", without capture too)."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
 def main() -> int:
     processes, script = int(sys.argv[1]), sys.argv[2]
     # As Python itself leaves them to a script.
@@ -105,7 +118,7 @@ def main() -> int:
         if pid == 0:
             os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             runpy.run_path(script, run_name="__main__")
-            return 0
+            end_of_script()
         ranks.append(Rank(pid))
     return wait_for(ranks)
 
