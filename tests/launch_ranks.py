@@ -87,9 +87,8 @@ def wait_for(ranks: list[Rank]) -> int:
 
 
 def end_of_script() -> None:
-    """Ends the process as a script's end does, but for taking the interpreter down: a thread of
-    torch's own that then asks for its lock is ended by force, and with it, one time in ten, the
-    process ("terminate called without an active exception", without capture too)."""
+    """Ends the process as a script's end does, but for taking the interpreter down: there some
+    ranks of torch abort ("terminate called without an active exception"), without capture too."""
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()

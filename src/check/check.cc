@@ -347,6 +347,17 @@ void NoteSteps(const ReplayedSteps& reference, CheckResult* result) {
       result);
 }
 
+// A verdict within bounds says nothing of what cannot be compared.
+void LeaveOpen(std::string what, std::string reason, std::string way_out,
+               CheckResult* result) {
+  RunNote note;
+  note.kind = NoteKind::kUnsupported;
+  note.names = {std::move(what)};
+  note.reason = std::move(reason);
+  note.way_out = std::move(way_out);
+  result->notes.push_back(std::move(note));
+}
+
 // A common factor of reduced gradients, of which one side's were recorded
 // before clipping and the other's behind what may be clipping, is no fault that
 // is known: the verdict is open.
@@ -359,16 +370,11 @@ void LeaveFactorsOpen(const std::set<int>& iterations, CheckResult* result) {
                culprit.classes.front().letter == "K";
       });
   if (erased == 0) return;
-  RunNote note;
-  note.kind = NoteKind::kUnsupported;
-  note.names = {
-      "gradients that one loop alone changes by a function of its own"};
-  note.reason =
-      "those of the other are recorded before torch's function clips them, so "
-      "that a factor between the two says nothing";
-  note.way_out =
-      "clip by torch.nn.utils.clip_grad_norm_ in both runs, or in none";
-  result->notes.push_back(std::move(note));
+  LeaveOpen("gradients that one loop alone changes by a function of its own",
+            "those of the other are recorded before torch's function clips "
+            "them, so that a factor between the two says nothing",
+            "clip by torch.nn.utils.clip_grad_norm_ in both runs, or in none",
+            result);
 }
 
 bool IsGradient(Role role) {
@@ -383,14 +389,10 @@ void LeaveIncompleteOpen(const std::set<int>& iterations, CheckResult* result) {
     return IsGradient(culprit.tensor.role) &&
            iterations.contains(culprit.iteration);
   });
-  RunNote note;
-  note.kind = NoteKind::kUnsupported;
-  note.names = {"gradients that one loop alone clips between two backwards"};
-  note.reason =
-      "they are recorded when they are clipped first, and are a part of what "
-      "the other's are";
-  note.way_out = "clip after the last micro-batch in both runs";
-  result->notes.push_back(std::move(note));
+  LeaveOpen("gradients that one loop alone clips between two backwards",
+            "they are recorded when they are clipped first, and are a part of "
+            "what the other's are",
+            "clip after the last micro-batch in both runs", result);
 }
 
 // What the runs were told differs: facts, beside what their numbers show.
@@ -424,12 +426,8 @@ void AddStateFaults(const Side& reference, const Side& candidate,
   StateFaults found = FindStateFaults(reference.state_changes(),
                                       candidate.state_changes(), iterations);
   for (const std::string& what : found.open) {
-    RunNote note;
-    note.kind = NoteKind::kUnsupported;
-    note.names = {"state that is changed between steps in one run"};
-    note.reason = what;
-    note.way_out = "bound or change weights and state in both runs alike";
-    result->notes.push_back(std::move(note));
+    LeaveOpen("state that is changed between steps in one run", what,
+              "bound or change weights and state in both runs alike", result);
   }
   Insert(std::move(found.culprits), Moment::kAfterStep, result);
   // Where weights were grafted, values show it and say which step it was.
