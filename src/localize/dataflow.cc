@@ -33,6 +33,16 @@ std::string Worst(const std::vector<const TensorJudgement*>& tensors,
                      tensors.size() == 1 ? " is" : "s are", worst);
 }
 
+// Whether two tensors that are out hold the same values, on both sides.
+bool OfTheSameValues(const TensorJudgement& a, const TensorJudgement& b) {
+  if (a.legs.empty() || b.legs.empty()) return false;
+  const ErrorStats& one = a.legs.front().stats;
+  const ErrorStats& other = b.legs.front().stats;
+  return one.count == other.count && one.sum_sq_err == other.sum_sq_err &&
+         one.sum_err_ref == other.sum_err_ref &&
+         one.sum_sq_ref == other.sum_sq_ref;
+}
+
 // Parameters of one iteration whose gradients the reference alone has.
 struct AbsentGradients {
   std::set<std::string> local;
@@ -179,18 +189,36 @@ class Judge {
   std::optional<Blame> ForGradOutput(const TensorJudgement& t,
                                      const Seen& seen) const {
     if (seen.forward || seen.state || seen.backward) return std::nullopt;
-    if (t.id.fqn.empty()) {
+    const std::string module = OutermostThatHandsOn(t);
+    if (module.empty()) {
       return Blame{"loss", Direction::kBackward, Stage::kCompute,
                    "the gradient that the loss sends into the model is out of "
                    "bounds while the loss is within bounds"};
     }
-    const std::string container = tree_.Container(t.id.fqn);
+    const std::string container = tree_.Container(module);
     return Blame{
         container, Direction::kBackward, Stage::kCompute,
         fmt::format(
             "the gradient arriving at {} is out of bounds while nothing "
             "before it is: the code between modules, in {}",
-            t.id.fqn, NameOrModel(container))};
+            module, NameOrModel(container))};
+  }
+
+  // The outermost module that hands on what `t` is the gradient of, or its own:
+  // the hooks on one tensor run from the inside out, and its gradient comes
+  // from outside of all of them.
+  std::string OutermostThatHandsOn(const TensorJudgement& t) const {
+    std::string outermost = t.id.fqn;
+    for (std::string name = t.id.fqn; !name.empty();) {
+      name = ParentName(name);
+      const auto& arriving = tree_.Of(name, Role::kGradOutput);
+      if (std::any_of(arriving.begin(), arriving.end(), [&](const auto* other) {
+            return other->diverged() && OfTheSameValues(t, *other);
+          })) {
+        outermost = name;
+      }
+    }
+    return outermost;
   }
 
   std::optional<Blame> ForGradInput(const TensorJudgement& t,

@@ -55,6 +55,18 @@ class TinyRun {
     });
   }
 
+  // In the first iteration, behind the gradients of module `other`.
+  void MoveBehind(const std::string& fqn, Role role, const std::string& other) {
+    const auto at = std::find_if(
+        tensors_.begin(), tensors_.end(),
+        [&](const auto& t) { return t.id.fqn == fqn && t.id.role == role; });
+    const auto last =
+        std::find_if(at, tensors_.end(), [&](const TensorJudgement& t) {
+          return t.id.fqn == other && t.id.role == Role::kGradInput;
+        });
+    std::rotate(at, at + 1, last);
+  }
+
   // The forward of a module once more, before its gradients, and out of bounds.
   void BreakRecomputed(const std::string& fqn, Role role) {
     const auto before = std::find_if(
@@ -358,6 +370,28 @@ TEST(Localize, AGradientThatArrivesWrongIsThatOfTheCodeBetween) {
   ASSERT_EQ(found.culprits.size(), 1u);
   EXPECT_EQ(found.culprits[0].fqn, "layers.1");
   EXPECT_EQ(found.culprits[0].direction, Direction::kBackward);
+}
+
+// A module that hands on what one inside of it made: two names of one tensor,
+// and the inner one's hook runs first.
+TEST(Localize, AGradientThatAModuleIsHandedIsNotThatOfTheCodeInIt) {
+  TinyRun run;
+  for (const std::string fqn : {"", "layers.1.fc1"}) {
+    LegJudgement real;
+    real.stats.count = 8;
+    real.stats.sum_sq_err = 3;
+    real.stats.sum_sq_ref = 2;
+    run.Break(fqn, Role::kGradOutput).legs = {real};
+  }
+  run.MoveBehind("", Role::kGradOutput, "layers.1.fc1");
+  Localization found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].fqn, "loss");
+  // Of other values it is another tensor, of a later call for example.
+  run.Break("", Role::kGradOutput).legs.front().stats.sum_sq_err = 4;
+  found = run.Find();
+  ASSERT_EQ(found.culprits.size(), 1u);
+  EXPECT_EQ(found.culprits[0].fqn, "layers.1");
 }
 
 // What a tensor was made from may not be recorded: then anything that is out
