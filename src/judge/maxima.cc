@@ -102,27 +102,32 @@ Test Judge(Statistic statistic, double err, const Noise& noise, double floor,
   expected.noise_legs = legs;
   expected.fp32_leg = hp.has_value();
   expected.growth = growth;
-  expected.factor = factor;
+  // A floor, and the largest of many errors, are bounds themselves.
+  expected.factor = expected.origin == Origin::kNoise ? factor : 1;
   out.bound = growth * allowed;
   if (unseen > out.bound) {
     out.bound = unseen;
     expected.origin = Origin::kFloor;
+    expected.factor = 1;
   }
   out.headroom = err / out.bound;
   if (hp) {
     out.value_hp = hp->candidate;
     out.reference_hp = hp->reference;
     // The reference's own rounding is a single sample.
+    const double factor_hp = NoiseFactor(hp->equivalent, 1, errors.risk);
     const double bound_hp =
-        std::max(out.bound, NoiseFactor(hp->equivalent, 1, errors.risk) *
-                                errors.longer_sums() * hp->reference);
+        std::max(out.bound, factor_hp * errors.longer_sums() * hp->reference);
     if (hp->candidate / bound_hp < out.headroom) {
       out.headroom = hp->candidate / bound_hp;
-      if (bound_hp > out.bound) expected.origin = Origin::kReferenceFp32;
+      if (bound_hp > out.bound) {
+        expected.origin = Origin::kReferenceFp32;
+        expected.factor = factor_hp;
+      }
       out.bound = bound_hp;
     }
   }
-  expected.scale = out.bound / factor;
+  expected.scale = out.bound / expected.factor;
   if (errors.long_sum_loss() > out.bound) {
     out.bound = expected.scale = errors.long_sum_loss();
     out.headroom = err / out.bound;

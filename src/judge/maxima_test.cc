@@ -179,6 +179,13 @@ TEST(JudgeMaxima, FloorsAdmitOneMoreRounding) {
       BlockBound(setup.Judged()),
       kBf16 / 2 * 4 * std::sqrt(static_cast<double>(kCompareBlock) / kCount),
       1e-15);
+  const LegJudgement leg = setup.Judged();
+  for (const Statistic statistic : {Statistic::kElement, Statistic::kBlock}) {
+    const ttrace::Test& test = *leg.Find(statistic);
+    EXPECT_EQ(test.expected.origin, Origin::kFloor);
+    EXPECT_EQ(test.expected.factor, 1);
+    EXPECT_EQ(test.expected.scale, test.bound);
+  }
 }
 
 TEST(JudgeMaxima, TheFloorOfOneElementIsTheNorms) {

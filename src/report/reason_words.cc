@@ -478,9 +478,9 @@ std::string OriginWords(const LegJudgement& leg) {
     return out + fmt::format("{:.3g} flip in a noise leg ({} of them)",
                              test->noise, expected.noise_legs);
   }
-  out += fmt::format("{} {:.1e} x {:.3g} ({}", ScaleWords(expected.origin),
-                     expected.scale, expected.factor,
-                     Counted(expected.noise_legs, "noise leg"));
+  out += fmt::format("{} {:.1e}", ScaleWords(expected.origin), expected.scale);
+  if (expected.factor != 1) out += fmt::format(" x {:.3g}", expected.factor);
+  out += fmt::format(" ({}", Counted(expected.noise_legs, "noise leg"));
   if (expected.one_module_deep) out += " one module deep";
   if (expected.end_to_end_for_want) {
     out += " end to end, for want of noise one module deep";
