@@ -14,7 +14,8 @@ namespace ttrace {
 namespace {
 
 constexpr const char* kFooter = R"(
-TENSOR is a name with * and ?, or a pattern on name and role together.
+TENSOR is a name with * and ?, or a pattern on name and role together; '' is
+the model itself.
 Exit codes: 0 shown, 2 nothing to show.
 
 Examples:
@@ -26,6 +27,7 @@ Examples:
 struct Options {
   std::string path;
   TensorQuery query;
+  bool one_tensor = false;  // a pattern is given; the model's own name is ""
   bool collectives = false;
 };
 
@@ -43,7 +45,7 @@ Result<std::string> Describe(const Options& options) {
   }
   TTRACE_ASSIGN_OR_RETURN(auto trace, Trace::Open(options.path, 0));
   if (options.collectives) return DescribeCollectives(*trace, terminal);
-  if (options.query.pattern.empty()) return DescribeTrace(*trace, terminal);
+  if (!options.one_tensor) return DescribeTrace(*trace, terminal);
   return DescribeTensors(trace, options.query, terminal);
 }
 
@@ -65,7 +67,8 @@ void AddInspect(CLI::App& app, Action* action) {
       ->add_option("PATH", options->path,
                    "a trace folder, a result.json, or the folder of a diff")
       ->required();
-  command->add_option("TENSOR", query.pattern, "which tensors to show");
+  CLI::Option* tensor =
+      command->add_option("TENSOR", query.pattern, "which tensors to show");
   command->add_option("--leg", query.leg, "which run of the iteration")
       ->capture_default_str();
   command->add_option("--iteration", query.iteration, "only this one");
@@ -78,8 +81,10 @@ void AddInspect(CLI::App& app, Action* action) {
   command->add_flag("--collectives", options->collectives,
                     "show what the ranks of a trace communicated");
   command->footer(kFooter);
-  command->callback(
-      [action, options] { *action = [options] { return Inspect(*options); }; });
+  command->callback([action, options, tensor] {
+    options->one_tensor = tensor->count() > 0;
+    *action = [options] { return Inspect(*options); };
+  });
 }
 
 }  // namespace ttrace

@@ -22,7 +22,8 @@ std::string DescribeCollectives(const Trace& trace,
                                 const TerminalOptions& terminal);
 
 struct TensorQuery {
-  std::string pattern;  // glob on the name, or on all of the tensor's id
+  // Glob on the name, or on all of the tensor's id; "": of the model itself.
+  std::string pattern;
   std::string leg = "real";
   int iteration = -1;  // -1: all
   int values = 6;      // first values of each piece

@@ -593,6 +593,8 @@ def test_inspect_shows_a_trace_a_tensor_and_a_result(tmp_path: Path) -> None:
     missing = ttrace("inspect", tmp_path / "d" / "candidate", "layers.7")
     assert missing.returncode == 2
     assert "no tensor matches" in missing.stderr
+    # The name of the model itself; the trace of a tiny rank has no tensor of it.
+    assert "no tensor matches ''" in ttrace("inspect", tmp_path / "d" / "candidate", "").stderr
     leg = ttrace("inspect", tmp_path / "d" / "candidate", "*", "--leg", "noise.9")
     assert "it has" in leg.stderr
 
