@@ -20,6 +20,7 @@
 #include "src/trace/stand_in_cuda.h"
 #include "src/trace/strided_gather.h"
 #include "src/trace/writer_thread.h"
+#include "src/trace/writing_queue.h"
 
 namespace ttrace {
 namespace {

@@ -43,9 +43,6 @@ namespace ttrace {
 // What a disk of 1.5 GB/s takes in some 80 ms.
 inline constexpr size_t kStagingBytes = size_t{128} << 20;
 
-// An event of the device for each.
-inline constexpr int kMostOnTheirWay = 4096;
-
 // A device that works delivers in a fraction of a second.
 inline constexpr std::chrono::seconds kPatience(5);
 
