@@ -134,8 +134,7 @@ and as a candidate of more ranks, and once more with a fault planted in what it 
 those that had to be added to it. transformers, accelerate and peft are used as pip installs them,
 with a tiny random model; nanoGPT and pytorch/examples are their loops written again with small
 sizes, because pip has neither. Seconds are those of nine launches: the reference (rows of one loop
-share it), its four legs, both candidates and their isolated legs; two cores that did much else
-(importing torch, 2 s of processor time, took 20 s).
+share it), its four legs, both candidates and their isolated legs; two cores of a shared machine.
 
 """
 COLUMNS = ("loop", "ranks", "lines", "clean", "bug", "with the bug", "seconds")
