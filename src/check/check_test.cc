@@ -155,6 +155,38 @@ TEST_F(CheckTest, AModuleMayRoundMoreInsideThanItsValuesShow) {
   EXPECT_GT(bound(), 0x1p-10);
 }
 
+// The gradient of what fc makes of its weight: fc's code makes it, and a run of
+// two ranks rounds two terms.
+TEST_F(CheckTest, WhatCodeOfLowPrecisionHandsAModuleMayBeRoundedSo) {
+  SyntheticTensor gradient = {
+      "fc.part", Role::kGradOutput, "0", Pass::kBackward, {8, 16}, {}, -1, {}};
+  gradient.placements = {{"tp", Partial{}}};
+  const auto bound = [&](int tp) {
+    candidate_.mesh = {{"dp", 1}, {"tp", tp}};
+    return Find(CheckAgain(), "fc.part", Role::kGradOutput).legs.at(0).bound;
+  };
+  reference_.extra = candidate_.extra = {gradient};
+  EXPECT_LT(bound(2), 0x1p-16);
+  reference_.notes = candidate_.notes = {
+      {"precision_inside", R"({"fqn":"fc","dtype":"bfloat16"})"}};
+  EXPECT_EQ(bound(1), 0x1p-8 / 2);
+  const double two_roundings = std::sqrt(2 * 2 * std::numbers::ln2 / 9);
+  EXPECT_NEAR(bound(2), 2 * 0x1p-8 * two_roundings, 1e-12);
+  // A module between them that may hand it on as it is.
+  reference_.extra.front().fqn = candidate_.extra.front().fqn = "fc.parts.0";
+  SyntheticTensor handed_on = gradient;
+  handed_on.fqn = "fc.parts";
+  reference_.extra.push_back(handed_on);
+  candidate_.extra.push_back(handed_on);
+  const auto inner = [&] {
+    return Find(CheckAgain(), "fc.parts.0", Role::kGradOutput).legs.at(0).bound;
+  };
+  EXPECT_NEAR(inner(), 2 * 0x1p-8 * two_roundings, 1e-12);
+  // Of another shape it made it, in fp32.
+  reference_.extra.back().global = candidate_.extra.back().global = {16, 8};
+  EXPECT_LT(inner(), 0x1p-16);
+}
+
 TEST_F(CheckTest, OneWrongElementIsFoundOnItsRank) {
   candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
                         int64_t index, float* value) {

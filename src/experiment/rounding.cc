@@ -51,6 +51,17 @@ double PartialSumRounding(const Rounding& rounding) {
          std::sqrt(kSquareOfOneRounding * partial_sums);
 }
 
+// Of uncorrelated summands the rounding errors have together the size of one
+// rounding of the sum: there are two of them, of the one run and of the other.
+double OtherSummandsRounding(const Rounding& rounding) {
+  const double unit = std::max(rounding.unit_roundoff, rounding.maker_roundoff);
+  if (unit <= kFp32Roundoff ||
+      rounding.reference_summands == rounding.candidate_summands) {
+    return 0;
+  }
+  return unit * std::sqrt(kSquareOfOneRounding * 2);
+}
+
 // Rounding to a fixed spacing is off by up to half of it, evenly: a twelfth of
 // its square on average. Sums of such values need no rounding: only what is
 // summed was rounded.

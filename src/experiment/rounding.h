@@ -18,6 +18,9 @@ inline constexpr double kFp32Roundoff = UnitRoundoff(DType::kF32);
 
 struct Rounding {
   double unit_roundoff = 0;  // of the precision its values are computed in
+  // Of the code that makes them, where that is coarser: what a module is given
+  // its container computes.
+  double maker_roundoff = 0;
   // Terms of the longest sum that the value hangs on. Matters where sums are
   // made in the values' own precision.
   int64_t longest_sum = 1;
@@ -52,6 +55,14 @@ double SummationGrowth(const Rounding& rounding);
 // sum rounds what is as large as the result. 0 in fp32, and where nothing is
 // summed so. Derivation: docs/tolerance.md.
 double PartialSumRounding(const Rounding& rounding);
+
+// The relative difference of two runs that round other numbers of summands, of
+// which a value is the sum over ranks and micro-batches: the roundings of the
+// one are not those of the other. 0 in fp32, and where the numbers are the
+// same. A noise leg shows it only if its noise is as large as the rounding,
+// which that of float32 values is not that are cast before they are used.
+// Derivation: docs/tolerance.md.
+double OtherSummandsRounding(const Rounding& rounding);
 
 // What rounding to the spacing of the smallest numbers adds to the relative
 // difference of two runs, in `count` elements whose squares sum up to

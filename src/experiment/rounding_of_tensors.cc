@@ -36,6 +36,21 @@ int64_t TokensOf(const Record& piece) {
   return tokens;
 }
 
+// Terms of a sum that was not made: of how many the value is, over ranks and,
+// where a parameter's gradient does not collect them, micro-batches.
+int64_t TermsOf(const Record& piece, const DeviceMesh& mesh,
+                int64_t micro_batches) {
+  int64_t terms = 1;
+  for (const auto& dim : mesh.dims) {
+    if (IsPartialOver(piece.placements(), dim.name)) terms *= dim.size;
+  }
+  const bool collects = IsParameterGradient(piece.id().role);
+  if (!collects && IsPartialOver(piece.placements(), "mb")) {
+    terms *= micro_batches;
+  }
+  return terms;
+}
+
 // The lower precision of the two.
 void Lower(DType dtype, std::optional<DType>* lowest) {
   if (!*lowest || UnitRoundoff(dtype) > UnitRoundoff(**lowest)) {
@@ -63,6 +78,9 @@ void RoundingOfTensors::ReadPrecisions(const Side& reference) {
     const DType dtype = pieces.pieces.front().dtype();
     if (!TellsPrecision(id.role) || !Info(dtype).floating) continue;
     Lower(dtype, &modules_[id.fqn].dtype);
+    if (IsEdge(id.role)) {
+      edges_[{id.fqn, id.role}].insert(pieces.global_shape());
+    }
   }
   for (const auto& [module, dtype] : reference.precision_inside()) {
     Lower(dtype, &modules_[module].dtype);
@@ -133,6 +151,10 @@ RoundingOfTensors::Sums RoundingOfTensors::SumsOf(const Side& reference,
     if (first.scale().value() != 1) out.scales[id] = first.scale().value();
     int64_t ranks = 1;
     const DeviceMesh& mesh = side.trace().mesh(first.grid());
+    const int64_t terms = TermsOf(first, mesh, micro_batches);
+    if (terms > 1) {
+      out.summands[id] = ValueOr(out.summands, id, int64_t{1}) * terms;
+    }
     for (const std::string& name : first.reduced_over()) {
       const int dim = mesh.Find(name);
       if (dim >= 0) ranks *= mesh.dims[static_cast<size_t>(dim)].size;
@@ -160,6 +182,26 @@ const RoundingOfTensors::Module* RoundingOfTensors::ModuleOf(
   std::string name = IsParameterGradient(id.role) ? ParentName(id.fqn) : id.fqn;
   const auto found = modules_.find(name);
   return found == modules_.end() ? nullptr : &found->second;
+}
+
+std::optional<DType> RoundingOfTensors::PrecisionOfMaker(
+    const TensorId& id) const {
+  std::optional<DType> lowest;
+  const auto own = edges_.find({id.fqn, id.role});
+  if (own == edges_.end()) return lowest;
+  for (std::string name = id.fqn; !name.empty();) {
+    name = ParentName(name);
+    const auto found = modules_.find(name);
+    if (found == modules_.end() || !found->second.dtype) continue;
+    Lower(*found->second.dtype, &lowest);
+    const auto around = edges_.find({name, id.role});
+    if (around == edges_.end()) break;
+    const bool may_hand_on = std::any_of(
+        own->second.begin(), own->second.end(),
+        [&](const Shape& shape) { return around->second.contains(shape); });
+    if (!may_hand_on) break;
+  }
+  return lowest;
 }
 
 int64_t RoundingOfTensors::LongestSum(const TensorId& id, bool isolated) const {
@@ -194,12 +236,16 @@ Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
                                                            : lowest_;
   out.unit_roundoff = UnitRoundoff(dtype);
   out.longest_sum = LongestSum(id, isolated);
+  out.reference_summands = ValueOr(reference_sums_.summands, id, int64_t{1});
+  out.candidate_summands = ValueOr(candidate_sums_.summands, id, int64_t{1});
+  if (!fp32 && IsEdge(id.role)) {
+    const std::optional<DType> maker = PrecisionOfMaker(id);
+    if (maker) out.maker_roundoff = UnitRoundoff(*maker);
+  }
   if (out.unit_roundoff > kFp32Roundoff) {
     const double spacing = RangeOf(dtype).step;
     out.reference_spacing = spacing * ValueOr(reference_sums_.scales, id, 1.0);
     out.candidate_spacing = spacing * ValueOr(candidate_sums_.scales, id, 1.0);
-    out.reference_summands = ValueOr(reference_sums_.summands, id, int64_t{1});
-    out.candidate_summands = ValueOr(candidate_sums_.summands, id, int64_t{1});
     if (IsParameterGradient(id.role)) {
       const std::string owner = ParentName(id.fqn);
       out.reference_tokens = ValueOr(reference_sums_.tokens, owner, int64_t{0});

@@ -18,7 +18,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "src/experiment/rounding.h"
 #include "src/experiment/side.h"
@@ -55,10 +57,17 @@ class RoundingOfTensors {
   void ReadDimensions(const Side& reference);
   Sums SumsOf(const Side& reference, const Side& side) const;
   const Module* ModuleOf(const TensorId& id) const;
+  // Of the code that makes an edge: the lowest of the nearest module around its
+  // own of which a precision is known and, where that has such an edge of the
+  // same shape, which may be the very tensor, of those around it. Nothing if
+  // there is none.
+  std::optional<DType> PrecisionOfMaker(const TensorId& id) const;
   int64_t LongestSum(const TensorId& id, bool isolated) const;
   static int64_t SummedRanks(const Sums& sums, const TensorId& id);
 
   std::map<std::string, Module> modules_;
+  // Of a module's inputs and of the gradients arriving at it.
+  std::map<std::pair<std::string, Role>, std::set<Shape>> edges_;
   // Precision of the run, where nothing closer is known.
   DType lowest_ = DType::kF32;
   int64_t sequence_ = 1;  // longest dimension of what the model is fed

@@ -47,6 +47,42 @@ TEST(SummationGrowth, IsWhatSumsOfBf16Show) {
   }
 }
 
+// Each run rounds its summands to bf16 and adds them in fp32.
+TEST(OtherSummandsRounding, IsWhatTwoCutsOfASumShow) {
+  std::mt19937 rng(7);
+  std::normal_distribution<double> normal;
+  for (const int summands : {2, 4, 16}) {
+    double squares = 0;
+    double norm = 0;
+    for (int i = 0; i < 20'000; ++i) {
+      double exact = 0;
+      double sum = 0;
+      for (int k = 0; k < summands; ++k) {
+        const double term = normal(rng);
+        exact += term;
+        sum += Bf16(term);
+      }
+      squares += (sum - Bf16(exact)) * (sum - Bf16(exact));
+      norm += exact * exact;
+    }
+    Rounding rounding;
+    rounding.unit_roundoff = kBf16;
+    rounding.candidate_summands = summands;
+    const double expected = OtherSummandsRounding(rounding);
+    EXPECT_NEAR(std::sqrt(squares / norm), expected, 0.1 * expected)
+        << summands;
+    // What a module computes in fp32 of what bf16 code hands it.
+    rounding.unit_roundoff = kFp32Roundoff;
+    rounding.maker_roundoff = kBf16;
+    EXPECT_EQ(OtherSummandsRounding(rounding), expected);
+    rounding.maker_roundoff = 0;
+    EXPECT_EQ(OtherSummandsRounding(rounding), 0);
+    rounding.unit_roundoff = kBf16;
+    rounding.reference_summands = summands;
+    EXPECT_EQ(OtherSummandsRounding(rounding), 0);
+  }
+}
+
 // One rank has nearly all of the sum, and is the first of the ring: that of a
 // loss's gradient, which the rank with the target makes.
 TEST(PartialSumRounding, IsWhatADominatedSumOfBf16Shows) {

@@ -194,26 +194,30 @@ void JudgeMaxima(const LegErrors& errors, LegJudgement* leg) {
   if (errors.sums_tokens() && unit > kFp32Roundoff && !has_hp) return;
 
   const ErrorStats& stats = errors.stats;
+  const double coarsest = std::max(unit, errors.rounding.maker_roundoff);
+  const double summands = OtherSummandsRounding(errors.rounding);
   const double element_floor =
-      std::max(2 * unit,
+      std::max(2 * coarsest,
                NoiseFactor(static_cast<double>(stats.count),
                            static_cast<int>(errors.noise.size()), errors.risk) *
-                   kFloorRoundoffs * unit * LargestElement(stats));
+                   std::max(kFloorRoundoffs * coarsest, summands) *
+                   LargestElement(stats));
   const double extreme = LargestElementFactor(
       stats.count, std::numeric_limits<int>::max(), errors.risk);
   leg->Add(Judge(Statistic::kElement, stats.max_elem, ElementNoise(errors),
-                 element_floor, errors.unseen_rounding() * extreme, errors,
-                 ElementHp(errors)));
+                 element_floor,
+                 std::hypot(errors.unseen_rounding(), summands) * extreme,
+                 errors, ElementHp(errors)));
   // A tensor of one block: its norm says the same, and more sharply.
   if (stats.count > kCompareBlock && stats.sum_sq_ref > 0) {
     // The norm's floor, for the largest share of the norm a block can have.
-    const double floor = kNoiseFactor * kFloorRoundoffs * unit;
+    const double floor = kNoiseFactor * kFloorRoundoffs * coarsest;
     const double share =
         std::min(1.0, stats.max_abs_ref * std::sqrt(kBlock / stats.sum_sq_ref));
-    // Partial sums round in proportion to what a block holds, the smallest
-    // numbers alike everywhere.
+    // Summands and partial sums round in proportion to what a block holds, the
+    // smallest numbers alike everywhere.
     const double unseen = std::hypot(
-        PartialSumRounding(errors.rounding) * share,
+        std::hypot(PartialSumRounding(errors.rounding), summands) * share,
         SpacingRounding(errors.rounding, kCompareBlock, stats.sum_sq_ref));
     leg->Add(Judge(Statistic::kBlock, BlockError(stats, stats.sum_sq_ref),
                    BlockNoise(errors), floor * share, kNoiseFactor * unseen,

@@ -43,13 +43,11 @@ void JudgeProjection(const LegErrors& errors, double pooled,
   const double independent = IndependentErrors(errors.noise);
   // What the norm's bound admits in elements that do not know of each other.
   const double random =
-      std::max(
-          {norm->noise * expected.growth * coarser,
-           expected.growth * kFloorRoundoffs * errors.rounding.unit_roundoff,
-           errors.unseen_rounding(),
-           std::isnan(norm->reference_hp)
-               ? 0
-               : errors.longer_sums() * norm->reference_hp}) /
+      std::max({norm->noise * expected.growth * coarser,
+                errors.least_rounding(), errors.unseen_rounding(),
+                std::isnan(norm->reference_hp)
+                    ? 0
+                    : errors.longer_sums() * norm->reference_hp}) /
       std::sqrt(independent);
   const double repeat = errors.repeat ? CommonFactorError(*errors.repeat) : 0;
   const double fp32 =

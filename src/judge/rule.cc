@@ -29,7 +29,7 @@ Test JudgeNorm(const LegErrors& errors) {
   test.noise = std::max(measured, repeat);
   const double unit = errors.rounding.unit_roundoff;
   const double growth = SummationGrowth(errors.rounding);
-  const double floor = growth * kFloorRoundoffs * unit;
+  const double floor = errors.least_rounding();
   const double unseen = errors.unseen_rounding();
   const double seen = errors.noise_growth() * test.noise;
   const double noise = std::max(growth * seen, std::hypot(seen, unseen));
@@ -155,6 +155,13 @@ LegErrors AtEnd(LegErrors errors, bool candidate_low) {
 }
 
 }  // namespace
+
+double LegErrors::least_rounding() const {
+  return std::max(
+      {SummationGrowth(rounding) * kFloorRoundoffs * rounding.unit_roundoff,
+       kFloorRoundoffs * rounding.maker_roundoff,
+       OtherSummandsRounding(rounding)});
+}
 
 bool LegErrors::estimated() const {
   const auto is = [](const std::optional<ErrorStats>& measured) {

@@ -60,6 +60,9 @@ struct LegErrors {
     return std::hypot(PartialSumRounding(rounding),
                       SpacingRounding(rounding, stats.count, stats.sum_sq_ref));
   }
+  // The least that two runs may differ by, relative to the norm, whatever noise
+  // legs show.
+  double least_rounding() const;
   // Noise as the candidate's smallest numbers make it.
   double noise_growth() const {
     return CoarserSpacing(rounding, stats.count, stats.sum_sq_ref);
