@@ -54,9 +54,9 @@ def section(entries: list[dict]) -> str:
         "legs, each run twice as above. An iteration is clean, or has a planted fault. In launch 3",
         "clean ones are blamed rightly: where masks of the loss are uneven and it is no mean over",
         "all tokens, megatron-core averages the means of context-parallel ranks, another loss.",
-        "No other clean one is. Behind an iteration for which a fault is planned the moments are put",
-        "back, which the check finds (class C): it blames these iterations but the last also where",
-        "the fault changed no number, and they count as not planted.",
+        "No other clean one is. Behind an iteration for which a fault is planned the moments are",
+        "put back, which the check finds (class C): it blames these iterations but the last also",
+        "where the fault changed no number, and they count as not planted.",
         "",
         "| seed | launch | topology | precision | iterations | planted | blamed | tensors compared "
         "| the same | the same numbers |",

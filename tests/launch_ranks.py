@@ -88,10 +88,10 @@ def wait_for(ranks: list[Rank]) -> int:
 
 def end_of_script() -> None:
     """Ends the process as a script's end does, but for taking the interpreter down: with torch 2.13
-    that aborts about one rank in ten of plain DDP over Gloo, under torchrun and without capture too.
-    A thread of the process group's lets go of its last all-reduce, which holds a Python object, asks
-    for the interpreter's lock, is made to exit there, and a destructor may not be unwound
-    ("terminate called without an active exception").
+    that aborts about one rank in ten of plain DDP over Gloo, under torchrun and without capture
+    too. A thread of the process group's lets go of its last all-reduce, which holds a Python
+    object, asks for the interpreter's lock, is made to exit there, and a destructor may not be
+    unwound ("terminate called without an active exception").
     """
     threading._shutdown()
     atexit._run_exitfuncs()
