@@ -1,4 +1,4 @@
-"""Holds for every test: a test process stays a plain Python process.
+"""Holds for every test: a test process stays a plain Python process; and which files come first.
 
 `megatron_cpu` makes `torch.cuda` mean the CPU and switches torch.compile off, for the whole
 process. A test that needs it starts a process for it; enabled here, it would reach the tests of
@@ -8,8 +8,21 @@ other files.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 
 import pytest
+
+# Its build and the C++ tests are a third of all work, one after the other: begun late, one core
+# is at them when there is nothing left for the other.
+LONGEST = "test_build.py"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest file first, then those of most tests, each as a whole."""
+    tests = Counter(item.path for item in items)
+    files = {path: place for place, path in enumerate(tests)}
+    items.sort(key=lambda item: (item.path.name != LONGEST, -tests[item.path], files[item.path]))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -3,11 +3,13 @@
 # pytest run reports all of it, the C++ tests and static checks included
 # (tests/test_build.py), so that the last line is its summary. Three workers for
 # two cores: real runs wait for one another a good part of their time. A file's
-# tests stay together, because they share what was recorded once.
+# tests stay together, because they share what was recorded once, and files run
+# in the order that conftest.py gives them.
 #
 #   scripts/run_tests.sh [PYTEST-ARGUMENTS...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup_system.sh
 scripts/setup_python.sh
-exec .venv/bin/python -m pytest -m "not matrix" -n 3 --dist loadfile --durations=30 "$@"
+exec .venv/bin/python -m pytest -m "not matrix" -n 3 --dist loadfile --no-loadscope-reorder \
+  --durations=30 "$@"
