@@ -54,7 +54,7 @@ double PartialSumRounding(const Rounding& rounding) {
 // Of uncorrelated summands the rounding errors have together the size of one
 // rounding of the sum: there are two of them, of the one run and of the other.
 double OtherSummandsRounding(const Rounding& rounding) {
-  const double unit = std::max(rounding.unit_roundoff, rounding.maker_roundoff);
+  const double unit = rounding.coarsest_roundoff();
   if (unit <= kFp32Roundoff ||
       rounding.reference_summands == rounding.candidate_summands) {
     return 0;

@@ -7,6 +7,7 @@
 #ifndef TTRACE_SRC_EXPERIMENT_ROUNDING_H_
 #define TTRACE_SRC_EXPERIMENT_ROUNDING_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ttrace/dtype.h"
@@ -21,6 +22,9 @@ struct Rounding {
   // Of the code that makes them, where that is coarser: what a module is given
   // its container computes.
   double maker_roundoff = 0;
+  double coarsest_roundoff() const {
+    return std::max(unit_roundoff, maker_roundoff);
+  }
   // Terms of the longest sum that the value hangs on. Matters where sums are
   // made in the values' own precision.
   int64_t longest_sum = 1;

@@ -194,7 +194,7 @@ void JudgeMaxima(const LegErrors& errors, LegJudgement* leg) {
   if (errors.sums_tokens() && unit > kFp32Roundoff && !has_hp) return;
 
   const ErrorStats& stats = errors.stats;
-  const double coarsest = std::max(unit, errors.rounding.maker_roundoff);
+  const double coarsest = errors.rounding.coarsest_roundoff();
   const double summands = OtherSummandsRounding(errors.rounding);
   const double element_floor =
       std::max(2 * coarsest,
