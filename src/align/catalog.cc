@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#include "src/align/uneven_rows.h"
 #include "src/trace/hasher.h"
 #include "src/trace/interned.h"
 
@@ -185,7 +186,7 @@ bool TensorPieces::MayBeWhole() const {
 }
 
 Catalog::Catalog(std::shared_ptr<const Trace> trace)
-    : trace_(std::move(trace)) {
+    : trace_(std::move(trace)), fed_rows_(FedRows::Read(*trace_)) {
   const FinishedSums finished(*trace_);
   Shelves shelves(&tensors_);
   for (const Record& record : trace_->records()) {
@@ -212,6 +213,24 @@ Catalog::Catalog(std::shared_ptr<const Trace> trace)
     }
   }
   PlaceRoutedRows();
+  PlaceUnevenRows();
+}
+
+void Catalog::PlaceUnevenRows() {
+  const UnevenRows uneven(fed_rows_);
+  if (uneven.empty()) return;
+  for (auto& [leg, tensors] : tensors_) {
+    for (auto& [id, pieces] : tensors) {
+      if (!uneven.MayHave(id)) continue;
+      RecordList placed;
+      for (const Record& piece : pieces.pieces) {
+        RecordFields copy = piece.fields();
+        uneven.Place(fed_rows_.CallOf(id, piece.micro_batch()), &copy);
+        placed.push_back(reread_.Append(copy));
+      }
+      pieces.pieces = std::move(placed);
+    }
+  }
 }
 
 void Catalog::PlaceRoutedRows() {

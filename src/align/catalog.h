@@ -7,7 +7,8 @@
 // the iteration: terms are missing, and nothing in the others shows it.
 //
 // Rows that a router chose are given their place (routed_rows.h): routing maps
-// are the only tensors that are read here.
+// are the only tensors that are read here. So are rows of micro-batches that
+// are not all of one size, by what all ranks noted of theirs (fed_rows.h).
 //
 // Thread safety: const after construction and Reread.
 
@@ -20,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "src/align/fed_rows.h"
 #include "src/align/routed_rows.h"
 #include "src/trace/reader.h"
 #include "src/trace/record_list.h"
@@ -66,6 +68,8 @@ class Catalog {
   // Replaces the records of a tensor, in every leg, by changed copies.
   void Reread(const TensorId& id,
               const std::function<void(RecordFields*)>& change);
+  // What the forwards of its model were fed.
+  const FedRows& fed_rows() const { return fed_rows_; }
   // What was left out, by its first rank that did not complete it.
   const std::map<TensorId, int>& unfinished_sums() const {
     return unfinished_sums_;
@@ -73,8 +77,10 @@ class Catalog {
 
  private:
   void PlaceRoutedRows();
+  void PlaceUnevenRows();
 
   std::shared_ptr<const Trace> trace_;
+  FedRows fed_rows_;
   std::vector<std::string> legs_;
   std::map<std::string, std::map<TensorId, TensorPieces>> tensors_;
   std::map<TensorId, int> unfinished_sums_;

@@ -14,6 +14,7 @@
 #include "src/check/diagnostician.h"
 #include "src/check/evidence_coverage.h"
 #include "src/check/explain_coverage.h"
+#include "src/check/row_notes.h"
 #include "src/diagnose/same_explanation.h"
 #include "src/experiment/row_alignment.h"
 #include "src/experiment/side.h"
@@ -46,9 +47,7 @@ void NameForeignRows(const RowAlignment& rows,
                      std::vector<TensorJudgement>* tensors) {
   for (TensorJudgement& t : *tensors) {
     if (!t.diverged() || !IsFed(t.id)) continue;
-    const auto found = rows.foreign.find(t.id.iteration);
-    if (found == rows.foreign.end()) continue;
-    t.reason.foreign_rows = found->second;
+    t.reason.foreign_rows = rows.Foreign(t.id.iteration);
   }
 }
 
@@ -471,12 +470,7 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
     CompareComputations(*reference, candidate, &result);
     NoteDropout(*reference, candidate, &result);
     AddNotes(runs.plan_notes, &result);
-    for (const auto& [iteration, map] : context.rows.by_iteration) {
-      RunNote note;
-      note.kind = NoteKind::kRowsReordered;
-      note.numbers = {static_cast<double>(iteration)};
-      result.notes.push_back(std::move(note));
-    }
+    AddNotes(RowNotes(*reference, candidate, context.rows), &result);
   }
 
   TTRACE_ASSIGN_OR_RETURN(auto judged,

@@ -155,7 +155,9 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
   };
   evidence.reference = evidence.find_reference(t->id);
   evidence.candidate = evidence.find_candidate(t->id);
-  evidence.compare = rows_.OptionsFor(t->id.iteration);
+  if (evidence.candidate != nullptr) {
+    evidence.compare = rows_.OptionsFor(candidate_, t->id, *evidence.candidate);
+  }
   if (evidence.leg != nullptr && evidence.reference != nullptr &&
       evidence.candidate != nullptr) {
     auto compared = CompareTensor(*evidence.reference, *evidence.candidate,

@@ -58,13 +58,14 @@ Result<std::unique_ptr<const OpenRuns>> OpenRuns::Open(
   if (runs->reference) {
     TTRACE_RETURN_IF_ERROR(
         SelectIterations(*runs->reference, options.iterations));
-    context.batch_unknown = SettleBatch(&*runs->reference, &*runs->candidate);
-    LegPlans plans = PlanLegs(*runs->reference, *runs->candidate);
-    context.plans = std::move(plans.plans);
-    runs->plan_notes = std::move(plans.notes);
     TTRACE_ASSIGN_OR_RETURN(
         context.rows,
         FindRows(*runs->reference, *runs->candidate, options.iterations));
+    context.batch =
+        SettleBatch(&*runs->reference, &*runs->candidate, context.rows);
+    LegPlans plans = PlanLegs(*runs->reference, *runs->candidate);
+    context.plans = std::move(plans.plans);
+    runs->plan_notes = std::move(plans.notes);
   }
   return std::unique_ptr<const OpenRuns>(std::move(runs));
 }

@@ -19,7 +19,7 @@ namespace ttrace {
 
 // Rises with every change of what follows these two fields, and of anything
 // that Measurements hold.
-inline constexpr int kPartFormat = 4;
+inline constexpr int kPartFormat = 5;
 
 struct PartHead {
   // These two every version can read.

@@ -45,12 +45,12 @@ void Map(const RowMap& map, int64_t each, DimLayout* dim) {
 Status MapRows(const RowMap& map, int dim, Layout* layout) {
   DimLayout& batch = layout->dims[static_cast<size_t>(dim)];
   const auto rows = static_cast<int64_t>(map.to_reference.size());
-  if (rows != batch.global_size) {
+  if (rows == 0 || batch.global_size % rows != 0) {
     return Invalid("row map of " + std::to_string(rows) +
                    " rows for a batch of " + std::to_string(batch.global_size));
   }
   TTRACE_RETURN_IF_ERROR(CheckPermutation(map));
-  Map(map, 1, &batch);
+  Map(map, batch.global_size / rows, &batch);
   return Done{};
 }
 

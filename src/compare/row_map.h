@@ -10,8 +10,9 @@
 namespace ttrace {
 
 // Replaces the segments of dimension `dim` by those of the mapped rows, in the
-// same local order. Fails with kInvalidArgument if `map` is not a permutation
-// of that dimension's indices.
+// same local order; each may be several indices of the dimension, one after the
+// other. Fails with kInvalidArgument if `map` is no permutation, or the
+// dimension's size no multiple of its rows.
 Status MapRows(const RowMap& map, int dim, Layout* layout);
 
 // The same for a dimension of tokens, which are numbered row by row. Fails with

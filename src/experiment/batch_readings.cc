@@ -12,6 +12,7 @@
 
 #include "src/compare/by_place.h"
 #include "src/compare/compare_tensor.h"
+#include "src/experiment/fed_dimensions.h"
 #include "src/experiment/row_order.h"
 
 namespace ttrace {
@@ -62,9 +63,16 @@ class Batch {
 };
 
 struct Reading {
-  enum Kind : uint8_t { kAsRecorded, kSameForAllRows, kFlattened, kUnknown };
+  enum Kind : uint8_t {
+    kAsRecorded,
+    kSameForAllRows,
+    kFlattened,
+    kAsFed,
+    kUnknown
+  };
   Kind kind = kAsRecorded;
   int64_t elements_a_row = 1;  // kFlattened: of the first dimension
+  ShapeReading shape = {};     // kAsFed
 };
 
 // The shape if the piece were the same for all rows.
@@ -121,44 +129,99 @@ int64_t ElementsARow(const TensorPieces& pieces, const Batch& batch) {
 
 class Settler {
  public:
-  Settler(Side* reference, Side* candidate)
+  Settler(Side* reference, Side* candidate, const RowAlignment& rows)
       : reference_(reference),
         candidate_(candidate),
         reference_batch_(*reference),
-        candidate_batch_(*candidate) {}
+        candidate_batch_(*candidate),
+        rows_(rows),
+        fed_(*reference, *candidate, rows) {}
 
-  std::set<TensorId> Run() {
+  BatchReadings Run() {
     std::vector<std::pair<TensorId, Reading>> found;
     for (const auto& [id, pieces] : candidate_->real()) {
-      if (id.role != Role::kInput && id.role != Role::kOutput) continue;
+      if (id.role != Role::kInput && id.role != Role::kOutput &&
+          id.role != Role::kData) {
+        continue;
+      }
       const TensorPieces* theirs = reference_->FindSameValue("real", id);
       if (theirs == nullptr) continue;
-      const Reading reading = Read(*theirs, pieces);
-      if (reading.kind != Reading::kAsRecorded) found.emplace_back(id, reading);
+      Reading reading = Read(*theirs, pieces);
+      if (reading.kind != Reading::kAsRecorded) {
+        found.emplace_back(id, std::move(reading));
+      }
     }
-    std::set<TensorId> unknown;
+    BatchReadings out;
+    LeaveOutRelative(&out.unknown);
     for (const auto& entry : found) {
       const Reading& reading = entry.second;
       for (TensorId member : Family(entry.first)) {
         if (reading.kind == Reading::kUnknown) {
-          unknown.insert(std::move(member));
+          out.unknown.insert(std::move(member));
           continue;
         }
         reference_->Reread(member, [&](RecordFields* record) {
-          Apply(reading, reference_batch_, record);
+          Apply(reading, reference_batch_, true, record);
         });
         candidate_->Reread(member, [&](RecordFields* record) {
-          Apply(reading, candidate_batch_, record);
+          Apply(reading, candidate_batch_, false, record);
         });
+        if (FedDimensions::IsPadded(reading.shape)) {
+          out.padded.insert(std::move(member));
+        }
       }
     }
-    return unknown;
+    return out;
   }
 
  private:
+  // Of what counts within the batch of a rank, other batches have other values.
+  // A module may be given the very tensor: it is known by its bytes.
+  void LeaveOutRelative(std::set<TensorId>* unknown) const {
+    std::set<std::tuple<int, int, uint64_t>> relative;
+    for (const auto& [id, pieces] : candidate_->real()) {
+      if (!IsRelative(id, pieces)) continue;
+      unknown->insert(id);
+      for (const Record& piece : pieces.pieces) {
+        relative.emplace(piece.rank(), id.iteration, piece.extent().xxh3);
+      }
+    }
+    if (relative.empty()) return;
+    for (const auto& [id, pieces] : candidate_->real()) {
+      if (id.role != Role::kInput) continue;
+      const Record& first = pieces.pieces.front();
+      if (relative.contains(
+              {first.rank(), id.iteration, first.extent().xxh3})) {
+        unknown->insert(id);
+      }
+    }
+  }
+
+  bool IsRelative(const TensorId& id, const TensorPieces& pieces) const {
+    if (id.role != Role::kData && !(id.role == Role::kInput && id.fqn.empty()))
+      return false;
+    const RowsOfCall* call = rows_.Find(
+        candidate_->fed_rows().CallOf(id, pieces.pieces.front().micro_batch()));
+    return call != nullptr &&
+           std::find(call->relative.begin(), call->relative.end(), id.arg) !=
+               call->relative.end();
+  }
+
   Reading Read(const TensorPieces& r, const TensorPieces& c) const {
     // Which tokens routed rows are is known, and that they are not all.
     if (r.pieces.front().routed() || c.pieces.front().routed()) return {};
+    if (!fed_.AreAsRecorded(r, c)) {
+      if (auto shape = fed_.Read(r, c)) {
+        const bool flat =
+            std::any_of(shape->begin(), shape->end(),
+                        [](const DimReading& dim) { return dim.each > 1; });
+        Reading reading = {Reading::kAsFed, 1, *std::move(shape)};
+        return flat && InAnotherOrder(r, c, reading)
+                   ? Reading{Reading::kUnknown}
+                   : reading;
+      }
+    }
+    if (c.pieces.front().id().role == Role::kData) return {};
     const auto open = [](const Record& piece) {
       return !piece.rows() && piece.micro_batch() >= 0;
     };
@@ -206,8 +269,8 @@ class Settler {
   bool InAnotherOrder(const TensorPieces& r, const TensorPieces& c,
                       const Reading& reading) const {
     if (!r.MayBeWhole() || !c.MayBeWhole()) return false;
-    const auto theirs = RowsOf(r, reading, reference_batch_);
-    const auto own = RowsOf(c, reading, candidate_batch_);
+    const auto theirs = RowsOf(r, reading, reference_batch_, true);
+    const auto own = RowsOf(c, reading, candidate_batch_, false);
     return theirs && own && theirs->width == own->width &&
            SameRowsInAnotherOrder(theirs->values, own->values, own->width);
   }
@@ -219,23 +282,26 @@ class Settler {
 
   // The first values of each row of the first dimension, read so. Nothing if
   // they cannot be read: who compares them will say why.
-  static std::optional<Rows> RowsOf(const TensorPieces& pieces,
-                                    const Reading& reading,
-                                    const Batch& batch) {
+  std::optional<Rows> RowsOf(const TensorPieces& pieces, const Reading& reading,
+                             const Batch& batch, bool of_reference) const {
     constexpr int64_t kColumns = 16;
     RecordTable records;
     TensorPieces read = pieces;
     read.pieces.clear();
     for (const Record& piece : pieces.pieces) {
       RecordFields fields = piece.fields();
-      Apply(reading, batch, &fields);
+      Apply(reading, batch, of_reference, &fields);
       read.pieces.push_back(records.Append(fields));
     }
     Shape size = read.global_shape();
     for (size_t d = 1; d < size.size(); ++d) {
       size[d] = std::min(size[d], d + 1 == size.size() ? kColumns : 1);
     }
-    auto values = ReadBox(read, Shape(size.size(), 0), size);
+    CompareOptions options;
+    if (!of_reference) {
+      options = rows_.OptionsFor(*candidate_, read.pieces.front().id(), read);
+    }
+    auto values = ReadBox(read, Shape(size.size(), 0), size, options);
     if (!values.ok()) return std::nullopt;
     const auto width =
         size.size() < 2 ? size_t{1} : static_cast<size_t>(size.back());
@@ -275,11 +341,20 @@ class Settler {
   }
 
   static void Apply(const Reading& reading, const Batch& batch,
-                    RecordFields* record) {
-    if (reading.kind == Reading::kFlattened) {
-      Flatten(reading.elements_a_row, batch, record);
-    } else {
-      Share(batch, record);
+                    bool of_reference, RecordFields* record) {
+    switch (reading.kind) {
+      case Reading::kFlattened:
+        return Flatten(reading.elements_a_row, batch, record);
+      case Reading::kSameForAllRows:
+        return Share(batch, record);
+      case Reading::kAsFed: {
+        FedDimensions::Apply(reading.shape, of_reference, record);
+        return FedDimensions::HasRows(reading.shape) ? ForgetSums(batch, record)
+                                                     : Share(batch, record);
+      }
+      case Reading::kAsRecorded:
+      case Reading::kUnknown:
+        return;
     }
   }
 
@@ -295,6 +370,11 @@ class Settler {
     DimLayout& first = record->layout.dims.front();
     first.segments = {{record->rows->begin, record->rows->count}};
     first.global_size = record->rows->global;
+    ForgetSums(batch, record);
+  }
+
+  // Of what has rows each micro-batch holds its own, not terms of a sum.
+  static void ForgetSums(const Batch& batch, RecordFields* record) {
     std::erase_if(record->placements, [&](const auto& word) {
       return batch.sum().contains(word.first) &&
              std::holds_alternative<Partial>(word.second);
@@ -329,12 +409,15 @@ class Settler {
   Side* candidate_;
   Batch reference_batch_;
   Batch candidate_batch_;
+  const RowAlignment& rows_;
+  FedDimensions fed_;
 };
 
 }  // namespace
 
-std::set<TensorId> SettleBatch(Side* reference, Side* candidate) {
-  return Settler(reference, candidate).Run();
+BatchReadings SettleBatch(Side* reference, Side* candidate,
+                          const RowAlignment& rows) {
+  return Settler(reference, candidate, rows).Run();
 }
 
 }  // namespace ttrace

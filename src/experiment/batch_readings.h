@@ -6,7 +6,8 @@
 // beside micro-batches of one row), and says nothing of one whose rows and
 // sequence were flattened into one dimension. Two runs that cut the batch
 // differently settle it: what is flattened has the same number of elements a
-// row in both, what does not depend on the batch has the same shape.
+// row in both, what does not depend on the batch has the same shape. Where
+// captures say what each forward was fed, that goes first (fed_dimensions.h).
 //
 // Thread safety: pure but for the sides, which must not be in use elsewhere.
 
@@ -15,15 +16,24 @@
 
 #include <set>
 
+#include "src/experiment/row_alignment.h"
 #include "src/experiment/side.h"
 #include "ttrace/tensor_id.h"
 
 namespace ttrace {
 
-// Gives activations and their gradients, in all legs of both sides, the layout
-// that fits both. Returns inputs and outputs that depend on the batch in a way
-// that neither explains, with their gradients: they cannot be compared.
-std::set<TensorId> SettleBatch(Side* reference, Side* candidate);
+struct BatchReadings {
+  // Inputs and outputs that depend on the batch in a way that nothing explains,
+  // with their gradients: they cannot be compared.
+  std::set<TensorId> unknown;
+  // Those of which one run may hold more than the other: padding.
+  std::set<TensorId> padded;
+};
+
+// Gives data, activations and their gradients, in all legs of both sides, the
+// layout that fits both.
+BatchReadings SettleBatch(Side* reference, Side* candidate,
+                          const RowAlignment& rows);
 
 }  // namespace ttrace
 

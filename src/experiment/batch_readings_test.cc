@@ -142,7 +142,8 @@ TEST(SettleBatch, FlattenedRowsAreRows) {
   RecordedRun reference({.local = {40, kWidth}, .counts = true});
   RecordedRun candidate(
       {.dp = 2, .micro_batches = 2, .local = {10, kWidth}, .counts = true});
-  EXPECT_TRUE(SettleBatch(reference.side(), candidate.side()).empty());
+  EXPECT_TRUE(
+      SettleBatch(reference.side(), candidate.side(), {}).unknown.empty());
   for (const TensorId& id : {Output(), Gradient()}) {
     const TensorComparison compared = Compare(reference, candidate, id);
     EXPECT_TRUE(compared.complete());
@@ -161,13 +162,14 @@ TEST(SettleBatch, FlattenedRowsInAnOrderOfTheirOwnAreUnknown) {
   RecordedRun reference(whole);
   RecordedRun candidate(parts);
   const std::set<TensorId> unknown =
-      SettleBatch(reference.side(), candidate.side());
+      SettleBatch(reference.side(), candidate.side(), {}).unknown;
   EXPECT_EQ(unknown.count(Output()), 1u);
   EXPECT_EQ(unknown.count(Gradient()), 1u);
   // Of other values the order is that of the batch, and they are wrong.
   parts.counts = false;
   RecordedRun wrong(parts);
-  EXPECT_TRUE(SettleBatch(RecordedRun(whole).side(), wrong.side()).empty());
+  EXPECT_TRUE(
+      SettleBatch(RecordedRun(whole).side(), wrong.side(), {}).unknown.empty());
 }
 
 TEST(SettleBatch, FlattenedRowsThatVaryAreRowsThoughShapesAgree) {
@@ -175,7 +177,8 @@ TEST(SettleBatch, FlattenedRowsThatVaryAreRowsThoughShapesAgree) {
       {.micro_batches = 4, .local = {10, kWidth}, .counts = true});
   RecordedRun candidate(
       {.dp = 2, .micro_batches = 2, .local = {10, kWidth}, .counts = true});
-  EXPECT_TRUE(SettleBatch(reference.side(), candidate.side()).empty());
+  EXPECT_TRUE(
+      SettleBatch(reference.side(), candidate.side(), {}).unknown.empty());
   const TensorComparison compared = Compare(reference, candidate, Output());
   EXPECT_EQ(compared.total.count, 40 * kWidth);
   EXPECT_EQ(compared.total.mismatched, 0);
@@ -190,7 +193,8 @@ TEST(SettleBatch, AnotherDimensionMayHaveTheNumberOfRowsByChance) {
   flat.has_rows = true;
   flat.dim = 1;
   RecordedRun candidate(flat);
-  EXPECT_TRUE(SettleBatch(reference.side(), candidate.side()).empty());
+  EXPECT_TRUE(
+      SettleBatch(reference.side(), candidate.side(), {}).unknown.empty());
   const TensorComparison compared = Compare(reference, candidate, Output());
   EXPECT_TRUE(compared.complete());
   EXPECT_EQ(compared.total.mismatched, 0);
@@ -204,7 +208,8 @@ TEST(SettleBatch, WhatIsTheSameForAllRowsMayHaveTheirNumberByChance) {
                          .local = {1, kWidth},
                          .has_rows = true,
                          .terms = {1, 1, 2, 0, 1, 1, 1, 1}});
-  EXPECT_TRUE(SettleBatch(reference.side(), candidate.side()).empty());
+  EXPECT_TRUE(
+      SettleBatch(reference.side(), candidate.side(), {}).unknown.empty());
   const TensorComparison value = Compare(reference, candidate, Output());
   EXPECT_TRUE(value.complete());
   EXPECT_EQ(value.total.count, kWidth);
@@ -220,7 +225,8 @@ TEST(SettleBatch, EachRunMayTakeAnotherDimensionForTheRows) {
   RecordedRun reference({.local = {8, 4}, .has_rows = true, .terms = {2}});
   RecordedRun candidate(
       {.dp = 2, .local = {8, 4}, .has_rows = true, .dim = 1, .terms = {1, 1}});
-  EXPECT_TRUE(SettleBatch(reference.side(), candidate.side()).empty());
+  EXPECT_TRUE(
+      SettleBatch(reference.side(), candidate.side(), {}).unknown.empty());
   for (const TensorId& id : {Output(), Gradient()}) {
     const TensorComparison compared = Compare(reference, candidate, id);
     EXPECT_TRUE(compared.complete());
@@ -233,7 +239,7 @@ TEST(SettleBatch, WhatNeitherExplainsIsUnknown) {
   RecordedRun reference({.local = {9, kWidth}});
   RecordedRun candidate({.dp = 2, .local = {7, kWidth}});
   const std::set<TensorId> unknown =
-      SettleBatch(reference.side(), candidate.side());
+      SettleBatch(reference.side(), candidate.side(), {}).unknown;
   EXPECT_TRUE(unknown.contains(Output()));
   EXPECT_TRUE(unknown.contains(Gradient()));
 }
@@ -241,18 +247,19 @@ TEST(SettleBatch, WhatNeitherExplainsIsUnknown) {
 TEST(SettleBatch, AMeanOverTheRowsOfOtherMicroBatchesIsUnknown) {
   RecordedRun reference({.local = {1, kWidth}, .counts = true});
   RecordedRun candidate({.dp = 2, .local = {1, kWidth}, .counts = true});
-  EXPECT_TRUE(
-      SettleBatch(reference.side(), candidate.side()).contains(Output()));
+  EXPECT_TRUE(SettleBatch(reference.side(), candidate.side(), {})
+                  .unknown.contains(Output()));
   // Of the same micro-batches each has its own.
   RecordedRun alike({.micro_batches = 2, .local = {1, kWidth}, .counts = true});
-  EXPECT_TRUE(SettleBatch(alike.side(), candidate.side()).empty());
+  EXPECT_TRUE(SettleBatch(alike.side(), candidate.side(), {}).unknown.empty());
   EXPECT_EQ(Compare(alike, candidate, Output()).total.mismatched, 0);
 }
 
 TEST(SettleBatch, OtherShapesOfEqualBatchesStayAFinding) {
   RecordedRun reference({.dp = 2, .local = {9, kWidth}});
   RecordedRun candidate({.dp = 2, .local = {7, kWidth}});
-  EXPECT_TRUE(SettleBatch(reference.side(), candidate.side()).empty());
+  EXPECT_TRUE(
+      SettleBatch(reference.side(), candidate.side(), {}).unknown.empty());
   EXPECT_NE(reference.side()->Find("real", Output())->global_shape(),
             candidate.side()->Find("real", Output())->global_shape());
 }
@@ -264,7 +271,8 @@ TEST(SettleBatch, WhatBothSayAlikeStaysAsItIs) {
                          .local = {kRows / 2, kWidth},
                          .has_rows = true,
                          .counts = true});
-  EXPECT_TRUE(SettleBatch(reference.side(), candidate.side()).empty());
+  EXPECT_TRUE(
+      SettleBatch(reference.side(), candidate.side(), {}).unknown.empty());
   EXPECT_EQ(Compare(reference, candidate, Output()).total.mismatched, 0);
 }
 

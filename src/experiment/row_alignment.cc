@@ -1,14 +1,15 @@
 #include "src/experiment/row_alignment.h"
 
 #include <algorithm>
-#include <map>
+#include <span>
 #include <utility>
 
 #include "src/compare/compare_summaries.h"
-#include "src/experiment/iteration_range.h"
 
 namespace ttrace {
 namespace {
+
+using Parts = FedRows::Parts;
 
 // The batch dimension of a root input, or -1.
 int BatchDim(const TensorPieces& pieces) {
@@ -16,39 +17,30 @@ int BatchDim(const TensorPieces& pieces) {
   return first.rows() ? first.rows()->dim : -1;
 }
 
-// Row r of the batch dimension as a sequence of values.
-Result<std::vector<std::vector<double>>> RowsOf(const TensorPieces& pieces,
-                                                int batch_dim) {
+// The rows of the whole tensor, read as numbers.
+Result<FedTensor> RowsOf(const TensorPieces& pieces, int batch_dim) {
   const Shape shape = pieces.global_shape();
-  std::vector<std::vector<double>> rows;
+  FedTensor out;
   const auto dim = static_cast<size_t>(batch_dim);
+  out.rows = shape[dim];
   for (int64_t r = 0; r < shape[dim]; ++r) {
     Shape begin(shape.size(), 0);
     Shape size = shape;
     begin[dim] = r;
     size[dim] = 1;
-    TTRACE_ASSIGN_OR_RETURN(auto row, ReadBox(pieces, begin, size));
-    rows.push_back(std::move(row));
+    TTRACE_ASSIGN_OR_RETURN(const auto row, ReadBox(pieces, begin, size));
+    const auto bytes = std::as_bytes(std::span(row));
+    out.digests.whole.push_back(
+        DigestRows(bytes, 1, sizeof(double)).whole.front());
   }
-  return rows;
+  return out;
 }
 
-}  // namespace
-
-CompareOptions RowAlignment::OptionsFor(int iteration) const {
-  CompareOptions options;
-  const auto found = by_iteration.find(iteration);
-  if (found != by_iteration.end()) options.rows = &found->second;
-  return options;
-}
-
-Result<RowAlignment> FindRows(const Side& reference, const Side& candidate,
-                              const std::optional<IterationRange>& iterations) {
-  RowAlignment out;
-  // Iteration -> per row of each side, all root inputs one after the other.
-  std::map<int, std::pair<std::vector<std::vector<double>>,
-                          std::vector<std::vector<double>>>>
-      keys;
+// What the model was fed by what was recorded of it, all micro-batches as one:
+// where capture noted nothing.
+Status ReadRecorded(const Side& reference, const Side& candidate,
+                    const std::optional<IterationRange>& iterations,
+                    std::map<FedCall, std::pair<Parts, Parts>>* out) {
   for (const auto& [id, pieces] : candidate.real()) {
     if (!id.fqn.empty() || id.role != Role::kInput) continue;
     if (iterations && !iterations->contains(id.iteration)) continue;
@@ -60,42 +52,99 @@ Result<RowAlignment> FindRows(const Side& reference, const Side& candidate,
         HasSummaries(pieces)) {
       continue;
     }
-    TTRACE_ASSIGN_OR_RETURN(auto ref_rows, RowsOf(*other, dim));
-    TTRACE_ASSIGN_OR_RETURN(auto cand_rows, RowsOf(pieces, dim));
-    auto& [ref_keys, cand_keys] = keys[id.iteration];
-    ref_keys.resize(std::max(ref_keys.size(), ref_rows.size()));
-    cand_keys.resize(std::max(cand_keys.size(), cand_rows.size()));
-    for (size_t r = 0; r < ref_rows.size(); ++r) {
-      ref_keys[r].insert(ref_keys[r].end(), ref_rows[r].begin(),
-                         ref_rows[r].end());
-      cand_keys[r].insert(cand_keys[r].end(), cand_rows[r].begin(),
-                          cand_rows[r].end());
+    TTRACE_ASSIGN_OR_RETURN(FedTensor theirs, RowsOf(*other, dim));
+    TTRACE_ASSIGN_OR_RETURN(FedTensor own, RowsOf(pieces, dim));
+    auto& [reference_parts, candidate_parts] = (*out)[{false, id.iteration, 0}];
+    const FedName name(id.arg + "#" + std::to_string(id.call), 0);
+    reference_parts[0].tensors[name] = std::move(theirs);
+    candidate_parts[0].tensors[name] = std::move(own);
+  }
+  return Done{};
+}
+
+}  // namespace
+
+FedRows::Parts WithItems(const FedRows& fed, const FedCall& call,
+                         const Parts& parts) {
+  Parts out = parts;
+  const Parts* items = fed.Find({true, call.iteration, call.call});
+  if (items == nullptr) items = fed.Find({true, call.iteration, 0});
+  if (items == nullptr) return out;
+  for (auto& [micro_batch, part] : out) {
+    const auto item = items->find(micro_batch);
+    if (item == items->end()) continue;
+    for (const auto& [name, tensor] : item->second.tensors) {
+      part.tensors.emplace(FedName(kOfItem + name.first, name.second), tensor);
     }
   }
-  for (const auto& [iteration, sides] : keys) {
-    const auto& [ref_keys, cand_keys] = sides;
-    if (ref_keys == cand_keys) continue;
-    // Equal rows are handed out in order: their occurrence number is the key.
-    std::map<std::vector<double>, std::vector<int64_t>> places;
-    for (size_t r = ref_keys.size(); r-- > 0;) {
-      places[ref_keys[r]].push_back(static_cast<int64_t>(r));
+  return out;
+}
+
+const RowsOfCall* RowAlignment::Find(const FedCall& call) const {
+  const auto found = calls.find(call);
+  return found == calls.end() ? nullptr : &found->second;
+}
+
+CompareOptions RowAlignment::OptionsFor(const Side& candidate,
+                                        const TensorId& id,
+                                        const TensorPieces& pieces) const {
+  CompareOptions options;
+  const Record& first = pieces.pieces.front();
+  const RowsOfCall* call =
+      Find(candidate.fed_rows().CallOf(id, first.micro_batch()));
+  if (call == nullptr || (!first.rows() && !first.routed())) return options;
+  const int64_t size =
+      first.rows() ? first.rows()->global : first.layout().dims[0].global_size;
+  // A dimension of exactly that many; else one of several elements a row.
+  for (const RowSpace& space : call->spaces) {
+    if (space.total != size) continue;
+    if (space.map) options.rows = &*space.map;
+    return options;
+  }
+  for (const RowSpace& space : call->spaces) {
+    if (space.total == 0 || size % space.total != 0) continue;
+    if (space.map) options.rows = &*space.map;
+    return options;
+  }
+  return options;
+}
+
+std::vector<int64_t> RowAlignment::Foreign(int iteration) const {
+  std::vector<int64_t> out;
+  for (const auto& [id, call] : calls) {
+    if (id.iteration == iteration && !id.is_data && out.empty()) {
+      out = call.foreign.empty() ? call.repeated.rows : call.foreign;
     }
-    RowMap map;
-    std::vector<int64_t> foreign;
-    for (size_t r = 0; r < cand_keys.size(); ++r) {
-      const auto found = places.find(cand_keys[r]);
-      if (found == places.end() || found->second.empty()) {
-        foreign.push_back(static_cast<int64_t>(r));
-        continue;
-      }
-      map.to_reference.push_back(found->second.back());
-      found->second.pop_back();
-    }
-    if (foreign.empty()) {
-      out.by_iteration[iteration] = std::move(map);
-    } else {
-      out.foreign[iteration] = std::move(foreign);
-    }
+  }
+  return out;
+}
+
+bool RowAlignment::Reorders(int iteration) const {
+  return std::any_of(calls.begin(), calls.end(), [&](const auto& call) {
+    return call.first.iteration == iteration && !call.second.spaces.empty() &&
+           call.second.spaces.front().map.has_value();
+  });
+}
+
+Result<RowAlignment> FindRows(const Side& reference, const Side& candidate,
+                              const std::optional<IterationRange>& iterations) {
+  std::map<FedCall, std::pair<Parts, Parts>> fed;
+  if (candidate.fed_rows().empty() || reference.fed_rows().empty()) {
+    TTRACE_RETURN_IF_ERROR(
+        ReadRecorded(reference, candidate, iterations, &fed));
+  }
+  for (const auto& [id, parts] : candidate.fed_rows().calls()) {
+    if (iterations && !iterations->contains(id.iteration)) continue;
+    const Parts* theirs = reference.fed_rows().Find(id);
+    if (theirs == nullptr) continue;
+    fed[id] = id.is_data
+                  ? std::pair(*theirs, parts)
+                  : std::pair(WithItems(reference.fed_rows(), id, *theirs),
+                              WithItems(candidate.fed_rows(), id, parts));
+  }
+  RowAlignment out;
+  for (const auto& [id, sides] : fed) {
+    out.calls[id] = MatchCall(sides.first, sides.second);
   }
   return out;
 }

@@ -68,6 +68,8 @@ class Side {
   const std::map<TensorId, TensorPieces>& real() const {
     return catalogs_.front()->tensors("real");
   }
+  // What the forwards of the run as it was were fed.
+  const FedRows& fed_rows() const { return catalogs_.front()->fed_rows(); }
   // As if of the reruns only these had been made.
   void KeepLegs(const std::vector<std::string>& reruns);
   // Replaces the records of a tensor, in every leg, by changed copies.

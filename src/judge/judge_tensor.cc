@@ -117,6 +117,15 @@ void ConcludeAlone(const TensorFacts& facts, bool overflow,
   out->verdict = TensorVerdict::kDiverged;
 }
 
+// Whether each run holds what the other does. What is padded further in one of
+// them is there only once.
+bool IsWhole(const TensorFacts& facts, const TensorComparison& compared) {
+  if (facts.padded) {
+    return compared.candidate_overlap == 0 && compared.reference_overlap == 0;
+  }
+  return compared.complete() && compared.common_gap == 0;
+}
+
 void JudgeUpdate(const TensorFacts& facts, TensorJudgement* out) {
   if (!facts.update || facts.update->ranks.empty()) return;
   Reason reason = Because(ReasonKind::kNotUpdated);
@@ -129,7 +138,7 @@ void JudgeUpdate(const TensorFacts& facts, TensorJudgement* out) {
 // shuffle, and topologies draw other random numbers. Ranks that have one
 // another's are.
 void JudgeOwnParts(const TensorFacts& facts, TensorJudgement* out) {
-  if (out->verdict != TensorVerdict::kNotCheckable || out->legs.empty() ||
+  if (out->verdict == TensorVerdict::kBitwiseEqual || out->legs.empty() ||
       !facts.foreign_parts || facts.foreign_parts->ranks.empty()) {
     return;
   }
@@ -221,7 +230,9 @@ TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
           facts.id, out.legs, is_isolated, not_isolated_, facts.exact,
           copies_differ_alone, facts.replicas.differing_ranks);
     }
-    if (ReplacedByGraft(facts.id)) JudgeOwnParts(facts, &out);
+    if (ReplacedByGraft(facts) || facts.id.role == Role::kData) {
+      JudgeOwnParts(facts, &out);
+    }
     if (!overflows_.LeaveOutStep(facts.id.iteration)) JudgeUpdate(facts, &out);
   }
   out.replicas_differ = CopiesDiffer(facts, facts.replicas, out.legs);
@@ -384,7 +395,7 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
     if (!leg.trouble.empty()) {
       out->reason = Because(ReasonKind::kNotComparable);
       out->reason.detail = leg.trouble;
-    } else if (!leg.candidate.complete() || leg.candidate.common_gap > 0) {
+    } else if (!IsWhole(facts, leg.candidate)) {
       out->reason = Because(ReasonKind::kElementsMissing);
       out->reason.counts = {
           leg.candidate.candidate_gap, leg.candidate.reference_gap,
@@ -440,7 +451,7 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
     out->ranks = out->deciding()->ranks;
     return;
   }
-  if (ReplacedByGraft(facts.id)) {
+  if (ReplacedByGraft(facts)) {
     Explain(ReasonKind::kReplacedByGraft, out);
     return;
   }
@@ -507,9 +518,9 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
   }
 }
 
-bool TensorJudge::ReplacedByGraft(const TensorId& id) const {
-  return (id.role == Role::kParam && weights_grafted_) ||
-         (id.role == Role::kData && data_grafted_);
+bool TensorJudge::ReplacedByGraft(const TensorFacts& facts) const {
+  return (facts.id.role == Role::kParam && weights_grafted_) ||
+         (facts.id.role == Role::kData && data_grafted_ && !facts.own_rows);
 }
 
 }  // namespace ttrace

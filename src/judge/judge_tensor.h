@@ -49,7 +49,7 @@ class TensorJudge {
   bool CopiesDiffer(const TensorFacts& facts, const ReplicaComparison& copies,
                     const std::vector<LegJudgement>& legs) const;
   void ConcludeEndToEnd(const TensorFacts& facts, TensorJudgement* out) const;
-  bool ReplacedByGraft(const TensorId& id) const;
+  bool ReplacedByGraft(const TensorFacts& facts) const;
 
   bool has_reference_;
   bool weights_grafted_;

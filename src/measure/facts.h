@@ -86,6 +86,12 @@ struct TensorFacts {
   // It depends on the batch in a way that is not known: what is missing and
   // what is there twice cannot be told.
   bool batch_unknown = false;
+  // Its rows are padded to other lengths in the two runs: what one of them
+  // alone holds is padding.
+  bool padded = false;
+  // Of a data item: it holds the reference's rows, or counts within the batch
+  // of its rank, so that nothing was put in its place.
+  bool own_rows = false;
   bool complete = true;  // its iteration ended on all ranks, in both runs
   DType dtype = DType::kF32;
   Shape reference_shape;

@@ -184,6 +184,8 @@ void VisitFields(A& field, TensorFacts& f) {
   field("vector", f.vector);
   field("lookup", f.lookup);
   field("batch_unknown", f.batch_unknown);
+  field("padded", f.padded);
+  field("own_rows", f.own_rows);
   field("complete", f.complete);
   field("dtype", f.dtype);
   field("reference_shape", f.reference_shape);

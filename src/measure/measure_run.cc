@@ -193,7 +193,8 @@ class Work {
                                   measurer.Measure(id, pieces, &read));
           ForgetPlaces(&facts);
           facts.order = static_cast<int64_t>(own_entries_[i]);
-          facts.batch_unknown = context_.batch_unknown.contains(id);
+          facts.batch_unknown = context_.batch.unknown.contains(id);
+          facts.padded = context_.batch.padded.contains(id);
           out->facts.Set(i, facts);
           if (HasSquare(entry)) {
             TTRACE_ASSIGN_OR_RETURN(squares[i], SquareOf(pieces));

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/experiment/batch_readings.h"
 #include "src/experiment/iteration_range.h"
 #include "src/experiment/leg_plan.h"
 #include "src/experiment/row_alignment.h"
@@ -29,8 +30,7 @@ struct RunContext {
   const Side* candidate = nullptr;
   std::vector<LegPlan> plans;  // of the two sides; empty without a reference
   RowAlignment rows;
-  // That depend on the batch in a way that is not known (batch_readings.h).
-  std::set<TensorId> batch_unknown;
+  BatchReadings batch;
   std::optional<IterationRange> iterations;  // to judge; nothing: all
   int threads = 0;                           // 0: as many as cores
   // Called now and then from any thread with (done, total) tensors.

@@ -467,9 +467,11 @@ Status TensorMeasurer::MeasureAgainstReference(
     TTRACE_ASSIGN_OR_RETURN(out->update,
                             FindSkippedUpdate(*reference_, candidate_, id));
   }
-  const bool replaced =
-      (id.role == Role::kParam && candidate_.weights_grafted()) ||
-      (id.role == Role::kData && candidate_.data_grafted());
+  if (id.role == Role::kData) {
+    FindOwnRows(id, candidate, out);
+    return Done{};
+  }
+  const bool replaced = id.role == Role::kParam && candidate_.weights_grafted();
   if (replaced && !out->legs.empty() && out->legs.front().usable) {
     std::set<int> wrong;
     for (const InstanceStats& part : out->legs.front().candidate.instances) {
@@ -480,6 +482,21 @@ Status TensorMeasurer::MeasureAgainstReference(
         FindRepeatedParts(candidate, {wrong.begin(), wrong.end()});
   }
   return Done{};
+}
+
+void TensorMeasurer::FindOwnRows(const TensorId& id,
+                                 const TensorPieces& candidate,
+                                 TensorFacts* out) const {
+  const FedCall of =
+      candidate_.fed_rows().CallOf(id, candidate.pieces.front().micro_batch());
+  const RowsOfCall* call = rows_.Find(of);
+  if (call == nullptr) return;
+  // Of an item whose rows are the reference's nothing was replaced.
+  out->own_rows = call->foreign.empty() && !call->spaces.empty();
+  if (!call->repeated.rows.empty()) {
+    out->foreign_parts =
+        RepeatedParts{call->repeated.ranks, call->repeated.ranks};
+  }
 }
 
 Status TensorMeasurer::MeasureLegs(const TensorId& id, ReadOnce* once,
@@ -506,7 +523,7 @@ Status TensorMeasurer::MeasureLegs(const TensorId& id, ReadOnce* once,
                                        exact_sums_.get(), &shared, bytes)});
     const bool repeat = plan.reference_leg == "real" && out->reference_repeat &&
                         !out->reference_repeat->bitwise();
-    legs.back().measurer->Plan(Once(once, rows_.OptionsFor(id.iteration)),
+    legs.back().measurer->Plan(Once(once, rows_.OptionsFor(candidate_, id, *c)),
                                repeat);
   }
   shared.sweep.Run();

@@ -52,6 +52,9 @@ class TensorMeasurer {
                                  const TensorPieces& candidate, ReadOnce* once,
                                  TensorFacts* out,
                                  std::atomic<int64_t>* bytes) const;
+  // Whose rows an item of the data holds.
+  void FindOwnRows(const TensorId& id, const TensorPieces& candidate,
+                   TensorFacts* out) const;
   Status MeasureLegs(const TensorId& id, ReadOnce* once, TensorFacts* out,
                      std::atomic<int64_t>* bytes) const;
   Status TakeLeg(const TensorPieces& candidate, const Status& status,

@@ -201,6 +201,8 @@ Result<TensorFacts> MergeFacts(const std::vector<TensorFacts>& parts) {
     out.order = std::min(out.order, part.order);
     out.complete = out.complete && part.complete;
     out.batch_unknown = out.batch_unknown || part.batch_unknown;
+    out.padded = out.padded || part.padded;
+    out.own_rows = out.own_rows || part.own_rows;
     MergeRepeat(part.candidate_repeat, &out.candidate_repeat);
     // Every part had the whole reference.
     if (!out.reference_repeat) out.reference_repeat = part.reference_repeat;

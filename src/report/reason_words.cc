@@ -198,13 +198,17 @@ std::string Words(const Reason& reason) {
           reason.far ? " by 4 units in the last place or more" : "");
     case ReasonKind::kForeignPart:
       return fmt::format(
-          "{} {} {}, where the reference has other values (they were replaced "
-          "by the reference's)",
+          "{} {} {}, where the reference has other values{}",
           RankWords(reason.ranks),
           reason.tensor.role == Role::kData ? "read" : "held",
-          reason.ranks == reason.owners
-              ? "one and the same part"
-              : fmt::format("the part of {}", RankWords(reason.owners)));
+          reason.ranks != reason.owners
+              ? fmt::format("the part of {}", RankWords(reason.owners))
+          : reason.tensor.role == Role::kData
+              ? "the same rows, each of which the reference reads once"
+              : "one and the same part",
+          reason.tensor.role == Role::kData
+              ? ""
+              : " (they were replaced by the reference's)");
     case ReasonKind::kStepDiffers:
       return fmt::format(
           "{} of {} elements are not what the step makes of what its rank "

@@ -210,6 +210,51 @@ class Graft:
             self._rows.add((call, micro_batch), arg, value, differs)
         return value
 
+    def place(self, is_data: bool, iteration: int, call: int, tensors: list[Any]) -> Any:
+        """Where the reference has these rows (native Reference.place); None: it does not say what
+        it was fed."""
+        if not self._reference.has_fed:
+            return None
+        return self._reference.place(is_data, iteration, call, tensors)
+
+    @torch.no_grad()
+    def whole_item(
+        self, tensors: dict[str, tuple[torch.Tensor, Any, dict[str, Any]]]
+    ) -> dict[str, torch.Tensor] | None:
+        """The reference's values of all tensors of an item, or None: a part of one batch beside
+        parts of another would be neither. Of each the tensor, its spec and its place."""
+        values = {}
+        for arg, (tensor, spec, place) in tensors.items():
+            name, iteration = place["arg"], place["iteration"]
+            where = ("real", "data", "data", iteration, place["call"], name, "forward")
+            try:
+                value = self._reference.read(where, spec, place["row_begin"], tensor)
+                reason = "the reference has no such data"
+            except Unreadable as error:
+                value, reason = None, str(error)
+            if value is None:
+                self.keeps_item(arg, iteration, f"of {arg}, {reason}")
+                return None
+            values[arg] = value
+        for arg, value in values.items():
+            place = tensors[arg][2]
+            differs = not bitwise_equal(value, tensors[arg][0])
+            tally = self._tally("data", place["iteration"])
+            tally.count(f"{arg} of micro-batch {place['micro_batch']}", differs)
+        return values
+
+    def keeps_item(self, arg: str, iteration: int, reason: str) -> None:
+        """Its rows are not the reference's, and stay."""
+        way_out = (
+            "let both runs read the same rows in each step: one seed of the sampler, or"
+            " DistributedSampler(shuffle=False)"
+        )
+        self._keeps("data", arg, iteration, reason, way_out)
+
+    def has_rows(self, iteration: int) -> None:
+        """An item whose rows the reference has: nothing is put in its place."""
+        self._tally("data", iteration).seen += 1
+
     def report(self, iteration: int) -> None:
         """Writes this iteration's notes."""
         for what, tally in sorted(self._tallies.items()):

@@ -29,6 +29,11 @@ def named_tensors(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, 
             yield from named_tensors(item, f"{name}.{key}" if name else key, depth + 1)
 
 
+def named(value: Any) -> bool:
+    """Whether there is a tensor in `value`."""
+    return next(named_tensors(value, ""), None) is not None
+
+
 def outputs(value: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """What a module returned: a bare tensor is "0", others are named by index, key or field."""
     yield from named_tensors(value, "0" if torch.is_tensor(value) else "")

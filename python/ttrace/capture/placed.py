@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import torch
@@ -169,6 +169,10 @@ class Moment:
     micro_batch: int
     batch: Batch
     calls: dict[tuple[str, str], int] = field(default_factory=dict)
+    call: int = 0  # of the root, in this micro-batch
+    # Where the run that values are taken from has its rows (an adapter's own words); None: at the
+    # same place.
+    placed: Any = None
 
     @property
     def row_begin(self) -> int:

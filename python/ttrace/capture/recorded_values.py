@@ -49,6 +49,27 @@ class RecordedValues:
             where, spec, like, lambda out: self._trace.read(*where, spec, row_begin, out)
         )
 
+    @property
+    def has_fed(self) -> bool:
+        """Whether it says what its forwards were fed, row by row."""
+        return self._trace.has_fed
+
+    def place(self, is_data: bool, iteration: int, call: int, tensors: list[Any]) -> Any:
+        """Where it has these rows: see the native Reference.place."""
+        return self._trace.place(is_data, iteration, call, tensors)
+
+    def read_placed(
+        self, where: Where, spec: Any, rows: list[int], padded_at_begin: bool, like: torch.Tensor
+    ) -> torch.Tensor | None:
+        """As `read`, but row r is that of number `rows[r]` in the whole. `rows` is empty where the
+        tensor has none."""
+        return self._filled(
+            where,
+            spec,
+            like,
+            lambda out: self._trace.read_placed(*where, spec, rows, padded_at_begin, out),
+        )
+
     def read_rows(
         self, where: Where, spec: Any, tokens: torch.Tensor, like: torch.Tensor
     ) -> torch.Tensor | None:

@@ -6,9 +6,11 @@ shows which was used: its arguments lie in the item's memory, or are equal to it
 made something else of the item, it is the oldest. The k-th item of a micro-batch is its call k.
 Only the loader that is read first counts: others are for validation.
 
-Grafting has to come earlier, when the item is handed out, because the loop may copy it at once.
-How many items an iteration takes is known from the reference. If a guess was wrong, what lies in
-the item's memory is put right when its forward comes.
+An item whose rows the reference has, in whatever order and however padded, keeps them: the check
+maps rows by their contents. Only rows that the reference does not have are replaced, all tensors of
+an item or none. That has to come earlier, when the item is handed out, because the loop may copy it
+at once. How many items an iteration takes is known from the reference. If a guess was wrong, what
+lies in the item's memory is put right when its forward comes.
 
 A loop that makes its batches by hand has no items. There the model's own inputs are the data. On a
 device mesh they may be parts of it, which the model itself says when it makes DTensors of them: too
@@ -25,7 +27,9 @@ from typing import Any
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from ttrace.adapters.torch import fed_rows
 from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.fed_rows import Fed, Placed, Space
 from ttrace.adapters.torch.patches import Patches
 from ttrace.adapters.torch.topology import is_dtensor, rows_cut, without_rows
 from ttrace.capture.graft import Graft
@@ -33,6 +37,7 @@ from ttrace.capture.nested import named_tensors
 from ttrace.capture.replay_data import map_tensors
 from ttrace.capture.tensor_bytes import bitwise_equal
 
+_OF_ITEM = "item "  # src/experiment/row_alignment.h: before the name of an item's argument
 _QUEUE = 64  # items that may wait; a loop that reads a whole epoch ahead keeps only the newest
 
 
@@ -50,7 +55,10 @@ class _Item:
     rows: int | None
     own: dict[str, torch.Tensor]  # copies of what the loader made
     given: dict[str, torch.Tensor] = field(default_factory=dict)  # what the loop got
-    slot: _Slot | None = None  # whose values of the reference it was given
+    slot: _Slot | None = None  # its place in the reference's iteration
+    fed: list[Fed] = field(default_factory=list)  # of what the loader made
+    replaced: bool = False  # by the reference's values
+    found: int | None = None  # the iteration in which the reference has its rows
 
 
 @dataclass
@@ -77,6 +85,7 @@ class Data:
     ) -> None:
         """`taken()` is called when the loop has taken an item."""
         self.graft: Graft | None = None
+        self.used: list[Fed] = []  # what the items of the forward that runs hold
         self._targets = 0  # of the current micro-batch
         self._own_targets = False  # inputs of this micro-batch were replaced
         # Placements of one of the model's inputs.
@@ -141,16 +150,60 @@ class Data:
         map_tensors(item, lambda arg, value: tensors.setdefault(arg, value))
         sizes = [value.shape[0] for value in tensors.values() if value.dim() > 0]
         entry = _Item(sizes[0] if sizes else None, {k: v.clone() for k, v in tensors.items()})
+        entry.fed = fed_rows.fed({"0": item} if torch.is_tensor(item) else {"": item})
         entry.slot = self._next_slot(entry)
-        if entry.slot is not None:
-            given = map_tensors(
-                item, lambda arg, value: self._value(entry.rows, entry.slot, arg, value)
-            )
-        else:
-            given = item
+        given = item
+        if entry.slot is not None and not self._has_rows(entry):
+            values = self._whole(entry, entry.slot)
+            if values is not None:
+                entry.replaced = True
+                given = map_tensors(item, lambda arg, value: values.get(arg, value))
         map_tensors(given, lambda arg, value: entry.given.setdefault(arg, value))
         self._waiting.append(entry)
         return given
+
+    def _has_rows(self, entry: _Item) -> bool:
+        """Whether the rows are the reference's: nothing is replaced then. Whose iteration it is may
+        have been guessed wrong where batches are not all of one size."""
+        assert self.graft is not None and entry.slot is not None
+        captured = self._session.settings.iterations
+        for iteration in dict.fromkeys((entry.slot.iteration, *captured)):
+            placed = self._place(True, iteration, entry.slot.call, entry.fed)
+            if placed is not None and placed.found:
+                entry.found = iteration
+                self.graft.has_rows(entry.slot.iteration)
+                return True
+        return False
+
+    def place(self, iteration: int, call: int, tensors: list[Fed]) -> Placed | None:
+        """Where the reference has the rows of a forward; None: nothing is taken from there."""
+        return self._place(False, iteration, call, [*tensors, *self.used])
+
+    def _place(self, is_data: bool, iteration: int, call: int, tensors: list[Fed]) -> Placed | None:
+        """None: the reference does not say what it was fed."""
+        if self.graft is None:
+            return None
+        found = self.graft.place(is_data, iteration, call, tensors)
+        if found is None:
+            return None
+        spaces, foreign, at_begin = found
+        return Placed([Space(*space) for space in spaces], foreign, at_begin)
+
+    def _whole(self, entry: _Item, slot: _Slot) -> dict[str, torch.Tensor] | None:
+        """The reference's values in place of all of an item, or None."""
+        assert self.graft is not None
+        relative = next((one.arg for one in entry.fed if one.relative and one.dim == 0), None)
+        if relative is not None and any(one.dim != 0 or not one.relative for one in entry.fed):
+            self.graft.keeps_item(
+                relative, slot.iteration, f"{relative} counts within the batch of its rank"
+            )
+            return None
+        return self.graft.whole_item(
+            {
+                arg: (value, *self._placed(entry.rows, slot, arg, value))
+                for arg, value in entry.own.items()
+            }
+        )
 
     def _next_slot(self, entry: _Item) -> _Slot | None:
         """Where the reference's values for this item are; None: it keeps its own."""
@@ -182,7 +235,7 @@ class Data:
             if entry.rows and value.shape[:1] == (entry.rows,):
                 rows = self.graft.rows_of_data(arg, iteration)
                 if rows is not None:
-                    return rows // (entry.rows * self._session.topology.dp_size)
+                    return -(-rows // (entry.rows * self._session.topology.dp_size))
         return None
 
     def _items_each(self, iteration: int, entry: _Item) -> int:
@@ -200,6 +253,7 @@ class Data:
     ) -> dict[str, torch.Tensor]:
         """A forward of the model in the `index`-th micro-batch of this rank, `new` if it begins it.
         Returns what the model must get in place of its own inputs, by names."""
+        self.used = []
         if new:
             self._say_targets()
             self._calls_here, self._index = 0, index
@@ -218,7 +272,9 @@ class Data:
             if not self._session.due:
                 continue
             self._put_right(entry, slot, certain)
-            self._record(entry, slot, rows)
+            self._record(entry, slot)
+            given = fed_rows.fed(entry.given) if entry.replaced else entry.fed
+            self.used += fed_rows.prefixed(given, _OF_ITEM)
         if self._dataset is None and self._session.due:
             return self._by_hand(tensors, rows)
         return {}
@@ -242,10 +298,18 @@ class Data:
 
     def _put_right(self, entry: _Item, slot: _Slot, certain: bool) -> None:
         """Gives an item the values of its real place in the global batch."""
-        if self.graft is None or not self.graft.data or entry.slot == slot:
+        if self.graft is None or entry.slot == slot:
             return
+        if not entry.replaced:
+            placed = self._place(True, slot.iteration, slot.call, entry.fed)
+            if entry.found not in (None, slot.iteration) and not (placed and placed.found):
+                reason = f"its rows are those of iteration {entry.found} of the reference"
+                self.graft.keeps_item("rows", slot.iteration, reason)
+            entry.slot = slot
+            return
+        values = self._whole(entry, slot) or {}
         for arg, given in entry.given.items():
-            value = self._value(entry.rows, slot, arg, entry.own[arg])
+            value = values.get(arg, given)
             if given.shape == value.shape and not bitwise_equal(given, value):
                 given.copy_(value)
                 if not certain:
@@ -299,14 +363,25 @@ class Data:
         }
         return spec, place
 
-    def _record(self, entry: _Item, slot: _Slot, rows: int) -> None:
-        if entry.rows is not None and entry.rows != rows:
-            self._reason = (
-                f"iteration {slot.iteration}: an item of {entry.rows} rows was read for a forward"
-                f" of {rows}"
-            )
+    def _record(self, entry: _Item, slot: _Slot) -> None:
+        self._note_fed(entry.fed, slot, entry.rows or 0)
         for arg, value in entry.own.items():
             self._record_tensor(entry.rows, slot, arg, value, entry.given.get(arg, value))
+
+    def _note_fed(self, tensors: list[Fed], slot: _Slot, rows: int) -> None:
+        if self._session.topology.device_mesh is not None:
+            return  # parts of rows may lie on other ranks
+        topology = self._session.topology
+        fed_rows.note(
+            self._session,
+            tensors,
+            fed="data",
+            iteration=slot.iteration,
+            micro_batch=slot.index * topology.dp_size + topology.dp_rank,
+            call=slot.call,
+            rows=rows,
+            calls={},
+        )
 
     def _record_tensor(
         self, rows: int | None, slot: _Slot, arg: str, value: torch.Tensor, given: torch.Tensor
@@ -333,21 +408,30 @@ class Data:
         session = self._session
         slot = _Slot(session.iteration, self._index, self._calls_here)
         self._calls_here += 1
-        replaced = {}
-        for name, value in tensors.items():
-            if is_dtensor(value) or value.requires_grad:
-                continue
+        own = {
+            name: value
+            for name, value in tensors.items()
+            if not is_dtensor(value) and not value.requires_grad
+        }
+        entry = _Item(rows, own, fed=fed_rows.fed(own), slot=slot)
+        self._note_fed(entry.fed, slot, rows)
+        for name, value in own.items():
             self._record_tensor(rows, slot, name, value, value)
             if self.graft is None or not self.graft.data:
                 continue
             if session.topology.device_mesh is not None:
                 kept = _Kept(name, value.detach().clone(), rows, slot, self.lies(value))
                 self._kept.append(kept)
-                continue
-            other = self._value(rows, slot, name, value)
-            if other is value or bitwise_equal(other, value):
-                continue
-            replaced[name] = other
+        if self.graft is None or not self.graft.data or session.topology.device_mesh is not None:
+            return {}
+        if not own or self._has_rows(entry):
+            return {}
+        values = self._whole(entry, slot)
+        if values is None:
+            return {}
+        replaced = {
+            name: value for name, value in values.items() if not bitwise_equal(value, own[name])
+        }
         self._own_targets = self._own_targets or bool(replaced)
         return replaced
 
@@ -376,12 +460,28 @@ class Data:
         slot = _Slot(session.iteration, self._index, self._targets)
         self._targets += 1
         rows = target.shape[0] if target.dim() > 0 else None
+        self._note_target(target, slot)
         self._record_tensor(rows, slot, "target", target, target)
         if self.graft is None or not self.graft.data or session.topology.device_mesh is not None:
             return None
+        if not self._own_targets:
+            return None  # of rows that are the reference's it is so, too, or the check says it
         other = self._value(rows, slot, "target", target)
         self._own_targets = False
         return None if other is target or bitwise_equal(other, target) else other
+
+    def _note_target(self, target: torch.Tensor, slot: _Slot) -> None:
+        topology = self._session.topology
+        if topology.device_mesh is not None:
+            return
+        fed_rows.note_tensors(
+            self._session,
+            fed_rows.fed({"target": target}),
+            fed="data",
+            iteration=slot.iteration,
+            micro_batch=slot.index * topology.dp_size + topology.dp_rank,
+            call=slot.call,
+        )
 
     def loss_is_made_inside(self) -> None:
         """The model puts out a loss: what it is compared with is one of the model's inputs."""

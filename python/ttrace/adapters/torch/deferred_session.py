@@ -73,6 +73,19 @@ class DeferredSession(Session):
         finally:
             self._batch = None
 
+    def spec_of(self, place: Place, tensor: torch.Tensor, whole: int) -> Any | None:
+        """The Spec of a plain tensor whose batch dimension has `whole` rows in another run."""
+        return self.specs.get(
+            place.fqn,
+            place.role,
+            place.arg,
+            tensor,
+            place.rule.placements,
+            batch_dim=place.rule.batch_dim,
+            batch_global=whole,
+            scale=place.moment.batch.grad_scale if place.pass_ == "backward" else (1, 1),
+        )
+
     def _in_slot(self, place: Place, tensor: torch.Tensor) -> bool:
         return False  # it waits, most of the time
 

@@ -18,6 +18,7 @@ from ttrace.adapters.torch.autocast import casts_own_parameters
 from ttrace.adapters.torch.backward import LossBackward
 from ttrace.adapters.torch.compiled import AroundCall, is_compiled
 from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.fed_rows import Placed
 from ttrace.adapters.torch.placement import Provenance, batch_dim
 from ttrace.adapters.torch.topology import (
     Topology,
@@ -36,7 +37,7 @@ from ttrace.capture.nested import opaque
 from ttrace.capture.noise import Noise
 from ttrace.capture.placed import ModuleRule, ParameterRule, RuleOrChoice, TensorRule
 from ttrace.capture.random_draws import RandomDraws
-from ttrace.capture.recorded_values import RecordedValues
+from ttrace.capture.recorded_values import RecordedValues, Unreadable
 from ttrace.capture.rewrite import Place
 
 # Hand their input on: noise on them would be applied twice.
@@ -286,7 +287,7 @@ class DTensorIsolation(Isolation):
         if place.rule.placements.startswith("?"):
             return self.keeps(place, "where it lies on the device mesh is not known")
         if not is_dtensor(tensor):
-            return super().value(place, tensor)
+            return self._plain_value(place, tensor)
         try:
             local, rule = _local(self._deferred, tensor, place.rule)
         except Unplaceable as reason:
@@ -295,6 +296,44 @@ class DTensorIsolation(Isolation):
             return self.keeps(place, "a sum that is pending has no terms in another run")
         value = super().value(place._replace(rule=rule), local)
         return None if value is None else _like(tensor, value)
+
+    def _plain_value(self, place: Place, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Of rows that the reference has elsewhere those values."""
+        placed = place.moment.placed
+        passes = (place.pass_, "forward" if place.role == "input" else "backward")
+        for pass_ in dict.fromkeys(passes):
+            where = self._where(place, pass_)
+            if placed is None or not self._source.has(where):
+                continue
+            shape = self._source.global_shape(where)
+            dim, rows = _rows_in(placed, list(tensor.shape), shape)
+            if dim < 0:
+                break
+            rule = replace(place.rule, batch_dim=dim, grad_placements=None)
+            spec = self._deferred.spec_of(place._replace(rule=rule), tensor, shape[dim])
+            try:
+                at_begin = placed.padded_at_begin
+                return self._source.read_placed(where, spec, rows, at_begin, tensor.detach())
+            except Unreadable as error:
+                return self.keeps(place, str(error))
+        return super().value(place, tensor)
+
+
+def _rows_in(placed: Placed, local: list[int], whole: list[int]) -> tuple[int, list[int]]:
+    """The dimension of a tensor that counts rows, here as many as it has and in the whole as many
+    as the reference has, or as many elements a row in both; -1: none."""
+    if len(local) != len(whole):
+        return -1, []
+    for space in placed.spaces:
+        for dim, (size, all_) in enumerate(zip(local, whole, strict=True)):
+            if size == space.count and all_ == space.total:
+                return dim, space.places
+    for space in placed.spaces:
+        for dim, (size, all_) in enumerate(zip(local, whole, strict=True)):
+            each = size // space.count if space.count else 0
+            if each > 1 and each * space.count == size and each * space.total == all_:
+                return dim, space.places
+    return -1, []
 
 
 def _local(

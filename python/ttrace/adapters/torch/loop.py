@@ -20,6 +20,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
+from ttrace.adapters.torch import fed_rows
 from ttrace.adapters.torch.backward import LossBackward
 from ttrace.adapters.torch.checkpoint import Checkpoints
 from ttrace.adapters.torch.clipping import Clipping
@@ -62,7 +63,7 @@ from ttrace.capture.graft import Graft
 from ttrace.capture.isolation_source import IsolationSources
 from ttrace.capture.module_hooks import Arguments
 from ttrace.capture.nested import named_tensors
-from ttrace.capture.placed import Scale
+from ttrace.capture.placed import Moment, Scale
 from ttrace.capture.private_names import looked_up, missing
 from ttrace.capture.random_draws import RandomDraws
 from ttrace.capture.recorded_values import RecordedValues
@@ -91,7 +92,6 @@ class LoopCapture:
         self._draws = RandomDraws(session, self._innermost)
         dropout = Dropout(session, self._innermost, self._seeded_alike, self._draws)
         self._course = Course(session, dropout)
-        self._rows: int | None = None
         self._evaluated = False  # a forward with gradients, outside of training mode
         self._had_forward = False  # the last iteration, of the model
         self._steps_again = False  # the step that runs, without a forward of its own
@@ -333,7 +333,7 @@ class LoopCapture:
             store.record_buffers(course.graft)
         arguments = self._arguments.bound(args, kwargs)
         tensors = [t for name, v in arguments.items() for _, t in named_tensors(v, name)]
-        rows = self._rows_of(tensors, new=micro_batches.next_is_new)
+        rows = self._rows_of(arguments, tensors)
         new = micro_batches.next_is_new
         self._name_batch_norm(rows)
         moment = micro_batches.forward(rows, self._rows_of_source())
@@ -342,11 +342,34 @@ class LoopCapture:
         changed = None
         if replaced:
             changed = args, kwargs = self._arguments.rebound(args, kwargs, replaced)
+            arguments = self._arguments.bound(args, kwargs)
+        self._note_fed(moment, arguments)
         session.moment = moment
         hooks.begin_forward()
         if starts_here:
             hooks.before_root(module, args, kwargs)
         return changed
+
+    def _note_fed(self, moment: Moment, arguments: dict[str, Any]) -> None:
+        """What this forward is given, row by row, and where the reference has these rows."""
+        session = self.session
+        if session.topology.device_mesh is not None:
+            return  # parts of rows may lie on other ranks
+        tensors = fed_rows.fed(arguments)
+        before = {fqn: count for (fqn, pass_), count in moment.calls.items() if pass_ == "forward"}
+        fed_rows.note(
+            session,
+            tensors,
+            fed="",
+            iteration=moment.iteration,
+            micro_batch=moment.micro_batch,
+            call=moment.call,
+            rows=moment.batch.micro_batch_size,
+            calls=before if moment.call > 0 else {},
+        )
+        placed = self._data.place(moment.iteration, moment.call, tensors)
+        if placed is not None and placed.found:
+            moment.placed = placed
 
     def _name_batch_norm(self, rows: int) -> None:
         """Its statistics are those of the rows that it sees: another function of the batch where
@@ -374,22 +397,18 @@ class LoopCapture:
             " same number of rows over all ranks",
         )
 
-    def _rows_of(self, tensors: list[torch.Tensor], new: bool) -> int:
-        """Rows of one forward. All micro-batches have as many, all calls in one need not."""
+    def _rows_of(self, arguments: dict[str, Any], tensors: list[torch.Tensor]) -> int:
+        """Rows of one forward."""
         session = self.session
+        first = next((v for v in arguments.values() if torch.is_tensor(v) or nested.named(v)), None)
+        if isinstance(first, list | tuple):
+            return len(first)
         rows = next((tensor.shape[0] for tensor in tensors if tensor.dim() > 0), None)
         if rows is None:
             what = "a model without a tensor among its inputs"
             reason = "its forward takes no tensor: micro-batches have no rows"
             session.unsupported(what, reason, "give the model its batch as an argument")
             raise RuntimeError(f"{what}: {reason}")
-        if new and self._rows is not None and rows != self._rows:
-            what = "micro-batches of different sizes"
-            reason = f"one of {rows} rows after one of {self._rows}"
-            session.unsupported(what, reason, "capture iterations of full batches: drop_last=True")
-            raise RuntimeError(f"{what}: {reason}")
-        if new:
-            self._rows = rows
         return rows
 
     def _rows_of_source(self) -> int:
@@ -526,7 +545,7 @@ class LoopCapture:
         self._stepped.clear()
         self._noted.clear()
         self._micro_batches.begin_iteration()
-        self._rows = session.backward_moment = None
+        session.backward_moment = None
         self._data.begin_iteration()
         self._scaler.begin_iteration()
         self._clipping.begin_iteration()

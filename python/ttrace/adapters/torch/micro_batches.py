@@ -65,6 +65,7 @@ class MicroBatches:
         if not new and self.last is not None:
             # The k-th use of a module within a micro-batch, whichever forward it is in.
             moment.calls = self.last.calls
+            moment.call = self.last.call + 1
         self.last = moment
         self._open.append(moment)
         return moment

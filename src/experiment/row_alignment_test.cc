@@ -1,0 +1,196 @@
+#include "src/experiment/row_alignment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ttrace {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// Two-dimensional: `rows` of the same length.
+FedTensor Rows(const std::vector<std::vector<int64_t>>& rows) {
+  FedTensor out;
+  out.rows = static_cast<int64_t>(rows.size());
+  out.width = static_cast<int64_t>(rows.front().size());
+  std::vector<int64_t> all;
+  for (const auto& row : rows) all.insert(all.end(), row.begin(), row.end());
+  out.digests =
+      DigestRows(std::as_bytes(std::span(all)), rows.size(), sizeof(int64_t));
+  return out;
+}
+
+FedTensor Relative(FedTensor tensor) {
+  tensor.is_relative = true;
+  return tensor;
+}
+
+FedPart Part(int rank, const std::map<FedName, FedTensor>& tensors) {
+  FedPart part;
+  part.rank = rank;
+  part.rows = tensors.begin()->second.rows;
+  part.tensors = tensors;
+  return part;
+}
+
+const FedName kX = {"x", 0};
+const FedName kY = {"y", 0};
+
+TEST(MatchCall, RowsThatWereDealtInTurnAreFound) {
+  const RowsOfCall found =
+      MatchCall({{0, Part(0, {{kX, Rows({{1}, {2}, {3}, {4}})}})}},
+                {{0, Part(0, {{kX, Rows({{1}, {3}})}})},
+                 {1, Part(1, {{kX, Rows({{2}, {4}})}})}});
+  ASSERT_EQ(found.spaces.size(), 1U);
+  EXPECT_THAT(found.spaces.front().map->to_reference, ElementsAre(0, 2, 1, 3));
+  EXPECT_THAT(found.foreign, IsEmpty());
+  EXPECT_THAT(found.repeated.rows, IsEmpty());
+}
+
+TEST(MatchCall, RowsInTheReferencesOrderNeedNoMap) {
+  const RowsOfCall found =
+      MatchCall({{0, Part(0, {{kX, Rows({{1}, {2}, {3}})}})}},
+                {{0, Part(0, {{kX, Rows({{1}, {2}})}})},
+                 {1, Part(1, {{kX, Rows({{3}})}})}});
+  ASSERT_EQ(found.spaces.size(), 1U);
+  EXPECT_FALSE(found.spaces.front().map);
+  EXPECT_EQ(found.spaces.front().total, 3);
+  EXPECT_THAT(found.spaces.front().candidate,
+              ElementsAre(std::pair(0, 2), std::pair(1, 1)));
+}
+
+TEST(MatchCall, AllTensorsOfARowTellItApart) {
+  // Equal inputs with other targets.
+  const RowsOfCall found = MatchCall(
+      {{0, Part(0, {{kX, Rows({{1}, {1}})}, {kY, Rows({{5}, {6}})}})}},
+      {{0, Part(0, {{kX, Rows({{1}, {1}})}, {kY, Rows({{6}, {5}})}})}});
+  EXPECT_THAT(found.spaces.front().map->to_reference, ElementsAre(1, 0));
+  EXPECT_THAT(found.mixed, IsEmpty());
+}
+
+TEST(MatchCall, TargetsBesideOtherInputsAreMixed) {
+  const RowsOfCall found = MatchCall(
+      {{0,
+        Part(0, {{kX, Rows({{1}, {2}, {3}})}, {kY, Rows({{7}, {8}, {7}})}})}},
+      {{0,
+        Part(0, {{kX, Rows({{1}, {2}, {3}})}, {kY, Rows({{7}, {7}, {8}})}})}});
+  EXPECT_THAT(found.mixed, ElementsAre("y"));
+  EXPECT_FALSE(found.spaces.front().map);
+}
+
+TEST(MatchCall, ValuesOfNoRowOfTheReferenceAreOther) {
+  const RowsOfCall found = MatchCall(
+      {{0, Part(0, {{kX, Rows({{1}, {2}})}, {kY, Rows({{7}, {8}})}})}},
+      {{0, Part(0, {{kX, Rows({{2}, {1}})}, {kY, Rows({{9}, {7}})}})}});
+  EXPECT_THAT(found.other, ElementsAre("y"));
+  EXPECT_THAT(found.foreign, IsEmpty());
+  EXPECT_THAT(found.spaces.front().map->to_reference, ElementsAre(1, 0));
+}
+
+TEST(MatchCall, AMaskSaysNothingOfWhoseRowsTheseAre) {
+  const FedName mask = {"mask", 0};
+  const RowsOfCall found = MatchCall(
+      {{0,
+        Part(0, {{kX, Rows({{1}, {2}, {3}})}, {mask, Rows({{1}, {1}, {1}})}})}},
+      {{0, Part(0, {{kX, Rows({{4}, {5}, {3}})},
+                    {mask, Rows({{1}, {1}, {1}})}})}});
+  EXPECT_THAT(found.foreign, ElementsAre(0, 1));
+  EXPECT_THAT(found.spaces, IsEmpty());
+}
+
+TEST(MatchCall, RowsThatTwoRanksReadAreRepeated) {
+  const RowsOfCall found =
+      MatchCall({{0, Part(0, {{kX, Rows({{1}, {2}, {3}, {4}})}})}},
+                {{0, Part(0, {{kX, Rows({{1}, {2}})}})},
+                 {1, Part(1, {{kX, Rows({{1}, {2}})}})}});
+  EXPECT_THAT(found.repeated.ranks, ElementsAre(0, 1));
+  EXPECT_THAT(found.repeated.rows, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(found.foreign, IsEmpty());
+}
+
+TEST(MatchCall, LabelsAloneDoNotRepeatARow) {
+  // Each class is there twice, on both ranks; images are not.
+  const RowsOfCall found = MatchCall(
+      {{0, Part(0, {{kX, Rows({{1}, {2}, {3}, {4}})},
+                    {kY, Rows({{0}, {0}, {1}, {1}})}})}},
+      {{0, Part(0, {{kX, Rows({{1}, {3}})}, {kY, Rows({{0}, {1}})}})},
+       {1, Part(1, {{kX, Rows({{2}, {4}})}, {kY, Rows({{0}, {1}})}})}});
+  EXPECT_THAT(found.repeated.rows, IsEmpty());
+  EXPECT_THAT(found.spaces.front().map->to_reference, ElementsAre(0, 2, 1, 3));
+}
+
+TEST(MatchCall, WhatCountsWithinABatchNeedNotBeTheReferences) {
+  const FedName offsets = {"offsets", 0};
+  const RowsOfCall found = MatchCall(
+      {{0, Part(0, {{kX, Rows({{1}, {2}, {3}, {4}})},
+                    {offsets, Relative(Rows({{0}, {3}, {5}, {6}}))}})}},
+      {{0, Part(0, {{kX, Rows({{1}, {2}})},
+                    {offsets, Relative(Rows({{0}, {3}}))}})},
+       {1, Part(1, {{kX, Rows({{3}, {4}})},
+                    {offsets, Relative(Rows({{0}, {1}}))}})}});
+  EXPECT_THAT(found.relative, ElementsAre("offsets"));
+  EXPECT_THAT(found.other, IsEmpty());
+  EXPECT_FALSE(found.spaces.front().map);
+}
+
+TEST(MatchCall, NodesOfGraphsAreASpaceOfTheirOwn) {
+  const FedName nodes = {"nodes", 0};
+  const RowsOfCall found = MatchCall(
+      {{0, Part(0, {{kY, Rows({{5}, {6}})},
+                    {nodes, Rows({{1}, {2}, {1}, {3}, {4}})}})}},
+      {{0, Part(0, {{kY, Rows({{6}})}, {nodes, Rows({{1}, {3}, {4}})}})},
+       {1, Part(1, {{kY, Rows({{5}})}, {nodes, Rows({{1}, {2}})}})}});
+  ASSERT_EQ(found.spaces.size(), 2U);
+  EXPECT_THAT(found.spaces[0].map->to_reference, ElementsAre(2, 3, 4, 0, 1));
+  EXPECT_THAT(found.spaces[1].map->to_reference, ElementsAre(1, 0));
+}
+
+TEST(MatchCall, RowsThatArePaddedFurtherAreTheSame) {
+  const RowsOfCall found = MatchCall(
+      {{0, Part(0, {{kX, Rows({{1, 2, 3, 0}, {4, 5, 0, 0}, {6, 7, 8, 9}})}})}},
+      {{0, Part(0, {{kX, Rows({{1, 2, 3}, {4, 5, 0}})}})},
+       {1, Part(1, {{kX, Rows({{6, 7, 8, 9}})}})}});
+  ASSERT_EQ(found.spaces.size(), 1U);
+  EXPECT_FALSE(found.spaces.front().map);
+  ASSERT_EQ(found.lengths.size(), 1U);
+  EXPECT_EQ(found.lengths.front().longest, 4);
+  EXPECT_FALSE(found.lengths.front().at_begin);
+  EXPECT_THAT(found.lengths.front().candidate,
+              ElementsAre(std::pair(0, 3), std::pair(1, 4)));
+}
+
+TEST(MatchCall, BatchesMayLieAlongTheSecondDimension) {
+  const FedName steps = {"x", 0};
+  const FedName columns = {"x", 1};
+  const RowsOfCall found = MatchCall(
+      {{0, Part(0, {{steps, Rows({{1, 2, 3}, {4, 5, 6}})},
+                    {columns, Rows({{1, 4}, {2, 5}, {3, 6}})}})}},
+      {{0, Part(0, {{steps, Rows({{1, 3}, {4, 6}})},
+                    {columns, Rows({{1, 4}, {3, 6}})}})},
+       {1, Part(1, {{steps, Rows({{2}, {5}})}, {columns, Rows({{2, 5}})}})}});
+  ASSERT_EQ(found.spaces.size(), 1U);
+  EXPECT_THAT(found.spaces.front().map->to_reference, ElementsAre(0, 2, 1));
+  EXPECT_THAT(found.foreign, IsEmpty());
+  EXPECT_THAT(found.other, IsEmpty());
+}
+
+TEST(PlaceRows, ARankFindsItsRowsAmongAll) {
+  const FedRows::Parts reference = {
+      {0, Part(0, {{kX, Rows({{1}, {2}, {3}, {4}})}})}};
+  const RowsOfCall found =
+      PlaceRows(reference, Part(1, {{kX, Rows({{2}, {4}})}}));
+  EXPECT_THAT(found.spaces.front().map->to_reference, ElementsAre(1, 3));
+  EXPECT_EQ(found.spaces.front().total, 4);
+  const RowsOfCall not_all =
+      PlaceRows(reference, Part(1, {{kX, Rows({{2}, {9}})}}));
+  EXPECT_THAT(not_all.foreign, ElementsAre(1));
+}
+
+}  // namespace
+}  // namespace ttrace
