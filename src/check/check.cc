@@ -490,7 +490,8 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
     result.notes.push_back(std::move(note));
   }
   NoteSteps(measured.reference_steps, &result);
-  result.coverage = ExplainCoverage(reference, candidate, &result.tensors);
+  result.coverage = ExplainCoverage(reference, candidate, context.batch.listed,
+                                    &result.tensors);
   NameForeignRows(context.rows, &result.tensors);
 
   Localization places =

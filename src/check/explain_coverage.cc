@@ -82,6 +82,7 @@ bool InsideOfOnePiece(const Names& other, const Names& own,
 }  // namespace
 
 Coverage ExplainCoverage(const Side* reference, const Side& candidate,
+                         const std::set<TensorId>& listed,
                          std::vector<TensorJudgement>* tensors) {
   Coverage out;
   std::set<std::string> compared_modules;
@@ -133,6 +134,9 @@ Coverage ExplainCoverage(const Side* reference, const Side& candidate,
       if (t.id.role == Role::kData && compared_modules.contains("")) {
         why = Because(ReasonKind::kOtherItems);
       }
+    }
+    if (why.none() && listed.contains(t.id)) {
+      why = Because(ReasonKind::kRowOfList);
     }
     if (why.none() && selected) why = Because(ReasonKind::kNotSelected);
     if (!why.none()) {

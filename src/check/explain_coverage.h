@@ -5,6 +5,7 @@
 #ifndef TTRACE_SRC_CHECK_EXPLAIN_COVERAGE_H_
 #define TTRACE_SRC_CHECK_EXPLAIN_COVERAGE_H_
 
+#include <set>
 #include <vector>
 
 #include "src/experiment/side.h"
@@ -13,8 +14,9 @@
 namespace ttrace {
 
 // Marks unmatched tensors that have a good reason as explained, and counts.
-// `reference` may be null.
+// `reference` may be null. `listed`: items of lists (BatchReadings::listed).
 Coverage ExplainCoverage(const Side* reference, const Side& candidate,
+                         const std::set<TensorId>& listed,
                          std::vector<TensorJudgement>* tensors);
 
 // Clean of all, by kind: forward, backward, gradients, update.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <map>
 #include <optional>
 #include <string>
@@ -153,6 +154,11 @@ class Settler {
     }
     BatchReadings out;
     LeaveOutRelative(&out.unknown);
+    for (const Side* side : {reference_, candidate_}) {
+      for (const auto& [id, pieces] : side->real()) {
+        if (IsListed(id, pieces)) out.listed.insert(id);
+      }
+    }
     for (const auto& entry : found) {
       const Reading& reading = entry.second;
       for (TensorId member : Family(entry.first)) {
@@ -197,11 +203,35 @@ class Settler {
     }
   }
 
-  bool IsRelative(const TensorId& id, const TensorPieces& pieces) const {
+  bool IsListed(const TensorId& id, const TensorPieces& pieces) const {
+    const RowsOfCall* call = CallOf(id, pieces);
+    if (call == nullptr) return false;
+    return std::any_of(
+        call->spaces.begin(), call->spaces.end(), [&](const RowSpace& space) {
+          return std::any_of(
+              space.by.begin(), space.by.end(), [&](const FedName& name) {
+                const auto& [list, dim] = name;
+                if (dim != kListDim) return false;
+                return list.empty()
+                           ? !id.arg.empty() &&
+                                 std::isdigit(static_cast<unsigned char>(
+                                     id.arg.front())) != 0
+                           : id.arg.starts_with(list + ".");
+              });
+        });
+  }
+
+  // Nothing but of data and of what the model itself is given.
+  const RowsOfCall* CallOf(const TensorId& id,
+                           const TensorPieces& pieces) const {
     if (id.role != Role::kData && !(id.role == Role::kInput && id.fqn.empty()))
-      return false;
-    const RowsOfCall* call = rows_.Find(
+      return nullptr;
+    return rows_.Find(
         candidate_->fed_rows().CallOf(id, pieces.pieces.front().micro_batch()));
+  }
+
+  bool IsRelative(const TensorId& id, const TensorPieces& pieces) const {
+    const RowsOfCall* call = CallOf(id, pieces);
     return call != nullptr &&
            std::find(call->relative.begin(), call->relative.end(), id.arg) !=
                call->relative.end();
@@ -221,7 +251,11 @@ class Settler {
                    : reading;
       }
     }
-    if (c.pieces.front().id().role == Role::kData) return {};
+    if (c.pieces.front().id().role == Role::kData) {
+      // Of what is in no row each micro-batch has its own.
+      const bool told = fed_.AreAsRecorded(r, c) || CutAlike(r, c);
+      return {told ? Reading::kAsRecorded : Reading::kUnknown};
+    }
     const auto open = [](const Record& piece) {
       return !piece.rows() && piece.micro_batch() >= 0;
     };

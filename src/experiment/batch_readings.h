@@ -26,6 +26,9 @@ struct BatchReadings {
   // Inputs and outputs that depend on the batch in a way that nothing explains,
   // with their gradients: they cannot be compared.
   std::set<TensorId> unknown;
+  // Data and inputs that are items of a list, each a row: whose row each is was
+  // found by what it holds.
+  std::set<TensorId> listed;
   // Those of which one run may hold more than the other: padding.
   std::set<TensorId> padded;
 };

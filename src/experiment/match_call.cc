@@ -26,6 +26,8 @@ struct Sequence {
   bool is_relative = true;  // all parts are
 
   bool by_rows() const { return name.second <= 0; }
+  // Other rows in it are other data. A list may be anything.
+  bool names_rows() const { return name.second == 0 && !is_relative; }
 };
 
 // Appends one side; false if a micro-batch lacks it.
@@ -140,9 +142,21 @@ std::vector<Group> Grouped(const Parts& reference, const Parts& candidate,
 // Of `data item` sequences the loop's own argument is meant.
 bool IsOfItem(const FedName& name) { return name.first.starts_with(kOfItem); }
 
-// `mixed` gets arguments whose rows are beside others.
-RowSpace SpaceOf(const Group& group, AreTheirs are_theirs,
-                 std::vector<std::string>* mixed) {
+// Whether the places of rows are those that were meant, although some rows are
+// equal. Of tokens or nodes most are, and they are told apart by runs of them.
+bool TellsPlaces(const RowKeys& own, const std::vector<int64_t>& places) {
+  const auto rows = static_cast<int64_t>(own.size());
+  int64_t runs = rows > 0 ? 1 : 0;
+  for (size_t r = 1; r < places.size(); ++r) {
+    runs += places[r] != places[r - 1] + 1;
+  }
+  return 2 * CountDistinct(own) > rows || rows >= 4 * runs;
+}
+
+// Nothing if rows are in another order, and in which cannot be told. `mixed`
+// gets arguments whose rows are beside others.
+std::optional<RowSpace> SpaceOf(const Group& group, AreTheirs are_theirs,
+                                std::vector<std::string>* mixed) {
   std::vector<const Sequence*> matching;
   for (const Sequence& s : group.sequences) {
     if (s.matches) matching.push_back(&s);
@@ -172,7 +186,10 @@ RowSpace SpaceOf(const Group& group, AreTheirs are_theirs,
     space.by.push_back(matching[i]->name);
   }
   space.total = static_cast<int64_t>(theirs.size());
-  if (theirs != own) space.map = RowMap{MatchRows(theirs, own)};
+  if (theirs != own) {
+    space.map = RowMap{MatchRows(theirs, own)};
+    if (!TellsPlaces(own, space.map->to_reference)) return std::nullopt;
+  }
   return space;
 }
 
@@ -202,7 +219,7 @@ void AddLengths(const Group& group, std::vector<PaddedLength>* lengths) {
 void NameForeign(const Group& group, const Parts& candidate, RowsOfCall* out) {
   std::vector<const Sequence*> all;
   for (const Sequence& s : group.sequences) {
-    if (s.by_rows() && !s.is_relative) all.push_back(&s);
+    if (s.names_rows()) all.push_back(&s);
   }
   if (all.empty()) return;
   RowKeys theirs = all.front()->theirs;
@@ -258,7 +275,7 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
   const auto others = [&](const Group& group) {
     std::vector<std::string> names;
     for (const Sequence& s : group.sequences) {
-      if (s.by_rows() && !s.is_relative && !matched.contains(s.name.first)) {
+      if (s.names_rows() && !matched.contains(s.name.first)) {
         names.push_back(s.name.first);
       }
     }
@@ -277,7 +294,9 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
     for (const std::string& name : unlike) {
       if (!name.starts_with(kOfItem)) out.other.push_back(name);
     }
-    out.spaces.push_back(SpaceOf(group, are_theirs, &out.mixed));
+    if (auto space = SpaceOf(group, are_theirs, &out.mixed)) {
+      out.spaces.push_back(*std::move(space));
+    }
     AddLengths(group, &out.lengths);
   }
   // Where rows are counted by nothing that stands first, the batch may lie

@@ -200,6 +200,10 @@ TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
     out.reason.detail = facts.damage;
     return out;
   }
+  if (facts.listed) {
+    Explain(ReasonKind::kRowOfList, &out);
+    return out;
+  }
   if (facts.batch_unknown) {
     Explain(ReasonKind::kBatchUnknown, &out);
     return out;

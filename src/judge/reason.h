@@ -40,6 +40,7 @@ enum class ReasonKind : uint8_t {
   kUnequalStart,     // its iteration starts from other weights
   kNotReplaced,      // isolated: tensor and detail say what was not and why
   kNoGradients,      // of which the norm could be recomputed
+  kRowOfList,        // an item of a list, found by what it holds
   kBatchUnknown,     // how it depends on the batch is not known
   kUnlikeDraws,      // after random numbers that the other run drew otherwise
   kDamaged,          // detail: rank, file and tensor

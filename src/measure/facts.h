@@ -89,6 +89,8 @@ struct TensorFacts {
   // Its rows are padded to other lengths in the two runs: what one of them
   // alone holds is padding.
   bool padded = false;
+  // An item of a list whose items are rows: it was found by what it holds.
+  bool listed = false;
   // Of a data item: it holds the reference's rows, or counts within the batch
   // of its rank, so that nothing was put in its place.
   bool own_rows = false;

@@ -185,6 +185,7 @@ void VisitFields(A& field, TensorFacts& f) {
   field("lookup", f.lookup);
   field("batch_unknown", f.batch_unknown);
   field("padded", f.padded);
+  field("listed", f.listed);
   field("own_rows", f.own_rows);
   field("complete", f.complete);
   field("dtype", f.dtype);

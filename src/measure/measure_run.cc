@@ -195,6 +195,7 @@ class Work {
           facts.order = static_cast<int64_t>(own_entries_[i]);
           facts.batch_unknown = context_.batch.unknown.contains(id);
           facts.padded = context_.batch.padded.contains(id);
+          facts.listed = context_.batch.listed.contains(id);
           out->facts.Set(i, facts);
           if (HasSquare(entry)) {
             TTRACE_ASSIGN_OR_RETURN(squares[i], SquareOf(pieces));

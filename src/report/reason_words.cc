@@ -133,6 +133,9 @@ std::string Words(const Reason& reason) {
     case ReasonKind::kUnequalStart:
       return "its iteration starts from other weights (a step was taken and "
              "weights were not grafted)";
+    case ReasonKind::kRowOfList:
+      return "an item of a list: the other run's item was found by its values, "
+             "bit for bit";
     case ReasonKind::kBatchUnknown:
       return "how it depends on the rows of a micro-batch is not known, and "
              "the runs "

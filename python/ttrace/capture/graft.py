@@ -219,17 +219,21 @@ class Graft:
 
     @torch.no_grad()
     def whole_item(
-        self, tensors: dict[str, tuple[torch.Tensor, Any, dict[str, Any]]]
+        self, tensors: dict[str, tuple[torch.Tensor, Any, dict[str, Any], bool]]
     ) -> dict[str, torch.Tensor] | None:
         """The reference's values of all tensors of an item, or None: a part of one batch beside
-        parts of another would be neither. Of each the tensor, its spec and its place."""
+        parts of another would be neither. Of each the tensor, its spec, its place, and whether it
+        counts the rows."""
         values = {}
-        for arg, (tensor, spec, place) in tensors.items():
+        for arg, (tensor, spec, place, has_rows) in tensors.items():
             name, iteration = place["arg"], place["iteration"]
             where = ("real", "data", "data", iteration, place["call"], name, "forward")
             try:
                 value = self._reference.read(where, spec, place["row_begin"], tensor)
                 reason = "the reference has no such data"
+                if value is not None and not has_rows:
+                    reason = "the reference has others for other rows"
+                    value = value if self._reference.copies_agree(where) else None
             except Unreadable as error:
                 value, reason = None, str(error)
             if value is None:

@@ -200,7 +200,11 @@ class Data:
             return None
         return self.graft.whole_item(
             {
-                arg: (value, *self._placed(entry.rows, slot, arg, value))
+                arg: (
+                    value,
+                    *self._placed(entry.rows, slot, arg, value),
+                    value.shape[:1] == (entry.rows,),
+                )
                 for arg, value in entry.own.items()
             }
         )
@@ -341,7 +345,7 @@ class Data:
         session, topology = self._session, self._session.topology
         micro_batch = slot.index * topology.dp_size + topology.dp_rank
         has_rows = rows is not None and tensor.shape[:1] == (rows,)
-        if not has_rows:
+        if tensor.dim() == 0:
             # One value a micro-batch and not a part of a batch: a tensor of its own.
             arg = f"{arg}@{micro_batch}"
         pieces, index = rows_cut(placements, 0, topology) if has_rows else (1, 0)

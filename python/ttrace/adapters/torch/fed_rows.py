@@ -171,6 +171,8 @@ def _counts_within_batch(tensor: torch.Tensor, others: Mapping[str, torch.Tensor
     """Offsets, the numbers of graphs, edges: indices into what else this batch holds."""
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool:
         return False
+    if tensor.dim() == 2 and tensor.shape[0] == 1:
+        tensor = tensor[0]  # sequences laid end to end
     if tensor.dim() == 1:
         if tensor.numel() < 2 or int(tensor[0]) != 0:
             return tensor.numel() == 1 and int(tensor[0]) == 0
