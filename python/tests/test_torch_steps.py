@@ -169,3 +169,103 @@ def test_no_hook_does_anything_after_the_last_captured_step(tmp_path):
     # What torch would go through while it was removed stays, and the rest is gone.
     assert len(optimizer._optimizer_step_pre_hooks) <= 1
     assert len(optimizer._optimizer_step_post_hooks) <= 1
+
+
+def run_with_closure(folder, make=adam, steps=STEPS + 1, before_step=nothing, capture=True):
+    """Forward and backward are the step's own. Gives the weights at the end."""
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 4))
+    optimizer = make(model.parameters())
+    if capture:
+        ttrace.attach(model, optimizer, out=str(folder))
+    for _ in range(steps):
+        inputs, targets = torch.randn(5, 6), torch.randn(5, 4)
+
+        def closure(inputs=inputs, targets=targets):
+            optimizer.zero_grad()
+            loss = (model(inputs) - targets).square().mean()
+            loss.backward()
+            before_step(model)
+            return loss
+
+        assert optimizer.step(closure).dim() == 0
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+def losses(folder):
+    return [
+        (e["iteration"], e["micro_batch"])
+        for e in entries(folder)
+        if e["type"] == "record" and e["role"] == "loss"
+    ]
+
+
+@pytest.mark.parametrize("before_step", [nothing, clip])
+def test_a_step_begins_when_its_closure_has_made_the_gradients(tmp_path, before_step):
+    run_with_closure(tmp_path, before_step=before_step)
+    code, text = check(tmp_path)
+    assert (code, f"steps ({STEPS * PARAMETERS} of parameters)" in text) == (0, True), text
+    assert losses(tmp_path) == [(i, 0) for i in range(STEPS)]
+    assert not notes(tmp_path, "second_step")
+
+
+def late(parameters):
+    """Steps with half of what its closure has left."""
+
+    class Late(torch.optim.SGD):
+        def step(self, closure=None):
+            with torch.enable_grad():
+                loss = closure()
+            for parameter in self.param_groups[0]["params"]:
+                parameter.grad.mul_(0.5)
+            super().step()
+            return loss
+
+    Late.__module__ = "torch.optim"
+    Late.__name__ = "SGD"
+    return Late(parameters, lr=0.1)
+
+
+def test_a_step_with_other_gradients_than_its_closure_left_is_found(tmp_path):
+    run_with_closure(tmp_path, late)
+    code, text = check(tmp_path)
+    assert code == 1, text
+    assert "optimizer" in text
+
+
+def lbfgs(parameters):
+    return torch.optim.LBFGS(parameters, max_iter=3)
+
+
+def test_of_a_step_that_evaluates_several_times_the_first_is_recorded(tmp_path):
+    ours = run_with_closure(tmp_path, lbfgs)
+    assert losses(tmp_path) == [(i, 0) for i in range(STEPS)]
+    (said,) = [e for e in notes(tmp_path, "notice") if "several times" in e["text"]]
+    assert "only the first is recorded" in said["text"]
+    code, text = check(tmp_path)
+    assert code == 2, text
+    assert "LBFGS is not known" in text
+    theirs = run_with_closure(tmp_path, lbfgs, capture=False)
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_a_closure_that_makes_nothing_is_none(tmp_path):
+    """As Lightning steps where the loop has called backward itself."""
+
+    def make(parameters):
+        optimizer = adam(parameters)
+        step = optimizer.step
+        optimizer.step = lambda: step(nothing)
+        return optimizer
+
+    train(tmp_path, make)
+    code, text = check(tmp_path)
+    assert (code, f"steps ({STEPS * PARAMETERS} of parameters)" in text) == (0, True), text
+
+
+def test_a_second_step_is_one_with_a_closure_too(tmp_path):
+    def again(model, optimizer):
+        optimizer.step(closure=nothing)
+
+    train(tmp_path, after_step=again)
+    assert [note["iteration"] for note in notes(tmp_path, "second_step")] == list(range(STEPS - 1))

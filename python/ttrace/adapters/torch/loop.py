@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -70,6 +70,9 @@ from ttrace.capture.rewrite import Rewrite
 from ttrace.capture.settings import LegName, Settings
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
+_SEVERAL_EVALUATIONS = (
+    "a step of the optimizer calls its closure several times: only the first is recorded"
+)
 
 
 class LoopCapture:
@@ -95,6 +98,7 @@ class LoopCapture:
         self._evaluated = False  # a forward with gradients, outside of training mode
         self._had_forward = False  # the last iteration, of the model
         self._steps_again = False  # the step that runs, without a forward of its own
+        self._evaluates_again = False  # the step that runs, after its gradients were given out
         chain = wrappers(model)
         if len(chain) == 1:
             chain = wrappers_around(model)
@@ -133,7 +137,11 @@ class LoopCapture:
         self._outside = outside(chain)
         self._around = AroundCall(self._outside, self._root_called, self._root_left, first=False)
         self._step_hooks = StepHooks(
-            self._optimizers, guarded(self._before_step), guarded(self._after_step)
+            self._optimizers,
+            guarded(self._before_step),
+            guarded(self._after_step),
+            guarded(self._before_closure),
+            guarded(self._before_closure_again),
         )
 
     def is_of(self, model: nn.Module) -> bool:
@@ -299,7 +307,7 @@ class LoopCapture:
     def _root_called(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         session = self.session
         session.moment = None
-        if not torch.is_grad_enabled() or session.over:
+        if not torch.is_grad_enabled() or session.over or self._evaluates_again:
             return None
         if not module.training:  # evaluation is no part of an iteration
             self._evaluated = True
@@ -448,13 +456,28 @@ class LoopCapture:
         if self._store is not None:
             self._store.changed_knowingly()
 
-    def _before_step(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
-        self._steps_again = not _has_closure(args, kwargs or {}) and self._follows_no_forward
+    def _before_closure(self, optimizer: Any) -> None:
+        """Forwards and backwards follow, within the step."""
+        self._evaluates_again = False
+        if id(optimizer) in self._stepped:
+            self._step_over()  # the others take no step in this iteration
+
+    def _before_closure_again(self, optimizer: Any) -> None:
+        """A line search: what it evaluates is at other weights, and leads to what the step does, of
+        which no gradient that was recorded says anything."""
+        self._evaluates_again = True
+        self._micro_batches.last = None  # a loss or a gradient now is of no forward that was seen
+        if self.session.due and not self.session.said(_SEVERAL_EVALUATIONS):
+            self.session.note("notice", text=_SEVERAL_EVALUATIONS)
+
+    def _before_step(self, optimizer: Any) -> None:
+        self._evaluates_again = False
+        self._steps_again = self._follows_no_forward
         if self._steps_again:
             self._note_second_step()
             return
         if id(optimizer) in self._stepped:
-            self._step_over()  # the others take no step in this iteration
+            self._step_over()
         self._gradients_complete(optimizer)
         self._course.step_begins(lambda: self._note_hyperparameters(optimizer))
         self._scaler.stepping = True
@@ -491,7 +514,8 @@ class LoopCapture:
         if session.due and session.started:
             session.note("second_step", iteration=session.iteration - 1)
 
-    def _after_step(self, optimizer: Any, *_: Any) -> None:
+    def _after_step(self, optimizer: Any) -> None:
+        self._evaluates_again = False
         if self._steps_again:
             self._steps_again = False
             if self._store is not None:
@@ -578,8 +602,3 @@ class LoopCapture:
             if part is not None:
                 part.remove()
         self._hooks = self._store = self._provenance = None
-
-
-def _has_closure(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a step makes its forwards itself. `args` begin with the optimizer."""
-    return kwargs.get("closure", args[1] if len(args) > 1 else None) is not None
