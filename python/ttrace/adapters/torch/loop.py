@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -52,6 +53,7 @@ from ttrace.adapters.torch.topology import (
     Topology,
     Unsupported,
     canonical_name,
+    inside,
     rows_cut,
     wrappers,
 )
@@ -95,6 +97,7 @@ class LoopCapture:
         dropout = Dropout(session, self._innermost, self._seeded_alike, self._draws)
         self._course = Course(session, dropout)
         self._rows: int | None = None
+        self._calls_inside: int | None = None  # of the model, within `one_forward`
         self._evaluated = False  # a forward with gradients, outside of training mode
         self._had_forward = False  # the last iteration, of the model
         self._steps_again = False  # the step that runs, without a forward of its own
@@ -109,7 +112,7 @@ class LoopCapture:
             if isinstance(module, _BatchNorm)
         }
         self._ddp = next((m for m in chain if isinstance(m, DistributedDataParallel)), None)
-        self._arguments = Arguments.of(self._root)
+        self._arguments = Arguments.of(inside(self._root))
         guarded = session.guarded
         self._enter = guarded(self._enter_root)
         self._declare = guarded(self._placement_declared)
@@ -304,7 +307,21 @@ class LoopCapture:
 
     # Forward
 
+    @contextmanager
+    def one_forward(self) -> Iterator[None]:
+        """Inside, all calls of the model are parts of its first."""
+        self._calls_inside = 0
+        try:
+            yield
+        finally:
+            self._calls_inside = None
+            self.session.moment = None
+
     def _root_called(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._calls_inside is not None:
+            self._calls_inside += 1
+            if self._calls_inside > 1:
+                return None
         session = self.session
         session.moment = None
         if not torch.is_grad_enabled() or session.over or self._evaluates_again:
@@ -414,6 +431,10 @@ class LoopCapture:
     def _root_left(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
     ) -> None:
+        if self._calls_inside is not None:
+            self._calls_inside -= 1
+            if self._calls_inside > 0:
+                return
         self._leave(output)
 
     def _leave_root(self, output: Any) -> None:
@@ -501,6 +522,10 @@ class LoopCapture:
             [(optimizer, of_step)],
             lambda parameter: names.get(id(parameter)),
         )
+        none = [names.get(id(p)) for p in parameters_of(optimizer) if p.grad is None]
+        hyperparameters.note_no_gradient(
+            self.session, self.session.iteration, [name for name in none if name is not None]
+        )
 
     @property
     def _follows_no_forward(self) -> bool:
@@ -546,6 +571,7 @@ class LoopCapture:
             self._end_iteration()
         if self._store is not None:
             self._store.begin()
+        session.moment = None  # a forward may step, and return to its caller then
         session.iteration += 1
         self._stepped.clear()
         self._noted.clear()
