@@ -50,6 +50,9 @@ class Loop:
 LOOPS = (
     Loop("transformers Trainer", "transformers_trainer", "--accumulate 4", "--accumulate 2", 0),
     Loop("accelerate", "accelerate_loop", "--accumulate 4", "--accumulate 2", 0),
+    Loop("Lightning Trainer", "lightning_trainer", "--accumulate 4", "--accumulate 2", 0),
+    Loop("Lightning, manual optimization", "lightning_trainer", "--manual --accumulate 4",
+         "--manual --accumulate 2", 0),
     Loop("peft LoRA, Trainer", "transformers_trainer", "--lora --accumulate 4",
          "--lora --accumulate 2", 0),
     Loop("transformers, plain loop", "transformers_plain", "--accumulate 4", "--accumulate 2", 1),
@@ -131,10 +134,11 @@ HEADER = """# Training loops of other people
 
 Written by `scripts/loops.sh`, which `make matrix` runs too. Each loop is captured as a reference
 and as a candidate of more ranks, and once more with a fault planted in what it uses. "Lines" are
-those that had to be added to it. transformers, accelerate and peft are used as pip installs them,
-with a tiny random model; nanoGPT and pytorch/examples are their loops written again with small
-sizes, because pip has neither. Seconds are those of nine launches: the reference (rows of one loop
-share it), its four legs, both candidates and their isolated legs; two cores of a shared machine.
+those that had to be added to it. transformers, accelerate, Lightning and peft are used as pip
+installs them, with a tiny model; nanoGPT and pytorch/examples are their loops written again with
+small sizes, because pip has neither. Seconds are those of nine launches: the reference (rows of one
+loop share it), its four legs, both candidates and their isolated legs; two cores of a shared
+machine.
 
 """
 COLUMNS = ("loop", "ranks", "lines", "clean", "bug", "with the bug", "seconds")

@@ -5,11 +5,17 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.data import dataloader
 
+import ttrace
+from test_torch_native import entries
+from test_torch_native import notes as notes_of
 from ttrace.adapters.megatron import notes
 from ttrace.adapters.megatron.private_names import MEGATRON
 from ttrace.adapters.torch.private_names import TORCH
@@ -48,6 +54,53 @@ def test_what_is_lost_is_said_of_a_missing_name_only(library: ModuleType) -> Non
         f"this version has no {FAKE}.Other.start: others are not seen",
     ]
     assert looked_up((there, lost)) == {f"{FAKE}.Group.start": True, f"{FAKE}.Group.stop": False}
+
+
+def test_an_attribute_is_looked_for_where_it_is_set(library: ModuleType) -> None:
+    class Sets:
+        def __init__(self) -> None:
+            self._state = 0
+
+    library.Sets = Sets
+    there = PrivateName(FAKE, "Sets.__init__", "nothing", sets="_state")
+    other = PrivateName(FAKE, "Sets.__init__", "no state is read", sets="_states")
+    of_none = PrivateName(FAKE, "Group", "no state is read", sets="_states")
+    assert (there.is_there, other.is_there, of_none.is_there) == (True, False, False)
+    assert looked_up((there,)) == {f"{FAKE}.Sets.__init__ (_state)": True}
+    assert list(missing((other,))) == [
+        f"this version has no {FAKE}.Sets.__init__ (_states): no state is read"
+    ]
+
+
+def test_a_loop_is_captured_where_loaders_have_another_iterator(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(dataloader, "_Renamed", dataloader._BaseDataLoaderIter, raising=False)
+    monkeypatch.delattr(dataloader, "_BaseDataLoaderIter")
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    ttrace.attach(model, optimizer, out=str(tmp_path))
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.ones(2, 2)).sum().backward()
+        optimizer.step()
+    assert [e["complete"] for e in entries(tmp_path) if e["type"] == "end"] == [True]
+    (said,) = notes_of(tmp_path, "notice")
+    assert "has no torch.utils.data.dataloader._BaseDataLoaderIter" in said["text"]
+
+
+def test_without_its_state_a_scaler_is_said_and_not_guessed_at(tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    scaler._states = vars(scaler).pop("_per_optimizer_states")
+    ttrace.attach(model, optimizer, out=str(tmp_path))
+    for _ in range(3):
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(2, 2)).sum()).backward()
+        optimizer.step()
+    (said,) = notes_of(tmp_path, "unsupported")
+    assert "cannot be told" in said["reason"]
 
 
 def test_nothing_is_said_of_a_module_that_was_not_imported() -> None:

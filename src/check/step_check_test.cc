@@ -419,6 +419,48 @@ TEST_F(StepCheck, ASkippedStepChangesNothing) {
   EXPECT_EQ(changed.culprits[0].fqn, "fc.bias");
 }
 
+TEST_F(StepCheck, AParameterWithoutAGradientIsLeftAlone) {
+  StepRun run;
+  run.without_gradient = {"fc.bias"};
+  EXPECT_EQ(Alone(run).verdict, Verdict::kWithin);
+  EXPECT_EQ(Against(run, run).verdict, Verdict::kWithin);
+  StepRun sgd = run;
+  sgd.kind = "SGD";
+  sgd.rule = StepRule{.algorithm = StepAlgorithm::kSgd,
+                      .lr = 1e-2,
+                      .weight_decay = 0.1,
+                      .momentum = 0.9};
+  EXPECT_EQ(Alone(sgd).verdict, Verdict::kWithin);
+
+  // What weight decay or momentum would do to it is a fault.
+  for (StepRun* wrong : {&run, &sgd}) {
+    wrong->change = [](const RecordSpec& spec, const Occurrence& at,
+                       std::vector<float>* values) {
+      if (spec.fqn != "fc.bias" || spec.role != Role::kParamUpdated) return;
+      if (at.iteration == 2) values->front() *= 0.999f;
+    };
+    const CheckResult moved = Alone(*wrong);
+    ASSERT_EQ(moved.culprits.size(), 1u);
+    EXPECT_EQ(moved.culprits[0].fqn, "fc.bias");
+    EXPECT_THAT(moved.culprits[0].hints.at(0),
+                HasSubstr("there was no gradient, and nothing may change"));
+  }
+}
+
+TEST_F(StepCheck, OfAnUnknownAlgorithmNothingIsExpectedWithoutAGradient) {
+  StepRun run;
+  run.kind = "Mine";
+  run.without_gradient = {"fc.bias"};
+  run.change = [](const RecordSpec& spec, const Occurrence& at,
+                  std::vector<float>* values) {
+    if (spec.fqn != "fc.bias" || spec.role != Role::kParamUpdated) return;
+    if (at.iteration == 2) values->front() *= 0.999f;
+  };
+  const CheckResult result = Alone(run);
+  EXPECT_TRUE(result.culprits.empty());
+  EXPECT_EQ(result.verdict, Verdict::kInconclusive);
+}
+
 TEST_F(StepCheck, WhatIsNotKnownIsSaidAndNoFinding) {
   const auto reason = [&](const StepRun& run) {
     const CheckResult result = Against(run, run);

@@ -62,6 +62,8 @@ class StepRun {
   std::function<void(const RecordSpec&, const Occurrence&, std::vector<float>*)>
       change;
   std::set<int> said_skipped;  // iterations
+  // Names of those that have no gradient in the last iteration.
+  std::set<std::string> without_gradient;
   // Whose weight decay is another one, as its note says.
   std::map<std::string, double> own_decay;
   // How often a parameter counts in the norm that is reported.
@@ -221,6 +223,15 @@ class StepRun {
                                    iteration))
                 .ok());
       }
+      for (const std::string& fqn : without_gradient) {
+        if (iteration + 1 != iterations) continue;
+        ASSERT_TRUE((*writer)
+                        ->Note("no_gradient",
+                               fmt::format(R"({{"iteration": {}, "parameters":
+                                   ["{}"]}})",
+                                           iteration, fqn))
+                        .ok());
+      }
       for (Piece& piece : pieces) {
         StepOnce(**writer, rank, iteration, &piece);
       }
@@ -363,10 +374,14 @@ class StepRun {
     ASSERT_TRUE(
         writer.Note("optimizer_group", Note(piece->fqn, iteration)).ok());
     put_state(Pass::kForward, iteration);
-    put(Role::kGradReduced, "", Pass::kBackward, own, [&](size_t i) {
-      const float g = GradientAt(piece->fqn, iteration, piece->indices[i]);
-      return master ? g : Low(g);
-    });
+    const bool no_gradient =
+        iteration + 1 == iterations && without_gradient.contains(piece->fqn);
+    if (!no_gradient) {
+      put(Role::kGradReduced, "", Pass::kBackward, own, [&](size_t i) {
+        const float g = GradientAt(piece->fqn, iteration, piece->indices[i]);
+        return master ? g : Low(g);
+      });
+    }
     double clip = 1;
     if (rule.clip_norm && !f.no_clip) {
       clip = std::fmin(1, *rule.clip_norm / (Norm(iteration) + 1e-6));
@@ -374,7 +389,7 @@ class StepRun {
     }
     const FloatStep step(order, used, iteration + 1 + f.count_by, own);
     const std::vector<float> started = piece->copy;
-    const bool skip = f.skip || said_skipped.contains(iteration);
+    const bool skip = f.skip || no_gradient || said_skipped.contains(iteration);
     for (size_t i = 0; i < piece->indices.size(); ++i) {
       if (skip) break;
       float g = GradientAt(piece->fqn, iteration - (f.old_gradient ? 1 : 0),
@@ -399,7 +414,8 @@ class StepRun {
       }
       piece->state[i] = after;
     }
-    put_state(Pass::kOptimizer, f.keep_count ? iteration : iteration + 1);
+    const bool counts = !f.keep_count && !no_gradient;
+    put_state(Pass::kOptimizer, counts ? iteration + 1 : iteration);
     for (size_t i = 0; i < piece->indices.size(); ++i) {
       if (!f.keep_copy) piece->copy[i] = Low(piece->state[i].parameter);
     }

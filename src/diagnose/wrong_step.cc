@@ -72,7 +72,9 @@ std::string StepHint(const ReplayedStep& step) {
       wrong.size() == 1 ? "is" : "are", WhichRanks(step));
   if (!right.empty()) out += fmt::format("; right: {}", fmt::join(right, ", "));
   if (step.skipped) {
-    out += "; by a note the step was skipped, and nothing may change";
+    out +=
+        "; by a note the step was skipped, or there was no gradient, and "
+        "nothing may change";
   }
   return out;
 }

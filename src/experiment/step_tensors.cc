@@ -67,12 +67,22 @@ StepCatalog::StepCatalog(const Side& side, const Side* grafted_from)
     }
   }
   for (const RankTrace& rank : side.trace().ranks()) {
-    for (const Note& note : rank.notes) {
-      if (note.kind != "skipped_step") continue;
-      const auto json = nlohmann::json::parse(note.json, nullptr, false);
-      const std::optional<int> iteration = IterationAt(json);
-      if (iteration) skipped_.insert({rank.meta.rank, *iteration});
-    }
+    for (const Note& note : rank.notes) Read(rank.meta.rank, note);
+  }
+}
+
+void StepCatalog::Read(int rank, const Note& note) {
+  const bool skipped = note.kind == "skipped_step";
+  if (!skipped && note.kind != "no_gradient") return;
+  const auto json = nlohmann::json::parse(note.json, nullptr, false);
+  const std::optional<int> iteration = IterationAt(json);
+  if (!iteration) return;
+  if (skipped) {
+    skipped_.insert({rank, *iteration});
+    return;
+  }
+  for (std::string& fqn : TextsAt(json, "parameters")) {
+    without_gradient_.insert({rank, {*iteration, std::move(fqn)}});
   }
 }
 

@@ -81,12 +81,19 @@ class StepCatalog {
   bool Skipped(int rank, int iteration) const {
     return skipped_.contains({rank, iteration});
   }
+  // A note of `rank` says that the parameter had no gradient when its step
+  // began: an optimizer of torch then leaves all of it alone, weight decay and
+  // momentum included, as of a gradient of zeros it would not.
+  bool HasNoGradient(int rank, const StepOfParameter& step) const {
+    return without_gradient_.contains({rank, step});
+  }
 
  private:
   StepTensor State(const StepOfParameter& step, const std::string& arg,
                    Pass pass) const;
   StepTensor StateBefore(const StepOfParameter& step,
                          const std::string& arg) const;
+  void Read(int rank, const Note& note);
   // The model's own parameter.
   StepTensor OwnBefore(const StepOfParameter& step) const;
   StepTensor OwnAfter(const StepOfParameter& step) const;
@@ -96,6 +103,7 @@ class StepCatalog {
   Hyperparameters hyperparameters_;
   std::set<StepOfParameter> steps_;
   std::set<std::pair<int, int>> skipped_;
+  std::set<std::pair<int, StepOfParameter>> without_gradient_;
 };
 
 }  // namespace ttrace

@@ -10,7 +10,8 @@ bool IsNoteOfRun(const std::string& kind) {
 }
 
 bool IsNoteOfStep(const std::string& kind) {
-  return kind == "optimizer_group" || kind == "skipped_step";
+  return kind == "optimizer_group" || kind == "skipped_step" ||
+         kind == "no_gradient";
 }
 
 // What a step is made of, beside the optimizer's state.

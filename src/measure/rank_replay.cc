@@ -56,6 +56,8 @@ class RankStep {
       rule_ = reading.rule;
       gap_ = std::move(reading.gap);
     }
+    // What an algorithm that is not known does without one, is not known.
+    skipped_ |= rule_ && catalog.HasNoGradient(rank, tensors.step);
   }
 
   // False: nothing of this rank can be judged.

@@ -51,7 +51,7 @@ struct RankReplay {
   std::array<StepErrors, kStepQuantities> errors;
   std::set<StepGap> gaps;      // what was not judged
   bool judged = false;         // something was
-  bool skipped = false;        // no step was made, and the rank says so
+  bool skipped = false;        // it had not to be made, as the rank says
   std::vector<uint8_t> whole;  // 1: all of that piece was (PiecesOfStep)
   int norms = 0;               // that may have clipped (StepTensors)
   std::optional<StepSample> sample;

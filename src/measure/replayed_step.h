@@ -27,7 +27,7 @@ struct ReplayedStep {
   std::set<int> ranks;                            // that were judged
   // Each element of the parameter was judged on a rank.
   bool whole = false;
-  bool skipped = false;  // on some rank no step was made, and it says so
+  bool skipped = false;  // on some rank it had not to be made, and it says so
   std::optional<StepSample> sample;
 
   const StepErrors& Of(StepQuantity quantity) const {

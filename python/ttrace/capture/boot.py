@@ -107,7 +107,7 @@ def install() -> None:
         return
     process_messages.watch(settings.out)
     from ttrace.adapters.megatron import entry_points as megatron
-    from ttrace.adapters.torch import accelerate
+    from ttrace.adapters.torch import accelerate, lightning
     from ttrace.capture import collective_calls
 
     finder = PatchingFinder()
@@ -116,3 +116,4 @@ def install() -> None:
     finder.on_import(collective_calls.FUNCTIONAL, collective_calls.patch_functional)
     megatron.register(finder.on_import, settings)
     accelerate.register(finder.on_import)
+    lightning.register(finder.on_import)

@@ -13,7 +13,7 @@ not belong to the phase is no error: loops skip steps, clip twice and stop in be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 
 import torch
@@ -27,7 +27,8 @@ from ttrace.capture.kept_states import KeptStates
 from ttrace.capture.module_hooks import ModuleHooks
 from ttrace.capture.parameter_store import ParameterStore, Piece
 from ttrace.capture.placed import Scale
-from ttrace.capture.session import Session
+from ttrace.capture.session import NO_MEMORY, Session
+from ttrace.capture.tensor_bytes import has_memory
 
 # States that are weights: grafted where those are.
 _WEIGHTS = ("updated", "master")
@@ -92,7 +93,7 @@ class Course:
         self._store.begin()
         self._session.input_bytes = 0
         self.collectives.begin()
-        for arg, piece in self._store.states():
+        for arg, piece in self._states_in_memory():
             if arg in _WEIGHTS:  # while they are the run's own
                 self._states.find(arg, piece)
         self.phase = Phase.RUNNING
@@ -190,12 +191,20 @@ class Course:
                 always=always,
             )
 
+    def _states_in_memory(self) -> Iterator[tuple[str, Piece]]:
+        assert self._store is not None
+        for arg, piece in self._store.states():
+            if has_memory(piece.tensor):
+                yield arg, piece
+            else:
+                self._session.not_recorded(piece.fqn, "optim_state", arg, NO_MEMORY)
+
     def _record_states_before(self) -> None:
         """What the step before this one left is in the trace already: only what was changed since,
         or follows grafted weights, is recorded again."""
         assert self._store is not None
         grafted = self.graft is not None and self.graft.weights
-        for arg, piece in self._store.states():
+        for arg, piece in self._states_in_memory():
             if arg not in _WEIGHTS:
                 known = self._states.find(arg, piece)
             else:
@@ -207,7 +216,7 @@ class Course:
 
     def _record_states_after(self) -> None:
         assert self._store is not None
-        for arg, piece in self._store.states():
+        for arg, piece in self._states_in_memory():
             self._states.leave(arg, piece)
             self._record("optim_state", arg, piece, self._session.iteration, "optimizer")
 

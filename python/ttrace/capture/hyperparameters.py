@@ -8,7 +8,7 @@ plain numbers, truth values or words are noted: what is missing is unknown, neve
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -70,6 +70,14 @@ def note_step(
                     values={**known, **of_step},
                     parameters=parameters[begin : begin + _NAMES_PER_NOTE],
                 )
+
+
+def note_no_gradient(session: Session, iteration: int, parameters: Sequence[str]) -> None:
+    """Of those whose gradient is None, which is not zeros: a step leaves them alone, where weight
+    decay and momentum would change them."""
+    for begin in range(0, len(parameters), _NAMES_PER_NOTE):
+        names = parameters[begin : begin + _NAMES_PER_NOTE]
+        session.note("no_gradient", iteration=iteration, parameters=names)
 
 
 _UNKNOWN = object()

@@ -19,6 +19,8 @@ Emit = Callable[[torch.Tensor], None]
 
 # What autograd calls a change of a view in place; its first edge goes to the base.
 _CHANGE_OF_VIEW = "torch::autograd::CopySlices"
+# Whether torch says which of two nodes is older. If not, all of them are searched.
+_AGED = hasattr(torch.autograd.graph.Node, "_sequence_nr")
 
 
 class InputTarget:
@@ -35,7 +37,7 @@ class InputTarget:
         self.emit = emit
         # The node of the base, for a view of all of it: the base's gradient is the view's.
         self.base: Any = None
-        base = tensor._base
+        base = getattr(tensor, "_base", None)
         if base is not None and base.grad_fn is not None and _same_elements(tensor, base):
             self.base, self.base_index = base.grad_fn, base.output_nr
             self.shape = tensor.shape
@@ -95,7 +97,7 @@ def watch_inputs(
             by_base.setdefault(target.base, []).append(target)
     # Nodes older than every input belong to what ran before the module.
     # (Accumulators of leaves have no age.)
-    ages = [node._sequence_nr() for node in by_node if node.next_functions]
+    ages = [node._sequence_nr() for node in by_node if _AGED and node.next_functions]
     oldest = min(ages, default=-1)
 
     edges: dict[InputTarget, list[tuple[Any, int]]] = {}
@@ -117,7 +119,7 @@ def watch_inputs(
                 for target in hit:
                     if target.index == index:
                         edges.setdefault(target, []).append((node, position))
-            elif following not in seen and following._sequence_nr() > oldest:
+            elif following not in seen and (not _AGED or following._sequence_nr() > oldest):
                 seen.add(following)
                 stack.append(following)
 

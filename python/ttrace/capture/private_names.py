@@ -17,9 +17,10 @@ class PrivateName:
     module: str  # looked at only if it was imported
     name: str  # "Class.attribute" within it
     without: str  # what is lost
+    sets: str = ""  # an attribute that the function at `name` sets: nothing else shows it
 
     def __str__(self) -> str:
-        return f"{self.module}.{self.name}"
+        return f"{self.module}.{self.name}" + (f" ({self.sets})" if self.sets else "")
 
     @property
     def is_there(self) -> bool | None:
@@ -32,7 +33,12 @@ class PrivateName:
             if not hasattr(value, part):
                 return False
             value = getattr(value, part)
-        return True
+        return not self.sets or self._is_set_by(value)
+
+    def _is_set_by(self, function: Any) -> bool:
+        code = getattr(function, "__code__", None)
+        # Of a dataclass it is an argument.
+        return code is not None and self.sets in (*code.co_names, *code.co_varnames)
 
 
 def looked_up(names: Iterable[PrivateName]) -> dict[str, bool]:

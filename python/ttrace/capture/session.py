@@ -27,7 +27,7 @@ from ttrace.capture.rewrite import Place
 from ttrace.capture.settings import Settings
 from ttrace.capture.slots import Slot, may_have_slot, sizes
 from ttrace.capture.specs import SpecCache
-from ttrace.capture.tensor_bytes import host_view, plain
+from ttrace.capture.tensor_bytes import has_memory, host_view, plain
 
 # What, why, way out.
 CUDA_GRAPHS = (
@@ -35,6 +35,8 @@ CUDA_GRAPHS = (
     "hooks do not run when a captured graph is replayed: no module is observed",
     "compare the run without CUDA graphs",
 )
+
+NO_MEMORY = "its storage has given its memory back"
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -382,6 +384,9 @@ class Session:
         if tensor.layout is not torch.strided:
             self._refuse(fqn, f"{role} {arg}: layout {tensor.layout}")
             return
+        if not has_memory(tensor):
+            self.not_recorded(fqn, role, arg, NO_MEMORY)
+            return
         tensor, where = self._readable(tensor)
         spec = self.specs.get(
             fqn,
@@ -470,6 +475,8 @@ class Session:
         other."""
         moment, _, fqn, role, arg, call, pass_ = place
         if not self.recording or not self._selects_all or not may_have_slot(tensor):
+            return False
+        if not has_memory(tensor):
             return False
         slot = self._slots.get((fqn, role, arg, pass_))
         if slot is None or not slot.fits(place, tensor):

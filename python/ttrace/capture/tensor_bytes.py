@@ -10,6 +10,18 @@ import torch
 from ttrace import _native
 
 
+def has_memory(tensor: torch.Tensor) -> bool:
+    """False: it is a view of a storage that ends before it does, as that of a flat buffer whose
+    memory was given back while nobody needs its values. Reading it would end the process."""
+    if tensor.numel() == 0:
+        return True
+    spans = (
+        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+    end = tensor.storage_offset() + sum(spans) + 1
+    return end * tensor.element_size() <= tensor.untyped_storage().nbytes()
+
+
 def host_view(tensor: torch.Tensor) -> torch.Tensor:
     """The same values in this process's memory, with torch's lazy bits resolved."""
     tensor = tensor.detach()

@@ -34,7 +34,7 @@ def attach(
             return
         optimizers = optimizer if isinstance(optimizer, list | tuple) else [optimizer]
         if _attached is not None and _attached.is_of(model):
-            return  # accelerate's loops are attached by themselves
+            return  # loops of accelerate and Lightning are attached by themselves
         if _attached is not None and not _attached.session.over:
             raise RuntimeError("a second model was attached; only the first is captured")
         _attached = LoopCapture(settings, model, [plain(one) for one in optimizers])
@@ -45,6 +45,11 @@ def attach(
 def attached() -> bool:
     """Whether this process is captured, or was."""
     return _attached is not None
+
+
+def capture_of(model: nn.Module) -> LoopCapture | None:
+    """What captures this model, while it does."""
+    return _attached if _attached is not None and _attached.is_of(model) else None
 
 
 def _create_folder(folder: str) -> None:

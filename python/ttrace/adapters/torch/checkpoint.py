@@ -42,6 +42,10 @@ class Checkpoints:
         self._session.checkpoints += 1
         try:
             yield
+        except BaseException as error:
+            # The function failed: torch leaves its own contexts before the caller handles that.
+            steps.throw(error)
+            raise
         finally:
             self._session.checkpoints -= 1
         yield from steps

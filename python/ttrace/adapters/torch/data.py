@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch.utils.data import dataloader
 
 from ttrace.adapters.torch import fed_rows
 from ttrace.adapters.torch.deferred_session import DeferredSession
@@ -100,7 +100,8 @@ class Data:
         self._index = -1  # of the current micro-batch
         self._reason: str | None = None  # why this iteration's data is not recorded
         self._kept: list[_Kept] = []  # to be compared when it is known where they lie
-        patches.wrap_result(_BaseDataLoaderIter, "__next__", self._item)
+        iterators = getattr(dataloader, "_BaseDataLoaderIter", None)
+        patches.wrap_result(iterators, "__next__", self._item)
         self._next = _Slot(0, 0)
 
     def end_iteration(self) -> None:

@@ -28,8 +28,9 @@ from ttrace.adapters.torch.topology import (
 )
 from ttrace.capture.placed import Batch
 from ttrace.capture.rewrite import Place
-from ttrace.capture.session import Session
+from ttrace.capture.session import NO_MEMORY, Session
 from ttrace.capture.settings import Settings
+from ttrace.capture.tensor_bytes import has_memory
 
 _ADDED = ("grad_input", "grad_output", "loss")
 
@@ -115,6 +116,9 @@ class DeferredSession(Session):
             super().record(fqn, role, arg, tensor.detach(), placements, **rest)
             return
         if tensor.layout is torch.strided:
+            if not has_memory(tensor):
+                self.not_recorded(fqn, role, arg, NO_MEMORY)
+                return
             tensor = tensor.detach()
             tensor = tensor.clone() if tensor.device.type == "cpu" else tensor.cpu()
         if self._batch is not None:

@@ -25,6 +25,8 @@ from ttrace.adapters.torch.topology import (
     Unplaceable,
     canonical_name,
     dtensor_placements,
+    inside,
+    is_activation_wrapper,
     is_dtensor,
     rows_cut,
     without_rows,
@@ -84,18 +86,20 @@ class LoopHooks(ModuleHooks):
     def install_all(self, root: nn.Module, outside: nn.Module) -> None:
         """Of a compiled module only what can be seen from `outside` of it."""
         self.remove()
-        self._names = Arguments.of(root)
+        self._names = Arguments.of(inside(root))
         hidden: set[nn.Module] = set()
         for name, module in root.named_modules():
-            if module in hidden:
+            if module in hidden or (module is not root and is_activation_wrapper(module)):
                 continue
             seen = outside if module is root else module
             fqn = canonical_name(name)
+            if not fqn and module is not root:
+                continue  # the wrapper around it is called once, where this runs again
             if is_compiled(seen):
                 hidden |= set(module.modules())
                 if not self._deferred.said("compiled", fqn):
                     self._deferred.note("compiled", fqn=fqn, reason=_COMPILED)
-            rule = self._rule(wrappers(module)[-1], fqn)
+            rule = self._rule(inside(wrappers(module)[-1]), fqn)
             self._rules[seen] = fqn, rule
             self.install(seen, fqn, rule)
 
@@ -105,7 +109,7 @@ class LoopHooks(ModuleHooks):
         return [AroundCall(module, before, after, first=True)]
 
     def _arguments(self, module: nn.Module, rule: ModuleRule) -> Arguments:
-        return Arguments.of(wrappers(module)[-1], rule)
+        return Arguments.of(inside(wrappers(module)[-1]), rule)
 
     def remove(self) -> None:
         super().remove()

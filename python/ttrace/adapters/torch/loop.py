@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -53,6 +54,7 @@ from ttrace.adapters.torch.topology import (
     Topology,
     Unsupported,
     canonical_name,
+    inside,
     rows_cut,
     wrappers,
 )
@@ -71,6 +73,9 @@ from ttrace.capture.rewrite import Rewrite
 from ttrace.capture.settings import LegName, Settings
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
+_SEVERAL_EVALUATIONS = (
+    "a step of the optimizer calls its closure several times: only the first is recorded"
+)
 
 
 class LoopCapture:
@@ -92,9 +97,11 @@ class LoopCapture:
         self._draws = RandomDraws(session, self._innermost)
         dropout = Dropout(session, self._innermost, self._seeded_alike, self._draws)
         self._course = Course(session, dropout)
+        self._calls_inside: int | None = None  # of the model, within `one_forward`
         self._evaluated = False  # a forward with gradients, outside of training mode
         self._had_forward = False  # the last iteration, of the model
         self._steps_again = False  # the step that runs, without a forward of its own
+        self._evaluates_again = False  # the step that runs, after its gradients were given out
         chain = wrappers(model)
         if len(chain) == 1:
             chain = wrappers_around(model)
@@ -105,7 +112,7 @@ class LoopCapture:
             if isinstance(module, _BatchNorm)
         }
         self._ddp = next((m for m in chain if isinstance(m, DistributedDataParallel)), None)
-        self._arguments = Arguments.of(self._root)
+        self._arguments = Arguments.of(inside(self._root))
         guarded = session.guarded
         self._enter = guarded(self._enter_root)
         self._declare = guarded(self._placement_declared)
@@ -133,7 +140,11 @@ class LoopCapture:
         self._outside = outside(chain)
         self._around = AroundCall(self._outside, self._root_called, self._root_left, first=False)
         self._step_hooks = StepHooks(
-            self._optimizers, guarded(self._before_step), guarded(self._after_step)
+            self._optimizers,
+            guarded(self._before_step),
+            guarded(self._after_step),
+            guarded(self._before_closure),
+            guarded(self._before_closure_again),
         )
 
     def is_of(self, model: nn.Module) -> bool:
@@ -296,10 +307,24 @@ class LoopCapture:
 
     # Forward
 
+    @contextmanager
+    def one_forward(self) -> Iterator[None]:
+        """Inside, all calls of the model are parts of its first."""
+        self._calls_inside = 0
+        try:
+            yield
+        finally:
+            self._calls_inside = None
+            self.session.moment = None
+
     def _root_called(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._calls_inside is not None:
+            self._calls_inside += 1
+            if self._calls_inside > 1:
+                return None
         session = self.session
         session.moment = None
-        if not torch.is_grad_enabled() or session.over:
+        if not torch.is_grad_enabled() or session.over or self._evaluates_again:
             return None
         if not module.training:  # evaluation is no part of an iteration
             self._evaluated = True
@@ -425,6 +450,10 @@ class LoopCapture:
     def _root_left(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
     ) -> None:
+        if self._calls_inside is not None:
+            self._calls_inside -= 1
+            if self._calls_inside > 0:
+                return
         self._leave(output)
 
     def _leave_root(self, output: Any) -> None:
@@ -467,13 +496,28 @@ class LoopCapture:
         if self._store is not None:
             self._store.changed_knowingly()
 
-    def _before_step(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
-        self._steps_again = not _has_closure(args, kwargs or {}) and self._follows_no_forward
+    def _before_closure(self, optimizer: Any) -> None:
+        """Forwards and backwards follow, within the step."""
+        self._evaluates_again = False
+        if id(optimizer) in self._stepped:
+            self._step_over()  # the others take no step in this iteration
+
+    def _before_closure_again(self, optimizer: Any) -> None:
+        """A line search: what it evaluates is at other weights, and leads to what the step does, of
+        which no gradient that was recorded says anything."""
+        self._evaluates_again = True
+        self._micro_batches.last = None  # a loss or a gradient now is of no forward that was seen
+        if self.session.due and not self.session.said(_SEVERAL_EVALUATIONS):
+            self.session.note("notice", text=_SEVERAL_EVALUATIONS)
+
+    def _before_step(self, optimizer: Any) -> None:
+        self._evaluates_again = False
+        self._steps_again = self._follows_no_forward
         if self._steps_again:
             self._note_second_step()
             return
         if id(optimizer) in self._stepped:
-            self._step_over()  # the others take no step in this iteration
+            self._step_over()
         self._gradients_complete(optimizer)
         self._course.step_begins(lambda: self._note_hyperparameters(optimizer))
         self._scaler.stepping = True
@@ -497,6 +541,10 @@ class LoopCapture:
             [(optimizer, of_step)],
             lambda parameter: names.get(id(parameter)),
         )
+        none = [names.get(id(p)) for p in parameters_of(optimizer) if p.grad is None]
+        hyperparameters.note_no_gradient(
+            self.session, self.session.iteration, [name for name in none if name is not None]
+        )
 
     @property
     def _follows_no_forward(self) -> bool:
@@ -510,7 +558,8 @@ class LoopCapture:
         if session.due and session.started:
             session.note("second_step", iteration=session.iteration - 1)
 
-    def _after_step(self, optimizer: Any, *_: Any) -> None:
+    def _after_step(self, optimizer: Any) -> None:
+        self._evaluates_again = False
         if self._steps_again:
             self._steps_again = False
             if self._store is not None:
@@ -541,6 +590,7 @@ class LoopCapture:
             self._end_iteration()
         if self._store is not None:
             self._store.begin()
+        session.moment = None  # a forward may step, and return to its caller then
         session.iteration += 1
         self._stepped.clear()
         self._noted.clear()
@@ -597,8 +647,3 @@ class LoopCapture:
             if part is not None:
                 part.remove()
         self._hooks = self._store = self._provenance = None
-
-
-def _has_closure(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a step makes its forwards itself. `args` begin with the optimizer."""
-    return kwargs.get("closure", args[1] if len(args) > 1 else None) is not None

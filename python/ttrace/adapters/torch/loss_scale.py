@@ -19,6 +19,11 @@ from ttrace.capture.placed import Scale
 
 _LARGEST = 2**52  # beside it, room for the number of ranks in 64 bits
 _WAY_OUT = "set GradScaler's init_scale to a power of two below 2**52"
+_UNKNOWN_STATE = (
+    "torch.amp.GradScaler of this version of torch",
+    "whether gradients were unscaled before the step cannot be told",
+    "compare runs without a GradScaler",
+)
 
 
 class LossScale:
@@ -63,7 +68,11 @@ class LossScale:
         for one in [optimizer] if optimizer is not None else self._optimizers:
             if getattr(one, "grad_scale", None) is not None:
                 return False  # a fused optimizer does it by itself
-            state = self._scaler._per_optimizer_states.get(id(plain(one)))
+            states = getattr(self._scaler, "_per_optimizer_states", None)
+            if states is None:
+                self._session.unsupported(*_UNKNOWN_STATE)
+                return False
+            state = states.get(id(plain(one)))
             if state is None or state["stage"].name == "READY":
                 return False
         return True

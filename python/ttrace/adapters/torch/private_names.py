@@ -18,6 +18,39 @@ TORCH = (
         "backwards of checkpointed modules count as isolated, which they are not",
     ),
     PrivateName(
+        "torch.utils.data.dataloader",
+        "_BaseDataLoaderIter",
+        "what a DataLoader hands out is not seen: the model's own inputs are the data",
+    ),
+    PrivateName(
+        "torch.nn", "Module._compiled_call_impl", "modules that were compiled in place are not seen"
+    ),
+    PrivateName("torch", "Tensor._base", "gradients of inputs that a module changes are not seen"),
+    PrivateName(
+        "torch.autograd.graph",
+        "Node._sequence_nr",
+        "edges into a module's inputs are looked for in the whole graph",
+    ),
+    PrivateName(
+        "torch.amp",
+        "GradScaler.__init__",
+        "whether gradients carry the loss scale is not known",
+        sets="_per_optimizer_states",
+    ),
+    PrivateName("torch.distributed.tensor", "DTensor._local_tensor", "no DTensor is recorded"),
+    PrivateName(
+        "torch.distributed.tensor._api",
+        "_ToTorchTensor.forward",
+        "where a part of a DTensor lies is not known, and it counts as whole",
+        sets="dtensor_spec",
+    ),
+    PrivateName(
+        "torch.distributed.tensor.placement_types",
+        "_MaskPartial.__init__",
+        "rows that an embedding masks are recorded with arbitrary values",
+        sets="mask_buffer",
+    ),
+    PrivateName(
         "torch",
         "_C._current_graph_task_id",
         "collectives of a backward are not told from others, nor are its losses",

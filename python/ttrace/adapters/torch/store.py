@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.seen_gradients import Seen, shared_storages, storage_of
 from ttrace.adapters.torch.topology import Unplaceable, canonical_name, is_dtensor
 from ttrace.capture.found_gradients import what_it_holds
 from ttrace.capture.graft import Graft
@@ -62,8 +63,9 @@ class Store:
         self._recorded: set[str] = set()  # given out in this iteration
         self._selected: list[str] = []  # to be given out
         # Gradients as they were given out, or as what is known to change them left them.
-        self._known: dict[str, tuple[int, int]] = {}
-        self._left: dict[str, tuple[int, int]] = {}  # as the last backward left them
+        self._known: dict[str, Seen] = {}
+        self._left: dict[str, Seen] = {}  # as the last backward left them
+        self._shared_storages: set[int] = set()  # with gradients of several optimizers
         # Whether the loop has changed any between that and giving it out.
         self.changed_early = False
         # Whether a backward has added to any since, and before the step.
@@ -204,17 +206,25 @@ class Store:
             except Unplaceable as reason:
                 self._session.not_recorded(fqn, "grad_reduced", "", str(reason))
                 continue
-            self._known[fqn] = version = _version(gradient)
+            left = self._left.get(fqn)
+            self._known[fqn] = self._seen(gradient)
             # A scaler takes its scale out of them: that is known, and what else is done is not.
-            if self.loss_scale == (1, 1) and self._left.get(fqn, version) != version:
+            if self.loss_scale == (1, 1) and left is not None and left.differs_from(gradient):
                 self.changed_early = True
             yield Piece(fqn, local, placements, self.reduced_scale, over)
 
     def backward_over(self) -> None:
         """A backward has added to gradients, and they are reduced."""
+        if len(self._optimizers) > 1:
+            there = [p.grad for p in self._named.values() if p.grad is not None]
+            self._shared_storages = shared_storages(there)
         for fqn, parameter in self._named.items():
             if parameter.grad is not None:
-                self._left[fqn] = _version(parameter.grad)
+                self._left[fqn] = self._seen(parameter.grad)
+
+    def _seen(self, gradient: Any) -> Seen:
+        shared = self._shared_storages
+        return Seen(gradient, bool(shared) and storage_of(gradient) in shared)
 
     def step_over(self, parameters: Iterable[torch.Tensor]) -> None:
         """An optimizer has stepped these: what reaches them now is for another iteration."""
@@ -226,12 +236,12 @@ class Store:
         for fqn in self._known:
             gradient = self._named[fqn].grad
             if gradient is not None:
-                self._known[fqn] = _version(gradient)
+                self._known[fqn] = self._seen(gradient)
 
     def changed_otherwise(self) -> bool:
         """Whether a step would find other gradients than were given out."""
         return any(
-            (gradient := self._named[fqn].grad) is not None and _version(gradient) != known
+            (gradient := self._named[fqn].grad) is not None and known.differs_from(gradient)
             for fqn, known in self._known.items()
         )
 
@@ -267,9 +277,3 @@ class Store:
         return len(self._optimizers) == 1 or all(
             id(p) in given for p in self._named.values() if p.requires_grad
         )
-
-
-def _version(gradient: Any) -> tuple[int, int]:
-    """Another one after any change in place, and for another tensor."""
-    local = gradient._local_tensor if is_dtensor(gradient) else gradient
-    return id(gradient), local._version

@@ -201,9 +201,28 @@ def is_dtensor(value: Any) -> bool:
     return DTensor is not None and isinstance(value, DTensor)
 
 
+# Where torch's own wrappers keep the module that they are put around: torch.compile, and those of
+# torch.distributed.algorithms._checkpoint.checkpoint_wrapper.
+_ACTIVATION_WRAPPED = "_checkpoint_wrapped_module"
+_WRAPPED = ("_orig_mod", _ACTIVATION_WRAPPED)
+
+
 def canonical_name(name: str) -> str:
-    """Without what torch.compile puts around a module."""
-    return ".".join(word for word in name.split(".") if word != "_orig_mod")
+    """Without what torch puts around a module."""
+    return ".".join(word for word in name.split(".") if word not in _WRAPPED)
+
+
+def is_activation_wrapper(module: nn.Module) -> bool:
+    """What checkpoint_wrapper or offload_wrapper has made: it hands on what the module inside it
+    computes, and has its name."""
+    return _ACTIVATION_WRAPPED in module._modules
+
+
+def inside(module: nn.Module) -> nn.Module:
+    """The module itself, or what activation wrappers around it hand their arguments to."""
+    while is_activation_wrapper(module):
+        module = module._modules[_ACTIVATION_WRAPPED]  # type: ignore[assignment]
+    return module
 
 
 def wrappers(model: nn.Module) -> list[nn.Module]:
