@@ -1038,3 +1038,28 @@ def test_what_cannot_be_captured_is_named_with_a_way_out(tmp_path, case, what):
     assert {what in note["what"] for note in found} == {True}
     assert all(note["reason"] and note["way_out"] for note in found)
     assert len(re.findall(r"capture stopped", log)) == 2
+
+
+QUANTISED = """
+import torch, ttrace
+from torch import nn
+class Float8Linear(nn.Linear):
+    pass
+model = nn.Sequential(nn.Linear(4, 4), Float8Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+ttrace.attach(model, optimizer)
+for step in range(2):
+    model(torch.ones(2, 4)).square().mean().backward()
+    optimizer.step()
+print("step done", flush=True)
+"""
+
+
+def test_modules_that_quantise_are_named_and_the_run_is_captured(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(QUANTISED)
+    run(script, out=tmp_path / "out")
+    (note,) = notes(tmp_path / "out", "unsupported")
+    assert note["what"] == "Float8Linear (1)"
+    assert note["reason"] and note["way_out"]
+    assert [e["iteration"] for e in entries(tmp_path / "out") if e["type"] == "seal"] == [0, 1]

@@ -60,6 +60,7 @@ from ttrace.capture.course import Course
 from ttrace.capture.dropout import Dropout
 from ttrace.capture.graft import Graft
 from ttrace.capture.isolation_source import IsolationSources
+from ttrace.capture.low_precision import quantised
 from ttrace.capture.module_hooks import Arguments
 from ttrace.capture.nested import named_tensors
 from ttrace.capture.placed import Scale
@@ -236,6 +237,7 @@ class LoopCapture:
         classes = {canonical_name(n): type(m).__name__ for n, m in self._root.named_modules()}
         session.note("modules", classes=classes)
         session.note("token_sums", **token_sums(self._root))
+        self._name_quantised()
         graft = self._data.graft = None if settings.graft is None else Graft(session)
         self._provenance = Provenance(topology)
         self._data.lies = self._provenance.of_argument
@@ -249,6 +251,16 @@ class LoopCapture:
             reason = "DistributedDataParallel reduces gradients outside of Python"
             session.note("collectives_not_seen", phase="reduction", reason=reason)
         self._choose_leg()
+
+    def _name_quantised(self) -> None:
+        modules = ((canonical_name(name), module) for name, module in self._root.named_modules())
+        for found in quantised(modules):
+            self.session.unsupported(
+                found.what,
+                "its values have a few bits and scales of their own, each rank's from its own rows:"
+                " two honest runs round them otherwise than the recorded dtypes tell",
+                "compare both runs with these modules in bf16, or as they are before conversion",
+            )
 
     def _choose_leg(self) -> None:
         """Skips what asks for another precision, runs noise if this launch is a noise leg."""
