@@ -54,7 +54,7 @@ def test_modules_of_one_class_are_counted():
         ("Linear", "torchao.nn"),
         ("StableLinear", "bitsandbytes.nn.modules"),
         ("Linear4bit", "bitsandbytes_of_mine"),
-        ("Fp16Linear", "torchao.nn"),
+        ("Float64Linear", "torchao.nn"),
     ],
 )
 def test_a_module_that_computes_as_its_dtypes_say_is_not_named(kind, package):
