@@ -1063,3 +1063,40 @@ def test_modules_that_quantise_are_named_and_the_run_is_captured(tmp_path):
     assert note["what"] == "Float8Linear (1)"
     assert note["reason"] and note["way_out"]
     assert [e["iteration"] for e in entries(tmp_path / "out") if e["type"] == "seal"] == [0, 1]
+
+
+GATHERED = """
+import sys, torch, torch.distributed as dist, torch.distributed.nn.functional as together, ttrace
+from torch import nn
+dist.init_process_group("gloo")
+dim = int(sys.argv[1])
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
+    def forward(self, x):
+        count = torch.tensor(float(len(x)))
+        dist.all_reduce(count)
+        every = torch.cat(together.all_gather(self.first(x)), dim)
+        return (self.last(x) @ every.flatten(0, 1).t() / count).square().mean()
+model = nn.parallel.DistributedDataParallel(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+ttrace.attach(model, optimizer)
+for step in range(2):
+    model(torch.randn(2, 3, 4)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("step done", flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(("dim", "cut"), [(1, True), (0, False)])
+def test_rows_that_a_forward_cuts_among_data_parallel_ranks_are_named(tmp_path, dim, cut):
+    """And a gather of whole rows is not, nor a count that is added up."""
+    script = tmp_path / "script.py"
+    script.write_text(GATHERED)
+    run(script, str(dim), processes=2, out=tmp_path / "out")
+    found = notes(tmp_path / "out", "unsupported")
+    assert len(found) == (2 if cut else 0), "one for each rank"
+    assert all("the model gathers tensors along dimension 1" in note["reason"] for note in found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from ttrace.adapters.torch.compiled import (
     watch,
     wrappers_around,
 )
+from ttrace.adapters.torch.cut_rows import CutRows
 from ttrace.adapters.torch.data import Data
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.hooks import (
@@ -89,6 +90,7 @@ class LoopCapture:
         self._store: Store | None = None
         self._provenance: Provenance | None = None
         self._source: RecordedValues | None = None  # of an isolated leg
+        self._cut_rows: CutRows | None = None  # under DistributedDataParallel
         self._draws = RandomDraws(session, self._innermost)
         dropout = Dropout(session, self._innermost, self._seeded_alike, self._draws)
         self._course = Course(session, dropout)
@@ -247,6 +249,11 @@ class LoopCapture:
         self._scaler.reached = self._store.arrived
         collective_calls.patch_late()  # nothing to do where the launcher has been
         self._course.open(self._hooks, self._store, graft, stable=False)
+        if self._ddp is not None and topology.dp_size > 1:
+            ranks = dist.get_process_group_ranks(self._ddp.process_group)
+            self._cut_rows = CutRows(session, ranks)
+            assert self._course.collectives is not None
+            self._course.collectives.in_forward = self._cut_rows.heard
         if self._ddp is not None:
             reason = "DistributedDataParallel reduces gradients outside of Python"
             session.note("collectives_not_seen", phase="reduction", reason=reason)
@@ -348,6 +355,8 @@ class LoopCapture:
         rows = self._rows_of(tensors, new=micro_batches.next_is_new)
         new = micro_batches.next_is_new
         self._name_batch_norm(rows)
+        if self._cut_rows is not None:
+            self._cut_rows.begin(rows, arguments, self._shape_in_reference())
         moment = micro_batches.forward(rows, self._rows_of_source())
         provenance.begin(tensors, session.lies)
         replaced = self._data.forward(new, micro_batches.count - 1, rows, arguments)
@@ -359,6 +368,10 @@ class LoopCapture:
         if starts_here:
             hooks.before_root(module, args, kwargs)
         return changed
+
+    def _shape_in_reference(self) -> Callable[[str], list[int]] | None:
+        graft, iteration = self._course.graft, self.session.iteration
+        return None if graft is None else lambda arg: graft.shape_of_input(arg, iteration)
 
     def _name_batch_norm(self, rows: int) -> None:
         """Its statistics are those of the rows that it sees: another function of the batch where
@@ -422,6 +435,8 @@ class LoopCapture:
 
     def _leave_root(self, output: Any) -> None:
         self.session.moment = None
+        if self._cut_rows is not None:
+            self._cut_rows.end(output)
         scalars = (value for _, value in nested.outputs(output) if value.dim() == 0)
         if any(value.requires_grad for value in scalars):
             self._data.loss_is_made_inside()
