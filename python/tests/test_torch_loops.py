@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -1038,6 +1039,34 @@ def test_what_cannot_be_captured_is_named_with_a_way_out(tmp_path, case, what):
     assert {what in note["what"] for note in found} == {True}
     assert all(note["reason"] and note["way_out"] for note in found)
     assert len(re.findall(r"capture stopped", log)) == 2
+
+
+BESIDE = """
+import copy, torch, ttrace
+from torch import nn
+model, other = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), nn.Linear(3, 3)
+average = copy.deepcopy(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+ttrace.attach(model, optimizer)
+ttrace.attach(other, torch.optim.SGD(other.parameters(), lr=0.1))
+for step in range(2):
+    model(torch.ones(2, 4)).square().mean().backward()
+    optimizer.step()
+print("step done", flush=True)
+"""
+
+
+def test_modules_beside_the_model_are_named(tmp_path):
+    """A copy of it once; another model that was attached is not supported."""
+    script = tmp_path / "script.py"
+    script.write_text(BESIDE)
+    run(script, out=tmp_path / "out", PYTHONPATH=Path(ttrace.__file__).parent / "hook")
+    (note,) = notes(tmp_path / "out", "modules_beside")
+    assert note == {"count": 1, "classes": ["Sequential"]}
+    (note,) = notes(tmp_path / "out", "unsupported")
+    assert note["what"] == "a second model (Linear)"
+    assert note["reason"] and note["way_out"]
+    assert [e["iteration"] for e in entries(tmp_path / "out") if e["type"] == "seal"] == [0, 1]
 
 
 QUANTISED = """

@@ -63,6 +63,7 @@ from ttrace.capture.graft import Graft
 from ttrace.capture.isolation_source import IsolationSources
 from ttrace.capture.low_precision import quantised
 from ttrace.capture.module_hooks import Arguments
+from ttrace.capture.modules_beside import beside
 from ttrace.capture.nested import named_tensors
 from ttrace.capture.placed import Scale
 from ttrace.capture.private_names import looked_up, missing
@@ -83,6 +84,7 @@ class LoopCapture:
         session.iteration = 0
         self._settings = settings
         self._optimizers = list(optimizers)
+        self._others: list[str] = []  # classes of models that were attached after this one
         self._stepped: set[int] = set()  # optimizers, in this iteration
         self._noted: set[int] = set()  # those whose hyperparameters were
         self._patches = Patches()
@@ -142,6 +144,19 @@ class LoopCapture:
     def is_of(self, model: nn.Module) -> bool:
         """Whether it is this model that is captured."""
         return not self.session.over and wrappers(model)[-1] is self._root
+
+    def refuse_another(self, name: str) -> None:
+        """The loop has attached a second model, of a class of this name: it is not captured."""
+        self._others.append(name)
+        self._name_others()
+
+    def _name_others(self) -> None:
+        for name in self._others if self.session.started else ():
+            self.session.unsupported(
+                f"a second model ({name})",
+                f"only the first that was attached ({type(self._root).__name__}) is captured",
+                "attach one module that holds both, or compare each in runs of its own",
+            )
 
     def _innermost(self) -> str | None:
         return None if self._hooks is None else self._hooks.innermost
@@ -240,6 +255,7 @@ class LoopCapture:
         session.note("modules", classes=classes)
         session.note("token_sums", **token_sums(self._root))
         self._name_quantised()
+        self._name_others()
         graft = self._data.graft = None if settings.graft is None else Graft(session)
         self._provenance = Provenance(topology)
         self._data.lies = self._provenance.of_argument
@@ -579,11 +595,22 @@ class LoopCapture:
             session.not_recorded("data", "data", "", self._data.dropped)
         self._data.end_iteration()
         self._name_uncalled()
+        self._name_modules_beside()
         self._draws.end_iteration()
         micro_batches = self._micro_batches.count * session.topology.dp_size
         session.release(micro_batches, lambda role: role not in dropped)
         self._course.grafted()
         self._course.step_over()
+
+    def _name_modules_beside(self) -> None:
+        """Once, when the loop has made what it makes: averages, teachers."""
+        if self.session.said("modules beside"):
+            return
+        around = [*self._outside.modules(), *self._root.modules()]
+        found = beside(around, self._root)
+        classes = sorted({type(wrappers(module)[-1]).__name__ for module in found})
+        if found:
+            self.session.note("modules_beside", count=len(found), classes=classes)
 
     def _name_uncalled(self) -> None:
         """A module that is part of the model and was not called may be in compiled code, which
