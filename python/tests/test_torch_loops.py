@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -1038,3 +1039,93 @@ def test_what_cannot_be_captured_is_named_with_a_way_out(tmp_path, case, what):
     assert {what in note["what"] for note in found} == {True}
     assert all(note["reason"] and note["way_out"] for note in found)
     assert len(re.findall(r"capture stopped", log)) == 2
+
+
+BESIDE = """
+import copy, torch, ttrace
+from torch import nn
+model, other = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), nn.Linear(3, 3)
+average = copy.deepcopy(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+ttrace.attach(model, optimizer)
+ttrace.attach(other, torch.optim.SGD(other.parameters(), lr=0.1))
+for step in range(2):
+    model(torch.ones(2, 4)).square().mean().backward()
+    optimizer.step()
+print("step done", flush=True)
+"""
+
+
+def test_modules_beside_the_model_are_named(tmp_path):
+    """A copy of it once; another model that was attached is not supported."""
+    script = tmp_path / "script.py"
+    script.write_text(BESIDE)
+    run(script, out=tmp_path / "out", PYTHONPATH=Path(ttrace.__file__).parent / "hook")
+    (note,) = notes(tmp_path / "out", "modules_beside")
+    assert note == {"count": 1, "classes": ["Sequential"]}
+    (note,) = notes(tmp_path / "out", "unsupported")
+    assert note["what"] == "a second model (Linear)"
+    assert note["reason"] and note["way_out"]
+    assert [e["iteration"] for e in entries(tmp_path / "out") if e["type"] == "seal"] == [0, 1]
+
+
+QUANTISED = """
+import torch, ttrace
+from torch import nn
+class Float8Linear(nn.Linear):
+    pass
+model = nn.Sequential(nn.Linear(4, 4), Float8Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+ttrace.attach(model, optimizer)
+for step in range(2):
+    model(torch.ones(2, 4)).square().mean().backward()
+    optimizer.step()
+print("step done", flush=True)
+"""
+
+
+def test_modules_that_quantise_are_named_and_the_run_is_captured(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(QUANTISED)
+    run(script, out=tmp_path / "out")
+    (note,) = notes(tmp_path / "out", "unsupported")
+    assert note["what"] == "Float8Linear (1)"
+    assert note["reason"] and note["way_out"]
+    assert [e["iteration"] for e in entries(tmp_path / "out") if e["type"] == "seal"] == [0, 1]
+
+
+GATHERED = """
+import sys, torch, torch.distributed as dist, torch.distributed.nn.functional as together, ttrace
+from torch import nn
+dist.init_process_group("gloo")
+dim = int(sys.argv[1])
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
+    def forward(self, x):
+        count = torch.tensor(float(len(x)))
+        dist.all_reduce(count)
+        every = torch.cat(together.all_gather(self.first(x)), dim)
+        return (self.last(x) @ every.flatten(0, 1).t() / count).square().mean()
+model = nn.parallel.DistributedDataParallel(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+ttrace.attach(model, optimizer)
+for step in range(2):
+    model(torch.randn(2, 3, 4)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("step done", flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(("dim", "cut"), [(1, True), (0, False)])
+def test_rows_that_a_forward_cuts_among_data_parallel_ranks_are_named(tmp_path, dim, cut):
+    """And a gather of whole rows is not, nor a count that is added up."""
+    script = tmp_path / "script.py"
+    script.write_text(GATHERED)
+    run(script, str(dim), processes=2, out=tmp_path / "out")
+    found = notes(tmp_path / "out", "unsupported")
+    assert len(found) == (2 if cut else 0), "one for each rank"
+    assert all("the model gathers tensors along dimension 1" in note["reason"] for note in found)

@@ -28,6 +28,12 @@ std::string FirstUnexplained(const CheckResult& result) {
   return "";
 }
 
+// The reference and its reruns are made once.
+std::string AgainWith(const SideSummary& reference) {
+  return fmt::format("ttrace diff -o NEW --reference-trace {} --candidate CMD",
+                     reference.folder);
+}
+
 }  // namespace
 
 Conclusion Conclude(const CheckResult& result, const ConclusionInput& input) {
@@ -113,10 +119,7 @@ std::vector<std::string> NextSteps(const CheckResult& result) {
     out.push_back(fmt::format("ttrace inspect {} '{}'", result.candidate.folder,
                               first.tensor.fqn));
     if (result.has_reference) {
-      out.push_back(fmt::format(
-          "after a fix: ttrace record -o NEW --graft {} -- CMD && ttrace check "
-          "{} NEW",
-          result.reference.folder, result.reference.folder));
+      out.push_back("after a fix: " + AgainWith(result.reference));
     } else {
       out.push_back(
           "compare with a trusted run: ttrace diff --reference CMD --candidate "
@@ -133,6 +136,8 @@ std::vector<std::string> NextSteps(const CheckResult& result) {
       out.push_back(
           "record the reference again with its noise legs: ttrace record -o "
           "NEW --as-reference -- CMD");
+    } else if (result.has_reference) {
+      out.push_back("another try: " + AgainWith(result.reference));
     }
     out.push_back(fmt::format("ttrace inspect {}", result.candidate.folder));
     if (result.has_reference) {

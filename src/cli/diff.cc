@@ -27,6 +27,9 @@ namespace {
 constexpr const char* kFooter = R"(
 DIR gets reference/, candidate/, the commands' output in reference.log and
 candidate.log, result.json and report.txt. --timeout holds for each launch.
+The candidate's own first step is run first, alone: what cannot be judged ends
+the diff there, before the reference is run (first_step/ is kept then). Not
+with --reference-trace, whose candidate is the first launch anyway.
 Exit codes: 0 within bounds, 1 diverged, 2 could not decide.
 
 Examples:
@@ -47,13 +50,14 @@ struct Options {
   int64_t seed = 0;
   bool keep_values = false;
   bool run_to_end = false;
+  bool no_first_step = false;
   bool force = false;
   bool verbose = false;
   WatchOptions watch;
 };
 
 // What one side came to.
-enum class SideEnd { kGood, kFailed, kUnusable, kInterrupted };
+enum class SideEnd { kGood, kFailed, kRefused, kUnusable, kInterrupted };
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
@@ -64,6 +68,14 @@ std::string Plural(int count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
+// Whatever else is found, no verdict will stand: reruns would be for nothing.
+void ComplainOfUnsupported(const std::string& who,
+                           const CaptureSummary& capture) {
+  for (const std::string& line : capture.unsupported) {
+    Complain(who + ": " + line);
+  }
+}
+
 // Says how the launch ended. What is wrong goes to stderr.
 SideEnd Report(const std::string& side, const RecordOptions& run,
                const RecordOutcome& outcome) {
@@ -72,6 +84,11 @@ SideEnd Report(const std::string& side, const RecordOptions& run,
   const CaptureSummary& capture = outcome.capture;
   if (launch.ending == Ending::kInterrupted) return SideEnd::kInterrupted;
   ReportSurvivors(side + ": ", launch);
+  const bool finished = capture.iterations == run.iterations.count();
+  if (ShellExitCode(launch) != 0 && !finished) {
+    const std::string words = ReplacedWords(capture, "--graft");
+    if (!words.empty()) Complain(side + ": " + words);
+  }
   if (!capture.problem.empty() || launch.ending == Ending::kTimedOut) {
     std::string text = side + ": the command " + DescribeEnd(outcome);
     if (!capture.problem.empty()) {
@@ -88,7 +105,7 @@ SideEnd Report(const std::string& side, const RecordOptions& run,
     Complain(side + ": " + warning + FullDiskWords(run.folder));
   }
   const std::string time = FormatSeconds(launch.seconds);
-  if (launch.ending == Ending::kFinished) {
+  if (launch.ending == Ending::kFinished && finished) {
     std::printf(
         "%s: all %s captured after %s; command ended (use --run-to-end "
         "to let it finish)\n",
@@ -149,8 +166,59 @@ SideEnd RunSide(const std::string& side, RecordOptions run,
   }
   const SideEnd end = Report(side, run, *outcome);
   if (end != SideEnd::kGood && end != SideEnd::kFailed) return end;
+  if (!outcome->capture.unsupported.empty()) {
+    ComplainOfUnsupported(side, outcome->capture);
+    return SideEnd::kRefused;
+  }
   RunLegLaunches(run, outcome->capture, *guard.flag());
   return guard.interrupted() ? SideEnd::kInterrupted : end;
+}
+
+// Runs the candidate's own first step and looks at what it left.
+SideEnd RunFirstStep(const RecordOptions& run) {
+  const std::string who = "first step";
+  std::printf("%s: the candidate's, with weights and data of its own\n",
+              who.c_str());
+  std::fflush(stdout);
+  const auto folder = PrepareFolder(run.folder, FolderKind::kTrace, false);
+  if (!folder.ok()) {
+    Complain(folder.error());
+    return SideEnd::kUnusable;
+  }
+  const Result<RecordOutcome> outcome = RecordCommand(run);
+  if (!outcome.ok()) {
+    Complain(outcome.error().WithContext(who));
+    return SideEnd::kUnusable;
+  }
+  const LaunchOutcome& launch = outcome->launch;
+  const CaptureSummary& capture = outcome->capture;
+  if (launch.ending == LaunchOutcome::Ending::kInterrupted) {
+    return SideEnd::kInterrupted;
+  }
+  ReportSurvivors(who + ": ", launch);
+  const bool refused = !capture.unsupported.empty();
+  if (capture.problem.empty() && !refused) {
+    std::printf("%s: nothing that cannot be judged, after %s\n", who.c_str(),
+                FormatSeconds(launch.seconds).c_str());
+    std::fflush(stdout);
+    std::error_code ignored;
+    std::filesystem::remove(run.log_file, ignored);
+    const Status removed = RemoveTrace(run.folder);
+    if (!removed.ok()) Complain(removed.error());
+    return SideEnd::kGood;
+  }
+  if (refused) {
+    ComplainOfUnsupported(who, capture);
+  } else {
+    Complain(who + ": the command " + DescribeEnd(*outcome) +
+             "\n  nothing to compare: " + capture.problem +
+             FullDiskWords(run.folder));
+    PrintLogTail(run.log_file, launch);
+  }
+  Complain(
+      "the reference was not run (with --no-first-step this is found after "
+      "it)");
+  return SideEnd::kUnusable;
 }
 
 // What both sides' launches have in common.
@@ -203,9 +271,33 @@ void PrintFirstLine(const Options& options) {
   }
 }
 
+// A saved reference costs nothing, and the candidate is the first launch. A
+// command that has to run to its end is not started for a look.
+bool LooksFirst(const Options& options) {
+  return options.reference_trace.empty() && !options.run_to_end &&
+         !options.no_first_step;
+}
+
+// How the next try does without running the reference again, where NEXT does
+// not say it.
+void PrintNextTry(const Options& options, const std::string& reference) {
+  if (!options.reference_trace.empty() || options.keep != "traces") return;
+  std::printf(
+      "the reference is kept; another candidate: ttrace diff -o NEW "
+      "--reference-trace %s --candidate CMD\n",
+      Printable(reference).c_str());
+  std::fflush(stdout);
+}
+
 void PrintPlan(const Options& options, const IterationRange& iterations,
                const std::vector<std::string>& reference_legs,
                const std::vector<std::string>& candidate_legs) {
+  if (LooksFirst(options)) {
+    std::printf(
+        "plan: first the candidate's own first step alone, one launch, to see "
+        "whether\n"
+        "plan: it can be judged (--no-first-step: without)\n");
+  }
   if (options.reference_trace.empty()) {
     std::printf("plan: reference: %s\n",
                 StepsWords(iterations, reference_legs).c_str());
@@ -262,7 +354,17 @@ int Diff(const Options& options) {
   SideEnd end = SideEnd::kGood;
   {
     const InterruptGuard guard;
-    if (check.reference.empty()) {
+    if (LooksFirst(options)) {
+      RecordOptions run = FirstStepOf(
+          ForSide(*common, options, "candidate", options.candidate_command, {}),
+          (std::filesystem::path(options.folder) / "first_step").string());
+      run.interrupt = guard.flag();
+      run.notice = [](const std::string& text) {
+        Complain("first step: " + text);
+      };
+      end = RunFirstStep(run);
+    }
+    if (end == SideEnd::kGood && check.reference.empty()) {
       RecordOptions run = ForSide(*common, options, "reference",
                                   options.reference_command, *reference_legs);
       run.as_reference = true;
@@ -286,7 +388,16 @@ int Diff(const Options& options) {
       return guard.exit_code();
     }
   }
-  if (end == SideEnd::kUnusable) return kCouldNotDecide;
+  const bool broke = end == SideEnd::kUnusable || end == SideEnd::kFailed;
+  if (broke && LooksFirst(options) && options.graft != "none" &&
+      !check.candidate.empty()) {
+    Complain("candidate: with weights and data of its own, its first step ran");
+  }
+  if (end == SideEnd::kUnusable || check.candidate.empty()) {
+    // Unless it is the reference that ended badly.
+    if (!check.candidate.empty()) PrintNextTry(options, check.reference);
+    return kCouldNotDecide;
+  }
 
   check.reference_legs = FindLegFolders(check.reference);
   check.candidate_legs = FindLegFolders(check.candidate);
@@ -294,6 +405,7 @@ int Diff(const Options& options) {
   const int verdict = CheckAndReport(check, options.folder, options.verbose);
   // A run that broke down is not equal to one that did not.
   const bool passed = verdict == 0 && end == SideEnd::kGood;
+  if (verdict == 0) PrintNextTry(options, check.reference);
   return DiscardTraces(options,
                        verdict == 0 && !passed ? kCouldNotDecide : verdict);
 }
@@ -346,6 +458,9 @@ void AddDiff(CLI::App& app, Action* action) {
   AddWatchOptions(command, &options->watch);
   command->add_flag("--run-to-end", options->run_to_end,
                     "let the commands finish");
+  command->add_flag("--no-first-step", options->no_first_step,
+                    "do not run the candidate's own first step before the "
+                    "reference to see whether it can be judged");
   command->add_flag("--force", options->force,
                     "replace what ttrace wrote to the folder before");
   command->add_flag("-v,--verbose", options->verbose,

@@ -151,6 +151,12 @@ int RunRecord(const CommandLine& line, Options* options) {
   const int exit_code = timed_out ? kCouldNotDecide : ShellExitCode(launch);
   const CaptureSummary& capture = outcome->capture;
   ReportSurvivors("", launch);
+  if (exit_code != 0 && capture.iterations < record.iterations.count()) {
+    if (const auto words = ReplacedWords(capture, "--graft-what");
+        !words.empty()) {
+      Complain(words);
+    }
+  }
   if (!capture.problem.empty()) {
     Complain("the command " + DescribeEnd(*outcome) + "\n  nothing captured: " +
              capture.problem + FullDiskWords(record.folder));

@@ -80,6 +80,10 @@ class Gatherer {
       RunNote& note = At(NoteKind::kNotice, TextAt(json, "text"));
       note.reason = TextAt(json, "text");
       AddRank(rank, &note);
+    } else if (kind == "modules_beside") {
+      RunNote& note = At(NoteKind::kModulesBeside, "");
+      note.names = TextsAt(json, "classes");
+      note.count = CountAt(json, "count");
     } else if (kind == "graft_begins" && TextAt(json, "of") == "inputs") {
       At(NoteKind::kGraftedInputs, "");
     }

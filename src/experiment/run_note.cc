@@ -48,6 +48,8 @@ std::string_view ToString(NoteKind kind) {
       return "unfinished_sums";
     case NoteKind::kGraftDiffers:
       return "graft_differs";
+    case NoteKind::kModulesBeside:
+      return "modules_beside";
     case NoteKind::kGraftedInputs:
       return "grafted_inputs";
     case NoteKind::kDropoutOff:

@@ -42,6 +42,8 @@ enum class NoteKind : uint8_t {
   kUnfinishedSums,  // count, names[0]: the first; ranks[0]: whose
   // What was found beside the verdict.
   kGraftDiffers,   // numbers: iteration, differing, of; names: what, examples
+  kModulesBeside,  // count modules like the model or a part of it, names:
+                   // classes
   kGraftedInputs,  // no data iterator: the model's own inputs are replaced
   kDropoutOff,     // was switched off; numbers[0]: largest probability
   kNotRepeatable,  // count tensors; numbers[0]: largest difference

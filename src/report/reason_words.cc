@@ -410,6 +410,13 @@ std::string Sentence(const RunNote& note) {
           "of {} tensors of a rank ({}) and were replaced ({})",
           NumberOf(note, 0), NameOf(note, 0), NumberOf(note, 1),
           NumberOf(note, 2), RankWords(note.ranks), Examples(note.names, 1, 0));
+    case NoteKind::kModulesBeside:
+      return fmt::format(
+          "{} beside the model {} not compared: {} of it or of a part of it "
+          "({}), as an average of the weights or a teacher",
+          Counted(note.count, "module"), note.count == 1 ? "is" : "are",
+          note.count == 1 ? "a copy" : "copies",
+          Examples(note.names, 0, static_cast<int64_t>(note.names.size())));
     case NoteKind::kGraftedInputs:
       return "there is no data iterator to replace items of: the model's own "
              "inputs are replaced by the reference's";

@@ -100,6 +100,31 @@ class ByRank {
   std::vector<std::pair<std::string, std::vector<int>>> texts_;
 };
 
+constexpr size_t kMostReasons = 4;
+
+// What a note says of something that is not supported.
+std::string UnsupportedWords(const Note& note) {
+  std::string text = NoteField(note, "what") + " is not supported";
+  if (const auto why = NoteField(note, "reason"); !why.empty()) {
+    text += ": " + why;
+  }
+  if (const auto way = NoteField(note, "way_out"); !way.empty()) {
+    text += "; " + way;
+  }
+  return text;
+}
+
+std::vector<std::string> Unsupported(const Trace& trace) {
+  ByRank found;
+  for (const RankTrace& rank : trace.ranks()) {
+    for (const Note& note : rank.notes) {
+      if (note.kind != "unsupported") continue;
+      found.Add(UnsupportedWords(note), rank.meta.rank);
+    }
+  }
+  return found.Lines(trace.world_size(), ": ", kMostReasons);
+}
+
 // What the ranks gave as the reason why they have nothing.
 std::string StopReasons(const Trace& trace) {
   ByRank reasons;
@@ -108,22 +133,14 @@ std::string StopReasons(const Trace& trace) {
     bool is_said = rank.incomplete_reason.empty();
     for (const Note& note : rank.notes) {
       if (note.kind != "unsupported") continue;
-      const std::string what = NoteField(note, "what");
-      is_said |= rank.incomplete_reason.find(what) != std::string::npos;
-      std::string text = what + " is not supported";
-      if (const auto why = NoteField(note, "reason"); !why.empty()) {
-        text += ": " + why;
-      }
-      if (const auto way = NoteField(note, "way_out"); !way.empty()) {
-        text += "; " + way;
-      }
-      reasons.Add(text, rank.meta.rank);
+      is_said |= rank.incomplete_reason.find(NoteField(note, "what")) !=
+                 std::string::npos;
+      reasons.Add(UnsupportedWords(note), rank.meta.rank);
     }
     if (!is_said) {
       reasons.Add(rank.incomplete_reason, rank.meta.rank);
     }
   }
-  constexpr size_t kMostReasons = 4;
   const std::vector<std::string> lines =
       reasons.Lines(trace.world_size(), ": ", kMostReasons);
   std::string text;
@@ -201,16 +218,35 @@ CaptureSummary SummarizeCapture(const std::string& folder,
         summary.one_launch_per_leg |= NoteField(note, "name") == "none";
       } else if (note.kind == "leg_skipped") {
         skipped.insert(NoteField(note, "leg"));
+      } else if (note.kind == "graft_begins") {
+        summary.replaced.insert(NoteField(note, "what"));
       }
     }
   }
   summary.skipped_legs.assign(skipped.begin(), skipped.end());
+  summary.unsupported = Unsupported(trace);
   if (summary.iterations == 0) {
     summary.problem = NothingSealed(trace, leg);
     return summary;
   }
   AddWarnings(trace, iterations_asked, summary);
   return summary;
+}
+
+std::string ReplacedWords(const CaptureSummary& summary,
+                          const std::string& option) {
+  const bool weights = summary.replaced.contains("weights");
+  const bool data = summary.replaced.contains("data");
+  if (!weights && !data) return "";
+  const std::string ran = "it ran with the reference's ";
+  if (!data) {
+    return ran + "weights in place of its own, which may be why; with " +
+           option + " none it keeps its own";
+  }
+  return ran + (weights ? "weights and data" : "data") +
+         " in place of its own, which may be why: data that count within their "
+         "own batch, as indices and offsets do, fit no other; with " +
+         option + (weights ? " weights" : " none") + " it keeps its own data";
 }
 
 }  // namespace ttrace

@@ -3,6 +3,7 @@
 #ifndef TTRACE_SRC_RUN_CAPTURE_SUMMARY_H_
 #define TTRACE_SRC_RUN_CAPTURE_SUMMARY_H_
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,11 @@ struct CaptureSummary {
   // How many launches more the legs need: no rank could replay.
   bool one_launch_per_leg = false;
   std::vector<std::string> skipped_legs;  // named in notes "leg_skipped"
+  // What the run uses that cannot be judged, with the way out, one line each.
+  // However much was captured, no verdict will stand on it.
+  std::vector<std::string> unsupported;
+  // What the reference's values were put in place of: "weights", "data".
+  std::set<std::string> replaced;
   // Why there is nothing to check, and what to do about it; empty: there is.
   std::string problem;
   // Exceptions of which the command's Python processes died, those first that
@@ -28,6 +34,11 @@ struct CaptureSummary {
 // were wanted.
 CaptureSummary SummarizeCapture(const std::string& folder,
                                 const std::string& leg, int iterations_asked);
+
+// What a command that failed ran with, which may be why, and how it runs with
+// its own: `option` says that. Empty if nothing of it was replaced.
+std::string ReplacedWords(const CaptureSummary& summary,
+                          const std::string& option);
 
 }  // namespace ttrace
 

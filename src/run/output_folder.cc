@@ -123,14 +123,14 @@ Status CheckReport(const fs::path& folder) {
   fs::path doubtful;
   for (const fs::path& path : entries) {
     const std::string name = Name(path);
-    if (name == "reference" || name == "candidate") {
+    if (name == "reference" || name == "candidate" || name == "first_step") {
       TTRACE_RETURN_IF_ERROR(CheckTrace(path));
       proved = true;
     } else if (name == "result.json" && IsResult(path)) {
       proved = true;
     } else if (IsPlainFile(path) &&
                (name == "reference.log" || name == "candidate.log" ||
-                name == "report.txt")) {
+                name == "first_step.log" || name == "report.txt")) {
       doubtful = path;
     } else {
       return Foreign(path);

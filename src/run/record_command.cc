@@ -7,6 +7,7 @@
 #include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <string_view>
 #include <utility>
@@ -144,7 +145,41 @@ std::vector<std::string> Environment(const RecordOptions& options,
   return environment;
 }
 
+// Ranks that refuse something close their traces and train on.
+class Refusal {
+ public:
+  explicit Refusal(const RecordOptions& options) : options_(options) {}
+
+  // Whether a rank did, asked once all are closed: read once.
+  bool Seen() {
+    if (!seen_) {
+      seen_ = !SummarizeCapture(options_.folder, options_.leg,
+                                options_.iterations.count())
+                   .unsupported.empty();
+    }
+    return *seen_;
+  }
+
+ private:
+  const RecordOptions& options_;
+  std::optional<bool> seen_;
+};
+
 }  // namespace
+
+RecordOptions FirstStepOf(RecordOptions run, const std::string& folder) {
+  run.folder = folder;
+  run.log_file = folder + ".log";
+  run.as_reference = false;
+  run.iterations = {0, 1};
+  run.legs.clear();
+  run.graft.clear();
+  run.mode = "digest";
+  run.keep_values = false;
+  run.end_when_captured = true;
+  run.end_leftovers = true;
+  return run;
+}
 
 Result<RecordOutcome> RecordCommand(const RecordOptions& options) {
   const std::string run_id = NewRunId();
@@ -157,6 +192,7 @@ Result<RecordOutcome> RecordCommand(const RecordOptions& options) {
 
   CaptureWatch watch(options.folder);
   StallNotice stall(options.stall_seconds);
+  Refusal refusal(options);
   bool cost_said = false;
   LaunchOptions launch;
   launch.argv = options.argv;
@@ -180,8 +216,9 @@ Result<RecordOutcome> RecordCommand(const RecordOptions& options) {
     const std::string idle = stall.Look(watch, CaptureWatch::Clock::now());
     if (!idle.empty() && options.notice) options.notice(idle);
     if (!options.end_when_captured || !watch.AllClosed()) return Wish::kGoOn;
+    if (watch.AllComplete() || refusal.Seen()) return Wish::kEnd;
     // A rank whose process died is closed too: its launcher has to say so yet.
-    return watch.AllComplete() ? Wish::kEnd : Wish::kEndSoon;
+    return Wish::kEndSoon;
   };
   RecordOutcome outcome;
   TTRACE_ASSIGN_OR_RETURN(outcome.launch, Launch(launch));
@@ -196,6 +233,10 @@ Result<RecordOutcome> RecordCommand(const RecordOptions& options) {
 
 std::string DescribeEnd(const RecordOutcome& outcome) {
   const LaunchOutcome& launch = outcome.launch;
+  if (launch.ending == LaunchOutcome::Ending::kFinished &&
+      outcome.capture.iterations == 0) {
+    return "was ended because its capture had stopped";  // it was refused
+  }
   std::string text = Describe(launch);
   if (launch.ending == LaunchOutcome::Ending::kTimedOut) {
     if (outcome.last_records.empty()) {

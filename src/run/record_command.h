@@ -34,6 +34,7 @@ struct RecordOptions {
   bool dropout_off = false;   // capture hands on what dropout is given
   int64_t seed = 0;
   std::string log_file;
+  // Also once every rank's capture has ended and one refused to go on.
   bool end_when_captured = false;
   bool end_leftovers = false;  // see LaunchOptions
   double timeout_seconds = 0;  // see LaunchOptions
@@ -59,6 +60,12 @@ struct RecordOutcome {
   // Where each rank was in the end, if the command was ended for its time.
   std::string last_records;
 };
+
+// The same command for its own first step alone, into another folder: what it
+// uses that is not supported shows there, as does a crash, and it costs one
+// launch that is ended as soon as the step is over. Nothing is taken from a
+// reference, there is no rerun, and of large tensors no value is kept.
+RecordOptions FirstStepOf(RecordOptions run, const std::string& folder);
 
 // Runs the command and summarises its trace. Fails as Launch does, or if the
 // folder cannot be written. A command that fails or captures nothing is no

@@ -10,6 +10,9 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "src/experiment/iteration_range.h"
 #include "src/experiment/leg_names.h"
@@ -272,6 +275,81 @@ TEST_F(LaunchRecordTest, WhatARankRefusedIsSaidWithTheWayOut) {
             "  - rank 0: stopped");
 }
 
+TEST_F(LaunchRecordTest, WhatIsUnsupportedIsSaidOfARunThatWasCapturedToo) {
+  ASSERT_TRUE(CreateTraceFolder(options_.folder, "{}", false).ok());
+  for (int number = 0; number < 2; ++number) {
+    auto rank = Rank(number, 2);
+    ASSERT_TRUE(rank->Note("unsupported", R"({"what":"FP8","reason":"r",)"
+                                          R"("way_out":"take bf16"})")
+                    .ok());
+    ASSERT_TRUE(rank->Seal(0, "real").ok());
+    ASSERT_TRUE(rank->Close(true, "").ok());
+  }
+  const CaptureSummary summary = SummarizeCapture(options_.folder, "real", 1);
+  EXPECT_EQ(summary.problem, "");
+  EXPECT_THAT(summary.unsupported,
+              ElementsAre("all 2 ranks: FP8 is not supported: r; take bf16"));
+}
+
+TEST_F(LaunchRecordTest, WhatWasReplacedIsSaidWithTheWayOut) {
+  const auto words = [](std::set<std::string> replaced) {
+    CaptureSummary summary;
+    summary.replaced = std::move(replaced);
+    return ReplacedWords(summary, "--take");
+  };
+  EXPECT_EQ(words({}), "");
+  EXPECT_THAT(words({"weights", "data"}),
+              AllOf(HasSubstr("the reference's weights and data in place"),
+                    HasSubstr("with --take weights it keeps its own data")));
+  EXPECT_THAT(words({"data"}), HasSubstr("with --take none"));
+  EXPECT_THAT(words({"weights"}),
+              AllOf(HasSubstr("--take none"), Not(HasSubstr("indices"))));
+
+  ASSERT_TRUE(CreateTraceFolder(options_.folder, "{}", false).ok());
+  auto rank = Rank(0, 1);
+  ASSERT_TRUE(rank->Note("graft_begins", R"({"what":"data"})").ok());
+  ASSERT_TRUE(rank->Close(false, "IndexError: index 9").ok());
+  EXPECT_THAT(SummarizeCapture(options_.folder, "real", 2).replaced,
+              ElementsAre("data"))
+      << "also of a run that captured nothing";
+}
+
+TEST_F(LaunchRecordTest, AFirstStepIsTheCommandsOwnAndOneIteration) {
+  options_.argv = {"/bin/sh", "-c", "env"};
+  options_.legs = {"replay", "noise.1"};
+  options_.graft = "/ref";
+  options_.as_reference = true;
+  options_.keep_values = true;
+  options_.iterations = {3, 9};
+  options_.dropout_off = true;
+  fs::create_directories(Path("first"));
+  const RecordOptions first = FirstStepOf(options_, Path("first"));
+  ASSERT_TRUE(RecordCommand(first).ok());
+  std::ifstream file(Path("first.log"));
+  const std::string log((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_THAT(
+      log,
+      AllOf(HasSubstr("TTRACE_ITERATIONS=0:1\n"), HasSubstr("TTRACE_LEGS=\n"),
+            HasSubstr("TTRACE_MODE=digest\n"),
+            HasSubstr("TTRACE_DROPOUT=off\n"), Not(HasSubstr("TTRACE_GRAFT")),
+            Not(HasSubstr("TTRACE_KEEP_VALUES"))));
+}
+
+TEST_F(LaunchRecordTest, ARunThatRefusedIsEndedAtOnce) {
+  auto rank = Rank(0, 1);
+  ASSERT_TRUE(rank->Note("unsupported", R"({"what":"FSDP"})").ok());
+  ASSERT_TRUE(rank->Close(false, "Unsupported: FSDP").ok());
+  fs::rename(options_.folder, Path("made"));
+  fs::create_directories(options_.folder);
+  options_.argv = {"/bin/sh", "-c",
+                   "cp -r " + Path("made") + "/rank* $TTRACE_OUT; sleep 60"};
+  options_.end_when_captured = true;
+  const auto outcome = RecordCommand(options_);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_LT(outcome->launch.seconds, LaunchOptions().grace_seconds);
+  EXPECT_EQ(DescribeEnd(*outcome), "was ended because its capture had stopped");
+}
+
 TEST_F(LaunchRecordTest, WhatEndedACaptureIsNotSaidTwice) {
   ASSERT_TRUE(CreateTraceFolder(options_.folder, "{}", false).ok());
   auto rank = Rank(0, 1);
@@ -370,6 +448,11 @@ TEST_F(LaunchRecordTest, ForceRemovesAReportThatCanProveIt) {
   Write("report/report.txt", "WITHIN");
   EXPECT_FALSE(PrepareFolder(Path("report"), FolderKind::kReport, true).ok());
   Write("report/result.json", R"({"schema": 1, "verdict": "within"})");
+  EXPECT_TRUE(PrepareFolder(Path("report"), FolderKind::kReport, true).ok());
+  EXPECT_TRUE(fs::is_empty(Path("report")));
+  // What a diff leaves that its candidate's first step ended.
+  Write("report/first_step/manifest.json", R"({"format": "ttrace"})");
+  Write("report/first_step.log", "output");
   EXPECT_TRUE(PrepareFolder(Path("report"), FolderKind::kReport, true).ok());
   EXPECT_TRUE(fs::is_empty(Path("report")));
 }

@@ -298,6 +298,86 @@ def test_diff_launches_once_per_leg_where_nothing_can_be_replayed(tmp_path: Path
     assert "noise.1" in shown.stdout
 
 
+def test_what_the_candidates_first_step_shows_is_said_before_the_reference_runs(
+    tmp_path: Path,
+) -> None:
+    ran = f"touch {tmp_path / 'ran'}; {RANK}"
+    # It trains on: the launch ends with the first step.
+    done = diff(tmp_path / "d", ran, f"{RANK} --refuse --sleep")
+    assert done.returncode == 2, said(done)
+    assert "first step: rank 0: a wheel of glass is not supported: it breaks; take steel" in (
+        done.stderr
+    ), said(done)
+    assert "plan: first the candidate's own first step alone, one launch" in done.stdout
+    assert not (tmp_path / "ran").exists(), said(done)
+    # What is refused by the first step is open without it too, after one launch of each side.
+    command = f"{RANK} --replayer none"
+    done = diff(tmp_path / "late", command, f"{command} --refuse", "--no-first-step")
+    assert done.returncode == 2, said(done)
+    assert "candidate: rank 0: a wheel of glass is not supported" in done.stderr, said(done)
+    assert "INCONCLUSIVE" in done.stdout, said(done)
+    assert not (tmp_path / "late" / "candidate" / "legs").exists(), "reruns for nothing"
+    assert not (tmp_path / "late" / "first_step").exists()
+
+
+def test_a_reference_that_cannot_be_judged_is_not_run_again(tmp_path: Path) -> None:
+    done = diff(tmp_path / "d", f"{RANK} --replayer none --refuse", RANK)
+    assert done.returncode == 2, said(done)
+    assert "reference: rank 0: a wheel of glass is not supported" in done.stderr, said(done)
+    assert not (tmp_path / "d" / "reference" / "legs").exists()
+    assert not (tmp_path / "d" / "candidate").exists()
+
+
+def test_a_candidate_that_fails_by_itself_does_so_before_the_reference_runs(tmp_path: Path) -> None:
+    ran = f"touch {tmp_path / 'ran'}; {RANK}"
+    done = diff(tmp_path / "d", ran, f"{RANK} --crash-first")
+    assert done.returncode == 2, said(done)
+    assert "first step: the command exited with code 1: TypeError" in done.stderr, said(done)
+    assert not (tmp_path / "ran").exists()
+    assert diff(tmp_path / "d", RANK, RANK, "--force").returncode == 0, "its leavings are ours"
+
+
+@pytest.mark.parametrize("verb", ["diff", "record"])
+def test_a_crash_on_replaced_data_is_blamed_on_them_first(tmp_path: Path, verb: str) -> None:
+    record(tmp_path / "ref", options=("--as-reference",))
+    if verb == "diff":
+        done = diff(tmp_path / "d", RANK, f"{RANK} --crash-grafted")
+        option = "--graft weights"
+    else:
+        graft = ("--graft", tmp_path / "ref")
+        command = (*shlex.split(RANK), "--crash-grafted")
+        done = ttrace("record", "-o", tmp_path / "t", *graft, "--", *command)
+        option = "--graft-what weights"
+    assert done.returncode == (2 if verb == "diff" else 1), said(done)
+    words = "it ran with the reference's weights and data in place of its own"
+    ended = "the command exited with code 1: TypeError: int() argument"
+    assert done.stderr.index(words) < done.stderr.index(ended), said(done)
+    assert option in done.stderr, said(done)
+    own = "with weights and data of its own, its first step ran"
+    assert (own in done.stderr) == (verb == "diff"), said(done)
+    if verb == "diff":  # the way out is cheaper than this try was
+        again = re.search(
+            r"ttrace diff -o NEW --reference-trace (\S+) --candidate CMD", done.stdout
+        )
+        assert again and Path(again[1]).exists(), said(done)
+
+
+def test_a_crash_on_data_of_its_own_is_blamed_on_nothing_else(tmp_path: Path) -> None:
+    done = diff(tmp_path / "d", RANK, f"{RANK} --crash")
+    assert done.returncode == 2, said(done)
+    assert "in place of its own" not in done.stderr, said(done)
+
+
+def test_every_verdict_says_how_the_next_try_keeps_the_reference(tmp_path: Path) -> None:
+    words = f"ttrace diff -o NEW --reference-trace {tmp_path / 'd' / 'reference'} --candidate CMD"
+    for candidate, code in ((RANK, 0), (f"{RANK} --scale 2", 1)):
+        done = diff(tmp_path / "d", RANK, candidate, "--force")
+        assert done.returncode == code, said(done)
+        assert done.stdout.count(words) == 1, said(done)
+    done = diff(tmp_path / "d", RANK, RANK, "--force", "--keep", "report")
+    assert words not in done.stdout, "it is not kept"
+
+
 def test_a_failing_command_shows_the_end_of_its_log(tmp_path: Path) -> None:
     lines = "for i in $(seq 1 50); do echo line $i; done; printf 'Boom \\033[31m\\n' >&2; exit 3"
     done = diff(tmp_path / "d", lines, RANK)

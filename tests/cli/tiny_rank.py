@@ -4,7 +4,8 @@ What the command line does with commands, logs, signals and folders needs no mod
 `--scale X` multiplies what it computes, `--sleep` goes on for a minute after the last iteration,
 `--fail-after` exits with 3 then, `--iterations N` stops early, `--replayer none` asks for one
 launch per leg. `--hang` stands still in its second iteration, `--crash` dies of a TypeError there
-and `--crash-first` before anything is written.
+and `--crash-first` before anything is written. `--refuse` writes that a part of it is not
+supported, `--crash-grafted` dies in its first iteration if it is given another run's data.
 """
 
 import argparse
@@ -26,17 +27,28 @@ parser.add_argument("--replayer", default="megatron")
 parser.add_argument("--hang", action="store_true")
 parser.add_argument("--crash", action="store_true")
 parser.add_argument("--crash-first", action="store_true")
+parser.add_argument("--refuse", action="store_true")
+parser.add_argument("--crash-grafted", action="store_true")
 arguments = parser.parse_args()
 if arguments.crash_first:
     int([])
 
 leg = os.environ["TTRACE_LEG"]
+end = int(os.environ["TTRACE_ITERATIONS"].partition(":")[2])
 legs = [leg]
 if leg == "real" and arguments.replayer != "none":
     legs += os.environ["TTRACE_LEGS"].split(",")
 writer = _native.Writer(os.environ["TTRACE_OUT"], 0, 1, [("tp", 1)], [0])
 writer.note("replayer", json.dumps({"name": arguments.replayer}))
-for iteration in range(arguments.iterations):
+if arguments.refuse:
+    why = {"what": "a wheel of glass", "reason": "it breaks", "way_out": "take steel"}
+    writer.note("unsupported", json.dumps(why))
+if arguments.crash_grafted and "data" in os.environ.get("TTRACE_GRAFT_WHAT", ""):
+    for what in os.environ["TTRACE_GRAFT_WHAT"].split(","):
+        writer.note("graft_begins", json.dumps({"what": what, "iteration": 0}))
+    writer.close(False, "the process ended before iteration 0 was complete")
+    int([])
+for iteration in range(min(arguments.iterations, end)):
     for name in filter(None, legs):
         noise = 1e-7 * zlib.crc32(name.encode()) / 2**32 if "noise" in name else 0.0
         for k, fqn in enumerate(("embedding", "layers.0.mlp", "layers.1.mlp")):

@@ -108,12 +108,13 @@ def install() -> None:
     process_messages.watch(settings.out)
     from ttrace.adapters.megatron import entry_points as megatron
     from ttrace.adapters.torch import accelerate, lightning
-    from ttrace.capture import collective_calls
+    from ttrace.capture import collective_calls, modules_beside
 
     finder = PatchingFinder()
     sys.meta_path.insert(0, finder)
     finder.on_import(collective_calls.C10D, collective_calls.patch_c10d)
     finder.on_import(collective_calls.FUNCTIONAL, collective_calls.patch_functional)
+    finder.on_import(modules_beside.MODULES, modules_beside.patch_modules)
     megatron.register(finder.on_import, settings)
     accelerate.register(finder.on_import)
     lightning.register(finder.on_import)

@@ -32,6 +32,7 @@ class Call:
     op: str
     members: tuple[int, ...]  # global ranks, sorted; of a send or receive: the two
     tensors: tuple[Any, ...]
+    dim: int | None = None  # along which it is gathered, where the call says that
 
 
 Listener = Callable[[Iterable[Call]], None]
@@ -234,7 +235,8 @@ def _functional(module: ModuleType, kind: str) -> Read:
         group = c10d._resolve_process_group(name)
         op = arguments.get("reduceOp", "") if kind in _REDUCING else ""
         given = next(iter(arguments.values()))
-        yield Call(kind, str(op).lower(), _members(c10d, group), _tensors(given))
+        dim = arguments.get("gather_dim")
+        yield Call(kind, str(op).lower(), _members(c10d, group), _tensors(given), dim)
 
     return read
 

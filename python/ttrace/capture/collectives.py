@@ -34,6 +34,8 @@ class CollectiveLog:
     def __init__(
         self, session: Session, hooks: ModuleHooks, gradients: Gradients, *, stable: bool
     ) -> None:
+        # Told of each that the model's forward calls, with the module that runs.
+        self.in_forward: Callable[[Call, str], None] | None = None
         self._session = session
         self._hooks = hooks
         self._gradients = gradients
@@ -108,6 +110,8 @@ class CollectiveLog:
     def _add(self, call: Call) -> None:
         session = self._session
         phase, fqn, micro_batch, named = self._where()
+        if self.in_forward is not None and phase == "forward":
+            self.in_forward(call, fqn)
         names = named
         if not names and phase not in ("forward", "recompute"):
             names = tuple(name for tensor in call.tensors for name in self._names(tensor))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -32,6 +32,7 @@ from ttrace.adapters.torch.compiled import (
     watch,
     wrappers_around,
 )
+from ttrace.adapters.torch.cut_rows import CutRows
 from ttrace.adapters.torch.data import Data
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.hooks import (
@@ -63,7 +64,9 @@ from ttrace.capture.course import Course
 from ttrace.capture.dropout import Dropout
 from ttrace.capture.graft import Graft
 from ttrace.capture.isolation_source import IsolationSources
+from ttrace.capture.low_precision import quantised
 from ttrace.capture.module_hooks import Arguments
+from ttrace.capture.modules_beside import beside
 from ttrace.capture.nested import named_tensors
 from ttrace.capture.placed import Moment, Scale
 from ttrace.capture.private_names import looked_up, missing
@@ -87,6 +90,7 @@ class LoopCapture:
         session.iteration = 0
         self._settings = settings
         self._optimizers = list(optimizers)
+        self._others: list[str] = []  # classes of models that were attached after this one
         self._stepped: set[int] = set()  # optimizers, in this iteration
         self._noted: set[int] = set()  # those whose hyperparameters were
         self._patches = Patches()
@@ -94,6 +98,7 @@ class LoopCapture:
         self._store: Store | None = None
         self._provenance: Provenance | None = None
         self._source: RecordedValues | None = None  # of an isolated leg
+        self._cut_rows: CutRows | None = None  # under DistributedDataParallel
         self._draws = RandomDraws(session, self._innermost)
         dropout = Dropout(session, self._innermost, self._seeded_alike, self._draws)
         self._course = Course(session, dropout)
@@ -150,6 +155,19 @@ class LoopCapture:
     def is_of(self, model: nn.Module) -> bool:
         """Whether it is this model that is captured."""
         return not self.session.over and wrappers(model)[-1] is self._root
+
+    def refuse_another(self, name: str) -> None:
+        """The loop has attached a second model, of a class of this name: it is not captured."""
+        self._others.append(name)
+        self._name_others()
+
+    def _name_others(self) -> None:
+        for name in self._others if self.session.started else ():
+            self.session.unsupported(
+                f"a second model ({name})",
+                f"only the first that was attached ({type(self._root).__name__}) is captured",
+                "attach one module that holds both, or compare each in runs of its own",
+            )
 
     def _innermost(self) -> str | None:
         return None if self._hooks is None else self._hooks.innermost
@@ -247,6 +265,8 @@ class LoopCapture:
         classes = {canonical_name(n): type(m).__name__ for n, m in self._root.named_modules()}
         session.note("modules", classes=classes)
         session.note("token_sums", **token_sums(self._root))
+        self._name_quantised()
+        self._name_others()
         graft = self._data.graft = None if settings.graft is None else Graft(session)
         self._provenance = Provenance(topology)
         self._data.lies = self._provenance.of_argument
@@ -256,10 +276,25 @@ class LoopCapture:
         self._scaler.reached = self._store.arrived
         collective_calls.patch_late()  # nothing to do where the launcher has been
         self._course.open(self._hooks, self._store, graft, stable=False)
+        if self._ddp is not None and topology.dp_size > 1:
+            ranks = dist.get_process_group_ranks(self._ddp.process_group)
+            self._cut_rows = CutRows(session, ranks)
+            assert self._course.collectives is not None
+            self._course.collectives.in_forward = self._cut_rows.heard
         if self._ddp is not None:
             reason = "DistributedDataParallel reduces gradients outside of Python"
             session.note("collectives_not_seen", phase="reduction", reason=reason)
         self._choose_leg()
+
+    def _name_quantised(self) -> None:
+        modules = ((canonical_name(name), module) for name, module in self._root.named_modules())
+        for found in quantised(modules):
+            self.session.unsupported(
+                found.what,
+                "its values have a few bits and scales of their own, each rank's from its own rows:"
+                " two honest runs round them otherwise than the recorded dtypes tell",
+                "compare both runs with these modules in bf16, or as they are before conversion",
+            )
 
     def _choose_leg(self) -> None:
         """Skips what asks for another precision, runs noise if this launch is a noise leg."""
@@ -361,6 +396,8 @@ class LoopCapture:
         rows = self._rows_of(arguments, tensors)
         new = micro_batches.next_is_new
         self._name_batch_norm(rows)
+        if self._cut_rows is not None:
+            self._cut_rows.begin(rows, arguments, self._shape_in_reference())
         moment = micro_batches.forward(rows, self._rows_of_source())
         provenance.begin(tensors, session.lies)
         replaced = self._data.forward(new, micro_batches.count - 1, rows, arguments)
@@ -395,6 +432,10 @@ class LoopCapture:
         placed = self._data.place(moment.iteration, moment.call, tensors)
         if placed is not None and placed.found:
             moment.placed = placed
+
+    def _shape_in_reference(self) -> Callable[[str], list[int]] | None:
+        graft, iteration = self._course.graft, self.session.iteration
+        return None if graft is None else lambda arg: graft.shape_of_input(arg, iteration)
 
     def _name_batch_norm(self, rows: int) -> None:
         """Its statistics are those of the rows that it sees: another function of the batch where
@@ -458,6 +499,8 @@ class LoopCapture:
 
     def _leave_root(self, output: Any) -> None:
         self.session.moment = None
+        if self._cut_rows is not None:
+            self._cut_rows.end(output)
         scalars = (value for _, value in nested.outputs(output) if value.dim() == 0)
         if any(value.requires_grad for value in scalars):
             self._data.loss_is_made_inside()
@@ -621,11 +664,22 @@ class LoopCapture:
             session.not_recorded("data", "data", "", self._data.dropped)
         self._data.end_iteration()
         self._name_uncalled()
+        self._name_modules_beside()
         self._draws.end_iteration()
         micro_batches = self._micro_batches.count * session.topology.dp_size
         session.release(micro_batches, lambda role: role not in dropped)
         self._course.grafted()
         self._course.step_over()
+
+    def _name_modules_beside(self) -> None:
+        """Once, when the loop has made what it makes: averages, teachers."""
+        if self.session.said("modules beside"):
+            return
+        around = [*self._outside.modules(), *self._root.modules()]
+        found = beside(around, self._root)
+        classes = sorted({type(wrappers(module)[-1]).__name__ for module in found})
+        if found:
+            self.session.note("modules_beside", count=len(found), classes=classes)
 
     def _name_uncalled(self) -> None:
         """A module that is part of the model and was not called may be in compiled code, which
