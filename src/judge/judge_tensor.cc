@@ -259,14 +259,16 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
   errors.lookup_gradient = facts.lookup;
   errors.rounding = rounding_->Of(id, plan.isolated, fp32);
   errors.risk = expectations_.risk();
+  errors.terms_sq = expectations_.TermsOf(facts);
   const bool whole = leg.candidate.fidelity == Fidelity::kValues;
   const bool estimated = errors.estimated();
   LegJudgement out = estimated ? JudgeEstimates(errors) : JudgeLeg(errors);
   out.fidelity = leg.candidate.fidelity;
   out.reordered = leg.candidate.reordered;
   out.stats = errors.stats;
-  // A summary knows of no element, and of no part.
-  if (!errors.noise.empty() && whole && !estimated) {
+  // A summary knows of no element, and of no part. Of what is zero but for
+  // rounding no element, part or factor has a size of its own.
+  if (!errors.noise.empty() && whole && !estimated && !out.zero_sum) {
     // Element errors are measured unless the reference has no scale of its own.
     if (errors.noise.front().sum_sq_elem > 0 || errors.stats.max_elem > 0) {
       LegErrors maxima = errors;
@@ -307,6 +309,7 @@ void TensorJudge::AddPieces(const LegFacts& leg, const LegErrors& whole,
   for (const InstanceStats& instance : leg.candidate.instances) {
     const auto region = static_cast<size_t>(instance.region);
     LegErrors part = whole;
+    part.terms_sq = 0;  // of the part they are not known
     part.stats = instance.stats;
     const auto of = [region](const PairFacts& pair) {
       return region < pair.regions.size() ? pair.regions[region] : ErrorStats{};

@@ -47,6 +47,9 @@ struct LegJudgement {
   double bound = 0;
   double headroom = 0;    // of the deciding test
   bool checkable = true;  // by the norm's bound
+  // A sum whose terms cancel to zero but for rounding, in the reference: it has
+  // no other test than its norm's.
+  bool zero_sum = false;
   ErrorStats stats;       // candidate against the reference in this leg
   // Ranks that hold an instance whose own error is out of bounds, sorted.
   std::vector<int> ranks;

@@ -246,7 +246,11 @@ Json HeadJson(const CheckResult& result) {
   Json clean = Json::array();
   for (const CleanCount& count : result.clean) {
     clean.push_back(
-        {{"kind", count.kind}, {"clean", count.clean}, {"of", count.of}});
+        {{"kind", count.kind},
+         {"clean", count.clean},
+         {"of", count.of},
+         {"not_checkable", count.open},
+         {"not_checkable_but_isolated", count.open_but_isolated}});
   }
   head["clean"] = std::move(clean);
   head["suspects"] = result.suspects;

@@ -495,6 +495,11 @@ std::string OriginWords(const LegJudgement& leg) {
                ? fmt::format(", sums of {} terms", expected.summed_terms)
                : "";
   }
+  if (expected.zero_sum) {
+    out += fmt::format(
+        ", zero but for rounding: its terms come to {:.1e} times as much",
+        expected.cancelled);
+  }
   return out + ")";
 }
 

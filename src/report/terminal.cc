@@ -379,6 +379,22 @@ std::string RoutingWords(const RoutingSummary& routing) {
                   : FormatCount(beyond) + " of them beyond round-off");
 }
 
+// "gradients: 25 not judged end to end, 20 of them in isolation; the first: its
+// bound of 0.5 is too wide to mean anything". What is missing from a count of
+// clean ones need not be wrong.
+std::string OpenWords(const CleanCount& count) {
+  std::string out = fmt::format("{}: {} not judged end to end", count.kind,
+                                FormatCount(count.open));
+  if (count.open_but_isolated > 0) {
+    out += count.open_but_isolated == count.open
+               ? ", but in isolation"
+               : fmt::format(", {} of them in isolation",
+                             FormatCount(count.open_but_isolated));
+  }
+  const std::string why = ReasonWords(count.first_open);
+  return why.empty() ? out : out + "; the first: " + why;
+}
+
 void AddClean(const CheckResult& result, Page* page) {
   page->Section("CLEAN");
   std::vector<std::string> counts;
@@ -388,6 +404,9 @@ void AddClean(const CheckResult& result, Page* page) {
                                  FormatCount(count.of)));
   }
   if (!counts.empty()) page->Text(Joined(counts));
+  for (const CleanCount& count : result.clean) {
+    if (count.open > 0) page->Text(OpenWords(count), Tone::kDoubtful, 2);
+  }
 
   // How close a passing run came to failing says whether to trust the pass.
   const TensorJudgement* closest = nullptr;
