@@ -141,6 +141,10 @@ void JudgeOwnParts(const TensorFacts& facts, TensorJudgement* out) {
   Flag(facts.foreign_parts->ranks, std::move(reason), out);
 }
 
+int FirstOf(const std::set<int>& iterations) {
+  return iterations.empty() ? 0 : *iterations.begin();
+}
+
 }  // namespace
 
 TensorJudge::TensorJudge(const Side* reference, const Side& candidate,
@@ -149,6 +153,7 @@ TensorJudge::TensorJudge(const Side* reference, const Side& candidate,
                          const UnlikeDraws& draws, const Overflows& overflows,
                          std::set<int> unequal_starts)
     : has_reference_(reference != nullptr),
+      first_iteration_(FirstOf(candidate.Iterations())),
       weights_grafted_(candidate.weights_grafted()),
       data_grafted_(candidate.data_grafted()),
       plans_(plans),
@@ -223,6 +228,16 @@ TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
     }
     if (ReplacedByGraft(facts.id)) JudgeOwnParts(facts, &out);
     if (!overflows_.LeaveOutStep(facts.id.iteration)) JudgeUpdate(facts, &out);
+  }
+  out.carried = IsCarried(facts);
+  if (out.carried) {
+    // Ranks that make it of their own rows have copies that differ.
+    if (out.diverged()) {
+      out.verdict = TensorVerdict::kNotCheckable;
+      out.reason = Because(ReasonKind::kOwnStatistic);
+      out.explained = true;
+    }
+    return out;
   }
   out.replicas_differ = CopiesDiffer(facts, facts.replicas, out.legs);
   if (out.replicas_differ) {
@@ -508,6 +523,12 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
   } else {
     out->verdict = TensorVerdict::kWithin;
   }
+}
+
+// Of the first iteration it is what the run began with.
+bool TensorJudge::IsCarried(const TensorFacts& facts) const {
+  return facts.id.role == Role::kBuffer && !facts.exact &&
+         facts.id.iteration > first_iteration_;
 }
 
 bool TensorJudge::ReplacedByGraft(const TensorId& id) const {

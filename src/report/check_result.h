@@ -87,6 +87,8 @@ struct CheckResult {
   std::vector<Culprit> culprits;  // earliest first
   // Diverged tensors that no culprit's own fault explains but that come after
   // one: "downstream".
+  // Those that other evidence contradicts: no findings, but no pass either.
+  std::vector<Culprit> contested;
   int64_t downstream = 0;
   IsolationSummary isolation;
   RoutingSummary routing;

@@ -266,7 +266,12 @@ void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
     }
     return;
   }
-  if (!tensor->reason.none()) page->Text(ReasonWords(tensor->reason));
+  // Why it cannot be judged end to end is no reason where isolation convicts.
+  const bool open_end_to_end =
+      tensor->verdict == TensorVerdict::kNotCheckable && tensor->out_alone();
+  if (!tensor->reason.none() && !open_end_to_end) {
+    page->Text(ReasonWords(tensor->reason));
+  }
   AddLegs(*tensor, page);
   AddReplicas(*tensor, page);
   AddNonFinite(*tensor, page);
@@ -353,6 +358,28 @@ void AddAlso(const CheckResult& result, const Culprit& culprit, Page* page) {
                            FormatCount(result.downstream),
                            result.downstream == 1 ? "tensor is" : "tensors are",
                            result.culprits.size() > 1 ? "these" : "this"));
+  }
+}
+
+// Each of the first few with what speaks against it.
+void AddContested(const CheckResult& result, Page* page) {
+  if (result.contested.empty()) return;
+  page->Section("OPEN", Tone::kDoubtful);
+  for (size_t i = 0; i < result.contested.size(); ++i) {
+    if (i == kMaxListed) {
+      page->Text(fmt::format(
+          "- and {} more in result.json",
+          FormatCount(static_cast<int64_t>(result.contested.size() - i))));
+      break;
+    }
+    const Culprit& culprit = result.contested[i];
+    page->Text(fmt::format("{}, {}, iteration {}: headroom {}",
+                           FullWords(culprit.tensor), PlaceWords(culprit),
+                           culprit.iteration,
+                           FormatHeadroom(culprit.headroom)));
+    for (const Contradiction& one : culprit.contradictions) {
+      page->Text("but: " + ContradictionWords(one), Tone::kDoubtful, 2);
+    }
   }
 }
 
@@ -476,6 +503,7 @@ std::string RenderTerminal(const CheckResult& result,
     AddHints(first, &page);
     AddAlso(result, first, &page);
   }
+  AddContested(result, &page);
   if (options.verbose) AddDiverged(result, &page);
   AddClean(result, &page);
   AddNotes(result, options.verbose, &page);
