@@ -42,13 +42,11 @@ std::optional<Contradiction> CleanGradients(
 }
 
 // A module makes of the same inputs what it made before, or what is wrong is
-// not in it. What arrives at a module others have handed over, which nothing
-// replaces.
+// not in it. What arrives at a module others have handed over, and gradients of
+// parameters collect what was left in them, too.
 std::optional<Contradiction> CleanAlone(const Culprit& culprit,
                                         const TensorJudgement& t) {
-  const bool made = t.id.role == Role::kOutput ||
-                    t.id.role == Role::kGradInput ||
-                    t.id.role == Role::kGradLocal;
+  const bool made = t.id.role == Role::kOutput || t.id.role == Role::kGradInput;
   if (!made || culprit.found_by != std::vector<std::string>{"dataflow"} ||
       !t.judged_alone() || t.out_alone()) {
     return std::nullopt;

@@ -53,10 +53,16 @@ TEST(Contradicting, WhatIsolationDoesNotJudgeContradictsNothing) {
   EXPECT_THAT(Contradict(without), IsEmpty());
 }
 
-TEST(Contradicting, AFaultBetweenModulesIsNoModules) {
-  IsolatedRun run;
-  run.EndToEnd("layers.1.mlp", Role::kInput);
-  EXPECT_THAT(Contradict(run), IsEmpty());
+// Code between modules, and what was left in a gradient before.
+TEST(Contradicting, WhatAModuleDoesNotMakeAloneStands) {
+  IsolatedRun between;
+  between.EndToEnd("layers.1.mlp", Role::kInput);
+  EXPECT_THAT(Contradict(between), IsEmpty());
+  for (const Role role : {Role::kGradLocal, Role::kGradReduced}) {
+    IsolatedRun run;
+    run.EndToEnd("layers.1.mlp.weight", role);
+    EXPECT_THAT(Contradict(run), IsEmpty());
+  }
 }
 
 // A culprit of one iteration, and two reduced gradients of it.
