@@ -378,7 +378,7 @@ TEST_F(TensorJudgeTest, OfASumWhoseTermsCancelTheNormAloneIsJudged) {
   TensorFacts arriving = Facts(0);
   arriving.id = {"fc", Role::kGradOutput, 0, 0, "0", Pass::kBackward};
   arriving.legs[0].candidate.total.sum_sq_ref = 1e12;
-  TensorFacts bias = Facts(1.5);
+  TensorFacts bias = Facts(0.5);
   bias.id = {"fc.bias", Role::kGradReduced, 0, 0, "", Pass::kBackward};
   bias.vector = true;
   bias.legs[0].noise.assign(3, PairFacts{Stats(0.8), {Stats(0.8)}});
