@@ -723,9 +723,13 @@ def test_buffers_and_the_rows_of_batch_norm_are_said(tmp_path):
     found = Captured(tmp_path, "found", Loop(make=make))
     buffers = {(key[0], key[2]) for key in found.tensors.shapes if key[1] == "buffer"}
     statistics = {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
-    # What later iterations start with depends on how many forwards a rank has made.
-    assert buffers == {(fqn, 0) for fqn in statistics}
-    assert {note["fqn"] for note in found.notes("not_recorded")} == statistics
+    # How many forwards a rank has made depends on how the batch is cut.
+    assert buffers == {(fqn, 0) for fqn in statistics} | {
+        ("1.running_mean", 1),
+        ("1.running_var", 1),
+    }
+    (note,) = found.notes("not_recorded")
+    assert note["fqn"] == "1.num_batches_tracked"
     (note,) = found.notes("computation")
     assert note["value"] == 2 and "SyncBatchNorm" in note["option"]
 

@@ -20,11 +20,13 @@
 #include "src/experiment/side.h"
 #include "src/judge/judge_run.h"
 #include "src/localize/agreement.h"
+#include "src/localize/contradictions.h"
 #include "src/localize/dataflow.h"
 #include "src/localize/dropout_faults.h"
 #include "src/localize/hyperparameter_faults.h"
 #include "src/localize/isolation.h"
 #include "src/localize/state_faults.h"
+#include "src/report/reason_words.h"
 
 namespace ttrace {
 namespace {
@@ -84,6 +86,50 @@ void JoinIsolation(Localization places, const Side& candidate,
   result->notes.push_back(std::move(note));
   result->culprits = std::move(agreement.culprits);
   result->downstream = agreement.downstream;
+}
+
+// A buffer that something wrong was computed with is out of bounds as any other
+// tensor is.
+void ConvictCarriedBuffers(CheckResult* result) {
+  std::set<TensorId> named;
+  for (const Culprit& culprit : result->culprits) named.insert(culprit.tensor);
+  for (TensorJudgement& t : result->tensors) {
+    if (!t.carried_out() || !named.contains(t.id)) continue;
+    const auto counted = result->coverage.explained.find(ReasonWords(t.reason));
+    if (counted != result->coverage.explained.end() && --counted->second == 0) {
+      result->coverage.explained.erase(counted);
+    }
+    ++result->coverage.compared;
+    t.verdict = TensorVerdict::kDiverged;
+    t.explained = false;
+    t.reason = {};
+  }
+}
+
+// One value of a module may not be observed, while others were compared.
+void SayWhatWasCompared(CheckResult* result) {
+  std::set<std::string> compared;
+  for (const TensorJudgement& t : result->tensors) {
+    if (t.verdict != TensorVerdict::kUnmatched) compared.insert(t.id.fqn);
+  }
+  for (RunNote& note : result->notes) {
+    if (note.kind != NoteKind::kNotObserved || note.names.empty()) continue;
+    note.numbers = {static_cast<double>(std::count_if(
+        note.names.begin() + 1, note.names.end(),
+        [&](const std::string& name) { return compared.contains(name); }))};
+  }
+}
+
+// A culprit is a finding if nothing that was judged contradicts it.
+void ContestCulprits(bool data_grafted, CheckResult* result) {
+  std::vector<Culprit> convicted;
+  for (Culprit& culprit : result->culprits) {
+    culprit.contradictions =
+        Contradicting(culprit, result->tensors, data_grafted);
+    (culprit.contradictions.empty() ? convicted : result->contested)
+        .push_back(std::move(culprit));
+  }
+  result->culprits = std::move(convicted);
 }
 
 void AddNotes(const std::vector<RunNote>& notes, CheckResult* result) {
@@ -492,6 +538,7 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
   NoteSteps(measured.reference_steps, &result);
   result.coverage = ExplainCoverage(reference, candidate, context.batch.listed,
                                     &result.tensors);
+  SayWhatWasCompared(&result);
   NameForeignRows(context.rows, &result.tensors);
 
   Localization places =
@@ -499,6 +546,7 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
                                 .data_grafted = candidate.data_grafted(),
                                 .fused = candidate.fused_modules()});
   JoinIsolation(std::move(places), candidate, &result);
+  ConvictCarriedBuffers(&result);
   EnsureCulprit(&result);
   if (reference != nullptr) {
     NoteDamage(*reference, std::move(measured.reference_damage), &result);
@@ -531,6 +579,7 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
   }
 
   NameInCandidate(candidate.fused_modules(), &result.culprits);
+  ContestCulprits(candidate.data_grafted(), &result);
   result.clean = CountClean(result.tensors);
   for (const TensorJudgement& t : result.tensors) {
     result.suspects +=

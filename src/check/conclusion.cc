@@ -53,6 +53,9 @@ Conclusion Conclude(const CheckResult& result, const ConclusionInput& input) {
                             ? ""
                             : ", class " + first.classes.front().letter)};
   }
+  if (!result.contested.empty()) {
+    return {Verdict::kInconclusive, ContestWords(result.contested.front())};
+  }
   for (const RunNote& note : result.notes) {
     if (note.leaves_verdict_open()) {
       return {Verdict::kInconclusive, NoteWords(note)};

@@ -177,10 +177,16 @@ std::vector<CleanCount> CountClean(
       default:
         break;
     }
-    ++counts[kind].of;
-    if (!t.diverged() && t.verdict != TensorVerdict::kNotCheckable) {
-      ++counts[kind].clean;
+    CleanCount& count = counts[kind];
+    ++count.of;
+    if (t.diverged()) continue;
+    if (t.verdict != TensorVerdict::kNotCheckable) {
+      ++count.clean;
+      continue;
     }
+    if (count.open == 0) count.first_open = t.reason;
+    ++count.open;
+    count.open_but_isolated += t.judged_alone();
   }
   counts.erase(std::remove_if(counts.begin(), counts.end(),
                               [](const CleanCount& c) { return c.of == 0; }),

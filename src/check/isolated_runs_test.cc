@@ -226,9 +226,9 @@ TEST_F(IsolatedCheckTest, WhatCameBeforeADrawIsJudged) {
                                           {}}};
   AddNotes(
       {{"random_draws", R"({"iteration":0,"fqn":"later","draws":["0:aa"]})"}});
-  Break("fc", Role::kOutput, OnlyEndToEnd);
+  Break("fc", Role::kOutput, Everywhere);
   EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
-  Break("later", Role::kOutput, OnlyEndToEnd);
+  Break("later", Role::kOutput, Everywhere);
   EXPECT_EQ(CheckAgain().verdict, Verdict::kInconclusive);
 }
 
@@ -370,14 +370,29 @@ TEST_F(IsolatedCheckTest, OneFactorOfTwoParametersIsOneFaultAndSaidToBe) {
                                  "another one")));
 }
 
-TEST_F(IsolatedCheckTest, WhatHappensOnlyEndToEndIsADisagreement) {
-  Break("fc", Role::kOutput, OnlyEndToEnd);
+// What arrives at a module nothing replaces: both ways may be right.
+TEST_F(IsolatedCheckTest, WhatArrivesWrongOnlyEndToEndIsADisagreement) {
+  Break("fc", Role::kInput, OnlyEndToEnd);
   const CheckResult result = Check();
   ASSERT_EQ(result.verdict, Verdict::kDiverged);
   EXPECT_THAT(result.culprits.front().found_by, ElementsAre("dataflow"));
   EXPECT_THAT(result.culprits.front().disagreement,
               HasSubstr("finds it clean"));
   EXPECT_EQ(result.isolation.disputed, 1);
+}
+
+TEST_F(IsolatedCheckTest, AModuleThatIsCleanAloneLeavesTheVerdictOpen) {
+  Break("fc", Role::kOutput, OnlyEndToEnd);
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kInconclusive);
+  EXPECT_THAT(result.reason,
+              HasSubstr("fc output 0, iteration 0, is out of bounds, but "
+                        "isolation finds it clean"));
+  EXPECT_TRUE(result.culprits.empty());
+  ASSERT_EQ(result.contested.size(), 1u);
+  EXPECT_EQ(result.contested[0].fqn, "fc");
+  EXPECT_THAT(RenderTerminal(result), HasSubstr("OPEN     fc output 0, "));
+  EXPECT_THAT(RenderJson(result), HasSubstr("\"contested\": [\n    {"));
 }
 
 TEST_F(IsolatedCheckTest, AModuleThatWasNotIsolatedIsNotFlagged) {

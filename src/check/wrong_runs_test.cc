@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -574,6 +575,66 @@ TEST_F(WrongRunTest, AnOutputThatCannotBePlacedIsNamedWithTheCause) {
   ExpectOpen(
       "2 tensors are without a partner or not whole, first the model output 0: "
       "not observed: computed from a sum that is pending");
+}
+
+// Gradients are made of what the model is given.
+TEST_F(WrongRunTest, OtherInputWithCleanGradientsIsNoFinding) {
+  const auto break_role = [&](std::initializer_list<Role> roles) {
+    candidate_.fault = [roles = std::set<Role>(roles)](const SyntheticTensor& t,
+                                                       int, const std::string&,
+                                                       int64_t, float* value) {
+      const bool model = t.fqn.empty() && t.role == Role::kInput;
+      if ((model || t.role != Role::kInput) && roles.contains(t.role)) {
+        *value += 1;
+      }
+    };
+  };
+  break_role({Role::kInput});
+  const CheckResult open = CheckAgain();
+  EXPECT_EQ(open.verdict, Verdict::kInconclusive);
+  EXPECT_THAT(open.reason,
+              HasSubstr("the model input tokens, iteration 0, is out of "
+                        "bounds, but all 1 reduced gradients"));
+  break_role({Role::kInput, Role::kGradReduced});
+  const CheckResult found = CheckAgain();
+  ASSERT_EQ(found.verdict, Verdict::kDiverged);
+  EXPECT_EQ(found.culprits.front().tensor.role, Role::kInput);
+}
+
+// A running mean of each rank's own rows: honest where nothing uses it.
+TEST_F(WrongRunTest, ABufferIsTheCulpritOfWhatIsComputedWithIt) {
+  ForBoth([](SyntheticRun* run) {
+    run->extra = {Made("fc.mean", Role::kBuffer, {4, 4})};
+    run->iterations = 2;
+  });
+  candidate_.notes = {{"graft", R"({"what":"weights"})"}};
+  candidate_.faulty_iteration = 1;
+  bool used = false;
+  candidate_.fault = [&](const SyntheticTensor& t, int rank, const std::string&,
+                         int64_t, float* value) {
+    if (t.role == Role::kBuffer) *value += 0.01f * static_cast<float>(rank + 1);
+    if (t.fqn == "fc" && t.role == Role::kOutput && used) *value += 1;
+  };
+  const CheckResult kept = CheckAgain();
+  EXPECT_EQ(kept.verdict, Verdict::kWithin) << kept.reason;
+  EXPECT_THAT(kept.coverage.explained,
+              Contains(testing::Key(HasSubstr("a statistic of a rank's own"))));
+  used = true;
+  const CheckResult found = CheckAgain();
+  ASSERT_EQ(found.verdict, Verdict::kDiverged) << found.reason;
+  EXPECT_EQ(found.culprits.front().fqn, "fc.mean");
+  EXPECT_TRUE(found.coverage.explained.empty());
+  EXPECT_EQ(found.coverage.compared, kept.coverage.compared + 1);
+}
+
+TEST_F(WrongRunTest, ANoteOfWhatIsNotObservedDoesNotDenyWhatWasCompared) {
+  candidate_.notes = {{"not_observed", R"({"fqn":"fc","class":"Own",)"
+                                       R"("reason":"it lies nowhere"})"},
+                      {"not_observed", R"({"fqn":"other","class":"Else",)"
+                                       R"("reason":"it lies nowhere"})"}};
+  const std::vector<std::string> notes = Notes(Check());
+  EXPECT_THAT(notes, Contains(HasSubstr("not wholly observed, class Own")));
+  EXPECT_THAT(notes, Contains(HasSubstr("not observed, class Else")));
 }
 
 }  // namespace

@@ -70,12 +70,20 @@ RoundingOfTensors::RoundingOfTensors(const Side& reference,
   ReadDimensions(reference);
   reference_sums_ = SumsOf(reference, reference);
   candidate_sums_ = SumsOf(reference, candidate);
+  const auto parts = [](const Side& side) {
+    return int64_t{side.trace().world_size()} * side.MicroBatchesPerRank();
+  };
+  reference_parts_ = parts(reference);
+  candidate_parts_ = parts(candidate);
 }
 
 void RoundingOfTensors::ReadPrecisions(const Side& reference) {
   lowest_ = reference.ComputeDType().value_or(DType::kF32);
   for (const auto& [id, pieces] : reference.real()) {
     const DType dtype = pieces.pieces.front().dtype();
+    if (id.role == Role::kBuffer && Info(dtype).floating) {
+      buffers_.emplace(id.fqn, dtype);
+    }
     if (!TellsPrecision(id.role) || !Info(dtype).floating) continue;
     Lower(dtype, &modules_[id.fqn].dtype);
     if (IsEdge(id.role)) {
@@ -179,7 +187,8 @@ const RoundingOfTensors::Module* RoundingOfTensors::ModuleOf(
     const auto root = modules_.find("");
     return root == modules_.end() ? nullptr : &root->second;
   }
-  std::string name = IsParameterGradient(id.role) ? ParentName(id.fqn) : id.fqn;
+  const bool owned = IsParameterGradient(id.role) || id.role == Role::kBuffer;
+  const std::string name = owned ? ParentName(id.fqn) : id.fqn;
   const auto found = modules_.find(name);
   return found == modules_.end() ? nullptr : &found->second;
 }
@@ -207,7 +216,10 @@ std::optional<DType> RoundingOfTensors::PrecisionOfMaker(
 int64_t RoundingOfTensors::LongestSum(const TensorId& id, bool isolated) const {
   const int64_t forward = std::max(inner_, sequence_);
   const int64_t backward = std::max(any_, forward);
-  if (id.role == Role::kLoss) return std::max(backward, tokens_);
+  // A statistic is a sum over tokens of what forwards make.
+  if (id.role == Role::kLoss || id.role == Role::kBuffer) {
+    return std::max(backward, tokens_);
+  }
   if (IsParameterGradient(id.role)) {
     return isolated ? std::max(tokens_, sequence_)
                     : std::max(tokens_, backward);
@@ -238,6 +250,11 @@ Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
   out.longest_sum = LongestSum(id, isolated);
   out.reference_summands = ValueOr(reference_sums_.summands, id, int64_t{1});
   out.candidate_summands = ValueOr(candidate_sums_.summands, id, int64_t{1});
+  if (id.role == Role::kBuffer) {
+    out.reference_summands = reference_parts_;
+    out.candidate_summands = candidate_parts_;
+    out.maker_roundoff = UnitRoundoff(ValueOr(buffers_, id.fqn, DType::kF32));
+  }
   if (!fp32 && IsEdge(id.role)) {
     const std::optional<DType> maker = PrecisionOfMaker(id);
     if (maker) out.maker_roundoff = UnitRoundoff(*maker);

@@ -66,6 +66,10 @@ class RoundingOfTensors {
   static int64_t SummedRanks(const Sums& sums, const TensorId& id);
 
   std::map<std::string, Module> modules_;
+  std::map<std::string, DType> buffers_;  // those of floating point
+  // How many parts of an iteration's rows each run makes statistics of.
+  int64_t reference_parts_ = 1;
+  int64_t candidate_parts_ = 1;
   // Of a module's inputs and of the gradients arriving at it.
   std::map<std::pair<std::string, Role>, std::set<Shape>> edges_;
   // Precision of the run, where nothing closer is known.

@@ -28,7 +28,9 @@ enum class NoteKind : uint8_t {
   kDefect,       // reason: why the trace cannot be complete
   kStopped,      // capture gave up. reason
   // What was not looked at.
-  kNotObserved,     // count modules of class names[0]; reason
+  // count modules of class names[0]; reason; numbers[0]: of them, those of
+  // which something was compared
+  kNotObserved,
   kCompiled,        // count regions, names: modules
   kNotRecorded,     // count tensors, names: examples; reason
   kNoEvidence,      // count values of names[0] cannot be judged; reason

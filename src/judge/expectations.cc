@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/experiment/module_names.h"
+#include "src/experiment/parameter_roles.h"
 #include "src/judge/projection.h"
 
 namespace ttrace {
@@ -33,6 +34,7 @@ Expectations::Expectations(const PackedFacts& tensors, double run_risk) {
         !Repeats(tensor.reference_repeat)) {
       first_unrepeated_ = std::min(first_unrepeated_, tensor.order);
     }
+    AddArriving(tensor);
     for (const LegFacts& leg : tensor.legs) {
       tests_ += TestsOf(leg);
       if (!leg.usable || leg.noise.empty() || tensor.exact) continue;
@@ -48,6 +50,34 @@ double Expectations::PooledProjection(const TensorId& id, size_t plan) const {
   const auto found = pools_.find(FamilyOf(id, plan));
   if (found == pools_.end()) return 0;
   return found->second.sum / static_cast<double>(found->second.count);
+}
+
+void Expectations::AddArriving(const TensorFacts& tensor) {
+  if (tensor.id.role != Role::kGradOutput || tensor.exact) return;
+  const auto leg =
+      std::find_if(tensor.legs.begin(), tensor.legs.end(),
+                   [](const LegFacts& one) { return one.usable; });
+  if (leg == tensor.legs.end()) return;
+  Arriving& arriving = arriving_[{tensor.id.iteration, tensor.id.fqn}];
+  if (arriving.count == 0) arriving.arg = tensor.id.arg;
+  arriving.one_output &= arriving.arg == tensor.id.arg;
+  arriving.sum_sq += leg->candidate.total.sum_sq_ref;
+  arriving.count += leg->candidate.total.count;
+}
+
+double Expectations::TermsOf(const TensorFacts& facts) const {
+  const TensorId& id = facts.id;
+  if (!IsParameterGradient(id.role) || !facts.vector || facts.legs.empty()) {
+    return 0;
+  }
+  const std::string module = ParentName(id.fqn);
+  if (id.fqn.substr(module.empty() ? 0 : module.size() + 1) != "bias") return 0;
+  const auto found = arriving_.find({id.iteration, module});
+  if (found == arriving_.end() || !found->second.one_output) return 0;
+  // Each element of the sum has as many terms as any other.
+  const int64_t elements = facts.legs.front().candidate.total.count;
+  if (elements == 0 || found->second.count % elements != 0) return 0;
+  return found->second.sum_sq;
 }
 
 Expectations::Family Expectations::FamilyOf(const TensorId& id, size_t plan) {

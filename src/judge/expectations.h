@@ -12,6 +12,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "src/judge/constants.h"
@@ -31,6 +32,10 @@ class Expectations {
   // Mean square of the noise legs' projections over the layers of the tensor's
   // role, in all iterations.
   double PooledProjection(const TensorId& id, size_t plan) const;
+  // The squares of all terms that the reference's value is the sum of, added
+  // up, where they are known: of a bias, which is added to what its module
+  // makes, the gradients that arrive there. 0: not known.
+  double TermsOf(const TensorFacts& facts) const;
   // Whether all that was computed up to this place in the order of execution is
   // repeated bit for bit by the replay of either run. After a value that is not
   // nothing is exact, even if its own replay happened to be.
@@ -45,7 +50,18 @@ class Expectations {
     double sum = 0;
     int64_t count = 0;
   };
+  // Gradients that arrive at a module in one iteration, in the reference.
+  struct Arriving {
+    double sum_sq = 0;
+    int64_t count = 0;
+    std::string arg;
+    bool one_output = true;
+  };
+  using Use = std::pair<int, std::string>;  // iteration, module
+  void AddArriving(const TensorFacts& tensor);
+
   std::map<Family, Pool> pools_;
+  std::map<Use, Arriving> arriving_;
   int64_t tests_ = 0;
   int64_t first_unrepeated_ = std::numeric_limits<int64_t>::max();
   double risk_ = kRunRisk;

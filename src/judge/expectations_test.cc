@@ -72,6 +72,48 @@ TEST(Expectations, LayersShareWhatTheirNoiseLegsShow) {
   EXPECT_EQ(Expectations({}, kRunRisk).PooledProjection(mine.id, 0), 0);
 }
 
+// Gradients of 12 elements in all that arrive at fc.
+TensorFacts Arriving(int call, const std::string& arg = "0") {
+  TensorFacts facts = Facts("fc", 0, Role::kGradOutput);
+  facts.id.call = call;
+  facts.id.arg = arg;
+  facts.legs[0].candidate.total.count = 12;
+  facts.legs[0].candidate.total.sum_sq_ref = 25;
+  return facts;
+}
+
+TensorFacts BiasOf(const std::string& module, Role role, int64_t elements) {
+  TensorFacts facts = Facts(module + "bias", 0, role);
+  facts.id.arg.clear();
+  facts.vector = true;
+  facts.legs[0].candidate.total.count = elements;
+  return facts;
+}
+
+TEST(Expectations, ABiasIsTheSumOfWhatArrivesAtItsModule) {
+  const TensorFacts bias = BiasOf("fc.", Role::kGradLocal, 4);
+  const auto terms = [](const TensorFacts& facts,
+                        const std::vector<TensorFacts>& all) {
+    return Expectations(all, kRunRisk).TermsOf(facts);
+  };
+  EXPECT_EQ(terms(bias, {Arriving(0)}), 25);
+  EXPECT_EQ(terms(BiasOf("fc.", Role::kGradReduced, 4), {Arriving(0)}), 25);
+  EXPECT_EQ(terms(bias, {Arriving(0), Arriving(1)}), 50) << "called twice";
+  EXPECT_EQ(terms(bias, {Arriving(0), Arriving(0, "1")}), 0) << "two outputs";
+  EXPECT_EQ(terms(bias, {}), 0);
+  EXPECT_EQ(terms(BiasOf("gc.", Role::kGradLocal, 4), {Arriving(0)}), 0);
+  EXPECT_EQ(terms(BiasOf("fc.", Role::kGradLocal, 5), {Arriving(0)}), 0)
+      << "not as many terms of each element";
+  EXPECT_EQ(terms(BiasOf("fc.", Role::kParam, 4), {Arriving(0)}), 0);
+  EXPECT_EQ(terms(BiasOf("fc.no_", Role::kGradLocal, 4), {Arriving(0)}), 0);
+  TensorFacts other_iteration = Arriving(0);
+  other_iteration.id.iteration = 1;
+  EXPECT_EQ(terms(bias, {other_iteration}), 0);
+  TensorFacts matrix = bias;
+  matrix.vector = false;
+  EXPECT_EQ(terms(matrix, {Arriving(0)}), 0);
+}
+
 TEST(Expectations, NothingIsExactBehindWhatEitherRunDoesNotRepeat) {
   TensorFacts first = Facts("a", 0);
   TensorFacts second = Facts("b", 0);

@@ -150,6 +150,10 @@ void JudgeOwnParts(const TensorFacts& facts, TensorJudgement* out) {
   Flag(facts.foreign_parts->ranks, std::move(reason), out);
 }
 
+int FirstOf(const std::set<int>& iterations) {
+  return iterations.empty() ? 0 : *iterations.begin();
+}
+
 }  // namespace
 
 TensorJudge::TensorJudge(const Side* reference, const Side& candidate,
@@ -158,6 +162,7 @@ TensorJudge::TensorJudge(const Side* reference, const Side& candidate,
                          const UnlikeDraws& draws, const Overflows& overflows,
                          std::set<int> unequal_starts)
     : has_reference_(reference != nullptr),
+      first_iteration_(FirstOf(candidate.Iterations())),
       weights_grafted_(candidate.weights_grafted()),
       data_grafted_(candidate.data_grafted()),
       plans_(plans),
@@ -239,6 +244,16 @@ TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
     }
     if (!overflows_.LeaveOutStep(facts.id.iteration)) JudgeUpdate(facts, &out);
   }
+  out.carried = IsCarried(facts);
+  if (out.carried) {
+    // Ranks that make it of their own rows have copies that differ.
+    if (out.diverged()) {
+      out.verdict = TensorVerdict::kNotCheckable;
+      out.reason = Because(ReasonKind::kOwnStatistic);
+      out.explained = true;
+    }
+    return out;
+  }
   out.replicas_differ = CopiesDiffer(facts, facts.replicas, out.legs);
   if (out.replicas_differ) {
     // Whatever else is not comparable: copies need no reference.
@@ -274,14 +289,16 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
   errors.lookup_gradient = facts.lookup;
   errors.rounding = rounding_->Of(id, plan.isolated, fp32);
   errors.risk = expectations_.risk();
+  errors.terms_sq = expectations_.TermsOf(facts);
   const bool whole = leg.candidate.fidelity == Fidelity::kValues;
   const bool estimated = errors.estimated();
   LegJudgement out = estimated ? JudgeEstimates(errors) : JudgeLeg(errors);
   out.fidelity = leg.candidate.fidelity;
   out.reordered = leg.candidate.reordered;
   out.stats = errors.stats;
-  // A summary knows of no element, and of no part.
-  if (!errors.noise.empty() && whole && !estimated) {
+  // A summary knows of no element, and of no part. Of what is zero but for
+  // rounding no element, part or factor has a size of its own.
+  if (!errors.noise.empty() && whole && !estimated && !out.zero_sum) {
     // Element errors are measured unless the reference has no scale of its own.
     if (errors.noise.front().sum_sq_elem > 0 || errors.stats.max_elem > 0) {
       LegErrors maxima = errors;
@@ -322,6 +339,7 @@ void TensorJudge::AddPieces(const LegFacts& leg, const LegErrors& whole,
   for (const InstanceStats& instance : leg.candidate.instances) {
     const auto region = static_cast<size_t>(instance.region);
     LegErrors part = whole;
+    part.terms_sq = 0;  // of the part they are not known
     part.stats = instance.stats;
     const auto of = [region](const PairFacts& pair) {
       return region < pair.regions.size() ? pair.regions[region] : ErrorStats{};
@@ -520,6 +538,12 @@ void TensorJudge::ConcludeEndToEnd(const TensorFacts& facts,
   } else {
     out->verdict = TensorVerdict::kWithin;
   }
+}
+
+// Of the first iteration it is what the run began with.
+bool TensorJudge::IsCarried(const TensorFacts& facts) const {
+  return facts.id.role == Role::kBuffer && !facts.exact &&
+         facts.id.iteration > first_iteration_;
 }
 
 bool TensorJudge::ReplacedByGraft(const TensorFacts& facts) const {

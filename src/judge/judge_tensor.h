@@ -50,8 +50,10 @@ class TensorJudge {
                     const std::vector<LegJudgement>& legs) const;
   void ConcludeEndToEnd(const TensorFacts& facts, TensorJudgement* out) const;
   bool ReplacedByGraft(const TensorFacts& facts) const;
+  bool IsCarried(const TensorFacts& facts) const;
 
   bool has_reference_;
+  int first_iteration_;  // that the candidate recorded
   bool weights_grafted_;
   bool data_grafted_;
   const std::vector<LegPlan>& plans_;

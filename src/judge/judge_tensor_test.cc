@@ -345,5 +345,60 @@ TEST_F(TensorJudgeTest, PartsAreJudgedWhereThereAreSeveral) {
   EXPECT_EQ(pieces(facts), 0) << "nothing of it is checkable";
 }
 
+// A rank may make it of its own rows, honestly: who computes with it tells.
+TEST_F(TensorJudgeTest, ABufferThatForwardsChangedIsNoFindingByItself) {
+  TensorFacts facts = Facts(4e-2);
+  facts.id = {"norm.mean", Role::kBuffer, 0, 0, "", Pass::kForward};
+  facts.replicas.differing = 1;
+  facts.replicas.differing_ranks = {1};
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kDiverged)
+      << "what the run began with";
+  facts.id.iteration = 1;
+  TensorJudgement out = Judge(facts);
+  EXPECT_EQ(out.verdict, TensorVerdict::kNotCheckable);
+  EXPECT_TRUE(out.carried_out());
+  EXPECT_TRUE(out.explained);
+  EXPECT_FALSE(out.replicas_differ);
+  EXPECT_NEAR(out.headroom, 2, 1e-9);
+  EXPECT_THAT(out.ranks, ElementsAre(1));
+  facts.legs = Facts(0.5e-2).legs;
+  out = Judge(facts);
+  EXPECT_EQ(out.verdict, TensorVerdict::kWithin);
+  EXPECT_FALSE(out.carried_out());
+  // Counts and masks are what they are.
+  facts = Facts(0);
+  facts.id = {"norm.mask", Role::kBuffer, 1, 0, "", Pass::kForward};
+  facts.exact = true;
+  facts.replicas.differing = 1;
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kDiverged);
+}
+
+// Elements, parts and factors of what is zero but for rounding have no size.
+TEST_F(TensorJudgeTest, OfASumWhoseTermsCancelTheNormAloneIsJudged) {
+  TensorFacts arriving = Facts(0);
+  arriving.id = {"fc", Role::kGradOutput, 0, 0, "0", Pass::kBackward};
+  arriving.legs[0].candidate.total.sum_sq_ref = 1e12;
+  TensorFacts bias = Facts(0.5);
+  bias.id = {"fc.bias", Role::kGradReduced, 0, 0, "", Pass::kBackward};
+  bias.vector = true;
+  bias.legs[0].noise.assign(3, PairFacts{Stats(0.8), {Stats(0.8)}});
+  bias.legs[0].candidate.total.max_elem = 0.5;
+  const auto judge = [&](const std::vector<TensorFacts>& all) {
+    const Expectations expectations(all, kRunRisk);
+    const UnlikeDraws draws(&side_, side_, all);
+    const Overflows overflows(&side_, side_, {});
+    return TensorJudge(&side_, side_, plans_, expectations, draws, overflows,
+                       {})
+        .Judge(bias);
+  };
+  EXPECT_EQ(judge({bias}).verdict, TensorVerdict::kNotCheckable);
+  const TensorJudgement out = judge({arriving, bias});
+  EXPECT_EQ(out.verdict, TensorVerdict::kWithin);
+  EXPECT_EQ(out.legs.at(0).tests.size(), 1u);
+  bias.legs = Facts(1e3).legs;
+  bias.legs[0].noise.assign(3, PairFacts{Stats(0.8), {Stats(0.8)}});
+  EXPECT_EQ(judge({arriving, bias}).verdict, TensorVerdict::kDiverged);
+}
+
 }  // namespace
 }  // namespace ttrace

@@ -47,7 +47,10 @@ struct LegJudgement {
   double bound = 0;
   double headroom = 0;    // of the deciding test
   bool checkable = true;  // by the norm's bound
-  ErrorStats stats;       // candidate against the reference in this leg
+  // A sum whose terms cancel to zero but for rounding, in the reference: it has
+  // no other test than its norm's.
+  bool zero_sum = false;
+  ErrorStats stats;  // candidate against the reference in this leg
   // Ranks that hold an instance whose own error is out of bounds, sorted.
   std::vector<int> ranks;
   // Of rows that a router chose.
@@ -128,6 +131,14 @@ struct TensorJudgement {
     Reason reason;                 // why not checkable or not replaced
   };
   std::optional<Isolated> isolated;
+  // A buffer that forwards of earlier iterations made what it is. It is out of
+  // bounds honestly where a rank makes it of its own rows and nothing is
+  // computed with it: not `diverged`, and `carried_out` for whoever finds that
+  // something is (localize/carried_buffers.h).
+  bool carried = false;
+  bool carried_out() const {
+    return carried && reason.kind == ReasonKind::kOwnStatistic;
+  }
   bool nonfinite = false;  // NaN or Inf where the reference has none
   // A replay of the candidate differs from its real leg by more than the
   // reference's own does.

@@ -194,8 +194,11 @@ void JudgeMaxima(const LegErrors& errors, LegJudgement* leg) {
   if (errors.sums_tokens() && unit > kFp32Roundoff && !has_hp) return;
 
   const ErrorStats& stats = errors.stats;
-  const double coarsest = errors.rounding.coarsest_roundoff();
-  const double summands = OtherSummandsRounding(errors.rounding);
+  // As the norm's: what terms that cancel are rounded by is left of them.
+  const double coarsest =
+      errors.cancelled() * errors.rounding.coarsest_roundoff();
+  const double summands =
+      errors.cancelled() * OtherSummandsRounding(errors.rounding);
   const double element_floor =
       std::max(2 * coarsest,
                NoiseFactor(static_cast<double>(stats.count),
@@ -217,7 +220,9 @@ void JudgeMaxima(const LegErrors& errors, LegJudgement* leg) {
     // Summands and partial sums round in proportion to what a block holds, the
     // smallest numbers alike everywhere.
     const double unseen = std::hypot(
-        std::hypot(PartialSumRounding(errors.rounding), summands) * share,
+        std::hypot(errors.cancelled() * PartialSumRounding(errors.rounding),
+                   summands) *
+            share,
         SpacingRounding(errors.rounding, kCompareBlock, stats.sum_sq_ref));
     leg->Add(Judge(Statistic::kBlock, BlockError(stats, stats.sum_sq_ref),
                    BlockNoise(errors), floor * share, kNoiseFactor * unseen,

@@ -48,13 +48,14 @@ enum class ReasonKind : uint8_t {
   kOverflow,         // counts: not finite in the candidate, in the reference
   kRoutedUpstream,   // computed after tokens that were routed otherwise
   // As it should be.
+  kOwnStatistic,   // a buffer, out of bounds, that nothing compared is made of
   kBeforeStep,     // what a step starts from
   kAfterGoodStep,  // as the next iteration finds it; what the step left is good
   kOwnState,       // of an optimizer that keeps other state
   kNotMaterialised,  // detail: why
   kInsideOnePiece,   // detail: which side computes the container in one piece
   kOneMoreStep,      // seen only by a run that took one more step
-  kOtherItems,       // the iterators yield other items; inputs were compared
+  kOtherItems,       // the loops read other data; inputs were compared
   kNotSelected,      // left out by --select
   kNotObserved,      // a side does not observe the module; detail: why
   // Flagged by something else than a bound.

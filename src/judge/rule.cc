@@ -88,6 +88,7 @@ Test JudgeNorm(const LegErrors& errors) {
   expected.vector_gradient = token_sum && errors.vector_gradient;
   expected.lookup_gradient = token_sum && errors.lookup_gradient;
   expected.growth = growth;
+  expected.cancelled = errors.cancelled();
   if (unit > kFp32Roundoff) {
     expected.summed_ranks = std::max(errors.rounding.reference_ranks,
                                      errors.rounding.candidate_ranks);
@@ -133,7 +134,12 @@ LegJudgement JudgeLeg(const LegErrors& errors) {
   Test norm = JudgeNorm(errors);
   out.noise = norm.noise;
   out.bound = norm.bound;
-  out.checkable = norm.bound <= kWidestBound;
+  // Of terms that cancel nothing is left but their rounding if zero is within
+  // the bound. Then the bound means something if it is narrow beside them.
+  out.zero_sum =
+      norm.bound >= 1 && norm.bound <= kWidestBound * errors.cancelled();
+  norm.expected.zero_sum = out.zero_sum;
+  out.checkable = norm.bound <= kWidestBound || out.zero_sum;
   out.Add(std::move(norm));
   return out;
 }
@@ -157,10 +163,11 @@ LegErrors AtEnd(LegErrors errors, bool candidate_low) {
 }  // namespace
 
 double LegErrors::least_rounding() const {
-  return std::max(
-      {SummationGrowth(rounding) * kFloorRoundoffs * rounding.unit_roundoff,
-       kFloorRoundoffs * rounding.maker_roundoff,
-       OtherSummandsRounding(rounding)});
+  return cancelled() *
+         std::max({SummationGrowth(rounding) * kFloorRoundoffs *
+                       rounding.unit_roundoff,
+                   kFloorRoundoffs * rounding.maker_roundoff,
+                   OtherSummandsRounding(rounding)});
 }
 
 bool LegErrors::estimated() const {

@@ -40,6 +40,9 @@ struct LegErrors {
   bool lookup_gradient = false;  // of a table that tokens look up
   Rounding rounding;
   double risk = kRunRisk;  // of one test
+  // The squares of all terms that the reference's value is the sum of, added
+  // up; 0: not known.
+  double terms_sq = 0;
 
   // Whether some of the errors are estimates.
   bool estimated() const;
@@ -54,10 +57,18 @@ struct LegErrors {
   double long_sum_loss() const {
     return sums_tokens() ? LongestTokenSumLoses(rounding) : 0;
   }
+  // How large independent terms would make the sum, at least its own norm and
+  // relative to it. More than 1 where terms cancel: their sum is then rounded
+  // as they are, not as what is left of them.
+  double cancelled() const {
+    return terms_sq > stats.sum_sq_ref && stats.sum_sq_ref > 0
+               ? std::sqrt(terms_sq / stats.sum_sq_ref)
+               : 1;
+  }
   // What is rounded beside what noise legs show: partial sums, and numbers
   // below the smallest normal one. Relative to the norm of `stats`' reference.
   double unseen_rounding() const {
-    return std::hypot(PartialSumRounding(rounding),
+    return std::hypot(cancelled() * PartialSumRounding(rounding),
                       SpacingRounding(rounding, stats.count, stats.sum_sq_ref));
   }
   // The least that two runs may differ by, relative to the norm, whatever noise

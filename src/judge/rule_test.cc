@@ -277,6 +277,58 @@ TEST(JudgeLeg, ATableWhoseRoundingIsKnownNeedsNoWiderFactor) {
   EXPECT_NEAR(JudgeLeg(errors).bound, 2 * 0.005, 1e-12);
 }
 
+// Of terms a million times as large as their sum: noise of 0.5 of the sum is
+// their rounding.
+LegErrors ZeroSum(double err, double noise) {
+  LegErrors errors = Errors(err, {noise, noise, noise});
+  errors.rounding.unit_roundoff = kFp32Roundoff;
+  errors.terms_sq = 1e12;
+  return errors;
+}
+
+TEST(JudgeLeg, ASumWhoseTermsCancelIsJudgedBesideThem) {
+  const LegJudgement leg = JudgeLeg(ZeroSum(1.5, 0.8));
+  EXPECT_TRUE(leg.checkable);
+  EXPECT_TRUE(leg.zero_sum);
+  EXPECT_NEAR(leg.bound, 1.6, 1e-9);
+  EXPECT_TRUE(leg.deciding()->expected.zero_sum);
+  // A thousandth of the terms, where nothing should be left.
+  EXPECT_GT(JudgeLeg(ZeroSum(1e3, 0.8)).headroom, 1);
+  EXPECT_TRUE(JudgeLeg(ZeroSum(1e3, 0.8)).checkable);
+}
+
+TEST(JudgeLeg, ABoundThatIsWideBesideTheTermsAsWellIsNotCheckable) {
+  EXPECT_FALSE(JudgeLeg(ZeroSum(1.5, 0.11e6)).checkable);
+  EXPECT_TRUE(JudgeLeg(ZeroSum(1.5, 0.09e6)).checkable);
+  LegErrors unknown = ZeroSum(1.5, 0.8);
+  unknown.terms_sq = 0;
+  EXPECT_FALSE(JudgeLeg(unknown).checkable);
+}
+
+// What is certainly not zero may be half of what it should be.
+TEST(JudgeLeg, ASumThatIsLargerThanItsBoundIsNoZero) {
+  const LegJudgement leg = JudgeLeg(ZeroSum(0.3, 0.2));
+  EXPECT_NEAR(leg.bound, 0.4, 1e-9);
+  EXPECT_FALSE(leg.zero_sum);
+  EXPECT_FALSE(leg.checkable);
+}
+
+TEST(JudgeLeg, WhatIsLeftOfTermsIsRoundedAsTheyAre) {
+  LegErrors errors = Errors(100 * kBf16 / 4, {0, 0, 0});
+  EXPECT_GT(JudgeLeg(errors).headroom, 1);
+  errors.terms_sq = 1e4;
+  EXPECT_NEAR(JudgeLeg(errors).headroom, 0.5, 1e-9);
+  // Partial sums over ranks as well.
+  const double whole = errors.unseen_rounding();
+  errors.rounding.candidate_ranks = 2;
+  const double cancelled = errors.unseen_rounding();
+  errors.terms_sq = 0;
+  EXPECT_NEAR(cancelled - whole, 100 * errors.unseen_rounding(), 1e-9);
+  // Terms that are smaller than their sum say nothing.
+  errors.terms_sq = 0.1;
+  EXPECT_EQ(errors.cancelled(), 1);
+}
+
 // A common factor is one error, however many elements it moves.
 TEST(IndependentErrors, AreFewWhereNoiseIsACommonFactor) {
   ErrorStats leg = StatsWith(1e-2);

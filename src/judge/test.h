@@ -58,6 +58,10 @@ struct Expectation {
   double growth = 1;             // by sums, in `scale`; see rounding.h
   int64_t summed_ranks = 1;      // what it is made of, in low precision
   int64_t summed_terms = 1;      // and in fp32
+  // How much larger independent terms would make the sum that it is, and
+  // whether nothing is left of these but rounding.
+  double cancelled = 1;
+  bool zero_sum = false;
   bool one_module_deep = false;  // of the noise
   bool end_to_end_for_want = false;
 };

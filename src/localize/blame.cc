@@ -81,6 +81,8 @@ size_t CulpritList::Add(const TensorJudgement& t, const Blame& blame,
   }
   Culprit& culprit = culprits_[at->second];
   AddRanks(ranks, &culprit);
+  // A buffer is named by each tensor that it explains.
+  if (!is_new && t.id == culprit.tensor) return at->second;
   // Counted within the culprit's own iteration: a fault that repeats in the
   // next one is not more faults.
   if (t.id.iteration != culprit.iteration) return at->second;

@@ -27,6 +27,20 @@ struct Diagnosis {
   Reason reason = {};  // goes on where `evidence` ends; may be none
 };
 
+// Evidence that speaks against a culprit; see contradictions.h.
+enum class ContradictionKind : uint8_t {
+  kCleanGradients,  // count: reduced gradients of its iteration, all clean
+  kCleanAlone,      // value: its headroom isolated; other: end to end
+  kWideBound,       // value: the bound, which means nothing
+};
+
+struct Contradiction {
+  ContradictionKind kind = ContradictionKind::kCleanGradients;
+  int64_t count = 0;
+  double value = 0;
+  double other = 0;
+};
+
 struct Culprit {
   std::string fqn;  // module or parameter
   // What the candidate's own code calls it, where that is another name.
@@ -61,6 +75,7 @@ struct Culprit {
   std::string disagreement;
   Reason disagreement_reason = {};  // goes on where it ends; may be none
   std::vector<Diagnosis> classes;   // most certain first; may be empty
+  std::vector<Contradiction> contradictions;
   // Where to look, each with what was observed there; may be empty.
   std::vector<std::string> hints;
 };

@@ -10,6 +10,7 @@
 
 #include "src/experiment/module_names.h"
 #include "src/localize/blame.h"
+#include "src/localize/carried_buffers.h"
 #include "src/localize/module_tree.h"
 #include "src/measure/exact_values.h"
 
@@ -66,7 +67,7 @@ class Judge {
     switch (t.id.role) {
       case Role::kData:
         return Blame{"data", Direction::kForward, Stage::kInput,
-                     "the item that the data iterator yields differs"};
+                     "what the loop reads as its data differs"};
       case Role::kParam:
       case Role::kBuffer:
         return Blame{t.id.fqn, Direction::kForward, Stage::kInput,
@@ -336,6 +337,7 @@ Localization Localize(const std::vector<TensorJudgement>& tensors,
             ? ModuleTree(of_iteration, options.fused, OutAndUsed)
             : ModuleTree(of_iteration, options.fused);
     const Judge judge(tree, absent[iteration], dirty_parameters);
+    const CarriedBuffers carried(of_iteration);
     Comparable comparable;
     for (const auto* t : of_iteration) comparable.Add(t->id);
     // Several tensors show one step of one parameter.
@@ -351,6 +353,11 @@ Localization Localize(const std::vector<TensorJudgement>& tensors,
       Remember(*t, options, seen);
       if (!blame) {
         ++out.downstream;
+        continue;
+      }
+      if (const TensorJudgement* buffer = carried.OwnedBy(*blame)) {
+        culprits.Add(*buffer, OfBuffer(*buffer, *blame), buffer->headroom,
+                     buffer->ranks, comparable.CountFor(Role::kBuffer));
         continue;
       }
       culprits.Add(*t, *blame, t->headroom, t->ranks,

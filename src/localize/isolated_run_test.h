@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <tuple>
@@ -78,6 +79,21 @@ class IsolatedRun {
     t.id = TensorId{fqn, role, 0, 0, "", Pass::kForward};
     t.verdict = verdict;
     tensors_.insert(tensors_.begin(), t);
+    return *this;
+  }
+  // A buffer as the second iteration finds it, out of bounds.
+  IsolatedRun& Carried(const std::string& fqn, double headroom) {
+    const auto first = std::find_if(
+        tensors_.begin(), tensors_.end(),
+        [](const TensorJudgement& t) { return t.id.iteration == 1; });
+    TensorJudgement t;
+    t.id = TensorId{fqn, Role::kBuffer, 1, 0, "", Pass::kForward};
+    t.order = first->order;
+    t.verdict = TensorVerdict::kNotCheckable;
+    t.carried = t.explained = true;
+    t.reason = Because(ReasonKind::kOwnStatistic);
+    t.headroom = headroom;
+    tensors_.insert(first, t);
     return *this;
   }
   // What is measured in the isolated leg.

@@ -10,6 +10,7 @@
 #include "src/experiment/handed_out.h"
 #include "src/experiment/module_names.h"
 #include "src/localize/blame.h"
+#include "src/localize/carried_buffers.h"
 #include "src/localize/module_tree.h"
 
 namespace ttrace {
@@ -404,16 +405,22 @@ IsolationOutcome LocalizeIsolated(const std::vector<TensorJudgement>& tensors,
   CulpritList culprits("isolation");
   for (const auto& [iteration, of_iteration] : by_iteration) {
     const IsolationJudge judge(of_iteration, handed_out, fused);
+    const CarriedBuffers carried(of_iteration);
     Comparable comparable;
     for (const auto* t : of_iteration) comparable.Add(t->id);
     for (const TensorJudgement* t : of_iteration) {
       if (!t->out_alone()) continue;
-      if (const auto blame = judge.BlameFor(*t)) {
+      const auto blame = judge.BlameFor(*t);
+      if (!blame) {
+        out.explained.insert(t->id);
+      } else if (const auto* buffer = carried.OwnedBy(*blame)) {
+        out.blamed[t->id] =
+            culprits.Add(*buffer, OfBuffer(*buffer, *blame), buffer->headroom,
+                         buffer->ranks, comparable.CountFor(Role::kBuffer));
+      } else {
         out.blamed[t->id] =
             culprits.Add(*t, *blame, t->isolated->headroom, t->isolated->ranks,
                          comparable.CountFor(t->id.role));
-      } else {
-        out.explained.insert(t->id);
       }
     }
   }

@@ -47,6 +47,11 @@ struct CleanCount {
   std::string kind;  // forward, backward, gradient, update
   int64_t clean = 0;
   int64_t of = 0;
+  // Neither clean nor diverged: not checkable end to end. Those of them that
+  // the isolated legs judge, and why the first is not checkable.
+  int64_t open = 0;
+  int64_t open_but_isolated = 0;
+  Reason first_open = {};
 };
 
 // What the isolated legs of the candidate said.
@@ -82,6 +87,8 @@ struct CheckResult {
   std::vector<Culprit> culprits;  // earliest first
   // Diverged tensors that no culprit's own fault explains but that come after
   // one: "downstream".
+  // Those that other evidence contradicts: no findings, but no pass either.
+  std::vector<Culprit> contested;
   int64_t downstream = 0;
   IsolationSummary isolation;
   RoutingSummary routing;

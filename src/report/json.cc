@@ -182,6 +182,10 @@ Json CulpritJson(const Culprit& culprit) {
          {"evidence", diagnosis.evidence + ReasonWords(diagnosis.reason)},
          {"value", NumberOrNull(diagnosis.value)}});
   }
+  Json contradictions = Json::array();
+  for (const Contradiction& one : culprit.contradictions) {
+    contradictions.push_back(ContradictionWords(one));
+  }
   return {{"fqn", culprit.fqn},
           {"name_in_candidate", culprit.name_in_candidate},
           {"role", ToString(culprit.tensor.role)},
@@ -200,6 +204,7 @@ Json CulpritJson(const Culprit& culprit) {
           {"found_by", culprit.found_by},
           {"disagreement",
            culprit.disagreement + ReasonWords(culprit.disagreement_reason)},
+          {"contradictions", std::move(contradictions)},
           {"hints", culprit.hints}};
 }
 
@@ -245,8 +250,11 @@ Json HeadJson(const CheckResult& result) {
   head["iterations"] = result.iterations;
   Json clean = Json::array();
   for (const CleanCount& count : result.clean) {
-    clean.push_back(
-        {{"kind", count.kind}, {"clean", count.clean}, {"of", count.of}});
+    clean.push_back({{"kind", count.kind},
+                     {"clean", count.clean},
+                     {"of", count.of},
+                     {"not_checkable", count.open},
+                     {"not_checkable_but_isolated", count.open_but_isolated}});
   }
   head["clean"] = std::move(clean);
   head["suspects"] = result.suspects;
@@ -305,6 +313,7 @@ std::string RenderJson(const CheckResult& result) {
   // Cut "\n}", the end of the head's object, and go on inside it.
   out.resize(out.size() - 2);
   AppendLines("culprits", result.culprits, CulpritJson, &out);
+  AppendLines("contested", result.contested, CulpritJson, &out);
   AppendLines("tensors", result.tensors, TensorJson, &out);
   out += "\n}\n";
   return out;

@@ -128,6 +128,9 @@ std::string Words(const Reason& reason) {
     case ReasonKind::kAfterGoodStep:
       return "as the next iteration finds it: its copies are compared, and the "
              "step on what it left at once";
+    case ReasonKind::kOwnStatistic:
+      return "a buffer that forwards changed, out of bounds, and nothing that "
+             "is computed with it is: a statistic of a rank's own rows";
     case ReasonKind::kOwnState:
       return "state of an optimizer, which keeps what it likes";
     case ReasonKind::kUnequalStart:
@@ -180,8 +183,8 @@ std::string Words(const Reason& reason) {
     case ReasonKind::kOneMoreStep:
       return "seen only by a run that took one more step";
     case ReasonKind::kOtherItems:
-      return "the other run's iterator yields other items; the model's inputs "
-             "were compared";
+      return "the other run reads other data; the model's inputs were "
+             "compared";
     case ReasonKind::kNotSelected:
       return "left out by --select";
     case ReasonKind::kNotObserved:
@@ -348,7 +351,8 @@ std::string Sentence(const RunNote& note) {
                          note.reason);
     case NoteKind::kNotObserved:
       return fmt::format(
-          "{} not observed{}{}{}: {}", Counted(note.count, "module"),
+          "{} not {}observed{}{}{}: {}", Counted(note.count, "module"),
+          NumberOf(note, 0) > 0 ? "wholly " : "",
           NameOf(note, 0).empty() ? "" : ", class ", NameOf(note, 0),
           note.names.size() > 1
               ? fmt::format(" ({})", Examples(note.names, 1, note.count))
@@ -470,6 +474,40 @@ std::string ReasonWords(const Reason& reason) {
   return WithRows(Words(reason), reason);
 }
 
+std::string ContradictionWords(const Contradiction& contradiction) {
+  switch (contradiction.kind) {
+    case ContradictionKind::kCleanGradients:
+      return fmt::format(
+          "all {} reduced gradients of its iteration are within bounds, which "
+          "other input data would change",
+          contradiction.count);
+    case ContradictionKind::kCleanAlone:
+      return fmt::format(
+          "isolation finds it clean: on the reference's values its headroom is "
+          "{:.2g}, end to end {:.3g}",
+          contradiction.value, contradiction.other);
+    case ContradictionKind::kWideBound:
+      return fmt::format("its bound of {} is too wide to mean anything",
+                         FormatError(contradiction.value));
+  }
+  return "";
+}
+
+std::string ContestWords(const Culprit& culprit) {
+  std::vector<std::string> words;
+  for (const Contradiction& one : culprit.contradictions) {
+    words.push_back(ContradictionWords(one));
+  }
+  const std::string name =
+      culprit.tensor.fqn.empty() ? "the model" : culprit.tensor.fqn;
+  return fmt::format(
+      "evidence contradicts itself: {} {}{}{}, iteration {}, is "
+      "out of bounds, but {}",
+      name, ToString(culprit.tensor.role),
+      culprit.tensor.arg.empty() ? "" : " ", culprit.tensor.arg,
+      culprit.iteration, fmt::join(words, "; and "));
+}
+
 std::string OriginWords(const LegJudgement& leg) {
   const Test* test = leg.deciding();
   if (test == nullptr) {
@@ -508,6 +546,11 @@ std::string OriginWords(const LegJudgement& leg) {
            : expected.summed_terms > 1
                ? fmt::format(", sums of {} terms", expected.summed_terms)
                : "";
+  }
+  if (expected.zero_sum) {
+    out += fmt::format(
+        ", zero but for rounding: its terms come to {:.1e} times as much",
+        expected.cancelled);
   }
   return out + ")";
 }

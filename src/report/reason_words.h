@@ -11,6 +11,7 @@
 #include "src/experiment/run_note.h"
 #include "src/judge/judgement.h"
 #include "src/judge/reason.h"
+#include "src/localize/culprit.h"
 
 namespace ttrace {
 
@@ -19,6 +20,12 @@ std::string ReasonWords(const Reason& reason);
 
 // Where the bound of the leg's deciding test is from: "noise 4.1e-03 x 2 (3
 // noise legs + fp32 leg)".
+// "its iteration's 12 reduced gradients are all clean"
+std::string ContradictionWords(const Contradiction& contradiction);
+
+// "fc output 0, iteration 0, is out of bounds, but isolated it is clean ..."
+std::string ContestWords(const Culprit& culprit);
+
 std::string OriginWords(const LegJudgement& leg);
 
 // One sentence, with the folder it is about in front.

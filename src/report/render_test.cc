@@ -160,6 +160,26 @@ CLEAN    forward 1,820 of 1,820, backward 1,716 of 1,716
 )");
 }
 
+TEST(RenderTerminal, SaysWhyACountOfCleanTensorsIsNotWhole) {
+  CheckResult result = SampleClean();
+  CleanCount& backward = result.clean[1];
+  backward.open = 25;
+  backward.open_but_isolated = 20;
+  backward.first_open = Because(ReasonKind::kBoundTooWide);
+  backward.first_open.numbers = {0.5};
+  EXPECT_THAT(RenderTerminal(result),
+              HasSubstr("         backward: 25 not judged end to end, 20 of "
+                        "them in isolation; the\n"
+                        "           first: its bound of 5.0e-01 is too wide to "
+                        "mean anything\n"));
+  backward.open_but_isolated = 25;
+  EXPECT_THAT(RenderTerminal(result),
+              HasSubstr("25 not judged end to end, but in isolation; the"));
+  backward.open_but_isolated = 0;
+  EXPECT_THAT(RenderTerminal(result),
+              HasSubstr("25 not judged end to end; the first"));
+}
+
 TEST(RenderTerminal, SaysFirstWhatIsIncomplete) {
   EXPECT_EQ(RenderTerminal(SampleInconclusive()),
             R"(INCONCLUSIVE  12 tensors are unmatched

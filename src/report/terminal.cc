@@ -266,7 +266,12 @@ void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
     }
     return;
   }
-  if (!tensor->reason.none()) page->Text(ReasonWords(tensor->reason));
+  // Why it cannot be judged end to end is no reason where isolation convicts.
+  const bool open_end_to_end =
+      tensor->verdict == TensorVerdict::kNotCheckable && tensor->out_alone();
+  if (!tensor->reason.none() && !open_end_to_end) {
+    page->Text(ReasonWords(tensor->reason));
+  }
   AddLegs(*tensor, page);
   AddReplicas(*tensor, page);
   AddNonFinite(*tensor, page);
@@ -356,6 +361,28 @@ void AddAlso(const CheckResult& result, const Culprit& culprit, Page* page) {
   }
 }
 
+// Each of the first few with what speaks against it.
+void AddContested(const CheckResult& result, Page* page) {
+  if (result.contested.empty()) return;
+  page->Section("OPEN", Tone::kDoubtful);
+  for (size_t i = 0; i < result.contested.size(); ++i) {
+    if (i == kMaxListed) {
+      page->Text(fmt::format(
+          "- and {} more in result.json",
+          FormatCount(static_cast<int64_t>(result.contested.size() - i))));
+      break;
+    }
+    const Culprit& culprit = result.contested[i];
+    page->Text(fmt::format("{}, {}, iteration {}: headroom {}",
+                           FullWords(culprit.tensor), PlaceWords(culprit),
+                           culprit.iteration,
+                           FormatHeadroom(culprit.headroom)));
+    for (const Contradiction& one : culprit.contradictions) {
+      page->Text("but: " + ContradictionWords(one), Tone::kDoubtful, 2);
+    }
+  }
+}
+
 // Only with --verbose: each diverged tensor in the order of execution.
 void AddDiverged(const CheckResult& result, Page* page) {
   page->Section("TENSORS");
@@ -379,6 +406,22 @@ std::string RoutingWords(const RoutingSummary& routing) {
                   : FormatCount(beyond) + " of them beyond round-off");
 }
 
+// "gradients: 25 not judged end to end, 20 of them in isolation; the first: its
+// bound of 0.5 is too wide to mean anything". What is missing from a count of
+// clean ones need not be wrong.
+std::string OpenWords(const CleanCount& count) {
+  std::string out = fmt::format("{}: {} not judged end to end", count.kind,
+                                FormatCount(count.open));
+  if (count.open_but_isolated > 0) {
+    out += count.open_but_isolated == count.open
+               ? ", but in isolation"
+               : fmt::format(", {} of them in isolation",
+                             FormatCount(count.open_but_isolated));
+  }
+  const std::string why = ReasonWords(count.first_open);
+  return why.empty() ? out : out + "; the first: " + why;
+}
+
 void AddClean(const CheckResult& result, Page* page) {
   page->Section("CLEAN");
   std::vector<std::string> counts;
@@ -388,6 +431,9 @@ void AddClean(const CheckResult& result, Page* page) {
                                  FormatCount(count.of)));
   }
   if (!counts.empty()) page->Text(Joined(counts));
+  for (const CleanCount& count : result.clean) {
+    if (count.open > 0) page->Text(OpenWords(count), Tone::kDoubtful, 2);
+  }
 
   // How close a passing run came to failing says whether to trust the pass.
   const TensorJudgement* closest = nullptr;
@@ -457,6 +503,7 @@ std::string RenderTerminal(const CheckResult& result,
     AddHints(first, &page);
     AddAlso(result, first, &page);
   }
+  AddContested(result, &page);
   if (options.verbose) AddDiverged(result, &page);
   AddClean(result, &page);
   AddNotes(result, options.verbose, &page);

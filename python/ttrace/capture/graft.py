@@ -151,20 +151,26 @@ class Graft:
 
     @torch.no_grad()
     def buffer(
-        self, fqn: str, buffer: torch.Tensor, iteration: int, *, is_trained: bool = False
+        self,
+        fqn: str,
+        buffer: torch.Tensor,
+        iteration: int,
+        *,
+        is_trained: bool = False,
+        may_be_trained: bool = False,
     ) -> None:
         """Overwrites a buffer that training changes, as it does parameters. Others may be those of
-        a rank: they are kept, and it is said where that makes a difference."""
+        a rank: they are kept, and it is said where that makes a difference. `may_be_trained`: it
+        is if the reference's first iteration has changed it."""
         if not self.weights:
             return
         spec = self._session.specs.get(fqn, "buffer", "", buffer, "")
-        where = ("real", fqn, "buffer", iteration, 0, "", "forward")
-        try:
-            value = self._reference.read(where, spec, 0, buffer)
-        except Unreadable:
-            value = None
+        value = self._buffer_at(iteration, fqn, buffer, spec)
         if value is None:
             return
+        if may_be_trained:
+            after = self._buffer_at(iteration + 1, fqn, buffer, spec)
+            is_trained = after is not None and not bitwise_equal(value, after)
         differs = not bitwise_equal(value, buffer)
         if is_trained:
             self._tally("weights", iteration).count(fqn, differs)
@@ -172,6 +178,15 @@ class Graft:
         elif differs:
             reason = "a buffer, which differs from the reference's"
             self._keeps("weights", fqn, iteration, reason, _EQUAL_WEIGHTS)
+
+    def _buffer_at(
+        self, iteration: int, fqn: str, buffer: torch.Tensor, spec: Any
+    ) -> torch.Tensor | None:
+        try:
+            where = ("real", fqn, "buffer", iteration, 0, "", "forward")
+            return self._reference.read(where, spec, 0, buffer)
+        except Unreadable:
+            return None
 
     def rows_of_data(self, arg: str, iteration: int, call: int = 0) -> int | None:
         """The size of the reference's global batch, or None if it has no such item."""

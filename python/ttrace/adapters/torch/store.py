@@ -30,10 +30,10 @@ from ttrace.capture.parameter_store import Piece
 from ttrace.capture.placed import ParameterRule, Scale
 from ttrace.capture.rewrite import Rewrite
 
-# Of BatchNorm: training does not read them. They grow with every forward that a rank has made, and
-# of a batch that more ranks share each makes fewer: only what training starts with is comparable.
-_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-_GROWN = "a statistic of the forwards that its rank has made so far"
+# Of BatchNorm. It grows with every forward that a rank has made, and of a batch that more ranks
+# share each makes fewer: only what training starts with is comparable.
+_COUNTERS = ("num_batches_tracked",)
+_GROWN = "a count of the forwards that its rank has made so far"
 
 
 class Store:
@@ -48,6 +48,7 @@ class Store:
         on_arrival: Callable[[], None],
     ) -> None:
         """`on_arrival()` is called when a gradient reaches a parameter."""
+        self._root = root
         self._optimizers = optimizers
         self.rewrite: Rewrite | None = None
         self.loss_scale: Scale = (1, 1)  # from a gradient as backward makes it to what it means
@@ -55,7 +56,7 @@ class Store:
         self._session = session
         self._on_arrival = on_arrival
         self._named = {canonical_name(name): p for name, p in root.named_parameters()}
-        self._buffers = {canonical_name(name): b for name, b in root.named_buffers()}
+        self._begun: dict[str, tuple[int, int]] = {}  # buffers, as the run began with them
         self._sums: dict[str, torch.Tensor] = {}
         self._found: dict[str, torch.Tensor | None] = {}
         self._order: list[str] = []
@@ -109,17 +110,31 @@ class Store:
             yield Piece(fqn, local, placements)
 
     def record_buffers(self, graft: Graft | None) -> None:
+        """As the iteration's first forward finds them. DistributedDataParallel may have given rank
+        0's to all by then, or not. What the run begins with is that of rank 0. Later each rank's
+        are what the forwards of the iterations before made: they are not replaced again, so that
+        what is computed with a wrong one shows it."""
         session, iteration = self._session, self._session.iteration
-        if session.topology.dp_rank > 0:
-            return  # DistributedDataParallel takes rank 0's buffers: others may differ for a while
-        for fqn, buffer in self._buffers.items():
-            is_statistic = fqn.rpartition(".")[2] in _STATISTICS
-            if is_statistic and iteration > 0:
+        begins = iteration == session.settings.iterations[0]
+        topology = session.topology
+        # A dimension that cuts tensors inside a module may make a buffer a rank's own.
+        shared = all(size == 1 for name, size in topology.size.items() if name != topology.dp_name)
+        # A forward may have put another tensor in a buffer's place.
+        for name, buffer in self._root.named_buffers():
+            fqn = canonical_name(name)
+            if iteration > 0 and fqn.rpartition(".")[2] in _COUNTERS:
                 session.not_recorded(fqn, "buffer", "", _GROWN)
                 continue
-            session.record(fqn, "buffer", "", buffer, iteration=iteration, pass_="forward")
-            if graft is not None and not is_statistic:
-                graft.buffer(fqn, buffer, iteration)
+            is_float = buffer.is_floating_point()
+            may_be_trained = begins and shared and is_float and not is_dtensor(buffer)
+            first = topology.dp_rank == 0
+            if graft is not None and (may_be_trained or (first and (begins or not is_float))):
+                graft.buffer(fqn, buffer, iteration, may_be_trained=may_be_trained)
+            if begins:
+                self._begun[fqn] = _version(buffer)
+            changed = self._begun.get(fqn) != _version(buffer)
+            if first or (is_float and changed):
+                session.record(fqn, "buffer", "", buffer, iteration=iteration, pass_="forward")
 
     def _arriving(self, fqn: str) -> Callable[[torch.Tensor], torch.Tensor | None]:
         def arrived(gradient: torch.Tensor | None) -> torch.Tensor | None:
@@ -277,3 +292,9 @@ class Store:
         return len(self._optimizers) == 1 or all(
             id(p) in given for p in self._named.values() if p.requires_grad
         )
+
+
+def _version(tensor: Any) -> tuple[int, int]:
+    """Another one after any change in place, and for another tensor."""
+    local = tensor._local_tensor if is_dtensor(tensor) else tensor
+    return id(tensor), 0 if local.is_inference() else local._version
