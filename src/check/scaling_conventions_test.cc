@@ -250,7 +250,7 @@ TEST_F(ReductionHookTest, OfWhatIsSentNobodyKnowsHowNothingIsSaid) {
   EXPECT_EQ(result.verdict, Verdict::kInconclusive) << result.reason;
   EXPECT_TRUE(result.culprits.empty());
   EXPECT_EQ(Find(result, "fc.weight", Role::kGradReduced).reason.kind,
-            ReasonKind::kReductionUnknown);
+            ReasonKind::kReducedUnknown);
   EXPECT_EQ(Find(result, "fc.weight", Role::kGradLocal).verdict,
             TensorVerdict::kWithin);
   EXPECT_THAT(Notes(result), Contains(HasSubstr("a precision that is not")));

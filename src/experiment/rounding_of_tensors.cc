@@ -254,10 +254,9 @@ Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
     const std::optional<DType> maker = PrecisionOfMaker(id);
     if (maker) out.maker_roundoff = UnitRoundoff(*maker);
   }
-  if (!fp32) {
-    out.reference_sent = RoundingOfHook(reference_hook_, id);
-    out.candidate_sent = RoundingOfHook(candidate_hook_, id);
-  }
+  // Whatever the leg computes in.
+  out.reference_sent = RoundingOfHook(reference_hook_, id);
+  out.candidate_sent = RoundingOfHook(candidate_hook_, id);
   if (out.unit_roundoff > kFp32Roundoff) {
     const double spacing = RangeOf(dtype).step;
     out.reference_spacing = spacing * ValueOr(reference_sums_.scales, id, 1.0);

@@ -296,7 +296,7 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
   out.overflow =
       !fp32 && out.stats.nonfinite_differ > 0 && overflows_.Reach(id);
   if (out.overflow && !(out.headroom > 1)) out.checkable = false;
-  if (!fp32 && rounding_->IsReducedUnknown(id)) {
+  if (rounding_->IsReducedUnknown(id)) {
     out.reduction_unknown = true;
     out.checkable = false;
     out.tests.clear();

@@ -31,22 +31,22 @@ enum class ReasonKind : uint8_t {
   kBoundTooWide,  // numbers: the bound
   // numbers: the least and the largest error, the bound; detail: of reordered
   kUncertain,
-  kReplacedByGraft,   // its own values are not those that were computed with
-  kAfterStep,         // the step is not replayed
-  kStepUnknown,       // detail: what of the step is not known
-  kStepNotRecorded,   // detail: what the step needs
-  kStepNotHeld,       // detail: the same; ranks have it not
-  kReferenceStep,     // the reference's step is off in the same way
-  kUnequalStart,      // its iteration starts from other weights
-  kNotReplaced,       // isolated: tensor and detail say what was not and why
-  kNoGradients,       // of which the norm could be recomputed
-  kBatchUnknown,      // how it depends on the batch is not known
-  kReductionUnknown,  // by a function of the user's own, nobody knows how
-  kUnlikeDraws,       // after random numbers that the other run drew otherwise
-  kDamaged,           // detail: rank, file and tensor
-  kNoRouting,         // which tokens its rows are; detail: what is missing
-  kOverflow,          // counts: not finite in the candidate, in the reference
-  kRoutedUpstream,    // computed after tokens that were routed otherwise
+  kReplacedByGraft,  // its own values are not those that were computed with
+  kAfterStep,        // the step is not replayed
+  kStepUnknown,      // detail: what of the step is not known
+  kStepNotRecorded,  // detail: what the step needs
+  kStepNotHeld,      // detail: the same; ranks have it not
+  kReferenceStep,    // the reference's step is off in the same way
+  kUnequalStart,     // its iteration starts from other weights
+  kNotReplaced,      // isolated: tensor and detail say what was not and why
+  kNoGradients,      // of which the norm could be recomputed
+  kBatchUnknown,     // how it depends on the batch is not known
+  kReducedUnknown,   // by a function of the run's own, nobody knows how
+  kUnlikeDraws,      // after random numbers that the other run drew otherwise
+  kDamaged,          // detail: rank, file and tensor
+  kNoRouting,        // which tokens its rows are; detail: what is missing
+  kOverflow,         // counts: not finite in the candidate, in the reference
+  kRoutedUpstream,   // computed after tokens that were routed otherwise
   // As it should be.
   kBeforeStep,     // what a step starts from
   kAfterGoodStep,  // as the next iteration finds it; what the step left is good

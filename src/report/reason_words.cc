@@ -137,7 +137,7 @@ std::string Words(const Reason& reason) {
       return "how it depends on the rows of a micro-batch is not known, and "
              "the runs "
              "have other micro-batches";
-    case ReasonKind::kReductionUnknown:
+    case ReasonKind::kReducedUnknown:
       return "reduced by a function of the run's own, in a precision that is "
              "not known";
     case ReasonKind::kUnlikeDraws:

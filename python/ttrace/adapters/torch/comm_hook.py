@@ -1,4 +1,4 @@
-"""The communication hook of DistributedDataParallel: a function that reduces gradients in its place.
+"""A communication hook of DistributedDataParallel: a function that reduces gradients in its stead.
 
 It may be registered at any time before the first backward, also before `attach`. So its name is
 read when gradients are complete, from what DistributedDataParallel says of itself. What it sends is
