@@ -523,8 +523,8 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
     }
   }
   result.culprits = std::move(explained);
-  NameLoopScaling(runs.gradient_factors,
-                  ReadHyperparameters(candidate.trace()), &result.culprits);
+  NameLoopScaling(runs.gradient_factors, ReadHyperparameters(candidate.trace()),
+                  &result.culprits);
   if (const int joined = JoinSameExplanation(&result.culprits); joined > 0) {
     RunNote note;
     note.kind = NoteKind::kJoined;
