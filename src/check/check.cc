@@ -25,6 +25,7 @@
 #include "src/localize/dropout_faults.h"
 #include "src/localize/hyperparameter_faults.h"
 #include "src/localize/isolation.h"
+#include "src/localize/loop_scaling.h"
 #include "src/localize/state_faults.h"
 #include "src/report/reason_words.h"
 
@@ -565,6 +566,8 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
     }
   }
   result.culprits = std::move(explained);
+  NameLoopScaling(runs.gradient_factors, ReadHyperparameters(candidate.trace()),
+                  &result.culprits);
   if (const int joined = JoinSameExplanation(&result.culprits); joined > 0) {
     RunNote note;
     note.kind = NoteKind::kJoined;

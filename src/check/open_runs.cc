@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/experiment/batch_readings.h"
+#include "src/experiment/loss_unit.h"
 
 namespace ttrace {
 namespace {
@@ -66,6 +67,12 @@ Result<std::unique_ptr<const OpenRuns>> OpenRuns::Open(
     LegPlans plans = PlanLegs(*runs->reference, *runs->candidate);
     context.plans = std::move(plans.plans);
     runs->plan_notes = std::move(plans.notes);
+    runs->gradient_factors = ReadGradientFactors(
+        *runs->reference, *runs->candidate, options.iterations);
+    for (RunNote& note : SettleLossUnits(
+             *runs->reference, runs->gradient_factors, &*runs->candidate)) {
+      runs->plan_notes.push_back(std::move(note));
+    }
   }
   return std::unique_ptr<const OpenRuns>(std::move(runs));
 }

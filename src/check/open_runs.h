@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/check/check_options.h"
+#include "src/experiment/loss_unit.h"
 #include "src/experiment/run_note.h"
 #include "src/experiment/side.h"
 #include "src/measure/measure_run.h"
@@ -34,6 +35,7 @@ struct OpenRuns {
   RunContext context;             // points into this object
   std::vector<int> iterations;    // that are judged
   std::vector<RunNote> plan_notes;
+  std::vector<GradientFactors> gradient_factors;  // of the two runs
 };
 
 }  // namespace ttrace

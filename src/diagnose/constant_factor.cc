@@ -21,11 +21,15 @@ std::optional<Diagnosis> ConstantFactor(const Evidence& evidence) {
   if (!parts || !parts->agree) return std::nullopt;
   const double alpha = parts->alpha;
   Diagnosis out{"K", "", alpha};
+  // Beyond the bound it is at most what sums cannot tell (scaled_parts.h).
   out.evidence = fmt::format(
       "it is {:.5g} x the reference (what the factor does not explain is "
-      "{:.1e} "
-      "of it, the bound {:.1e})",
-      alpha, parts->worst_residual, bound);
+      "{:.1e} of it, {})",
+      alpha, parts->worst_residual,
+      parts->worst_residual <= bound
+          ? fmt::format("the bound {:.1e}", bound)
+          : "less than 1 % of the difference, where sums in float32 tell no "
+            "rest");
   if (parts->right > 0) {
     out.evidence += fmt::format(" on {}, and right elsewhere",
                                 parts->ranks_differ

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "src/numeric/round_to.h"
 #include "ttrace/dtype.h"
 
 namespace ttrace {
@@ -43,12 +44,34 @@ double SummationGrowth(const Rounding& rounding) {
 }
 
 double PartialSumRounding(const Rounding& rounding) {
-  if (rounding.unit_roundoff <= kFp32Roundoff) return 0;
+  double sent = 0;
+  for (const SentRounding* one :
+       {&rounding.reference_sent, &rounding.candidate_sent}) {
+    sent += one->unit_roundoff * one->unit_roundoff * one->roundings;
+  }
+  sent *= kSquareOfOneRounding;
+  if (rounding.unit_roundoff <= kFp32Roundoff) return std::sqrt(sent);
   const auto partial_sums = static_cast<double>(
       rounding.reference_ranks - 1 + rounding.candidate_ranks - 1 +
       rounding.reference_terms - 1 + rounding.candidate_terms - 1);
-  return rounding.unit_roundoff *
-         std::sqrt(kSquareOfOneRounding * partial_sums);
+  return std::hypot(
+      rounding.unit_roundoff * std::sqrt(kSquareOfOneRounding * partial_sums),
+      std::sqrt(sent));
+}
+
+// Each rank's term is rounded to what is sent, and once more when it is divided
+// by the ranks; each of n - 1 partial sums is as large as all terms are if they
+// do not know of each other, and as the result if they are alike.
+SentRounding RoundingOfSent(DType dtype, int64_t ranks, int64_t times,
+                            double terms) {
+  const auto n = static_cast<double>(ranks);
+  SentRounding out;
+  out.unit_roundoff = UnitRoundoff(dtype);
+  out.roundings =
+      static_cast<double>(times) * (2 * terms + (n - 1) * std::max(1.0, terms));
+  out.spacing = RangeOf(dtype).step;
+  out.sent = times * ranks;
+  return out;
 }
 
 // Of uncorrelated summands the rounding errors have together the size of one
@@ -72,7 +95,9 @@ double SpacingRounding(const Rounding& rounding, int64_t count, double sum_sq) {
   };
   return std::sqrt(
       (squares(rounding.reference_spacing, rounding.reference_summands) +
-       squares(rounding.candidate_spacing, rounding.candidate_summands)) *
+       squares(rounding.candidate_spacing, rounding.candidate_summands) +
+       squares(rounding.reference_sent.spacing, rounding.reference_sent.sent) +
+       squares(rounding.candidate_sent.spacing, rounding.candidate_sent.sent)) *
       static_cast<double>(count) / sum_sq);
 }
 

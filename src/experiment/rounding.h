@@ -17,6 +17,16 @@ namespace ttrace {
 // Legs that compute in fp32 or better sum in their own precision.
 inline constexpr double kFp32Roundoff = UnitRoundoff(DType::kF32);
 
+// What a reduction adds that sends a gradient in lower precision than it is
+// computed in: its roundings to that, each of its size, as a multiple of one
+// rounding of the result.
+struct SentRounding {
+  double unit_roundoff = 0;  // 0: gradients are sent as they are
+  double roundings = 0;
+  double spacing = 0;  // of the smallest numbers that are sent
+  int64_t sent = 0;    // how many such numbers the result is a sum of
+};
+
 struct Rounding {
   double unit_roundoff = 0;  // of the precision its values are computed in
   // Of the code that makes them, where that is coarser: what a module is given
@@ -47,7 +57,14 @@ struct Rounding {
   // over tokens: those of a rank and a micro-batch. 0: not known.
   int64_t reference_tokens = 0;
   int64_t candidate_tokens = 0;
+  SentRounding reference_sent;
+  SentRounding candidate_sent;
 };
+
+// Of a reduction over `ranks`, made `times` in an iteration, of terms whose
+// squares are `terms` times that of their sum. Derivation: docs/tolerance.md.
+SentRounding RoundingOfSent(DType dtype, int64_t ranks, int64_t times,
+                            double terms);
 
 // By how much sums exceed one rounding of their result, which is what a noise
 // leg shows: multiplies noise and floors. Derivation: docs/tolerance.md.
@@ -57,7 +74,8 @@ double SummationGrowth(const Rounding& rounding);
 // or by a gradient that is accumulated, add to the relative difference of two
 // runs if one term is nearly all of the sum and comes first: then every partial
 // sum rounds what is as large as the result. 0 in fp32, and where nothing is
-// summed so. Derivation: docs/tolerance.md.
+// summed so, but for what is sent in lower precision. Derivation:
+// docs/tolerance.md.
 double PartialSumRounding(const Rounding& rounding);
 
 // The relative difference of two runs that round other numbers of summands, of

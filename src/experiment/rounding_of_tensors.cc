@@ -62,6 +62,16 @@ double RoundoffOf(const TensorPieces& pieces) {
   return UnitRoundoff(pieces.pieces.front().dtype());
 }
 
+// What a run's own reduction of a gradient rounds beside its computation.
+SentRounding RoundingOfHook(const std::optional<ReductionHook>& hook,
+                            TensorId id) {
+  if (!hook || !hook->sends || id.role != Role::kGradReduced) return {};
+  id.role = Role::kGradLocal;
+  const auto terms = hook->terms.find(id);
+  if (terms == hook->terms.end()) return {};
+  return RoundingOfSent(*hook->sends, hook->ranks, hook->times, terms->second);
+}
+
 }  // namespace
 
 RoundingOfTensors::RoundingOfTensors(const Side& reference,
@@ -75,6 +85,8 @@ RoundingOfTensors::RoundingOfTensors(const Side& reference,
   };
   reference_parts_ = parts(reference);
   candidate_parts_ = parts(candidate);
+  reference_hook_ = reference.reduction_hook();
+  candidate_hook_ = candidate.reduction_hook();
 }
 
 void RoundingOfTensors::ReadPrecisions(const Side& reference) {
@@ -259,6 +271,9 @@ Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
     const std::optional<DType> maker = PrecisionOfMaker(id);
     if (maker) out.maker_roundoff = UnitRoundoff(*maker);
   }
+  // Whatever the leg computes in.
+  out.reference_sent = RoundingOfHook(reference_hook_, id);
+  out.candidate_sent = RoundingOfHook(candidate_hook_, id);
   if (out.unit_roundoff > kFp32Roundoff) {
     const double spacing = RangeOf(dtype).step;
     out.reference_spacing = spacing * ValueOr(reference_sums_.scales, id, 1.0);
@@ -274,6 +289,14 @@ Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
     out.candidate_terms = ValueOr(candidate_sums_.terms, id, int64_t{1});
   }
   return out;
+}
+
+bool RoundingOfTensors::IsReducedUnknown(const TensorId& id) const {
+  const auto unknown = [](const std::optional<ReductionHook>& hook) {
+    return hook && !hook->sends;
+  };
+  return id.role == Role::kGradReduced &&
+         (unknown(reference_hook_) || unknown(candidate_hook_));
 }
 
 }  // namespace ttrace

@@ -36,6 +36,9 @@ class RoundingOfTensors {
   // `isolated`: in a leg in which every module is given the reference's values.
   // `fp32`: in a leg that computes everything in fp32.
   Rounding Of(const TensorId& id, bool isolated, bool fp32) const;
+  // Whether a function of the user's own made it of the ranks' terms, in a
+  // precision that is not known.
+  bool IsReducedUnknown(const TensorId& id) const;
 
  private:
   struct Module {
@@ -80,6 +83,8 @@ class RoundingOfTensors {
   int64_t any_ = 1;
   Sums reference_sums_;
   Sums candidate_sums_;
+  std::optional<ReductionHook> reference_hook_;
+  std::optional<ReductionHook> candidate_hook_;
 };
 
 }  // namespace ttrace

@@ -219,5 +219,62 @@ TEST(LongestTokenSumLoses, IsMoreThanARunningSumOfBf16Loses) {
   }
 }
 
+// Each rank's term is rounded to bf16, and the terms are summed in bf16.
+TEST(RoundingOfSent, AdmitsWhatACompressedReductionShows) {
+  std::mt19937 rng(11);
+  std::normal_distribution<double> normal;
+  for (const int ranks : {1, 2, 4, 8}) {
+    // Terms that do not know of each other, that are alike, and that are much
+    // larger than what is left of them.
+    for (const double shared : {0.0, 1.0, -0.9}) {
+      double squares = 0;
+      double terms = 0;
+      double norm = 0;
+      for (int i = 0; i < 20'000; ++i) {
+        const double common = normal(rng);
+        double exact = 0;
+        double sum = 0;
+        for (int r = 0; r < ranks; ++r) {
+          const double sign = shared < 0 && r % 2 == 1 ? -1 : 1;
+          const double term = std::fabs(shared) * sign * common +
+                              (1 - std::fabs(shared)) * normal(rng);
+          exact += term;
+          terms += term * term;
+          sum = Bf16(sum + Bf16(term));
+        }
+        squares += (sum - exact) * (sum - exact);
+        norm += exact * exact;
+      }
+      Rounding rounding;
+      rounding.unit_roundoff = kFp32Roundoff;
+      rounding.candidate_sent =
+          RoundingOfSent(DType::kBF16, ranks, 1, terms / norm);
+      const double error = std::sqrt(squares / norm);
+      const double admitted = PartialSumRounding(rounding);
+      EXPECT_LT(error, 1.05 * admitted) << ranks << " " << shared;
+      // Not so much more that it would hide anything: the division is not in
+      // what was tried.
+      EXPECT_GT(3 * error, admitted) << ranks << " " << shared;
+    }
+  }
+}
+
+TEST(RoundingOfSent, IsNothingWhereGradientsAreSentAsTheyAre) {
+  Rounding rounding;
+  rounding.unit_roundoff = kFp32Roundoff;
+  EXPECT_EQ(PartialSumRounding(rounding), 0);
+  EXPECT_EQ(SpacingRounding(rounding, 10, 1), 0);
+}
+
+// fp16 holds numbers down to 2^-24: of smaller ones nothing is sent.
+TEST(RoundingOfSent, CountsTheSpacingOfItsSmallestNumbers) {
+  Rounding rounding;
+  rounding.unit_roundoff = kFp32Roundoff;
+  rounding.candidate_sent = RoundingOfSent(DType::kF16, 2, 1, 1);
+  const double small = 0x1p-28;
+  EXPECT_GT(SpacingRounding(rounding, 100, 100 * small * small), 1);
+  EXPECT_LT(SpacingRounding(rounding, 100, 100), 1e-6);
+}
+
 }  // namespace
 }  // namespace ttrace

@@ -60,6 +60,10 @@ std::string_view ToString(NoteKind kind) {
       return "state_left";
     case NoteKind::kAttribute:
       return "attribute";
+    case NoteKind::kReductionHook:
+      return "reduction_hook";
+    case NoteKind::kLossUnit:
+      return "loss_unit";
     case NoteKind::kRowsReordered:
       return "rows_reordered";
     case NoteKind::kIsolation:

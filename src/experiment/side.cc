@@ -27,6 +27,7 @@ Result<Side> Side::Open(const std::string& folder,
     TTRACE_ASSIGN_OR_RETURN(auto trace, Trace::Open(path, threads));
     side.Add(std::move(trace));
   }
+  side.ReadTermsOfReductions();
   return side;
 }
 
@@ -169,6 +170,19 @@ int Side::MicroBatchesPerRank() const {
   return static_cast<int>(most);
 }
 
+// Of gradients that are rounded to what they are sent in.
+void Side::ReadTermsOfReductions() {
+  if (!reduction_hook_ || !reduction_hook_->sends) return;
+  for (const auto& [id, pieces] : real()) {
+    if (id.role != Role::kGradLocal) continue;
+    const DType recorded = pieces.pieces.front().dtype();
+    if (UnitRoundoff(*reduction_hook_->sends) <= UnitRoundoff(recorded)) {
+      continue;
+    }
+    reduction_hook_->terms[id] = TermsOverSum(pieces);
+  }
+}
+
 int64_t Side::ReductionIndex(const std::string& fqn) const {
   const auto found = reduction_index_.find(fqn);
   return found == reduction_index_.end() ? -1 : found->second;
@@ -231,6 +245,7 @@ void Side::ReadNotes(const Trace& trace) {
   const Json manifest = Json::parse(trace.manifest_json(), nullptr, false);
   if (manifest.is_object()) selection_ = TextAt(manifest, "select");
   collectives_ = ReadCollectives(trace);
+  reduction_hook_ = ReadReductionHook(trace, collectives_);
   state_changes_ = ReadStateChanges(trace);
   attributes_ = ReadAttributes(trace);
   early_reductions_ = ReadEarlyReductions(trace);
@@ -244,6 +259,17 @@ void Side::ReadNotes(const Trace& trace) {
   std::vector<RunNote> notes = GatherNotes(trace);
   notes_.insert(notes_.end(), std::make_move_iterator(notes.begin()),
                 std::make_move_iterator(notes.end()));
+  if (reduction_hook_) {
+    RunNote note;
+    note.kind = NoteKind::kReductionHook;
+    note.folder = trace.folder();
+    note.reason = reduction_hook_->why_unknown;
+    note.names = {reduction_hook_->name,
+                  reduction_hook_->sends
+                      ? std::string(Info(*reduction_hook_->sends).torch_name)
+                      : ""};
+    notes_.push_back(std::move(note));
+  }
   const auto malformed = [&](int64_t count, const char* of) {
     if (count == 0) return;
     RunNote note;
@@ -332,6 +358,8 @@ void Side::ReadNote(int rank, const std::string& kind, const Json& json) {
     for (std::string& draw : TextsAt(json, "draws")) {
       draws.insert(std::move(draw));
     }
+  } else if (kind == "loss_unit") {
+    loss_unit_unknown_ = true;
   } else if (kind == "computation") {
     computation_[TextAt(json, "name")] = {TextAt(json, "value"),
                                           TextAt(json, "option")};

@@ -25,6 +25,7 @@
 #include "src/experiment/early_reductions.h"
 #include "src/experiment/fused_modules.h"
 #include "src/experiment/handed_out.h"
+#include "src/experiment/reduction_hook.h"
 #include "src/experiment/run_note.h"
 #include "src/experiment/state_changes.h"
 #include "ttrace/dtype.h"
@@ -155,6 +156,13 @@ class Side {
     return precision_inside_;
   }
   const TokenSums& token_sums() const { return token_sums_; }
+  // How gradients are reduced, where the run has a function of its own for it.
+  const std::optional<ReductionHook>& reduction_hook() const {
+    return reduction_hook_;
+  }
+  // Whether its loop may divide where capture does not see it: in the loss, in
+  // the reduction or behind it.
+  bool loss_unit_unknown() const { return loss_unit_unknown_; }
   // What the user asked to be recorded (--select); empty: everything.
   const std::string& selection() const { return selection_; }
   // Every rank that left a trace ran this iteration to its end.
@@ -170,6 +178,7 @@ class Side {
   static bool LegCompleted(const Catalog& catalog, const std::string& leg,
                            int iteration);
   void ReadNotIsolated(const Trace& trace);
+  void ReadTermsOfReductions();
   void FindDefects(const Trace& trace);
   void NoteUnfinishedSums(const Catalog& catalog);
 
@@ -199,8 +208,10 @@ class Side {
   std::string selection_;
   std::set<std::pair<std::string, int>> cut_legs_;  // (leg, iteration)
   std::vector<std::string> defects_;
+  std::optional<ReductionHook> reduction_hook_;
   bool weights_grafted_ = false;
   bool data_grafted_ = false;
+  bool loss_unit_unknown_ = false;
 };
 
 }  // namespace ttrace

@@ -328,6 +328,14 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
   out.overflow =
       !fp32 && out.stats.nonfinite_differ > 0 && overflows_.Reach(id);
   if (out.overflow && !(out.headroom > 1)) out.checkable = false;
+  if (rounding_->IsReducedUnknown(id)) {
+    out.reduction_unknown = true;
+    out.checkable = false;
+    out.tests.clear();
+    out.deciding_test = -1;
+    out.headroom = 0;
+    return out;
+  }
   out.ranks = FaultyRanks(out, leg.candidate.instances);
   return out;
 }

@@ -85,6 +85,7 @@ const Test* LegJudgement::Find(Statistic statistic) const {
 
 Reason WhyNotCheckable(const LegJudgement& leg) {
   Reason reason;
+  if (leg.reduction_unknown) return Because(ReasonKind::kReducedUnknown);
   if (leg.overflow) {
     reason.kind = ReasonKind::kOverflow;
     reason.counts = {leg.stats.nonfinite_cand, leg.stats.nonfinite_ref};

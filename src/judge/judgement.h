@@ -72,6 +72,8 @@ struct LegJudgement {
   // Elements that are finite in one run alone may be overflows of fp16
   // (overflow.h): they are no finding, and the rest no evidence.
   bool overflow = false;
+  // Reduced in a precision that is not known: nothing is said of its values.
+  bool reduction_unknown = false;
 
   const Test* deciding() const {
     return deciding_test < 0 ? nullptr

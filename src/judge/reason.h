@@ -42,6 +42,7 @@ enum class ReasonKind : uint8_t {
   kNoGradients,      // of which the norm could be recomputed
   kRowOfList,        // an item of a list, found by what it holds
   kBatchUnknown,     // how it depends on the batch is not known
+  kReducedUnknown,   // by a function of the run's own, nobody knows how
   kUnlikeDraws,      // after random numbers that the other run drew otherwise
   kDamaged,          // detail: rank, file and tensor
   kNoRouting,        // which tokens its rows are; detail: what is missing

@@ -143,6 +143,9 @@ std::string Words(const Reason& reason) {
       return "how it depends on the rows of a micro-batch is not known, and "
              "the runs "
              "have other micro-batches";
+    case ReasonKind::kReducedUnknown:
+      return "reduced by a function of the run's own, in a precision that is "
+             "not known";
     case ReasonKind::kUnlikeDraws:
       return "computed with random numbers that a forward drew, others in each "
              "run";
@@ -443,6 +446,26 @@ std::string Sentence(const RunNote& note) {
           "iteration {}: the candidate sees the reference's rows in another "
           "order; they were matched by content",
           NumberOf(note, 0));
+    case NoteKind::kReductionHook:
+      return note.reason.empty()
+                 ? fmt::format(
+                       "gradients are reduced by a communication hook, {}, "
+                       "which sends {}: reduced gradients may be off by that "
+                       "rounding",
+                       NameOf(note, 0), NameOf(note, 1))
+                 : fmt::format(
+                       "gradients are reduced by a communication hook, {}, in "
+                       "a precision that is not known ({}): reduced gradients "
+                       "are not compared with the reference's",
+                       NameOf(note, 0), note.reason);
+    case NoteKind::kLossUnit:
+      return fmt::format(
+          "a convention of scaling: the candidate's loss and its gradients "
+          "before the reduction are {:.6g} x the reference's, and what is "
+          "stepped is not; they are compared without that factor ({} {})",
+          NumberOf(note, 0),
+          note.numbers.size() == 2 ? "iteration" : "iterations",
+          fmt::join(note.numbers.begin() + 1, note.numbers.end(), ", "));
     case NoteKind::kIsolation:
       return note.reason;
     case NoteKind::kJoined:

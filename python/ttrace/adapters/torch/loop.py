@@ -25,6 +25,7 @@ from ttrace.adapters.torch import fed_rows
 from ttrace.adapters.torch.backward import LossBackward
 from ttrace.adapters.torch.checkpoint import Checkpoints
 from ttrace.adapters.torch.clipping import Clipping
+from ttrace.adapters.torch.comm_hook import note_comm_hook
 from ttrace.adapters.torch.compiled import (
     AroundCall,
     anything_compiled,
@@ -260,6 +261,8 @@ class LoopCapture:
             facts,
         )
         session.note("replayer", name="none")
+        # Where a loop divides, before the reduction or after it, is its own affair.
+        session.note("loss_unit", known=False)
         for text in missing(TORCH):
             session.note("notice", text=text)
         classes = {canonical_name(n): type(m).__name__ for n, m in self._root.named_modules()}
@@ -526,6 +529,8 @@ class LoopCapture:
         if not self.session.due or self._store is None:
             return None
         self._store.select(of, self._scaler.unscaled(optimizer))
+        if self._ddp is not None and not self.session.said("comm hook"):
+            note_comm_hook(self.session, self._ddp)
         self._course.backward_done()
         self._course.record_reduced()
         return self._store

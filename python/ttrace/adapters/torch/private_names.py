@@ -64,5 +64,10 @@ TORCH = (
         "ranks cannot agree on reruns, and none is made",
     ),
     PrivateName("torch.distributed.distributed_c10d", "_resolve_process_group", _UNSEEN),
+    PrivateName(
+        "torch.nn.parallel.distributed",
+        "DistributedDataParallel._get_ddp_logging_data",
+        "communication hooks of DistributedDataParallel are not known",
+    ),
     PrivateName("torch.distributed._functional_collectives", "_resolve_group_name", _UNSEEN),
 )

@@ -9,7 +9,9 @@ normalises its loss cannot be seen and need not be: gradients are taken as the l
 summed over micro-batches. DistributedDataParallel averages over dp, so every rank's loss, and with
 it each activation gradient, is dp times its share: all of them have the scale 1/dp, and local
 parameter gradients and losses are terms of a sum over dp. A loop that divides by the number of its
-own micro-batches thus gives the same logical values for every dp.
+own micro-batches thus gives the same logical values for every dp. One whose hook sums, or that
+multiplies its gradients after the backward, gives others by one factor, which a check reads from
+what is stepped (note "loss_unit").
 """
 
 from __future__ import annotations
