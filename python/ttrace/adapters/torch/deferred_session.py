@@ -67,6 +67,9 @@ class DeferredSession(Session):
         return not self.over and self.iteration in self.settings.iterations
 
     def record_at(self, place: Place, tensor: torch.Tensor) -> None:
+        if place.pass_ == "backward" and place.rule.grad_unknown:
+            self.not_recorded(place.fqn, place.role, place.arg, place.rule.grad_unknown)
+            return
         self._batch = place.moment.batch
         try:
             super().record_at(place, tensor)
