@@ -127,6 +127,19 @@ def test_of_what_a_function_with_its_own_backward_makes_nothing_is_known(two_ran
     assert known.placements(SumOfGradients.apply(local)) == "", "no DTensor was there"
 
 
+def test_without_torchs_names_nothing_is_known(two_ranks, monkeypatch):  # noqa: F811
+    from ttrace.adapters.torch import placement
+    from ttrace.capture.private_names import PrivateName
+
+    renamed = PrivateName("torch.distributed.tensor._api", "_ToTorchTensor.forward", "x", "renamed")
+    monkeypatch.setattr(placement, "PROVENANCE", (renamed,))
+    known = Provenance(topology(two_ranks))
+    known.begin([], {})
+    for ask in (known.placements, known.gradient_placements):
+        with pytest.raises(Unplaceable, match="renamed"):
+            ask(torch.ones(4, requires_grad=True) * 2)
+
+
 def test_a_declared_gradient_is_a_rule_of_its_own(two_ranks):  # noqa: F811
     over, value = topology(two_ranks), torch.ones(4, 6)
     rule = placed("", value, 4, over, "tp:Partial(sum)")

@@ -50,6 +50,19 @@ def test_what_is_lost_is_said_of_a_missing_name_only(library: ModuleType) -> Non
     assert looked_up((there, lost)) == {f"{FAKE}.Group.start": True, f"{FAKE}.Group.stop": False}
 
 
+def test_an_attribute_of_instances_is_one_that_a_method_uses(library: ModuleType) -> None:
+    def start(self: Any) -> None:
+        self.started = True
+
+    library.Group.start = start
+    there = PrivateName(FAKE, "Group.start", "a", "started")
+    lost = PrivateName(FAKE, "Group.start", "b", "stopped")
+    library.Group.len = len  # no code that could be looked at
+    builtin = PrivateName(FAKE, "Group.len", "c", "started")
+    assert [name.is_there for name in (there, lost, builtin)] == [True, False, False]
+    assert list(missing((there, lost))) == [f"this version has no {FAKE}.Group.start.stopped: b"]
+
+
 def test_nothing_is_said_of_a_module_that_was_not_imported() -> None:
     name = PrivateName("never_imported_by_anybody", "start", "nothing is captured")
     assert not list(missing((name,)))

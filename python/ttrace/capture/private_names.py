@@ -17,9 +17,11 @@ class PrivateName:
     module: str  # looked at only if it was imported
     name: str  # "Class.attribute" within it
     without: str  # what is lost
+    # An attribute of instances, which exists only then: `name` is a method whose code uses it.
+    attribute: str = ""
 
     def __str__(self) -> str:
-        return f"{self.module}.{self.name}"
+        return ".".join(word for word in (self.module, self.name, self.attribute) if word)
 
     @property
     def is_there(self) -> bool | None:
@@ -32,7 +34,10 @@ class PrivateName:
             if not hasattr(value, part):
                 return False
             value = getattr(value, part)
-        return True
+        if not self.attribute:
+            return True
+        code = getattr(value, "__code__", None)
+        return code is not None and self.attribute in code.co_names
 
 
 def looked_up(names: Iterable[PrivateName]) -> dict[str, bool]:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.function import BackwardCFunction
 
+from ttrace.adapters.torch.private_names import PROVENANCE
 from ttrace.adapters.torch.topology import (
     Topology,
     Unplaceable,
@@ -61,6 +62,8 @@ class Provenance:
         self._given: dict[int, str] = {}  # storage -> the word that stands for its placements
         self._numels: dict[str, int] = {}
         self._lies: dict[str, str | None] = {}
+        # Without a name of torch's, a call of to_local() looks as if it was none.
+        self._lost = next((str(name) for name in PROVENANCE if name.is_there is False), None)
 
     def begin(self, given: Iterable[torch.Tensor], lies: dict[str, str | None]) -> None:
         """A new forward, of these arguments. They may be the same on all ranks of a tensor-parallel
@@ -111,9 +114,7 @@ class Provenance:
             if word is not None and self._lies[word] == "":
                 return ""
             raise Unplaceable("a plain tensor without history among DTensors")
-        sources = self._of(tensor.grad_fn)
-        if isinstance(sources, Unplaceable):
-            raise sources
+        sources = self._sources(tensor)
         if not sources:
             return ""
         ((placements, shape),) = {(source.placements, source.shape) for source in sources}
@@ -125,16 +126,21 @@ class Provenance:
         """Where the gradient lies of a tensor of which `placements` says where it lies itself."""
         if self._topology.device_mesh is None or tensor.grad_fn is None:
             return self.placements(tensor)
-        sources = self._of(tensor.grad_fn)
-        if isinstance(sources, Unplaceable):
-            raise sources
-        declared = {source.gradient for source in sources} or {""}
+        declared = {source.gradient for source in self._sources(tensor)} or {""}
         if len(declared) > 1:
             raise Unplaceable("made of DTensors whose gradients are declared to lie differently")
         (words,) = declared
         if words is None:
             raise Unplaceable("its gradient is declared to be a part of another shape")
         return words
+
+    def _sources(self, tensor: torch.Tensor) -> _Sources:
+        if self._lost is not None:
+            raise Unplaceable(f"this torch has no {self._lost}")
+        sources = self._of(tensor.grad_fn)
+        if isinstance(sources, Unplaceable):
+            raise sources
+        return sources
 
     def _of(self, last: Any) -> _Sources | Unplaceable:
         """Depth first, without recursion: a graph may be as deep as the model."""
