@@ -1,4 +1,5 @@
-"""Where the gradient of a plain tensor lies is what DTensor.to_local() was told of it."""
+"""Where a plain tensor and its gradient lie in a model that DTensors cut: as DTensor.to_local() was
+told, or, of an input that nothing is said of, everywhere alike."""
 
 from types import SimpleNamespace
 
@@ -208,5 +209,9 @@ def test_terms_of_a_declared_sum_are_compared_as_a_sum(tmp_path):
     first = compared(tmp_path / "checked.wrong", one, wrong)["culprits"][0]
     assert (first["fqn"].split(".")[0], first["direction"]) == ("cut", "backward")
     assert "R" in [found["class"] for found in first["classes"]]
+    # The model makes no DTensor of its input: copies, which the check has compared.
+    alike = [e["data"] for e in index(two) if e["type"] == "note" and e["kind"] == "presumed_alike"]
+    assert {"fqn": "", "role": "input", "arg": "x"} in alike
+    assert Tensors(two, tmp_path / "x")["", "input", 0, 0, "x", "forward"].shape == (16, 16)
     kept = [e for e in index(two) if e["type"] == "note" and e["kind"] == "not_recorded"]
     assert not [note for note in kept if note["data"]["fqn"] == "cut.act"]
