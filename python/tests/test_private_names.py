@@ -62,13 +62,13 @@ def test_an_attribute_is_looked_for_where_it_is_set(library: ModuleType) -> None
             self._state = 0
 
     library.Sets = Sets
-    there = PrivateName(FAKE, "Sets.__init__", "nothing", sets="_state")
-    other = PrivateName(FAKE, "Sets.__init__", "no state is read", sets="_states")
-    of_none = PrivateName(FAKE, "Group", "no state is read", sets="_states")
+    there = PrivateName(FAKE, "Sets.__init__", "nothing", attribute="_state")
+    other = PrivateName(FAKE, "Sets.__init__", "no state is read", attribute="_states")
+    of_none = PrivateName(FAKE, "Group", "no state is read", attribute="_states")
     assert (there.is_there, other.is_there, of_none.is_there) == (True, False, False)
-    assert looked_up((there,)) == {f"{FAKE}.Sets.__init__ (_state)": True}
+    assert looked_up((there,)) == {f"{FAKE}.Sets.__init__._state": True}
     assert list(missing((other,))) == [
-        f"this version has no {FAKE}.Sets.__init__ (_states): no state is read"
+        f"this version has no {FAKE}.Sets.__init__._states: no state is read"
     ]
 
 
@@ -101,6 +101,19 @@ def test_without_its_state_a_scaler_is_said_and_not_guessed_at(tmp_path: Path) -
         optimizer.step()
     (said,) = notes_of(tmp_path, "unsupported")
     assert "cannot be told" in said["reason"]
+
+
+def test_an_attribute_of_instances_is_one_that_a_method_uses(library: ModuleType) -> None:
+    def start(self: Any) -> None:
+        self.started = True
+
+    library.Group.start = start
+    there = PrivateName(FAKE, "Group.start", "a", "started")
+    lost = PrivateName(FAKE, "Group.start", "b", "stopped")
+    library.Group.len = len  # no code that could be looked at
+    builtin = PrivateName(FAKE, "Group.len", "c", "started")
+    assert [name.is_there for name in (there, lost, builtin)] == [True, False, False]
+    assert list(missing((there, lost))) == [f"this version has no {FAKE}.Group.start.stopped: b"]
 
 
 def test_nothing_is_said_of_a_module_that_was_not_imported() -> None:

@@ -38,6 +38,7 @@ std::vector<Diagnosis> Diagnose(const Evidence& evidence) {
       ReducedEarly,
       MissingValue,
       ConstantFactor,
+      AddedParameter,
       UnchangedParameter,
       MissingPartialSum,
       OtherIteration,

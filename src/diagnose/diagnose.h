@@ -21,6 +21,8 @@ std::optional<Diagnosis> NonFinite(const Evidence& evidence);
 std::optional<Diagnosis> MissingValue(const Evidence& evidence);
 // K: a constant factor, and which product of sizes of the run it equals.
 std::optional<Diagnosis> ConstantFactor(const Evidence& evidence);
+// K: a parameter of the module is added more often than once, or not at all.
+std::optional<Diagnosis> AddedParameter(const Evidence& evidence);
 // P: a missing partial sum, and whose terms are missing, where the terms are
 // somewhere.
 std::optional<Diagnosis> MissingPartialSum(const Evidence& evidence);

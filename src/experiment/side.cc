@@ -296,6 +296,10 @@ void Side::ReadNote(int rank, const std::string& kind, const Json& json) {
     if (role == Role::kGradReduced) {
       unrecorded_gradient_ = TextAt(json, "fqn");
     }
+  } else if (kind == "presumed_alike") {
+    if (const auto role = ParseRole(TextAt(json, "role"))) {
+      presumed_alike_.insert({TextAt(json, "fqn"), *role});
+    }
   } else if (kind == "reduction_order") {
     int64_t index = 0;
     for (const std::string& name : TextsAt(json, "names")) {

@@ -119,6 +119,11 @@ class Side {
   not_recorded() const {
     return not_recorded_;
   }
+  // (fqn, role) of what capture recorded as the same on all ranks of a device
+  // mesh because nothing says where it lies. Its copies tell whether it is so.
+  const std::set<std::pair<std::string, Role>>& presumed_alike() const {
+    return presumed_alike_;
+  }
   // The class of a module as its framework calls it; empty: unknown.
   std::string ClassOf(const std::string& fqn) const;
   // What the framework's own primitive gave for the norm of a gradient as it
@@ -198,6 +203,7 @@ class Side {
   std::vector<RunNote> notes_;
   std::map<std::string, std::string> not_observed_;
   std::map<std::pair<std::string, std::string>, std::string> not_recorded_;
+  std::set<std::pair<std::string, Role>> presumed_alike_;
   std::map<std::string, std::string> classes_;
   std::map<std::tuple<int, int, std::string>, GradientNorm> gradient_norms_;
   std::map<std::string, ComputationFact> computation_;

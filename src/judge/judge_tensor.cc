@@ -170,7 +170,8 @@ TensorJudge::TensorJudge(const Side* reference, const Side& candidate,
       draws_(draws),
       overflows_(overflows),
       unequal_starts_(std::move(unequal_starts)),
-      not_isolated_(candidate.not_isolated()) {
+      not_isolated_(candidate.not_isolated()),
+      presumed_alike_(candidate.presumed_alike()) {
   if (reference != nullptr) rounding_.emplace(*reference, candidate);
 }
 
@@ -207,6 +208,12 @@ TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
   }
   if (facts.listed) {
     Explain(ReasonKind::kRowOfList, &out);
+    return out;
+  }
+  // No copies, then, and what they are parts of is not known.
+  if (facts.replicas.differing > 0 &&
+      presumed_alike_.contains({facts.id.fqn, facts.id.role})) {
+    Explain(ReasonKind::kNotAlike, &out);
     return out;
   }
   if (facts.batch_unknown) {

@@ -9,6 +9,8 @@
 
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "src/experiment/leg_plan.h"
@@ -62,6 +64,7 @@ class TensorJudge {
   const Overflows& overflows_;
   std::set<int> unequal_starts_;
   NotIsolatedIndex not_isolated_;
+  std::set<std::pair<std::string, Role>> presumed_alike_;  // (fqn, role)
   std::optional<RoundingOfTensors> rounding_;
   RoutingTies ties_;
 };

@@ -254,6 +254,30 @@ TEST_F(TensorJudgeTest, AnIterationThatWasCutIsNoReasonForWhatIsWhole) {
   EXPECT_TRUE(Judge(facts).reason.none());
 }
 
+// A model's input of which it makes no DTensor.
+TEST_F(TensorJudgeTest, WhatWasPresumedAlikeAndIsNotLiesNobodyKnowsWhere) {
+  const ScratchFolder folder;
+  OrDie(CreateTraceFolder(folder.path(), "{}", true));
+  const auto writer = OpenRank(folder.path(), 0, 1);
+  OrDie(
+      writer->Note("presumed_alike", R"({"fqn":"","role":"input","arg":"x"})"));
+  OrDie(writer->Note("presumed_alike", R"({"fqn":"fc","role":"?","arg":"x"})"));
+  OrDie(writer->Close(true, ""));
+  side_ = OrDie(Side::Open(folder.path(), {}));
+  TensorFacts facts = Facts(4e-2);
+  facts.id = {"", Role::kInput, 0, 0, "x", Pass::kForward};
+  EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kDiverged) << "copies agree";
+  facts.replicas.differing = facts.replicas.copies = 1;
+  facts.replicas.worst_rel_err = 1;
+  const TensorJudgement unknown = Judge(facts);
+  EXPECT_EQ(unknown.verdict, TensorVerdict::kNotCheckable);
+  EXPECT_EQ(unknown.reason.kind, ReasonKind::kNotAlike);
+  EXPECT_TRUE(unknown.explained);
+  EXPECT_FALSE(unknown.replicas_differ);
+  facts.id.role = Role::kOutput;
+  EXPECT_TRUE(Judge(facts).replicas_differ) << "nobody presumed that";
+}
+
 // Nothing is computed of a parameter.
 TEST_F(TensorJudgeTest, ParametersMustBeEqual) {
   TensorFacts facts = Facts(1e-9);

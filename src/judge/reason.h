@@ -59,6 +59,7 @@ enum class ReasonKind : uint8_t {
   kOtherItems,       // the loops read other data; inputs were compared
   kNotSelected,      // left out by --select
   kNotObserved,      // a side does not observe the module; detail: why
+  kNotAlike,         // it lies on the device mesh where nobody says
   // Flagged by something else than a bound.
   kShapeDiffers,    // shapes: the candidate's, the reference's
   kElementsDiffer,  // counts: that differ, of; dtype

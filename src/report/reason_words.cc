@@ -192,6 +192,9 @@ std::string Words(const Reason& reason) {
       return "left out by --select";
     case ReasonKind::kNotObserved:
       return "not observed: " + reason.detail;
+    case ReasonKind::kNotAlike:
+      return "not the same on all ranks of the device mesh, and nothing says "
+             "which parts they hold";
     case ReasonKind::kShapeDiffers:
       return fmt::format("its shape is [{}], the reference's [{}]",
                          fmt::join(reason.shape, ", "),

@@ -46,7 +46,9 @@ class Isolation(Rewrite):
         """Of one micro-batch that both runs have, all is equal: what all rows share is the same in
         the reference's others, too. One number may be that by chance."""
         rule = place.rule
-        if rule.grad_placements is None or rule.routed is not None or tensor.numel() <= 1:
+        if rule.grad_placements is None or rule.routed is not None or rule.batch_dim >= 0:
+            return
+        if tensor.numel() <= 1:
             return
         if not self._source.copies_agree(self._where(place, place.pass_)):
             return

@@ -78,6 +78,9 @@ class TensorRule:
 
     `grad_placements`: of the gradient, where they are others. A value without a batch dimension is
     the same for all rows, so that the gradient of each micro-batch is a term of a sum.
+
+    `grad_unknown`: why nothing certain can be said of where the gradient lies. Then it is not
+    recorded.
     """
 
     placements: str = ""
@@ -90,6 +93,7 @@ class TensorRule:
     decides: bool = False
     routed: Routed | None = None
     grad_placements: str | None = None
+    grad_unknown: str = ""
     known_as: tuple[str, str] | None = None
 
     def names(self, fqn: str, arg: str) -> tuple[str, str]:

@@ -17,10 +17,11 @@ class PrivateName:
     module: str  # looked at only if it was imported
     name: str  # "Class.attribute" within it
     without: str  # what is lost
-    sets: str = ""  # an attribute that the function at `name` sets: nothing else shows it
+    # An attribute of instances, which exists only then: `name` is a method whose code uses it.
+    attribute: str = ""
 
     def __str__(self) -> str:
-        return f"{self.module}.{self.name}" + (f" ({self.sets})" if self.sets else "")
+        return ".".join(word for word in (self.module, self.name, self.attribute) if word)
 
     @property
     def is_there(self) -> bool | None:
@@ -33,12 +34,11 @@ class PrivateName:
             if not hasattr(value, part):
                 return False
             value = getattr(value, part)
-        return not self.sets or self._is_set_by(value)
-
-    def _is_set_by(self, function: Any) -> bool:
-        code = getattr(function, "__code__", None)
+        if not self.attribute:
+            return True
+        code = getattr(value, "__code__", None)
         # Of a dataclass it is an argument.
-        return code is not None and self.sets in (*code.co_names, *code.co_varnames)
+        return code is not None and self.attribute in (*code.co_names, *code.co_varnames)
 
 
 def looked_up(names: Iterable[PrivateName]) -> dict[str, bool]:

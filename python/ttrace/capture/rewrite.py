@@ -32,7 +32,9 @@ class Place(NamedTuple):
     @property
     def is_term(self) -> bool:
         """Whether this is one micro-batch's term of a gradient."""
-        return self.rule.routed is None and self.placements is self.rule.grad_placements
+        if self.rule.routed is not None or self.rule.batch_dim >= 0:
+            return False
+        return self.placements is self.rule.grad_placements
 
     @property
     def is_only_term(self) -> bool:

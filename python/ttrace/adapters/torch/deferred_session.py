@@ -68,6 +68,9 @@ class DeferredSession(Session):
         return not self.over and self.iteration in self.settings.iterations
 
     def record_at(self, place: Place, tensor: torch.Tensor) -> None:
+        if place.pass_ == "backward" and place.rule.grad_unknown:
+            self.not_recorded(place.fqn, place.role, place.arg, place.rule.grad_unknown)
+            return
         self._batch = place.moment.batch
         try:
             super().record_at(place, tensor)
@@ -156,8 +159,8 @@ class DeferredSession(Session):
         for item in waiting:
             if not keep(item.role):
                 continue
-            if item.placements in self.lies and not self._place(item):
-                continue
+            if item.placements in self.lies:
+                self._place(item)
             if item.rest.get("batch_dim", -1) >= 0:
                 item.rest["batch_global"] = micro_batches * item.rows
             super().record(item.fqn, item.role, item.arg, item.tensor, item.placements, **item.rest)
@@ -168,14 +171,14 @@ class DeferredSession(Session):
         super().seal(iteration, leg)
         self._released = False
 
-    def _place(self, item: _Waiting) -> bool:
-        """Says where an input of the model lies, which was not known when it was recorded. False
-        if nothing ever said it."""
+    def _place(self, item: _Waiting) -> None:
+        """Says where an input of the model lies, which was not known when it was recorded. If no
+        DTensor was made of it, all ranks should have the same: the check compares the copies."""
         words = self.lies[item.placements]
         if words is None:
-            reason = "nothing says where it lies on the device mesh: no DTensor is made of it"
-            self.not_recorded(item.fqn, item.role, item.arg, reason)
-            return False
+            words = ""
+            if not self.said("presumed_alike", item.fqn, item.role, item.arg):
+                self.note("presumed_alike", fqn=item.fqn, role=item.role, arg=item.arg)
         dim = item.rest.get("batch_dim", -1)
         item.placements = without_rows(words, dim)
         if item.placements != words:
@@ -183,7 +186,6 @@ class DeferredSession(Session):
             count = item.tensor.shape[dim]
             item.rows = count * pieces
             item.rest["row_begin"] = item.rest["micro_batch"] * item.rows + index * count
-        return True
 
     def not_observed(self, fqn: str, kind: str, reason: str) -> None:
         """Once for each name and reason."""

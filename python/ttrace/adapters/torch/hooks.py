@@ -45,6 +45,8 @@ from ttrace.capture.rewrite import Place
 # Hand their input on: noise on them would be applied twice.
 _TRANSPARENT = (nn.Identity, nn.Flatten, nn.Unflatten)
 
+_NO_TERMS = "a sum that is pending has no terms in another run"
+
 _COMPILED = "torch.compile: what it computes inside is not observed"
 
 Choice = Callable[[torch.Tensor], TensorRule | None]
@@ -179,18 +181,37 @@ class LoopHooks(ModuleHooks):
                     placements = dtensor_placements(value, session.topology)
                 else:
                     placements = self._provenance.placements(value)
-                return placed(placements, value, moment.batch.micro_batch_size, session.topology)
+                gradient, unknown = self._of_gradient(value, placements)
+                rows = moment.batch.micro_batch_size
+                rule = placed(placements, value, rows, session.topology, gradient)
             except Unplaceable as reason:
                 session.not_observed(fqn, kind, str(reason))
                 return None
+            return replace(rule, grad_unknown=unknown) if unknown else rule
 
         return choose
 
+    def _of_gradient(self, value: torch.Tensor, placements: str) -> tuple[str, str]:
+        """Where the gradient of a value at `placements` lies, or why that is not known."""
+        if is_dtensor(value):
+            return placements, ""  # it is a DTensor, too, and will say it itself
+        try:
+            return self._provenance.gradient_placements(value), ""
+        except Unplaceable as reason:
+            return placements, str(reason)
+
 
 def placed(
-    placements: str, value: torch.Tensor, micro_batch_size: int, topology: Topology
+    placements: str,
+    value: torch.Tensor,
+    micro_batch_size: int,
+    topology: Topology,
+    gradient: str | None = None,
 ) -> TensorRule:
-    """The rule of a tensor that lies so. Where the batch is cut, it is said by rows."""
+    """The rule of a tensor that lies so, and its gradient so, if that is said apart. Where the
+    batch is cut, it is said by rows."""
+    if gradient is None:
+        gradient = placements
     whole = list(value.shape)  # a DTensor's is the whole one's already
     if not is_dtensor(value):
         for word in placements.split():
@@ -200,11 +221,17 @@ def placed(
     dim = batch_dim(torch.Size(whole), micro_batch_size)
     pieces, index = rows_cut(placements, dim, topology)
     offset = index * (whole[dim] // pieces) if dim >= 0 else 0
-    terms = None
+    unknown = ""
+    if rows_cut(gradient, dim, topology) != (pieces, index):
+        unknown = "its gradient is declared to be of other rows"
+    placements, gradient = without_rows(placements, dim), without_rows(gradient, dim)
+    apart = gradient if gradient != placements else None
     if dim < 0 and not placements.startswith("?"):
         over = topology.dp_placement("Partial(sum)")
-        terms = " ".join(word for word in ("mb:Partial(sum)", over, placements) if word)
-    return TensorRule(without_rows(placements, dim), dim, row_offset=offset, grad_placements=terms)
+        apart = " ".join(word for word in ("mb:Partial(sum)", over, gradient) if word)
+    return TensorRule(
+        placements, dim, row_offset=offset, grad_placements=apart, grad_unknown=unknown
+    )
 
 
 class DTensorNoise(Noise):
@@ -219,6 +246,8 @@ class DTensorNoise(Noise):
         self, place: Place, tensor: torch.Tensor, *, in_place: bool = False
     ) -> torch.Tensor | None:
         if not is_dtensor(tensor):
+            if _is_pending(place, self._deferred.topology):
+                place = place._replace(arg=f"{place.arg}@{self._coordinate()}")
             return super().perturbed(place, tensor, in_place=in_place)
         if any(hasattr(placement, "mask_buffer") for placement in tensor.placements):
             return None  # a look-up, which rounds nothing
@@ -291,13 +320,17 @@ class DTensorIsolation(Isolation):
         if place.rule.placements.startswith("?"):
             return self.keeps(place, "where it lies on the device mesh is not known")
         if not is_dtensor(tensor):
+            if place.pass_ == "backward" and place.rule.grad_unknown:
+                return self.keeps(place, place.rule.grad_unknown)
+            if _is_pending(place, self._deferred.topology):
+                return self.keeps(place, _NO_TERMS)
             return self._plain_value(place, tensor)
         try:
             local, rule = _local(self._deferred, tensor, place.rule)
         except Unplaceable as reason:
             return self.keeps(place, str(reason))
         if "Partial" in rule.placements:
-            return self.keeps(place, "a sum that is pending has no terms in another run")
+            return self.keeps(place, _NO_TERMS)
         value = super().value(place._replace(rule=rule), local)
         return None if value is None else _like(tensor, value)
 
@@ -338,6 +371,12 @@ def _rows_in(placed: Placed, local: list[int], whole: list[int]) -> tuple[int, l
             if each > 1 and each * space.count == size and each * space.total == all_:
                 return dim, space.places
     return -1, []
+
+
+def _is_pending(place: Place, topology: Topology) -> bool:
+    """Whether each rank of the device mesh has a term of a sum, by the rule of a plain tensor."""
+    words = (word.partition(":") for word in place.placements.split())
+    return any(name in topology.tensor_dims and "Partial" in kind for name, _, kind in words)
 
 
 def _local(

@@ -5,15 +5,21 @@ graph does: it is followed from the tensor back to the `DTensor.to_local()` call
 computed. What is computed from replicated tensors only is replicated; what elementwise operations
 make of one kind of shard is the same kind of shard. Anything else stays unknown, and is not
 recorded: an alignment that was guessed could hide a bug or invent one.
+
+Such a call also says where the gradient of the plain tensor lies: as the DTensor itself, or as its
+`grad_placements` say. With Partial() the gradient on each rank is a term of a sum. Backward is
+linear, so this holds for everything between that call and the next DTensor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch.autograd.function import BackwardCFunction
 
+from ttrace.adapters.torch.private_names import PROVENANCE
 from ttrace.adapters.torch.topology import (
     Topology,
     Unplaceable,
@@ -34,8 +40,17 @@ _ELEMENTWISE = frozenset(
     )
 )
 
-# (placements, local shape) of the shards that something was computed from; empty: of none.
-_Sources = frozenset[tuple[str, tuple[int, ...]]]
+
+class _Source(NamedTuple):
+    """A call of `DTensor.to_local()`."""
+
+    placements: str  # "": all ranks got the same
+    shape: tuple[int, ...] | None  # of a part; None where all ranks got the same
+    gradient: str | None  # placements; None: those that were declared do not fit the part's shape
+
+
+# What something was computed from; empty: from no DTensor.
+_Sources = frozenset[_Source]
 
 
 class Provenance:
@@ -47,6 +62,8 @@ class Provenance:
         self._given: dict[int, str] = {}  # storage -> the word that stands for its placements
         self._numels: dict[str, int] = {}
         self._lies: dict[str, str | None] = {}
+        # Without a name of torch's, a call of to_local() looks as if it was none.
+        self._lost = next((str(name) for name in PROVENANCE if name.is_there is False), None)
 
     def begin(self, given: Iterable[torch.Tensor], lies: dict[str, str | None]) -> None:
         """A new forward, of these arguments. They may be the same on all ranks of a tensor-parallel
@@ -97,15 +114,33 @@ class Provenance:
             if word is not None and self._lies[word] == "":
                 return ""
             raise Unplaceable("a plain tensor without history among DTensors")
+        sources = self._sources(tensor)
+        if not sources:
+            return ""
+        ((placements, shape),) = {(source.placements, source.shape) for source in sources}
+        if shape is not None and tuple(tensor.shape) != shape:
+            raise Unplaceable("a part of a DTensor, broadcast to another shape")
+        return placements
+
+    def gradient_placements(self, tensor: torch.Tensor) -> str:
+        """Where the gradient lies of a tensor of which `placements` says where it lies itself."""
+        if self._topology.device_mesh is None or tensor.grad_fn is None:
+            return self.placements(tensor)
+        declared = {source.gradient for source in self._sources(tensor)} or {""}
+        if len(declared) > 1:
+            raise Unplaceable("made of DTensors whose gradients are declared to lie differently")
+        (words,) = declared
+        if words is None:
+            raise Unplaceable("its gradient is declared to be a part of another shape")
+        return words
+
+    def _sources(self, tensor: torch.Tensor) -> _Sources:
+        if self._lost is not None:
+            raise Unplaceable(f"this torch has no {self._lost}")
         sources = self._of(tensor.grad_fn)
         if isinstance(sources, Unplaceable):
             raise sources
-        if not sources:
-            return ""
-        ((placements, shape),) = sources
-        if tuple(tensor.shape) != shape:
-            raise Unplaceable("a part of a DTensor, broadcast to another shape")
-        return placements
+        return sources
 
     def _of(self, last: Any) -> _Sources | Unplaceable:
         """Depth first, without recursion: a graph may be as deep as the model."""
@@ -117,7 +152,7 @@ class Provenance:
                 continue
             spec = getattr(node, "dtensor_spec", None)
             if spec is not None:
-                known[node] = self._of_spec(spec)
+                known[node] = self._of_spec(spec, getattr(node, "grad_placements", None))
                 continue
             before = [following for following, _ in node.next_functions if following is not None]
             missing = [following for following in before if following not in known]
@@ -127,22 +162,34 @@ class Provenance:
                 known[node] = _combined(node, [known[following] for following in before])
         return known[last]
 
-    def _of_spec(self, spec: Any) -> _Sources | Unplaceable:
+    def _of_spec(self, spec: Any, declared: Any) -> _Sources | Unplaceable:
+        """`declared`: the placements of the gradient that the call was given, or None."""
         try:
             if spec.mesh != self._topology.device_mesh:
                 raise Unplaceable("a part of a DTensor on another device mesh")
             words = spec_placements(spec.placements, spec.shape, self._topology)
         except Unplaceable as reason:
             return reason
-        if not words:
-            return frozenset()
-        shape = list(spec.shape)
-        for i, placement in enumerate(spec.placements):
-            if placement.is_partial():
-                return Unplaceable("computed from a sum that is still pending")
-            if not placement.is_replicate():
-                shape[placement.dim] //= spec.mesh.size(i)
-        return frozenset({(words, tuple(shape))})
+        if any(placement.is_partial() for placement in spec.placements):
+            return Unplaceable("computed from a sum that is still pending")
+        shape = _local_shape(spec, spec.placements)
+        gradient: str | None = words
+        if declared is not None:
+            try:
+                gradient = spec_placements(declared, spec.shape, self._topology)
+            except Unplaceable:
+                gradient = None
+            if _local_shape(spec, declared) != shape:
+                gradient = None
+        return frozenset({_Source(words, shape if words else None, gradient)})
+
+
+def _local_shape(spec: Any, placements: Any) -> tuple[int, ...]:
+    shape = list(spec.shape)
+    for i, placement in enumerate(placements):
+        if not placement.is_replicate() and not placement.is_partial():
+            shape[placement.dim] //= spec.mesh.size(i)
+    return tuple(shape)
 
 
 def _combined(node: Any, operands: list[_Sources | Unplaceable]) -> _Sources | Unplaceable:
@@ -151,13 +198,25 @@ def _combined(node: Any, operands: list[_Sources | Unplaceable]) -> _Sources | U
         if isinstance(operand, Unplaceable):
             return operand
         sources |= operand
-    if not sources:
+    if sources and _is_opaque(node):
+        # It may cut, gather or reduce, in either direction.
+        return Unplaceable(f"what was a DTensor went through {node.name()}")
+    parts = frozenset(source for source in sources if source.placements)
+    if not parts:
         return sources
-    if len(sources) > 1:
+    if len({(source.placements, source.shape) for source in parts}) > 1:
         return Unplaceable("computed from differently cut tensors")
     if node.name().rstrip("0123456789") not in _ELEMENTWISE:
         return Unplaceable(f"a part of a DTensor went through {node.name()}")
-    return sources
+    # What all ranks have alike was broadcast to the part, and has a gradient of its own shape.
+    return parts
+
+
+def _is_opaque(node: Any) -> bool:
+    """Whether it is a function that somebody wrote, in Python or in C++, with its own backward."""
+    if isinstance(node, BackwardCFunction):
+        return node.name() != "SubstituteBackward"
+    return "CppNode" in node.name()
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from ttrace.capture.private_names import PrivateName
 
+_UNPLACED = "plain tensors that come from DTensors are not recorded"
+# What says where a plain tensor lies in a model that is cut by DTensors.
+PROVENANCE = (
+    PrivateName(
+        "torch.distributed.tensor._api", "_ToTorchTensor.forward", _UNPLACED, "dtensor_spec"
+    ),
+    PrivateName(
+        "torch.distributed.tensor._api", "_ToTorchTensor.forward", _UNPLACED, "grad_placements"
+    ),
+)
+
 _UNSEEN = "collectives of functional calls are not seen"
 TORCH = (
     PrivateName(
@@ -35,20 +46,7 @@ TORCH = (
         "torch.amp",
         "GradScaler.__init__",
         "whether gradients carry the loss scale is not known",
-        sets="_per_optimizer_states",
-    ),
-    PrivateName("torch.distributed.tensor", "DTensor._local_tensor", "no DTensor is recorded"),
-    PrivateName(
-        "torch.distributed.tensor._api",
-        "_ToTorchTensor.forward",
-        "where a part of a DTensor lies is not known, and it counts as whole",
-        sets="dtensor_spec",
-    ),
-    PrivateName(
-        "torch.distributed.tensor.placement_types",
-        "_MaskPartial.__init__",
-        "rows that an embedding masks are recorded with arbitrary values",
-        sets="mask_buffer",
+        attribute="_per_optimizer_states",
     ),
     PrivateName(
         "torch",
@@ -70,4 +68,22 @@ TORCH = (
         "communication hooks of DistributedDataParallel are not known",
     ),
     PrivateName("torch.distributed._functional_collectives", "_resolve_group_name", _UNSEEN),
+    *PROVENANCE,
+    PrivateName("torch.distributed.tensor", "DTensor._local_tensor", "no DTensor is recorded"),
+    PrivateName(
+        "torch.distributed.tensor.placement_types",
+        "_MaskPartial._reduce_value",
+        "an embedding that is cut by rows shows values for other ranks' tokens",
+        "mask_buffer",
+    ),
+    PrivateName(
+        "torch.distributed.tensor._ops._mask_buffer",
+        "MaskBuffer.apply_mask",
+        "the output of an embedding that is cut by rows is not recorded",
+    ),
+    PrivateName(
+        "torch.distributed.tensor.placement_types",
+        "_StridedShard.split_factor",
+        "what two mesh dimensions cut along one dimension is taken for cut in their order",
+    ),
 )
