@@ -8,6 +8,7 @@ it handed them over, and the line of losses that it printed, if any.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import json
@@ -46,6 +47,8 @@ def compare(first: tuple[int, list[str]], second: tuple[int, list[str]]) -> Agre
     import torch._dynamo  # a first step of any optimizer imports it: seconds, in each rank
     import torch.distributed.tensor.parallel
 
+    for _, words in (first, second):
+        _import_what_it_imports(Path(words[0]))
     with tempfile.TemporaryDirectory(prefix="ttrace-float64-") as name:
         results = []
         for number, (ranks, words) in enumerate((first, second)):
@@ -74,6 +77,20 @@ def compare(first: tuple[int, list[str]], second: tuple[int, list[str]]) -> Agre
     if moved < 1e-6:
         return Agreement(worst, "no parameter moved")
     return Agreement(worst)
+
+
+def _import_what_it_imports(script: Path) -> None:
+    """Here, once, and not in each rank; but for what lies beside the script."""
+    for node in ast.parse(script.read_text()).body:
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        beside = script.parent / f"{getattr(node, 'module', '')}.py"
+        if beside.exists():
+            _import_what_it_imports(beside)
+            continue
+        # One that is not there fails in the rank that needs it, with its own words.
+        with contextlib.suppress(Exception):
+            exec(compile(ast.Module([node], []), str(script), "exec"), {})
 
 
 def _both(result: dict) -> tuple[list, list]:
@@ -130,8 +147,6 @@ def _as_rank(rank: int, words: list[str], folder: Path) -> int:
 
     def make_and_remember(self, parameters, defaults):
         make(self, parameters, defaults)
-        if any(isinstance(o, type(self)) and o is self for o in optimizers):
-            return
         optimizers.append(self)
         before.extend(whole(p) for group in self.param_groups for p in group["params"])
 

@@ -21,6 +21,11 @@ class Kind:
     # Rows of ranks are gathered, which takes as many of each.
     even: bool = False
     scales: tuple[str, ...] = ("mean", "global", "hook", "after")
+    deals: tuple[str, ...] = ("contiguous", "strided", "permuted", "blocks")
+    # The library whose loop, model or batches these are: requirements-loops.txt.
+    needs: str = ""
+    # The library's own loop deals out, pads and averages: the faults of every loop have no place.
+    is_closed: bool = False
 
 
 KINDS = (
@@ -67,5 +72,19 @@ KINDS = (
     Kind("running_mean", ("labels", "statistic")),
     Kind("patches", ("labels", "noise")),
     Kind("forecast", ("labels",), counts_rows=False, scales=("global", "hook", "after")),
-)
+    Kind("of_geometric", ("labels",), pads=True, needs="torch_geometric"),
+    Kind("of_metric_learning", ("labels", "statistic"), sees_batch=True, even=True,
+         scales=("mean",), needs="pytorch_metric_learning"),
+    Kind("of_diffusers", ("noise",), needs="diffusers"),
+    Kind("of_lightning", ("labels",), even=True, scales=("mean",), needs="lightning",
+         is_closed=True),
+    Kind("of_transformers", pads=True, even=True, deals=("contiguous",), scales=("global",),
+         needs="transformers", is_closed=True),
+    Kind("of_trl_tuning", pads=True, even=True, deals=("contiguous",), scales=("global",),
+         needs="trl", is_closed=True),
+    Kind("of_trl_preferences", pads=True, even=True, deals=("contiguous",), scales=("mean",),
+         needs="trl", is_closed=True),
+    Kind("of_sentence_transformers", even=True, deals=("contiguous",), scales=("mean",),
+         needs="sentence_transformers", is_closed=True),
+)  # fmt: skip
 BY_NAME = {kind.name: kind for kind in KINDS}
