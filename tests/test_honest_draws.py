@@ -122,6 +122,7 @@ def test_a_fault_is_placed_only_at_its_own_stage() -> None:
     assert judged_fault(simple(fault="rows"), ACCUSED) == "found elsewhere"
     noted = {**WITHIN, "notes": ["its own data differed"]}
     assert judged_fault(simple(fault="rows"), noted) == "replaced"
+    assert judged_fault(simple(fault="rows"), {**noted, "verdict": "inconclusive"}) == "open"
     assert judged_fault(simple(fault="factor"), noted) == "missed"
     assert judged_fault(simple(fault="factor"), {"verdict": "inconclusive"}) == "open"
 

@@ -41,7 +41,8 @@ FAULT_HEAD = """
 ## Faults of the same programs
 
 A draw with one fault in the candidate. "Found" is a divergence; "placed" means that the first place
-is of the right stage: %s. "Replaced" is a fault of data that the candidate did not come to use,
+is of the right stage (%s).
+"Replaced" is a fault of data that the candidate did not come to use,
 because it was given the reference's data, with a note that its own differed.
 """
 
@@ -89,13 +90,17 @@ def state(line: Line) -> str:
 def judged_fault(draw: Draw, line: Line) -> str:
     if line["verdict"] == "diverged":
         return "placed" if line.get("stage") in STAGES[draw.fault] else "found elsewhere"
+    if line["verdict"] not in CLEAN:
+        return "open"
     notes = " ".join(line.get("notes", []))
-    is_replaced = draw.fault in OF_DATA and "data differed" in notes
-    return "replaced" if is_replaced else "open" if line["verdict"] not in CLEAN else "missed"
+    return "replaced" if draw.fault in OF_DATA and "data differed" in notes else "missed"
 
 
 def _faults(draws: list[Draw], by_draw: dict) -> list[str]:
-    stages = "; ".join(f"{fault}: {', '.join(names)}" for fault, names in STAGES.items())
+    by_stages: dict[tuple[str, ...], list[str]] = {}
+    for fault, names in STAGES.items():
+        by_stages.setdefault(names, []).append(fault)
+    stages = "; ".join(f"{', '.join(of)}: {' or '.join(names)}" for names, of in by_stages.items())
     text = [FAULT_HEAD % stages, "| program | options | fault | said | |", "|---|---|---|---|---|"]
     for draw in draws:
         line = by_draw.get((draw.name, draw.fault)) if draw.fault else None
