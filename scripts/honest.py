@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Compares honest training loops, drawn at random, with the same on one rank, and writes
+docs/honest.md: how many are accused, how many are left open, and which faults in them are found.
+
+    scripts/honest.py --half A --minutes 60   start nothing after so long; resumable
+    scripts/honest.py --half A --faults       the draws that have a fault, with it
+    scripts/honest.py --half B --only graphs  only loops whose name contains this
+    scripts/honest.py --verify                hold all against one rank, in float64, without capture
+    scripts/honest.py --draw 75 --seed 1      draw on to so many of each half, each verified
+    scripts/honest.py --table                 only write the document
+
+Half A is the development half. Half B is held out: it is run once half A accuses nobody. Finished
+runs are kept in honest/results.jsonl (delete lines to run them again), the traces of what is
+accused in honest/kept/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import shutil
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+from honest_table import draw as drawing  # noqa: E402
+from honest_table.draw import Draw  # noqa: E402
+from honest_table.in_float64 import Agreement, compare  # noqa: E402
+from honest_table.outcome import diff  # noqa: E402
+from honest_table.table import state, write_table  # noqa: E402
+
+OUT = ROOT / "honest"
+RESULTS = OUT / "results.jsonl"
+TABLE = ROOT / "docs/honest.md"
+# Of each half: as many have a fault as can be looked at one by one.
+FAULTS = 20
+
+
+def agreement(draw: Draw, with_fault: bool = False) -> Agreement:
+    return compare((1, draw.reference()), (draw.ranks, draw.candidate(with_fault)))
+
+
+def verify(draws: list[Draw]) -> int:
+    """How many draws are not what they claim."""
+    bad = 0
+    for draw in draws:
+        honest = agreement(draw)
+        fault = agreement(draw, with_fault=True) if draw.fault else None
+        wrong = "" if honest.holds else f"not honest: {honest.difference:.1e} {honest.problem}"
+        if fault and fault.holds:
+            wrong = f"{draw.fault} is no fault of it"
+        bad += bool(wrong)
+        print(f"{draw.name} {draw.kind}: {wrong or 'ok'}", flush=True)
+    return bad
+
+
+def draw_on(count: int, seed: int, half: str) -> None:
+    """Draws until the frozen list has so many of a half; what it has stays. A draw that does not
+    agree with one rank is dropped."""
+    kept = drawing.read() if drawing.DRAWS.exists() else []
+    old = [draw for draw in kept if draw.half == half]
+    place, number = 0, len(old)
+    faults = sum(bool(draw.fault) for draw in old)
+    for drawn in drawing.draws(half, seed):
+        if number >= count:
+            return
+        if place < len(old):
+            same = dataclasses.replace(drawn, number=place, fault=old[place].fault)
+            place += same == old[place]
+            continue
+        draw = dataclasses.replace(drawn, number=number)
+        honest = agreement(draw)
+        if not honest.holds:
+            why = honest.problem or f"{honest.difference:.1e}"
+            print(f"dropped: {draw.kind}, {draw.options()}: {why}", flush=True)
+            continue
+        has_fault = bool(draw.fault) and faults < FAULTS
+        has_fault = has_fault and not agreement(draw, with_fault=True).holds
+        faults += has_fault
+        kept.append(draw if has_fault else dataclasses.replace(draw, fault=""))
+        kept.sort(key=lambda draw: (draw.half, draw.number))
+        drawing.write(kept)
+        print(f"{draw.name} {draw.kind}, {draw.options()} {kept[-1].fault}", flush=True)
+        number += 1
+
+
+def read_results() -> list[dict]:
+    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def run(draws: list[Draw], with_faults: bool, deadline: float) -> None:
+    known = {(line["name"], line["fault"]) for line in read_results()}
+    for draw in draws:
+        fault = draw.fault if with_faults else ""
+        if (draw.name, fault) in known or (with_faults and not fault):
+            continue
+        if time.monotonic() > deadline:
+            return
+        folder = OUT / draw.name
+        line = {"name": draw.name, "fault": fault, **diff(folder, draw, with_faults, None)}
+        with RESULTS.open("a") as out:
+            out.write(json.dumps(line) + "\n")
+        why = f": {line['reason']}" if line["verdict"] != "within" else ""
+        print(f"{draw.name} {draw.kind} {fault} {line['verdict']}{why}", flush=True)
+        if not fault and state(line) == "accused":
+            shutil.rmtree(OUT / "kept" / draw.name, ignore_errors=True)
+            shutil.move(folder, OUT / "kept" / draw.name)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--half", choices=drawing.HALVES)
+    parser.add_argument("--minutes", type=float, default=math.inf)
+    parser.add_argument("--only", default="", help="loops whose name contains this")
+    parser.add_argument("--faults", action="store_true")
+    parser.add_argument("--verify", action="store_true")
+    parser.add_argument("--draw", type=int, metavar="N")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--table", action="store_true", help="only write the document")
+    options = parser.parse_args()
+    if options.draw:
+        for half in (options.half,) if options.half else drawing.HALVES:
+            draw_on(options.draw, options.seed, half)
+        return 0
+    draws = drawing.read()
+    chosen = [d for d in draws if options.half in (None, d.half) and options.only in d.kind]
+    if options.verify:
+        return 1 if verify(chosen) else 0
+    if not options.table:
+        if not options.half:
+            parser.error("--half, --verify, --draw or --table")
+        (OUT / "kept").mkdir(parents=True, exist_ok=True)
+        run(chosen, options.faults, time.monotonic() + 60 * options.minutes)
+    write_table(TABLE, draws, read_results())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""Loops of plain torch as people write them, each standing for its kind: what is honest is not
+accused, and what is wrong in one of them is found and called what it is.
+
+An honest loop computes the same on one rank and on two, in float64 to the last digits. "Within" is
+its right verdict wherever both runs have the same values; where something cannot be compared yet,
+undecided with its reason is right too, and a culprit never is.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from runs import Outcome, launch, ttrace
+
+WITHIN, DIVERGED, UNDECIDED = 0, 1, 2
+# A noise leg gives bounds, the isolated ones places. More would measure the same more finely.
+LEGS = ("--reference-legs", "replay,noise:1,isolated.noise:1", "--legs", "isolated")
+
+
+@dataclass(frozen=True)
+class Case:
+    script: str
+    flags: tuple[str, ...] = ()
+    # What the candidate is told beyond `flags`, and how many ranks it has.
+    candidate: tuple[str, ...] = ()
+    ranks: int = 2
+    options: tuple[str, ...] = ()
+    codes: tuple[int, ...] = (WITHIN,)
+    # What must be said wherever the verdict is not within, or, `always`, in any case.
+    phrase: str = ""
+    always: bool = False
+    letter: str = ""
+    stage: str = ""
+    needs: str = ""
+    quick: bool = False
+
+    @property
+    def name(self) -> str:
+        words = (self.script, *self.flags, *self.candidate, *self.options)
+        return " ".join(word.lstrip("-") for word in words)
+
+
+OPEN = (WITHIN, UNDECIDED)
+BUG = ("--bug",)
+
+CASES = (
+    # Gradients: what torch was told of them, who reduces and who scales them.
+    Case("declared_partial_gradient", quick=True),
+    Case("declared_partial_gradient", candidate=BUG, codes=(DIVERGED,), letter="P"),
+    Case("gradients_averaged_by_hand", codes=OPEN, phrase="wrapper|Distributed"),
+    Case("compressed_reduction", codes=OPEN, phrase="hook"),
+    Case("gradients_scaled_otherwise", ("hook",), phrase="convention", always=True),
+    Case("gradients_scaled_otherwise", ("after",), phrase="convention", always=True, quick=True),
+    Case("gradients_scaled_otherwise", ("after",), BUG, codes=(DIVERGED,), letter="K"),
+    Case("clipping_by_hand"),
+    Case("clipping_by_hand", candidate=BUG, codes=(DIVERGED,), letter="K", stage="optimizer",
+         phrase="clips|scales"),
+    Case("bias_without_gradient"),
+    Case("bias_on_every_rank"),
+    Case("bias_on_every_rank", candidate=BUG, codes=(DIVERGED,), phrase="bias", letter="K"),
+    # Steps: who is called in which order, and what is stepped.
+    Case("step_with_closure", quick=True),
+    Case("lightning_module", needs="lightning"),
+    Case("two_tasks_a_step", candidate=("--in-turn",), ranks=1, codes=OPEN, phrase="twice"),
+    Case("average_of_weights"),
+    Case("average_of_weights", candidate=BUG, codes=(WITHIN, DIVERGED),
+         phrase="average|not compared", always=True),
+    Case("normalised_by_running_mean"),
+    Case("normalised_by_running_mean", candidate=BUG, codes=(DIVERGED,), phrase="mean"),
+    # Rows: whose they are when they are not one block of the global batch in its order.
+    Case("two_views_in_one_batch", quick=True),
+    Case("chosen_and_rejected"),
+    Case("preference_trainer", needs="trl"),
+    Case("called_twice_in_other_orders", options=("--graft", "weights"), quick=True),
+    Case("noise_of_the_loop", quick=True),
+    Case("noise_of_the_loop", candidate=BUG, codes=(DIVERGED,)),
+    Case("uneven_batch", quick=True),
+    Case("labels_in_pairs"),
+    Case("labels_in_pairs", candidate=BUG, codes=(DIVERGED,), phrase="read one and the same part"),
+    Case("constant_targets", quick=True),
+    Case("contrastive_gathered"),
+    # Batches whose first dimension is no row, or whose shape depends on who else is in them.
+    Case("graphs", codes=OPEN, phrase="index|indices"),
+    Case("graphs", ("--equal",), codes=OPEN, phrase="index|indices"),
+    Case("graphs", options=("--graft", "weights"), codes=OPEN, phrase="row|index|indices"),
+    Case("bags_with_offsets"),
+    Case("bags_with_offsets", options=("--graft", "weights")),
+    Case("lists_of_images", codes=OPEN, phrase="list|row"),
+    Case("lists_of_images", options=("--graft", "weights"), codes=OPEN, phrase="list|row"),
+    Case("packed_sequences", codes=OPEN, phrase="packed|row"),
+    Case("tagger_of_padded_rows"),
+    Case("tagger_of_padded_rows", options=("--graft", "weights")),
+    Case("time_before_batch"),
+    Case("sequence_cut_by_hand", codes=OPEN, phrase="sequence|communicat"),
+    # Numbers.
+    Case("float8_linears", codes=OPEN, phrase="float8", needs="torchao"),
+)  # fmt: skip
+
+
+def compared(case: Case, folder: Path) -> Outcome:
+    script = f"loop_cases/{case.script}.py"
+    return ttrace(
+        "diff",
+        "-o",
+        folder,
+        "--reference",
+        launch(1, script, *case.flags),
+        "--candidate",
+        launch(case.ranks, script, *case.flags, *case.candidate),
+        *LEGS,
+        *case.options,
+        folder=folder,
+    )
+
+
+def named(case: Case) -> object:
+    return pytest.param(case, id=case.name, marks=() if case.quick else pytest.mark.matrix)
+
+
+@pytest.mark.parametrize("case", [named(case) for case in CASES])
+def test_a_loop_gets_the_verdict_that_it_deserves(case: Case, tmp_path: Path) -> None:
+    if case.needs and importlib.util.find_spec(case.needs) is None:
+        pytest.skip(f"{case.needs} is not installed: scripts/loop_libraries.sh")
+    outcome = compared(case, tmp_path / "report")
+    log = tmp_path / "report" / "candidate.log"
+    assert "Traceback" not in (log.read_text() if log.exists() else ""), outcome.explain()
+    assert outcome.code in case.codes, outcome.explain()
+    if case.phrase and (case.always or outcome.code != WITHIN):
+        assert re.search(case.phrase, outcome.text), outcome.explain()
+    if outcome.code == DIVERGED:
+        assert not case.letter or case.letter in outcome.letters, outcome.explain()
+        assert not case.stage or outcome.first["stage"] == case.stage, outcome.explain()
+    elif outcome.result:
+        assert outcome.result["culprits"] == [], outcome.explain()
+
+
+@pytest.mark.matrix
+def test_a_run_that_is_refused_is_refused_before_its_reference_was_recorded(tmp_path: Path) -> None:
+    outcome = compared(Case("gradients_averaged_by_hand"), tmp_path / "report")
+    is_refused = outcome.code == UNDECIDED and not outcome.result
+    assert not is_refused or not (tmp_path / "report" / "reference").exists(), outcome.explain()
+
+
+@pytest.mark.matrix
+def test_weights_that_each_rank_starts_from_its_own_seed_are_found(tmp_path: Path) -> None:
+    """Where no wrapper says what is data parallel the run may be refused, but never passed."""
+    case = Case("gradients_averaged_by_hand", candidate=BUG)
+    outcome = compared(case, tmp_path / "report")
+    assert outcome.code in (DIVERGED, UNDECIDED), outcome.explain()
+
+
+def test_a_parameter_without_a_gradient_needs_no_step(tmp_path: Path) -> None:
+    """torch steps no parameter whose gradient is None; a check without a reference knows it."""
+    trace, report = tmp_path / "trace", tmp_path / "report"
+    command = launch(1, "loop_cases/branch_not_in_every_step.py").split()
+    recorded = ttrace("record", "-o", trace, "--iterations", "0:4", "--", *command)
+    assert recorded.code == 0, recorded.explain()
+    outcome = ttrace("check", trace, "-o", report, folder=report)
+    assert outcome.code == WITHIN, outcome.explain()
+    assert outcome.result["culprits"] == [], outcome.explain()
+    assert "step that was not made" not in outcome.text, outcome.explain()
