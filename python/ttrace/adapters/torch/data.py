@@ -98,7 +98,6 @@ class Data:
         self._next: _Slot | None = None  # of the item that will be handed out
         self._calls_here = 0  # items of the current micro-batch
         self._index = -1  # of the current micro-batch
-        self._reason: str | None = None  # why this iteration's data is not recorded
         self._kept: list[_Kept] = []  # to be compared when it is known where they lie
         iterators = getattr(dataloader, "_BaseDataLoaderIter", None)
         patches.wrap_result(iterators, "__next__", self._item)
@@ -114,13 +113,7 @@ class Data:
     def begin_iteration(self) -> None:
         """Items that wait are the first ones of this iteration."""
         self._index, self._calls_here = -1, 0
-        self._reason = None
         self._next = _Slot(self._session.iteration, len(self._waiting))
-
-    @property
-    def dropped(self) -> str | None:
-        """Why the data of this iteration cannot be recorded, or None."""
-        return self._reason
 
     # Items of a loader
 

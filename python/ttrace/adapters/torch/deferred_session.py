@@ -11,7 +11,6 @@ one gradient, and they are added: the record is the gradient of the sum of the l
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,14 +150,11 @@ class DeferredSession(Session):
         text = " ".join([*others, dtensor_placements(tensor, self.topology)]).strip()
         return local_tensor(tensor), without_rows(text, batch_dim)
 
-    def release(self, micro_batches: int, keep: Callable[[str], bool]) -> None:
-        """Writes what waited, but for roles that `keep` does not want. `micro_batches` is their
-        number in the global batch."""
+    def release(self, micro_batches: int) -> None:
+        """Writes what waited. `micro_batches` is their number in the global batch."""
         waiting, self._waiting = self._waiting, []
         self._sums.clear()
         for item in waiting:
-            if not keep(item.role):
-                continue
             if item.placements in self.lies:
                 self._place(item)
             if item.rest.get("batch_dim", -1) >= 0:

@@ -663,16 +663,12 @@ class LoopCapture:
 
     def _end_iteration(self) -> None:
         session = self.session
-        dropped = set()
-        if self._data.dropped is not None:
-            dropped.add("data")
-            session.not_recorded("data", "data", "", self._data.dropped)
         self._data.end_iteration()
         self._name_uncalled()
         self._name_modules_beside()
         self._draws.end_iteration()
         micro_batches = self._micro_batches.count * session.topology.dp_size
-        session.release(micro_batches, lambda role: role not in dropped)
+        session.release(micro_batches)
         self._course.grafted()
         self._course.step_over()
 
