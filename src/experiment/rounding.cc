@@ -33,13 +33,22 @@ double RoundingsOverRanks(int64_t ranks) {
 // times that of one rounding. Any other order is better, and both runs may use
 // any. Source: N. Higham, T. Mary, A new approach to probabilistic rounding
 // error analysis, 2019 (errors of sums grow with sqrt(K)).
+//
+// A module that multiplies by several matrices of its own rounds after each,
+// and between two of them, where something that is not linear keeps them apart:
+// 2 p
+// - 1 roundings that know nothing of one another, of which the noise that it is
+// given is one.
 double SummationGrowth(const Rounding& rounding) {
+  const double steps =
+      std::sqrt(static_cast<double>(2 * rounding.products - 1));
   if (rounding.unit_roundoff > kFp32Roundoff) {
-    return std::sqrt((RoundingsOverRanks(rounding.reference_ranks) +
-                      RoundingsOverRanks(rounding.candidate_ranks)) /
-                     2);
+    return steps * std::sqrt((RoundingsOverRanks(rounding.reference_ranks) +
+                              RoundingsOverRanks(rounding.candidate_ranks)) /
+                             2);
   }
-  return std::max(1.0,
+  return steps *
+         std::max(1.0,
                   std::sqrt(static_cast<double>(rounding.longest_sum) / 2));
 }
 

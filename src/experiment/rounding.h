@@ -38,6 +38,10 @@ struct Rounding {
   // Terms of the longest sum that the value hangs on. Matters where sums are
   // made in the values' own precision.
   int64_t longest_sum = 1;
+  // Products with matrices of its own that a module makes one after the other,
+  // where noise shows no more than what goes into the first of them: 1 unless
+  // it is isolated and holds several matrices itself.
+  int64_t products = 1;
   // Ranks that a value of low precision is summed over, in each run.
   int64_t reference_ranks = 1;
   int64_t candidate_ranks = 1;

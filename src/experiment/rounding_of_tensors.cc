@@ -108,11 +108,15 @@ void RoundingOfTensors::ReadPrecisions(const Side& reference) {
 }
 
 void RoundingOfTensors::ReadDimensions(const Side& reference) {
+  std::set<std::string> matrices;
   for (const auto& [id, pieces] : reference.real()) {
     const Shape shape = pieces.global_shape();
     if (id.role == Role::kParam || id.role == Role::kGradReduced) {
       if (shape.empty()) continue;
       const int64_t any = *std::max_element(shape.begin(), shape.end());
+      if (shape.size() > 1 && matrices.insert(id.fqn).second) {
+        ++modules_[ParentName(id.fqn)].matrices;
+      }
       inner_ = std::max(inner_, shape.back());
       any_ = std::max(any_, any);
       // Of the module, and of all that contain it.
@@ -260,6 +264,9 @@ Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
                                                            : lowest_;
   out.unit_roundoff = UnitRoundoff(dtype);
   out.longest_sum = LongestSum(id, isolated);
+  if (isolated && module != nullptr) {
+    out.products = std::max<int64_t>(1, module->matrices);
+  }
   out.reference_summands = ValueOr(reference_sums_.summands, id, int64_t{1});
   out.candidate_summands = ValueOr(candidate_sums_.summands, id, int64_t{1});
   if (id.role == Role::kBuffer) {

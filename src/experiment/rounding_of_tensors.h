@@ -45,6 +45,7 @@ class RoundingOfTensors {
     std::optional<DType> dtype;  // lowest precision of what goes in and out
     int64_t inner = 0;           // longest last dimension of its parameters
     int64_t any = 0;             // longest dimension of its parameters
+    int64_t matrices = 0;        // of its own, not its children's
   };
   struct Sums {
     int64_t forward = 1;

@@ -47,6 +47,58 @@ TEST(SummationGrowth, IsWhatSumsOfBf16Show) {
   }
 }
 
+// Two matrices with something between them that is not linear: three roundings,
+// of which none is larger than that of the result.
+TEST(SummationGrowth, CoversAModuleOfTwoMatrices) {
+  constexpr size_t kSize = 16;
+  std::mt19937 rng(5);
+  std::normal_distribution<double> normal;
+  const auto matrix = [&] {
+    std::vector<double> out(kSize * kSize);
+    for (double& x : out) x = normal(rng) / std::sqrt(double{kSize});
+    return out;
+  };
+  const auto product = [](const std::vector<double>& m,
+                          const std::vector<double>& x, bool rounds) {
+    std::vector<double> out(kSize);
+    for (size_t i = 0; i < kSize; ++i) {
+      for (size_t k = 0; k < kSize; ++k) out[i] += m[i * kSize + k] * x[k];
+      if (rounds) out[i] = Bf16(out[i]);
+    }
+    return out;
+  };
+  double squares = 0;
+  double norm = 0;
+  double once = 0;
+  for (int trial = 0; trial < 500; ++trial) {
+    const auto up = matrix();
+    const auto down = matrix();
+    std::vector<double> x(kSize);
+    for (double& value : x) value = normal(rng);
+    const auto run = [&](bool rounds) {
+      auto h = product(up, x, rounds);
+      for (double& value : h) {
+        value = rounds ? Bf16(std::tanh(value)) : std::tanh(value);
+      }
+      return product(down, h, rounds);
+    };
+    const auto exact = run(false);
+    const auto rounded = run(true);
+    for (size_t i = 0; i < kSize; ++i) {
+      squares += (rounded[i] - exact[i]) * (rounded[i] - exact[i]);
+      once += (Bf16(exact[i]) - exact[i]) * (Bf16(exact[i]) - exact[i]);
+      norm += exact[i] * exact[i];
+    }
+  }
+  Rounding rounding;
+  rounding.unit_roundoff = kBf16;
+  rounding.products = 2;
+  const double growth = SummationGrowth(rounding);
+  EXPECT_LT(std::sqrt(squares / once), growth);
+  EXPECT_GT(std::sqrt(squares / once), growth / 2);
+  EXPECT_GT(std::sqrt(squares / once), 1.3);  // one rounding does not cover it
+}
+
 // Each run rounds its summands to bf16 and adds them in fp32.
 TEST(OtherSummandsRounding, IsWhatTwoCutsOfASumShow) {
   std::mt19937 rng(7);
