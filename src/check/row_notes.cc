@@ -32,24 +32,25 @@ std::map<int, std::pair<int, size_t>> CallsOf(const FedRows& fed) {
   return out;
 }
 
+std::string Times(int count) {
+  return count == 1   ? "once"
+         : count == 2 ? "twice"
+                      : fmt::format("{} times", count);
+}
+
 void NoteOtherCalls(const Side& reference, const Side& candidate,
                     std::vector<RunNote>* out) {
   const auto theirs = CallsOf(reference.fed_rows());
   for (const auto& [iteration, own] : CallsOf(candidate.fed_rows())) {
     const auto found = theirs.find(iteration);
     if (found == theirs.end() || found->second.first == own.first) continue;
-    out->push_back(
-        Open("a model that is called otherwise in a micro-batch",
-             fmt::format(
-                 "in iteration {} the reference calls it {} before it "
-                 "computes gradients, the candidate {}",
-                 iteration,
-                 found->second.first == 1
-                     ? "once"
-                     : fmt::format("{} times", found->second.first),
-                 own.first == 1 ? "once" : fmt::format("{} times", own.first)),
-             "let both loops call the model and compute gradients in the same "
-             "order"));
+    out->push_back(Open(
+        "a model that is called otherwise in a micro-batch",
+        fmt::format("in iteration {} the reference calls it {} before it "
+                    "computes gradients, the candidate {}",
+                    iteration, Times(found->second.first), Times(own.first)),
+        "let both loops call the model and compute gradients in the same "
+        "order"));
     return;
   }
 }
@@ -91,13 +92,12 @@ std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
              "random seed, and read the same rows "
              "(DistributedSampler(shuffle=False), or one seed)"));
   }
+  RunNote reordered;
+  reordered.kind = NoteKind::kRowsReordered;
   for (const int iteration : iterations) {
-    if (!rows.Reorders(iteration)) continue;
-    RunNote note;
-    note.kind = NoteKind::kRowsReordered;
-    note.numbers = {static_cast<double>(iteration)};
-    out.push_back(std::move(note));
+    if (rows.Reorders(iteration)) reordered.numbers.push_back(iteration);
   }
+  if (!reordered.numbers.empty()) out.push_back(std::move(reordered));
   return out;
 }
 

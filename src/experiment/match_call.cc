@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <cstddef>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "src/experiment/match_rows.h"
@@ -143,20 +145,40 @@ std::vector<Group> Grouped(const Parts& reference, const Parts& candidate,
 bool IsOfItem(const FedName& name) { return name.first.starts_with(kOfItem); }
 
 // Whether the places of rows are those that were meant, although some rows are
-// equal. Of tokens or nodes most are, and they are told apart by runs of them.
-bool TellsPlaces(const RowKeys& own, const std::vector<int64_t>& places) {
-  const auto rows = static_cast<int64_t>(own.size());
-  int64_t runs = rows > 0 ? 1 : 0;
-  for (size_t r = 1; r < places.size(); ++r) {
-    runs += places[r] != places[r - 1] + 1;
+// equal. Where rows are samples, equal ones may stand for one another as long
+// as most are not. Tokens and nodes are what they are by those around them: a
+// run of them has to be there once.
+bool TellsPlaces(const RowKeys& theirs, const RowKeys& own,
+                 const std::vector<int64_t>& places, bool are_samples) {
+  if (are_samples) {
+    return 2 * CountDistinct(own) > static_cast<int64_t>(own.size());
   }
-  return 2 * CountDistinct(own) > rows || rows >= 4 * runs;
+  std::unordered_multimap<uint64_t, size_t> all;
+  for (size_t r = 0; r < theirs.size(); ++r) all.emplace(theirs[r], r);
+  for (size_t begin = 0; begin < own.size();) {
+    size_t end = begin + 1;
+    while (end < own.size() && places[end] == places[end - 1] + 1) ++end;
+    const auto [first, last] = all.equal_range(own[begin]);
+    const auto size = static_cast<std::ptrdiff_t>(end - begin);
+    const auto equal = std::count_if(first, last, [&](const auto& candidate) {
+      const size_t at = candidate.second;
+      return at + (end - begin) <= theirs.size() &&
+             std::equal(theirs.begin() + static_cast<std::ptrdiff_t>(at),
+                        theirs.begin() + static_cast<std::ptrdiff_t>(at) + size,
+                        own.begin() + static_cast<std::ptrdiff_t>(begin));
+    });
+    if (equal != 1) return false;
+    begin = end;
+  }
+  return true;
 }
 
 // Nothing if rows are in another order, and in which cannot be told. `mixed`
 // gets arguments whose rows are beside others.
+// `indexed`: something in the call counts within the batch, so that rows may be
+// no samples by themselves.
 std::optional<RowSpace> SpaceOf(const Group& group, AreTheirs are_theirs,
-                                std::vector<std::string>* mixed) {
+                                bool indexed, std::vector<std::string>* mixed) {
   std::vector<const Sequence*> matching;
   for (const Sequence& s : group.sequences) {
     if (s.matches) matching.push_back(&s);
@@ -188,7 +210,10 @@ std::optional<RowSpace> SpaceOf(const Group& group, AreTheirs are_theirs,
   space.total = static_cast<int64_t>(theirs.size());
   if (theirs != own) {
     space.map = RowMap{MatchRows(theirs, own)};
-    if (!TellsPlaces(own, space.map->to_reference)) return std::nullopt;
+    const bool are_samples = !indexed && space.by.front().second <= 0;
+    if (!TellsPlaces(theirs, own, space.map->to_reference, are_samples)) {
+      return std::nullopt;
+    }
   }
   return space;
 }
@@ -264,8 +289,10 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
       if (s.matches) matched.insert(s.name.first);
     }
   }
+  bool indexed = false;
   for (const Group& group : groups) {
     for (const Sequence& s : group.sequences) {
+      indexed = indexed || s.is_relative;
       if (s.is_relative && !matched.contains(s.name.first) && s.by_rows()) {
         out.relative.push_back(s.name.first);
       }
@@ -294,7 +321,7 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
     for (const std::string& name : unlike) {
       if (!name.starts_with(kOfItem)) out.other.push_back(name);
     }
-    if (auto space = SpaceOf(group, are_theirs, &out.mixed)) {
+    if (auto space = SpaceOf(group, are_theirs, indexed, &out.mixed)) {
       out.spaces.push_back(*std::move(space));
     }
     AddLengths(group, &out.lengths);

@@ -101,6 +101,10 @@ void RoundingOfTensors::ReadPrecisions(const Side& reference) {
     if (IsEdge(id.role)) {
       edges_[{id.fqn, id.role}].insert(pieces.global_shape());
     }
+    if (id.role == Role::kInput) {
+      int64_t& given = modules_[id.fqn].given;
+      given = std::max(given, pieces.pieces.front().layout().global_count());
+    }
   }
   for (const auto& [module, dtype] : reference.precision_inside()) {
     Lower(dtype, &modules_[module].dtype);
@@ -114,9 +118,12 @@ void RoundingOfTensors::ReadDimensions(const Side& reference) {
     if (id.role == Role::kParam || id.role == Role::kGradReduced) {
       if (shape.empty()) continue;
       const int64_t any = *std::max_element(shape.begin(), shape.end());
-      if (shape.size() > 1 && matrices.insert(id.fqn).second) {
-        ++modules_[ParentName(id.fqn)].matrices;
-      }
+      Module& owner = modules_[ParentName(id.fqn)];
+      if (shape.size() > 1 && matrices.insert(id.fqn).second) ++owner.matrices;
+      if (shape.size() == 1) owner.vector = std::max(owner.vector, any);
+      const std::string kind = reference.ClassOf(ParentName(id.fqn));
+      owner.is_norm_of_features = kind.find("LayerNorm") != std::string::npos ||
+                                  kind.find("RMSNorm") != std::string::npos;
       inner_ = std::max(inner_, shape.back());
       any_ = std::max(any_, any);
       // Of the module, and of all that contain it.
@@ -243,6 +250,12 @@ int64_t RoundingOfTensors::LongestSum(const TensorId& id, bool isolated) const {
   if (isolated && !IsEdge(id.role)) {
     const Module* module = ModuleOf(id);
     if (module != nullptr && module->any > 0) {
+      // A norm over rows, which a module without a matrix may be, sums up all
+      // that is there of one of its features. One over features does not.
+      if (module->matrices == 0 && module->vector > 0 &&
+          !module->is_norm_of_features) {
+        return std::max(module->given / module->vector, sequence_);
+      }
       // Attention has a sum over the sequence beside those over dimensions.
       return std::max(IsForward(id) ? module->inner : module->any, sequence_);
     }

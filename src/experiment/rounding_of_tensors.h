@@ -46,6 +46,9 @@ class RoundingOfTensors {
     int64_t inner = 0;           // longest last dimension of its parameters
     int64_t any = 0;             // longest dimension of its parameters
     int64_t matrices = 0;        // of its own, not its children's
+    int64_t vector = 0;          // the longest of its own, without matrices
+    int64_t given = 0;           // elements of its largest input
+    bool is_norm_of_features = false;
   };
   struct Sums {
     int64_t forward = 1;

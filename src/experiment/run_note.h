@@ -51,9 +51,9 @@ enum class NoteKind : uint8_t {
   kNotRepeatable,  // count tensors; numbers[0]: largest difference
   kStateLeft,      // names[0]: leg; reason
   kAttribute,      // count times, reason: which, and what is expected
-  kReductionHook,  // names: hook, dtype that it sends; reason: why not known
-  kRowsReordered,  // numbers[0]: iteration
   kLossUnit,       // numbers[0]: of the candidate; then iterations
+  kReductionHook,  // names: hook, dtype that it sends; reason: why not known
+  kRowsReordered,  // numbers: iterations
   kIsolation,      // reason: what isolation came to
   kJoined,         // count culprits share the explanation of another one
   kSkippedStep,    // numbers[0]: iteration; reason

@@ -446,14 +446,14 @@ std::string Sentence(const RunNote& note) {
                          Examples(note.names, 0, note.count), note.reason);
     case NoteKind::kRowsReordered:
       return fmt::format(
-          "iteration {}: the candidate sees the reference's rows in another "
+          "iteration{} {}: the candidate sees the reference's rows in another "
           "order; they were matched by content",
-          NumberOf(note, 0));
+          note.numbers.size() == 1 ? "" : "s", fmt::join(note.numbers, ", "));
     case NoteKind::kReductionHook:
       return note.reason.empty()
                  ? fmt::format(
                        "gradients are reduced by a communication hook, {}, "
-                       "which sends {}: reduced gradients may be off by that "
+                       "which sends {}: reduced gradients are judged with that "
                        "rounding",
                        NameOf(note, 0), NameOf(note, 1))
                  : fmt::format(

@@ -344,6 +344,8 @@ class DTensorIsolation(Isolation):
                 continue
             shape = self._source.global_shape(where)
             dim, rows = _rows_in(placed, list(tensor.shape), shape)
+            if dim < 0 and place.rule.batch_dim >= 0:
+                return self.keeps(place, "whose rows these are cannot be told")
             if dim < 0:
                 break
             rule = replace(place.rule, batch_dim=dim, grad_placements=None)
