@@ -168,6 +168,16 @@ bool TellsPlaces(const RowKeys& theirs, const RowKeys& own,
                         own.begin() + static_cast<std::ptrdiff_t>(begin));
     });
     if (equal != 1) return false;
+    // A row between two runs may be the last of the one or the first of the
+    // other, as the end of a sentence is, which is equal in all of them.
+    if (end < own.size()) {
+      const auto behind = static_cast<size_t>(places[end - 1] + 1);
+      const auto next = static_cast<size_t>(places[end]);
+      if ((behind < theirs.size() && theirs[behind] == own[end]) ||
+          (next > 0 && theirs[next - 1] == own[end - 1])) {
+        return false;
+      }
+    }
     begin = end;
   }
   return true;
