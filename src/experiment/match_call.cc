@@ -144,11 +144,22 @@ bool IsOfItem(const FedName& name) { return name.first.starts_with(kOfItem); }
 
 // Whether the places of rows are those that were meant, although some rows are
 // equal. Of tokens or nodes most are, and they are told apart by runs of them.
-bool TellsPlaces(const RowKeys& own, const std::vector<int64_t>& places) {
+// Where a run ends, a row may belong to it or to the next: the end of a
+// sentence is equal in all of them. If the places on both sides hold it, which
+// of them was meant cannot be told.
+bool TellsPlaces(const RowKeys& theirs, const RowKeys& own,
+                 const std::vector<int64_t>& places) {
   const auto rows = static_cast<int64_t>(own.size());
   int64_t runs = rows > 0 ? 1 : 0;
   for (size_t r = 1; r < places.size(); ++r) {
-    runs += places[r] != places[r - 1] + 1;
+    if (places[r] == places[r - 1] + 1) continue;
+    ++runs;
+    const auto behind = static_cast<size_t>(places[r - 1] + 1);
+    const auto begin = static_cast<size_t>(places[r]);
+    if ((behind < theirs.size() && theirs[behind] == own[r]) ||
+        (begin > 0 && theirs[begin - 1] == own[r - 1])) {
+      return false;
+    }
   }
   return 2 * CountDistinct(own) > rows || rows >= 4 * runs;
 }
@@ -188,7 +199,9 @@ std::optional<RowSpace> SpaceOf(const Group& group, AreTheirs are_theirs,
   space.total = static_cast<int64_t>(theirs.size());
   if (theirs != own) {
     space.map = RowMap{MatchRows(theirs, own)};
-    if (!TellsPlaces(own, space.map->to_reference)) return std::nullopt;
+    if (!TellsPlaces(theirs, own, space.map->to_reference)) {
+      return std::nullopt;
+    }
   }
   return space;
 }

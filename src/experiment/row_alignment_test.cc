@@ -74,16 +74,36 @@ TEST(MatchCall, FewEqualRowsAreNoDoubtOfTheOthers) {
 }
 
 TEST(MatchCall, LongRunsTellEqualRowsApart) {
-  // Sentences of two words: eight and eight, the second first.
-  const std::vector<int64_t> theirs = {1, 1, 2, 1, 2, 2, 1, 1,
-                                       2, 2, 2, 1, 1, 1, 2, 1};
-  const std::vector<int64_t> own = {2, 2, 2, 1, 1, 1, 2, 1,
-                                    1, 1, 2, 1, 2, 2, 1, 1};
+  // Sentences of few words: eight and eight, the second first.
+  const std::vector<int64_t> theirs = {1, 1, 2, 1, 2, 2, 1, 4,
+                                       3, 2, 2, 1, 1, 1, 2, 5};
+  const std::vector<int64_t> own = {3, 2, 2, 1, 1, 1, 2, 5,
+                                    1, 1, 2, 1, 2, 2, 1, 4};
   const RowsOfCall found = MatchLabels(theirs, own);
   ASSERT_EQ(found.spaces.size(), 1U);
   EXPECT_THAT(
       found.spaces.front().map->to_reference,
       ElementsAre(8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+TEST(MatchCall, AWordThatEndsEverySentenceMayBeOfTheOneBeforeOrBehind) {
+  // Dealt in turn, 9 ends each: what follows the first sentence's 9 here
+  // follows another one there.
+  EXPECT_THAT(MatchLabels({1, 2, 3, 9, 4, 5, 6, 9, 7, 8, 10, 9, 11, 12, 13, 9},
+                          {1, 2, 3, 9, 7, 8, 10, 9, 4, 5, 6, 9, 11, 12, 13, 9})
+                  .spaces,
+              IsEmpty());
+  // A first word as well.
+  EXPECT_THAT(MatchLabels({9, 1, 2, 3, 9, 4, 5, 6, 9, 7, 8, 10, 9, 11, 12, 13},
+                          {9, 1, 2, 3, 9, 7, 8, 10, 9, 4, 5, 6, 9, 11, 12, 13})
+                  .spaces,
+              IsEmpty());
+  // Where the runs are whole there is no such word between them.
+  const RowsOfCall found =
+      MatchLabels({1, 9, 2, 9, 3, 4, 9, 5}, {3, 4, 9, 5, 1, 9, 2, 9});
+  ASSERT_EQ(found.spaces.size(), 1U);
+  EXPECT_THAT(found.spaces.front().map->to_reference,
+              ElementsAre(4, 5, 6, 7, 0, 1, 2, 3));
 }
 
 TEST(MatchCall, RowsThatWereDealtInTurnAreFound) {
