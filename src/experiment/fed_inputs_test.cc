@@ -168,6 +168,18 @@ TEST(SettleBatch, AListWhoseItemsAreNoRowsIsNotListed) {
   EXPECT_THAT(Settle(reference, candidate).listed, IsEmpty());
 }
 
+TEST(SettleBatch, ATensorWithoutANameIsNoList) {
+  const auto given = [](const std::vector<int64_t>& rows) {
+    RankGiven out;
+    out.notes = {{false, "", 0, rows}};
+    out.tensors = {{Role::kInput, "", "0", rows}};
+    return out;
+  };
+  EXPECT_THAT(
+      Settle({given({1, 2, 3, 4})}, {given({1, 3}), given({2, 4})}).listed,
+      IsEmpty());
+}
+
 TEST(SettleBatch, ItemsOfAListOfTheDataAreListed) {
   const auto item = [](const std::vector<int64_t>& images) {
     RankGiven out;
