@@ -54,9 +54,9 @@ std::shared_ptr<const Trace> Recorded(const std::string& folder,
       at.row_begin = held.micro_batch * rows;
       at.call = module_call;
       const std::vector<float> values(static_cast<size_t>(2 * rows), 1);
-      OrDie(writer->Append(
-          spec, at,
-          {reinterpret_cast<const std::byte*>(values.data()), {2, 1}}));
+      OrDie(writer->Append(spec, at,
+                           {reinterpret_cast<const std::byte*>(values.data()),
+                            RowMajorStrides(spec.local_shape)}));
     }
     OrDie(writer->Close(true, ""));
   }

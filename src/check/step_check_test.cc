@@ -402,7 +402,8 @@ TEST_F(StepCheck, ASkippedStepChangesNothing) {
   const CheckResult counted = Alone(run);
   ASSERT_EQ(counted.culprits.size(), 1u);
   EXPECT_THAT(counted.culprits[0].hints.at(0),
-              HasSubstr("the step was skipped, and nothing may change"));
+              HasSubstr("the step was skipped, or there was no gradient, "
+                        "and nothing may change"));
   run.fault.iteration = 1;
   run.fault.keep_count = true;
   run.iterations = 2;

@@ -5,6 +5,7 @@
 #ifndef TTRACE_SRC_CHECK_SYNTHETIC_RUN_TEST_H_
 #define TTRACE_SRC_CHECK_SYNTHETIC_RUN_TEST_H_
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,11 +15,14 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "src/align/fed_rows.h"
 #include "src/numeric/noise.h"
+#include "src/numeric/row_digests.h"
 #include "src/trace/writer.h"
 #include "ttrace/layout.h"
 
@@ -56,6 +60,7 @@ class SyntheticRun {
   // Kind and JSON of notes that every rank leaves.
   std::vector<std::pair<std::string, std::string>> notes;
   std::function<std::string(int rank)> gradient_norms;  // JSON of such a note
+  bool notes_rows = false;  // of data and of what the model is given
   bool omit_tensor(const SyntheticTensor& t) const {
     return t.fqn == omitted_fqn;
   }
@@ -266,6 +271,10 @@ class SyntheticRun {
       }
       values.push_back(value);
     });
+    if (notes_rows && leg == "real" && t.batch_dim == 0 &&
+        (t.role == Role::kData || (t.role == Role::kInput && t.fqn.empty()))) {
+      NoteRows(writer, t, values, micro_batch, iteration);
+    }
     RecordSpec spec;
     spec.fqn = t.fqn;
     spec.role = t.role;
@@ -308,6 +317,27 @@ class SyntheticRun {
     }
     const Status done = writer.Append(spec, at, {bytes, strides});
     ASSERT_TRUE(done.ok()) << done.error().message();
+  }
+
+  void NoteRows(TraceWriter& writer, const SyntheticTensor& t,
+                const std::vector<float>& values, int micro_batch,
+                int iteration) const {
+    const auto rows = static_cast<size_t>(rows_of_a_micro_batch);
+    const std::string where = fmt::format(
+        R"("fed":"{}","iteration":{},"micro_batch":{},"call":0,"rows":{})",
+        t.role == Role::kData ? "data" : "", iteration, micro_batch, rows);
+    const RowDigests digests =
+        DigestRows(std::as_bytes(std::span(values)), rows, sizeof(float));
+    for (const auto& [kind, json] :
+         {std::pair("fed_call", fmt::format("{{{}}}", where)),
+          std::pair(
+              "fed_rows",
+              fmt::format(
+                  R"({{{},"arg":"{}","dim":0,"width":{},"whole":"{}"}})", where,
+                  t.arg, values.size() / rows, DigestText(digests.whole)))}) {
+      const Status done = writer.Note(kind, json);
+      ASSERT_TRUE(done.ok()) << done.error().message();
+    }
   }
 
   // Row-major over the local tensor, of one or two dimensions.

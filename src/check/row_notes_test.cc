@@ -1,0 +1,143 @@
+#include "src/check/row_notes.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/report/reason_words.h"
+#include "src/trace/scratch_trace.h"
+
+namespace ttrace {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+using KindAndJson = std::pair<std::string, std::string>;
+
+KindAndJson FedCallNote(int iteration, int micro_batch, int call) {
+  return {"fed_call",
+          fmt::format(R"({{"fed":"","iteration":{},"micro_batch":{},)"
+                      R"("call":{},"rows":2}})",
+                      iteration, micro_batch, call)};
+}
+
+Side SideThatSays(const ScratchFolder& folder,
+                  const std::vector<KindAndJson>& notes) {
+  OrDie(CreateTraceFolder(folder.path(), "{}", true));
+  const auto writer = OpenRank(folder.path(), 0, 1);
+  for (const auto& [kind, json] : notes) OrDie(writer->Note(kind, json));
+  OrDie(writer->Close(true, ""));
+  return OrDie(Side::Open(folder.path(), {}));
+}
+
+std::vector<RunNote> NotesOf(const RowAlignment& rows,
+                             const std::vector<KindAndJson>& own = {},
+                             const std::vector<KindAndJson>& theirs = {}) {
+  const ScratchFolder reference;
+  const ScratchFolder candidate;
+  return RowNotes(SideThatSays(reference, theirs), SideThatSays(candidate, own),
+                  rows);
+}
+
+TEST(RowNotes, OfTheReferencesRowsInItsOrderNothingIsSaid) {
+  RowAlignment rows;
+  rows.calls[{false, 0, 0}].spaces.resize(1);
+  EXPECT_THAT(NotesOf(rows, {FedCallNote(0, 0, 0)}, {FedCallNote(0, 0, 0)}),
+              IsEmpty());
+}
+
+TEST(RowNotes, RowsInAnotherOrderAreSaidOncePerIteration) {
+  RowAlignment rows;
+  for (const int iteration : {0, 2}) {
+    for (const int call : {0, 1}) {
+      RowsOfCall& of = rows.calls[{false, iteration, call}];
+      of.spaces.resize(1);
+      of.spaces[0].map = RowMap{{1, 0}};
+    }
+  }
+  rows.calls[{false, 1, 0}].spaces.resize(1);
+  const std::vector<RunNote> notes = NotesOf(rows);
+  ASSERT_EQ(notes.size(), 2U);
+  for (const RunNote& note : notes) {
+    EXPECT_EQ(note.kind, NoteKind::kRowsReordered);
+    EXPECT_FALSE(note.leaves_verdict_open());
+  }
+  EXPECT_THAT(notes[0].numbers, ElementsAre(0));
+  EXPECT_THAT(notes[1].numbers, ElementsAre(2));
+}
+
+TEST(RowNotes, OtherValuesBesideTheSameRowsLeaveTheVerdictOpenOncePerName) {
+  RowAlignment rows;
+  rows.calls[{false, 3, 0}].other = {"noise"};
+  rows.calls[{false, 4, 0}].other = {"noise"};
+  std::vector<RunNote> notes = NotesOf(rows);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_TRUE(notes[0].leaves_verdict_open());
+  EXPECT_FALSE(notes[0].way_out.empty());
+  EXPECT_THAT(NoteWords(notes[0]),
+              AllOf(HasSubstr("other noise for the same rows"),
+                    HasSubstr("in iteration 3 the input noise holds values")));
+  RowAlignment of_data;
+  of_data.calls[{true, 0, 0}].other = {"labels"};
+  notes = NotesOf(of_data);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_THAT(NoteWords(notes[0]), HasSubstr("labels of the data holds"));
+}
+
+TEST(RowNotes, InputsThatAGivenBatchDoesNotExplainLeaveTheVerdictOpen) {
+  const KindAndJson graft = {"graft", R"({"what":"data"})"};
+  RowAlignment rows;
+  rows.calls[{false, 1, 0}].foreign = {0, 3};
+  rows.calls[{false, 2, 0}].foreign = {1};
+  const std::vector<RunNote> notes = NotesOf(rows, {graft});
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_TRUE(notes[0].leaves_verdict_open());
+  EXPECT_THAT(NoteWords(notes[0]),
+              AllOf(HasSubstr("that the loop makes of other values"),
+                    HasSubstr("in iteration 1 2 of its rows")));
+  // Data that nobody replaced is a finding of its own.
+  EXPECT_THAT(NotesOf(rows), IsEmpty());
+  RowAlignment of_data;
+  of_data.calls[{true, 1, 0}].foreign = {0, 3};
+  EXPECT_THAT(NotesOf(of_data, {graft}), IsEmpty());
+}
+
+TEST(RowNotes, AModelThatIsCalledAnotherNumberOfTimesLeavesTheVerdictOpen) {
+  const std::vector<KindAndJson> once = {FedCallNote(0, 0, 0)};
+  // Of two micro-batches each has one call.
+  const std::vector<KindAndJson> parts = {FedCallNote(0, 0, 0),
+                                          FedCallNote(0, 1, 0)};
+  const std::vector<KindAndJson> twice = {
+      FedCallNote(0, 0, 0), FedCallNote(0, 0, 1), FedCallNote(1, 0, 0),
+      FedCallNote(1, 0, 1)};
+  EXPECT_THAT(NotesOf({}, parts, once), IsEmpty());
+  EXPECT_THAT(NotesOf({}, twice, twice), IsEmpty());
+  const std::vector<RunNote> notes = NotesOf({}, twice, once);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_TRUE(notes[0].leaves_verdict_open());
+  EXPECT_THAT(NoteWords(notes[0]),
+              HasSubstr("in iteration 0 the reference calls it once before it "
+                        "computes gradients, the candidate 2 times"));
+  // Once, though in two iterations, and also the other way round.
+  const std::vector<KindAndJson> once_each = {FedCallNote(0, 0, 0),
+                                              FedCallNote(1, 0, 0)};
+  EXPECT_EQ(NotesOf({}, once_each, twice).size(), 1U);
+  // Items of data are not calls of the model.
+  EXPECT_THAT(
+      NotesOf({},
+              {FedCallNote(0, 0, 0),
+               {"fed_call",
+                R"({"fed":"data","iteration":0,"micro_batch":0,"call":1})"}},
+              once),
+      IsEmpty());
+}
+
+}  // namespace
+}  // namespace ttrace
