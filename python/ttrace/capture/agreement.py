@@ -77,7 +77,12 @@ class Agreement:
     def about(settings: Settings, iteration: int) -> Agreement:
         """To be made once an iteration by every rank, whatever happened to its capture."""
         _visits[iteration] += 1
-        key = f"ttrace/{settings.run_id}/{settings.leg}/{iteration}.{_visits[iteration]}"
+        return Agreement.of_ranks(settings, f"{iteration}.{_visits[iteration]}")
+
+    @staticmethod
+    def of_ranks(settings: Settings, name: str) -> Agreement:
+        """Of something that every rank calls by this name, once a run."""
+        key = f"ttrace/{settings.run_id}/{settings.leg}/{name}"
         if not (dist.is_available() and dist.is_initialized()):
             return Agreement(None, key, 0, 1)
         return Agreement(_store_of_all_ranks(), key, dist.get_rank(), dist.get_world_size())

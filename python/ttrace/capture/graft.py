@@ -16,6 +16,7 @@ from ttrace.capture.tensor_bytes import bitwise_equal
 
 _EXAMPLES = 3
 _ROWS, _COLUMNS = 8, 512  # of an item, for whether it tells rows apart
+_NO_ROW = "f" * 16  # a digest that no row has, but for chance
 _DISTINCT = 16  # values: fewer are a mask's
 _EQUAL_WEIGHTS = "give both runs the same initial weights"
 
@@ -236,6 +237,13 @@ class Graft:
         if not self._reference.has_fed:
             return None
         return self._reference.place(is_data, iteration, call, tensors)
+
+    def is_relative(self, iteration: int, call: int, one: Any) -> bool:
+        """Whether the reference, too, has all of what is fed there as `one` count within a batch.
+        Such values name no rows: of unlike ones none is said to be foreign."""
+        unlike = one._replace(digests=(_NO_ROW * one.rows, "", ""))
+        found = self.place(True, iteration, call, [unlike])
+        return found is None or not found[1]
 
     @torch.no_grad()
     def whole_item(

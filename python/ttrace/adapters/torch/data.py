@@ -10,7 +10,8 @@ An item whose rows the reference has, in whatever order and however padded, keep
 maps rows by their contents. Only rows that the reference does not have are replaced, all tensors of
 an item or none. That has to come earlier, when the item is handed out, because the loop may copy it
 at once. How many items an iteration takes is known from the reference. If a guess was wrong, what
-lies in the item's memory is put right when its forward comes.
+lies in the item's memory is put right when its forward comes; rows that stayed are the loop's own
+memory, and it is said that they are not this iteration's.
 
 A loop that makes its batches by hand has no items. There the model's own inputs are the data. On a
 device mesh they may be parts of it, which the model itself says when it makes DTensors of them: too
@@ -31,6 +32,7 @@ from ttrace.adapters.torch import fed_rows
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.fed_rows import Fed, Placed, Space
 from ttrace.adapters.torch.patches import Patches
+from ttrace.adapters.torch.row_keeping import RowKeeping
 from ttrace.adapters.torch.topology import is_dtensor, rows_cut, without_rows
 from ttrace.capture.graft import Graft
 from ttrace.capture.nested import named_tensors
@@ -98,6 +100,8 @@ class Data:
         self._next: _Slot | None = None  # of the item that will be handed out
         self._calls_here = 0  # items of the current micro-batch
         self._index = -1  # of the current micro-batch
+        self._sizes: set[int | None] = set()  # rows of the items that were handed out
+        self._keeping = RowKeeping(session)
         self._kept: list[_Kept] = []  # to be compared when it is known where they lie
         iterators = getattr(dataloader, "_BaseDataLoaderIter", None)
         patches.wrap_result(iterators, "__next__", self._item)
@@ -146,8 +150,9 @@ class Data:
         entry = _Item(sizes[0] if sizes else None, {k: v.clone() for k, v in tensors.items()})
         entry.fed = fed_rows.fed({"0": item} if torch.is_tensor(item) else {"": item})
         entry.slot = self._next_slot(entry)
+        self._sizes.add(entry.rows)
         given = item
-        if entry.slot is not None and not self._has_rows(entry):
+        if entry.slot is not None and not self._keeps_rows(entry, self._is_sure(entry)):
             values = self._whole(entry, entry.slot)
             if values is not None:
                 entry.replaced = True
@@ -156,18 +161,35 @@ class Data:
         self._waiting.append(entry)
         return given
 
-    def _has_rows(self, entry: _Item) -> bool:
-        """Whether the rows are the reference's: nothing is replaced then. Whose iteration it is may
-        have been guessed wrong where batches are not all of one size."""
+    def _keeps_rows(self, entry: _Item, is_sure: bool) -> bool:
+        """Whether nothing is put in place of an item's rows: they are the reference's. `is_sure`:
+        that they are used in this iteration."""
         assert self.graft is not None and entry.slot is not None
-        captured = self._session.settings.iterations
-        for iteration in dict.fromkeys((entry.slot.iteration, *captured)):
-            placed = self._place(True, iteration, entry.slot.call, entry.fed)
+        entry.found = self._iteration_of(entry, entry.slot, is_sure)
+        kept = self._keeping.asked(entry.found is not None)
+        if kept:
+            self.graft.has_rows(entry.slot.iteration)
+        return kept
+
+    def _iteration_of(self, entry: _Item, slot: _Slot, is_sure: bool) -> int | None:
+        """In which the reference has all rows of an item."""
+        iterations = [slot.iteration]
+        if not is_sure:
+            iterations += self._session.settings.iterations
+        for iteration in dict.fromkeys(iterations):
+            placed = self._place(True, iteration, slot.call, entry.fed)
             if placed is not None and placed.found:
-                entry.found = iteration
-                self.graft.has_rows(entry.slot.iteration)
-                return True
-        return False
+                return iteration
+        return None
+
+    def _is_sure(self, entry: _Item) -> bool:
+        """Whether an item can be of no other iteration: all have one size, of which the reference's
+        global batch is a multiple."""
+        assert entry.slot is not None
+        whole = self._rows_of_source(entry.slot.iteration, entry)
+        if whole is None or not entry.rows or len(self._sizes) > 1:
+            return False
+        return whole % (entry.rows * self._session.topology.dp_size) == 0
 
     def place(self, iteration: int, call: int, tensors: list[Fed]) -> Placed | None:
         """Where the reference has the rows of a forward; None: nothing is taken from there."""
@@ -186,7 +208,9 @@ class Data:
     def _whole(self, entry: _Item, slot: _Slot) -> dict[str, torch.Tensor] | None:
         """The reference's values in place of all of an item, or None."""
         assert self.graft is not None
-        relative = next((one.arg for one in entry.fed if one.relative and one.dim == 0), None)
+        relative = next(
+            (one.arg for one in entry.fed if one.dim == 0 and self._is_relative(one, slot)), None
+        )
         if relative is not None and any(one.dim != 0 or not one.relative for one in entry.fed):
             self.graft.keeps_item(
                 relative, slot.iteration, f"{relative} counts within the batch of its rank"
@@ -201,6 +225,15 @@ class Data:
                 )
                 for arg, value in entry.own.items()
             }
+        )
+
+    def _is_relative(self, one: Fed, slot: _Slot) -> bool:
+        """What counts within a batch does so in all of them. The labels of a few rows may look like
+        it, as 0 and 5 do."""
+        assert self.graft is not None
+        return one.relative and all(
+            self.graft.is_relative(iteration, slot.call, one)
+            for iteration in dict.fromkeys((slot.iteration, *self._session.settings.iterations))
         )
 
     def _next_slot(self, entry: _Item) -> _Slot | None:
@@ -228,12 +261,19 @@ class Data:
 
     def _count(self, iteration: int, entry: _Item) -> int | None:
         """This rank's micro-batches in an iteration, as the reference's global batch has it."""
+        rows = self._rows_of_source(iteration, entry)
+        if rows is None or not entry.rows:
+            return None
+        return -(-rows // (entry.rows * self._session.topology.dp_size))
+
+    def _rows_of_source(self, iteration: int, entry: _Item) -> int | None:
+        """Of the reference's global batch."""
         assert self.graft is not None
         for arg, value in entry.own.items():
             if entry.rows and value.shape[:1] == (entry.rows,):
                 rows = self.graft.rows_of_data(arg, iteration)
                 if rows is not None:
-                    return -(-rows // (entry.rows * self._session.topology.dp_size))
+                    return rows
         return None
 
     def _items_each(self, iteration: int, entry: _Item) -> int:
@@ -296,14 +336,17 @@ class Data:
 
     def _put_right(self, entry: _Item, slot: _Slot, certain: bool) -> None:
         """Gives an item the values of its real place in the global batch."""
-        if self.graft is None or entry.slot == slot:
+        if self.graft is None:
             return
         if not entry.replaced:
-            placed = self._place(True, slot.iteration, slot.call, entry.fed)
-            if entry.found not in (None, slot.iteration) and not (placed and placed.found):
-                reason = f"its rows are those of iteration {entry.found} of the reference"
-                self.graft.keeps_item("rows", slot.iteration, reason)
+            if entry.found not in (None, slot.iteration):
+                placed = self._place(True, slot.iteration, slot.call, entry.fed)
+                if placed is None or not placed.found:
+                    reason = f"its rows are those of iteration {entry.found} of the reference"
+                    self.graft.keeps_item("rows", slot.iteration, reason)
             entry.slot = slot
+            return
+        if entry.slot == slot:
             return
         values = self._whole(entry, slot) or {}
         for arg, given in entry.given.items():
@@ -422,7 +465,7 @@ class Data:
                 self._kept.append(kept)
         if self.graft is None or not self.graft.data or session.topology.device_mesh is not None:
             return {}
-        if not own or self._has_rows(entry):
+        if not own or self._keeps_rows(entry, is_sure=True):
             return {}
         values = self._whole(entry, slot)
         if values is None:
