@@ -241,7 +241,14 @@ class Settler {
     // Which tokens routed rows are is known, and that they are not all.
     if (r.pieces.front().routed() || c.pieces.front().routed()) return {};
     if (!fed_.AreAsRecorded(r, c)) {
-      if (auto shape = fed_.Read(r, c)) {
+      std::optional<ShapeReading> shape = fed_.Read(r, c);
+      if (shape && FedDimensions::IsUntold(*shape)) return {Reading::kUnknown};
+      // What has no rows may be the same for all, or made of all.
+      if (shape && !FedDimensions::HasRows(*shape) &&
+          !FedDimensions::IsPadded(*shape)) {
+        shape.reset();
+      }
+      if (shape) {
         const bool flat =
             std::any_of(shape->begin(), shape->end(),
                         [](const DimReading& dim) { return dim.each > 1; });

@@ -108,13 +108,20 @@ std::optional<DimReading> FedDimensions::ReadDim(const RowsOfCall& call,
       return DimReading{&space, 1, nullptr};
     }
   }
+  const int64_t size = reference.pieces.front().local_shape()[dim];
+  const auto all = [&](int) { return std::optional(size); };
+  for (const RowSpace& space : call.untold) {
+    if (fit(at(space.reference), at(space.candidate)) && !fit(all, all)) {
+      DimReading untold;
+      untold.untold = true;
+      return untold;
+    }
+  }
   for (const PaddedLength& length : call.lengths) {
     if (fit(at(length.reference), at(length.candidate))) {
       return DimReading{nullptr, 1, &length};
     }
   }
-  const int64_t size = reference.pieces.front().local_shape()[dim];
-  const auto all = [&](int) { return std::optional(size); };
   if (fit(all, all)) return DimReading{};
   for (const PaddedLength& length : call.lengths) {
     for (const RowSpace& space : call.spaces) {
@@ -166,6 +173,11 @@ std::optional<ShapeReading> FedDimensions::Read(
     out.push_back(*dim);
   }
   return out;
+}
+
+bool FedDimensions::IsUntold(const ShapeReading& shape) {
+  return std::any_of(shape.begin(), shape.end(),
+                     [](const DimReading& dim) { return dim.untold; });
 }
 
 bool FedDimensions::IsPadded(const ShapeReading& shape) {

@@ -27,6 +27,7 @@ struct DimReading {
   const RowSpace* space = nullptr;       // null: no rows
   int64_t each = 1;                      // indices a row
   const PaddedLength* length = nullptr;  // null: not padded
+  bool untold = false;                   // it counts what cannot be told apart
   // With both: rows, each of the length, one after the other.
 };
 
@@ -46,6 +47,7 @@ class FedDimensions {
   std::optional<ShapeReading> Read(const TensorPieces& reference,
                                    const TensorPieces& candidate) const;
 
+  static bool IsUntold(const ShapeReading& shape);
   static bool IsPadded(const ShapeReading& shape);
   static bool HasRows(const ShapeReading& shape);
   // Gives a record the layout that the reading says.

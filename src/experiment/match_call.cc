@@ -121,14 +121,40 @@ struct Group {
   }
 };
 
+// Of `data item` sequences the loop's own argument is meant.
+bool IsOfItem(const FedName& name) { return name.first.starts_with(kOfItem); }
+
+// What the items of a list hold is no rows of its own, where the items are.
+void LeaveOutListed(std::vector<Sequence>* all) {
+  std::vector<std::string> lists;
+  for (const Sequence& s : *all) {
+    const auto& [name, dim] = s.name;
+    // An item itself is a tuple of inputs and targets.
+    if (dim == kListDim && s.matches && !name.empty() && name != kOfItem) {
+      lists.push_back(name + ".");
+    }
+  }
+  std::erase_if(*all, [&](const Sequence& s) {
+    return std::any_of(lists.begin(), lists.end(),
+                       [&](const std::string& list) {
+                         return s.name.first.starts_with(list);
+                       });
+  });
+}
+
 std::vector<Group> Grouped(const Parts& reference, const Parts& candidate,
                            AreTheirs are_theirs) {
-  std::map<std::pair<RowSpace::Counts, RowSpace::Counts>, Group> groups;
+  std::vector<Sequence> all;
   for (const auto& [name, tensor] : candidate.begin()->second.tensors) {
     auto sequence = SequenceOf(name, reference, candidate, are_theirs);
     if (!sequence) continue;
-    groups[{sequence->reference, sequence->candidate}].sequences.push_back(
-        *std::move(sequence));
+    all.push_back(*std::move(sequence));
+  }
+  LeaveOutListed(&all);
+  std::map<std::pair<RowSpace::Counts, RowSpace::Counts>, Group> groups;
+  for (Sequence& sequence : all) {
+    groups[{sequence.reference, sequence.candidate}].sequences.push_back(
+        std::move(sequence));
   }
   std::vector<Group> out;
   for (auto& [counts, group] : groups) out.push_back(std::move(group));
@@ -140,9 +166,6 @@ std::vector<Group> Grouped(const Parts& reference, const Parts& candidate,
   });
   return out;
 }
-
-// Of `data item` sequences the loop's own argument is meant.
-bool IsOfItem(const FedName& name) { return name.first.starts_with(kOfItem); }
 
 // Whether the places of rows are those that were meant, although some rows are
 // equal. Where rows are samples, equal ones may stand for one another as long
@@ -226,6 +249,17 @@ std::optional<RowSpace> SpaceOf(const Group& group, AreTheirs are_theirs,
     }
   }
   return space;
+}
+
+// What both runs have as many of.
+void AddUntold(const Group& group, std::vector<RowSpace>* untold) {
+  const Sequence& any = group.sequences.front();
+  if (any.theirs.size() != any.own.size()) return;
+  RowSpace space;
+  space.reference = any.reference;
+  space.candidate = any.candidate;
+  space.total = static_cast<int64_t>(any.own.size());
+  untold->push_back(std::move(space));
 }
 
 void AddLengths(const Group& group, std::vector<PaddedLength>* lengths) {
@@ -319,7 +353,10 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
     return names;
   };
   for (const Group& group : groups) {
-    if (!group.matches()) continue;
+    if (!group.matches()) {
+      AddUntold(group, &out.untold);
+      continue;
+    }
     const auto unlike = others(group);
     // A mask or a class says nothing of whose it is.
     const bool tells = 2 * group.most_distinct() >
@@ -333,6 +370,8 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
     }
     if (auto space = SpaceOf(group, are_theirs, indexed, &out.mixed)) {
       out.spaces.push_back(*std::move(space));
+    } else {
+      AddUntold(group, &out.untold);
     }
     AddLengths(group, &out.lengths);
   }

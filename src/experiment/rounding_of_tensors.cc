@@ -78,6 +78,10 @@ RoundingOfTensors::RoundingOfTensors(const Side& reference,
                                      const Side& candidate) {
   ReadPrecisions(reference);
   ReadDimensions(reference);
+  for (const auto& [name, module] : modules_) {
+    matrices_ = std::max(matrices_, module.matrices);
+    sum_of_feature_ = std::max(sum_of_feature_, module.SumOfFeature());
+  }
   reference_sums_ = SumsOf(reference, reference);
   candidate_sums_ = SumsOf(reference, candidate);
   const auto parts = [](const Side& side) {
@@ -250,17 +254,16 @@ int64_t RoundingOfTensors::LongestSum(const TensorId& id, bool isolated) const {
   if (isolated && !IsEdge(id.role)) {
     const Module* module = ModuleOf(id);
     if (module != nullptr && module->any > 0) {
-      // A norm over rows, which a module without a matrix may be, sums up all
-      // that is there of one of its features. One over features does not.
-      if (module->matrices == 0 && module->vector > 0 &&
-          !module->is_norm_of_features) {
-        return std::max(module->given / module->vector, sequence_);
+      if (const int64_t terms = module->SumOfFeature(); terms > 0) {
+        return std::max(terms, sequence_);
       }
       // Attention has a sum over the sequence beside those over dimensions.
       return std::max(IsForward(id) ? module->inner : module->any, sequence_);
     }
   }
-  return IsForward(id) ? forward : backward;
+  const int64_t any = IsForward(id) ? forward : backward;
+  // What arrives at an edge any other module may have made.
+  return isolated ? std::max(any, sum_of_feature_) : any;
 }
 
 int64_t RoundingOfTensors::SummedRanks(const Sums& sums, const TensorId& id) {
@@ -277,7 +280,9 @@ Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
                                                            : lowest_;
   out.unit_roundoff = UnitRoundoff(dtype);
   out.longest_sum = LongestSum(id, isolated);
-  if (isolated && module != nullptr) {
+  if (isolated && IsEdge(id.role)) {
+    out.products = matrices_;
+  } else if (isolated && module != nullptr) {
     out.products = std::max<int64_t>(1, module->matrices);
   }
   out.reference_summands = ValueOr(reference_sums_.summands, id, int64_t{1});

@@ -49,6 +49,14 @@ class RoundingOfTensors {
     int64_t vector = 0;          // the longest of its own, without matrices
     int64_t given = 0;           // elements of its largest input
     bool is_norm_of_features = false;
+
+    // Terms of a sum over all that is there of one of its features, as a norm
+    // over rows makes it, and a module without a matrix may be one; 0: none.
+    int64_t SumOfFeature() const {
+      return matrices == 0 && vector > 0 && !is_norm_of_features
+                 ? given / vector
+                 : 0;
+    }
   };
   struct Sums {
     int64_t forward = 1;
@@ -85,6 +93,8 @@ class RoundingOfTensors {
   int64_t tokens_ = 1;    // of an iteration
   int64_t inner_ = 1;     // longest of all modules
   int64_t any_ = 1;
+  int64_t matrices_ = 1;        // most that one module has
+  int64_t sum_of_feature_ = 1;  // longest of all modules
   Sums reference_sums_;
   Sums candidate_sums_;
   std::optional<ReductionHook> reference_hook_;

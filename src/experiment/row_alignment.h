@@ -62,6 +62,8 @@ struct RepeatedRows {
 struct RowsOfCall {
   // The first are the rows of the batch.
   std::vector<RowSpace> spaces;
+  // Of which it cannot be told which are which.
+  std::vector<RowSpace> untold;
   std::vector<PaddedLength> lengths;
   // Of the candidate's rows, those that the reference does not have.
   std::vector<int64_t> foreign;
