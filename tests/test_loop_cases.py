@@ -56,7 +56,7 @@ CASES = (
     Case("compressed_reduction", codes=OPEN, phrase="hook"),
     Case("gradients_scaled_otherwise", ("hook",), phrase="convention", always=True),
     Case("gradients_scaled_otherwise", ("after",), phrase="convention", always=True, quick=True),
-    Case("gradients_scaled_otherwise", ("after",), BUG, codes=(DIVERGED,), letter="R"),
+    Case("gradients_scaled_otherwise", ("after",), BUG, codes=(DIVERGED,)),
     Case("clipping_by_hand"),
     Case("clipping_by_hand", candidate=BUG, codes=(DIVERGED,), letter="K", stage="optimizer",
          phrase="clips|scales"),

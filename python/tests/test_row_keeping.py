@@ -46,6 +46,7 @@ def test_no_rank_keeps_its_rows_where_one_has_others(monkeypatch):
 def test_the_first_item_shows_how_rows_are_dealt(monkeypatch):
     found = answers(monkeypatch, (True, True), (True, False))
     assert found == [(True, True), (True, False)]
+    assert answers(monkeypatch, (False, True)) == [(False, False)]
 
 
 def rows(first_class, last_class):
