@@ -68,7 +68,6 @@ TEST(SummationGrowth, CoversAModuleOfTwoMatrices) {
     return out;
   };
   double squares = 0;
-  double norm = 0;
   double once = 0;
   for (int trial = 0; trial < 500; ++trial) {
     const auto up = matrix();
@@ -87,7 +86,6 @@ TEST(SummationGrowth, CoversAModuleOfTwoMatrices) {
     for (size_t i = 0; i < kSize; ++i) {
       squares += (rounded[i] - exact[i]) * (rounded[i] - exact[i]);
       once += (Bf16(exact[i]) - exact[i]) * (Bf16(exact[i]) - exact[i]);
-      norm += exact[i] * exact[i];
     }
   }
   Rounding rounding;
