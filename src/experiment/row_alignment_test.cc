@@ -51,8 +51,8 @@ FedTensor Labels(const std::vector<int64_t>& rows) {
 
 RowsOfCall MatchLabels(const std::vector<int64_t>& reference,
                        const std::vector<int64_t>& candidate) {
-  return MatchCall({{0, Part(0, {{kX, Labels(reference)}})}},
-                   {{0, Part(0, {{kX, Labels(candidate)}})}});
+  return MatchCall({{0, Part(0, {{FedName("x", 1), Labels(reference)}})}},
+                   {{0, Part(0, {{FedName("x", 1), Labels(candidate)}})}});
 }
 
 TEST(MatchCall, OfEqualRowsInAnotherOrderTheOrderIsNotKnown) {
