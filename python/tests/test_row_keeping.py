@@ -111,7 +111,6 @@ def test_rows_of_another_iteration_are_replaced_where_batches_are_equal(tmp_path
     assert {n["differs"] for n in notes(tmp_path / "out", "graft") if n["what"] == "data"} == {8}
 
 
-@pytest.mark.xfail(strict=True, reason="what tells fewer rows apart says whose they are")
 def test_equal_labels_do_not_make_other_rows_the_reference_s(tmp_path, monkeypatch):
     x, classes = rows(3, 1)
     reference = traced(tmp_path / "reference", x, classes)

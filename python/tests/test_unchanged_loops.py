@@ -55,6 +55,9 @@ def named(loops, *marks):
 
 
 ALL = [*named(LOOPS), *named(MORE, pytest.mark.matrix)]
+# The masks of dropout are grafted by place, and change the loss: a loop without.
+PADDED = {"rows that each rank pads": ("honest/tagger.py", "--pad", "longest", "--deal", "strided")}
+KEPT = [*named(LOOPS | PADDED), *named(MORE, pytest.mark.matrix)]
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -71,7 +74,7 @@ def test_losses_gradients_parameters_and_random_states_are_equal(loop, ranks, tr
         assert [e for e in lines if e.get("kind") == "fed_rows"]
 
 
-@pytest.mark.parametrize("loop", ALL)
+@pytest.mark.parametrize("loop", KEPT)
 def test_rows_that_the_reference_has_stay_as_they_were_dealt(loop, trace_of, tmp_path):
     """Its weights are this run's, and of its rows each rank has other ones than by their place."""
     plain, _ = run(loop, processes=2, script=DIGESTS)

@@ -86,7 +86,8 @@ TEST_F(ConclusionTest, NextStepsOfADivergenceShowItAndCheckTheFix) {
   result_.verdict = Verdict::kDiverged;
   EXPECT_THAT(NextSteps(result_),
               ElementsAre("ttrace inspect CAND 'fc'",
-                          HasSubstr("--graft REF -- CMD && ttrace check REF")));
+                          HasSubstr("ttrace diff -o NEW --reference-trace REF "
+                                    "--candidate CMD")));
   result_.has_reference = false;
   EXPECT_THAT(NextSteps(result_),
               ElementsAre("ttrace inspect CAND 'fc'",
@@ -99,8 +100,10 @@ TEST_F(ConclusionTest, NextStepsOfAnOpenVerdictCloseIt) {
                    Note(NoteKind::kDamage, ""),
                    Note(NoteKind::kLegNotUsed, "record it with --graft")};
   EXPECT_THAT(NextSteps(result_),
-              ElementsAre("record it again", "ttrace inspect CAND",
-                          "ttrace inspect REF"));
+              ElementsAre("record it again",
+                          "another try: ttrace diff -o NEW --reference-trace "
+                          "REF --candidate CMD",
+                          "ttrace inspect CAND", "ttrace inspect REF"));
   result_.notes = {};
   result_.reference.legs = {"real"};
   EXPECT_THAT(NextSteps(result_),

@@ -112,12 +112,19 @@ struct Group {
         sequences.begin(), sequences.end(),
         [](const Sequence& s) { return s.matches && s.by_rows(); });
   }
+  // Of the reference's rows: a few of a rank may have other labels each, which
+  // say nothing of whose rows they are.
   int64_t most_distinct() const {
     int64_t most = 0;
     for (const Sequence& s : sequences) {
-      if (s.matches) most = std::max(most, CountDistinct(s.own));
+      if (s.matches) most = std::max(most, CountDistinct(s.theirs));
     }
     return most;
+  }
+  // A mask or a class says nothing of whose it is.
+  bool tells_rows() const {
+    const auto rows = static_cast<int64_t>(sequences.front().theirs.size());
+    return 2 * most_distinct() > rows;
   }
 };
 
@@ -174,7 +181,7 @@ std::vector<Group> Grouped(const Parts& reference, const Parts& candidate,
 bool TellsPlaces(const RowKeys& theirs, const RowKeys& own,
                  const std::vector<int64_t>& places, bool are_samples) {
   if (are_samples) {
-    return 2 * CountDistinct(own) > static_cast<int64_t>(own.size());
+    return 2 * CountDistinct(theirs) > static_cast<int64_t>(theirs.size());
   }
   std::unordered_multimap<uint64_t, size_t> all;
   for (size_t r = 0; r < theirs.size(); ++r) all.emplace(theirs[r], r);
@@ -358,10 +365,7 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
       continue;
     }
     const auto unlike = others(group);
-    // A mask or a class says nothing of whose it is.
-    const bool tells = 2 * group.most_distinct() >
-                       static_cast<int64_t>(group.sequences.front().own.size());
-    if (!unlike.empty() && !tells) {
+    if (!unlike.empty() && !group.tells_rows()) {
       NameForeign(group, candidate, &out);
       if (!out.foreign.empty() || !out.repeated.rows.empty()) continue;
     }

@@ -467,36 +467,46 @@ Status TensorMeasurer::MeasureAgainstReference(
     TTRACE_ASSIGN_OR_RETURN(out->update,
                             FindSkippedUpdate(*reference_, candidate_, id));
   }
-  if (id.role == Role::kData) {
-    FindOwnRows(id, candidate, out);
+  if (id.role == Role::kData && FindOwnRows(id, candidate, out)) return Done{};
+  const bool replaced =
+      (id.role == Role::kParam && candidate_.weights_grafted()) ||
+      (id.role == Role::kData && candidate_.data_grafted());
+  if (!replaced || out->legs.empty() || !out->legs.front().usable) {
     return Done{};
   }
-  const bool replaced = id.role == Role::kParam && candidate_.weights_grafted();
-  if (replaced && !out->legs.empty() && out->legs.front().usable) {
-    std::set<int> wrong;
-    for (const InstanceStats& part : out->legs.front().candidate.instances) {
-      if (part.stats.bitwise_equal()) continue;
-      wrong.insert(part.ranks.begin(), part.ranks.end());
-    }
-    out->foreign_parts =
-        FindRepeatedParts(candidate, {wrong.begin(), wrong.end()});
+  std::set<int> wrong;
+  for (const InstanceStats& part : out->legs.front().candidate.instances) {
+    if (part.stats.bitwise_equal()) continue;
+    wrong.insert(part.ranks.begin(), part.ranks.end());
   }
+  std::vector<const TensorPieces*> beside;
+  if (id.role == Role::kData) {
+    for (const auto& [other, pieces] : candidate_.real()) {
+      if (other.role == Role::kData && other.iteration == id.iteration &&
+          other != id) {
+        beside.push_back(&pieces);
+      }
+    }
+  }
+  out->foreign_parts =
+      FindRepeatedParts(candidate, {wrong.begin(), wrong.end()}, beside);
   return Done{};
 }
 
-void TensorMeasurer::FindOwnRows(const TensorId& id,
+bool TensorMeasurer::FindOwnRows(const TensorId& id,
                                  const TensorPieces& candidate,
                                  TensorFacts* out) const {
   const FedCall of =
       candidate_.fed_rows().CallOf(id, candidate.pieces.front().micro_batch());
   const RowsOfCall* call = rows_.Find(of);
-  if (call == nullptr) return;
+  if (call == nullptr) return false;
   // Of an item whose rows are the reference's nothing was replaced.
   out->own_rows = call->foreign.empty() && !call->spaces.empty();
   if (!call->repeated.rows.empty()) {
     out->foreign_parts =
         RepeatedParts{call->repeated.ranks, call->repeated.ranks};
   }
+  return true;
 }
 
 Status TensorMeasurer::MeasureLegs(const TensorId& id, ReadOnce* once,

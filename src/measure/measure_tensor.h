@@ -52,8 +52,8 @@ class TensorMeasurer {
                                  const TensorPieces& candidate, ReadOnce* once,
                                  TensorFacts* out,
                                  std::atomic<int64_t>* bytes) const;
-  // Whose rows an item of the data holds.
-  void FindOwnRows(const TensorId& id, const TensorPieces& candidate,
+  // Whose rows an item of the data holds; false if the capture did not say.
+  bool FindOwnRows(const TensorId& id, const TensorPieces& candidate,
                    TensorFacts* out) const;
   Status MeasureLegs(const TensorId& id, ReadOnce* once, TensorFacts* out,
                      std::atomic<int64_t>* bytes) const;

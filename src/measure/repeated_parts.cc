@@ -51,6 +51,23 @@ bool Varies(const TensorPieces& own, int rank, size_t dim) {
   return false;
 }
 
+// What each rank holds of it. Nothing if a checksum is not that of what is
+// there: that is no evidence.
+std::optional<std::map<int, Part>> PartsOf(const TensorPieces& own,
+                                           size_t dim) {
+  std::map<int, Part> parts;
+  for (const Record& record : own.pieces) {  // by rank, then micro-batch
+    Part& part = parts[record.rank()];
+    for (const Segment& segment : record.layout().dims[dim].segments) {
+      part.places.insert(segment.begin);
+    }
+    const Result<uint64_t> digest = DigestOfValues(*own.trace, record);
+    if (!digest.ok()) return std::nullopt;
+    part.digests.push_back(*digest);
+  }
+  return parts;
+}
+
 bool Disjoint(const std::set<int64_t>& a, const std::set<int64_t>& b) {
   return std::none_of(a.begin(), a.end(),
                       [&](int64_t place) { return b.contains(place); });
@@ -58,30 +75,37 @@ bool Disjoint(const std::set<int64_t>& a, const std::set<int64_t>& b) {
 
 }  // namespace
 
-RepeatedParts FindRepeatedParts(const TensorPieces& own,
-                                const std::vector<int>& wrong) {
+RepeatedParts FindRepeatedParts(
+    const TensorPieces& own, const std::vector<int>& wrong,
+    const std::vector<const TensorPieces*>& beside) {
   const int cut = CutDimension(own);
   if (cut < 0 || wrong.empty()) return {};
   const auto dim = static_cast<size_t>(cut);
-  std::map<int, Part> parts;
-  for (const Record& record : own.pieces) {  // by rank, then micro-batch
-    Part& part = parts[record.rank()];
-    for (const Segment& segment : record.layout().dims[dim].segments) {
-      part.places.insert(segment.begin);
-    }
-    // Evidence only if it is the checksum of what is there.
-    const Result<uint64_t> digest = DigestOfValues(*own.trace, record);
-    if (!digest.ok()) return {};
-    part.digests.push_back(*digest);
+  const auto parts = PartsOf(own, dim);
+  if (!parts) return {};
+  std::vector<std::map<int, Part>> others;
+  for (const TensorPieces* tensor : beside) {
+    if (tensor->global_shape().empty()) continue;
+    auto other = PartsOf(*tensor, 0);
+    if (!other) return {};
+    others.push_back(*std::move(other));
   }
+  const auto hold_the_same = [&](int a, int b) {
+    return std::all_of(others.begin(), others.end(), [&](const auto& other) {
+      const auto first = other.find(a);
+      const auto second = other.find(b);
+      return first == other.end() || second == other.end() ||
+             first->second.digests == second->second.digests;
+    });
+  };
   std::set<int> ranks;
   std::set<int> owners;
   for (const int rank : wrong) {
-    const Part& mine = parts.at(rank);
+    const Part& mine = parts->at(rank);
     std::vector<int> twins;
-    for (const auto& [other, theirs] : parts) {
+    for (const auto& [other, theirs] : *parts) {
       if (theirs.digests == mine.digests &&
-          Disjoint(theirs.places, mine.places)) {
+          Disjoint(theirs.places, mine.places) && hold_the_same(rank, other)) {
         twins.push_back(other);
       }
     }

@@ -24,9 +24,12 @@ struct RepeatedParts {
 // that hold, bit for bit and in every micro-batch, what a rank holds whose
 // place is elsewhere. A reference that repeats itself is no finding: its ranks
 // are not in `wrong`. Nor is a tensor that is the same all along the dimension
-// that is cut, as positions, masks and constant weights are.
-RepeatedParts FindRepeatedParts(const TensorPieces& own,
-                                const std::vector<int>& wrong);
+// that is cut, as positions, masks and constant weights are. `beside`: what is
+// read together with it, of which such ranks have to hold the same too. Two
+// parts of a batch may well have equal labels.
+RepeatedParts FindRepeatedParts(
+    const TensorPieces& own, const std::vector<int>& wrong,
+    const std::vector<const TensorPieces*>& beside = {});
 
 }  // namespace ttrace
 

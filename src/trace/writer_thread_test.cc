@@ -91,6 +91,52 @@ TEST(WriterThread, WhatWasAppendedIsInTheIndexThoughNoFurtherCallComes) {
   EXPECT_EQ(written(), 100u);
 }
 
+// A writer that tells who flushes it.
+class Flushed final : public TraceWriter {
+ public:
+  explicit Flushed(std::atomic<int>& by_others) : by_others_(by_others) {}
+  Status Append(const RecordSpec&, const Occurrence&,
+                const StridedView&) override {
+    return Done{};
+  }
+  Status AppendSummary(const RecordSpec&, const Occurrence&, Summary,
+                       std::span<const std::byte>) override {
+    return Done{};
+  }
+  Status Restate(RecordFields*, std::span<const std::byte>) override {
+    return Done{};
+  }
+  Status Note(const std::string&, const std::string&) override {
+    return Done{};
+  }
+  Status Flush() override {
+    by_others_ += std::this_thread::get_id() != caller_;
+    return Done{};
+  }
+  Status Seal(int, const std::string&) override { return Done{}; }
+  Status Close(bool, const std::string&) override { return Done{}; }
+
+ private:
+  std::atomic<int>& by_others_;
+  const std::thread::id caller_ = std::this_thread::get_id();
+};
+
+// Whoever took the writer writes lines while the thread would flush them.
+TEST(WriterThread, AWriterThatWasTakenIsTheTakersAlone) {
+  std::atomic<int> by_others = 0;
+  const auto writer =
+      WriteOnThread(std::make_unique<Flushed>(by_others), kRing);
+  for (int i = 0; i < 20; ++i) {
+    OrDie(AppendFloats(*writer, Name(i), {1.0F}));
+    // It naps, and then waits for what may come.
+    std::this_thread::sleep_for(std::chrono::milliseconds(4));
+    OrDie(writer->Flush());
+    const int before = by_others;
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    ASSERT_EQ(by_others, before);
+  }
+}
+
 // A writer that waits to be let on, and counts.
 class Held final : public TraceWriter {
  public:

@@ -330,12 +330,14 @@ void WritingQueue::Run() {
     return offered_ != nullptr && !offered_->all_taken();
   };
   const auto has_work = [&] { return ends_ || !calls_.empty() || is_asked(); };
+  // Also where the writer was taken while nothing came: it is the taker's.
+  const auto has_nothing_to_flush = [&] { return has_work() || !collects_; };
   while (true) {
     if (!has_work()) {
       naps_ = true;
       work_.wait_for(lock, kNap, has_work);
       naps_ = false;
-      if (collects_ && !work_.wait_for(lock, kQuiet, has_work)) Flush(lock);
+      if (!work_.wait_for(lock, kQuiet, has_nothing_to_flush)) Flush(lock);
       work_.wait(lock, has_work);
     }
     if (is_asked()) {
