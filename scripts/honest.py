@@ -6,7 +6,8 @@ docs/honest.md: how many are accused, how many are left open, and which faults i
     scripts/honest.py --half A --faults       the draws that have a fault, with it
     scripts/honest.py --half B --only graphs  only loops whose name contains this
     scripts/honest.py --verify                hold all against one rank, in float64, without capture
-    scripts/honest.py --draw 75 --seed 1      draw on to so many of each half, each verified
+    scripts/honest.py --draw 75 --seed 1      draw on to so many of each half, each verified, and
+                                              give 20 of each half a fault
     scripts/honest.py --table                 only write the document
 
 Half A is the development half. Half B is held out: it is run once half A accuses nobody. Finished
@@ -59,33 +60,33 @@ def verify(draws: list[Draw]) -> int:
 
 
 def draw_on(count: int, seed: int, half: str) -> None:
-    """Draws until the frozen list has so many of a half; what it has stays. A draw that does not
-    agree with one rank is dropped."""
+    """Draws until the frozen list has so many of a half; what it has stays, but for which have a
+    fault. A draw that does not agree with one rank is dropped."""
     kept = drawing.read() if drawing.DRAWS.exists() else []
-    old = [draw for draw in kept if draw.half == half]
-    place, number = 0, len(old)
-    faults = sum(bool(draw.fault) for draw in old)
-    for drawn in drawing.draws(half, seed):
+    number = sum(draw.half == half for draw in kept)
+    for drawn in drawing.draws(half, f"{seed} {number}"):
         if number >= count:
-            return
-        if place < len(old):
-            same = dataclasses.replace(drawn, number=place, fault=old[place].fault)
-            place += same == old[place]
-            continue
+            break
         draw = dataclasses.replace(drawn, number=number)
         honest = agreement(draw)
         if not honest.holds:
             why = honest.problem or f"{honest.difference:.1e}"
             print(f"dropped: {draw.kind}, {draw.options()}: {why}", flush=True)
             continue
-        has_fault = bool(draw.fault) and faults < FAULTS
-        has_fault = has_fault and not agreement(draw, with_fault=True).holds
-        faults += has_fault
-        kept.append(draw if has_fault else dataclasses.replace(draw, fault=""))
-        kept.sort(key=lambda draw: (draw.half, draw.number))
+        kept.append(draw)
         drawing.write(kept)
-        print(f"{draw.name} {draw.kind}, {draw.options()} {kept[-1].fault}", flush=True)
+        print(f"{draw.name} {draw.kind}, {draw.options()}", flush=True)
         number += 1
+    own = [draw for draw in kept if draw.half == half]
+    others = [draw for draw in kept if draw.half != half]
+    drawing.write(others + drawing.spread(own, FAULTS, is_fault))
+
+
+def is_fault(draw: Draw) -> bool:
+    found = agreement(draw, with_fault=True)
+    is_one = not found.holds and not found.problem
+    print(f"{draw.name} {draw.kind} {draw.fault}: {'a' if is_one else 'no'} fault", flush=True)
+    return is_one
 
 
 def read_results() -> list[dict]:

@@ -17,7 +17,7 @@ from dealing import DEALS, deal  # noqa: E402
 
 from honest_table import draw as drawing  # noqa: E402
 from honest_table.in_float64 import compare  # noqa: E402
-from honest_table.kinds import KINDS  # noqa: E402
+from honest_table.kinds import FAULTS, KINDS  # noqa: E402
 from honest_table.table import judged_fault, state, write_table  # noqa: E402
 
 ROWS = list(range(16, 24))
@@ -56,9 +56,10 @@ def test_no_draw_is_of_a_kind_that_cannot_be_honest() -> None:
             assert not draw.uneven
         assert 8 % (draw.ranks * draw.accumulate) == 0
         assert 8 % draw.reference_accumulate == 0
-        if draw.fault in ("labels", "pairs"):  # rows of one micro-batch are mixed
+        faults = set(drawing.possible_faults(draw))
+        if faults & {"labels", "pairs"}:  # rows of one micro-batch are mixed
             assert draw.ranks * draw.accumulate <= 4
-        if draw.fault in ("padding", "lengths"):
+        if faults & {"padding", "lengths"}:
             assert draw.pad != "none"
 
 
@@ -66,6 +67,15 @@ def test_a_library_comes_once_and_every_loop_at_all() -> None:
     count = Counter(draw.kind for draw in itertools.islice(drawing.draws("B", 5), 200))
     assert set(count) == {kind.name for kind in KINDS}
     assert all(count[kind.name] == 1 for kind in KINDS if kind.is_closed)
+
+
+def test_faults_are_of_every_kind_that_changes_something() -> None:
+    draws = list(itertools.islice(drawing.draws("A", 5), 75))
+    spread = drawing.spread(draws, 20, lambda draw: draw.fault != "noise")
+    count = Counter(draw.fault for draw in spread)
+    assert count.pop("") == 55 and "noise" not in count
+    assert set(count.values()) <= {2, 3} and len(count) == len(FAULTS) - 1
+    assert [dataclasses.replace(draw, fault="") for draw in spread] == draws
 
 
 def test_the_frozen_halves_are_numbered_and_share_no_draw() -> None:

@@ -44,9 +44,9 @@ TensorId MakeId(std::string fqn, const std::string& role, int iteration,
 
 // Argument, dimension, number of rows, width, relative, and the digests of
 // DigestRows as hexadecimal text.
-using PyFedTensor =
-    std::tuple<std::string, int, int64_t, int64_t, bool,
-               std::tuple<std::string, std::string, std::string>>;
+using PyFedTensor = std::tuple<std::string, int, int64_t, int64_t, bool,
+                               std::tuple<std::string, std::string, std::string,
+                                          std::string, std::string>>;
 
 FedPart PartOf(const std::vector<PyFedTensor>& tensors) {
   FedPart part;
@@ -55,9 +55,11 @@ FedPart PartOf(const std::vector<PyFedTensor>& tensors) {
     tensor.rows = rows;
     tensor.width = width;
     tensor.is_relative = relative;
-    const auto& [whole, without_end, without_begin] = digests;
+    const auto& [whole, without_end, without_begin, cut_end, cut_begin] =
+        digests;
     tensor.digests = {ParseDigests(whole), ParseDigests(without_end),
-                      ParseDigests(without_begin)};
+                      ParseDigests(without_begin), ParseDigests(cut_end),
+                      ParseDigests(cut_begin)};
   }
   return part;
 }
@@ -250,15 +252,16 @@ void BindReference(nb::module_& module) {
         const nb::gil_scoped_release release;
         const RowDigests digests = DigestRows(
             {reinterpret_cast<const std::byte*>(data), bytes}, rows, itemsize);
-        return std::tuple(DigestText(digests.whole),
-                          DigestText(digests.without_end),
-                          DigestText(digests.without_begin));
+        return std::tuple(
+            DigestText(digests.whole), DigestText(digests.without_end),
+            DigestText(digests.without_begin), DigestText(digests.cut_end),
+            DigestText(digests.cut_begin));
       },
       nb::arg("data_ptr"), nb::arg("bytes"), nb::arg("rows"),
       nb::arg("itemsize"),
       "Digests of the rows of contiguous memory, and of what is left of each "
-      "without its last and its first run of equal elements, as hexadecimal "
-      "text.");
+      "without its last and its first run of equal elements, and without the "
+      "element next to that, as hexadecimal text.");
   nb::class_<Reference>(module, "Reference", "A recorded run, to graft from.")
       .def(nb::init<const std::string&>(), nb::arg("folder"))
       .def_prop_ro("legs", &Reference::Legs)

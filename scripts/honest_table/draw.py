@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from .kinds import BY_NAME, EVERYWHERE, KINDS, Kind
+from .kinds import BY_NAME, EVERYWHERE, FAULTS, KINDS, Kind
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWS = ROOT / "zoo/honest/draws.json"
@@ -65,11 +65,12 @@ def read() -> list[Draw]:
 
 def write(draws: list[Draw]) -> None:
     """One draw a line: a change of one is a change of one line."""
-    lines = ",\n".join(json.dumps(asdict(draw)) for draw in draws)
+    in_order = sorted(draws, key=lambda draw: (draw.half, draw.number))
+    lines = ",\n".join(json.dumps(asdict(draw)) for draw in in_order)
     DRAWS.write_text(f"[\n{lines}\n]\n")
 
 
-def draws(half: str, seed: int) -> Iterator[Draw]:
+def draws(half: str, seed: int | str) -> Iterator[Draw]:
     """Without an end. Every loop comes once before one comes again; libraries' own loops, whose
     import takes longer than their steps, come once."""
     source = random.Random(f"{seed} {half}")
@@ -96,21 +97,43 @@ def _draw(half: str, number: int, kind: Kind, source: random.Random) -> Draw:
     accumulate = 1 if single else source.choice((1, 1, 2))
     # What a loop does with one rank: the whole batch at once, or as many rows at a time.
     reference = 1 if single else source.choice((1, accumulate * ranks))
-    faults = [*EVERYWHERE * (not kind.is_closed), *kind.faults]
-    if pad == "none":
-        faults = [f for f in faults if f not in ("padding", "lengths")]
-    if not kind.is_closed and (scale != "mean" or accumulate > 1):
-        faults.append("factor")
-    if 8 // (ranks * accumulate) < 2:  # one row has no other to be mixed with
-        faults = [f for f in faults if f not in ("labels", "pairs")]
-    own = [fault for fault in faults if fault not in EVERYWHERE]
-    if kind.is_closed:
-        fault = source.choice(own) if own else ""
-    else:
-        fault = source.choice(own if own and source.random() < 0.75 else EVERYWHERE)
     deal = source.choice(kind.deals)
     if deal == "blocks" and accumulate == 1:
         deal = "contiguous"
-    return Draw(
-        half, number, kind.name, deal, pad, scale, ranks, accumulate, reference, uneven, fault
-    )
+    return Draw(half, number, kind.name, deal, pad, scale, ranks, accumulate, reference, uneven, "")
+
+
+def spread(draws: list[Draw], count: int, is_fault: Callable[[Draw], bool]) -> list[Draw]:
+    """The same with `count` faults among them, each kind of fault as often as draws allow.
+    `is_fault`: whether a draw's fault changes what it computes."""
+    placed: dict[int, Draw] = {}
+    tried: set[tuple[int, str]] = set()
+    while len(placed) < count:
+        before = len(placed)
+        for fault in FAULTS:
+            for i, draw in enumerate(draws):
+                if len(placed) >= count or i in placed or (i, fault) in tried:
+                    continue
+                if fault not in possible_faults(draw):
+                    continue
+                tried.add((i, fault))
+                with_fault = replace(draw, fault=fault)
+                if is_fault(with_fault):
+                    placed[i] = with_fault
+                    break
+        if len(placed) == before:
+            break
+    return [placed.get(i, replace(draw, fault="")) for i, draw in enumerate(draws)]
+
+
+def possible_faults(draw: Draw) -> list[str]:
+    """Which faults a program can have. Whether one changes what it computes is not said."""
+    kind = BY_NAME[draw.kind]
+    faults = [*EVERYWHERE * (not kind.is_closed), *kind.faults]
+    if draw.pad == "none":
+        faults = [f for f in faults if f not in ("padding", "lengths")]
+    if not kind.is_closed and (draw.scale != "mean" or draw.accumulate > 1):
+        faults.append("factor")
+    if 8 // (draw.ranks * draw.accumulate) < 2:  # one row has no other to be mixed with
+        faults = [f for f in faults if f not in ("labels", "pairs")]
+    return faults

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 EVERYWHERE = ("rows", "same", "hook")
+FAULTS = (
+    *EVERYWHERE,
+    *("padding", "lengths", "factor", "statistic", "noise", "pairs", "labels"),
+)
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,8 @@ void ReadTensor(const Json& note, FedPart* part) {
   tensor.digests.whole = DigestsAt(note, "whole", *rows);
   tensor.digests.without_end = DigestsAt(note, "without_end", *rows);
   tensor.digests.without_begin = DigestsAt(note, "without_begin", *rows);
+  tensor.digests.cut_end = DigestsAt(note, "cut_end", *rows);
+  tensor.digests.cut_begin = DigestsAt(note, "cut_begin", *rows);
   part->tensors.emplace(FedName(*arg, static_cast<int>(*dim)),
                         std::move(tensor));
 }

@@ -69,12 +69,11 @@ std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
     for (const std::string& arg : call.other) {
       if (!said.insert(arg).second) continue;
       out.push_back(
-          Open(fmt::format("other {} for the same rows", arg),
-               fmt::format("in iteration {} {} holds values that the reference "
+          Open(fmt::format("{} '{}' of other values for the same rows",
+                           id.is_data ? "data" : "an input", arg),
+               fmt::format("in iteration {} it holds values that the reference "
                            "has for none of the rows",
-                           id.iteration,
-                           id.is_data ? fmt::format("{} of the data", arg)
-                                      : fmt::format("the input {}", arg)),
+                           id.iteration),
                "have both runs make it alike: of the same random seed, for "
                "whole batches, before rows are dealt to ranks"));
     }

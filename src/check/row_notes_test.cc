@@ -79,13 +79,13 @@ TEST(RowNotes, OtherValuesBesideTheSameRowsLeaveTheVerdictOpenOncePerName) {
   EXPECT_TRUE(notes[0].leaves_verdict_open());
   EXPECT_FALSE(notes[0].way_out.empty());
   EXPECT_THAT(NoteWords(notes[0]),
-              AllOf(HasSubstr("other noise for the same rows"),
-                    HasSubstr("in iteration 3 the input noise holds values")));
+              AllOf(HasSubstr("an input 'noise' of other values for the same"),
+                    HasSubstr("in iteration 3 it holds values")));
   RowAlignment of_data;
   of_data.calls[{true, 0, 0}].other = {"labels"};
   notes = NotesOf(of_data);
   ASSERT_EQ(notes.size(), 1U);
-  EXPECT_THAT(NoteWords(notes[0]), HasSubstr("labels of the data holds"));
+  EXPECT_THAT(NoteWords(notes[0]), HasSubstr("data 'labels' of other values"));
 }
 
 TEST(RowNotes, InputsThatAGivenBatchDoesNotExplainLeaveTheVerdictOpen) {

@@ -85,6 +85,13 @@ Shape ShapeWithoutBatch(const Record& piece) {
   return shape;
 }
 
+bool OfOneShape(const TensorPieces& pieces) {
+  const auto& first = pieces.pieces.front().local_shape();
+  return std::all_of(
+      pieces.pieces.begin(), pieces.pieces.end(),
+      [&](const Record& piece) { return piece.local_shape() == first; });
+}
+
 // Between micro-batches. What is sharded is another matter: pieces of one
 // layout are looked at. Of these some two of other micro-batches differ if
 // neither all values nor all micro-batches are the same.
@@ -243,6 +250,13 @@ class Settler {
     if (!fed_.AreAsRecorded(r, c)) {
       std::optional<ShapeReading> shape = fed_.Read(r, c);
       if (shape && FedDimensions::IsUntold(*shape)) return {Reading::kUnknown};
+      // One of a few positions would lie over one of more: a causal mask that
+      // is made for the longest row of a rank.
+      if (shape && FedDimensions::IsPadded(*shape) &&
+          !FedDimensions::HasRows(*shape) &&
+          !(OfOneShape(r) && OfOneShape(c))) {
+        return {Reading::kUnknown};
+      }
       // What has no rows may be the same for all, or made of all.
       if (shape && !FedDimensions::HasRows(*shape) &&
           !FedDimensions::IsPadded(*shape)) {

@@ -49,13 +49,14 @@ bool Append(const Parts& parts, const FedName& name, RowDigests* digests,
     };
     add(tensor.digests.whole, &digests->whole);
     // Where nothing may be padding, what is left is all.
-    const bool cut =
-        tensor.digests.without_end.size() == tensor.digests.whole.size() &&
-        tensor.digests.without_begin.size() == tensor.digests.whole.size();
-    add(cut ? tensor.digests.without_end : tensor.digests.whole,
-        &digests->without_end);
-    add(cut ? tensor.digests.without_begin : tensor.digests.whole,
-        &digests->without_begin);
+    const RowDigests& of = tensor.digests;
+    const auto or_whole = [&](const RowKeys& rest) -> const RowKeys& {
+      return rest.size() == of.whole.size() ? rest : of.whole;
+    };
+    add(or_whole(of.without_end), &digests->without_end);
+    add(or_whole(of.without_begin), &digests->without_begin);
+    add(or_whole(of.cut_end), &digests->cut_end);
+    add(or_whole(of.cut_begin), &digests->cut_begin);
     (*counts)[micro_batch] = tensor.rows;
     (*widths)[micro_batch] = tensor.width;
   }
@@ -86,13 +87,17 @@ std::optional<Sequence> SequenceOf(const FedName& name, const Parts& reference,
   out.theirs = theirs.whole;
   out.own = own.whole;
   out.is_padded = widths.size() > 1;
-  for (const bool at_begin : {false, true}) {
+  constexpr Padding kPaddings[] = {{.at_begin = false, .cut = false},
+                                   {.at_begin = true, .cut = false},
+                                   {.at_begin = false, .cut = true},
+                                   {.at_begin = true, .cut = true}};
+  for (const Padding& padding : kPaddings) {
     if (!out.is_padded) break;
-    PaddedKeys keys = KeysWithoutPadding(theirs, own, at_begin);
+    PaddedKeys keys = KeysWithoutPadding(theirs, own, padding);
     if (!are_theirs(keys.theirs, keys.own)) continue;
     out.theirs = std::move(keys.theirs);
     out.own = std::move(keys.own);
-    out.at_begin = at_begin;
+    out.at_begin = padding.at_begin;
     break;
   }
   out.matches = are_theirs(out.theirs, out.own);
@@ -269,9 +274,13 @@ void AddUntold(const Group& group, std::vector<RowSpace>* untold) {
   untold->push_back(std::move(space));
 }
 
-void AddLengths(const Group& group, std::vector<PaddedLength>* lengths) {
+// `first`: arguments whose rows their first dimension counts. Of these the
+// second is the length.
+void AddLengths(const Group& group, const std::set<std::string>& first,
+                std::vector<PaddedLength>* lengths) {
   for (const Sequence& s : group.sequences) {
-    if (!s.matches || !s.is_padded || !s.by_rows()) continue;
+    if (!s.matches || !s.is_padded) continue;
+    if (!s.by_rows() && first.contains(s.name.first)) continue;
     PaddedLength length;
     length.reference = s.reference_width;
     length.candidate = s.candidate_width;
@@ -335,9 +344,12 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
   if (reference.empty() || candidate.empty()) return out;
   const std::vector<Group> groups = Grouped(reference, candidate, are_theirs);
   std::set<std::string> matched;
+  std::set<std::string> by_first;  // along their first dimension
   for (const Group& group : groups) {
     for (const Sequence& s : group.sequences) {
-      if (s.matches) matched.insert(s.name.first);
+      if (!s.matches) continue;
+      matched.insert(s.name.first);
+      if (s.by_rows()) by_first.insert(s.name.first);
     }
   }
   bool indexed = false;
@@ -377,7 +389,7 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
     } else {
       AddUntold(group, &out.untold);
     }
-    AddLengths(group, &out.lengths);
+    AddLengths(group, by_first, &out.lengths);
   }
   // Where rows are counted by nothing that stands first, the batch may lie
   // along another dimension: of all arguments then.

@@ -119,13 +119,16 @@ int64_t CountDistinct(const RowKeys& keys) {
 }
 
 PaddedKeys KeysWithoutPadding(const RowDigests& theirs, const RowDigests& own,
-                              bool at_begin) {
+                              Padding padding) {
   SameRows same;
   for (const RowDigests* rows : {&theirs, &own}) {
-    const auto& rest = at_begin ? rows->without_begin : rows->without_end;
-    for (size_t r = 0; r < rest.size(); ++r) {
-      same.Join(rows->whole[r], rest[r]);
-    }
+    const auto join = [&](const RowKeys& rest) {
+      for (size_t r = 0; r < rest.size(); ++r) {
+        same.Join(rows->whole[r], rest[r]);
+      }
+    };
+    join(padding.at_begin ? rows->without_begin : rows->without_end);
+    if (padding.cut) join(padding.at_begin ? rows->cut_begin : rows->cut_end);
   }
   PaddedKeys out;
   for (const uint64_t digest : theirs.whole) {

@@ -37,12 +37,17 @@ int64_t CountDistinct(const RowKeys& keys);
 
 // Keys of rows that may be padded, for both lists alike: rows have one key if
 // they are equal where neither is padded, at the end (or at the beginning).
+// `cut`: also if one has a token more, as where all but the last are fed.
+struct Padding {
+  bool at_begin = false;
+  bool cut = false;
+};
 struct PaddedKeys {
   RowKeys theirs;
   RowKeys own;
 };
 PaddedKeys KeysWithoutPadding(const RowDigests& theirs, const RowDigests& own,
-                              bool at_begin);
+                              Padding padding);
 
 }  // namespace ttrace
 

@@ -65,7 +65,7 @@ RowDigests Of(const std::vector<int64_t>& values, size_t rows) {
 TEST(KeysWithoutPadding, RowsOfOtherLengthsAreKnownAgain) {
   const RowDigests theirs = Of({5, 6, 7, 0, 8, 9, 0, 0}, 2);
   const RowDigests own = Of({8, 9, 0, 5, 6, 7}, 2);
-  const PaddedKeys right = KeysWithoutPadding(theirs, own, false);
+  const PaddedKeys right = KeysWithoutPadding(theirs, own, {});
   EXPECT_THAT(MatchRows(right.theirs, right.own), ElementsAre(1, 0));
   EXPECT_NE(right.own[0], right.own[1]);
 }
@@ -73,10 +73,20 @@ TEST(KeysWithoutPadding, RowsOfOtherLengthsAreKnownAgain) {
 TEST(KeysWithoutPadding, PaddingMayBeAtTheBeginning) {
   const RowDigests theirs = Of({0, 5, 6, 7, 0, 0, 8, 9}, 2);
   const RowDigests own = Of({5, 6, 7, 0, 8, 9}, 2);
-  const PaddedKeys left = KeysWithoutPadding(theirs, own, true);
+  const PaddedKeys left = KeysWithoutPadding(theirs, own, {.at_begin = true});
   EXPECT_EQ(left.theirs, left.own);
-  const PaddedKeys right = KeysWithoutPadding(theirs, own, false);
+  const PaddedKeys right = KeysWithoutPadding(theirs, own, {});
   EXPECT_FALSE(HoldTheSame(right.theirs, right.own));
+}
+
+TEST(KeysWithoutPadding, TheLastTokenMayBeLeftOutOfTheLongestRow) {
+  const RowDigests theirs = Of({5, 6, 7, 0, 8, 9, 3, 4}, 2);
+  const RowDigests own = Of({5, 6}, 1);
+  const PaddedKeys alike = KeysWithoutPadding(theirs, own, {});
+  EXPECT_FALSE(Contains(alike.theirs, alike.own));
+  const PaddedKeys cut = KeysWithoutPadding(theirs, own, {.cut = true});
+  EXPECT_THAT(MatchRows(cut.theirs, cut.own), ElementsAre(0));
+  EXPECT_NE(cut.theirs[0], cut.theirs[1]);
 }
 
 }  // namespace

@@ -34,11 +34,10 @@ double RoundingsOverRanks(int64_t ranks) {
 // any. Source: N. Higham, T. Mary, A new approach to probabilistic rounding
 // error analysis, 2019 (errors of sums grow with sqrt(K)).
 //
-// A module that multiplies by several matrices of its own rounds after each,
-// and between two of them, where something that is not linear keeps them apart:
-// 2 p
-// - 1 roundings that know nothing of one another, of which the noise that it is
-// given is one.
+// A module that makes p products, one after the other, rounds after each, and
+// between two of them, where something that is not linear keeps them apart:
+// 2p-1 roundings that know nothing of one another, of which the noise that it
+// is given is one.
 double SummationGrowth(const Rounding& rounding) {
   const double steps =
       std::sqrt(static_cast<double>(2 * rounding.products - 1));

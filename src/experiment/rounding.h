@@ -38,7 +38,8 @@ struct Rounding {
   // Terms of the longest sum that the value hangs on. Matters where sums are
   // made in the values' own precision.
   int64_t longest_sum = 1;
-  // Products with matrices of its own that a module makes one after the other,
+  // Products, with matrices of its own or of activations, that a module makes
+  // one after the other,
   // where noise shows no more than what goes into the first of them: 1 unless
   // it is isolated and holds several matrices itself.
   int64_t products = 1;

@@ -62,6 +62,24 @@ double RoundoffOf(const TensorPieces& pieces) {
   return UnitRoundoff(pieces.pieces.front().dtype());
 }
 
+// Modules whose forward was seen. Others are containers of parameters that who
+// holds them multiplies with.
+std::set<std::string> CalledModules(const Side& side) {
+  std::set<std::string> out;
+  for (const auto& [id, pieces] : side.real()) {
+    if (id.role == Role::kOutput && id.pass == Pass::kForward) {
+      out.insert(id.fqn);
+    }
+  }
+  return out;
+}
+
+// Products of activations with one another that a module makes by itself:
+// scores, and what they weigh.
+int64_t ProductsOfActivations(const std::string& kind) {
+  return kind.find("MultiheadAttention") == std::string::npos ? 0 : 2;
+}
+
 // What a run's own reduction of a gradient rounds beside its computation.
 SentRounding RoundingOfHook(const std::optional<ReductionHook>& hook,
                             TensorId id) {
@@ -79,7 +97,7 @@ RoundingOfTensors::RoundingOfTensors(const Side& reference,
   ReadPrecisions(reference);
   ReadDimensions(reference);
   for (const auto& [name, module] : modules_) {
-    matrices_ = std::max(matrices_, module.matrices);
+    products_ = std::max(products_, module.products);
     sum_of_feature_ = std::max(sum_of_feature_, module.SumOfFeature());
   }
   reference_sums_ = SumsOf(reference, reference);
@@ -116,6 +134,15 @@ void RoundingOfTensors::ReadPrecisions(const Side& reference) {
 }
 
 void RoundingOfTensors::ReadDimensions(const Side& reference) {
+  const std::set<std::string> called = CalledModules(reference);
+  const auto user_of = [&](const std::string& parameter) {
+    std::string name = ParentName(parameter);
+    while (!name.empty() && !called.contains(name)) name = ParentName(name);
+    return name;
+  };
+  for (const std::string& name : called) {
+    modules_[name].products = ProductsOfActivations(reference.ClassOf(name));
+  }
   std::set<std::string> matrices;
   for (const auto& [id, pieces] : reference.real()) {
     const Shape shape = pieces.global_shape();
@@ -123,7 +150,10 @@ void RoundingOfTensors::ReadDimensions(const Side& reference) {
       if (shape.empty()) continue;
       const int64_t any = *std::max_element(shape.begin(), shape.end());
       Module& owner = modules_[ParentName(id.fqn)];
-      if (shape.size() > 1 && matrices.insert(id.fqn).second) ++owner.matrices;
+      if (shape.size() > 1 && matrices.insert(id.fqn).second) {
+        ++owner.matrices;
+        ++modules_[user_of(id.fqn)].products;
+      }
       if (shape.size() == 1) owner.vector = std::max(owner.vector, any);
       const std::string kind = reference.ClassOf(ParentName(id.fqn));
       owner.is_norm_of_features = kind.find("LayerNorm") != std::string::npos ||
@@ -281,9 +311,9 @@ Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
   out.unit_roundoff = UnitRoundoff(dtype);
   out.longest_sum = LongestSum(id, isolated);
   if (isolated && IsEdge(id.role)) {
-    out.products = matrices_;
+    out.products = products_;
   } else if (isolated && module != nullptr) {
-    out.products = std::max<int64_t>(1, module->matrices);
+    out.products = std::max<int64_t>(1, module->products);
   }
   out.reference_summands = ValueOr(reference_sums_.summands, id, int64_t{1});
   out.candidate_summands = ValueOr(candidate_sums_.summands, id, int64_t{1});

@@ -46,8 +46,11 @@ class RoundingOfTensors {
     int64_t inner = 0;           // longest last dimension of its parameters
     int64_t any = 0;             // longest dimension of its parameters
     int64_t matrices = 0;        // of its own, not its children's
-    int64_t vector = 0;          // the longest of its own, without matrices
-    int64_t given = 0;           // elements of its largest input
+    // That it makes one after the other: with matrices of its own and of
+    // children that it does not call, and of activations.
+    int64_t products = 0;
+    int64_t vector = 0;  // the longest of its own, without matrices
+    int64_t given = 0;   // elements of its largest input
     bool is_norm_of_features = false;
 
     // Terms of a sum over all that is there of one of its features, as a norm
@@ -93,7 +96,7 @@ class RoundingOfTensors {
   int64_t tokens_ = 1;    // of an iteration
   int64_t inner_ = 1;     // longest of all modules
   int64_t any_ = 1;
-  int64_t matrices_ = 1;        // most that one module has
+  int64_t products_ = 1;        // most that one module makes
   int64_t sum_of_feature_ = 1;  // longest of all modules
   Sums reference_sums_;
   Sums candidate_sums_;

@@ -244,6 +244,22 @@ TEST(MatchCall, BatchesMayLieAlongTheSecondDimension) {
   EXPECT_THAT(found.other, IsEmpty());
 }
 
+// Time first, and all tokens but the last: of rank 0's longest row one is left
+// out that the reference has.
+TEST(MatchCall, ColumnsMayBePaddedAndCut) {
+  const FedName columns = {"x", 1};
+  const RowsOfCall found = MatchCall(
+      {{0, Part(0, {{columns, Rows({{1, 2, 3, 0, 0}, {4, 5, 6, 7, 8}})}})}},
+      {{0, Part(0, {{columns, Rows({{1, 2}})}})},
+       {1, Part(1, {{columns, Rows({{4, 5, 6, 7, 8}})}})}});
+  ASSERT_EQ(found.spaces.size(), 1U);
+  EXPECT_FALSE(found.spaces.front().map);
+  ASSERT_EQ(found.lengths.size(), 1U);
+  EXPECT_THAT(found.lengths.front().candidate,
+              ElementsAre(std::pair(0, 2), std::pair(1, 5)));
+  EXPECT_THAT(found.foreign, IsEmpty());
+}
+
 TEST(PlaceRows, ARankFindsItsRowsAmongAll) {
   const FedRows::Parts reference = {
       {0, Part(0, {{kX, Rows({{1}, {2}, {3}, {4}})}})}};

@@ -32,9 +32,11 @@ RowDigests DigestRows(std::span<const std::byte> bytes, size_t rows,
       cut -= step;
     }
     out.without_end.push_back(DigestOf(begin, cut));
+    out.cut_end.push_back(DigestOf(begin, cut == begin ? cut : cut - step));
     cut = begin;
     while (cut != end && SameElement(cut, begin, itemsize)) cut += step;
     out.without_begin.push_back(DigestOf(cut, end));
+    out.cut_begin.push_back(DigestOf(cut == end ? cut : cut + step, end));
   }
   return out;
 }

@@ -22,6 +22,10 @@ struct RowDigests {
   // Without the run of equal elements at the end, and at the beginning.
   std::vector<uint64_t> without_end;
   std::vector<uint64_t> without_begin;
+  // And without the element next to that run: a decoder is fed all tokens but
+  // the last, which is one of a row as long as its batch, and else padding.
+  std::vector<uint64_t> cut_end;
+  std::vector<uint64_t> cut_begin;
 };
 
 // XXH3 of each of the `rows` rows of equal size that `bytes` are, and of what

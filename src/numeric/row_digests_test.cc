@@ -36,6 +36,18 @@ TEST(RowDigests, ARowThatIsPaddedIsKnownByWhatIsNotPadding) {
   EXPECT_NE(from_left.without_end[0], padded.without_end[0]);
 }
 
+TEST(RowDigests, OfAPaddedRowTheLastTokenMayBeLeftOutAsOfOneThatIsNone) {
+  const RowDigests cut = Of({5, 6}, 1);
+  const RowDigests padded = Of({5, 6, 7, 0, 0}, 1);
+  EXPECT_EQ(cut.whole[0], padded.cut_end[0]);
+  const RowDigests from_left = Of({0, 0, 7, 5, 6}, 1);
+  EXPECT_EQ(cut.whole[0], from_left.cut_begin[0]);
+  // There is nothing left to leave out.
+  const RowDigests empty = Of({3, 3}, 1);
+  EXPECT_EQ(empty.cut_end[0], empty.without_end[0]);
+  EXPECT_EQ(empty.cut_begin[0], empty.without_begin[0]);
+}
+
 TEST(RowDigests, OfARowOfOneValueNothingIsLeft) {
   const RowDigests rows = Of({3, 3, 8, 8}, 2);
   EXPECT_NE(rows.whole[0], rows.whole[1]);

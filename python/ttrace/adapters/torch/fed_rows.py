@@ -21,8 +21,8 @@ _MOST_ROWS = 8192  # whose digests fit into a line of the index
 _MOST_BYTES = 1 << 28  # of a tensor that is looked at
 _LIST = -1  # the dimension of a list: each of its items is a row
 
-_Digests = tuple[str, str, str]
-_NONE: _Digests = ("", "", "")
+_Digests = tuple[str, str, str, str, str]  # src/numeric/row_digests.h
+_NONE: _Digests = ("", "", "", "", "")
 
 
 class Fed(NamedTuple):
@@ -99,7 +99,7 @@ def note(
 
 def note_tensors(session: DeferredSession, tensors: list[Fed], **where: Any) -> None:
     for one in tensors:
-        whole, without_end, without_begin = one.digests
+        whole, without_end, without_begin, cut_end, cut_begin = one.digests
         values: dict[str, Any] = {"arg": one.arg, "dim": one.dim, "rows": one.rows}
         values["width"] = one.width
         if one.relative:
@@ -108,6 +108,8 @@ def note_tensors(session: DeferredSession, tensors: list[Fed], **where: Any) -> 
             values["whole"] = whole
         if without_end:
             values |= {"without_end": without_end, "without_begin": without_begin}
+        if cut_end:
+            values |= {"cut_end": cut_end, "cut_begin": cut_begin}
         session.note("fed_rows", **where, **values)
 
 
@@ -127,10 +129,16 @@ def _along(name: str, tensor: torch.Tensor, dim: int, relative: bool) -> Fed:
     width = tensor.shape[1 - dim] if tensor.dim() > 1 else 0
     if rows > _MOST_ROWS:
         return Fed(name, dim, rows, width, relative, _NONE)
-    whole, without_end, without_begin = _digests(tensor.detach().movedim(dim, 0), rows)
+    digests = _digests(tensor.detach().movedim(dim, 0), rows)
     if width < 2:
-        without_end = without_begin = ""
-    return Fed(name, dim, rows, width, relative, (whole, without_end, without_begin))
+        digests = (digests[0], "", "", "", "")
+    elif not _may_be_tokens(tensor):
+        digests = (*digests[:3], "", "")
+    return Fed(name, dim, rows, width, relative, digests)
+
+
+def _may_be_tokens(tensor: torch.Tensor) -> bool:
+    return tensor.dim() == 2 and not tensor.is_floating_point() and not tensor.is_complex()
 
 
 def _digests(tensor: torch.Tensor, rows: int) -> _Digests:
@@ -150,7 +158,7 @@ def _lists(name: str, value: Any) -> Iterator[Fed]:
         yield from _lists(f"{name}.{i}" if name else str(i), item)
     keys = [_key(item) for item in value]
     if all(keys):
-        yield Fed(name, _LIST, len(keys), 0, False, ("".join(keys), "", ""))
+        yield Fed(name, _LIST, len(keys), 0, False, ("".join(keys), *_NONE[1:]))
 
 
 def _key(item: Any) -> str:
