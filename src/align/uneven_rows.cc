@@ -9,11 +9,17 @@ UnevenRows::UnevenRows(const FedRows& fed) {
     Call call;
     bool even = true;
     int next = 0;
+    std::map<int, int> parts_of_rank;
     for (const auto& [micro_batch, part] : parts) {
+      ++parts_of_rank[part.rank];
       even = even && micro_batch == next++ &&
              part.rows == parts.begin()->second.rows;
       call.parts[micro_batch] = {call.rows, part.rows};
       call.rows += part.rows;
+    }
+    // A rank that has fewer micro-batches than another counts fewer rows.
+    for (const auto& [rank, count] : parts_of_rank) {
+      even = even && count == parts_of_rank.begin()->second;
     }
     if (!even) calls_.emplace(id, std::move(call));
   }

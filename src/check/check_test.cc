@@ -403,10 +403,12 @@ TEST_F(CheckTest, OtherInputsAreTheFirstFindingWithTheirRows) {
     const auto width = t.global[1];
     const bool row =
         t.batch_dim >= 0 && index / width >= 2 && index / width < 4;
-    if (row) *value = -*value + 0.25f;
+    const bool gradient =
+        t.role == Role::kGradLocal || t.role == Role::kGradReduced;
+    if (row || gradient) *value = -*value + 0.25f;
   };
   const CheckResult result = Check();
-  ASSERT_EQ(result.verdict, Verdict::kDiverged);
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
   const Culprit& first = result.culprits.front();
   EXPECT_EQ(first.stage, Stage::kInput);
   ASSERT_THAT(Letters(first), ElementsAre("Z"));
