@@ -121,9 +121,14 @@ class StepRun {
     return static_cast<float>(size * Uniform(name, index));
   }
 
+  bool HasNoGradient(const std::string& fqn, int iteration) const {
+    return iteration + 1 == iterations && without_gradient.contains(fqn);
+  }
+
   double Norm(int iteration) const {
     double sum = 0;
     for (const auto& [fqn, shape] : Parameters()) {
+      if (HasNoGradient(fqn, iteration)) continue;
       int64_t count = 1;
       for (const int64_t n : shape) count *= n;
       for (int64_t i = 0; i < count; ++i) {
@@ -374,8 +379,7 @@ class StepRun {
     ASSERT_TRUE(
         writer.Note("optimizer_group", Note(piece->fqn, iteration)).ok());
     put_state(Pass::kForward, iteration);
-    const bool no_gradient =
-        iteration + 1 == iterations && without_gradient.contains(piece->fqn);
+    const bool no_gradient = HasNoGradient(piece->fqn, iteration);
     if (!no_gradient) {
       put(Role::kGradReduced, "", Pass::kBackward, own, [&](size_t i) {
         const float g = GradientAt(piece->fqn, iteration, piece->indices[i]);

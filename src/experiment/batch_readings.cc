@@ -201,7 +201,7 @@ class Settler {
     }
     if (relative.empty()) return;
     for (const auto& [id, pieces] : candidate_->real()) {
-      if (id.role != Role::kInput) continue;
+      if (id.role != Role::kInput && id.role != Role::kOutput) continue;
       const Record& first = pieces.pieces.front();
       if (relative.contains(
               {first.rank(), id.iteration, first.extent().xxh3})) {
@@ -271,6 +271,10 @@ class Settler {
                    ? Reading{Reading::kUnknown}
                    : reading;
       }
+    }
+    // Lengths made it what it is, as masks are that a library cuts to size.
+    if (r.global_shape() != c.global_shape() && fed_.HasLengths(c)) {
+      return {Reading::kUnknown};
     }
     if (c.pieces.front().id().role == Role::kData) {
       // Of what is in no row each micro-batch has its own.

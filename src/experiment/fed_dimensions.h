@@ -47,6 +47,12 @@ class FedDimensions {
   std::optional<ShapeReading> Read(const TensorPieces& reference,
                                    const TensorPieces& candidate) const;
 
+  // Whether rows of the call are of several lengths.
+  bool HasLengths(const TensorPieces& candidate) const {
+    const RowsOfCall* call = CallOf(candidate);
+    return call != nullptr && !call->lengths.empty();
+  }
+
   static bool IsUntold(const ShapeReading& shape);
   static bool IsPadded(const ShapeReading& shape);
   static bool HasRows(const ShapeReading& shape);

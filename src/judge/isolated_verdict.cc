@@ -1,6 +1,7 @@
 #include "src/judge/isolated_verdict.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -124,6 +125,21 @@ std::optional<TensorJudgement::Isolated> ConcludeIsolated(
     if (out.ranks.empty() && copies_differ) out.ranks = copy_ranks;
   }
   return out;
+}
+
+bool ContradictedByRun(const TensorJudgement& judgement) {
+  // What is left of the difference if the run is anywhere within its bound.
+  constexpr double kBothSides = 2;
+  if (!judgement.out_alone() || judgement.isolated->replicas_differ ||
+      judgement.isolated->deciding_leg < 0 || judgement.diverged()) {
+    return false;
+  }
+  const LegJudgement* run = judgement.deciding();
+  const LegJudgement& alone =
+      judgement.legs[static_cast<size_t>(judgement.isolated->deciding_leg)];
+  return run != nullptr && run->checkable && run->headroom <= 1 &&
+         std::isfinite(alone.err) && !alone.nonfinite_by_fault() &&
+         alone.err > kBothSides * run->bound;
 }
 
 }  // namespace ttrace

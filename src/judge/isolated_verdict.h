@@ -46,6 +46,14 @@ std::optional<TensorJudgement::Isolated> ConcludeIsolated(
     const std::vector<bool>& is_isolated, const NotIsolatedIndex& not_isolated,
     bool is_exact, bool copies_differ, const std::vector<int>& copy_ranks);
 
+// Whether the run itself says that an isolated leg's error is none of the code
+// under test: end to end, where the module computed from values that are the
+// reference's but for round-off, the same tensor is within a bound that such an
+// error would be beyond. Then something else was put in place than was meant (a
+// gradient in another unit beside the loop's own, rows that could not be
+// placed), or a part of it was left.
+bool ContradictedByRun(const TensorJudgement& judgement);
+
 }  // namespace ttrace
 
 #endif  // TTRACE_SRC_JUDGE_ISOLATED_VERDICT_H_

@@ -182,5 +182,38 @@ TEST(NotIsolatedIndex, KnowsWhatATensorIsMadeFrom) {
   EXPECT_FALSE(why(input, id("loss", Role::kLoss, "value")));
 }
 
+// A run that is within `bound` by `headroom`, and an isolated leg off by `err`.
+TensorJudgement RunAndAlone(double bound, double headroom, double err) {
+  TensorJudgement out;
+  out.id = Output();
+  out.legs = {Leg("real", headroom), Leg(kLow, 2)};
+  out.legs[0].bound = bound;
+  out.legs[1].err = err;
+  out.deciding_leg = 0;
+  out.verdict =
+      headroom > 1 ? TensorVerdict::kDiverged : TensorVerdict::kWithin;
+  out.isolated.emplace();
+  out.isolated->verdict = TensorVerdict::kDiverged;
+  out.isolated->deciding_leg = 1;
+  return out;
+}
+
+TEST(ContradictedByRun, OnlyBeyondWhatTheRunCouldHide) {
+  EXPECT_TRUE(ContradictedByRun(RunAndAlone(1e-6, 0.1, 1e-2)));
+  EXPECT_FALSE(ContradictedByRun(RunAndAlone(1e-6, 0.1, 1.9e-6)));
+  EXPECT_FALSE(ContradictedByRun(RunAndAlone(1e-6, 3, 1e-2)));
+}
+
+TEST(ContradictedByRun, NeedsARunThatWasJudged) {
+  TensorJudgement open = RunAndAlone(1e-6, 0.1, 1e-2);
+  open.legs[0].checkable = false;
+  EXPECT_FALSE(ContradictedByRun(open));
+  open.deciding_leg = -1;
+  EXPECT_FALSE(ContradictedByRun(open));
+  TensorJudgement copies = RunAndAlone(1e-6, 0.1, 1e-2);
+  copies.isolated->replicas_differ = true;
+  EXPECT_FALSE(ContradictedByRun(copies));
+}
+
 }  // namespace
 }  // namespace ttrace

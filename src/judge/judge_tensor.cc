@@ -245,6 +245,11 @@ TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
       out.isolated = ConcludeIsolated(
           facts.id, out.legs, is_isolated, not_isolated_, facts.exact,
           copies_differ_alone, facts.replicas.differing_ranks);
+      if (ContradictedByRun(out)) {
+        out.isolated->verdict = TensorVerdict::kNotCheckable;
+        out.isolated->reason = Because(ReasonKind::kNotOfTheRun);
+        out.isolated->ranks.clear();
+      }
     }
     if (ReplacedByGraft(facts) || facts.id.role == Role::kData) {
       JudgeOwnParts(facts, &out);

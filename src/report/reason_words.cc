@@ -136,6 +136,9 @@ std::string Words(const Reason& reason) {
     case ReasonKind::kUnequalStart:
       return "its iteration starts from other weights (a step was taken and "
              "weights were not grafted)";
+    case ReasonKind::kNotOfTheRun:
+      return "it is off there by more than the run itself can be, and the run "
+             "is within bounds";
     case ReasonKind::kRowOfList:
       return "an item of a list: the other run's item was found by its values, "
              "bit for bit";
