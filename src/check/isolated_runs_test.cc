@@ -52,6 +52,16 @@ class IsolatedCheckTest : public CheckTest {
       }
     };
   }
+  // Noise of whole runs in this tensor is as large as `share` of its values.
+  void Drown(const std::string& fqn, Role role, float share) {
+    reference_.fault = [=](const SyntheticTensor& t, int,
+                           const std::string& leg, int64_t index,
+                           float* value) {
+      if (t.fqn == fqn && t.role == role && leg.starts_with("noise")) {
+        *value *= index % 2 == 0 ? 1 + share : 1 - share;
+      }
+    };
+  }
   static bool Everywhere(const std::string&) { return true; }
   static bool OnlyAlone(const std::string& leg) { return leg == "isolated"; }
   static bool OnlyEndToEnd(const std::string& leg) { return leg == "real"; }
@@ -328,6 +338,7 @@ TEST_F(IsolatedCheckTest, BothWaysNameTheSamePlace) {
 }
 
 TEST_F(IsolatedCheckTest, AFaultThatOnlyIsolationSeesDivergesTheRun) {
+  Drown("fc", Role::kOutput, 0.015f);
   Break("fc", Role::kOutput, OnlyAlone);
   const CheckResult result = Check();
   ASSERT_EQ(result.verdict, Verdict::kDiverged);
@@ -338,7 +349,19 @@ TEST_F(IsolatedCheckTest, AFaultThatOnlyIsolationSeesDivergesTheRun) {
   EXPECT_EQ(Find(result, "fc", Role::kOutput).verdict, TensorVerdict::kWithin);
 }
 
+// The run itself is known to far less than what is off there.
+TEST_F(IsolatedCheckTest, WhatTheRunCouldNotHideIsNoFaultOfIt) {
+  Break("fc", Role::kOutput, OnlyAlone);
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  const TensorJudgement& t = Find(result, "fc", Role::kOutput);
+  EXPECT_FALSE(t.judged_alone());
+  EXPECT_THAT(ReasonWords(t.isolated->reason),
+              HasSubstr("by more than the run itself can be"));
+}
+
 TEST_F(IsolatedCheckTest, AFaultThatOnlyIsolationSeesIsExplainedByThatLeg) {
+  Drown("fc", Role::kOutput, 0.5f);
   candidate_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
                         int64_t, float* value) {
     if (t.fqn == "fc" && t.role == Role::kOutput && OnlyAlone(leg)) *value *= 3;
@@ -351,6 +374,12 @@ TEST_F(IsolatedCheckTest, AFaultThatOnlyIsolationSeesIsExplainedByThatLeg) {
 
 // A missing factor hits parameters of any name.
 TEST_F(IsolatedCheckTest, OneFactorOfTwoParametersIsOneFaultAndSaidToBe) {
+  reference_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
+                        int64_t index, float* value) {
+    if (t.role == Role::kGradLocal && leg.starts_with("noise")) {
+      *value *= index % 2 == 0 ? 1.5f : 0.5f;
+    }
+  };
   for (const std::string fqn : {"a.weight", "b.bias"}) {
     reference_.extra.push_back(
         {fqn, Role::kGradLocal, "", Pass::kBackward, {16, 16}, {}, -1, {}});
@@ -438,6 +467,7 @@ TEST_F(IsolatedCheckTest, WhatTheIsolatedLegDidNotReachIsNotJudgedAlone) {
 }
 
 TEST_F(IsolatedCheckTest, OnlyTheNamedIterationAndLegAreNotIsolated) {
+  Drown("fc", Role::kOutput, 0.015f);
   Break("fc", Role::kOutput, OnlyAlone);
   AddNotes(
       {{"not_isolated", R"({"leg":"isolated","iteration":1,"fqn":"fc",)"
@@ -450,12 +480,7 @@ TEST_F(IsolatedCheckTest, OnlyTheNamedIterationAndLegAreNotIsolated) {
 }
 
 TEST_F(IsolatedCheckTest, IsolationChecksWhatNoiseMakesUncheckableEndToEnd) {
-  reference_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
-                        int64_t index, float* value) {
-    if (t.fqn == "fc" && t.role == Role::kOutput && leg.starts_with("noise")) {
-      *value *= index % 2 == 0 ? 1.5f : 0.5f;
-    }
-  };
+  Drown("fc", Role::kOutput, 0.5f);
   CheckResult result = Check();
   EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
   EXPECT_EQ(Find(result, "fc", Role::kOutput).verdict,

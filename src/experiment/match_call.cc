@@ -154,6 +154,20 @@ void LeaveOutListed(std::vector<Sequence>* all) {
   });
 }
 
+// Columns of rows that are padded count their length: in batches that are the
+// same in both runs they are the same, too, and no rows.
+void LeaveOutColumns(std::vector<Sequence>* all) {
+  std::set<std::string> padded;
+  for (const Sequence& s : *all) {
+    if (s.name.second == 0 && s.matches && s.is_padded) {
+      padded.insert(s.name.first);
+    }
+  }
+  std::erase_if(*all, [&](const Sequence& s) {
+    return s.name.second > 0 && padded.contains(s.name.first);
+  });
+}
+
 std::vector<Group> Grouped(const Parts& reference, const Parts& candidate,
                            AreTheirs are_theirs) {
   std::vector<Sequence> all;
@@ -163,6 +177,7 @@ std::vector<Group> Grouped(const Parts& reference, const Parts& candidate,
     all.push_back(*std::move(sequence));
   }
   LeaveOutListed(&all);
+  LeaveOutColumns(&all);
   std::map<std::pair<RowSpace::Counts, RowSpace::Counts>, Group> groups;
   for (Sequence& sequence : all) {
     groups[{sequence.reference, sequence.candidate}].sequences.push_back(

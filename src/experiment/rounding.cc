@@ -51,6 +51,13 @@ double SummationGrowth(const Rounding& rounding) {
                   std::sqrt(static_cast<double>(rounding.longest_sum) / 2));
 }
 
+double SummationGrowthOfElement(const Rounding& rounding) {
+  const double growth = SummationGrowth(rounding);
+  const bool sums_round =
+      rounding.unit_roundoff <= kFp32Roundoff && rounding.longest_sum > 1;
+  return sums_round ? std::sqrt(2.0) * growth : growth;
+}
+
 double PartialSumRounding(const Rounding& rounding) {
   double sent = 0;
   for (const SentRounding* one :

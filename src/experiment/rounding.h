@@ -75,6 +75,11 @@ SentRounding RoundingOfSent(DType dtype, int64_t ranks, int64_t times,
 // leg shows: multiplies noise and floors. Derivation: docs/tolerance.md.
 double SummationGrowth(const Rounding& rounding);
 
+// The same for a single element, the worst of many: one term may be as large as
+// all others together, and then every partial sum behind it rounds what is as
+// large as that term. Derivation: docs/tolerance.md.
+double SummationGrowthOfElement(const Rounding& rounding);
+
 // What sums of low precision that are made one term after the other, by ranks
 // or by a gradient that is accumulated, add to the relative difference of two
 // runs if one term is nearly all of the sum and comes first: then every partial

@@ -177,6 +177,12 @@ void RoundingOfTensors::ReadDimensions(const Side& reference) {
         if (d < dims) tokens *= std::max<int64_t>(1, shape[d]);
         sequence_ = std::max(sequence_, shape[d]);
       }
+      // Channels stand first or last in images; their places are summed over.
+      if (!tokens_only && shape.size() > 3) {
+        tokens = std::max<int64_t>(
+            tokens, pieces.pieces.front().layout().global_count() /
+                        std::max<int64_t>(1, std::min(shape[1], shape.back())));
+      }
       // Masks and positions may be larger than what they belong to.
       if (tokens_only && shape.size() <= 2) tokens_ = std::max(tokens_, tokens);
       if (!tokens_only) tokens_ = std::max(tokens_, tokens);

@@ -229,6 +229,19 @@ TEST(MatchCall, RowsThatArePaddedFurtherAreTheSame) {
               ElementsAre(std::pair(0, 3), std::pair(1, 4)));
 }
 
+TEST(MatchCall, ColumnsOfPaddedRowsAreNoRows) {
+  const FedRows::Parts parts = {
+      {0, Part(0, {{kX, Rows({{1, 2, 3}, {4, 5, 0}})},
+                   {FedName("x", 1), Rows({{1, 4}, {2, 5}, {3, 0}})}})},
+      {1, Part(0, {{kX, Rows({{6, 7}, {8, 9}})},
+                   {FedName("x", 1), Rows({{6, 8}, {7, 9}})}})}};
+  const RowsOfCall found = MatchCall(parts, parts);
+  ASSERT_EQ(found.spaces.size(), 1U);
+  EXPECT_EQ(found.spaces.front().total, 4);
+  ASSERT_EQ(found.lengths.size(), 1U);
+  EXPECT_EQ(found.lengths.front().longest, 3);
+}
+
 TEST(MatchCall, BatchesMayLieAlongTheSecondDimension) {
   const FedName steps = {"x", 0};
   const FedName columns = {"x", 1};

@@ -192,7 +192,7 @@ TensorJudgement RunAndAlone(double bound, double headroom, double err) {
   out.deciding_leg = 0;
   out.verdict =
       headroom > 1 ? TensorVerdict::kDiverged : TensorVerdict::kWithin;
-  out.isolated.emplace();
+  out.isolated = Isolated{};
   out.isolated->verdict = TensorVerdict::kDiverged;
   out.isolated->deciding_leg = 1;
   return out;

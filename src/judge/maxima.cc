@@ -86,7 +86,7 @@ Test Judge(Statistic statistic, double err, const Noise& noise, double floor,
            double unseen, const LegErrors& errors,
            const std::optional<HighPrecision>& hp) {
   const auto legs = static_cast<int>(errors.noise.size());
-  const double growth = SummationGrowth(errors.rounding);
+  const double growth = SummationGrowthOfElement(errors.rounding);
   Test out;
   out.statistic = statistic;
   out.value = err;

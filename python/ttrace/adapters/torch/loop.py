@@ -276,7 +276,7 @@ class LoopCapture:
         self._hooks = LoopHooks(session, self._provenance, self._draws, self._backward)
         self._hooks.install_all(self._root, self._outside)
         self._store = Store(session, self._root, self._optimizers, self._micro_batches.close)
-        self._scaler.reached = self._store.arrived
+        self._scaler.reached = self._backward_reached
         collective_calls.patch_late()  # nothing to do where the launcher has been
         self._course.open(self._hooks, self._store, graft, stable=False)
         if self._ddp is not None and topology.dp_size > 1:
@@ -599,6 +599,16 @@ class LoopCapture:
         """Whether a step now would belong to no iteration: the last one is over, and its forwards
         were seen."""
         return self._had_forward and self._micro_batches.calls == 0 and not self._evaluated
+
+    def _backward_reached(self, parameters: Iterable[torch.Tensor]) -> bool:
+        """Whether gradients that are cleared now are of an iteration. The backward of another model
+        may reach these parameters too, as a generator's does those of who judges it: before the
+        first forward of an iteration what it left is no part of one, and goes with the clearing."""
+        assert self._store is not None
+        if not self._follows_no_forward:
+            return self._store.arrived(parameters)
+        self._store.begin()
+        return False
 
     def _note_second_step(self) -> None:
         """What it does is found when the next iteration begins."""
