@@ -273,7 +273,9 @@ class Settler {
       }
     }
     // Lengths made it what it is, as masks are that a library cuts to size.
-    if (r.global_shape() != c.global_shape() && fed_.HasLengths(c)) {
+    const bool cut = r.global_shape() != c.global_shape() || !OfOneShape(r) ||
+                     !OfOneShape(c);
+    if (cut && !fed_.AreAsRecorded(r, c) && fed_.HasLengths(c)) {
       return {Reading::kUnknown};
     }
     if (c.pieces.front().id().role == Role::kData) {
