@@ -241,7 +241,7 @@ class Graft:
     def is_relative(self, iteration: int, call: int, one: Any) -> bool:
         """Whether the reference, too, has all of what is fed there as `one` count within a batch.
         Such values name no rows: of unlike ones none is said to be foreign."""
-        unlike = one._replace(digests=(_NO_ROW * one.rows, "", ""))
+        unlike = one._replace(digests=(_NO_ROW * one.rows, "", "", "", ""))
         found = self.place(True, iteration, call, [unlike])
         return found is None or not found[1]
 
