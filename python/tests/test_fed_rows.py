@@ -31,6 +31,14 @@ def test_a_padded_row_is_known_without_its_padding() -> None:
     assert padded[0] == short[0]
 
 
+def test_a_row_of_tokens_is_known_without_its_last() -> None:
+    short = _rows(_of({"x": torch.tensor([[5, 6]])}, "x"))
+    tokens = torch.tensor([[5, 6, 7, 0, 0]])
+    assert _rows(_of({"x": tokens}, "x"), which=3) == short
+    # Of what is no token none is left out.
+    assert not _of({"x": tokens.float()}, "x").digests[3]
+
+
 def test_items_of_a_list_are_rows() -> None:
     images = [torch.rand(3, 4, 4), torch.rand(3, 5, 4)]
     targets = [{"boxes": torch.rand(2, 4)}, {"boxes": torch.rand(1, 4)}]
@@ -54,4 +62,4 @@ def test_what_counts_within_the_batch_is_marked() -> None:
 def test_nothing_is_said_of_what_cannot_be_read() -> None:
     sparse = torch.eye(3).to_sparse()
     assert fed({"s": sparse, "n": 3, "none": None, "scalar": torch.tensor(1.0)}) == []
-    assert _of({"x": torch.zeros(9000, 1)}, "x").digests == ("", "", "")
+    assert not any(_of({"x": torch.zeros(9000, 1)}, "x").digests)
