@@ -247,20 +247,19 @@ class Settler {
   Reading Read(const TensorPieces& r, const TensorPieces& c) const {
     // Which tokens routed rows are is known, and that they are not all.
     if (r.pieces.front().routed() || c.pieces.front().routed()) return {};
-    if (!fed_.AreAsRecorded(r, c)) {
+    const bool as_recorded = fed_.AreAsRecorded(r, c);
+    const bool of_one_shape = OfOneShape(r) && OfOneShape(c);
+    if (!as_recorded) {
       std::optional<ShapeReading> shape = fed_.Read(r, c);
       if (shape && FedDimensions::IsUntold(*shape)) return {Reading::kUnknown};
-      // One of a few positions would lie over one of more: a causal mask that
-      // is made for the longest row of a rank.
-      if (shape && FedDimensions::IsPadded(*shape) &&
-          !FedDimensions::HasRows(*shape) &&
-          !(OfOneShape(r) && OfOneShape(c))) {
-        return {Reading::kUnknown};
-      }
-      // What has no rows may be the same for all, or made of all.
-      if (shape && !FedDimensions::HasRows(*shape) &&
-          !FedDimensions::IsPadded(*shape)) {
-        shape.reset();
+      if (shape && !FedDimensions::HasRows(*shape)) {
+        if (!FedDimensions::IsPadded(*shape)) {
+          shape.reset();  // the same for all rows, or made of all
+        } else if (!of_one_shape) {
+          // One of a few positions would lie over one of more: a causal mask
+          // that is made for the longest row of a rank.
+          return {Reading::kUnknown};
+        }
       }
       if (shape) {
         const bool flat =
@@ -273,14 +272,13 @@ class Settler {
       }
     }
     // Lengths made it what it is, as masks are that a library cuts to size.
-    const bool cut = r.global_shape() != c.global_shape() || !OfOneShape(r) ||
-                     !OfOneShape(c);
-    if (cut && !fed_.AreAsRecorded(r, c) && fed_.HasLengths(c)) {
+    const bool cut = r.global_shape() != c.global_shape() || !of_one_shape;
+    if (cut && !as_recorded && fed_.HasLengths(c)) {
       return {Reading::kUnknown};
     }
     if (c.pieces.front().id().role == Role::kData) {
       // Of what is in no row each micro-batch has its own.
-      const bool told = fed_.AreAsRecorded(r, c) || CutAlike(r, c);
+      const bool told = as_recorded || CutAlike(r, c);
       return {told ? Reading::kAsRecorded : Reading::kUnknown};
     }
     const auto open = [](const Record& piece) {

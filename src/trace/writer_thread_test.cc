@@ -91,10 +91,9 @@ TEST(WriterThread, WhatWasAppendedIsInTheIndexThoughNoFurtherCallComes) {
   EXPECT_EQ(written(), 100u);
 }
 
-// A writer that tells who flushes it.
-class Flushed final : public TraceWriter {
+// What a writer of a test does not look at.
+class WritesNothing : public TraceWriter {
  public:
-  explicit Flushed(std::atomic<int>& by_others) : by_others_(by_others) {}
   Status Append(const RecordSpec&, const Occurrence&,
                 const StridedView&) override {
     return Done{};
@@ -109,12 +108,19 @@ class Flushed final : public TraceWriter {
   Status Note(const std::string&, const std::string&) override {
     return Done{};
   }
+  Status Flush() override { return Done{}; }
+  Status Seal(int, const std::string&) override { return Done{}; }
+  Status Close(bool, const std::string&) override { return Done{}; }
+};
+
+// A writer that tells who flushes it.
+class Flushed final : public WritesNothing {
+ public:
+  explicit Flushed(std::atomic<int>& by_others) : by_others_(by_others) {}
   Status Flush() override {
     by_others_ += std::this_thread::get_id() != caller_;
     return Done{};
   }
-  Status Seal(int, const std::string&) override { return Done{}; }
-  Status Close(bool, const std::string&) override { return Done{}; }
 
  private:
   std::atomic<int>& by_others_;
@@ -138,7 +144,7 @@ TEST(WriterThread, AWriterThatWasTakenIsTheTakersAlone) {
 }
 
 // A writer that waits to be let on, and counts.
-class Held final : public TraceWriter {
+class Held final : public WritesNothing {
  public:
   explicit Held(std::atomic<bool>& open) : open_(open) {}
   Status Append(const RecordSpec& spec, const Occurrence&,
@@ -151,13 +157,6 @@ class Held final : public TraceWriter {
       return Error(ErrorCode::kInvalidArgument, "cannot be placed");
     }
     ++appended;
-    return Done{};
-  }
-  Status AppendSummary(const RecordSpec&, const Occurrence&, Summary,
-                       std::span<const std::byte>) override {
-    return Done{};
-  }
-  Status Restate(RecordFields*, std::span<const std::byte>) override {
     return Done{};
   }
   Status Note(const std::string&, const std::string&) override {
