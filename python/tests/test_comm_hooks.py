@@ -8,6 +8,7 @@ SCRIPT = """
 import sys
 import torch, torch.distributed as dist
 from torch import nn
+import torch.distributed.nn.functional as together
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 import ttrace
 
@@ -27,7 +28,7 @@ kind = sys.argv[1]
 torch.manual_seed(0)
 model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 4)))
 def register():
-    if kind == "summing":
+    if kind in ("summing", "gathers"):
         model.register_comm_hook(None, summing)
     if kind == "in_bfloat16":
         model.register_comm_hook(None, in_bfloat16)
@@ -46,7 +47,10 @@ if not early:
 generator = torch.Generator().manual_seed(1)
 for step in range(3):
     x = torch.randn(4, 6, generator=generator)[rank::world]
-    loss = model(x).square().mean()
+    said = model(x)
+    if kind == "gathers":
+        said = torch.cat(together.all_gather(said))
+    loss = said.square().mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -90,3 +94,17 @@ def test_a_run_without_a_hook_names_none(tmp_path):
     run(script, "none", processes=2, out=out)
     assert not notes(out, "comm_hook")
     assert notes(out, "loss_unit")
+
+
+def test_what_the_models_own_backward_sends_is_not_the_hooks(tmp_path):
+    script, out = tmp_path / "loop.py", tmp_path / "out"
+    script.write_text(SCRIPT)
+    run(script, "gathers", processes=2, out=out)
+    hook = hook_of(out)
+    seen = [
+        c for c in notes(out, "collective")
+        if c["iteration"] == hook["iteration"] and c["rank"] == 0
+        and c["phase"] in ("backward", "reduction")
+    ]  # fmt: skip
+    assert {c["node"] for c in seen if "node" in c} == {"_AllGatherBackward"}
+    assert sum(c["elements"] for c in seen if "node" not in c) == hook["elements"]

@@ -492,7 +492,7 @@ def test_a_loss_scale_is_taken_out(tmp_path):
 def test_a_step_that_is_skipped_ends_its_iteration(tmp_path):
     loop = Loop(scaler=overflowing, dtype=torch.float16)
     found = Captured(tmp_path, "found", loop)
-    assert [n["iteration"] for n in found.notes("skipped_step")] == [0]
+    assert [(n["iteration"], n["cleared"]) for n in found.notes("skipped_step")] == [(0, False)]
     assert [n["scale"] for n in found.notes("loss_scale")] == [2.0**40, 1024.0]
     for iteration in range(2):
         assert found.tensors.shapes["", "output", iteration, 0, "0", "forward"][1] == (8, 4)
@@ -513,7 +513,7 @@ def test_gradients_that_the_loop_throws_away_end_the_iteration(tmp_path):
         if step != 0:
             optimizer.step()
     skipped = notes(tmp_path / "out", "skipped_step")
-    assert [n["iteration"] for n in skipped] == [0]
+    assert [(n["iteration"], n["cleared"]) for n in skipped] == [(0, True)]
     tensors = Tensors(tmp_path / "out", tmp_path / "scratch")
     assert tensors.shapes["", "output", 1, 0, "0", "forward"][1] == (2, 4)
 

@@ -37,6 +37,9 @@ struct Collective {
   int64_t elements = 0;  // that this rank gives, or receives if it gives none
   std::string dtype;
   std::vector<std::string> parameters;  // whose gradients these are, if known
+  // The operation of the model that is being differentiated by it ("" if none:
+  // not one that a gradient that is complete sets off, as a reduction's is).
+  std::string node;
 
   // Whether it adds or averages the terms of its members.
   bool Sums() const;

@@ -15,6 +15,7 @@
 #include "src/compare/compare_tensor.h"
 #include "src/experiment/fed_dimensions.h"
 #include "src/experiment/row_order.h"
+#include "src/experiment/uneven_calls.h"
 
 namespace ttrace {
 namespace {
@@ -85,11 +86,29 @@ Shape ShapeWithoutBatch(const Record& piece) {
   return shape;
 }
 
+// Whether pieces of one run do not agree in which dimension counts the rows, or
+// whether one does.
+bool Disagree(const TensorPieces& pieces) {
+  const Shape first = pieces.pieces.front().layout().global_shape();
+  return std::any_of(pieces.pieces.begin(), pieces.pieces.end(),
+                     [&](const Record& piece) {
+                       return piece.layout().global_shape() != first;
+                     });
+}
+
 bool OfOneShape(const TensorPieces& pieces) {
   const auto& first = pieces.pieces.front().local_shape();
   return std::all_of(
       pieces.pieces.begin(), pieces.pieces.end(),
       [&](const Record& piece) { return piece.local_shape() == first; });
+}
+
+bool OfOneValue(const TensorPieces& pieces) {
+  const Record& first = pieces.pieces.front();
+  return std::all_of(pieces.pieces.begin(), pieces.pieces.end(),
+                     [&](const Record& piece) {
+                       return piece.extent().xxh3 == first.extent().xxh3;
+                     });
 }
 
 // Between micro-batches. What is sharded is another matter: pieces of one
@@ -161,6 +180,7 @@ class Settler {
     }
     BatchReadings out;
     LeaveOutRelative(&out.unknown);
+    LeaveOutUnevenCalls(&out.unknown);
     for (const Side* side : {reference_, candidate_}) {
       for (const auto& [id, pieces] : side->real()) {
         if (IsListed(id, pieces)) out.listed.insert(id);
@@ -208,6 +228,25 @@ class Settler {
         unknown->insert(id);
       }
     }
+  }
+
+  // Where rows have lengths, a call in one micro-batch may be another one than
+  // that of the same number elsewhere.
+  void LeaveOutUnevenCalls(std::set<TensorId>* unknown) const {
+    const std::set<ModuleOfIteration> uneven =
+        UnevenCalls(*reference_, *candidate_);
+    if (uneven.empty()) return;
+    for (const auto& [id, pieces] : candidate_->real()) {
+      if (IsOfCall(id.role) && uneven.contains({id.fqn, id.iteration}) &&
+          fed_.HasLengths(pieces)) {
+        unknown->insert(id);
+      }
+    }
+  }
+
+  static bool IsOfCall(Role role) {
+    return role == Role::kInput || role == Role::kOutput ||
+           role == Role::kGradInput || role == Role::kGradOutput;
   }
 
   bool IsListed(const TensorId& id, const TensorPieces& pieces) const {
@@ -290,7 +329,8 @@ class Settler {
         RowDim(r) != RowDim(c);
     // Mostly nothing is, and what follows looks at every piece.
     if (!left_open) return {};
-    const bool differ = r.global_shape() != c.global_shape();
+    const bool disagree = Disagree(r) || Disagree(c);
+    const bool differ = disagree || r.global_shape() != c.global_shape();
     const bool varies = Varies(r);
     const bool cut_alike = CutAlike(r, c);
     if (!differ && !varies && (cut_alike || !Varies(c))) return {};
@@ -309,7 +349,10 @@ class Settler {
                                            : reading;
     }
     // Runs that cut the batch alike leave no doubt, whatever it is.
-    if (cut_alike) return {};
+    if (cut_alike && !disagree) return {};
+    if (disagree && !(OfOneValue(r) && OfOneValue(c))) {
+      return {Reading::kUnknown};
+    }
     // A mean or a sum over the rows of a micro-batch, as a loss.
     if (!differ || !same) return {Reading::kUnknown};
     return {Reading::kSameForAllRows};

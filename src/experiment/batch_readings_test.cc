@@ -24,6 +24,7 @@ struct Said {
   Shape local = {};               // without a row dimension of its own
   bool has_rows = false;          // said to be rows
   int dim = 0;                    // of this dimension
+  int only_rank = -1;             // if set, no other one says so
   std::vector<float> terms = {};  // of each piece: what all its elements hold
   bool counts = false;      // elements hold their place in the batch instead
   bool last_first = false;  // the rows of each piece the other way round
@@ -62,7 +63,9 @@ class RecordedRun {
       value.fqn = "layer";
       value.arg = "0";
       value.local_shape = value.global_shape = said.local;
-      if (said.has_rows) {
+      const bool has_rows =
+          said.has_rows && (said.only_rank < 0 || said.only_rank == rank);
+      if (has_rows) {
         value.batch_dim = said.dim;
         value.global_shape[static_cast<size_t>(said.dim)] = kRows;
       }
@@ -83,7 +86,7 @@ class RecordedRun {
       }
       Put(*writer, value, micro_batch, begin, values);
       value.role = Role::kGradOutput;
-      if (!said.has_rows) {
+      if (!has_rows) {
         value.placements = {{"mb", Partial{}}, {"dp", Partial{}}};
       }
       if (!said.terms.empty())
@@ -233,6 +236,27 @@ TEST(SettleBatch, EachRunMayTakeAnotherDimensionForTheRows) {
     EXPECT_EQ(compared.total.count, 8 * 4);
     EXPECT_EQ(compared.total.mismatched, 0);
   }
+}
+
+// Where ranks have other numbers of rows, one of them has that many by chance.
+TEST(SettleBatch, RanksThatDisagreeHoldNoRows) {
+  RecordedRun reference({.local = {4, kWidth}, .terms = {3}});
+  const Said said = {.dp = 2,
+                     .local = {4, kWidth},
+                     .has_rows = true,
+                     .only_rank = 1,
+                     .terms = {1, 2}};
+  RecordedRun candidate(said);
+  EXPECT_TRUE(
+      SettleBatch(reference.side(), candidate.side(), {}).unknown.empty());
+  EXPECT_EQ(Compare(reference, candidate, Output()).total.mismatched, 0);
+  EXPECT_EQ(Compare(reference, candidate, Gradient()).total.mismatched, 0);
+  // Values that differ between ranks are of their rows all the same.
+  Said own = said;
+  own.counts = true;
+  RecordedRun varies(own);
+  EXPECT_TRUE(SettleBatch(reference.side(), varies.side(), {})
+                  .unknown.contains(Output()));
 }
 
 TEST(SettleBatch, WhatNeitherExplainsIsUnknown) {

@@ -69,9 +69,13 @@ class Gatherer {
                 " where the topology expects " + TextAt(json, "expected"),
             TextAt(json, "fqn"), json, rank);
     } else if (kind == "skipped_step") {
-      RunNote& note = At(NoteKind::kSkippedStep, TextAt(json, "iteration"));
+      const NoteKind skipped = TrueAt(json, "cleared")
+                                   ? NoteKind::kClearedGradients
+                                   : NoteKind::kSkippedStep;
+      RunNote& note = At(skipped, TextAt(json, "iteration"));
       note.numbers = {NumberAt(json, "iteration")};
       note.reason = TextAt(json, "reason");
+      AddRank(rank, &note);
     } else if (kind == "stopped") {
       RunNote& note = At(NoteKind::kStopped, TextAt(json, "reason"));
       note.reason = TextAt(json, "reason");

@@ -23,7 +23,7 @@ struct Sequence {
   RowSpace::Counts reference_width;
   RowSpace::Counts candidate_width;
   bool is_padded = false;   // rows are of several lengths
-  bool at_begin = false;    // padding is
+  Padding padding;          // with which they match
   bool matches = false;     // both hold the same rows, in whatever order
   bool is_relative = true;  // all parts are
 
@@ -67,9 +67,10 @@ bool Append(const Parts& parts, const FedName& name, RowDigests* digests,
 // of the candidate some.
 using AreTheirs = bool (*)(const RowKeys& theirs, const RowKeys& own);
 
+// `likely`: the padding that is tried first.
 std::optional<Sequence> SequenceOf(const FedName& name, const Parts& reference,
-                                   const Parts& candidate,
-                                   AreTheirs are_theirs) {
+                                   const Parts& candidate, AreTheirs are_theirs,
+                                   Padding likely) {
   Sequence out;
   out.name = name;
   RowDigests theirs;
@@ -87,17 +88,18 @@ std::optional<Sequence> SequenceOf(const FedName& name, const Parts& reference,
   out.theirs = theirs.whole;
   out.own = own.whole;
   out.is_padded = widths.size() > 1;
-  constexpr Padding kPaddings[] = {{.at_begin = false, .cut = false},
-                                   {.at_begin = true, .cut = false},
-                                   {.at_begin = false, .cut = true},
-                                   {.at_begin = true, .cut = true}};
-  for (const Padding& padding : kPaddings) {
+  const Padding paddings[] = {likely,
+                              {.at_begin = false, .cut = false},
+                              {.at_begin = true, .cut = false},
+                              {.at_begin = false, .cut = true},
+                              {.at_begin = true, .cut = true}};
+  for (const Padding& padding : paddings) {
     if (!out.is_padded) break;
     PaddedKeys keys = KeysWithoutPadding(theirs, own, padding);
     if (!are_theirs(keys.theirs, keys.own)) continue;
     out.theirs = std::move(keys.theirs);
     out.own = std::move(keys.own);
-    out.at_begin = padding.at_begin;
+    out.padding = padding;
     break;
   }
   out.matches = are_theirs(out.theirs, out.own);
@@ -168,14 +170,48 @@ void LeaveOutColumns(std::vector<Sequence>* all) {
   });
 }
 
+// Padding is on one side of a row, whatever holds it. A mask may match either
+// way: it is padded as the texts are, with which most others match.
+void AgreeOnPadding(const Parts& reference, const Parts& candidate,
+                    AreTheirs are_theirs, std::vector<Sequence>* all) {
+  const auto is_padded = [](const Sequence& s) {
+    return s.is_padded && s.matches;
+  };
+  std::vector<Padding> chosen;
+  for (const Sequence& s : *all) {
+    if (is_padded(s) &&
+        std::find(chosen.begin(), chosen.end(), s.padding) == chosen.end()) {
+      chosen.push_back(s.padding);
+    }
+  }
+  if (chosen.size() < 2) return;
+  std::vector<Sequence> best;
+  std::ptrdiff_t most = 0;
+  for (const Padding likely : chosen) {
+    std::vector<Sequence> tried = *all;
+    for (Sequence& s : tried) {
+      if (!is_padded(s) || s.padding == likely) continue;
+      s = *SequenceOf(s.name, reference, candidate, are_theirs, likely);
+    }
+    const auto agree = std::count_if(
+        tried.begin(), tried.end(),
+        [&](const Sequence& s) { return is_padded(s) && s.padding == likely; });
+    if (agree <= most) continue;
+    most = agree;
+    best = std::move(tried);
+  }
+  *all = std::move(best);
+}
+
 std::vector<Group> Grouped(const Parts& reference, const Parts& candidate,
                            AreTheirs are_theirs) {
   std::vector<Sequence> all;
   for (const auto& [name, tensor] : candidate.begin()->second.tensors) {
-    auto sequence = SequenceOf(name, reference, candidate, are_theirs);
+    auto sequence = SequenceOf(name, reference, candidate, are_theirs, {});
     if (!sequence) continue;
     all.push_back(*std::move(sequence));
   }
+  AgreeOnPadding(reference, candidate, are_theirs, &all);
   LeaveOutListed(&all);
   LeaveOutColumns(&all);
   std::map<std::pair<RowSpace::Counts, RowSpace::Counts>, Group> groups;
@@ -299,7 +335,7 @@ void AddLengths(const Group& group, const std::set<std::string>& first,
     PaddedLength length;
     length.reference = s.reference_width;
     length.candidate = s.candidate_width;
-    length.at_begin = s.at_begin;
+    length.at_begin = s.padding.at_begin;
     for (const auto* side : {&length.reference, &length.candidate}) {
       for (const auto& [micro_batch, width] : *side) {
         length.longest = std::max(length.longest, width);

@@ -41,6 +41,7 @@ int64_t CountDistinct(const RowKeys& keys);
 struct Padding {
   bool at_begin = false;
   bool cut = false;
+  bool operator==(const Padding&) const = default;
 };
 struct PaddedKeys {
   RowKeys theirs;

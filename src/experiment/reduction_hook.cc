@@ -41,7 +41,7 @@ Sent SentIn(const CollectiveLog& seen, int rank, int iteration,
   for (const Collective& call : seen.seen) {
     if (call.rank != rank || call.iteration != iteration ||
         (call.phase != "backward" && call.phase != "reduction") ||
-        call.members != members || call.elements == 0) {
+        call.members != members || call.elements == 0 || !call.node.empty()) {
       continue;
     }
     const std::optional<DType> dtype = ParseDType(call.dtype);

@@ -57,7 +57,12 @@ TEST(ReductionHook, IsToldFromSumsOfTheModel) {
   other.members = {0};
   Collective forward = Sum(50, "int8");
   forward.phase = "forward";
-  EXPECT_EQ(Read({Sum(100, "float32"), other, forward}).sends, DType::kF32);
+  // What the model's own backward exchanges.
+  Collective gathered = Sum(24, "float64");
+  gathered.kind = "all_to_all";
+  gathered.node = "GatherBackward";
+  EXPECT_EQ(Read({Sum(100, "float32"), other, forward, gathered}).sends,
+            DType::kF32);
 }
 
 TEST(ReductionHook, IsUnknownWhereItSendsSomethingElse) {

@@ -100,6 +100,13 @@ double OtherSummandsRounding(const Rounding& rounding) {
   return unit * std::sqrt(kSquareOfOneRounding * 2);
 }
 
+double OtherOrderRounding(const Rounding& rounding) {
+  if (rounding.unit_roundoff > kFp32Roundoff || rounding.longest_sum <= 1) {
+    return 0;
+  }
+  return rounding.unit_roundoff * std::sqrt(kSquareOfOneRounding * 2);
+}
+
 // Rounding to a fixed spacing is off by up to half of it, evenly: a twelfth of
 // its square on average. Sums of such values need no rounding: only what is
 // summed was rounded.

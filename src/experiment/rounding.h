@@ -96,6 +96,12 @@ double PartialSumRounding(const Rounding& rounding);
 // Derivation: docs/tolerance.md.
 double OtherSummandsRounding(const Rounding& rounding);
 
+// What one rounding in either run makes them differ by, where each of a sum's
+// terms is one: in fp32, by two runs that add in other orders. Before
+// SummationGrowth; 0 where sums are made in higher precision than their
+// results. Derivation: docs/tolerance.md.
+double OtherOrderRounding(const Rounding& rounding);
+
 // What rounding to the spacing of the smallest numbers adds to the relative
 // difference of two runs, in `count` elements whose squares sum up to
 // `sum_sq`. Negligible unless values are small beside the smallest normal

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <random>
+#include <vector>
 
 #include "src/numeric/round_to.h"
 
@@ -95,6 +97,33 @@ TEST(SummationGrowth, CoversAModuleOfTwoMatrices) {
   EXPECT_LT(std::sqrt(squares / once), growth);
   EXPECT_GT(std::sqrt(squares / once), growth / 2);
   EXPECT_GT(std::sqrt(squares / once), 1.3);  // one rounding does not cover it
+}
+
+// The same numbers, added in fp32 from the first on and from the last.
+TEST(OtherOrderRounding, IsWhatSumsInTwoOrdersShow) {
+  std::mt19937 rng(11);
+  std::normal_distribution<float> normal;
+  for (const int terms : {24, 256}) {
+    double squares = 0;
+    double norm = 0;
+    std::vector<float> all(static_cast<size_t>(terms));
+    for (int i = 0; i < 5'000; ++i) {
+      for (float& term : all) term = normal(rng) * normal(rng);
+      const float one = std::accumulate(all.begin(), all.end(), 0.0F);
+      const float other = std::accumulate(all.rbegin(), all.rend(), 0.0F);
+      squares += (double{one} - other) * (double{one} - other);
+      norm += double{one} * one;
+    }
+    Rounding rounding;
+    rounding.unit_roundoff = 0x1p-24;
+    rounding.longest_sum = terms;
+    const double bound =
+        SummationGrowth(rounding) * OtherOrderRounding(rounding);
+    EXPECT_NEAR(std::sqrt(squares / norm) / bound, 1, 0.15) << terms;
+  }
+  Rounding single;
+  single.unit_roundoff = 0x1p-24;
+  EXPECT_EQ(OtherOrderRounding(single), 0);
 }
 
 // Each run rounds its summands to bf16 and adds them in fp32.

@@ -257,6 +257,22 @@ TEST(MatchCall, BatchesMayLieAlongTheSecondDimension) {
   EXPECT_THAT(found.other, IsEmpty());
 }
 
+// A mask says on which side it is padded as little as whose it is: read as if
+// its end were padded, it would stand beside other rows.
+TEST(MatchCall, AMaskIsPaddedWhereTheTextsAre) {
+  const FedName mask("mask", 0);
+  const RowsOfCall found = PlaceRows(
+      {{0,
+        Part(0, {{kX, Rows({{0, 0, 1, 2}, {0, 3, 4, 5}, {6, 7, 8, 9}})},
+                 {mask, Rows({{0, 0, 1, 1}, {0, 1, 1, 1}, {1, 1, 1, 1}})}})}},
+      Part(0, {{kX, Rows({{3, 4, 5}, {0, 1, 2}})},
+               {mask, Rows({{1, 1, 1}, {0, 1, 1}})}}));
+  EXPECT_TRUE(found.mixed.empty());
+  ASSERT_EQ(found.spaces.size(), 1u);
+  EXPECT_EQ(found.spaces.front().map->to_reference,
+            (std::vector<int64_t>{1, 0}));
+}
+
 // Time first, and all tokens but the last: of rank 0's longest row one is left
 // out that the reference has.
 TEST(MatchCall, ColumnsMayBePaddedAndCut) {

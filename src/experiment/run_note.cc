@@ -72,6 +72,8 @@ std::string_view ToString(NoteKind kind) {
       return "joined";
     case NoteKind::kSkippedStep:
       return "skipped_step";
+    case NoteKind::kClearedGradients:
+      return "cleared_gradients";
     case NoteKind::kZeroStep:
       return "zero_step";
     case NoteKind::kMalformed:

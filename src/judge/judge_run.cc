@@ -9,7 +9,7 @@
 #include "src/judge/judge_norm.h"
 #include "src/judge/judge_step.h"
 #include "src/judge/judge_tensor.h"
-#include "src/judge/overflow.h"
+#include "src/judge/skipped_steps.h"
 #include "src/judge/unlike_draws.h"
 #include "src/measure/reported_norm.h"
 
@@ -68,10 +68,10 @@ Result<JudgeOutcome> JudgeRun(const RunContext& context, double risk,
   out.tests = expectations.tests();
   const UnlikeDraws draws(context.reference, *context.candidate, facts);
   out.unlike_draws = draws.modules();
-  const Overflows overflows(context.reference, *context.candidate, facts);
+  const SkippedSteps skipped(context.reference, *context.candidate, facts);
   TensorJudge judge(
       context.reference, *context.candidate, context.plans, expectations, draws,
-      overflows, UnequalStarts(*context.candidate, measured->unequal_updates));
+      skipped, UnequalStarts(*context.candidate, measured->unequal_updates));
   judge.FindTies(facts);
   out.tensors.resize(facts.size());
   TTRACE_RETURN_IF_ERROR(ForEach(context.threads, facts.size(), [&](size_t i) {

@@ -159,7 +159,7 @@ int FirstOf(const std::set<int>& iterations) {
 TensorJudge::TensorJudge(const Side* reference, const Side& candidate,
                          const std::vector<LegPlan>& plans,
                          const Expectations& expectations,
-                         const UnlikeDraws& draws, const Overflows& overflows,
+                         const UnlikeDraws& draws, const SkippedSteps& skipped,
                          std::set<int> unequal_starts)
     : has_reference_(reference != nullptr),
       first_iteration_(FirstOf(candidate.Iterations())),
@@ -168,7 +168,7 @@ TensorJudge::TensorJudge(const Side* reference, const Side& candidate,
       plans_(plans),
       expectations_(expectations),
       draws_(draws),
-      overflows_(overflows),
+      skipped_(skipped),
       unequal_starts_(std::move(unequal_starts)),
       not_isolated_(candidate.not_isolated()),
       presumed_alike_(candidate.presumed_alike()) {
@@ -210,6 +210,10 @@ TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
     Explain(ReasonKind::kRowOfList, &out);
     return out;
   }
+  if (skipped_.Clear(facts.id)) {
+    Explain(ReasonKind::kCleared, &out);
+    return out;
+  }
   // No copies, then, and what they are parts of is not known.
   if (facts.replicas.differing > 0 &&
       presumed_alike_.contains({facts.id.fqn, facts.id.role})) {
@@ -233,7 +237,7 @@ TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
     }
   }
   if (!has_reference_) {
-    ConcludeAlone(facts, overflows_.Reach(facts.id), &out);
+    ConcludeAlone(facts, skipped_.MayOverflow(facts.id), &out);
   } else {
     ConcludeEndToEnd(facts, &out);
     bool copies_differ_alone = false;
@@ -254,7 +258,7 @@ TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
     if (ReplacedByGraft(facts) || facts.id.role == Role::kData) {
       JudgeOwnParts(facts, &out);
     }
-    if (!overflows_.LeaveOutStep(facts.id.iteration)) JudgeUpdate(facts, &out);
+    if (!skipped_.LeaveOutStep(facts.id.iteration)) JudgeUpdate(facts, &out);
   }
   out.carried = IsCarried(facts);
   if (out.carried) {
@@ -338,7 +342,7 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
     test.expected.end_to_end_for_want = plan.isolated && plan.borrowed_noise;
   }
   out.overflow =
-      !fp32 && out.stats.nonfinite_differ > 0 && overflows_.Reach(id);
+      !fp32 && out.stats.nonfinite_differ > 0 && skipped_.MayOverflow(id);
   if (out.overflow && !(out.headroom > 1)) out.checkable = false;
   if (rounding_->IsReducedUnknown(id)) {
     out.reduction_unknown = true;

@@ -19,9 +19,9 @@
 #include "src/judge/expectations.h"
 #include "src/judge/isolated_verdict.h"
 #include "src/judge/judgement.h"
-#include "src/judge/overflow.h"
 #include "src/judge/routing_ties.h"
 #include "src/judge/rule.h"
+#include "src/judge/skipped_steps.h"
 #include "src/judge/unlike_draws.h"
 #include "src/measure/facts.h"
 #include "src/measure/packed_facts.h"
@@ -36,7 +36,7 @@ class TensorJudge {
   TensorJudge(const Side* reference, const Side& candidate,
               const std::vector<LegPlan>& plans,
               const Expectations& expectations, const UnlikeDraws& draws,
-              const Overflows& overflows, std::set<int> unequal_starts);
+              const SkippedSteps& skipped, std::set<int> unequal_starts);
 
   // Lets routing maps among `tensors`, which are those of the run in the order
   // of execution, be judged by their scores.
@@ -61,7 +61,7 @@ class TensorJudge {
   const std::vector<LegPlan>& plans_;
   const Expectations& expectations_;
   const UnlikeDraws& draws_;
-  const Overflows& overflows_;
+  const SkippedSteps& skipped_;
   std::set<int> unequal_starts_;
   NotIsolatedIndex not_isolated_;
   std::set<std::pair<std::string, Role>> presumed_alike_;  // (fqn, role)

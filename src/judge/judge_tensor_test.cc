@@ -76,8 +76,8 @@ class TensorJudgeTest : public testing::Test {
                           const std::set<int>& unequal_starts = {}) const {
     const Expectations expectations({facts}, kRunRisk);
     const UnlikeDraws draws(&side, side, {facts});
-    const Overflows overflows(&side, side, {});
-    return TensorJudge(&side, side, plans_, expectations, draws, overflows,
+    const SkippedSteps skipped(&side, side, {});
+    return TensorJudge(&side, side, plans_, expectations, draws, skipped,
                        unequal_starts)
         .Judge(facts);
   }
@@ -487,9 +487,8 @@ TEST_F(TensorJudgeTest, OfASumWhoseTermsCancelTheNormAloneIsJudged) {
   const auto judge = [&](const std::vector<TensorFacts>& all) {
     const Expectations expectations(all, kRunRisk);
     const UnlikeDraws draws(&side_, side_, all);
-    const Overflows overflows(&side_, side_, {});
-    return TensorJudge(&side_, side_, plans_, expectations, draws, overflows,
-                       {})
+    const SkippedSteps skipped(&side_, side_, {});
+    return TensorJudge(&side_, side_, plans_, expectations, draws, skipped, {})
         .Judge(bias);
   };
   EXPECT_EQ(judge({bias}).verdict, TensorVerdict::kNotCheckable);

@@ -70,7 +70,7 @@ struct LegJudgement {
   bool reordered = false;  // TensorComparison::reordered
   bool uncertain = false;
   // Elements that are finite in one run alone may be overflows of fp16
-  // (overflow.h): they are no finding, and the rest no evidence.
+  // (skipped_steps.h): they are no finding, and the rest no evidence.
   bool overflow = false;
   // Reduced in a precision that is not known: nothing is said of its values.
   bool reduction_unknown = false;

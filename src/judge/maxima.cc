@@ -199,11 +199,13 @@ void JudgeMaxima(const LegErrors& errors, LegJudgement* leg) {
       errors.cancelled() * errors.rounding.coarsest_roundoff();
   const double summands =
       errors.cancelled() * OtherSummandsRounding(errors.rounding);
+  const double orders =
+      errors.cancelled() * OtherOrderRounding(errors.rounding);
   const double element_floor =
       std::max(2 * coarsest,
                NoiseFactor(static_cast<double>(stats.count),
                            static_cast<int>(errors.noise.size()), errors.risk) *
-                   std::max(kFloorRoundoffs * coarsest, summands) *
+                   std::max({kFloorRoundoffs * coarsest, summands, orders}) *
                    LargestElement(stats));
   const double extreme = LargestElementFactor(
       stats.count, std::numeric_limits<int>::max(), errors.risk);
@@ -214,7 +216,8 @@ void JudgeMaxima(const LegErrors& errors, LegJudgement* leg) {
   // A tensor of one block: its norm says the same, and more sharply.
   if (stats.count > kCompareBlock && stats.sum_sq_ref > 0) {
     // The norm's floor, for the largest share of the norm a block can have.
-    const double floor = kNoiseFactor * kFloorRoundoffs * coarsest;
+    const double floor =
+        kNoiseFactor * std::max(kFloorRoundoffs * coarsest, orders);
     const double share =
         std::min(1.0, stats.max_abs_ref * std::sqrt(kBlock / stats.sum_sq_ref));
     // Summands and partial sums round in proportion to what a block holds, the

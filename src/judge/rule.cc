@@ -163,8 +163,9 @@ LegErrors AtEnd(LegErrors errors, bool candidate_low) {
 }  // namespace
 
 double LegErrors::least_rounding() const {
-  return cancelled() * std::max({SummationGrowth(rounding) * kFloorRoundoffs *
-                                     rounding.unit_roundoff,
+  const double sums = std::max(kFloorRoundoffs * rounding.unit_roundoff,
+                               OtherOrderRounding(rounding));
+  return cancelled() * std::max({SummationGrowth(rounding) * sums,
                                  kFloorRoundoffs * rounding.maker_roundoff,
                                  OtherSummandsRounding(rounding)});
 }

@@ -198,6 +198,8 @@ std::string Words(const Reason& reason) {
     case ReasonKind::kNotAlike:
       return "not the same on all ranks of the device mesh, and nothing says "
              "which parts they hold";
+    case ReasonKind::kCleared:
+      return "both runs clear this gradient without a step";
     case ReasonKind::kShapeDiffers:
       return fmt::format("its shape is [{}], the reference's [{}]",
                          fmt::join(reason.shape, ", "),
@@ -480,6 +482,7 @@ std::string Sentence(const RunNote& note) {
           "they are counted",
           note.count, note.count == 1 ? " has" : "s have");
     case NoteKind::kSkippedStep:
+    case NoteKind::kClearedGradients:
       return fmt::format("iteration {}: the optimizer's step was skipped ({})",
                          NumberOf(note, 0), note.reason);
     case NoteKind::kZeroStep:

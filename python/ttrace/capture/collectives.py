@@ -120,8 +120,10 @@ class CollectiveLog:
         if sum(map(len, names)) > LONGEST_NAMES:
             names = ()
         first = call.tensors[0] if call.tensors else None
+        node = _differentiates()
         self._seen.append(
             {
+                **({"node": node} if node else {}),
                 "rank": session.rank,
                 "iteration": session.iteration,
                 "order": len(self._seen),
@@ -163,6 +165,13 @@ class CollectiveLog:
         return self._places.overlapping(tensor)
 
 
+def _differentiates() -> str:
+    """The operation of the model whose backward runs; "" if it is a gradient that arrives."""
+    node = torch._C._current_autograd_node()
+    name = "" if node is None else node.name()
+    return "" if name.endswith("AccumulateGrad") else name
+
+
 class _Places:
     """Where in memory the gradients lie."""
 
@@ -191,6 +200,8 @@ class _Places:
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor._values()  # uncoalesced too
     begin = tensor.data_ptr()
     last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
     return begin, begin + (last + 1) * tensor.element_size()

@@ -242,9 +242,11 @@ class Course:
             scale=scale,
         )
 
-    def skipped(self, reason: str) -> None:
-        """The optimizer changed nothing."""
-        self._session.note("skipped_step", iteration=self._session.iteration, reason=reason)
+    def skipped(self, reason: str, cleared: bool = False) -> None:
+        """The optimizer changed nothing. `cleared`: by the loop, without a look at the gradients
+        that anybody else can see."""
+        session = self._session
+        session.note("skipped_step", iteration=session.iteration, reason=reason, cleared=cleared)
 
     def step_over(self) -> None:
         """The iteration is: all of it is in the files."""

@@ -1,4 +1,5 @@
-"""Tensors inside the values that modules take and return: dicts, sequences, dataclasses.
+"""Tensors inside the values that modules take and return: dicts and what behaves as one, sequences,
+dataclasses, graphs of torch-geometric.
 
 A tensor's name is the way to it, joined by dots: argument `batch` that is a dict with the key
 `tokens` gives `batch.tokens`; the second item of a returned tuple is `1`.
@@ -8,7 +9,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 import torch
@@ -65,15 +67,13 @@ def with_replaced(
         return replaced.get(name, value)
     if depth >= _DEPTH or not any(_within(key, name) for key in replaced):
         return value
-    changed = {
-        key: with_replaced(item, f"{name}.{key}" if name else key, replaced, depth + 1)
-        for key, item in _items(value)
-    }
-    if isinstance(value, dict):
-        result = copy.copy(value)  # subclasses keep their class and attributes
-        for key in value:
-            result[key] = changed[str(key)]
-        return result
+
+    def changed_item(key: str, item: Any) -> Any:
+        return with_replaced(item, f"{name}.{key}" if name else key, replaced, depth + 1)
+
+    if is_keyed(value):
+        return with_items(value, changed_item)
+    changed = {key: changed_item(key, item) for key, item in _items(value)}
     if isinstance(value, list | tuple):
         items = list(changed.values())
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
@@ -85,6 +85,30 @@ def with_replaced(
     return value
 
 
+def is_keyed(value: Any) -> bool:
+    """Whether it holds its items by key."""
+    return isinstance(value, MutableMapping) or _is_graph(value)
+
+
+def with_items(value: Any, changed: Callable[[str, Any], Any]) -> Any:
+    """A copy of what holds its items by key, with others in their place: of the same class, with the
+    same attributes."""
+    result = copy.copy(value)
+    for key, item in list(keyed_items(value)):
+        result[key] = changed(str(key), item)
+    return result
+
+
+def keyed_items(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Of what `is_keyed`."""
+    yield from (value.to_dict() if _is_graph(value) else value).items()
+
+
+def _is_graph(value: Any) -> bool:
+    graphs = sys.modules.get("torch_geometric.data")
+    return graphs is not None and isinstance(value, graphs.Data)
+
+
 def _within(key: str, name: str) -> bool:
     return not name or key == name or key.startswith(f"{name}.")
 
@@ -92,8 +116,8 @@ def _within(key: str, name: str) -> bool:
 def _items(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, _UNPLACEABLE):
         return
-    if isinstance(value, dict):
-        yield from ((str(key), item) for key, item in value.items())
+    if is_keyed(value):
+        yield from ((str(key), item) for key, item in keyed_items(value))
     elif isinstance(value, list | tuple):
         yield from ((str(i), item) for i, item in enumerate(value))
     elif _is_dataclass(value):

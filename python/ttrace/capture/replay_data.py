@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from ttrace.capture.nested import is_keyed, with_items
+
 Inspect = Callable[[int, Any], Any]
 
 
@@ -93,7 +95,7 @@ def _iterators(wrapped: Any) -> Iterator[ReplayIterator]:
 
 
 def clone(item: Any) -> Any:
-    """A deep copy of the tensors in dicts, lists and tuples."""
+    """A deep copy of the tensors in what holds items by key, in lists and tuples."""
     return map_tensors(item, lambda path, tensor: tensor.clone())
 
 
@@ -105,9 +107,8 @@ def map_tensors(
     if torch.is_tensor(item):
         return function(path or "0", item)
     prefix = f"{path}." if path else ""
-    if isinstance(item, dict):
-        pairs = ((k, map_tensors(v, function, f"{prefix}{k}")) for k, v in item.items())
-        return dict(pairs) if type(item) is dict else type(item)(pairs)
+    if is_keyed(item):
+        return with_items(item, lambda key, value: map_tensors(value, function, f"{prefix}{key}"))
     if isinstance(item, list | tuple):
         values = [map_tensors(v, function, f"{prefix}{i}") for i, v in enumerate(item)]
         return type(item)(*values) if hasattr(item, "_fields") else type(item)(values)

@@ -381,6 +381,8 @@ class Session:
             return
         if not always and not self.selected(fqn, role, micro_batch):
             return
+        if tensor.layout is torch.sparse_coo:
+            tensor = tensor.detach().cpu().to_dense()  # on the host: it is as large as a parameter
         if tensor.layout is not torch.strided:
             self._refuse(fqn, f"{role} {arg}: layout {tensor.layout}")
             return

@@ -15,7 +15,7 @@ import torch
 from ttrace import _native
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.topology import is_dtensor
-from ttrace.capture.nested import named_tensors
+from ttrace.capture.nested import is_keyed, keyed_items, named_tensors
 
 _MOST_ROWS = 8192  # whose digests fit into a line of the index
 _MOST_BYTES = 1 << 28  # of a tensor that is looked at
@@ -149,8 +149,8 @@ def _digests(tensor: torch.Tensor, rows: int) -> _Digests:
 
 def _lists(name: str, value: Any) -> Iterator[Fed]:
     """Sequences of which each item holds tensors, at any depth."""
-    if isinstance(value, dict):
-        for key, item in value.items():
+    if is_keyed(value):
+        for key, item in keyed_items(value):
             yield from _lists(f"{name}.{key}" if name else str(key), item)
     if not isinstance(value, list | tuple) or not value or len(value) > _MOST_ROWS:
         return

@@ -631,10 +631,11 @@ class LoopCapture:
         if len(self._stepped) == len(self._optimizers):
             self._step_over()
 
-    def _step_skipped(self, optimizer: Any, reason: str) -> None:
+    def _step_skipped(self, optimizer: Any, cleared: bool) -> None:
         """The loop came to the end of an iteration, and the optimizer did nothing."""
         if self.session.due and self.session.recording:
-            self._course.skipped(reason)
+            why = "were cleared without a step" if cleared else "overflowed"
+            self._course.skipped(f"the gradients {why}", cleared)
         self._after_step(optimizer)
 
     def _step_over(self) -> None:

@@ -36,10 +36,11 @@ class LossScale:
         optimizers: Sequence[Any],
         scaled: Callable[[Scale], None],
         before_step: Callable[[Any], None],
-        skipped: Callable[[Any, str], None],
+        skipped: Callable[[Any, bool], None],
     ) -> None:
-        """`scaled(scale)` is called when a loss was multiplied, `before_step` and `skipped` for an
-        optimizer that a scaler steps, or does not."""
+        """`scaled(scale)` is called when a loss was multiplied, `before_step` for an optimizer that
+        a scaler steps, and `skipped(optimizer, cleared)` for one that makes no step: because its
+        gradients overflowed, or because the loop cleared them."""
         self._session = session
         self._optimizers = optimizers
         self._scaled = scaled
@@ -113,7 +114,7 @@ class LossScale:
     def _step_ends(self, scaler: Any, result: Any) -> Any:
         optimizer, self._in_step = self._in_step, None
         if optimizer is not None:
-            self._session.guarded(self._skipped)(optimizer, "the gradients overflowed")
+            self._session.guarded(self._skipped)(optimizer, False)
         return result
 
     def _zero_grad(self, optimizer: Any, *_: Any, **__: Any) -> None:
@@ -123,7 +124,7 @@ class LossScale:
             return
         if self.reached(parameters_of(mine)):
             self._before_step(mine)
-            self._skipped(mine, "the gradients were cleared without a step")
+            self._skipped(mine, True)
 
 
 def parameters_of(optimizer: Any) -> list[torch.Tensor]:

@@ -54,6 +54,11 @@ TORCH = (
         "collectives of a backward are not told from others, nor are its losses",
     ),
     PrivateName(
+        "torch",
+        "_C._current_autograd_node",
+        "what a communication hook sends is not told from what the model's own backward does",
+    ),
+    PrivateName(
         "torch.distributed.distributed_c10d", "_get_default_group", "no collective is seen"
     ),
     PrivateName(

@@ -1,4 +1,5 @@
-// What a check says of gradients that are not finite in one run alone.
+// What a check says of iterations that end without a step: gradients that are
+// not finite in one run alone, and those that a loop throws away.
 
 #include <gtest/gtest.h>
 
@@ -149,6 +150,47 @@ TEST_F(OverflowTest, WithoutAReference) {
   Describe("F16", {});
   std::filesystem::remove_all(Path("cand"));
   EXPECT_EQ(CheckAlone().verdict, Verdict::kDiverged);
+}
+
+// The pass that trains a generator leaves gradients in the discriminator, which
+// are not reduced: copies differ, and no weight sees it.
+class ClearedTest : public CheckTest {
+ protected:
+  void SetUp() override {
+    CheckTest::SetUp();
+    candidate_.fault = [](const SyntheticTensor& t, int rank,
+                          const std::string&, int64_t, float* value) {
+      if (t.role == Role::kGradReduced) *value += static_cast<float>(rank);
+    };
+  }
+
+  static void Clear(SyntheticRun* run) {
+    run->notes = {
+        {"skipped_step", R"({"iteration": 0, "reason": "", "cleared": true})"}};
+  }
+};
+
+TEST_F(ClearedTest, NobodyUsesGradientsThatAreThrownAway) {
+  Clear(&reference_);
+  Clear(&candidate_);
+  const CheckResult result = Check();
+  EXPECT_TRUE(result.culprits.empty());
+  EXPECT_NE(result.verdict, Verdict::kDiverged) << result.reason;
+}
+
+TEST_F(ClearedTest, TheReferenceUsesThem) {
+  Clear(&candidate_);
+  EXPECT_EQ(Check().verdict, Verdict::kDiverged);
+}
+
+TEST_F(ClearedTest, GradientsBeforeTheReductionAreOthers) {
+  Clear(&reference_);
+  Clear(&candidate_);
+  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+                        int64_t, float* value) {
+    if (t.role == Role::kGradOutput) *value *= 2;
+  };
+  EXPECT_EQ(Check().verdict, Verdict::kDiverged);
 }
 
 }  // namespace

@@ -1,0 +1,77 @@
+#include "src/judge/skipped_steps.h"
+
+#include <algorithm>
+
+#include "src/experiment/parameter_roles.h"
+
+namespace ttrace {
+namespace {
+
+// Iterations that ended without a step in a run that computes in fp16: the
+// notes come from the optimizer's own search for overflow, or from a loop that
+// searches by itself.
+void AddSkipped(const Side& side, std::set<int>* iterations) {
+  if (side.ComputeDType() != DType::kF16) return;
+  for (const RunNote& note : side.notes()) {
+    if ((note.kind != NoteKind::kSkippedStep &&
+         note.kind != NoteKind::kClearedGradients) ||
+        note.numbers.empty()) {
+      continue;
+    }
+    iterations->insert(static_cast<int>(note.numbers.front()));
+  }
+}
+
+std::set<int> ClearedByAll(const Side& side) {
+  std::set<int> out;
+  for (const RunNote& note : side.notes()) {
+    if (note.kind == NoteKind::kClearedGradients && !note.numbers.empty() &&
+        note.ranks.size() == side.trace().ranks().size()) {
+      out.insert(static_cast<int>(note.numbers.front()));
+    }
+  }
+  return out;
+}
+
+bool ShowsOverflow(const TensorFacts& tensor) {
+  if (!IsGradient(tensor.id.role)) return false;
+  if (tensor.own) return tensor.own->total.nonfinite_cand > 0;
+  return std::any_of(
+      tensor.legs.begin(), tensor.legs.end(), [](const LegFacts& leg) {
+        return leg.usable && leg.candidate.total.nonfinite_differ > 0;
+      });
+}
+
+}  // namespace
+
+SkippedSteps::SkippedSteps(const Side* reference, const Side& candidate,
+                           const PackedFacts& tensors) {
+  cleared_ = ClearedByAll(candidate);
+  if (reference != nullptr) {
+    const std::set<int> there = ClearedByAll(*reference);
+    std::erase_if(cleared_, [&](int it) { return !there.contains(it); });
+  }
+  std::set<int> skipped;
+  AddSkipped(candidate, &skipped);
+  if (reference != nullptr) AddSkipped(*reference, &skipped);
+  if (skipped.empty()) return;
+  for (const TensorFacts& tensor : tensors) {
+    if (skipped.contains(tensor.id.iteration) && ShowsOverflow(tensor)) {
+      overflowed_.insert(tensor.id.iteration);
+    }
+  }
+}
+
+bool SkippedSteps::MayOverflow(const TensorId& id) const {
+  return IsGradient(id.role) && overflowed_.contains(id.iteration);
+}
+
+bool SkippedSteps::LeaveOutStep(int iteration) const {
+  return overflowed_.contains(iteration);
+}
+
+bool SkippedSteps::Clear(const TensorId& id) const {
+  return id.role == Role::kGradReduced && cleared_.contains(id.iteration);
+}
+
+}  // namespace ttrace
