@@ -8,6 +8,7 @@ docs/honest.md: how many are accused, how many are left open, and which faults i
     scripts/honest.py --verify                hold all against one rank, in float64, without capture
     scripts/honest.py --draw 75 --seed 1      draw on to so many of each half, each verified, and
                                               give 20 of each half a fault
+    scripts/honest.py --unchanged             whether 20 of them compute the same when recorded
     scripts/honest.py --table                 only write the document
 
 Half A is the development half. Half B is held out: it is run once half A accuses nobody. Finished
@@ -29,6 +30,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 from honest_table import draw as drawing  # noqa: E402
+from honest_table import unchanged  # noqa: E402
 from honest_table.draw import Draw  # noqa: E402
 from honest_table.in_float64 import Agreement, compare  # noqa: E402
 from honest_table.outcome import diff  # noqa: E402
@@ -36,6 +38,7 @@ from honest_table.table import state, write_table  # noqa: E402
 
 OUT = ROOT / "honest"
 RESULTS = OUT / "results.jsonl"
+UNCHANGED = OUT / "unchanged.jsonl"
 TABLE = ROOT / "docs/honest.md"
 # Of each half: as many have a fault as can be looked at one by one.
 FAULTS = 20
@@ -89,13 +92,13 @@ def is_fault(draw: Draw) -> bool:
     return is_one
 
 
-def read_results() -> list[dict]:
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+def read_lines(path: Path) -> list[dict]:
+    lines = path.read_text().splitlines() if path.exists() else []
     return [json.loads(line) for line in lines]
 
 
 def run(draws: list[Draw], with_faults: bool, deadline: float) -> None:
-    known = {(line["name"], line["fault"]) for line in read_results()}
+    known = {(line["name"], line["fault"]) for line in read_lines(RESULTS)}
     for draw in draws:
         fault = draw.fault if with_faults else ""
         if (draw.name, fault) in known or (with_faults and not fault):
@@ -114,12 +117,29 @@ def run(draws: list[Draw], with_faults: bool, deadline: float) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def check_unchanged(draws: list[Draw]) -> int:
+    """How many runs are changed by being recorded."""
+    known = read_lines(UNCHANGED)
+    OUT.mkdir(exist_ok=True)
+    for draw in unchanged.chosen(draws):
+        for ranks in unchanged.RANKS:
+            if any((line["kind"], line["ranks"]) == (draw.kind, ranks) for line in known):
+                continue
+            found = unchanged.difference(draw, ranks, OUT / "recorded")
+            line = {"kind": draw.kind, "ranks": ranks, "difference": found}
+            with UNCHANGED.open("a") as out:
+                out.write(json.dumps(line) + "\n")
+            print(f"{draw.kind} on {ranks}: {found or 'the same'}", flush=True)
+    return sum(bool(line["difference"]) for line in read_lines(UNCHANGED))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--half", choices=drawing.HALVES)
     parser.add_argument("--minutes", type=float, default=math.inf)
     parser.add_argument("--only", default="", help="loops whose name contains this")
     parser.add_argument("--faults", action="store_true")
+    parser.add_argument("--unchanged", action="store_true")
     parser.add_argument("--verify", action="store_true")
     parser.add_argument("--draw", type=int, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
@@ -129,17 +149,19 @@ def main() -> int:
         for half in (options.half,) if options.half else drawing.HALVES:
             draw_on(options.draw, options.seed, half)
         return 0
-    draws = drawing.read()
+    draws, changed = drawing.read(), 0
     chosen = [d for d in draws if options.half in (None, d.half) and options.only in d.kind]
     if options.verify:
         return 1 if verify(chosen) else 0
-    if not options.table:
+    if options.unchanged:
+        changed = check_unchanged(draws)
+    elif not options.table:
         if not options.half:
-            parser.error("--half, --verify, --draw or --table")
+            parser.error("--half, --verify, --draw, --unchanged or --table")
         (OUT / "kept").mkdir(parents=True, exist_ok=True)
         run(chosen, options.faults, time.monotonic() + 60 * options.minutes)
-    write_table(TABLE, draws, read_results())
-    return 0
+    write_table(TABLE, draws, read_lines(RESULTS), read_lines(UNCHANGED))
+    return 1 if changed else 0
 
 
 if __name__ == "__main__":

@@ -99,6 +99,9 @@ CASES = (
     Case("tagger_of_padded_rows"),
     Case("tagger_of_padded_rows", options=("--graft", "weights")),
     Case("time_before_batch"),
+    Case("mean_of_padded_rows"),
+    Case("mean_of_padded_rows", candidate=BUG, codes=(DIVERGED,),
+         phrase="padding that the candidate alone has takes part"),
     Case("sequence_cut_by_hand", codes=OPEN, phrase="sequence|communicat"),
     # Numbers.
     Case("float8_linears", codes=OPEN, phrase="(?i)float8", needs="torchao"),

@@ -45,6 +45,10 @@ class Draw:
         words = [str(self.script()), *self._options(self.accumulate)]
         return [*words, "--fault", self.fault] if with_fault else words
 
+    def on_each_rank(self) -> list[str]:
+        """With one micro-batch a rank, however many there are."""
+        return [str(self.script()), *self._options(1)]
+
     def options(self) -> str:
         """As a row of the table says them."""
         words = [f"{self.ranks} ranks", self.deal, self.scale]

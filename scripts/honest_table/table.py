@@ -47,7 +47,16 @@ because it was given the reference's data, with a note that its own differed.
 """
 
 
-def write_table(path: Path, draws: list[Draw], lines: list[Line]) -> None:
+UNCHANGED_HEAD = """
+## Unchanged by capture
+
+Written by `scripts/honest.py --unchanged`: loops that print hashes, alone and under `ttrace record`
+with a replay and a noise leg, on so many ranks. Losses, the gradients that each step finds, the
+parameters that are left and the states of all random generators are the same, bit by bit.
+"""
+
+
+def write_table(path: Path, draws: list[Draw], lines: list[Line], recorded: list[Line]) -> None:
     by_draw = {(line["name"], line["fault"]): line for line in lines}
     text = [HEAD, *_totals(draws, by_draw)]
     text += ["", "| program | options | verdict | first place, or why open | headroom |"]
@@ -58,6 +67,7 @@ def write_table(path: Path, draws: list[Draw], lines: list[Line]) -> None:
             cells = (f"{draw.name} {draw.kind}", draw.options(), line["verdict"], _why(line))
             text.append(f"| {' | '.join(cells)} | {_headroom(line)} |")
     text += _faults(draws, by_draw)
+    text += _unchanged(recorded)
     path.write_text("\n".join(text) + "\n")
 
 
@@ -108,6 +118,21 @@ def _faults(draws: list[Draw], by_draw: dict) -> list[str]:
             cells = (f"{draw.name} {draw.kind}", draw.options(), draw.fault)
             said = f"{line['verdict']}: {_why(line)}"
             text.append(f"| {' | '.join(cells)} | {said} | {judged_fault(draw, line)} |")
+    return text
+
+
+def _unchanged(recorded: list[Line]) -> list[str]:
+    """Of each program on how many ranks it computed the same."""
+    if not recorded:
+        return []
+    text = [UNCHANGED_HEAD, "| program | the same on | changed on |", "|---|---|---|"]
+    for kind in sorted({line["kind"] for line in recorded}):
+        of_kind = [line for line in recorded if line["kind"] == kind]
+        cells = [
+            ", ".join(str(line["ranks"]) for line in of_kind if bool(line["difference"]) == changed)
+            for changed in (False, True)
+        ]
+        text.append(f"| {kind} | {' | '.join(cells)} |")
     return text
 
 

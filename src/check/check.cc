@@ -336,6 +336,26 @@ void NoteOverflow(CheckResult* result) {
     result->notes.push_back(std::move(note));
 }
 
+// What is padded has no gradient where nothing looks at it. The first that has
+// one, in the order of execution.
+void NotePadding(CheckResult* result) {
+  const TensorJudgement* first = nullptr;
+  int64_t count = 0;
+  for (const TensorJudgement& t : result->tensors) {
+    if (!(t.padding_gradient.largest() > 0)) continue;
+    ++count;
+    if (first == nullptr || t.order < first->order) first = &t;
+  }
+  if (first == nullptr) return;
+  RunNote note;
+  note.kind = NoteKind::kPaddingGradient;
+  note.count = count;
+  note.names = {ToString(first->id)};
+  note.numbers = {first->padding_gradient.candidate,
+                  first->padding_gradient.reference};
+  result->notes.push_back(std::move(note));
+}
+
 // Decisions that the runs' routers took otherwise. Those of a map that itself
 // stands after others say nothing of their own.
 void SummariseRouting(CheckResult* result) {
@@ -536,6 +556,7 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
     note.numbers = {judged.largest_repeat};
     result.notes.push_back(std::move(note));
   }
+  NotePadding(&result);
   NoteSteps(measured.reference_steps, &result);
   result.coverage = ExplainCoverage(reference, candidate, context.batch.listed,
                                     &result.tensors);

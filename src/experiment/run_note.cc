@@ -74,6 +74,8 @@ std::string_view ToString(NoteKind kind) {
       return "skipped_step";
     case NoteKind::kClearedGradients:
       return "cleared_gradients";
+    case NoteKind::kPaddingGradient:
+      return "padding_gradient";
     case NoteKind::kZeroStep:
       return "zero_step";
     case NoteKind::kMalformed:

@@ -58,9 +58,11 @@ enum class NoteKind : uint8_t {
   kJoined,         // count culprits share the explanation of another one
   kSkippedStep,    // numbers[0]: iteration; reason
   kClearedGradients,  // the same, as the loop cleared them; ranks: that did
-  kZeroStep,          // numbers[0]: iteration; the learning rate is 0
-  kMalformed,         // count notes are unreadable; names[0]: of what
-  kNotice,            // reason
+  // names: the first of count tensors; numbers: of the candidate, the reference
+  kPaddingGradient,
+  kZeroStep,   // numbers[0]: iteration; the learning rate is 0
+  kMalformed,  // count notes are unreadable; names[0]: of what
+  kNotice,     // reason
 };
 std::string_view ToString(NoteKind kind);
 

@@ -192,6 +192,7 @@ TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
   out.id = facts.id;
   out.order = facts.order;
   out.replicas = facts.replicas;
+  out.padding_gradient = facts.padding_gradient;
   if (facts.candidate_repeat) {
     out.repeat = {facts.candidate_repeat->bitwise(),
                   facts.candidate_repeat->err()};

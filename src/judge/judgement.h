@@ -17,6 +17,7 @@
 #include "src/compare/error_stats.h"
 #include "src/judge/reason.h"
 #include "src/judge/test.h"
+#include "src/measure/padding_gradient.h"
 #include "ttrace/tensor_id.h"
 
 namespace ttrace {
@@ -141,6 +142,7 @@ struct TensorJudgement {
   bool carried_out() const {
     return carried && reason.kind == ReasonKind::kOwnStatistic;
   }
+  PaddingGradient padding_gradient;
   bool nonfinite = false;  // NaN or Inf where the reference has none
   // A replay of the candidate differs from its real leg by more than the
   // reference's own does.

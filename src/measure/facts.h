@@ -19,6 +19,7 @@
 #include "src/align/routed_rows.h"
 #include "src/compare/compare_tensor.h"
 #include "src/compare/error_stats.h"
+#include "src/measure/padding_gradient.h"
 #include "src/measure/repeated_parts.h"
 #include "src/measure/routing_flips.h"
 #include "src/measure/skipped_update.h"
@@ -89,6 +90,7 @@ struct TensorFacts {
   // Its rows are padded to other lengths in the two runs: what one of them
   // alone holds is padding.
   bool padded = false;
+  PaddingGradient padding_gradient;
   // An item of a list whose items are rows: it was found by what it holds.
   bool listed = false;
   // Of a data item: it holds the reference's rows, or counts within the batch

@@ -176,6 +176,12 @@ void VisitFields(A& field, TensorId& id) {
 }
 
 template <typename A>
+void VisitFields(A& field, PaddingGradient& p) {
+  field("candidate", p.candidate);
+  field("reference", p.reference);
+}
+
+template <typename A>
 void VisitFields(A& field, TensorFacts& f) {
   field("id", f.id);
   field("order", f.order);
@@ -185,6 +191,7 @@ void VisitFields(A& field, TensorFacts& f) {
   field("lookup", f.lookup);
   field("batch_unknown", f.batch_unknown);
   field("padded", f.padded);
+  field("padding_gradient", f.padding_gradient);
   field("listed", f.listed);
   field("own_rows", f.own_rows);
   field("complete", f.complete);

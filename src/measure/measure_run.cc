@@ -15,6 +15,7 @@
 #include "src/experiment/step_tensors.h"
 #include "src/experiment/unequal_starts.h"
 #include "src/measure/measure_tensor.h"
+#include "src/measure/padding_gradient.h"
 #include "src/measure/stored_replays.h"
 
 namespace ttrace {
@@ -177,6 +178,27 @@ class Work {
            norms_.contains(entry.first.iteration);
   }
 
+  // Of the runs as they were.
+  Result<PaddingGradient> OfPadding(const TensorFacts& facts,
+                                    const TensorPieces& pieces) const {
+    PaddingGradient out;
+    if (!facts.padded || !IsGradient(facts.id.role)) return out;
+    const TensorPieces* theirs =
+        context_.reference->FindSameValue("real", facts.id);
+    for (const LegFacts& leg : facts.legs) {
+      const LegPlan& plan = context_.plans[leg.plan];
+      if (!leg.usable || plan.candidate_leg != "real" || theirs == nullptr) {
+        continue;
+      }
+      const ErrorStats& common = leg.candidate.total;
+      TTRACE_ASSIGN_OR_RETURN(out.candidate,
+                              GradientOfPadding(pieces, common.sum_sq_cand()));
+      TTRACE_ASSIGN_OR_RETURN(out.reference,
+                              GradientOfPadding(*theirs, common.sum_sq_ref));
+    }
+    return out;
+  }
+
   Status MeasureTensors(Measurements* out) {
     const TensorMeasurer measurer(context_.reference, *context_.candidate,
                                   context_.plans, context_.rows);
@@ -196,6 +218,8 @@ class Work {
           facts.batch_unknown = context_.batch.unknown.contains(id);
           facts.padded = context_.batch.padded.contains(id);
           facts.listed = context_.batch.listed.contains(id);
+          TTRACE_ASSIGN_OR_RETURN(facts.padding_gradient,
+                                  OfPadding(facts, pieces));
           out->facts.Set(i, facts);
           if (HasSquare(entry)) {
             TTRACE_ASSIGN_OR_RETURN(squares[i], SquareOf(pieces));

@@ -202,6 +202,9 @@ Result<TensorFacts> MergeFacts(const std::vector<TensorFacts>& parts) {
     out.complete = out.complete && part.complete;
     out.batch_unknown = out.batch_unknown || part.batch_unknown;
     out.padded = out.padded || part.padded;
+    if (part.padding_gradient.largest() > out.padding_gradient.largest()) {
+      out.padding_gradient = part.padding_gradient;
+    }
     out.listed = out.listed || part.listed;
     out.own_rows = out.own_rows || part.own_rows;
     MergeRepeat(part.candidate_repeat, &out.candidate_repeat);

@@ -485,6 +485,20 @@ std::string Sentence(const RunNote& note) {
     case NoteKind::kClearedGradients:
       return fmt::format("iteration {}: the optimizer's step was skipped ({})",
                          NumberOf(note, 0), note.reason);
+    case NoteKind::kPaddingGradient: {
+      const bool own = NumberOf(note, 0) >= NumberOf(note, 1);
+      return fmt::format(
+          "padding that the {} alone has takes part in what is computed: {} "
+          "has "
+          "a gradient there, {:.2g} x that of the data{}; mask it in "
+          "attention, "
+          "in means and statistics, and in the loss",
+          own ? "candidate" : "reference", NameOf(note, 0),
+          NumberOf(note, own ? 0 : 1),
+          note.count > 1
+              ? fmt::format(", and {} more", Counted(note.count - 1, "tensor"))
+              : "");
+    }
     case NoteKind::kZeroStep:
       return fmt::format(
           "iteration {}: the learning rate is 0, so the step moves nothing",

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 import torch.distributed as dist
 from dealing import DEALS, deal
+from hashes import Hashes
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -48,6 +49,7 @@ class Run:
         self.items = sum(self.sizes)
         self.losses: list[torch.Tensor] = []
         self.data = torch.Generator().manual_seed(1)
+        self.hashes = Hashes() if "HONEST_HASHES" in os.environ else None
         torch.manual_seed(0)
 
     def has(self, fault: str) -> bool:
@@ -153,6 +155,9 @@ class Run:
         return torch.cat(all_gather(value))
 
     def end(self) -> None:
+        if self.hashes is not None:
+            # One write: ranks share the pipe.
+            os.write(1, f"{self.hashes.line(self.rank)}\n".encode())
         losses = torch.stack(self.losses)
         if self.ranks > 1:
             dist.all_reduce(losses)

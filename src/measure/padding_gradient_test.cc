@@ -1,0 +1,54 @@
+#include "src/measure/padding_gradient.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "src/experiment/side.h"
+#include "src/trace/scratch_trace.h"
+
+namespace ttrace {
+namespace {
+
+// Of a gradient of these values, of which the other run has those whose squares
+// sum up to `common`.
+double Padding(const std::vector<float>& values, double common) {
+  ScratchFolder folder;
+  OrDie(CreateTraceFolder(folder.path(), "{}", true));
+  RecordSpec spec;
+  spec.fqn = "layer";
+  spec.role = Role::kGradOutput;
+  spec.arg = "0";
+  spec.local_shape = {static_cast<int64_t>(values.size())};
+  spec.global_shape = spec.local_shape;
+  Occurrence at;
+  at.leg = "real";
+  at.pass = Pass::kBackward;
+  const auto writer = OrDie(TraceWriter::Open(folder.path(), RankMeta()));
+  OrDie(writer->Append(spec, at,
+                       {reinterpret_cast<const std::byte*>(values.data()),
+                        RowMajorStrides(spec.local_shape)}));
+  OrDie(writer->Seal(0, "real"));
+  OrDie(writer->Close(true, ""));
+  const Side side = OrDie(Side::Open(folder.path(), {}));
+  return OrDie(GradientOfPadding(side.real().begin()->second, common));
+}
+
+TEST(GradientOfPadding, IsRelativeToThatOfTheData) {
+  EXPECT_DOUBLE_EQ(Padding({3, 4, 0, 2.5}, 25), 0.5);
+}
+
+TEST(GradientOfPadding, IsZeroWhereAllIsCommon) {
+  EXPECT_EQ(Padding({3, 4, 0, 0}, 25), 0);
+  // But for the rounding of either sum.
+  EXPECT_EQ(Padding({3, 4, 0, 0}, std::nextafter(25.0, 0)), 0);
+}
+
+TEST(GradientOfPadding, IsNotKnownOfWhatIsNotFinite) {
+  EXPECT_EQ(Padding({3, 4, std::numeric_limits<float>::infinity()}, 25), 0);
+}
+
+}  // namespace
+}  // namespace ttrace
