@@ -91,8 +91,8 @@ def is_keyed(value: Any) -> bool:
 
 
 def with_items(value: Any, changed: Callable[[str, Any], Any]) -> Any:
-    """A copy of what holds its items by key, with others in their place: of the same class, with the
-    same attributes."""
+    """A copy of what holds its items by key, of the same class and with the same attributes, with
+    other items."""
     result = copy.copy(value)
     for key, item in list(keyed_items(value)):
         result[key] = changed(str(key), item)
