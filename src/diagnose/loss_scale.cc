@@ -37,19 +37,35 @@ std::string WhereFactorsDiffer(const ScaledParts& parts) {
          FactorWords(parts.of_micro_batch, "in micro-batch");
 }
 
+struct LossFactors {
+  std::map<int, double> of_micro_batch;
+  // Micro-batches of the one run are not those of the other.
+  bool cut_otherwise = false;
+};
+
+LossFactors FactorsOf(const Evidence& evidence) {
+  LossFactors out;
+  if (evidence.reference == nullptr || evidence.candidate == nullptr) {
+    return out;
+  }
+  const std::map<int, double> theirs = ByMicroBatch(*evidence.reference);
+  const std::map<int, double> own = ByMicroBatch(*evidence.candidate);
+  out.cut_otherwise = theirs.size() != own.size();
+  if (out.cut_otherwise) return out;
+  for (const auto& [micro_batch, value] : theirs) {
+    const auto found = own.find(micro_batch);
+    if (found != own.end() && value != 0) {
+      out.of_micro_batch[micro_batch] = found->second / value;
+    }
+  }
+  return out;
+}
+
 std::optional<Diagnosis> OfTheLoss(const Evidence& evidence) {
   const ErrorStats& stats = evidence.leg->stats;
   if (!(stats.sum_sq_ref > 0)) return std::nullopt;
-  std::map<int, double> alpha;
-  if (evidence.reference != nullptr && evidence.candidate != nullptr) {
-    const std::map<int, double> cand = ByMicroBatch(*evidence.candidate);
-    for (const auto& [micro_batch, value] : ByMicroBatch(*evidence.reference)) {
-      const auto found = cand.find(micro_batch);
-      if (found != cand.end() && value != 0) {
-        alpha[micro_batch] = found->second / value;
-      }
-    }
-  }
+  const LossFactors factors = FactorsOf(evidence);
+  const std::map<int, double>& alpha = factors.of_micro_batch;
   const double whole = stats.projection();
   // Any number is a multiple of another: parts have one factor if they scatter
   // by far less than it is away from 1.
@@ -62,7 +78,10 @@ std::optional<Diagnosis> OfTheLoss(const Evidence& evidence) {
   std::string words;
   if (agree) {
     if (alpha.size() > 1) words = " in every micro-batch";
-    words += FactorNameWords(evidence, whole, tolerance);
+    const std::string name = FactorNameWords(evidence, whole, tolerance);
+    // One number, of which no part confirms the factor, has to be a size.
+    if (factors.cut_otherwise && name.empty()) return std::nullopt;
+    words += name;
   } else {
     words = " (" + FactorWords(alpha, "in micro-batch") + ")";
     const std::string tokens =

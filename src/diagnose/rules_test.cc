@@ -936,6 +936,30 @@ TEST(LossNormalisation, SaysWhichRankHasWhichFactor) {
   EXPECT_THAT(lab.First(), HasSubstr("on rank 0, 0.75"));
 }
 
+// One rank has one micro-batch, of two each has its own: their losses are of
+// other rows, and only the whole has the factor.
+TEST(LossNormalisation, OfRunsThatCutTheBatchOtherwiseIsNamedByASize) {
+  const TensorId loss = [] {
+    TensorId out = Id("loss", Role::kLoss);
+    out.arg = "value";
+    return out;
+  }();
+  for (const float factor : {0.5F, 0.83F}) {
+    Lab lab(loss, 1e-6);
+    Sharding terms;
+    terms.mesh.dims = {{"dp", 2}};
+    terms.placements = {{"mb", Partial{}}, {"dp", Partial{}}};
+    terms.micro_batches = {{4}, {4}};
+    lab.Reference(loss, {}, {4});
+    lab.Candidate(loss, {}, {4 * factor}, terms, [&](Piece* piece) {
+      piece->values = {factor * (piece->rank == 0 ? 1.F : 3.F)};
+      return true;
+    });
+    EXPECT_EQ(lab.Letters(), factor == 0.5F ? "L" : "");
+    if (factor == 0.5F) EXPECT_THAT(lab.First(), HasSubstr("dp = 2"));
+  }
+}
+
 TEST(LossNormalisation, NamesTheMeshSizeThatAllMicroBatchesShare) {
   const TensorId loss = [] {
     TensorId out = Id("loss", Role::kLoss);

@@ -150,9 +150,11 @@ void RoundingOfTensors::ReadDimensions(const Side& reference) {
       if (shape.empty()) continue;
       const int64_t any = *std::max_element(shape.begin(), shape.end());
       Module& owner = modules_[ParentName(id.fqn)];
+      const std::string& user =
+          users_.try_emplace(id.fqn, user_of(id.fqn)).first->second;
       if (shape.size() > 1 && matrices.insert(id.fqn).second) {
         ++owner.matrices;
-        ++modules_[user_of(id.fqn)].products;
+        ++modules_[user].products;
       }
       if (shape.size() == 1) owner.vector = std::max(owner.vector, any);
       const std::string kind = reference.ClassOf(ParentName(id.fqn));
@@ -256,6 +258,14 @@ const RoundingOfTensors::Module* RoundingOfTensors::ModuleOf(
   return found == modules_.end() ? nullptr : &found->second;
 }
 
+const RoundingOfTensors::Module* RoundingOfTensors::UserOf(
+    const TensorId& id) const {
+  const auto user = users_.find(id.fqn);
+  if (user == users_.end()) return ModuleOf(id);
+  const auto found = modules_.find(user->second);
+  return found == modules_.end() ? nullptr : &found->second;
+}
+
 std::optional<DType> RoundingOfTensors::PrecisionOfMaker(
     const TensorId& id) const {
   std::optional<DType> lowest;
@@ -284,8 +294,12 @@ int64_t RoundingOfTensors::LongestSum(const TensorId& id, bool isolated) const {
     return std::max(backward, tokens_);
   }
   if (IsParameterGradient(id.role)) {
-    return isolated ? std::max(tokens_, sequence_)
-                    : std::max(tokens_, backward);
+    if (!isolated) return std::max(tokens_, backward);
+    const int64_t rows = std::max(tokens_, sequence_);
+    // What arrives at it, another product of the same module made.
+    const Module* user = UserOf(id);
+    return user != nullptr && user->products > 1 ? std::max(rows, user->any)
+                                                 : rows;
   }
   if (isolated && !IsEdge(id.role)) {
     const Module* module = ModuleOf(id);
@@ -318,8 +332,9 @@ Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
   out.longest_sum = LongestSum(id, isolated);
   if (isolated && IsEdge(id.role)) {
     out.products = products_;
-  } else if (isolated && module != nullptr) {
-    out.products = std::max<int64_t>(1, module->products);
+  } else if (isolated) {
+    const Module* user = IsParameterGradient(id.role) ? UserOf(id) : module;
+    if (user != nullptr) out.products = std::max<int64_t>(1, user->products);
   }
   out.reference_summands = ValueOr(reference_sums_.summands, id, int64_t{1});
   out.candidate_summands = ValueOr(candidate_sums_.summands, id, int64_t{1});

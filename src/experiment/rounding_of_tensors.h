@@ -83,8 +83,13 @@ class RoundingOfTensors {
   int64_t LongestSum(const TensorId& id, bool isolated) const;
   static int64_t SummedRanks(const Sums& sums, const TensorId& id);
 
+  // Of a parameter, the module that multiplies with it: its own, or the one
+  // around it whose forward was seen, as of a compiled region.
+  const Module* UserOf(const TensorId& id) const;
+
   std::map<std::string, Module> modules_;
-  std::map<std::string, DType> buffers_;  // those of floating point
+  std::map<std::string, std::string> users_;  // of parameters
+  std::map<std::string, DType> buffers_;      // those of floating point
   // How many parts of an iteration's rows each run makes statistics of.
   int64_t reference_parts_ = 1;
   int64_t candidate_parts_ = 1;
