@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
+
+#include "src/experiment/mask_of_lengths.h"
 
 namespace ttrace {
 namespace {
@@ -55,6 +58,81 @@ void NoteOtherCalls(const Side& reference, const Side& candidate,
   }
 }
 
+// The reference's iteration that has all rows of a part, other than the one
+// that it was read in.
+std::optional<int> WhereElse(const FedRows& reference, const FedCall& call,
+                             const FedPart& part) {
+  for (const auto& [other, parts] : reference.calls()) {
+    if (other.is_data != call.is_data || other.call != call.call ||
+        other.iteration == call.iteration) {
+      continue;
+    }
+    const RowsOfCall placed = PlaceRows(parts, part);
+    if (!placed.spaces.empty() && placed.foreign.empty()) {
+      return other.iteration;
+    }
+  }
+  return std::nullopt;
+}
+
+// Of which ranks the data are not the reference's, and whose they are. Those of
+// all ranks may be shuffled otherwise, and it is said that they were replaced;
+// of some ranks alone they are more likely dealt wrongly.
+void NoteForeignData(const Side& reference, const Side& candidate,
+                     const FedCall& call, const std::vector<int64_t>& foreign,
+                     std::vector<RunNote>* out) {
+  const FedRows::Parts* parts = candidate.fed_rows().Find(call);
+  if (parts == nullptr) return;
+  std::map<int, std::pair<int64_t, std::set<int>>> by_rank;  // rows, iterations
+  std::set<int> ranks;
+  int64_t begin = 0;
+  for (const auto& [micro_batch, part] : *parts) {
+    const int64_t end = begin + part.rows;
+    const auto rows =
+        std::count_if(foreign.begin(), foreign.end(),
+                      [&](int64_t row) { return row >= begin && row < end; });
+    begin = end;
+    ranks.insert(part.rank);
+    if (rows == 0) continue;
+    auto& [count, iterations] = by_rank[part.rank];
+    count += rows;
+    if (const auto where = WhereElse(reference.fed_rows(), call, part)) {
+      iterations.insert(*where);
+    }
+  }
+  if (by_rank.size() == ranks.size()) return;
+  for (const auto& [rank, found] : by_rank) {
+    const auto& [count, iterations] = found;
+    out->push_back(Open(
+        fmt::format("rank {} with rows that the reference does not read", rank),
+        fmt::format("in iteration {} it read {} of them, and other ranks "
+                    "none{}",
+                    call.iteration, count,
+                    iterations.empty()
+                        ? ""
+                        : fmt::format("; the reference reads them in "
+                                      "iteration {}",
+                                      fmt::join(iterations, ", "))),
+        "let both runs read the same rows in each step: one seed of the "
+        "sampler, or DistributedSampler(shuffle=False)"));
+  }
+}
+
+bool IsMaskInBoth(const Side& reference, const Side& candidate,
+                  const FedCall& call, const std::string& arg) {
+  TensorId id;
+  id.fqn = call.is_data ? "data" : "";
+  id.role = call.is_data ? Role::kData : Role::kInput;
+  id.iteration = call.iteration;
+  id.call = call.call;
+  id.arg = arg;
+  const auto is_mask = [&](const Side& side) {
+    const TensorPieces* pieces = side.Find("real", id);
+    return pieces != nullptr && IsMaskOfLengths(*pieces);
+  };
+  return is_mask(reference) && is_mask(candidate);
+}
+
 }  // namespace
 
 std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
@@ -64,9 +142,11 @@ std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
   std::set<int> iterations;
   std::set<std::string> said;
   bool said_foreign = false;
+  bool said_data = false;
   for (const auto& [id, call] : rows.calls) {
     iterations.insert(id.iteration);
     for (const std::string& arg : call.other) {
+      if (IsMaskInBoth(reference, candidate, id, arg)) continue;
       if (!said.insert(arg).second) continue;
       out.push_back(
           Open(fmt::format("{} '{}' of other values for the same rows",
@@ -76,6 +156,11 @@ std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
                            id.iteration),
                "have both runs make it alike: of the same random seed, for "
                "whole batches, before rows are dealt to ranks"));
+    }
+    if (id.is_data && !call.foreign.empty() && !said_data &&
+        candidate.data_grafted()) {
+      said_data = true;
+      NoteForeignData(reference, candidate, id, call.foreign, &out);
     }
     if (id.is_data || call.foreign.empty() || said_foreign ||
         !candidate.data_grafted()) {

@@ -106,6 +106,60 @@ TEST(RowNotes, InputsThatAGivenBatchDoesNotExplainLeaveTheVerdictOpen) {
   EXPECT_THAT(NotesOf(of_data, {graft}), IsEmpty());
 }
 
+// An item of two rows with these digests.
+std::vector<KindAndJson> ItemNotes(int iteration, int micro_batch,
+                                   const std::string& rows) {
+  const std::string at =
+      fmt::format(R"("fed":"data","iteration":{},"micro_batch":{},"call":0)",
+                  iteration, micro_batch);
+  std::string digests;
+  for (const char row : rows) digests += std::string(16, row);
+  return {{"fed_call", fmt::format(R"({{{},"rows":{}}})", at, rows.size())},
+          {"fed_rows",
+           fmt::format(
+               R"({{{},"arg":"x","dim":0,"rows":{},"width":0,"whole":"{}"}})",
+               at, rows.size(), digests)}};
+}
+
+Side TwoRanksThatRead(const ScratchFolder& folder, const std::string& first,
+                      const std::string& second, bool grafted) {
+  OrDie(CreateTraceFolder(folder.path(), "{}", true));
+  for (const int rank : {0, 1}) {
+    const auto writer = OpenRank(folder.path(), rank, 2);
+    for (const auto& [kind, json] :
+         ItemNotes(0, rank, rank == 0 ? first : second)) {
+      OrDie(writer->Note(kind, json));
+    }
+    if (grafted) OrDie(writer->Note("graft", R"({"what":"data"})"));
+    OrDie(writer->Close(true, ""));
+  }
+  return OrDie(Side::Open(folder.path(), {}));
+}
+
+TEST(RowNotes, ARankThatReadsRowsOfAnotherStepIsNamed) {
+  const ScratchFolder folder;
+  std::vector<KindAndJson> steps = ItemNotes(0, 0, "1234");
+  for (const KindAndJson& note : ItemNotes(1, 0, "5678")) steps.push_back(note);
+  const Side reference = SideThatSays(folder, steps);
+  const auto notes_of = [&](const std::string& first, const std::string& second,
+                            bool grafted = true) {
+    const ScratchFolder own;
+    const Side candidate = TwoRanksThatRead(own, first, second, grafted);
+    return RowNotes(reference, candidate,
+                    OrDie(FindRows(reference, candidate)));
+  };
+  const std::vector<RunNote> notes = notes_of("12", "56");
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_TRUE(notes[0].leaves_verdict_open());
+  EXPECT_THAT(NoteWords(notes[0]),
+              AllOf(HasSubstr("rank 1 with rows that the reference does not"),
+                    HasSubstr("read 2 of them, and other ranks none; the "
+                              "reference reads them in iteration 1")));
+  EXPECT_THAT(notes_of("12", "34"), IsEmpty());
+  EXPECT_THAT(notes_of("56", "78"), IsEmpty()) << "another shuffling";
+  EXPECT_THAT(notes_of("12", "56", false), IsEmpty()) << "a finding of its own";
+}
+
 TEST(RowNotes, AModelThatIsCalledAnotherNumberOfTimesLeavesTheVerdictOpen) {
   const std::vector<KindAndJson> once = {FedCallNote(0, 0, 0)};
   // Of two micro-batches each has one call.

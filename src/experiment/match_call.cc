@@ -156,17 +156,18 @@ void LeaveOutListed(std::vector<Sequence>* all) {
   });
 }
 
-// Columns of rows that are padded count their length: in batches that are the
-// same in both runs they are the same, too, and no rows.
+// Columns of rows that are padded count their length, whatever stands in them:
+// in batches that are the same in both runs they are the same, too, and no
+// rows.
 void LeaveOutColumns(std::vector<Sequence>* all) {
-  std::set<std::string> padded;
+  std::set<std::pair<RowSpace::Counts, RowSpace::Counts>> lengths;
   for (const Sequence& s : *all) {
     if (s.name.second == 0 && s.matches && s.is_padded) {
-      padded.insert(s.name.first);
+      lengths.emplace(s.reference_width, s.candidate_width);
     }
   }
   std::erase_if(*all, [&](const Sequence& s) {
-    return s.name.second > 0 && padded.contains(s.name.first);
+    return s.name.second > 0 && lengths.contains({s.reference, s.candidate});
   });
 }
 

@@ -273,6 +273,27 @@ TEST(MatchCall, AMaskIsPaddedWhereTheTextsAre) {
             (std::vector<int64_t>{1, 0}));
 }
 
+// Of a mask that is another one in the candidate, too, the columns are no rows.
+TEST(MatchCall, ColumnsOfWhatDiffersCountTheSameLength) {
+  const FedName mask("mask", 0);
+  const FedName columns("mask", 1);
+  const RowsOfCall found =
+      MatchCall({{0, Part(0, {{kX, Rows({{1, 2, 3}, {4, 5, 0}})},
+                              {mask, Rows({{1, 1, 1}, {1, 1, 0}})},
+                              {columns, Rows({{1, 1}, {1, 1}, {1, 0}})}})},
+                 {1, Part(0, {{kX, Rows({{6, 7}, {8, 9}})},
+                              {mask, Rows({{1, 1}, {1, 1}})},
+                              {columns, Rows({{1, 1}, {1, 1}})}})}},
+                {{0, Part(0, {{kX, Rows({{1, 2, 3}, {4, 5, 0}})},
+                              {mask, Rows({{1, 1, 1}, {0, 1, 1}})},
+                              {columns, Rows({{1, 0}, {1, 1}, {1, 1}})}})},
+                 {1, Part(1, {{kX, Rows({{6, 7}, {8, 9}})},
+                              {mask, Rows({{0, 1}, {1, 0}})},
+                              {columns, Rows({{0, 1}, {1, 0}})}})}});
+  EXPECT_TRUE(found.untold.empty());
+  EXPECT_EQ(found.lengths.size(), 1U);
+}
+
 // Time first, and all tokens but the last: of rank 0's longest row one is left
 // out that the reference has.
 TEST(MatchCall, ColumnsMayBePaddedAndCut) {
