@@ -34,13 +34,17 @@ double RoundingsOverRanks(int64_t ranks) {
 // any. Source: N. Higham, T. Mary, A new approach to probabilistic rounding
 // error analysis, 2019 (errors of sums grow with sqrt(K)).
 //
+// What n models beside the model make goes into the loss with roundings of
+// their own, as many and as large as the model's: n + 1 independent errors, of
+// which a noise leg shows one.
+//
 // A module that makes p products, one after the other, rounds after each, and
 // between two of them, where something that is not linear keeps them apart:
 // 2p-1 roundings that know nothing of one another, of which the noise that it
 // is given is one.
 double SummationGrowth(const Rounding& rounding) {
-  const double steps =
-      std::sqrt(static_cast<double>(2 * rounding.products - 1));
+  const double steps = std::sqrt(static_cast<double>(
+      (2 * rounding.products - 1) * (1 + rounding.models_beside)));
   if (rounding.unit_roundoff > kFp32Roundoff) {
     return steps * std::sqrt((RoundingsOverRanks(rounding.reference_ranks) +
                               RoundingsOverRanks(rounding.candidate_ranks)) /

@@ -43,6 +43,9 @@ struct Rounding {
   // where noise shows no more than what goes into the first of them: 1 unless
   // it is isolated and holds several matrices itself.
   int64_t products = 1;
+  // Models whose own rounding reaches the value through the loss, beside that
+  // of the model, and which no noise leg disturbs.
+  int64_t models_beside = 0;
   // Ranks that a value of low precision is summed over, in each run.
   int64_t reference_ranks = 1;
   int64_t candidate_ranks = 1;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/experiment/models_beside.h"
 #include "src/experiment/module_names.h"
 #include "src/experiment/parameter_roles.h"
 #include "src/numeric/round_to.h"
@@ -100,6 +101,7 @@ RoundingOfTensors::RoundingOfTensors(const Side& reference,
     products_ = std::max(products_, module.products);
     sum_of_feature_ = std::max(sum_of_feature_, module.SumOfFeature());
   }
+  models_beside_ = ModelsBeside(reference);
   reference_sums_ = SumsOf(reference, reference);
   candidate_sums_ = SumsOf(reference, candidate);
   const auto parts = [](const Side& side) {
@@ -336,6 +338,8 @@ Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
     const Module* user = IsParameterGradient(id.role) ? UserOf(id) : module;
     if (user != nullptr) out.products = std::max<int64_t>(1, user->products);
   }
+  const bool after_loss = id.role == Role::kLoss || IsGradient(id.role);
+  if (!isolated && after_loss) out.models_beside = models_beside_;
   out.reference_summands = ValueOr(reference_sums_.summands, id, int64_t{1});
   out.candidate_summands = ValueOr(candidate_sums_.summands, id, int64_t{1});
   if (id.role == Role::kBuffer) {

@@ -101,7 +101,8 @@ class RoundingOfTensors {
   int64_t tokens_ = 1;    // of an iteration
   int64_t inner_ = 1;     // longest of all modules
   int64_t any_ = 1;
-  int64_t products_ = 1;        // most that one module makes
+  int64_t products_ = 1;  // most that one module makes
+  int64_t models_beside_ = 0;
   int64_t sum_of_feature_ = 1;  // longest of all modules
   Sums reference_sums_;
   Sums candidate_sums_;

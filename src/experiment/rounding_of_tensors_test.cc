@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -20,6 +21,8 @@ class RoundingOfTensorsTest : public testing::Test {
   void SetUp() override {
     OrDie(CreateTraceFolder(folder_.path(), "{}", true));
     writer_ = OrDie(TraceWriter::Open(folder_.path(), RankMeta()));
+    OrDie(writer_->Note("modules_beside",
+                        R"({"count": 2, "classes": ["Sequential"]})"));
     OrDie(writer_->Note("modules",
                         R"({"classes": {"attention": "MultiheadAttention"}})"));
     Put("", Role::kInput, "x", {4, 6});
@@ -81,6 +84,15 @@ TEST_F(RoundingOfTensorsTest,
 TEST_F(RoundingOfTensorsTest, WhatArrivesInsideOfAModuleIsASumToo) {
   EXPECT_EQ(Of("head.weight").longest_sum, 6);
   EXPECT_EQ(Of("region.up.weight").longest_sum, 9);
+}
+
+TEST_F(RoundingOfTensorsTest, ModelsBesideRoundWhatComesOfTheLoss) {
+  EXPECT_EQ(Of("head.weight", false).models_beside, 2);
+  EXPECT_EQ(Of("head.weight", true).models_beside, 0);
+  Rounding rounding = Of("head.weight", false);
+  const double with = SummationGrowth(rounding);
+  rounding.models_beside = 0;
+  EXPECT_DOUBLE_EQ(with, std::sqrt(3) * SummationGrowth(rounding));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "src/experiment/models_beside.h"
 #include "src/experiment/parameter_roles.h"
 #include "src/judge/constants.h"
 #include "src/judge/maxima.h"
@@ -171,7 +172,8 @@ TensorJudge::TensorJudge(const Side* reference, const Side& candidate,
       skipped_(skipped),
       unequal_starts_(std::move(unequal_starts)),
       not_isolated_(candidate.not_isolated()),
-      presumed_alike_(candidate.presumed_alike()) {
+      presumed_alike_(candidate.presumed_alike()),
+      models_beside_(ModelsBeside(candidate) > 0) {
   if (reference != nullptr) rounding_.emplace(*reference, candidate);
 }
 
@@ -250,9 +252,11 @@ TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
       out.isolated = ConcludeIsolated(
           facts.id, out.legs, is_isolated, not_isolated_, facts.exact,
           copies_differ_alone, facts.replicas.differing_ranks);
-      if (ContradictedByRun(out)) {
+      const bool is_of_others = models_beside_ && IsMadeByTheLoop(facts.id);
+      if (out.isolated && (is_of_others || ContradictedByRun(out))) {
         out.isolated->verdict = TensorVerdict::kNotCheckable;
-        out.isolated->reason = Because(ReasonKind::kNotOfTheRun);
+        out.isolated->reason = Because(is_of_others ? ReasonKind::kOfOtherModels
+                                                    : ReasonKind::kNotOfTheRun);
         out.isolated->ranks.clear();
       }
     }

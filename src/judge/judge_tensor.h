@@ -65,6 +65,7 @@ class TensorJudge {
   std::set<int> unequal_starts_;
   NotIsolatedIndex not_isolated_;
   std::set<std::pair<std::string, Role>> presumed_alike_;  // (fqn, role)
+  bool models_beside_;
   std::optional<RoundingOfTensors> rounding_;
   RoutingTies ties_;
 };

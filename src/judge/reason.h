@@ -40,6 +40,7 @@ enum class ReasonKind : uint8_t {
   kUnequalStart,     // its iteration starts from other weights
   kNotReplaced,      // isolated: tensor and detail say what was not and why
   kNoGradients,      // of which the norm could be recomputed
+  kOfOtherModels,    // isolated: models beside this one go into it
   kNotOfTheRun,      // isolated: off by far more than the run itself may be
   kRowOfList,        // an item of a list, found by what it holds
   kBatchUnknown,     // how it depends on the batch is not known

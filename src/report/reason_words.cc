@@ -175,6 +175,8 @@ std::string Words(const Reason& reason) {
           reason.tensor.arg,
           reason.tensor.fqn.empty() ? "the model" : reason.tensor.fqn,
           reason.detail);
+    case ReasonKind::kOfOtherModels:
+      return "models beside this one go into it, which no leg replaces";
     case ReasonKind::kNoGradients:
       return reason.detail.empty()
                  ? "no reduced gradients to recompute it from"
