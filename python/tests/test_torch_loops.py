@@ -518,6 +518,36 @@ def test_gradients_that_the_loop_throws_away_end_the_iteration(tmp_path):
     assert tensors.shapes["", "output", 1, 0, "0", "forward"][1] == (2, 4)
 
 
+def test_a_column_of_an_item_in_use_is_not_taken_for_one_of_the_next_item(tmp_path):
+    """Items are fetched ahead, each has two columns that the model is called with in turn, and all
+    have equal masks."""
+
+    class Masked(Net):
+        def forward(self, x, mask):
+            return super().forward(x * mask)
+
+    torch.manual_seed(0)
+    data = [
+        {name: torch.randn(6) for name in ("first", "second")} | {"mask": torch.ones(6)}
+        for _ in range(16)
+    ]
+    model = Masked()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    ttrace.attach(model, optimizer, out=str(tmp_path / "out"))
+    items = iter(torch.utils.data.DataLoader(data, batch_size=2))
+    for _ in range(3):
+        optimizer.zero_grad()
+        for item in (next(items), next(items)):
+            first = model(item["first"], item["mask"].clone())
+            second = model(item["second"], item["mask"].clone())
+            (first - second).square().mean().backward()
+        optimizer.step()
+    read = [n for n in notes(tmp_path / "out", "fed_call") if n["fed"] == "data"]
+    assert [(n["iteration"], n["micro_batch"], n["call"]) for n in read] == [
+        (0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0)
+    ]  # fmt: skip
+
+
 def test_a_norm_keeps_its_precision(tmp_path):
     class Low(Net):
         def __init__(self):

@@ -401,6 +401,27 @@ TEST_F(TensorJudgeTest, AReplayIsOneOfTheRunAsItWas) {
   EXPECT_EQ(out.isolated->verdict, TensorVerdict::kWithin);
 }
 
+// Nothing replaces what a teacher puts into the loss.
+TEST_F(TensorJudgeTest, TheLossBesideOtherModelsIsNotJudgedAlone) {
+  TensorFacts facts = Facts(0);
+  AddLeg("isolated", true, &facts);
+  facts.legs.back().candidate.total = Stats(4e-2);
+  facts.id = {"", Role::kGradOutput, 0, 0, "0", Pass::kBackward};
+  EXPECT_TRUE(Judge(facts).out_alone());
+  const ScratchFolder folder;
+  OrDie(CreateTraceFolder(folder.path(), "{}", true));
+  const auto writer = OpenRank(folder.path(), 0, 1);
+  OrDie(writer->Note("modules_beside", R"({"count":1,"classes":["Teacher"]})"));
+  OrDie(writer->Close(true, ""));
+  const Side beside = OrDie(Side::Open(folder.path(), {}));
+  const TensorJudgement out = JudgeOf(beside, facts);
+  EXPECT_FALSE(out.out_alone());
+  EXPECT_EQ(out.isolated->reason.kind, ReasonKind::kOfOtherModels);
+  // A module inside is given what arrives at it.
+  facts.id.fqn = "fc";
+  EXPECT_TRUE(JudgeOf(beside, facts).out_alone());
+}
+
 TEST_F(TensorJudgeTest, WithoutABoundAReplayIsNotJudged) {
   TensorFacts facts = Facts(0);
   facts.legs[0].noise.clear();

@@ -21,8 +21,9 @@ late to replace them, in time to see whether they are the reference's.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -99,6 +100,7 @@ class Data:
         self._waiting: deque[_Item] = deque(maxlen=_QUEUE)
         self._next: _Slot | None = None  # of the item that will be handed out
         self._calls_here = 0  # items of the current micro-batch
+        self._in_use: list[_Item] = []  # the same
         self._index = -1  # of the current micro-batch
         self._sizes: set[int | None] = set()  # rows of the items that were handed out
         self._keeping = RowKeeping(session)
@@ -295,6 +297,7 @@ class Data:
         if new:
             self._say_targets()
             self._calls_here, self._index = 0, index
+            self._in_use.clear()
             self._targets = 0
         tensors = {
             name: value
@@ -305,6 +308,7 @@ class Data:
         used, certain = self._used(tensors.values(), first=self._calls_here == 0)
         for _ in range(used):
             entry = self._waiting.popleft()
+            self._in_use.append(entry)
             slot = _Slot(self._session.iteration, index, self._calls_here)
             self._calls_here += 1
             if not self._session.due:
@@ -317,20 +321,14 @@ class Data:
             return self._by_hand(tensors, rows)
         return {}
 
-    def _used(self, tensors: Any, first: bool) -> tuple[int, bool]:
+    def _used(self, tensors: Iterable[torch.Tensor], first: bool) -> tuple[int, bool]:
         """How many of the waiting items have been used when a forward takes these tensors, and
         whether that was seen in them."""
-        places = {_storage(tensor) for tensor in tensors}
-        for same in (
-            lambda value: _storage(value) in places,
-            lambda value: any(
-                not is_dtensor(t) and t.dtype == value.dtype and bitwise_equal(t, value)
-                for t in tensors
-                if t.shape == value.shape
-            ),
-        ):
+        # A column of an item that is in use may equal one of a waiting item: masks often do.
+        tensors = [t for t in tensors if not any(map(partial(_holds, t), self._in_use))]
+        for holds in (_holds_memory, _holds_value):
             for k, entry in enumerate(self._waiting):
-                if any(same(value) for value in entry.given.values() if value.numel()):
+                if any(holds(t, entry) for t in tensors):
                     return k + 1, True
         return (1 if first and self._waiting else 0), False
 
@@ -540,5 +538,25 @@ class Data:
         self._own_targets = False
 
 
+def _holds(tensor: torch.Tensor, entry: _Item) -> bool:
+    return _holds_memory(tensor, entry) or _holds_value(tensor, entry)
+
+
+def _holds_memory(tensor: torch.Tensor, entry: _Item) -> bool:
+    place = _storage(tensor)
+    return place != 0 and any(
+        _storage(value) == place for value in entry.given.values() if value.numel()
+    )
+
+
+def _holds_value(tensor: torch.Tensor, entry: _Item) -> bool:
+    return not is_dtensor(tensor) and any(
+        tensor.dtype == value.dtype and bitwise_equal(tensor, value)
+        for value in entry.given.values()
+        if value.numel() and tensor.shape == value.shape
+    )
+
+
 def _storage(tensor: torch.Tensor) -> int:
-    return 0 if is_dtensor(tensor) else tensor.untyped_storage().data_ptr()
+    is_plain = tensor.layout is torch.strided and not is_dtensor(tensor)
+    return tensor.untyped_storage().data_ptr() if is_plain else 0
