@@ -4,10 +4,14 @@
 
 namespace ttrace {
 
-int64_t ModelsBeside(const Side& side) {
+int64_t ModelsBeside(const Side& reference, const Side& candidate) {
   int64_t out = 0;
-  for (const RunNote& note : side.notes()) {
-    if (note.kind == NoteKind::kModulesBeside) out = std::max(out, note.count);
+  for (const Side* side : {&reference, &candidate}) {
+    for (const RunNote& note : side->notes()) {
+      if (note.kind == NoteKind::kModulesBeside) {
+        out = std::max(out, note.count);
+      }
+    }
   }
   return out;
 }

@@ -14,8 +14,8 @@
 
 namespace ttrace {
 
-// How many a run was seen to keep, of the model's own kind.
-int64_t ModelsBeside(const Side& side);
+// How many either run was seen to keep, of the model's own kind.
+int64_t ModelsBeside(const Side& reference, const Side& candidate);
 
 // Whether the loop itself makes it, of what the model returns and of whatever
 // else there is: the loss, and the gradient that it sends into the model.

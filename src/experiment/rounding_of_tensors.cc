@@ -101,7 +101,7 @@ RoundingOfTensors::RoundingOfTensors(const Side& reference,
     products_ = std::max(products_, module.products);
     sum_of_feature_ = std::max(sum_of_feature_, module.SumOfFeature());
   }
-  models_beside_ = ModelsBeside(reference);
+  models_beside_ = ModelsBeside(reference, candidate);
   reference_sums_ = SumsOf(reference, reference);
   candidate_sums_ = SumsOf(reference, candidate);
   const auto parts = [](const Side& side) {

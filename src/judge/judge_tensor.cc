@@ -173,7 +173,8 @@ TensorJudge::TensorJudge(const Side* reference, const Side& candidate,
       unequal_starts_(std::move(unequal_starts)),
       not_isolated_(candidate.not_isolated()),
       presumed_alike_(candidate.presumed_alike()),
-      models_beside_(ModelsBeside(candidate) > 0) {
+      models_beside_(reference != nullptr &&
+                     ModelsBeside(*reference, candidate) > 0) {
   if (reference != nullptr) rounding_.emplace(*reference, candidate);
 }
 

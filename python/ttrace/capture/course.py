@@ -243,8 +243,7 @@ class Course:
         )
 
     def skipped(self, reason: str, cleared: bool = False) -> None:
-        """The optimizer changed nothing. `cleared`: by the loop, without a look at the gradients
-        that anybody else can see."""
+        """The optimizer changed nothing. `cleared`: the loop threw the gradients away."""
         session = self._session
         session.note("skipped_step", iteration=session.iteration, reason=reason, cleared=cleared)
 

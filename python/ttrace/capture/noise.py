@@ -90,6 +90,6 @@ class Noise(Rewrite):
 
 
 def _can_carry_noise(tensor: torch.Tensor) -> bool:
-    """Sparse values are recorded nowhere, and lie nowhere that noise could be written to."""
+    """Of sparse values only those that are there lie somewhere."""
     floating = tensor.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     return floating and tensor.layout is torch.strided
