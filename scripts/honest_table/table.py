@@ -45,8 +45,8 @@ FAULT_HEAD = """
 
 A draw with one fault in the candidate. "Found" is a divergence; "placed" means that the first
 place is of the right stage (%s).
-"Named" is an open verdict whose reason names the rank that reads other rows, or the input that holds
-other values: an honest loop whose sampler or noise is seeded otherwise looks the same.
+"Named" is an open verdict whose reason names the rank that reads other rows, or the input that
+holds other values: an honest loop whose sampler or noise is seeded otherwise looks the same.
 "Replaced" is a fault of data that the candidate did not come to use,
 because it was given the reference's data, with a note that its own differed.
 """
