@@ -410,8 +410,33 @@ class Settler {
     return Rows{std::move(*values), width};
   }
 
+  // Whether no row of a call was dealt to a micro-batch of another number.
+  bool RowsStay(const TensorPieces& c) const {
+    const Record& first = c.pieces.front();
+    const RowsOfCall* call = rows_.Find(
+        candidate_->fed_rows().CallOf(first.id(), first.micro_batch()));
+    if (call == nullptr || call->spaces.empty()) return true;
+    const RowSpace& rows = call->spaces.front();
+    if (!rows.map) return true;
+    const auto micro_batches = [](const RowSpace::Counts& counts) {
+      std::vector<int> of_row;
+      for (const auto& [micro_batch, count] : counts) {
+        of_row.insert(of_row.end(), static_cast<size_t>(count), micro_batch);
+      }
+      return of_row;
+    };
+    const std::vector<int> theirs = micro_batches(rows.reference);
+    const std::vector<int> own = micro_batches(rows.candidate);
+    const std::vector<int64_t>& map = rows.map->to_reference;
+    for (size_t r = 0; r < map.size() && r < own.size(); ++r) {
+      if (theirs[static_cast<size_t>(map[r])] != own[r]) return false;
+    }
+    return true;
+  }
+
   // Whether a micro-batch of one run is that of the same number in the other.
   bool CutAlike(const TensorPieces& r, const TensorPieces& c) const {
+    if (!RowsStay(c)) return false;
     std::set<std::tuple<int, int64_t, int64_t>> reference;
     std::set<std::tuple<int, int64_t, int64_t>> candidate;
     const auto cuts = [](const TensorPieces& pieces, const Batch& batch,

@@ -24,6 +24,7 @@ struct Layer {
   bool flat = false;        // rows and places are one dimension
   bool batch_last = false;  // (place, row)
   bool mean = false;        // one number for the whole micro-batch
+  bool sum = false;         // the same, a sum over its rows
   float wrong = 0;          // added to the last token of each row
 };
 
@@ -69,13 +70,14 @@ class FedRun {
                     DigestText(digests.without_end),
                     DigestText(digests.without_begin))));
     constexpr int64_t kWidth = 2;
+    if (layer.sum) PutInput(writer, micro_batch, rows);
     RecordSpec value;
     value.fqn = "layer";
     value.arg = "0";
     value.local_shape = layer.flat         ? Shape{rows * length, kWidth}
                         : layer.batch_last ? Shape{length, rows, kWidth}
                                            : Shape{rows, length, kWidth};
-    if (layer.mean) value.local_shape = {kWidth};
+    if (layer.mean || layer.sum) value.local_shape = {kWidth};
     value.global_shape = value.local_shape;
     std::vector<float> values;
     const auto put = [&](int64_t r, int64_t t) {
@@ -92,6 +94,11 @@ class FedRun {
     };
     if (layer.mean) {
       values = {1, 2};
+    } else if (layer.sum) {
+      values = {0, 0};
+      for (const auto& row : tokens) {
+        values[0] += static_cast<float>(row.front());
+      }
     } else if (layer.batch_last) {
       for (int64_t t = 0; t < length; ++t) {
         for (int64_t r = 0; r < rows; ++r) put(r, t);
@@ -107,6 +114,24 @@ class FedRun {
     OrDie(writer.Append(value, at,
                         {reinterpret_cast<const std::byte*>(values.data()),
                          RowMajorStrides(value.local_shape)}));
+  }
+
+  // Of two micro-batches of as many rows: where they lie.
+  static void PutInput(TraceWriter& writer, int micro_batch, int64_t rows) {
+    RecordSpec input;
+    input.role = Role::kInput;
+    input.arg = "x";
+    input.local_shape = {rows};
+    input.global_shape = {2 * rows};
+    input.batch_dim = 0;
+    const std::vector<float> values(static_cast<size_t>(rows), 1);
+    Occurrence at;
+    at.leg = "real";
+    at.micro_batch = micro_batch;
+    at.row_begin = micro_batch * rows;
+    OrDie(writer.Append(input, at,
+                        {reinterpret_cast<const std::byte*>(values.data()),
+                         RowMajorStrides(input.local_shape)}));
   }
 
   ScratchFolder folder_;
@@ -181,6 +206,22 @@ TEST(FedDimensions, TheBatchMayBeTheSecondDimension) {
   const Outcome out = Compare(reference, candidate);
   EXPECT_EQ(out.compared.total.mismatched, 0);
   EXPECT_EQ(out.compared.total.count, 28);
+}
+
+// Of as many micro-batches each has its own, as long as rows stay in them.
+TEST(FedDimensions, ASumOverRowsThatWereDealtOtherwiseIsUnknown) {
+  const std::vector<Tokens> whole = {{{1, 2}, {3, 4}, {9, 9}},
+                                     {{5, 6}, {7, 8}, {4, 4}}};
+  const std::vector<Tokens> turned = {{{3, 4}, {1, 2}, {9, 9}},
+                                      {{5, 6}, {7, 8}, {4, 4}}};
+  const std::vector<Tokens> dealt = {{{1, 2}, {5, 6}, {9, 9}},
+                                     {{3, 4}, {7, 8}, {4, 4}}};
+  for (const auto& own : {whole, turned, dealt}) {
+    FedRun reference(whole, {.sum = true});
+    FedRun candidate(own, {.sum = true});
+    EXPECT_EQ(Compare(reference, candidate).read.unknown.contains(Output()),
+              own == dealt);
+  }
 }
 
 TEST(FedDimensions, WhatHasNoRowsIsTheSameForAll) {
