@@ -1,17 +1,20 @@
 #include "src/measure/padding_gradient.h"
 
 #include <cmath>
-#include <limits>
 
 namespace ttrace {
+namespace {
+
+// Comparisons sum squares in lanes of fp32, which are off by 1e-7 of a sum, and
+// what they know of the candidate's they know as a difference.
+constexpr double kRounding = 1e-5;
+
+}  // namespace
 
 Result<double> GradientOfPadding(const TensorPieces& pieces, double common) {
   TTRACE_ASSIGN_OR_RETURN(const SquareSum all, SumOfSquares(pieces));
-  // Both are sums of as many squares, and the common one may be of differences.
-  const double rounding = 8 * std::numeric_limits<double>::epsilon() *
-                          static_cast<double>(all.count) * all.sum;
   const double padding = all.sum - common;
-  if (!(padding > rounding)) return 0.0;
+  if (!(padding > kRounding * all.sum)) return 0.0;
   return std::sqrt(padding / common);
 }
 
