@@ -135,12 +135,25 @@ def test_a_fault_is_placed_only_at_its_own_stage() -> None:
     assert judged_fault(simple(fault="rows"), {**noted, "verdict": "inconclusive"}) == "open"
     assert judged_fault(simple(fault="factor"), noted) == "missed"
     assert judged_fault(simple(fault="factor"), {"verdict": "inconclusive"}) == "open"
+    named = {
+        "verdict": "inconclusive",
+        "reason": "rank 1 with rows that the reference does not read",
+    }
+    assert judged_fault(simple(fault="rows"), named) == "named"
+    assert judged_fault(simple(fault="factor"), named) == "open"
+
+
+RECORDED = [
+    {"kind": "graphs", "ranks": ranks, "difference": "losses" if ranks == 2 else ""}
+    for ranks in (1, 2, 4)
+]
 
 
 def test_the_table_says_who_was_accused_and_of_what(tmp_path: Path) -> None:
     page = tmp_path / "honest.md"
-    write_table(page, [simple(), simple(number=1)], [WITHIN, {**ACCUSED, "name": "A1"}])
+    write_table(page, [simple(), simple(number=1)], [WITHIN, {**ACCUSED, "name": "A1"}], RECORDED)
     text = page.read_text()
     assert "| A | 2 | 2 | 1 | 1 | 0 | 0 |" in text
     assert "| A0 regression | 2 ranks, strided, mean | within |  | 0.25 |" in text
     assert "`0.weight grad_reduced` (K)" in text
+    assert "| graphs | 1, 4 | 2 |" in text

@@ -81,6 +81,23 @@ int64_t ProductsOfActivations(const std::string& kind) {
   return kind.find("MultiheadAttention") == std::string::npos ? 0 : 2;
 }
 
+// The longest sums that are made with a parameter, of what goes into its module
+// and of any of its dimensions. A kernel of a convolution, (out, in,
+// places...), is summed over all places of all channels.
+struct SumsWith {
+  int64_t inner = 1;
+  int64_t any = 1;
+};
+SumsWith SumsWithParameter(const Shape& shape, const std::string& kind) {
+  SumsWith out = {shape.back(), *std::max_element(shape.begin(), shape.end())};
+  if (shape.size() < 3 || kind.find("Conv") == std::string::npos) return out;
+  int64_t places = 1;
+  for (size_t d = 2; d < shape.size(); ++d) places *= shape[d];
+  out.inner = shape[1] * places;
+  out.any = std::max(shape[0], shape[1]) * places;
+  return out;
+}
+
 // What a run's own reduction of a gradient rounds beside its computation.
 SentRounding RoundingOfHook(const std::optional<ReductionHook>& hook,
                             TensorId id) {
@@ -150,7 +167,8 @@ void RoundingOfTensors::ReadDimensions(const Side& reference) {
     const Shape shape = pieces.global_shape();
     if (id.role == Role::kParam || id.role == Role::kGradReduced) {
       if (shape.empty()) continue;
-      const int64_t any = *std::max_element(shape.begin(), shape.end());
+      const std::string kind = reference.ClassOf(ParentName(id.fqn));
+      const SumsWith sums = SumsWithParameter(shape, kind);
       Module& owner = modules_[ParentName(id.fqn)];
       const std::string& user =
           users_.try_emplace(id.fqn, user_of(id.fqn)).first->second;
@@ -158,17 +176,16 @@ void RoundingOfTensors::ReadDimensions(const Side& reference) {
         ++owner.matrices;
         ++modules_[user].products;
       }
-      if (shape.size() == 1) owner.vector = std::max(owner.vector, any);
-      const std::string kind = reference.ClassOf(ParentName(id.fqn));
+      if (shape.size() == 1) owner.vector = std::max(owner.vector, sums.any);
       owner.is_norm_of_features = kind.find("LayerNorm") != std::string::npos ||
                                   kind.find("RMSNorm") != std::string::npos;
-      inner_ = std::max(inner_, shape.back());
-      any_ = std::max(any_, any);
+      inner_ = std::max(inner_, sums.inner);
+      any_ = std::max(any_, sums.any);
       // Of the module, and of all that contain it.
       for (std::string name = ParentName(id.fqn);; name = ParentName(name)) {
         Module& module = modules_[name];
-        module.inner = std::max(module.inner, shape.back());
-        module.any = std::max(module.any, any);
+        module.inner = std::max(module.inner, sums.inner);
+        module.any = std::max(module.any, sums.any);
         if (name.empty()) break;
       }
     } else if (id.fqn.empty() && id.role == Role::kInput) {

@@ -24,7 +24,8 @@ class RoundingOfTensorsTest : public testing::Test {
     OrDie(writer_->Note("modules_beside",
                         R"({"count": 2, "classes": ["Sequential"]})"));
     OrDie(writer_->Note("modules",
-                        R"({"classes": {"attention": "MultiheadAttention"}})"));
+                        R"({"classes": {"attention": "MultiheadAttention",)"
+                        R"( "image": "Conv2d"}})"));
     Put("", Role::kInput, "x", {4, 6});
     for (const char* module : {"region", "head", "attention"}) {
       Put(module, Role::kOutput, "0", {4, 6});
@@ -34,6 +35,8 @@ class RoundingOfTensorsTest : public testing::Test {
           "attention.in.weight", "attention.out_proj.weight"}) {
       Put(parameter, Role::kParam, "", {6, 9});
     }
+    Put("image", Role::kOutput, "0", {4, 7, 5, 5});
+    Put("image.weight", Role::kParam, "", {7, 6, 3, 3});
     Put("region.up.bias", Role::kParam, "", {9});
     OrDie(writer_->Seal(0, "real"));
     OrDie(writer_->Close(true, ""));
@@ -84,6 +87,16 @@ TEST_F(RoundingOfTensorsTest,
 TEST_F(RoundingOfTensorsTest, WhatArrivesInsideOfAModuleIsASumToo) {
   EXPECT_EQ(Of("head.weight").longest_sum, 6);
   EXPECT_EQ(Of("region.up.weight").longest_sum, 9);
+}
+
+TEST_F(RoundingOfTensorsTest, AKernelIsSummedOverAllItsPlaces) {
+  TensorId id;
+  id.fqn = "image";
+  id.role = Role::kOutput;
+  const RoundingOfTensors rounding(side_, side_);
+  EXPECT_EQ(rounding.Of(id, true, true).longest_sum, 6 * 9);
+  id.role = Role::kGradInput;
+  EXPECT_EQ(rounding.Of(id, true, true).longest_sum, 7 * 9);
 }
 
 TEST_F(RoundingOfTensorsTest, ModelsBesideRoundWhatComesOfTheLoss) {
