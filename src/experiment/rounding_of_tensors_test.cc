@@ -43,10 +43,11 @@ class RoundingOfTensorsTest : public testing::Test {
     side_ = OrDie(Side::Open(folder_.path(), {}));
   }
 
-  Rounding Of(const std::string& fqn, bool isolated = true) const {
+  Rounding Of(const std::string& fqn, bool isolated = true,
+              Role role = Role::kGradLocal) const {
     TensorId id;
     id.fqn = fqn;
-    id.role = Role::kGradLocal;
+    id.role = role;
     id.pass = Pass::kBackward;
     return RoundingOfTensors(side_, side_).Of(id, isolated, true);
   }
@@ -90,13 +91,8 @@ TEST_F(RoundingOfTensorsTest, WhatArrivesInsideOfAModuleIsASumToo) {
 }
 
 TEST_F(RoundingOfTensorsTest, AKernelIsSummedOverAllItsPlaces) {
-  TensorId id;
-  id.fqn = "image";
-  id.role = Role::kOutput;
-  const RoundingOfTensors rounding(side_, side_);
-  EXPECT_EQ(rounding.Of(id, true, true).longest_sum, 6 * 9);
-  id.role = Role::kGradInput;
-  EXPECT_EQ(rounding.Of(id, true, true).longest_sum, 7 * 9);
+  EXPECT_EQ(Of("image", true, Role::kOutput).longest_sum, 6 * 9);
+  EXPECT_EQ(Of("image", true, Role::kGradInput).longest_sum, 7 * 9);
 }
 
 TEST_F(RoundingOfTensorsTest, ModelsBesideRoundWhatComesOfTheLoss) {
