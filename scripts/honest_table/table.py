@@ -24,7 +24,7 @@ STAGES = {
 }
 
 SAID_OF_FAULTS = ("placed", "found elsewhere", "named", "replaced", "open", "missed")
-# Reasons of an open verdict that name whose rows, or which input, are other ones.
+# Reasons and notes of an open verdict that name whose rows, or which input, are other ones.
 NAMES_DATA = ("rows that the reference does not read", "of other values for the same rows")
 
 HEAD = """# Honest programs
@@ -45,7 +45,7 @@ FAULT_HEAD = """
 
 A draw with one fault in the candidate. "Found" is a divergence; "placed" means that the first
 place is of the right stage (%s).
-"Named" is an open verdict whose reason names the rank that reads other rows, or the input that
+"Named" is an open verdict that names the rank that reads other rows, or the input that
 holds other values: an honest loop whose sampler or noise is seeded otherwise looks the same.
 "Replaced" is a fault of data that the candidate did not come to use,
 because it was given the reference's data, with a note that its own differed.
@@ -106,7 +106,8 @@ def judged_fault(draw: Draw, line: Line) -> str:
     if line["verdict"] == "diverged":
         return "placed" if line.get("stage") in STAGES[draw.fault] else "found elsewhere"
     if line["verdict"] not in CLEAN:
-        is_named = any(words in line.get("reason", "") for words in NAMES_DATA)
+        said = " ".join((line.get("reason", ""), *line.get("notes", [])))
+        is_named = any(words in said for words in NAMES_DATA)
         return "named" if is_named and draw.fault in OF_DATA else "open"
     notes = " ".join(line.get("notes", []))
     return "replaced" if draw.fault in OF_DATA and "data differed" in notes else "missed"

@@ -103,18 +103,18 @@ void NoteForeignData(const Side& reference, const Side& candidate,
   if (by_rank.size() == ranks.size()) return;
   for (const auto& [rank, found] : by_rank) {
     const auto& [count, iterations] = found;
-    out->push_back(Open(
-        fmt::format("rank {} with rows that the reference does not read", rank),
-        fmt::format("in iteration {} it read {} of them, and other ranks "
-                    "none{}",
-                    call.iteration, count,
-                    iterations.empty()
-                        ? ""
-                        : fmt::format("; the reference reads them in "
-                                      "iteration {}",
-                                      fmt::join(iterations, ", "))),
-        "let both runs read the same rows in each step: one seed of the "
-        "sampler, or DistributedSampler(shuffle=False)"));
+    RunNote note;
+    note.kind = NoteKind::kNotice;
+    note.ranks = {rank};
+    note.reason = fmt::format(
+        "in iteration {} it read {} rows that the reference does not read, and "
+        "other ranks none{}",
+        call.iteration, count,
+        iterations.empty() ? ""
+                           : fmt::format("; the reference reads them in "
+                                         "iteration {}",
+                                         fmt::join(iterations, ", ")));
+    out->push_back(std::move(note));
   }
 }
 
