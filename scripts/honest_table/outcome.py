@@ -24,18 +24,21 @@ LEGS = ("--reference-legs", "replay,noise:2,isolated.noise:1", "--legs", "isolat
 TIMEOUT = "10m"
 
 
-def command(ranks: int, words: list[str]) -> str:
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+
+def command(ranks: int, words: list[str]) -> list[str]:
     start = [sys.executable] if ranks == 1 else launcher(ranks)
-    return shlex.join([*start, *words])
+    return [*start, *words]
 
 
 def diff(folder: Path, draw: Draw, with_fault: bool, reference: Path | None) -> dict[str, Any]:
     """Compares a draw with its reference, which is recorded unless one is there."""
     source = ["--reference-trace", str(reference)] if reference else []
-    source = source or ["--reference", command(1, draw.reference())]
-    candidate = ["--candidate", command(draw.ranks, draw.candidate(with_fault))]
+    source = source or ["--reference", shlex.join(command(1, draw.reference()))]
+    candidate = ["--candidate", shlex.join(command(draw.ranks, draw.candidate(with_fault)))]
     words = [str(TTRACE), "diff", "--force", "--timeout", TIMEOUT, "-o", str(folder)]
-    environment = {**os.environ, "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    environment = {**os.environ, **ENVIRONMENT, "NO_COLOR": "1"}
     begin = time.monotonic()
     done = subprocess.run(
         [*words, *source, *candidate, *LEGS],

@@ -7,11 +7,10 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 from .draw import ROOT, Draw
-from .outcome import TTRACE, launcher
+from .outcome import ENVIRONMENT, TTRACE, command
 
 RANKS = (1, 2, 4)
 PROGRAMS = 20
@@ -29,10 +28,9 @@ def chosen(draws: list[Draw]) -> list[Draw]:
 
 def difference(draw: Draw, ranks: int, folder: Path) -> str:
     """Nothing if there is none; else what differs."""
-    start = [sys.executable] if ranks == 1 else launcher(ranks)
-    command = [*start, *draw.on_each_rank()]
+    words = command(ranks, draw.on_each_rank())
     record = [str(TTRACE), "record", "--force", "-o", str(folder), "--legs", "replay,noise:1", "--"]
-    alone, recorded = _lines(command), _lines([*record, *command])
+    alone, recorded = _lines(words), _lines([*record, *words])
     if isinstance(alone, str) or isinstance(recorded, str):
         return f"alone: {alone}; recorded: {recorded}"
     if len(alone) != ranks + 1:
@@ -40,18 +38,13 @@ def difference(draw: Draw, ranks: int, folder: Path) -> str:
     return "" if alone == recorded else f"{alone} is {recorded}"
 
 
-def _lines(command: list[str]) -> list[str] | str:
+def _lines(words: list[str]) -> list[str] | str:
     """What the ranks print of their losses and hashes; or what went wrong."""
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "HF_HUB_OFFLINE": "1",
-        "HONEST_HASHES": "1",
-    }
+    environment = {**os.environ, **ENVIRONMENT, "HONEST_HASHES": "1"}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=_SECONDS,
+        words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=_SECONDS,
         check=False,
     )  # fmt: skip
     if done.returncode != 0:
-        return f"exit {done.returncode} of {shlex.join(command)}: {done.stderr[-500:]}"
+        return f"exit {done.returncode} of {shlex.join(words)}: {done.stderr[-500:]}"
     return sorted(re.findall(r"^(?:losses|hashes of rank) .*$", done.stdout, re.MULTILINE))

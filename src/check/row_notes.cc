@@ -146,8 +146,10 @@ std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
   for (const auto& [id, call] : rows.calls) {
     iterations.insert(id.iteration);
     for (const std::string& arg : call.other) {
-      if (IsMaskInBoth(reference, candidate, id, arg)) continue;
-      if (!said.insert(arg).second) continue;
+      if (said.contains(arg) || IsMaskInBoth(reference, candidate, id, arg)) {
+        continue;
+      }
+      said.insert(arg);
       out.push_back(
           Open(fmt::format("{} '{}' of other values for the same rows",
                            id.is_data ? "data" : "an input", arg),

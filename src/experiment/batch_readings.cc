@@ -14,6 +14,7 @@
 #include "src/compare/by_place.h"
 #include "src/compare/compare_tensor.h"
 #include "src/experiment/fed_dimensions.h"
+#include "src/experiment/parameter_roles.h"
 #include "src/experiment/row_order.h"
 #include "src/experiment/uneven_calls.h"
 
@@ -86,29 +87,30 @@ Shape ShapeWithoutBatch(const Record& piece) {
   return shape;
 }
 
+template <typename Property>
+bool AllHaveOne(const TensorPieces& pieces, const Property& property) {
+  const auto first = property(pieces.pieces.front());
+  return std::all_of(
+      pieces.pieces.begin(), pieces.pieces.end(),
+      [&](const Record& piece) { return property(piece) == first; });
+}
+
 // Whether pieces of one run do not agree in which dimension counts the rows, or
 // whether one does.
 bool Disagree(const TensorPieces& pieces) {
-  const Shape first = pieces.pieces.front().layout().global_shape();
-  return std::any_of(pieces.pieces.begin(), pieces.pieces.end(),
-                     [&](const Record& piece) {
-                       return piece.layout().global_shape() != first;
-                     });
+  return !AllHaveOne(pieces, [](const Record& piece) {
+    return piece.layout().global_shape();
+  });
 }
 
 bool OfOneShape(const TensorPieces& pieces) {
-  const auto& first = pieces.pieces.front().local_shape();
-  return std::all_of(
-      pieces.pieces.begin(), pieces.pieces.end(),
-      [&](const Record& piece) { return piece.local_shape() == first; });
+  return AllHaveOne(pieces,
+                    [](const Record& piece) { return piece.local_shape(); });
 }
 
 bool OfOneValue(const TensorPieces& pieces) {
-  const Record& first = pieces.pieces.front();
-  return std::all_of(pieces.pieces.begin(), pieces.pieces.end(),
-                     [&](const Record& piece) {
-                       return piece.extent().xxh3 == first.extent().xxh3;
-                     });
+  return AllHaveOne(pieces,
+                    [](const Record& piece) { return piece.extent().xxh3; });
 }
 
 // Between micro-batches. What is sharded is another matter: pieces of one
@@ -237,16 +239,11 @@ class Settler {
         UnevenCalls(*reference_, *candidate_);
     if (uneven.empty()) return;
     for (const auto& [id, pieces] : candidate_->real()) {
-      if (IsOfCall(id.role) && uneven.contains({id.fqn, id.iteration}) &&
+      if (IsActivation(id.role) && uneven.contains({id.fqn, id.iteration}) &&
           fed_.HasLengths(pieces)) {
         unknown->insert(id);
       }
     }
-  }
-
-  static bool IsOfCall(Role role) {
-    return role == Role::kInput || role == Role::kOutput ||
-           role == Role::kGradInput || role == Role::kGradOutput;
   }
 
   bool IsListed(const TensorId& id, const TensorPieces& pieces) const {
@@ -272,8 +269,14 @@ class Settler {
                            const TensorPieces& pieces) const {
     if (id.role != Role::kData && !(id.role == Role::kInput && id.fqn.empty()))
       return nullptr;
+    return CallAround(pieces);
+  }
+
+  // The call of the model that a tensor of the candidate is of.
+  const RowsOfCall* CallAround(const TensorPieces& pieces) const {
+    const Record& first = pieces.pieces.front();
     return rows_.Find(
-        candidate_->fed_rows().CallOf(id, pieces.pieces.front().micro_batch()));
+        candidate_->fed_rows().CallOf(first.id(), first.micro_batch()));
   }
 
   bool IsRelative(const TensorId& id, const TensorPieces& pieces) const {
@@ -412,9 +415,7 @@ class Settler {
 
   // Whether no row of a call was dealt to a micro-batch of another number.
   bool RowsStay(const TensorPieces& c) const {
-    const Record& first = c.pieces.front();
-    const RowsOfCall* call = rows_.Find(
-        candidate_->fed_rows().CallOf(first.id(), first.micro_batch()));
+    const RowsOfCall* call = CallAround(c);
     if (call == nullptr || call->spaces.empty()) return true;
     const RowSpace& rows = call->spaces.front();
     if (!rows.map) return true;

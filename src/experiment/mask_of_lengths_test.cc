@@ -14,17 +14,13 @@ namespace {
 constexpr int64_t kPlaces = 8;
 
 // Rows of bytes, in two micro-batches.
-bool IsMask(const std::vector<std::vector<uint8_t>>& rows,
-            const std::string& dtype = "bool") {
+bool IsMask(const std::vector<std::vector<uint8_t>>& rows) {
   ScratchFolder folder;
   OrDie(CreateTraceFolder(folder.path(), "{}", true));
-  const auto writer = OrDie(TraceWriter::Open(folder.path(), RankMeta()));
+  const auto writer = OpenRank(folder.path(), 0, 1);
   const auto half = static_cast<int64_t>(rows.size()) / 2;
-  RecordSpec spec;
+  RecordSpec spec = PlainSpec("", ParseDType("bool").value(), {half, kPlaces});
   spec.role = Role::kInput;
-  spec.arg = "mask";
-  spec.dtype = ParseDType(dtype).value();
-  spec.local_shape = {half, kPlaces};
   spec.global_shape = {2 * half, kPlaces};
   spec.batch_dim = 0;
   for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
@@ -33,8 +29,7 @@ bool IsMask(const std::vector<std::vector<uint8_t>>& rows,
       const auto& row = rows[static_cast<size_t>(micro_batch * half + r)];
       values.insert(values.end(), row.begin(), row.end());
     }
-    Occurrence at;
-    at.leg = "real";
+    Occurrence at = RealOccurrence();
     at.micro_batch = micro_batch;
     at.row_begin = micro_batch * half;
     OrDie(writer->Append(spec, at,

@@ -95,6 +95,7 @@ std::optional<Sequence> SequenceOf(const FedName& name, const Parts& reference,
                               {.at_begin = true, .cut = true}};
   for (const Padding& padding : paddings) {
     if (!out.is_padded) break;
+    if (&padding != paddings && padding == likely) continue;  // tried
     PaddedKeys keys = KeysWithoutPadding(theirs, own, padding);
     if (!are_theirs(keys.theirs, keys.own)) continue;
     out.theirs = std::move(keys.theirs);

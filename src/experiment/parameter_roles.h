@@ -20,6 +20,12 @@ constexpr bool IsGradient(Role role) {
          IsParameterGradient(role);
 }
 
+// What goes in and out of a module, both ways.
+constexpr bool IsActivation(Role role) {
+  return role == Role::kInput || role == Role::kOutput ||
+         role == Role::kGradInput || role == Role::kGradOutput;
+}
+
 }  // namespace ttrace
 
 #endif  // TTRACE_SRC_EXPERIMENT_PARAMETER_ROLES_H_

@@ -15,6 +15,14 @@ namespace {
 // is the square of the relative error of one rounding, in units of u^2.
 constexpr double kSquareOfOneRounding = 2 * std::numbers::ln2 / 9;
 
+// What one rounding in each of two runs makes them differ by, in units of u.
+const double kOneRoundingEach = std::sqrt(kSquareOfOneRounding * 2);
+
+// Whether a sum itself rounds at each of its terms, not its result alone.
+bool RoundsEachTerm(const Rounding& rounding) {
+  return rounding.unit_roundoff <= kFp32Roundoff && rounding.longest_sum > 1;
+}
+
 // The variance of a low-precision sum over n ranks, in units of one rounding of
 // its result: uncorrelated terms are rounded (1 in all), and each of the n - 1
 // partial sums, of which the one of i terms has i / n of the result's variance.
@@ -57,9 +65,7 @@ double SummationGrowth(const Rounding& rounding) {
 
 double SummationGrowthOfElement(const Rounding& rounding) {
   const double growth = SummationGrowth(rounding);
-  const bool sums_round =
-      rounding.unit_roundoff <= kFp32Roundoff && rounding.longest_sum > 1;
-  return sums_round ? std::sqrt(2.0) * growth : growth;
+  return RoundsEachTerm(rounding) ? std::sqrt(2.0) * growth : growth;
 }
 
 double PartialSumRounding(const Rounding& rounding) {
@@ -101,14 +107,12 @@ double OtherSummandsRounding(const Rounding& rounding) {
       rounding.reference_summands == rounding.candidate_summands) {
     return 0;
   }
-  return unit * std::sqrt(kSquareOfOneRounding * 2);
+  return unit * kOneRoundingEach;
 }
 
 double OtherOrderRounding(const Rounding& rounding) {
-  if (rounding.unit_roundoff > kFp32Roundoff || rounding.longest_sum <= 1) {
-    return 0;
-  }
-  return rounding.unit_roundoff * std::sqrt(kSquareOfOneRounding * 2);
+  return RoundsEachTerm(rounding) ? rounding.unit_roundoff * kOneRoundingEach
+                                  : 0;
 }
 
 // Rounding to a fixed spacing is off by up to half of it, evenly: a twelfth of

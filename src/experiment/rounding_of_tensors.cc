@@ -15,12 +15,6 @@ bool IsForward(const TensorId& id) {
          id.role == Role::kLoss;
 }
 
-// What a module computes with: what goes in and out of it, both ways.
-bool TellsPrecision(Role role) {
-  return role == Role::kInput || role == Role::kOutput ||
-         role == Role::kGradInput || role == Role::kGradOutput;
-}
-
 // The value of `key`, or `otherwise`.
 template <class Map, class Key, class Value>
 Value ValueOr(const Map& map, const Key& key, Value otherwise) {
@@ -137,7 +131,7 @@ void RoundingOfTensors::ReadPrecisions(const Side& reference) {
     if (id.role == Role::kBuffer && Info(dtype).floating) {
       buffers_.emplace(id.fqn, dtype);
     }
-    if (!TellsPrecision(id.role) || !Info(dtype).floating) continue;
+    if (!IsActivation(id.role) || !Info(dtype).floating) continue;
     Lower(dtype, &modules_[id.fqn].dtype);
     if (IsEdge(id.role)) {
       edges_[{id.fqn, id.role}].insert(pieces.global_shape());

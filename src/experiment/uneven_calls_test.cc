@@ -14,16 +14,12 @@ namespace {
 // Outputs of a module, as often for each micro-batch as `calls` says.
 void Write(const std::string& folder, const std::vector<int>& calls) {
   OrDie(CreateTraceFolder(folder, "{}", true));
-  const auto writer = OrDie(TraceWriter::Open(folder, RankMeta()));
+  const auto writer = OpenRank(folder, 0, 1);
   const float value = 1;
-  RecordSpec spec;
-  spec.fqn = "cell";
-  spec.arg = "0";
-  spec.local_shape = spec.global_shape = {1};
+  const RecordSpec spec = PlainSpec("cell", DType::kF32, {1});
   for (size_t m = 0; m < calls.size(); ++m) {
     for (int call = 0; call < calls[m]; ++call) {
-      Occurrence at;
-      at.leg = "real";
+      Occurrence at = RealOccurrence();
       at.micro_batch = static_cast<int>(m);
       at.call = call;
       OrDie(writer->Append(spec, at,

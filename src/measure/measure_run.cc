@@ -185,11 +185,10 @@ class Work {
     if (!facts.padded || !IsGradient(facts.id.role)) return out;
     const TensorPieces* theirs =
         context_.reference->FindSameValue("real", facts.id);
+    if (theirs == nullptr) return out;
     for (const LegFacts& leg : facts.legs) {
       const LegPlan& plan = context_.plans[leg.plan];
-      if (!leg.usable || plan.candidate_leg != "real" || theirs == nullptr) {
-        continue;
-      }
+      if (!leg.usable || plan.candidate_leg != "real") continue;
       const ErrorStats& common = leg.candidate.total;
       TTRACE_ASSIGN_OR_RETURN(out.candidate,
                               GradientOfPadding(pieces, common.sum_sq_cand()));

@@ -16,19 +16,8 @@ namespace {
 double Padding(const std::vector<float>& values, double common) {
   ScratchFolder folder;
   OrDie(CreateTraceFolder(folder.path(), "{}", true));
-  RecordSpec spec;
-  spec.fqn = "layer";
-  spec.role = Role::kGradOutput;
-  spec.arg = "0";
-  spec.local_shape = {static_cast<int64_t>(values.size())};
-  spec.global_shape = spec.local_shape;
-  Occurrence at;
-  at.leg = "real";
-  at.pass = Pass::kBackward;
-  const auto writer = OrDie(TraceWriter::Open(folder.path(), RankMeta()));
-  OrDie(writer->Append(spec, at,
-                       {reinterpret_cast<const std::byte*>(values.data()),
-                        RowMajorStrides(spec.local_shape)}));
+  const auto writer = OpenRank(folder.path(), 0, 1);
+  OrDie(AppendFloats(*writer, "layer", values));
   OrDie(writer->Seal(0, "real"));
   OrDie(writer->Close(true, ""));
   const Side side = OrDie(Side::Open(folder.path(), {}));
