@@ -5,6 +5,7 @@ docs/honest.md: how many are accused, how many are left open, and which faults i
     scripts/honest.py --half A --minutes 60   start nothing after so long; resumable
     scripts/honest.py --half A --faults       the draws that have a fault, with it
     scripts/honest.py --half B --only graphs  only loops whose name contains this
+    scripts/honest.py --again                 judge the kept traces by the judge of today
     scripts/honest.py --verify                hold all against one rank, in float64, without capture
     scripts/honest.py --draw 75 --seed 1      draw on to so many of each half, each verified, and
                                               give 20 of each half a fault
@@ -12,8 +13,8 @@ docs/honest.md: how many are accused, how many are left open, and which faults i
     scripts/honest.py --table                 only write the document
 
 Half A is the development half. Half B is held out: it is run once half A accuses nobody. Finished
-runs are kept in honest/results.jsonl (delete lines to run them again), the traces of what is
-accused in honest/kept/.
+runs are kept in honest/results.jsonl (delete lines to run them again), their traces in
+honest/kept/.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import argparse
 import dataclasses
 import json
 import math
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -33,8 +33,8 @@ from honest_table import draw as drawing  # noqa: E402
 from honest_table import unchanged  # noqa: E402
 from honest_table.draw import Draw  # noqa: E402
 from honest_table.in_float64 import Agreement, compare  # noqa: E402
-from honest_table.outcome import diff  # noqa: E402
-from honest_table.table import state, write_table  # noqa: E402
+from honest_table.outcome import check, diff  # noqa: E402
+from honest_table.table import write_table  # noqa: E402
 
 OUT = ROOT / "honest"
 RESULTS = OUT / "results.jsonl"
@@ -105,16 +105,31 @@ def run(draws: list[Draw], with_faults: bool, deadline: float) -> None:
             continue
         if time.monotonic() > deadline:
             return
-        folder = OUT / draw.name
+        folder = kept_in(draw.name, fault)
         line = {"name": draw.name, "fault": fault, **diff(folder, draw, with_faults, None)}
         with RESULTS.open("a") as out:
             out.write(json.dumps(line) + "\n")
         why = f": {line['reason']}" if line["verdict"] != "within" else ""
         print(f"{draw.name} {draw.kind} {fault} {line['verdict']}{why}", flush=True)
-        if not fault and state(line) == "accused":
-            shutil.rmtree(OUT / "kept" / draw.name, ignore_errors=True)
-            shutil.move(folder, OUT / "kept" / draw.name)
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+def kept_in(name: str, fault: str) -> Path:
+    """The folder of its traces and report."""
+    return OUT / "kept" / (f"{name}-{fault}" if fault else name)
+
+
+def judge_again() -> None:
+    """What this build says of the traces that are kept. A crash of a candidate stays one."""
+    lines = read_lines(RESULTS)
+    for line in lines:
+        folder = kept_in(line["name"], line["fault"])
+        if line["verdict"] == "crashed" or not (folder / "candidate").exists():
+            continue
+        before = (line["verdict"], line.get("culprits"))
+        line |= {"classes": [], "stage": "", "role": ""} | check(folder)
+        if before != (line["verdict"], line.get("culprits")):
+            print(f"{folder.name}: {line['verdict']}, before {before[0]}", flush=True)
+    RESULTS.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def check_unchanged(draws: list[Draw]) -> int:
@@ -139,6 +154,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=math.inf)
     parser.add_argument("--only", default="", help="loops whose name contains this")
     parser.add_argument("--faults", action="store_true")
+    parser.add_argument("--again", action="store_true")
     parser.add_argument("--unchanged", action="store_true")
     parser.add_argument("--verify", action="store_true")
     parser.add_argument("--draw", type=int, metavar="N")
@@ -155,9 +171,11 @@ def main() -> int:
         return 1 if verify(chosen) else 0
     if options.unchanged:
         changed = check_unchanged(draws)
+    elif options.again:
+        judge_again()
     elif not options.table:
         if not options.half:
-            parser.error("--half, --verify, --draw, --unchanged or --table")
+            parser.error("--half, --again, --verify, --draw, --unchanged or --table")
         (OUT / "kept").mkdir(parents=True, exist_ok=True)
         run(chosen, options.faults, time.monotonic() + 60 * options.minutes)
     write_table(TABLE, draws, read_lines(RESULTS), read_lines(UNCHANGED))

@@ -151,6 +151,8 @@ def test_a_kind_is_a_name_without_its_place(fqn: str, name: str) -> None:
 
 
 def test_headrooms_count_where_a_test_may_flag(tmp_path: Path) -> None:
+    contradicted = tensor("decoder.layers.5.mlp", leg("isolated", 9.0), replaced=True)
+    contradicted["isolated"]["verdict"] = "not_checkable"  # the run itself is within
     result = {
         "verdict": "within",
         "exit_code": 0,
@@ -167,6 +169,7 @@ def test_headrooms_count_where_a_test_may_flag(tmp_path: Path) -> None:
             tensor("decoder.layers.3.mlp", leg("real", 7.0, checkable=False)),
             tensor("decoder.layers.4.mlp", leg("real", 8.0), headroom=0.2),  # turned choices
             tensor("decoder.layers.3.mlp", leg("real", 0.97, statistic="step"), role="optim_state"),
+            contradicted,
         ],
     }
     line = outcome(result)
@@ -213,6 +216,6 @@ def tensor(
         "role": role,
         "arg": "exp_avg" if role == "optim_state" else "0",
         "explained": explained,
-        "isolated": {"replaced": replaced},
+        "isolated": {"replaced": replaced, "verdict": "within"},
         "legs": list(legs),
     }

@@ -193,7 +193,7 @@ class Reference {
     if (parts == nullptr) return out;
     const FedPart own = PartOf(tensors);
     const RowsOfCall placed =
-        PlaceRows(is_data ? *parts : WithItems(fed, of, *parts), own);
+        PlaceRows(is_data ? *parts : WithItems(fed, of, *parts), own, is_data);
     for (const RowSpace& space : placed.spaces) {
       const bool first =
           std::any_of(space.by.begin(), space.by.end(),

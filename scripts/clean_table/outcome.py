@@ -41,6 +41,11 @@ def kind(fqn: str) -> str:
     return ".".join(tail) or "model"
 
 
+def _judges(isolated: dict[str, Any] | None) -> bool:
+    """Not what works on values of its own in isolation, or what the run itself contradicts."""
+    return bool(isolated and isolated["replaced"] and isolated["verdict"] != "not_checkable")
+
+
 def _worst_of_roles(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
     worst: dict[str, dict[str, Any]] = {}
     for tensor in result["tensors"]:
@@ -49,8 +54,7 @@ def _worst_of_roles(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
         isolated = tensor["isolated"]
         for leg in tensor["legs"]:
             alone = "isolated" in leg["leg"]
-            # What works on values of its own judges nothing in isolation.
-            if not leg["checkable"] or (alone and not (isolated and isolated["replaced"])):
+            if not leg["checkable"] or (alone and not _judges(isolated)):
                 continue
             # Behind choices of experts that round-off turned, this leg judges nothing.
             nearest = max((float(test["headroom"]) for test in leg["tests"]), default=0.0)

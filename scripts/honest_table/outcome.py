@@ -45,13 +45,27 @@ def diff(folder: Path, draw: Draw, with_fault: bool, reference: Path | None) -> 
         cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     line = {"seconds": round(time.monotonic() - begin, 1), "exit_code": done.returncode}
-    found = folder / "result.json"
     log = folder / "candidate.log"
     if log.exists() and re.search(r"^Traceback", log.read_text(errors="replace"), re.MULTILINE):
         # A candidate that runs alone and does not under capture: worse than a false alarm.
         return {**line, "verdict": "crashed", "reason": last_line(log.read_text(errors="replace"))}
+    return _said(folder, line, done.stdout + done.stderr)
+
+
+def check(folder: Path) -> dict[str, Any]:
+    """Judges again the traces that `diff` left in `folder`."""
+    sides = [str(folder / side) for side in ("reference", "candidate")]
+    done = subprocess.run(
+        [str(TTRACE), "check", *sides, "--force", "-o", str(folder / "again")],
+        cwd=ROOT, env={**os.environ, "NO_COLOR": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return _said(folder / "again", {"exit_code": done.returncode}, done.stdout + done.stderr)
+
+
+def _said(folder: Path, line: dict[str, Any], printed: str) -> dict[str, Any]:
+    found = folder / "result.json"
     if not found.exists():
-        return {**line, "verdict": "refused", "reason": last_line(done.stdout + done.stderr)}
+        return {**line, "verdict": "refused", "reason": last_line(printed)}
     result = json.loads(found.read_text())
     said = outcome(result)
     del said["roles"]

@@ -50,6 +50,7 @@ void NameForeignRows(const RowAlignment& rows,
                      std::vector<TensorJudgement>* tensors) {
   for (TensorJudgement& t : *tensors) {
     if (!t.diverged() || !IsFed(t.id)) continue;
+    if (t.reason.kind == ReasonKind::kForeignPart) continue;
     t.reason.foreign_rows = rows.Foreign(t.id.iteration);
   }
 }
@@ -190,8 +191,8 @@ bool NothingIsComparable(const CheckResult& result) {
 }
 
 // Of culprits, those that stand although nothing is comparable: none if the run
-// uses what is not supported or bytes are damaged, else copies that differ and
-// steps that are wrong by themselves.
+// uses what is not supported or bytes are damaged, else copies that differ,
+// steps that are wrong by themselves, and ranks that read one another's data.
 void KeepWhatNeedsNoReference(CheckResult* result) {
   const bool copies_too = std::any_of(
       result->notes.begin(), result->notes.end(), [](const RunNote& note) {
@@ -201,7 +202,10 @@ void KeepWhatNeedsNoReference(CheckResult* result) {
   std::set<TensorId> differing;
   if (!copies_too) {
     for (const TensorJudgement& t : result->tensors) {
-      if (t.replicas_differ || t.step_differs()) differing.insert(t.id);
+      if (t.replicas_differ || t.step_differs() ||
+          t.reason.kind == ReasonKind::kForeignPart) {
+        differing.insert(t.id);
+      }
     }
   }
   std::erase_if(result->culprits, [&](const Culprit& culprit) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "src/base/rank_words.h"
 #include "src/experiment/mask_of_lengths.h"
 
 namespace ttrace {
@@ -67,7 +68,7 @@ std::optional<int> WhereElse(const FedRows& reference, const FedCall& call,
         other.iteration == call.iteration) {
       continue;
     }
-    const RowsOfCall placed = PlaceRows(parts, part);
+    const RowsOfCall placed = PlaceRows(parts, part, call.is_data);
     if (!placed.spaces.empty() && placed.foreign.empty()) {
       return other.iteration;
     }
@@ -79,30 +80,21 @@ std::optional<int> WhereElse(const FedRows& reference, const FedCall& call,
 // all ranks may be shuffled otherwise, and it is said that they were replaced;
 // of some ranks alone they are more likely dealt wrongly.
 void NoteForeignData(const Side& reference, const Side& candidate,
-                     const FedCall& call, const std::vector<int64_t>& foreign,
+                     const FedCall& call, const RowsOfCall& rows,
                      std::vector<RunNote>* out) {
   const FedRows::Parts* parts = candidate.fed_rows().Find(call);
   if (parts == nullptr) return;
-  std::map<int, std::pair<int64_t, std::set<int>>> by_rank;  // rows, iterations
-  std::set<int> ranks;
-  int64_t begin = 0;
+  std::map<int, std::set<int>> found;  // rank -> iterations of the reference
   for (const auto& [micro_batch, part] : *parts) {
-    const int64_t end = begin + part.rows;
-    const auto rows =
-        std::count_if(foreign.begin(), foreign.end(),
-                      [&](int64_t row) { return row >= begin && row < end; });
-    begin = end;
-    ranks.insert(part.rank);
-    if (rows == 0) continue;
-    auto& [count, iterations] = by_rank[part.rank];
-    count += rows;
+    std::set<int>& iterations = found[part.rank];
+    if (!rows.foreign_of.contains(part.rank)) continue;
     if (const auto where = WhereElse(reference.fed_rows(), call, part)) {
       iterations.insert(*where);
     }
   }
-  if (by_rank.size() == ranks.size()) return;
-  for (const auto& [rank, found] : by_rank) {
-    const auto& [count, iterations] = found;
+  if (rows.foreign_of.size() == found.size()) return;
+  for (const auto& [rank, count] : rows.foreign_of) {
+    const std::set<int>& iterations = found[rank];
     RunNote note;
     note.kind = NoteKind::kNotice;
     note.ranks = {rank};
@@ -116,6 +108,55 @@ void NoteForeignData(const Side& reference, const Side& candidate,
                                          fmt::join(iterations, ", ")));
     out->push_back(std::move(note));
   }
+}
+
+int64_t RowsOf(const FedRows& fed, const FedCall& call) {
+  const FedRows::Parts* parts = fed.Find(call);
+  int64_t rows = 0;
+  if (parts == nullptr) return rows;
+  for (const auto& [micro_batch, part] : *parts) rows += part.rows;
+  return rows;
+}
+
+RunNote OfAnotherSize(int iteration, int64_t rows, int64_t of_reference) {
+  return Open("a batch of another size",
+              fmt::format("in iteration {} the model is fed {} rows on all "
+                          "ranks together, in the reference {}",
+                          iteration, rows, of_reference),
+              "divide the batch of a step by the number of data-parallel "
+              "ranks, so that all of them read as many rows as the reference");
+}
+
+// What a loop makes by other models, as the output of a generator is, rounds
+// otherwise once these were stepped, and is known again until then.
+RunNote MadeOtherwise(const RowAlignment& rows, const FedCall& call,
+                      size_t foreign) {
+  std::set<int> before;
+  for (const auto& [id, of] : rows.calls) {
+    if (!id.is_data && !of.spaces.empty() && id.iteration < call.iteration) {
+      before.insert(id.iteration);
+    }
+  }
+  const std::string what =
+      "inputs of the model that the loop makes of other values";
+  const std::string reason = fmt::format(
+      "in iteration {} {} of its rows are not the reference's, though its data "
+      "was given to the loop",
+      call.iteration, foreign);
+  if (!before.empty()) {
+    return Open(what,
+                reason +
+                    "; before it all are, so that what makes them may "
+                    "have been stepped since",
+                fmt::format("compare what comes before alone (--iterations "
+                            "{}:{}), or draw all that is added to the data "
+                            "from one random seed",
+                            *before.begin(), call.iteration));
+  }
+  return Open(what, reason,
+              "have both runs draw what they add to the data from the same "
+              "random seed, and read the same rows "
+              "(DistributedSampler(shuffle=False), or one seed)");
 }
 
 bool IsMaskInBoth(const Side& reference, const Side& candidate,
@@ -141,11 +182,16 @@ std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
   NoteOtherCalls(reference, candidate, &out);
   std::set<int> iterations;
   std::set<std::string> said;
-  bool said_foreign = false;
-  bool said_data = false;
+  // Of ranks that read the same rows, which is a finding, those of later steps
+  // are the reference's of another step.
+  bool said_foreign =
+      std::any_of(rows.calls.begin(), rows.calls.end(), [](const auto& call) {
+        return call.first.is_data && !call.second.repeated.ranks.empty();
+      });
+  bool said_data = said_foreign;
   for (const auto& [id, call] : rows.calls) {
     iterations.insert(id.iteration);
-    for (const std::string& arg : call.other) {
+    for (const auto& [arg, ranks] : call.other) {
       if (said.contains(arg) || IsMaskInBoth(reference, candidate, id, arg)) {
         continue;
       }
@@ -153,30 +199,26 @@ std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
       out.push_back(
           Open(fmt::format("{} '{}' of other values for the same rows",
                            id.is_data ? "data" : "an input", arg),
-               fmt::format("in iteration {} it holds values that the reference "
-                           "has for none of the rows",
-                           id.iteration),
+               fmt::format("in iteration {} it holds values on {} that the "
+                           "reference has for none of the rows",
+                           id.iteration, RankWords(ranks)),
                "have both runs make it alike: of the same random seed, for "
                "whole batches, before rows are dealt to ranks"));
     }
     if (id.is_data && !call.foreign.empty() && !said_data &&
         candidate.data_grafted()) {
       said_data = true;
-      NoteForeignData(reference, candidate, id, call.foreign, &out);
+      NoteForeignData(reference, candidate, id, call, &out);
     }
     if (id.is_data || call.foreign.empty() || said_foreign ||
         !candidate.data_grafted()) {
       continue;
     }
     said_foreign = true;
-    out.push_back(
-        Open("inputs of the model that the loop makes of other values",
-             fmt::format("in iteration {} {} of its rows are not the "
-                         "reference's, though its data was given to the loop",
-                         id.iteration, call.foreign.size()),
-             "have both runs draw what they add to the data from the same "
-             "random seed, and read the same rows "
-             "(DistributedSampler(shuffle=False), or one seed)"));
+    const int64_t own = RowsOf(candidate.fed_rows(), id);
+    const int64_t theirs = RowsOf(reference.fed_rows(), id);
+    out.push_back(own != theirs ? OfAnotherSize(id.iteration, own, theirs)
+                                : MadeOtherwise(rows, id, call.foreign.size()));
   }
   RunNote reordered;
   reordered.kind = NoteKind::kRowsReordered;

@@ -72,17 +72,17 @@ TEST(RowNotes, RowsInAnotherOrderAreSaidInOneLine) {
 
 TEST(RowNotes, OtherValuesBesideTheSameRowsLeaveTheVerdictOpenOncePerName) {
   RowAlignment rows;
-  rows.calls[{false, 3, 0}].other = {"noise"};
-  rows.calls[{false, 4, 0}].other = {"noise"};
+  rows.calls[{false, 3, 0}].other = {{"noise", {1}}};
+  rows.calls[{false, 4, 0}].other = {{"noise", {1}}};
   std::vector<RunNote> notes = NotesOf(rows);
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_TRUE(notes[0].leaves_verdict_open());
   EXPECT_FALSE(notes[0].way_out.empty());
   EXPECT_THAT(NoteWords(notes[0]),
               AllOf(HasSubstr("an input 'noise' of other values for the same"),
-                    HasSubstr("in iteration 3 it holds values")));
+                    HasSubstr("in iteration 3 it holds values on rank 1 ")));
   RowAlignment of_data;
-  of_data.calls[{true, 0, 0}].other = {"labels"};
+  of_data.calls[{true, 0, 0}].other = {{"labels", {0, 1}}};
   notes = NotesOf(of_data);
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_THAT(NoteWords(notes[0]), HasSubstr("data 'labels' of other values"));
@@ -104,6 +104,20 @@ TEST(RowNotes, InputsThatAGivenBatchDoesNotExplainLeaveTheVerdictOpen) {
   RowAlignment of_data;
   of_data.calls[{true, 1, 0}].foreign = {0, 3};
   EXPECT_THAT(NotesOf(of_data, {graft}), IsEmpty());
+  // Nor is it news where ranks read one another's rows.
+  rows.calls[{true, 0, 0}].repeated.ranks = {0, 1};
+  EXPECT_THAT(NotesOf(rows, {graft}), IsEmpty());
+}
+
+TEST(RowNotes, InputsThatAreKnownUntilAStepAreToBeComparedUntilThen) {
+  const KindAndJson graft = {"graft", R"({"what":"data"})"};
+  RowAlignment rows;
+  rows.calls[{false, 4, 0}].spaces.resize(1);
+  rows.calls[{false, 5, 0}].foreign = {0, 3};
+  const std::vector<RunNote> notes = NotesOf(rows, {graft});
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_THAT(NoteWords(notes[0]), HasSubstr("may have been stepped since"));
+  EXPECT_THAT(notes[0].way_out, HasSubstr("--iterations 4:5"));
 }
 
 // An item of two rows with these digests.
@@ -159,6 +173,24 @@ TEST(RowNotes, ARankThatReadsRowsOfAnotherStepIsNamed) {
   EXPECT_THAT(notes_of("12", "34"), IsEmpty());
   EXPECT_THAT(notes_of("56", "78"), IsEmpty()) << "another shuffling";
   EXPECT_THAT(notes_of("12", "56", false), IsEmpty()) << "a finding of its own";
+}
+
+TEST(RowNotes, ABatchOfAnotherSizeIsSaidWithBoth) {
+  const auto fed = [](int64_t rows) {
+    return KindAndJson("fed_call", fmt::format(R"({{"fed":"","iteration":0,)"
+                                               R"("micro_batch":0,"call":0,)"
+                                               R"("rows":{}}})",
+                                               rows));
+  };
+  RowAlignment rows;
+  rows.calls[{false, 0, 0}].foreign = {2, 3};
+  const std::vector<RunNote> notes =
+      NotesOf(rows, {{"graft", R"({"what":"data"})"}, fed(8)}, {fed(4)});
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_TRUE(notes[0].leaves_verdict_open());
+  EXPECT_THAT(NoteWords(notes[0]),
+              HasSubstr("the model is fed 8 rows on all ranks together, in the "
+                        "reference 4"));
 }
 
 TEST(RowNotes, AModelThatIsCalledAnotherNumberOfTimesLeavesTheVerdictOpen) {

@@ -103,6 +103,13 @@ bool Disagree(const TensorPieces& pieces) {
   });
 }
 
+// Whether all pieces of both runs are of one size if none is a part.
+bool HaveOneShape(const TensorPieces& a, const TensorPieces& b) {
+  return AllHaveOne(a, ShapeWithoutBatch) && AllHaveOne(b, ShapeWithoutBatch) &&
+         ShapeWithoutBatch(a.pieces.front()) ==
+             ShapeWithoutBatch(b.pieces.front());
+}
+
 bool OfOneShape(const TensorPieces& pieces) {
   return AllHaveOne(pieces,
                     [](const Record& piece) { return piece.local_shape(); });
@@ -289,6 +296,12 @@ class Settler {
   Reading Read(const TensorPieces& r, const TensorPieces& c) const {
     // Which tokens routed rows are is known, and that they are not all.
     if (r.pieces.front().routed() || c.pieces.front().routed()) return {};
+    const RowsOfCall* call = CallAround(c);
+    if (call != nullptr && call->in_excess) return {Reading::kUnknown};
+    if (call != nullptr && call->shared) {
+      return {HaveOneShape(r, c) ? Reading::kSameForAllRows
+                                 : Reading::kUnknown};
+    }
     const bool as_recorded = fed_.AreAsRecorded(r, c);
     const bool of_one_shape = OfOneShape(r) && OfOneShape(c);
     if (!as_recorded) {
@@ -337,13 +350,7 @@ class Settler {
     const bool varies = Varies(r);
     const bool cut_alike = CutAlike(r, c);
     if (!differ && !varies && (cut_alike || !Varies(c))) return {};
-    const Shape shape = ShapeWithoutBatch(r.pieces.front());
-    bool same = true;
-    for (const TensorPieces* side : {&r, &c}) {
-      for (const Record& piece : side->pieces) {
-        same = same && ShapeWithoutBatch(piece) == shape;
-      }
-    }
+    const bool same = HaveOneShape(r, c);
     const int64_t theirs = ElementsARow(r, reference_batch_);
     const int64_t own = ElementsARow(c, candidate_batch_);
     if (own != 0 && own == theirs && (!same || varies)) {

@@ -196,6 +196,29 @@ TEST(SettleBatch, ItemsOfAListOfTheDataAreListed) {
   EXPECT_EQ(read.listed.begin()->role, Role::kData);
 }
 
+TEST(SettleBatch, WhatEachRankIsFedWholeIsTheSameForAllRows) {
+  const auto given = [](const std::vector<int64_t>& item,
+                        const std::vector<int64_t>& used) {
+    RankGiven out;
+    out.notes = {{true, "x", 0, item}, {false, "x", 0, used}};
+    out.tensors = {{Role::kData, "data", "x", item}};
+    return out;
+  };
+  const std::vector<int64_t> all = {1, 2, 3, 4};
+  GivenRun reference({given(all, all)});
+  GivenRun candidate({given(all, {1, 3}), given(all, {2, 4})});
+  const RowAlignment rows =
+      OrDie(FindRows(*reference.side(), *candidate.side()));
+  EXPECT_TRUE(rows.Find({true, 0, 0})->shared);
+  EXPECT_FALSE(rows.Find({false, 0, 0})->shared);
+  const BatchReadings read =
+      SettleBatch(reference.side(), candidate.side(), rows);
+  EXPECT_THAT(read.unknown, IsEmpty());
+  for (const auto& [id, pieces] : candidate.side()->real()) {
+    EXPECT_THAT(pieces.global_shape(), ElementsAre(4)) << ToString(id);
+  }
+}
+
 // Values of an embedding bag's input: where each row begins, for a rank.
 RankGiven Bag(const std::vector<int64_t>& rows,
               const std::vector<int64_t>& offsets, bool is_relative = true) {

@@ -93,15 +93,20 @@ std::optional<Sequence> SequenceOf(const FedName& name, const Parts& reference,
                               {.at_begin = true, .cut = false},
                               {.at_begin = false, .cut = true},
                               {.at_begin = true, .cut = true}};
+  // Where none makes all rows the reference's, that by which most are.
+  size_t most = CountFound(theirs.whole, own.whole);
   for (const Padding& padding : paddings) {
     if (!out.is_padded) break;
     if (&padding != paddings && padding == likely) continue;  // tried
     PaddedKeys keys = KeysWithoutPadding(theirs, own, padding);
-    if (!are_theirs(keys.theirs, keys.own)) continue;
+    const bool all = are_theirs(keys.theirs, keys.own);
+    const size_t found = CountFound(keys.theirs, keys.own);
+    if (!all && found <= most) continue;
+    most = found;
     out.theirs = std::move(keys.theirs);
     out.own = std::move(keys.own);
     out.padding = padding;
-    break;
+    if (all) break;
   }
   out.matches = are_theirs(out.theirs, out.own);
   return out;
@@ -271,12 +276,19 @@ bool TellsPlaces(const RowKeys& theirs, const RowKeys& own,
   return true;
 }
 
+// What is known of a call beside its tensors.
+struct Call {
+  bool is_data = false;
+  // Something counts within the batch, so that rows may be no samples by
+  // themselves.
+  bool indexed = false;
+};
+
 // Nothing if rows are in another order, and in which cannot be told. `mixed`
 // gets arguments whose rows are beside others.
-// `indexed`: something in the call counts within the batch, so that rows may be
-// no samples by themselves.
 std::optional<RowSpace> SpaceOf(const Group& group, AreTheirs are_theirs,
-                                bool indexed, std::vector<std::string>* mixed) {
+                                const Call& call,
+                                std::vector<std::string>* mixed) {
   std::vector<const Sequence*> matching;
   for (const Sequence& s : group.sequences) {
     if (s.matches) matching.push_back(&s);
@@ -308,8 +320,14 @@ std::optional<RowSpace> SpaceOf(const Group& group, AreTheirs are_theirs,
   space.total = static_cast<int64_t>(theirs.size());
   if (theirs != own) {
     space.map = RowMap{MatchRows(theirs, own)};
-    const bool are_samples = !indexed && space.by.front().second <= 0;
-    if (!TellsPlaces(theirs, own, space.map->to_reference, are_samples)) {
+    const bool are_samples = !call.indexed && space.by.front().second <= 0;
+    // Equal in all that was read for them, rows are the same sample.
+    const bool known_whole =
+        are_samples && space.by.size() == group.sequences.size() &&
+        (call.is_data ||
+         std::any_of(space.by.begin(), space.by.end(), IsOfItem));
+    if (!known_whole &&
+        !TellsPlaces(theirs, own, space.map->to_reference, are_samples)) {
       return std::nullopt;
     }
   }
@@ -352,6 +370,51 @@ void AddLengths(const Group& group, const std::set<std::string>& first,
   }
 }
 
+// The rank of each row.
+std::vector<int> RanksOf(const RowSpace::Counts& counts,
+                         const Parts& candidate) {
+  std::vector<int> out;
+  for (const auto& [micro_batch, count] : counts) {
+    out.insert(out.end(), static_cast<size_t>(count),
+               candidate.at(micro_batch).rank);
+  }
+  return out;
+}
+
+// Those that have rows which the reference has not.
+std::vector<int> RanksOfOthers(const Sequence& s, const Parts& candidate) {
+  const std::vector<int> ranks = RanksOf(s.candidate, candidate);
+  const std::set<uint64_t> theirs(s.theirs.begin(), s.theirs.end());
+  std::set<int> out;
+  for (size_t r = 0; r < s.own.size(); ++r) {
+    if (!theirs.contains(s.own[r])) out.insert(ranks[r]);
+  }
+  return {out.begin(), out.end()};
+}
+
+// Keys of ranks that hold the very same rows as another. Not where each holds
+// as many as the reference's whole batch: the loop may use a part of them.
+std::set<uint64_t> KeysOfTwins(const RowKeys& own, size_t whole,
+                               const std::vector<int>& ranks_of_rows) {
+  constexpr int64_t kBeyondChance = 4;  // different rows
+  std::map<int, RowKeys> of_rank;
+  for (size_t r = 0; r < own.size(); ++r) {
+    of_rank[ranks_of_rows[r]].push_back(own[r]);
+  }
+  std::map<RowKeys, int> ranks;
+  for (auto& [rank, keys] : of_rank) {
+    std::sort(keys.begin(), keys.end());
+    ++ranks[keys];
+  }
+  std::set<uint64_t> out;
+  for (const auto& [keys, count] : ranks) {
+    if (count < 2 || keys.size() >= whole) continue;
+    if (CountDistinct(keys) < kBeyondChance) continue;
+    out.insert(keys.begin(), keys.end());
+  }
+  return out;
+}
+
 // Whose rows the candidate has that the reference does not, all tensors of a
 // row together.
 void NameForeign(const Group& group, const Parts& candidate, RowsOfCall* out) {
@@ -366,6 +429,7 @@ void NameForeign(const Group& group, const Parts& candidate, RowsOfCall* out) {
     theirs = Joined(theirs, all[i]->theirs);
     own = Joined(own, all[i]->own);
   }
+  const std::vector<int> ranks = RanksOf(all.front()->candidate, candidate);
   std::map<uint64_t, int64_t> left;
   for (const uint64_t key : theirs) ++left[key];
   std::set<uint64_t> exceeded;
@@ -373,28 +437,56 @@ void NameForeign(const Group& group, const Parts& candidate, RowsOfCall* out) {
     const auto found = left.find(own[r]);
     if (found == left.end()) {
       out->foreign.push_back(static_cast<int64_t>(r));
+      ++out->foreign_of[ranks[r]];
     } else if (--found->second < 0) {
       exceeded.insert(own[r]);
     }
   }
-  if (exceeded.empty()) return;
-  std::set<int> ranks;
-  size_t r = 0;
-  for (const auto& [micro_batch, count] : all.front()->candidate) {
-    const int rank = candidate.at(micro_batch).rank;
-    for (int64_t i = 0; i < count; ++i, ++r) {
-      if (!exceeded.contains(own[r])) continue;
-      out->repeated.rows.push_back(static_cast<int64_t>(r));
-      ranks.insert(rank);
+  const bool none_is_missing =
+      std::all_of(left.begin(), left.end(),
+                  [](const auto& entry) { return entry.second <= 0; });
+  if (!out->foreign.empty()) {
+    // Of another draw, rows that were drawn twice may be two ranks' by chance.
+    exceeded = KeysOfTwins(own, theirs.size(), ranks);
+  } else if (none_is_missing) {
+    out->in_excess = !exceeded.empty();
+    return;
+  }
+  std::set<int> repeating;
+  for (size_t r = 0; r < own.size(); ++r) {
+    if (!exceeded.contains(own[r])) continue;
+    out->repeated.rows.push_back(static_cast<int64_t>(r));
+    repeating.insert(ranks[r]);
+  }
+  out->repeated.ranks.assign(repeating.begin(), repeating.end());
+}
+
+// Whether each of several ranks was fed, in one micro-batch, all that the
+// reference was. Of the model's own arguments, or of the item's.
+bool IsShared(const Parts& reference, const Parts& candidate) {
+  if (reference.size() != 1 || candidate.size() < 2) return false;
+  const FedPart& whole = reference.begin()->second;
+  bool any = false;
+  for (const auto& [name, tensor] : whole.tensors) {
+    if (IsOfItem(name) || name.second != 0) continue;
+    any = true;
+    for (const auto& [micro_batch, part] : candidate) {
+      const auto own = part.tensors.find(name);
+      if (own == part.tensors.end() ||
+          own->second.digests.whole != tensor.digests.whole) {
+        return false;
+      }
     }
   }
-  out->repeated.ranks.assign(ranks.begin(), ranks.end());
+  return any;
 }
 
 RowsOfCall Match(const Parts& reference, const Parts& candidate,
-                 AreTheirs are_theirs) {
+                 AreTheirs are_theirs, bool is_data) {
   RowsOfCall out;
   if (reference.empty() || candidate.empty()) return out;
+  out.shared = IsShared(reference, candidate);
+  if (out.shared) return out;
   const std::vector<Group> groups = Grouped(reference, candidate, are_theirs);
   std::set<std::string> matched;
   std::set<std::string> by_first;  // along their first dimension
@@ -405,10 +497,10 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
       if (s.by_rows()) by_first.insert(s.name.first);
     }
   }
-  bool indexed = false;
+  Call call = {is_data};
   for (const Group& group : groups) {
     for (const Sequence& s : group.sequences) {
-      indexed = indexed || s.is_relative;
+      call.indexed = call.indexed || s.is_relative;
       if (s.is_relative && !matched.contains(s.name.first) && s.by_rows()) {
         out.relative.push_back(s.name.first);
       }
@@ -416,13 +508,13 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
   }
   // Arguments that count the rows and hold others, beside what holds the same.
   const auto others = [&](const Group& group) {
-    std::vector<std::string> names;
+    std::vector<const Sequence*> found;
     for (const Sequence& s : group.sequences) {
       if (s.names_rows() && !matched.contains(s.name.first)) {
-        names.push_back(s.name.first);
+        found.push_back(&s);
       }
     }
-    return names;
+    return found;
   };
   for (const Group& group : groups) {
     if (!group.matches()) {
@@ -434,10 +526,11 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
       NameForeign(group, candidate, &out);
       if (!out.foreign.empty() || !out.repeated.rows.empty()) continue;
     }
-    for (const std::string& name : unlike) {
-      if (!name.starts_with(kOfItem)) out.other.push_back(name);
+    for (const Sequence* s : unlike) {
+      if (IsOfItem(s->name)) continue;
+      out.other.push_back({s->name.first, RanksOfOthers(*s, candidate)});
     }
-    if (auto space = SpaceOf(group, are_theirs, indexed, &out.mixed)) {
+    if (auto space = SpaceOf(group, are_theirs, call, &out.mixed)) {
       out.spaces.push_back(*std::move(space));
     } else {
       AddUntold(group, &out.untold);
@@ -470,12 +563,13 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
 
 }  // namespace
 
-RowsOfCall MatchCall(const Parts& reference, const Parts& candidate) {
-  return Match(reference, candidate, HoldTheSame);
+RowsOfCall MatchCall(const Parts& reference, const Parts& candidate,
+                     bool is_data) {
+  return Match(reference, candidate, HoldTheSame, is_data);
 }
 
-RowsOfCall PlaceRows(const Parts& reference, const FedPart& own) {
-  RowsOfCall out = Match(reference, {{0, own}}, Contains);
+RowsOfCall PlaceRows(const Parts& reference, const FedPart& own, bool is_data) {
+  RowsOfCall out = Match(reference, {{0, own}}, Contains, is_data);
   for (RowSpace& space : out.spaces) {
     if (space.map) continue;
     space.map.emplace();

@@ -113,6 +113,13 @@ RowKeys Joined(const RowKeys& a, const RowKeys& b) {
   return out;
 }
 
+size_t CountFound(const RowKeys& theirs, const RowKeys& own) {
+  const std::unordered_set<uint64_t> known(theirs.begin(), theirs.end());
+  return static_cast<size_t>(
+      std::count_if(own.begin(), own.end(),
+                    [&](const uint64_t key) { return known.contains(key); }));
+}
+
 int64_t CountDistinct(const RowKeys& keys) {
   return static_cast<int64_t>(
       std::unordered_set<uint64_t>(keys.begin(), keys.end()).size());

@@ -25,6 +25,9 @@ std::vector<int64_t> MatchRows(const RowKeys& theirs, const RowKeys& own);
 // Whether `theirs` holds each key at least as often as `own` does.
 bool Contains(const RowKeys& theirs, const RowKeys& own);
 
+// How many of `own` are in `theirs`, however often.
+size_t CountFound(const RowKeys& theirs, const RowKeys& own);
+
 // Whether both hold the same keys, each as often.
 inline bool HoldTheSame(const RowKeys& a, const RowKeys& b) {
   return a.size() == b.size() && Contains(a, b);

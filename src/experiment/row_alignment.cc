@@ -144,7 +144,7 @@ Result<RowAlignment> FindRows(const Side& reference, const Side& candidate,
   }
   RowAlignment out;
   for (const auto& [id, sides] : fed) {
-    out.calls[id] = MatchCall(sides.first, sides.second);
+    out.calls[id] = MatchCall(sides.first, sides.second, id.is_data);
   }
   return out;
 }

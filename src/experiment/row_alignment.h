@@ -53,10 +53,17 @@ struct PaddedLength {
   bool at_begin = false;  // where padding is
 };
 
-// Rows that are fed more often than the reference has them.
+// Rows that are fed more often than the reference has them, in place of others.
 struct RepeatedRows {
   std::vector<int> ranks;     // sorted
   std::vector<int64_t> rows;  // of the candidate's global batch
+};
+
+// An argument that holds values of no row of the reference.
+struct OtherValues {
+  std::string name;
+  std::vector<int> ranks;  // sorted
+  bool operator==(const OtherValues&) const = default;
 };
 
 struct RowsOfCall {
@@ -65,13 +72,20 @@ struct RowsOfCall {
   // Of which it cannot be told which are which.
   std::vector<RowSpace> untold;
   std::vector<PaddedLength> lengths;
-  // Of the candidate's rows, those that the reference does not have.
+  // Each rank was fed all of the reference's rows: none was dealt.
+  bool shared = false;
+  // Of the candidate's rows, those that the reference does not have, and how
+  // many of them each rank has.
   std::vector<int64_t> foreign;
+  std::map<int, int64_t> foreign_of;
   RepeatedRows repeated;
+  // All rows are the reference's and all of the reference's are there, some
+  // more often: what fills a batch up, or what a loop reads to use a part of.
+  bool in_excess = false;
   // Arguments that hold the reference's rows, but not beside those of the
   // others; and those that hold other values beside the reference's rows.
   std::vector<std::string> mixed;
-  std::vector<std::string> other;
+  std::vector<OtherValues> other;
   // Those that count within the batch of their rank, and so hold other values.
   std::vector<std::string> relative;
 };
@@ -90,13 +104,15 @@ struct RowAlignment {
   bool Reorders(int iteration) const;
 };
 
-// What one call was fed on both sides, matched.
+// What one call was fed on both sides, matched. `is_data`: it is a call for an
+// item of data, of which all tensors together are the row.
 RowsOfCall MatchCall(const FedRows::Parts& reference,
-                     const FedRows::Parts& candidate);
+                     const FedRows::Parts& candidate, bool is_data = false);
 
 // Where the reference has the rows of one micro-batch: a `map` in every space,
 // of the micro-batch's rows, `total` of the reference's.
-RowsOfCall PlaceRows(const FedRows::Parts& reference, const FedPart& own);
+RowsOfCall PlaceRows(const FedRows::Parts& reference, const FedPart& own,
+                     bool is_data = false);
 
 // The parts of a call of the model, each with the item that was read for it:
 // rows are told apart by all that belongs to them.

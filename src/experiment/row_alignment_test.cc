@@ -152,7 +152,7 @@ TEST(MatchCall, ValuesOfNoRowOfTheReferenceAreOther) {
   const RowsOfCall found = MatchCall(
       {{0, Part(0, {{kX, Rows({{1}, {2}})}, {kY, Rows({{7}, {8}})}})}},
       {{0, Part(0, {{kX, Rows({{2}, {1}})}, {kY, Rows({{9}, {7}})}})}});
-  EXPECT_THAT(found.other, ElementsAre("y"));
+  EXPECT_THAT(found.other, ElementsAre(OtherValues{"y", {0}}));
   EXPECT_THAT(found.foreign, IsEmpty());
   EXPECT_THAT(found.spaces.front().map->to_reference, ElementsAre(1, 0));
 }
@@ -176,6 +176,80 @@ TEST(MatchCall, RowsThatTwoRanksReadAreRepeated) {
   EXPECT_THAT(found.repeated.ranks, ElementsAre(0, 1));
   EXPECT_THAT(found.repeated.rows, ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(found.foreign, IsEmpty());
+}
+
+// Two ranks, of which each reads these rows of one number.
+RowsOfCall MatchTwoRanks(const std::vector<int64_t>& reference,
+                         const std::vector<int64_t>& first,
+                         const std::vector<int64_t>& second) {
+  return MatchCall({{0, Part(0, {{kX, Labels(reference)}})}},
+                   {{0, Part(0, {{kX, Labels(first)}})},
+                    {1, Part(1, {{kX, Labels(second)}})}});
+}
+
+TEST(MatchCall, RanksThatReadOtherRowsMayReadTheSameByMistakeNotByChance) {
+  const std::vector<int64_t> reference = {1, 2, 3, 4, 5, 6, 7, 8};
+  EXPECT_THAT(MatchTwoRanks(reference, {11, 12, 13, 14}, {14, 12, 13, 11})
+                  .repeated.ranks,
+              ElementsAre(0, 1));
+  // Of a draw with replacement, some are drawn again.
+  EXPECT_THAT(
+      MatchTwoRanks(reference, {1, 12, 13, 14}, {1, 12, 17, 18}).repeated.ranks,
+      IsEmpty());
+  // Each reads the whole batch, to take its part of it.
+  EXPECT_THAT(MatchTwoRanks({1, 2, 3, 4}, {11, 12, 13, 14}, {11, 12, 13, 14})
+                  .repeated.ranks,
+              IsEmpty());
+}
+
+TEST(MatchCall, WhatFillsABatchUpIsThereInExcess) {
+  const RowsOfCall filled =
+      MatchTwoRanks({1, 2, 3, 4, 5}, {1, 2, 3}, {4, 5, 1});
+  EXPECT_TRUE(filled.in_excess);
+  EXPECT_THAT(filled.repeated.rows, IsEmpty());
+  EXPECT_THAT(filled.foreign, IsEmpty());
+  // In place of a row that nobody reads it is an error.
+  const RowsOfCall wrong = MatchTwoRanks({1, 2, 3, 4, 5}, {1, 2, 3}, {4, 2, 1});
+  EXPECT_FALSE(wrong.in_excess);
+  EXPECT_THAT(wrong.repeated.ranks, ElementsAre(0, 1));
+}
+
+TEST(MatchCall, RowsThatEachRankIsFedAllOfWereNotDealt) {
+  const RowsOfCall found = MatchTwoRanks({1, 2, 3}, {1, 2, 3}, {1, 2, 3});
+  EXPECT_TRUE(found.shared);
+  EXPECT_THAT(found.repeated.rows, IsEmpty());
+  EXPECT_FALSE(MatchTwoRanks({1, 2, 3}, {1, 2, 3}, {3, 1, 2}).shared);
+}
+
+TEST(MatchCall, EqualSamplesAreTheSameWhoeverReadsThem) {
+  // Two kinds of rows, with all that was read for them.
+  const FedRows::Parts reference = {
+      {0, Part(0, {{kX, Labels({0, 0, 1, 1})}, {kY, Labels({5, 5, 6, 6})}})}};
+  const FedRows::Parts candidate = {
+      {0, Part(0, {{kX, Labels({1, 0})}, {kY, Labels({6, 5})}})},
+      {1, Part(1, {{kX, Labels({0, 1})}, {kY, Labels({5, 6})}})}};
+  const RowsOfCall of_item = MatchCall(reference, candidate, true);
+  ASSERT_EQ(of_item.spaces.size(), 1U);
+  EXPECT_TRUE(of_item.spaces.front().map);
+  // What else goes into a call of the model may differ.
+  EXPECT_THAT(MatchCall(reference, candidate).spaces, IsEmpty());
+}
+
+TEST(MatchCall, OtherValuesAreOfTheRanksThatHoldThem) {
+  const RowsOfCall found = MatchCall(
+      {{0, Part(0, {{kX, Labels({1, 2, 3, 4})}, {kY, Labels({5, 6, 7, 8})}})}},
+      {{0, Part(0, {{kX, Labels({1, 2})}, {kY, Labels({5, 6})}})},
+       {1, Part(1, {{kX, Labels({3, 4})}, {kY, Labels({9, 8})}})}});
+  EXPECT_THAT(found.other, ElementsAre(OtherValues{"y", {1}}));
+}
+
+TEST(MatchCall, RowsThatTwoRanksPadAsTheirOwnAreRepeated) {
+  const RowsOfCall found = MatchCall(
+      {{0, Part(0, {{kX, Rows({{1, 2, 3, 0}, {4, 5, 0, 0}, {6, 7, 8, 9}})}})}},
+      {{0, Part(0, {{kX, Rows({{1, 2, 3}, {4, 5, 0}})}})},
+       {1, Part(1, {{kX, Rows({{1, 2, 3}, {4, 5, 0}})}})}});
+  EXPECT_THAT(found.foreign, IsEmpty());
+  EXPECT_THAT(found.repeated.ranks, ElementsAre(0, 1));
 }
 
 TEST(MatchCall, LabelsAloneDoNotRepeatARow) {

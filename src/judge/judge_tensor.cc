@@ -139,11 +139,11 @@ void JudgeUpdate(const TensorFacts& facts, TensorJudgement* out) {
 // shuffle, and topologies draw other random numbers. Ranks that have one
 // another's are.
 void JudgeOwnParts(const TensorFacts& facts, TensorJudgement* out) {
-  if (out->verdict == TensorVerdict::kBitwiseEqual || out->legs.empty() ||
-      !facts.foreign_parts || facts.foreign_parts->ranks.empty()) {
+  if (out->verdict == TensorVerdict::kBitwiseEqual || !facts.foreign_parts ||
+      facts.foreign_parts->ranks.empty()) {
     return;
   }
-  out->deciding_leg = 0;
+  if (!out->legs.empty()) out->deciding_leg = 0;
   Reason reason = Because(ReasonKind::kForeignPart);
   reason.ranks = facts.foreign_parts->ranks;
   reason.owners = facts.foreign_parts->owners;

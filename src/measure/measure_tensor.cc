@@ -457,6 +457,8 @@ Status TensorMeasurer::MeasureAgainstReference(
   if (reference == nullptr) return Done{};
   out->reference_shape = reference->global_shape();
   if (reference->unplaced) out->reference_unplaced = *reference->unplaced;
+  const bool rows_known =
+      id.role == Role::kData && FindOwnRows(id, candidate, out);
   if (out->reference_shape != out->candidate_shape) return Done{};
   // The optimizer reports a norm of its own gradients: no leg repeats a step.
   if (id.role == Role::kGradNorm) return Done{};
@@ -467,7 +469,7 @@ Status TensorMeasurer::MeasureAgainstReference(
     TTRACE_ASSIGN_OR_RETURN(out->update,
                             FindSkippedUpdate(*reference_, candidate_, id));
   }
-  if (id.role == Role::kData && FindOwnRows(id, candidate, out)) return Done{};
+  if (rows_known) return Done{};
   const bool replaced =
       (id.role == Role::kParam && candidate_.weights_grafted()) ||
       (id.role == Role::kData && candidate_.data_grafted());
@@ -501,7 +503,8 @@ bool TensorMeasurer::FindOwnRows(const TensorId& id,
   const RowsOfCall* call = rows_.Find(of);
   if (call == nullptr) return false;
   // Of an item whose rows are the reference's nothing was replaced.
-  out->own_rows = call->foreign.empty() && !call->spaces.empty();
+  out->own_rows = call->foreign.empty() &&
+                  (!call->spaces.empty() || call->shared || call->in_excess);
   if (!call->repeated.rows.empty()) {
     out->foreign_parts =
         RepeatedParts{call->repeated.ranks, call->repeated.ranks};

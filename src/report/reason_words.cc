@@ -216,18 +216,21 @@ std::string Words(const Reason& reason) {
           CountOf(reason, 0), CountOf(reason, 1),
           reason.far ? " by 4 units in the last place or more" : "");
     case ReasonKind::kForeignPart:
+      if (reason.tensor.role == Role::kData) {
+        return fmt::format(
+            "{} read {}; the reference reads none of them as often",
+            RankWords(reason.ranks),
+            reason.ranks != reason.owners
+                ? fmt::format("the part of {}", RankWords(reason.owners))
+                : "the same rows");
+      }
       return fmt::format(
-          "{} {} {}, where the reference has other values{}",
+          "{} held {}, where the reference has other values (they were "
+          "replaced by the reference's)",
           RankWords(reason.ranks),
-          reason.tensor.role == Role::kData ? "read" : "held",
           reason.ranks != reason.owners
               ? fmt::format("the part of {}", RankWords(reason.owners))
-          : reason.tensor.role == Role::kData
-              ? "the same rows, each of which the reference reads once"
-              : "one and the same part",
-          reason.tensor.role == Role::kData
-              ? ""
-              : " (they were replaced by the reference's)");
+              : "one and the same part");
     case ReasonKind::kStepDiffers:
       return fmt::format(
           "{} of {} elements are not what the step makes of what its rank "

@@ -58,7 +58,8 @@ class MicroBatches:
         numerator, denominator = self._loss_scale
         scale = (numerator, denominator * topology.dp_size)
         # How many there will be only the source can tell: it may well be more than until now.
-        known = max(counts, total // (topology.dp_size * rows)) if rows_of_source else 0
+        each = topology.dp_size * rows  # 0: this rank has no rows
+        known = max(counts, total // each) if rows_of_source and each else 0
         batch = Batch(total, rows, known, scale)
         micro_batch = (self.count - 1) * topology.dp_size + topology.dp_rank
         moment = Moment(session.iteration, session.leg, micro_batch, batch)
