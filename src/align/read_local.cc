@@ -288,9 +288,10 @@ Status ReadLocal(const TensorPieces& pieces, const Layout& want, DType dtype,
   for (const Record& record : pieces.pieces) {
     if (record.layout().global_shape() != want.global_shape()) {
       return Incomparable(
-          record, fmt::format("the whole tensor is [{}] there, [{}] here",
-                              fmt::join(record.layout().global_shape(), ", "),
-                              fmt::join(want.global_shape(), ", ")));
+          record,
+          fmt::format("the whole tensor is [{}] in the trace, [{}] here",
+                      fmt::join(record.layout().global_shape(), ", "),
+                      fmt::join(want.global_shape(), ", ")));
     }
     for (const auto& [name, placement] : record.placements()) {
       const auto* partial = std::get_if<Partial>(&placement);

@@ -52,6 +52,7 @@ void NameForeignRows(const RowAlignment& rows,
     if (!t.diverged() || !IsFed(t.id)) continue;
     if (t.reason.kind == ReasonKind::kForeignPart) continue;
     t.reason.foreign_rows = rows.Foreign(t.id.iteration);
+    t.reason.repeating = rows.Repeating(t.id.iteration);
   }
 }
 

@@ -200,11 +200,25 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
   return evidence;
 }
 
+void Diagnostician::ExplainByGradient(Culprit* loss) const {
+  const auto found =
+      affected_.find({Role::kGradOutput, loss->tensor.iteration});
+  if (found == affected_.end()) return;
+  Culprit sent = *loss;
+  sent.tensor = found->second.front()->id;
+  if (auto diagnosis = LossNormalisation(Gather(sent))) {
+    loss->classes.push_back(*std::move(diagnosis));
+  }
+}
+
 void Diagnostician::Explain(Culprit* culprit) const {
   const TensorJudgement& t = *by_id_.at(culprit->tensor);
   culprit->hints = reductions_.For(*culprit);
   const Evidence evidence = Gather(*culprit);
   culprit->classes = Diagnose(evidence);
+  if (t.id.role == Role::kLoss && culprit->classes.empty()) {
+    ExplainByGradient(culprit);
+  }
   if (evidence.step != nullptr) {
     culprit->hints.push_back(StepHint(*evidence.step));
   }

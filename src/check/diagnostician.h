@@ -44,6 +44,9 @@ class Diagnostician {
   const TensorPieces* WithStandIns(const TensorPieces* pieces,
                                    StandIns* made) const;
   Evidence Gather(const Culprit& culprit) const;
+  // A loss is one number, which a wrong factor of each rank may barely change:
+  // what it sends into the model shows the factors.
+  void ExplainByGradient(Culprit* loss) const;
 
   const Side* reference_;
   const Side& candidate_;

@@ -110,19 +110,11 @@ void NoteForeignData(const Side& reference, const Side& candidate,
   }
 }
 
-int64_t RowsOf(const FedRows& fed, const FedCall& call) {
-  const FedRows::Parts* parts = fed.Find(call);
-  int64_t rows = 0;
-  if (parts == nullptr) return rows;
-  for (const auto& [micro_batch, part] : *parts) rows += part.rows;
-  return rows;
-}
-
-RunNote OfAnotherSize(int iteration, int64_t rows, int64_t of_reference) {
+RunNote OfAnotherSize(int iteration, const RowsOfCall& call) {
   return Open("a batch of another size",
               fmt::format("in iteration {} the model is fed {} rows on all "
                           "ranks together, in the reference {}",
-                          iteration, rows, of_reference),
+                          iteration, call.fed, call.fed_in_reference),
               "divide the batch of a step by the number of data-parallel "
               "ranks, so that all of them read as many rows as the reference");
 }
@@ -154,9 +146,9 @@ RunNote MadeOtherwise(const RowAlignment& rows, const FedCall& call,
                             *before.begin(), call.iteration));
   }
   return Open(what, reason,
-              "have both runs draw what they add to the data from the same "
-              "random seed, and read the same rows "
-              "(DistributedSampler(shuffle=False), or one seed)");
+              "have both runs read the same rows (one seed of the sampler, or "
+              "DistributedSampler(shuffle=False)), draw what they add to them "
+              "from one seed, and pack them alike on any number of ranks");
 }
 
 bool IsMaskInBoth(const Side& reference, const Side& candidate,
@@ -199,9 +191,13 @@ std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
       out.push_back(
           Open(fmt::format("{} '{}' of other values for the same rows",
                            id.is_data ? "data" : "an input", arg),
-               fmt::format("in iteration {} it holds values on {} that the "
-                           "reference has for none of the rows",
-                           id.iteration, RankWords(ranks)),
+               ranks.empty()
+                   ? fmt::format("in iteration {} it holds other values than "
+                                 "the reference's, on all ranks together",
+                                 id.iteration)
+                   : fmt::format("in iteration {} it holds values on {} that "
+                                 "the reference has for none of the rows",
+                                 id.iteration, RankWords(ranks)),
                "have both runs make it alike: of the same random seed, for "
                "whole batches, before rows are dealt to ranks"));
     }
@@ -215,10 +211,9 @@ std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
       continue;
     }
     said_foreign = true;
-    const int64_t own = RowsOf(candidate.fed_rows(), id);
-    const int64_t theirs = RowsOf(reference.fed_rows(), id);
-    out.push_back(own != theirs ? OfAnotherSize(id.iteration, own, theirs)
-                                : MadeOtherwise(rows, id, call.foreign.size()));
+    out.push_back(call.fed != call.fed_in_reference
+                      ? OfAnotherSize(id.iteration, call)
+                      : MadeOtherwise(rows, id, call.foreign.size()));
   }
   RunNote reordered;
   reordered.kind = NoteKind::kRowsReordered;

@@ -176,16 +176,13 @@ TEST(RowNotes, ARankThatReadsRowsOfAnotherStepIsNamed) {
 }
 
 TEST(RowNotes, ABatchOfAnotherSizeIsSaidWithBoth) {
-  const auto fed = [](int64_t rows) {
-    return KindAndJson("fed_call", fmt::format(R"({{"fed":"","iteration":0,)"
-                                               R"("micro_batch":0,"call":0,)"
-                                               R"("rows":{}}})",
-                                               rows));
-  };
   RowAlignment rows;
-  rows.calls[{false, 0, 0}].foreign = {2, 3};
+  RowsOfCall& call = rows.calls[{false, 0, 0}];
+  call.foreign = {2, 3};
+  call.fed = 8;
+  call.fed_in_reference = 4;
   const std::vector<RunNote> notes =
-      NotesOf(rows, {{"graft", R"({"what":"data"})"}, fed(8)}, {fed(4)});
+      NotesOf(rows, {{"graft", R"({"what":"data"})"}});
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_TRUE(notes[0].leaves_verdict_open());
   EXPECT_THAT(NoteWords(notes[0]),

@@ -30,11 +30,11 @@ std::string FactorWords(const std::map<int, double>& alpha, const char* where) {
 
 // Of factors that are not all one.
 std::string WhereFactorsDiffer(const ScaledParts& parts) {
-  if (parts.by_rank) {
-    return "on each rank: " + FactorWords(parts.of_rank, "on rank");
-  }
-  return "in each micro-batch: " +
-         FactorWords(parts.of_micro_batch, "in micro-batch");
+  return (parts.by_rank
+              ? "on each rank: " + FactorWords(parts.of_rank, "on rank")
+              : "in each micro-batch: " +
+                    FactorWords(parts.of_micro_batch, "in micro-batch")) +
+         ", as where each divides by the number of its own rows or tokens";
 }
 
 struct LossFactors {

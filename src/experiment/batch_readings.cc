@@ -247,7 +247,7 @@ class Settler {
     if (uneven.empty()) return;
     for (const auto& [id, pieces] : candidate_->real()) {
       if (IsActivation(id.role) && uneven.contains({id.fqn, id.iteration}) &&
-          fed_.HasLengths(pieces)) {
+          (fed_.HasLengths(pieces) || fed_.HasListedRows(pieces))) {
         unknown->insert(id);
       }
     }

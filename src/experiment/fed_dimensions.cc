@@ -175,6 +175,17 @@ std::optional<ShapeReading> FedDimensions::Read(
   return out;
 }
 
+bool FedDimensions::HasListedRows(const TensorPieces& candidate) const {
+  const RowsOfCall* call = CallOf(candidate);
+  if (call == nullptr) return false;
+  return std::any_of(
+      call->spaces.begin(), call->spaces.end(), [](const RowSpace& space) {
+        return std::any_of(
+            space.by.begin(), space.by.end(),
+            [](const FedName& name) { return name.second == kListDim; });
+      });
+}
+
 bool FedDimensions::IsUntold(const ShapeReading& shape) {
   return std::any_of(shape.begin(), shape.end(),
                      [](const DimReading& dim) { return dim.untold; });

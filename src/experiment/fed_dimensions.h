@@ -53,6 +53,9 @@ class FedDimensions {
     return call != nullptr && !call->lengths.empty();
   }
 
+  // Whether its rows are items of a list, which may be of any lengths.
+  bool HasListedRows(const TensorPieces& candidate) const;
+
   static bool IsUntold(const ShapeReading& shape);
   static bool IsPadded(const ShapeReading& shape);
   static bool HasRows(const ShapeReading& shape);

@@ -446,6 +446,8 @@ void NameForeign(const Group& group, const Parts& candidate, RowsOfCall* out) {
       std::all_of(left.begin(), left.end(),
                   [](const auto& entry) { return entry.second <= 0; });
   if (!out->foreign.empty()) {
+    out->fed = static_cast<int64_t>(own.size());
+    out->fed_in_reference = static_cast<int64_t>(theirs.size());
     // Of another draw, rows that were drawn twice may be two ranks' by chance.
     exceeded = KeysOfTwins(own, theirs.size(), ranks);
   } else if (none_is_missing) {
@@ -545,16 +547,17 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
       std::all_of(groups.begin(), groups.end(),
                   [&](const Group& group) { return others(group).empty(); });
   if (!has_rows && out.foreign.empty() && out.repeated.rows.empty()) {
-    // The largest group: most tensors have their rows first.
+    // The largest group: most tensors have their rows first. Of a call of the
+    // model its arguments count, not what was read for it.
     const Group* largest = nullptr;
+    std::ptrdiff_t most = 0;
     for (const Group& group : groups) {
-      const auto rows =
-          std::count_if(group.sequences.begin(), group.sequences.end(),
-                        [](const Sequence& s) { return s.by_rows(); });
-      if (rows > 0 && (largest == nullptr ||
-                       group.sequences.size() > largest->sequences.size())) {
-        largest = &group;
-      }
+      const auto rows = std::count_if(
+          group.sequences.begin(), group.sequences.end(),
+          [](const Sequence& s) { return s.by_rows() && !IsOfItem(s.name); });
+      if (rows <= most) continue;
+      most = rows;
+      largest = &group;
     }
     if (largest != nullptr) NameForeign(*largest, candidate, &out);
   }

@@ -110,13 +110,22 @@ CompareOptions RowAlignment::OptionsFor(const Side& candidate,
 }
 
 std::vector<int64_t> RowAlignment::Foreign(int iteration) const {
-  std::vector<int64_t> out;
   for (const auto& [id, call] : calls) {
-    if (id.iteration == iteration && !id.is_data && out.empty()) {
-      out = call.foreign.empty() ? call.repeated.rows : call.foreign;
+    if (id.iteration == iteration && !id.is_data && !call.foreign.empty()) {
+      return call.foreign;
     }
   }
-  return out;
+  return {};
+}
+
+std::vector<int> RowAlignment::Repeating(int iteration) const {
+  for (const auto& [id, call] : calls) {
+    if (id.iteration == iteration && !id.is_data &&
+        call.repeated.ranks.size() > 1) {
+      return call.repeated.ranks;
+    }
+  }
+  return {};
 }
 
 bool RowAlignment::Reorders(int iteration) const {

@@ -78,6 +78,9 @@ struct RowsOfCall {
   // many of them each rank has.
   std::vector<int64_t> foreign;
   std::map<int, int64_t> foreign_of;
+  // Where there are some: rows in all, of the candidate and of the reference.
+  int64_t fed = 0;
+  int64_t fed_in_reference = 0;
   RepeatedRows repeated;
   // All rows are the reference's and all of the reference's are there, some
   // more often: what fills a batch up, or what a loop reads to use a part of.
@@ -97,9 +100,11 @@ struct RowAlignment {
   CompareOptions OptionsFor(const Side& candidate, const TensorId& id,
                             const TensorPieces& pieces) const;
   const RowsOfCall* Find(const FedCall& call) const;
-  // Rows of the candidate in an iteration that the reference does not have, or
-  // not so often, in the first call of the model that has any.
+  // Rows of the candidate in an iteration that the reference does not have, in
+  // the first call of the model that has any.
   std::vector<int64_t> Foreign(int iteration) const;
+  // Ranks that feed the model the same rows, in the first such call.
+  std::vector<int> Repeating(int iteration) const;
   // Whether rows of this iteration are in another order than the reference's.
   bool Reorders(int iteration) const;
 };

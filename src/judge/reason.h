@@ -90,9 +90,11 @@ struct Reason {
   bool far = false;  // kNotUpdated: by several units in the last place
   // Rows of the global batch that are not the reference's.
   std::vector<int64_t> foreign_rows;
+  std::vector<int> repeating;  // ranks that are fed the same rows
 
   bool none() const {
-    return kind == ReasonKind::kNone && foreign_rows.empty();
+    return kind == ReasonKind::kNone && foreign_rows.empty() &&
+           repeating.empty();
   }
 };
 

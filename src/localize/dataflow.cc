@@ -25,6 +25,13 @@ struct Seen {
   bool reduced = false;   // reduced gradients
 };
 
+// Whether one of them was found to be within or out of bounds.
+bool AnyIsJudged(const std::vector<const TensorJudgement*>& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const auto* t) {
+    return t->verdict != TensorVerdict::kNotCheckable;
+  });
+}
+
 std::string Worst(const std::vector<const TensorJudgement*>& tensors,
                   const char* what) {
   double worst = 0;
@@ -176,15 +183,16 @@ class Judge {
     if (tree_.AnyDiverged(t.id.fqn, {Role::kInput}, false)) return std::nullopt;
     if (tree_.AnyDivergedBelow(t.id.fqn, kForwardRoles)) return std::nullopt;
     if (ParametersOut(t.id.fqn)) return std::nullopt;
-    if (inputs.empty() && (seen.forward || seen.state)) return std::nullopt;
+    if (!AnyIsJudged(inputs) && (seen.forward || seen.state))
+      return std::nullopt;
     const bool recompute = t.id.pass == Pass::kRecompute;
     if (recompute && seen.forward) return std::nullopt;
-    return Blame{t.id.fqn,
-                 recompute ? Direction::kBackward : Direction::kForward,
-                 Stage::kCompute,
-                 inputs.empty() ? "it has no recorded input, and nothing "
-                                  "before it is out of bounds"
-                                : Worst(inputs, "input")};
+    return Blame{
+        t.id.fqn, recompute ? Direction::kBackward : Direction::kForward,
+        Stage::kCompute,
+        !AnyIsJudged(inputs) ? "nothing is known of its inputs, and nothing "
+                               "before it is out of bounds"
+                             : Worst(inputs, "input")};
   }
 
   std::optional<Blame> ForGradOutput(const TensorJudgement& t,
@@ -230,13 +238,15 @@ class Judge {
         ForwardOut(t.id.fqn)) {
       return std::nullopt;
     }
-    if (arriving.empty() && (seen.forward || seen.backward || seen.state)) {
+    if (!AnyIsJudged(arriving) &&
+        (seen.forward || seen.backward || seen.state)) {
       return std::nullopt;
     }
-    return Blame{tree_.CodeOf(t.id.fqn), Direction::kBackward, Stage::kCompute,
-                 arriving.empty() ? "nothing before it is out of bounds"
-                                  : "its forward values and " +
-                                        Worst(arriving, "arriving gradient")};
+    return Blame{
+        tree_.CodeOf(t.id.fqn), Direction::kBackward, Stage::kCompute,
+        !AnyIsJudged(arriving)
+            ? "nothing before it is out of bounds"
+            : "its forward values and " + Worst(arriving, "arriving gradient")};
   }
 
   std::optional<Blame> ForGradLocal(const TensorJudgement& t,
@@ -247,7 +257,8 @@ class Judge {
         ForwardOut(owner)) {
       return std::nullopt;
     }
-    if (arriving.empty() && (seen.forward || seen.backward || seen.state)) {
+    if (!AnyIsJudged(arriving) &&
+        (seen.forward || seen.backward || seen.state)) {
       return std::nullopt;
     }
     return Blame{t.id.fqn, Direction::kBackward, Stage::kCompute,
@@ -261,7 +272,7 @@ class Judge {
     const bool local_out =
         tree_.AnyDiverged(t.id.fqn, {Role::kGradLocal}, false);
     if (local_out) return std::nullopt;
-    if (local.empty()) {
+    if (!AnyIsJudged(local)) {
       if (seen.forward || seen.backward || seen.state) return std::nullopt;
       return Blame{t.id.fqn, Direction::kBackward, Stage::kCommunication,
                    "all activation gradients are within bounds, and no "

@@ -21,7 +21,15 @@ double NumberOf(const Reason& reason, size_t i) {
   return i < reason.numbers.size() ? reason.numbers[i] : 0;
 }
 
+constexpr const char* kNoneAsOften =
+    "the reference reads none of them as often";
+
 std::string WithRows(std::string text, const Reason& reason) {
+  if (!reason.repeating.empty()) {
+    return fmt::format("{}{}{} are fed the same rows; {}", text,
+                       text.empty() ? "" : "; ", RankWords(reason.repeating),
+                       kNoneAsOften);
+  }
   if (reason.foreign_rows.empty()) return text;
   const size_t shown = std::min<size_t>(16, reason.foreign_rows.size());
   return fmt::format(
@@ -218,11 +226,11 @@ std::string Words(const Reason& reason) {
     case ReasonKind::kForeignPart:
       if (reason.tensor.role == Role::kData) {
         return fmt::format(
-            "{} read {}; the reference reads none of them as often",
-            RankWords(reason.ranks),
+            "{} read {}; {}", RankWords(reason.ranks),
             reason.ranks != reason.owners
                 ? fmt::format("the part of {}", RankWords(reason.owners))
-                : "the same rows");
+                : "the same rows",
+            kNoneAsOften);
       }
       return fmt::format(
           "{} held {}, where the reference has other values (they were "

@@ -1,5 +1,8 @@
 """A recurrent tagger of sequences that each rank pads to its own longest one; batches are
-dictionaries, and ranks draw other dropout masks."""
+dictionaries, and ranks draw other dropout masks. `--bug same`: each rank reads all rows from the
+first on, as without a sampler. `--bug mean`: each divides by the number of its own tokens."""
+
+import argparse
 
 import torch
 from ranks import data_parallel, dealt, end, start, total
@@ -42,6 +45,9 @@ def padded(rows):
     }
 
 
+parser = argparse.ArgumentParser()
+parser.add_argument("--bug", choices=("same", "mean"))
+bug = parser.parse_args().bug
 rank, ranks = start()
 model = data_parallel(Tagger())
 optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, nesterov=True)
@@ -49,9 +55,11 @@ torch.manual_seed(1234 + rank)
 ttrace.attach(model, optimizer)
 random = torch.Generator().manual_seed(3)
 data = [drawn(random) for _ in range(24)]
-for batch in dealt(data, 8, rank, ranks, collate_fn=padded):
+share = (0, 1) if bug == "same" else (rank, ranks)
+for batch in dealt(data, 8 * share[1] // ranks, *share, collate_fn=padded):
     logits = model(batch["tokens"], batch["lengths"])
-    count = total((batch["tags"] >= 0).sum())
+    own = (batch["tags"] >= 0).sum()
+    count = own * ranks if bug == "mean" else total(own)
     loss = cross_entropy(logits.transpose(1, 2), batch["tags"], reduction="sum")
     (loss * ranks / count).backward()
     nn.utils.clip_grad_value_(model.parameters(), 0.05)

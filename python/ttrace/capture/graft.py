@@ -112,7 +112,7 @@ class Graft:
             return
         role, since, pass_ = self._last_written(iteration)
         spec = self._session.specs.get(fqn, role, "", parameter, placements)
-        tally = self._tally("weights", iteration)
+        self._tally("weights")
         try:
             value = self._reference.read(
                 ("real", fqn, role, since, 0, "", pass_), spec, 0, parameter
@@ -127,7 +127,7 @@ class Graft:
             self._keeps("weights", fqn, iteration, reason, _EQUAL_WEIGHTS)
             return
         differs = not bitwise_equal(value, parameter)
-        tally.count(fqn, differs)
+        self._count("weights", iteration, fqn, differs)
         if not used:
             parameter.data.copy_(value)
         elif differs:
@@ -174,7 +174,7 @@ class Graft:
             is_trained = after is not None and not bitwise_equal(value, after)
         differs = not bitwise_equal(value, buffer)
         if is_trained:
-            self._tally("weights", iteration).count(fqn, differs)
+            self._count("weights", iteration, fqn, differs)
             buffer.copy_(value)
         elif differs:
             reason = "a buffer, which differs from the reference's"
@@ -220,13 +220,13 @@ class Graft:
             value, reason = None, str(error)
         if not counted:
             return tensor if value is None else value
-        tally = self._tally("data", iteration)
+        self._tally("data")
         if value is None:
             way_out = "give both runs the same data, with its rows along the first dimension"
             self._keeps("data", arg, iteration, reason, way_out)
             return tensor
         differs = not bitwise_equal(value, tensor)
-        tally.count(f"{arg} of micro-batch {micro_batch}", differs)
+        self._count("data", iteration, f"{arg} of micro-batch {micro_batch}", differs)
         if not own_input:
             self._rows.add((call, micro_batch), arg, value, differs)
         return value
@@ -263,16 +263,16 @@ class Graft:
                     reason = "the reference has others for other rows"
                     value = value if self._reference.copies_agree(where) else None
             except Unreadable as error:
-                value, reason = None, str(error)
+                value, reason = None, str(error).partition(": ")[2] or str(error)
             if value is None:
-                self.keeps_item(arg, iteration, f"of {arg}, {reason}")
+                self.keeps_item(arg, iteration, f"its rows are not the reference's, and {reason}")
                 return None
             values[arg] = value
         for arg, value in values.items():
             place = tensors[arg][2]
             differs = not bitwise_equal(value, tensors[arg][0])
-            tally = self._tally("data", place["iteration"])
-            tally.count(f"{arg} of micro-batch {place['micro_batch']}", differs)
+            name = f"{arg} of micro-batch {place['micro_batch']}"
+            self._count("data", place["iteration"], name, differs)
         return values
 
     def keeps_item(self, arg: str, iteration: int, reason: str) -> None:
@@ -285,7 +285,7 @@ class Graft:
 
     def has_rows(self, iteration: int) -> None:
         """An item whose rows the reference has: nothing is put in its place."""
-        self._tally("data", iteration).seen += 1
+        self._tally("data").seen += 1
 
     def report(self, iteration: int) -> None:
         """Writes this iteration's notes."""
@@ -309,12 +309,15 @@ class Graft:
             )
         self._rows = _RowsOfItems()
 
-    def _tally(self, what: str, iteration: int) -> _Tally:
+    def _count(self, what: str, iteration: int, name: str, differs: bool) -> None:
         # A run that ends before its iteration does says so too: what is recorded from here on is
         # made of the reference's values.
-        if what not in self._said and self._session.recording:
+        if differs and what not in self._said and self._session.recording:
             self._said.add(what)
             self._session.note("graft_begins", what=what, iteration=iteration)
+        self._tally(what).count(name, differs)
+
+    def _tally(self, what: str) -> _Tally:
         return self._tallies.setdefault(what, _Tally())
 
     def _keeps(self, what: str, name: str, iteration: int, reason: str, way_out: str) -> None:

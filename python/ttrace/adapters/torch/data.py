@@ -318,7 +318,7 @@ class Data:
             given = fed_rows.fed(entry.given) if entry.replaced else entry.fed
             self.used += fed_rows.prefixed(given, _OF_ITEM)
         if self._dataset is None and self._session.due:
-            return self._by_hand(tensors, rows)
+            return self._by_hand(arguments, tensors, rows)
         return {}
 
     def _used(self, tensors: Iterable[torch.Tensor], first: bool) -> tuple[int, bool]:
@@ -442,7 +442,9 @@ class Data:
 
     # Batches made by hand
 
-    def _by_hand(self, tensors: dict[str, torch.Tensor], rows: int) -> dict[str, torch.Tensor]:
+    def _by_hand(
+        self, arguments: dict[str, Any], tensors: dict[str, torch.Tensor], rows: int
+    ) -> dict[str, torch.Tensor]:
         """The inputs of one forward are the item."""
         session = self._session
         slot = _Slot(session.iteration, self._index, self._calls_here)
@@ -452,7 +454,9 @@ class Data:
             for name, value in tensors.items()
             if not is_dtensor(value) and not value.requires_grad
         }
-        entry = _Item(rows, own, fed=fed_rows.fed(own), slot=slot)
+        # A list that holds rows is known by its items, in whatever order.
+        read = [one for one in fed_rows.fed(arguments) if one.arg in own or one.arg not in tensors]
+        entry = _Item(rows, own, fed=read, slot=slot)
         self._note_fed(entry.fed, slot, rows)
         for name, value in own.items():
             self._record_tensor(rows, slot, name, value, value)
