@@ -543,6 +543,8 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
     NoteDropout(*reference, candidate, &result);
     AddNotes(runs.plan_notes, &result);
     AddNotes(RowNotes(*reference, candidate, context.rows), &result);
+  } else {
+    AddNotes(TwinNotes(candidate), &result);
   }
 
   TTRACE_ASSIGN_OR_RETURN(auto judged,

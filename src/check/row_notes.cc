@@ -11,6 +11,7 @@
 
 #include "src/base/rank_words.h"
 #include "src/experiment/mask_of_lengths.h"
+#include "src/experiment/twin_ranks.h"
 
 namespace ttrace {
 namespace {
@@ -222,6 +223,26 @@ std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
   }
   if (!reordered.numbers.empty()) out.push_back(std::move(reordered));
   return out;
+}
+
+std::vector<RunNote> TwinNotes(const Side& candidate) {
+  for (const auto& [call, parts] : candidate.fed_rows().calls()) {
+    if (call.is_data) continue;
+    std::vector<int> ranks = RanksFedAlike(parts);
+    if (ranks.empty()) continue;
+    RunNote note;
+    note.kind = NoteKind::kNotice;
+    note.ranks = std::move(ranks);
+    note.reason = fmt::format(
+        "in iteration {} they feed the model the same rows, which is right "
+        "only "
+        "if each counts a part of them in its loss; rows of data-parallel "
+        "ranks "
+        "are compared with a reference alone",
+        call.iteration);
+    return {std::move(note)};
+  }
+  return {};
 }
 
 }  // namespace ttrace

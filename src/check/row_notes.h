@@ -20,6 +20,10 @@ namespace ttrace {
 std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
                               const RowAlignment& rows);
 
+// Without a reference: ranks that feed the model the same rows, which is right
+// only where each has a part of the loss.
+std::vector<RunNote> TwinNotes(const Side& candidate);
+
 }  // namespace ttrace
 
 #endif  // TTRACE_SRC_CHECK_ROW_NOTES_H_

@@ -175,6 +175,31 @@ TEST(RowNotes, ARankThatReadsRowsOfAnotherStepIsNamed) {
   EXPECT_THAT(notes_of("12", "56", false), IsEmpty()) << "a finding of its own";
 }
 
+TEST(TwinNotes, RanksThatFeedTheModelTheSameRowsAreSaid) {
+  const auto notes_of = [](const std::string& second) {
+    const ScratchFolder folder;
+    OrDie(CreateTraceFolder(folder.path(), "{}", true));
+    for (const int rank : {0, 1}) {
+      const auto writer = OpenRank(folder.path(), rank, 2);
+      for (auto [kind, json] :
+           ItemNotes(0, rank, rank == 0 ? "1234" : second)) {
+        json.replace(json.find("data"), 4, "");
+        OrDie(writer->Note(kind, json));
+      }
+      OrDie(writer->Close(true, ""));
+    }
+    return TwinNotes(OrDie(Side::Open(folder.path(), {})));
+  };
+  const std::vector<RunNote> notes = notes_of("4321");
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_FALSE(notes[0].leaves_verdict_open());
+  EXPECT_THAT(
+      NoteWords(notes[0]),
+      HasSubstr("ranks 0, 1: in iteration 0 they feed the model the same "
+                "rows"));
+  EXPECT_THAT(notes_of("4325"), IsEmpty());
+}
+
 TEST(RowNotes, ABatchOfAnotherSizeIsSaidWithBoth) {
   RowAlignment rows;
   RowsOfCall& call = rows.calls[{false, 0, 0}];

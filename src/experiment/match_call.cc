@@ -7,6 +7,7 @@
 
 #include "src/experiment/match_rows.h"
 #include "src/experiment/row_alignment.h"
+#include "src/experiment/twin_ranks.h"
 
 namespace ttrace {
 namespace {
@@ -392,29 +393,6 @@ std::vector<int> RanksOfOthers(const Sequence& s, const Parts& candidate) {
   return {out.begin(), out.end()};
 }
 
-// Keys of ranks that hold the very same rows as another. Not where each holds
-// as many as the reference's whole batch: the loop may use a part of them.
-std::set<uint64_t> KeysOfTwins(const RowKeys& own, size_t whole,
-                               const std::vector<int>& ranks_of_rows) {
-  constexpr int64_t kBeyondChance = 4;  // different rows
-  std::map<int, RowKeys> of_rank;
-  for (size_t r = 0; r < own.size(); ++r) {
-    of_rank[ranks_of_rows[r]].push_back(own[r]);
-  }
-  std::map<RowKeys, int> ranks;
-  for (auto& [rank, keys] : of_rank) {
-    std::sort(keys.begin(), keys.end());
-    ++ranks[keys];
-  }
-  std::set<uint64_t> out;
-  for (const auto& [keys, count] : ranks) {
-    if (count < 2 || keys.size() >= whole) continue;
-    if (CountDistinct(keys) < kBeyondChance) continue;
-    out.insert(keys.begin(), keys.end());
-  }
-  return out;
-}
-
 // Whose rows the candidate has that the reference does not, all tensors of a
 // row together.
 void NameForeign(const Group& group, const Parts& candidate, RowsOfCall* out) {
@@ -449,7 +427,7 @@ void NameForeign(const Group& group, const Parts& candidate, RowsOfCall* out) {
     out->fed = static_cast<int64_t>(own.size());
     out->fed_in_reference = static_cast<int64_t>(theirs.size());
     // Of another draw, rows that were drawn twice may be two ranks' by chance.
-    exceeded = KeysOfTwins(own, theirs.size(), ranks);
+    exceeded = FindTwins(own, ranks, theirs.size()).keys;
   } else if (none_is_missing) {
     out->in_excess = !exceeded.empty();
     return;
