@@ -66,7 +66,7 @@ def _said(folder: Path, line: dict[str, Any], printed: str) -> dict[str, Any]:
     found = folder / "result.json"
     if not found.exists():
         return {**line, "verdict": "refused", "reason": last_line(printed)}
-    result = json.loads(found.read_text())
+    result = json.loads(found.read_text().replace(f"{ROOT}/", ""))
     said = outcome(result)
     del said["roles"]
     culprits = result["culprits"]

@@ -97,7 +97,7 @@ void NoteForeignData(const Side& reference, const Side& candidate,
   for (const auto& [rank, count] : rows.foreign_of) {
     const std::set<int>& iterations = found[rank];
     RunNote note;
-    note.kind = NoteKind::kNotice;
+    note.kind = NoteKind::kRowsFed;
     note.ranks = {rank};
     note.reason = fmt::format(
         "in iteration {} it read {} rows that the reference does not read, and "
@@ -152,6 +152,18 @@ RunNote MadeOtherwise(const RowAlignment& rows, const FedCall& call,
               "from one seed, and pack them alike on any number of ranks");
 }
 
+// A finding of its own, which the values themselves are.
+RunNote Repeated(const std::string& arg, int iteration) {
+  RunNote note;
+  note.kind = NoteKind::kRowsFed;
+  note.reason = fmt::format(
+      "in iteration {} '{}' holds what the reference has for some rows beside "
+      "other rows as well, and not what it has for these: ranks may draw the "
+      "same random numbers",
+      iteration, arg);
+  return note;
+}
+
 bool IsMaskInBoth(const Side& reference, const Side& candidate,
                   const FedCall& call, const std::string& arg) {
   TensorId id;
@@ -184,11 +196,15 @@ std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
   bool said_data = said_foreign;
   for (const auto& [id, call] : rows.calls) {
     iterations.insert(id.iteration);
-    for (const auto& [arg, ranks] : call.other) {
+    for (const auto& [arg, ranks, repeats] : call.other) {
       if (said.contains(arg) || IsMaskInBoth(reference, candidate, id, arg)) {
         continue;
       }
       said.insert(arg);
+      if (repeats) {
+        out.push_back(Repeated(arg, id.iteration));
+        continue;
+      }
       out.push_back(
           Open(fmt::format("{} '{}' of other values for the same rows",
                            id.is_data ? "data" : "an input", arg),
@@ -202,8 +218,7 @@ std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
                "have both runs make it alike: of the same random seed, for "
                "whole batches, before rows are dealt to ranks"));
     }
-    if (id.is_data && !call.foreign.empty() && !said_data &&
-        candidate.data_grafted()) {
+    if (id.is_data && !call.foreign.empty() && !said_data) {
       said_data = true;
       NoteForeignData(reference, candidate, id, call, &out);
     }
@@ -231,7 +246,7 @@ std::vector<RunNote> TwinNotes(const Side& candidate) {
     std::vector<int> ranks = RanksFedAlike(parts);
     if (ranks.empty()) continue;
     RunNote note;
-    note.kind = NoteKind::kNotice;
+    note.kind = NoteKind::kRowsFed;
     note.ranks = std::move(ranks);
     note.reason = fmt::format(
         "in iteration {} they feed the model the same rows, which is right "

@@ -88,6 +88,16 @@ TEST(RowNotes, OtherValuesBesideTheSameRowsLeaveTheVerdictOpenOncePerName) {
   EXPECT_THAT(NoteWords(notes[0]), HasSubstr("data 'labels' of other values"));
 }
 
+TEST(RowNotes, ValuesOfRowsThatOthersHoldAsWellAreAFindingOfTheirOwn) {
+  RowAlignment rows;
+  rows.calls[{false, 3, 0}].other = {{"noise", {}, true}};
+  const std::vector<RunNote> notes = NotesOf(rows);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_FALSE(notes[0].leaves_verdict_open());
+  EXPECT_THAT(NoteWords(notes[0]),
+              HasSubstr("ranks may draw the same random numbers"));
+}
+
 TEST(RowNotes, InputsThatAGivenBatchDoesNotExplainLeaveTheVerdictOpen) {
   const KindAndJson graft = {"graft", R"({"what":"data"})"};
   RowAlignment rows;
@@ -172,7 +182,7 @@ TEST(RowNotes, ARankThatReadsRowsOfAnotherStepIsNamed) {
                         "reference reads them in iteration 1"));
   EXPECT_THAT(notes_of("12", "34"), IsEmpty());
   EXPECT_THAT(notes_of("56", "78"), IsEmpty()) << "another shuffling";
-  EXPECT_THAT(notes_of("12", "56", false), IsEmpty()) << "a finding of its own";
+  EXPECT_EQ(notes_of("12", "56", false).size(), 1U) << "beside the finding";
 }
 
 TEST(TwinNotes, RanksThatFeedTheModelTheSameRowsAreSaid) {

@@ -508,7 +508,12 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
     }
     for (const Sequence* s : unlike) {
       if (IsOfItem(s->name)) continue;
-      out.other.push_back({s->name.first, RanksOfOthers(*s, candidate)});
+      OtherValues values = {s->name.first, RanksOfOthers(*s, candidate)};
+      // Values of a few kinds are many rows'.
+      values.repeats =
+          values.ranks.empty() &&
+          2 * CountDistinct(s->theirs) > static_cast<int64_t>(s->theirs.size());
+      out.other.push_back(std::move(values));
     }
     if (auto space = SpaceOf(group, are_theirs, call, &out.mixed)) {
       out.spaces.push_back(*std::move(space));

@@ -59,10 +59,12 @@ struct RepeatedRows {
   std::vector<int64_t> rows;  // of the candidate's global batch
 };
 
-// An argument that holds values of no row of the reference.
+// An argument that holds values of no row of the reference, or `repeats` those
+// of some rows for others, as random numbers that each rank draws alike do.
 struct OtherValues {
   std::string name;
-  std::vector<int> ranks;  // sorted
+  std::vector<int> ranks;  // sorted; of values of no row
+  bool repeats = false;
   bool operator==(const OtherValues&) const = default;
 };
 

@@ -243,6 +243,21 @@ TEST(MatchCall, OtherValuesAreOfTheRanksThatHoldThem) {
   EXPECT_THAT(found.other, ElementsAre(OtherValues{"y", {1}}));
 }
 
+TEST(MatchCall, ValuesThatRanksHoldAlikeAreRepeated) {
+  // Each rank has drawn the first two numbers.
+  const auto call_of = [](const std::vector<int64_t>& numbers) {
+    return MatchCall(
+        {{0, Part(0, {{kX, Labels({1, 2, 3, 4})}, {kY, Labels(numbers)}})}},
+        {{0, Part(0, {{kX, Labels({1, 2})}, {kY, Labels({5, 6})}})},
+         {1, Part(1, {{kX, Labels({3, 4})}, {kY, Labels({5, 6})}})}});
+  };
+  EXPECT_THAT(call_of({5, 6, 7, 8}).other,
+              ElementsAre(OtherValues{"y", {}, true}));
+  // Of few kinds they say nothing.
+  EXPECT_THAT(call_of({5, 6, 6, 6}).other,
+              ElementsAre(OtherValues{"y", {}, false}));
+}
+
 TEST(MatchCall, RowsThatTwoRanksPadAsTheirOwnAreRepeated) {
   const RowsOfCall found = MatchCall(
       {{0, Part(0, {{kX, Rows({{1, 2, 3, 0}, {4, 5, 0, 0}, {6, 7, 8, 9}})}})}},

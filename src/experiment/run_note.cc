@@ -22,6 +22,8 @@ std::string_view ToString(NoteKind kind) {
       return "defect";
     case NoteKind::kStopped:
       return "stopped";
+    case NoteKind::kRowsFed:
+      return "rows_fed";
     case NoteKind::kNotObserved:
       return "not_observed";
     case NoteKind::kCompiled:

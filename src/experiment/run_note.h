@@ -27,6 +27,8 @@ enum class NoteKind : uint8_t {
   kDamage,       // reason: rank, file and tensor
   kDefect,       // reason: why the trace cannot be complete
   kStopped,      // capture gave up. reason
+  // Whose rows were read.
+  kRowsFed,  // ranks; reason
   // What was not looked at.
   // count modules of class names[0]; reason; numbers[0]: of them, those of
   // which something was compared

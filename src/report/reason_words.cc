@@ -519,6 +519,7 @@ std::string Sentence(const RunNote& note) {
     case NoteKind::kMalformed:
       return fmt::format("{} of {} unreadable", Counted(note.count, "note"),
                          NameOf(note, 0));
+    case NoteKind::kRowsFed:
     case NoteKind::kNotice:
       return note.ranks.empty()
                  ? note.reason
