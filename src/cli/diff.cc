@@ -339,7 +339,13 @@ int Diff(const Options& options) {
   if (!options.reference_trace.empty()) {
     const auto saved = Trace::Open(options.reference_trace);
     if (!saved.ok()) {
-      return Complain(saved.error().WithContext("--reference-trace"));
+      const std::string inside = options.reference_trace + "/reference";
+      return Complain(saved.error().WithContext(
+          Trace::Open(inside).ok()
+              ? "--reference-trace: the trace of this diff "
+                "is " +
+                    inside
+              : "--reference-trace"));
     }
   }
   const auto folder =

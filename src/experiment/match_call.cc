@@ -7,236 +7,13 @@
 
 #include "src/experiment/match_rows.h"
 #include "src/experiment/row_alignment.h"
+#include "src/experiment/row_sequences.h"
 #include "src/experiment/twin_ranks.h"
 
 namespace ttrace {
 namespace {
 
 using Parts = FedRows::Parts;
-
-// One tensor along one dimension, of all micro-batches one after the other.
-struct Sequence {
-  FedName name;
-  RowSpace::Counts reference;
-  RowSpace::Counts candidate;
-  RowKeys theirs;
-  RowKeys own;
-  RowSpace::Counts reference_width;
-  RowSpace::Counts candidate_width;
-  bool is_padded = false;   // rows are of several lengths
-  Padding padding;          // with which they match
-  bool matches = false;     // both hold the same rows, in whatever order
-  bool is_relative = true;  // all parts are
-
-  bool by_rows() const { return name.second <= 0; }
-  // Other rows in it are other data. A list may be anything.
-  bool names_rows() const { return name.second == 0 && !is_relative; }
-};
-
-// Appends one side; false if a micro-batch lacks it.
-bool Append(const Parts& parts, const FedName& name, RowDigests* digests,
-            RowSpace::Counts* counts, RowSpace::Counts* widths,
-            bool* relative) {
-  for (const auto& [micro_batch, part] : parts) {
-    const auto found = part.tensors.find(name);
-    if (found == part.tensors.end()) return false;
-    const FedTensor& tensor = found->second;
-    *relative = *relative && tensor.is_relative;
-    if (static_cast<int64_t>(tensor.digests.whole.size()) != tensor.rows) {
-      return false;
-    }
-    const auto add = [](const RowKeys& from, RowKeys* to) {
-      to->insert(to->end(), from.begin(), from.end());
-    };
-    add(tensor.digests.whole, &digests->whole);
-    // Where nothing may be padding, what is left is all.
-    const RowDigests& of = tensor.digests;
-    const auto or_whole = [&](const RowKeys& rest) -> const RowKeys& {
-      return rest.size() == of.whole.size() ? rest : of.whole;
-    };
-    add(or_whole(of.without_end), &digests->without_end);
-    add(or_whole(of.without_begin), &digests->without_begin);
-    add(or_whole(of.cut_end), &digests->cut_end);
-    add(or_whole(of.cut_begin), &digests->cut_begin);
-    (*counts)[micro_batch] = tensor.rows;
-    (*widths)[micro_batch] = tensor.width;
-  }
-  return true;
-}
-
-// Whether the candidate's rows are the reference's: all of them, or of a part
-// of the candidate some.
-using AreTheirs = bool (*)(const RowKeys& theirs, const RowKeys& own);
-
-// `likely`: the padding that is tried first.
-std::optional<Sequence> SequenceOf(const FedName& name, const Parts& reference,
-                                   const Parts& candidate, AreTheirs are_theirs,
-                                   Padding likely) {
-  Sequence out;
-  out.name = name;
-  RowDigests theirs;
-  RowDigests own;
-  if (!Append(reference, name, &theirs, &out.reference, &out.reference_width,
-              &out.is_relative) ||
-      !Append(candidate, name, &own, &out.candidate, &out.candidate_width,
-              &out.is_relative)) {
-    return std::nullopt;
-  }
-  std::set<int64_t> widths;
-  for (const auto* side : {&out.reference_width, &out.candidate_width}) {
-    for (const auto& [micro_batch, width] : *side) widths.insert(width);
-  }
-  out.theirs = theirs.whole;
-  out.own = own.whole;
-  out.is_padded = widths.size() > 1;
-  const Padding paddings[] = {likely,
-                              {.at_begin = false, .cut = false},
-                              {.at_begin = true, .cut = false},
-                              {.at_begin = false, .cut = true},
-                              {.at_begin = true, .cut = true}};
-  // Where none makes all rows the reference's, that by which most are.
-  size_t most = CountFound(theirs.whole, own.whole);
-  for (const Padding& padding : paddings) {
-    if (!out.is_padded) break;
-    if (&padding != paddings && padding == likely) continue;  // tried
-    PaddedKeys keys = KeysWithoutPadding(theirs, own, padding);
-    const bool all = are_theirs(keys.theirs, keys.own);
-    const size_t found = CountFound(keys.theirs, keys.own);
-    if (!all && found <= most) continue;
-    most = found;
-    out.theirs = std::move(keys.theirs);
-    out.own = std::move(keys.own);
-    out.padding = padding;
-    if (all) break;
-  }
-  out.matches = are_theirs(out.theirs, out.own);
-  return out;
-}
-
-// Sequences that count the same.
-struct Group {
-  std::vector<Sequence> sequences;
-
-  bool matches() const {
-    return std::any_of(sequences.begin(), sequences.end(),
-                       [](const Sequence& s) { return s.matches; });
-  }
-  bool by_rows() const {
-    return std::any_of(
-        sequences.begin(), sequences.end(),
-        [](const Sequence& s) { return s.matches && s.by_rows(); });
-  }
-  // Of the reference's rows: a few of a rank may have other labels each, which
-  // say nothing of whose rows they are.
-  int64_t most_distinct() const {
-    int64_t most = 0;
-    for (const Sequence& s : sequences) {
-      if (s.matches) most = std::max(most, CountDistinct(s.theirs));
-    }
-    return most;
-  }
-  // A mask or a class says nothing of whose it is.
-  bool tells_rows() const {
-    const auto rows = static_cast<int64_t>(sequences.front().theirs.size());
-    return 2 * most_distinct() > rows;
-  }
-};
-
-// Of `data item` sequences the loop's own argument is meant.
-bool IsOfItem(const FedName& name) { return name.first.starts_with(kOfItem); }
-
-// What the items of a list hold is no rows of its own, where the items are.
-void LeaveOutListed(std::vector<Sequence>* all) {
-  std::vector<std::string> lists;
-  for (const Sequence& s : *all) {
-    const auto& [name, dim] = s.name;
-    // An item itself is a tuple of inputs and targets.
-    if (dim == kListDim && s.matches && !name.empty() && name != kOfItem) {
-      lists.push_back(name + ".");
-    }
-  }
-  std::erase_if(*all, [&](const Sequence& s) {
-    return std::any_of(lists.begin(), lists.end(),
-                       [&](const std::string& list) {
-                         return s.name.first.starts_with(list);
-                       });
-  });
-}
-
-// Columns of rows that are padded count their length, whatever stands in them:
-// in batches that are the same in both runs they are the same, too, and no
-// rows.
-void LeaveOutColumns(std::vector<Sequence>* all) {
-  std::set<std::pair<RowSpace::Counts, RowSpace::Counts>> lengths;
-  for (const Sequence& s : *all) {
-    if (s.name.second == 0 && s.matches && s.is_padded) {
-      lengths.emplace(s.reference_width, s.candidate_width);
-    }
-  }
-  std::erase_if(*all, [&](const Sequence& s) {
-    return s.name.second > 0 && lengths.contains({s.reference, s.candidate});
-  });
-}
-
-// Padding is on one side of a row, whatever holds it. A mask may match either
-// way: it is padded as the texts are, with which most others match.
-void AgreeOnPadding(const Parts& reference, const Parts& candidate,
-                    AreTheirs are_theirs, std::vector<Sequence>* all) {
-  const auto is_padded = [](const Sequence& s) {
-    return s.is_padded && s.matches;
-  };
-  std::vector<Padding> chosen;
-  for (const Sequence& s : *all) {
-    if (is_padded(s) &&
-        std::find(chosen.begin(), chosen.end(), s.padding) == chosen.end()) {
-      chosen.push_back(s.padding);
-    }
-  }
-  if (chosen.size() < 2) return;
-  std::vector<Sequence> best;
-  std::ptrdiff_t most = 0;
-  for (const Padding likely : chosen) {
-    std::vector<Sequence> tried = *all;
-    for (Sequence& s : tried) {
-      if (!is_padded(s) || s.padding == likely) continue;
-      s = *SequenceOf(s.name, reference, candidate, are_theirs, likely);
-    }
-    const auto agree = std::count_if(
-        tried.begin(), tried.end(),
-        [&](const Sequence& s) { return is_padded(s) && s.padding == likely; });
-    if (agree <= most) continue;
-    most = agree;
-    best = std::move(tried);
-  }
-  *all = std::move(best);
-}
-
-std::vector<Group> Grouped(const Parts& reference, const Parts& candidate,
-                           AreTheirs are_theirs) {
-  std::vector<Sequence> all;
-  for (const auto& [name, tensor] : candidate.begin()->second.tensors) {
-    auto sequence = SequenceOf(name, reference, candidate, are_theirs, {});
-    if (!sequence) continue;
-    all.push_back(*std::move(sequence));
-  }
-  AgreeOnPadding(reference, candidate, are_theirs, &all);
-  LeaveOutListed(&all);
-  LeaveOutColumns(&all);
-  std::map<std::pair<RowSpace::Counts, RowSpace::Counts>, Group> groups;
-  for (Sequence& sequence : all) {
-    groups[{sequence.reference, sequence.candidate}].sequences.push_back(
-        std::move(sequence));
-  }
-  std::vector<Group> out;
-  for (auto& [counts, group] : groups) out.push_back(std::move(group));
-  // What the rows of the batch are: what is cut in the first dimension, and
-  // tells most rows apart.
-  std::stable_sort(out.begin(), out.end(), [](const Group& a, const Group& b) {
-    return std::tuple(a.by_rows(), a.most_distinct()) >
-           std::tuple(b.by_rows(), b.most_distinct());
-  });
-  return out;
-}
 
 // Whether the places of rows are those that were meant, although some rows are
 // equal. Where rows are samples, equal ones may stand for one another as long
@@ -287,15 +64,15 @@ struct Call {
 
 // Nothing if rows are in another order, and in which cannot be told. `mixed`
 // gets arguments whose rows are beside others.
-std::optional<RowSpace> SpaceOf(const Group& group, AreTheirs are_theirs,
+std::optional<RowSpace> SpaceOf(const RowGroup& group, AreTheirs are_theirs,
                                 const Call& call,
                                 std::vector<std::string>* mixed) {
-  std::vector<const Sequence*> matching;
-  for (const Sequence& s : group.sequences) {
+  std::vector<const RowSequence*> matching;
+  for (const RowSequence& s : group.sequences) {
     if (s.matches) matching.push_back(&s);
   }
   std::stable_sort(matching.begin(), matching.end(),
-                   [](const Sequence* a, const Sequence* b) {
+                   [](const RowSequence* a, const RowSequence* b) {
                      return CountDistinct(a->own) > CountDistinct(b->own);
                    });
   RowSpace space;
@@ -336,8 +113,8 @@ std::optional<RowSpace> SpaceOf(const Group& group, AreTheirs are_theirs,
 }
 
 // What both runs have as many of.
-void AddUntold(const Group& group, std::vector<RowSpace>* untold) {
-  const Sequence& any = group.sequences.front();
+void AddUntold(const RowGroup& group, std::vector<RowSpace>* untold) {
+  const RowSequence& any = group.sequences.front();
   if (any.theirs.size() != any.own.size()) return;
   RowSpace space;
   space.reference = any.reference;
@@ -348,9 +125,9 @@ void AddUntold(const Group& group, std::vector<RowSpace>* untold) {
 
 // `first`: arguments whose rows their first dimension counts. Of these the
 // second is the length.
-void AddLengths(const Group& group, const std::set<std::string>& first,
+void AddLengths(const RowGroup& group, const std::set<std::string>& first,
                 std::vector<PaddedLength>* lengths) {
-  for (const Sequence& s : group.sequences) {
+  for (const RowSequence& s : group.sequences) {
     if (!s.matches || !s.is_padded) continue;
     if (!s.by_rows() && first.contains(s.name.first)) continue;
     PaddedLength length;
@@ -383,7 +160,7 @@ std::vector<int> RanksOf(const RowSpace::Counts& counts,
 }
 
 // Those that have rows which the reference has not.
-std::vector<int> RanksOfOthers(const Sequence& s, const Parts& candidate) {
+std::vector<int> RanksOfOthers(const RowSequence& s, const Parts& candidate) {
   const std::vector<int> ranks = RanksOf(s.candidate, candidate);
   const std::set<uint64_t> theirs(s.theirs.begin(), s.theirs.end());
   std::set<int> out;
@@ -395,9 +172,10 @@ std::vector<int> RanksOfOthers(const Sequence& s, const Parts& candidate) {
 
 // Whose rows the candidate has that the reference does not, all tensors of a
 // row together.
-void NameForeign(const Group& group, const Parts& candidate, RowsOfCall* out) {
-  std::vector<const Sequence*> all;
-  for (const Sequence& s : group.sequences) {
+void NameForeign(const RowGroup& group, const Parts& candidate,
+                 RowsOfCall* out) {
+  std::vector<const RowSequence*> all;
+  for (const RowSequence& s : group.sequences) {
     if (s.names_rows()) all.push_back(&s);
   }
   if (all.empty()) return;
@@ -444,7 +222,12 @@ void NameForeign(const Group& group, const Parts& candidate, RowsOfCall* out) {
 // Whether each of several ranks was fed, in one micro-batch, all that the
 // reference was. Of the model's own arguments, or of the item's.
 bool IsShared(const Parts& reference, const Parts& candidate) {
-  if (reference.size() != 1 || candidate.size() < 2) return false;
+  std::set<int> ranks;
+  for (const auto& [micro_batch, part] : candidate) ranks.insert(part.rank);
+  if (reference.size() != 1 || ranks.size() < 2 ||
+      ranks.size() != candidate.size()) {
+    return false;
+  }
   const FedPart& whole = reference.begin()->second;
   bool any = false;
   for (const auto& [name, tensor] : whole.tensors) {
@@ -452,7 +235,8 @@ bool IsShared(const Parts& reference, const Parts& candidate) {
     any = true;
     for (const auto& [micro_batch, part] : candidate) {
       const auto own = part.tensors.find(name);
-      if (own == part.tensors.end() ||
+      // Of too many rows there are no digests.
+      if (own == part.tensors.end() || tensor.digests.whole.empty() ||
           own->second.digests.whole != tensor.digests.whole) {
         return false;
       }
@@ -467,19 +251,20 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
   if (reference.empty() || candidate.empty()) return out;
   out.shared = IsShared(reference, candidate);
   if (out.shared) return out;
-  const std::vector<Group> groups = Grouped(reference, candidate, are_theirs);
+  const std::vector<RowGroup> groups =
+      GroupSequences(reference, candidate, are_theirs);
   std::set<std::string> matched;
   std::set<std::string> by_first;  // along their first dimension
-  for (const Group& group : groups) {
-    for (const Sequence& s : group.sequences) {
+  for (const RowGroup& group : groups) {
+    for (const RowSequence& s : group.sequences) {
       if (!s.matches) continue;
       matched.insert(s.name.first);
       if (s.by_rows()) by_first.insert(s.name.first);
     }
   }
   Call call = {is_data};
-  for (const Group& group : groups) {
-    for (const Sequence& s : group.sequences) {
+  for (const RowGroup& group : groups) {
+    for (const RowSequence& s : group.sequences) {
       call.indexed = call.indexed || s.is_relative;
       if (s.is_relative && !matched.contains(s.name.first) && s.by_rows()) {
         out.relative.push_back(s.name.first);
@@ -487,16 +272,16 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
     }
   }
   // Arguments that count the rows and hold others, beside what holds the same.
-  const auto others = [&](const Group& group) {
-    std::vector<const Sequence*> found;
-    for (const Sequence& s : group.sequences) {
+  const auto others = [&](const RowGroup& group) {
+    std::vector<const RowSequence*> found;
+    for (const RowSequence& s : group.sequences) {
       if (s.names_rows() && !matched.contains(s.name.first)) {
         found.push_back(&s);
       }
     }
     return found;
   };
-  for (const Group& group : groups) {
+  for (const RowGroup& group : groups) {
     if (!group.matches()) {
       AddUntold(group, &out.untold);
       continue;
@@ -506,7 +291,7 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
       NameForeign(group, candidate, &out);
       if (!out.foreign.empty() || !out.repeated.rows.empty()) continue;
     }
-    for (const Sequence* s : unlike) {
+    for (const RowSequence* s : unlike) {
       if (IsOfItem(s->name)) continue;
       OtherValues values = {s->name.first, RanksOfOthers(*s, candidate)};
       // Values of a few kinds are many rows'.
@@ -526,18 +311,20 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
   // along another dimension: of all arguments then.
   const bool has_rows =
       std::any_of(groups.begin(), groups.end(),
-                  [](const Group& g) { return g.by_rows(); }) ||
+                  [](const RowGroup& g) { return g.by_rows(); }) ||
       std::all_of(groups.begin(), groups.end(),
-                  [&](const Group& group) { return others(group).empty(); });
+                  [&](const RowGroup& group) { return others(group).empty(); });
   if (!has_rows && out.foreign.empty() && out.repeated.rows.empty()) {
     // The largest group: most tensors have their rows first. Of a call of the
     // model its arguments count, not what was read for it.
-    const Group* largest = nullptr;
+    const RowGroup* largest = nullptr;
     std::ptrdiff_t most = 0;
-    for (const Group& group : groups) {
-      const auto rows = std::count_if(
-          group.sequences.begin(), group.sequences.end(),
-          [](const Sequence& s) { return s.by_rows() && !IsOfItem(s.name); });
+    for (const RowGroup& group : groups) {
+      const auto rows =
+          std::count_if(group.sequences.begin(), group.sequences.end(),
+                        [](const RowSequence& s) {
+                          return s.by_rows() && !IsOfItem(s.name);
+                        });
       if (rows <= most) continue;
       most = rows;
       largest = &group;

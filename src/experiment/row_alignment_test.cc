@@ -219,6 +219,18 @@ TEST(MatchCall, RowsThatEachRankIsFedAllOfWereNotDealt) {
   EXPECT_TRUE(found.shared);
   EXPECT_THAT(found.repeated.rows, IsEmpty());
   EXPECT_FALSE(MatchTwoRanks({1, 2, 3}, {1, 2, 3}, {3, 1, 2}).shared);
+  // A rank that reads them twice does not share them.
+  EXPECT_FALSE(MatchCall({{0, Part(0, {{kX, Labels({1, 2})}})}},
+                         {{0, Part(0, {{kX, Labels({1, 2})}})},
+                          {1, Part(0, {{kX, Labels({1, 2})}})}})
+                   .shared);
+  // Of too many rows there are no digests.
+  FedTensor large;
+  large.rows = 100'000;
+  EXPECT_FALSE(
+      MatchCall({{0, Part(0, {{kX, large}})}},
+                {{0, Part(0, {{kX, large}})}, {1, Part(1, {{kX, large}})}})
+          .shared);
 }
 
 TEST(MatchCall, EqualSamplesAreTheSameWhoeverReadsThem) {

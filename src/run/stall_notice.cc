@@ -18,7 +18,8 @@ std::string StallNotice::Look(const CaptureWatch& watch,
   const std::string time = FormatSeconds(idle);
   if (watch.world_size() == 0) {
     return "no rank has begun to capture for " + time +
-           "; the command is still running";
+           "; the command is still running (a plain torch loop needs "
+           "ttrace.attach(model, optimizer) after its optimizer is built)";
   }
   return "no rank wrote for " + time +
          "; last record of each rank: " + watch.LastRecords();

@@ -374,6 +374,10 @@ def test_every_verdict_says_how_the_next_try_keeps_the_reference(tmp_path: Path)
         done = diff(tmp_path / "d", RANK, candidate, "--force")
         assert done.returncode == code, said(done)
         assert done.stdout.count(words) == 1, said(done)
+    folder = tmp_path / "d"  # of the diff, not the trace in it
+    again = ("-o", tmp_path / "n", "--reference-trace", folder, "--candidate", RANK)
+    done = ttrace("diff", *again)
+    assert done.returncode == 2 and f"is {folder}/reference" in done.stderr, said(done)
     done = diff(tmp_path / "d", RANK, RANK, "--force", "--keep", "report")
     assert words not in done.stdout, "it is not kept"
 
