@@ -120,22 +120,52 @@ RunNote OfAnotherSize(int iteration, const RowsOfCall& call) {
               "ranks, so that all of them read as many rows as the reference");
 }
 
-// What a loop makes by other models, as the output of a generator is, rounds
-// otherwise once these were stepped, and is known again until then.
-RunNote MadeOtherwise(const RowAlignment& rows, const FedCall& call,
-                      size_t foreign) {
-  std::set<int> before;
+// Rows of the micro-batches of a call.
+std::set<int64_t> SizesOf(const Side& side, const FedCall& call) {
+  std::set<int64_t> out;
+  const FedRows::Parts* parts = side.fed_rows().Find(call);
+  if (parts == nullptr) return out;
+  for (const auto& [micro_batch, part] : *parts) out.insert(part.rows);
+  return out;
+}
+
+// Iterations before that of `call` whose rows are the reference's without
+// having been replaced by them.
+std::set<int> KnownBefore(const Side& candidate, const RowAlignment& rows,
+                          const FedCall& call) {
+  std::set<int> out;
   for (const auto& [id, of] : rows.calls) {
     if (!id.is_data && !of.spaces.empty() && id.iteration < call.iteration) {
-      before.insert(id.iteration);
+      out.insert(id.iteration);
     }
   }
+  for (const RunNote& note : candidate.notes()) {
+    if (note.kind == NoteKind::kGraftDiffers && !note.numbers.empty() &&
+        !note.names.empty() && note.names.front() == "data") {
+      out.erase(static_cast<int>(note.numbers.front()));
+    }
+  }
+  return out;
+}
+
+// What a loop makes by other models, as the output of a generator is, rounds
+// otherwise in batches of another size, and once these models were stepped.
+RunNote MadeOtherwise(const Side& reference, const Side& candidate,
+                      const RowAlignment& rows, const FedCall& call,
+                      size_t foreign) {
   const std::string what =
       "inputs of the model that the loop makes of other values";
-  const std::string reason = fmt::format(
+  std::string reason = fmt::format(
       "in iteration {} {} of its rows are not the reference's, though its data "
       "was given to the loop",
       call.iteration, foreign);
+  if (SizesOf(reference, call) != SizesOf(candidate, call)) {
+    return Open(what, std::move(reason),
+                "cut the batch into micro-batches of one size in both runs, so "
+                "that what another model makes of them rounds alike, and draw "
+                "what is added to the data from one random seed");
+  }
+  const std::set<int> before = KnownBefore(candidate, rows, call);
   if (!before.empty()) {
     return Open(what,
                 reason +
@@ -146,7 +176,7 @@ RunNote MadeOtherwise(const RowAlignment& rows, const FedCall& call,
                             "from one random seed",
                             *before.begin(), call.iteration));
   }
-  return Open(what, reason,
+  return Open(what, std::move(reason),
               "have both runs read the same rows (one seed of the sampler, or "
               "DistributedSampler(shuffle=False)), draw what they add to them "
               "from one seed, and pack them alike on any number of ranks");
@@ -229,7 +259,8 @@ std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
     said_foreign = true;
     out.push_back(call.fed != call.fed_in_reference
                       ? OfAnotherSize(id.iteration, call)
-                      : MadeOtherwise(rows, id, call.foreign.size()));
+                      : MadeOtherwise(reference, candidate, rows, id,
+                                      call.foreign.size()));
   }
   RunNote reordered;
   reordered.kind = NoteKind::kRowsReordered;

@@ -128,6 +128,26 @@ TEST(RowNotes, InputsThatAreKnownUntilAStepAreToBeComparedUntilThen) {
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_THAT(NoteWords(notes[0]), HasSubstr("may have been stepped since"));
   EXPECT_THAT(notes[0].way_out, HasSubstr("--iterations 4:5"));
+  // Those that were replaced are the reference's for that.
+  const std::vector<RunNote> replaced = NotesOf(
+      rows, {{"graft", R"({"what":"data","iteration":4,"differs":1,"of":1,)"
+                       R"("examples":["x"]})"}});
+  ASSERT_EQ(replaced.size(), 1U);
+  EXPECT_THAT(replaced[0].way_out, HasSubstr("one seed of the sampler"));
+}
+
+TEST(RowNotes, WhatIsMadeInBatchesOfAnotherSizeRoundsOtherwise) {
+  RowAlignment rows;
+  rows.calls[{false, 0, 0}].foreign = {0, 3};
+  const std::vector<RunNote> notes =
+      NotesOf(rows,
+              {{"graft", R"({"what":"data"})"},
+               FedCallNote(0, 0, 0),
+               FedCallNote(0, 1, 0)},
+              {{"fed_call", R"({"fed":"","iteration":0,"micro_batch":0,)"
+                            R"("call":0,"rows":4})"}});
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_THAT(notes[0].way_out, HasSubstr("micro-batches of one size"));
 }
 
 // An item of two rows with these digests.
