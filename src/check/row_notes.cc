@@ -25,6 +25,14 @@ RunNote Open(std::string what, std::string reason, std::string way_out) {
   return note;
 }
 
+RunNote Fed(std::vector<int> ranks, std::string reason) {
+  RunNote note;
+  note.kind = NoteKind::kRowsFed;
+  note.ranks = std::move(ranks);
+  note.reason = std::move(reason);
+  return note;
+}
+
 // Calls of the model in a micro-batch, and micro-batches, of each iteration.
 std::map<int, std::pair<int, size_t>> CallsOf(const FedRows& fed) {
   std::map<int, std::pair<int, size_t>> out;
@@ -96,18 +104,16 @@ void NoteForeignData(const Side& reference, const Side& candidate,
   if (rows.foreign_of.size() == found.size()) return;
   for (const auto& [rank, count] : rows.foreign_of) {
     const std::set<int>& iterations = found[rank];
-    RunNote note;
-    note.kind = NoteKind::kRowsFed;
-    note.ranks = {rank};
-    note.reason = fmt::format(
-        "in iteration {} it read {} rows that the reference does not read, and "
-        "other ranks none{}",
-        call.iteration, count,
-        iterations.empty() ? ""
-                           : fmt::format("; the reference reads them in "
-                                         "iteration {}",
-                                         fmt::join(iterations, ", ")));
-    out->push_back(std::move(note));
+    out->push_back(Fed(
+        {rank},
+        fmt::format("in iteration {} it read {} rows that the reference does "
+                    "not read, and other ranks none{}",
+                    call.iteration, count,
+                    iterations.empty()
+                        ? ""
+                        : fmt::format("; the reference reads them in "
+                                      "iteration {}",
+                                      fmt::join(iterations, ", ")))));
   }
 }
 
@@ -184,14 +190,11 @@ RunNote MadeOtherwise(const Side& reference, const Side& candidate,
 
 // A finding of its own, which the values themselves are.
 RunNote Repeated(const std::string& arg, int iteration) {
-  RunNote note;
-  note.kind = NoteKind::kRowsFed;
-  note.reason = fmt::format(
-      "in iteration {} '{}' holds what the reference has for some rows beside "
-      "other rows as well, and not what it has for these: ranks may draw the "
-      "same random numbers",
-      iteration, arg);
-  return note;
+  return Fed({}, fmt::format("in iteration {} '{}' holds what the reference "
+                             "has for some rows beside other rows as well, and "
+                             "not what it has for these: ranks may draw the "
+                             "same random numbers",
+                             iteration, arg));
 }
 
 bool IsMaskInBoth(const Side& reference, const Side& candidate,
@@ -276,17 +279,12 @@ std::vector<RunNote> TwinNotes(const Side& candidate) {
     if (call.is_data) continue;
     std::vector<int> ranks = RanksFedAlike(parts);
     if (ranks.empty()) continue;
-    RunNote note;
-    note.kind = NoteKind::kRowsFed;
-    note.ranks = std::move(ranks);
-    note.reason = fmt::format(
-        "in iteration {} they feed the model the same rows, which is right "
-        "only "
-        "if each counts a part of them in its loss; rows of data-parallel "
-        "ranks "
-        "are compared with a reference alone",
-        call.iteration);
-    return {std::move(note)};
+    return {Fed(std::move(ranks),
+                fmt::format("in iteration {} they feed the model the same "
+                            "rows, which is right only if each counts a part "
+                            "of them in its loss; rows of data-parallel ranks "
+                            "are compared with a reference alone",
+                            call.iteration))};
   }
   return {};
 }

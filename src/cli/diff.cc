@@ -340,12 +340,10 @@ int Diff(const Options& options) {
     const auto saved = Trace::Open(options.reference_trace);
     if (!saved.ok()) {
       const std::string inside = options.reference_trace + "/reference";
-      return Complain(saved.error().WithContext(
-          Trace::Open(inside).ok()
-              ? "--reference-trace: the trace of this diff "
-                "is " +
-                    inside
-              : "--reference-trace"));
+      const std::string hint = Trace::Open(inside).ok()
+                                   ? ": the trace of this diff is " + inside
+                                   : "";
+      return Complain(saved.error().WithContext("--reference-trace" + hint));
     }
   }
   const auto folder =

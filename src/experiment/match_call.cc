@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <set>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 

@@ -73,7 +73,7 @@ std::optional<RowSequence> SequenceOf(const FedName& name,
                               {.at_begin = false, .cut = true},
                               {.at_begin = true, .cut = true}};
   // Where none makes all rows the reference's, that by which most are.
-  size_t most = CountFound(theirs.whole, own.whole);
+  size_t most = out.is_padded ? CountFound(theirs.whole, own.whole) : 0;
   for (const Padding& padding : paddings) {
     if (!out.is_padded) break;
     if (&padding != paddings && padding == likely) continue;  // tried

@@ -283,7 +283,7 @@ class Graft:
         )
         self._keeps("data", arg, iteration, reason, way_out)
 
-    def has_rows(self, iteration: int) -> None:
+    def has_rows(self) -> None:
         """An item whose rows the reference has: nothing is put in its place."""
         self._tally("data").seen += 1
 

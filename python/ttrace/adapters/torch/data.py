@@ -170,7 +170,7 @@ class Data:
         entry.found = self._iteration_of(entry, entry.slot, is_sure)
         kept = self._keeping.asked(entry.found is not None)
         if kept:
-            self.graft.has_rows(entry.slot.iteration)
+            self.graft.has_rows()
         return kept
 
     def _iteration_of(self, entry: _Item, slot: _Slot, is_sure: bool) -> int | None:
