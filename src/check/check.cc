@@ -124,11 +124,10 @@ void SayWhatWasCompared(CheckResult* result) {
 }
 
 // A culprit is a finding if nothing that was judged contradicts it.
-void ContestCulprits(bool data_grafted, CheckResult* result) {
+void ContestCulprits(CheckResult* result) {
   std::vector<Culprit> convicted;
   for (Culprit& culprit : result->culprits) {
-    culprit.contradictions =
-        Contradicting(culprit, result->tensors, data_grafted);
+    culprit.contradictions = Contradicting(culprit, result->tensors);
     (culprit.contradictions.empty() ? convicted : result->contested)
         .push_back(std::move(culprit));
   }
@@ -610,7 +609,7 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
   }
 
   NameInCandidate(candidate.fused_modules(), &result.culprits);
-  ContestCulprits(candidate.data_grafted(), &result);
+  ContestCulprits(&result);
   result.clean = CountClean(result.tensors);
   for (const TensorJudgement& t : result.tensors) {
     result.suspects +=

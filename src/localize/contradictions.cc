@@ -17,12 +17,11 @@ bool SpeaksForItself(const TensorJudgement& t) {
 }
 
 // Whatever is wrong with what the model is given is in the gradients of its
-// parameters.
+// parameters. A culprit of the data is judged by the rows that the run read:
+// what was put in their place is no culprit, or speaks for itself.
 std::optional<Contradiction> CleanGradients(
-    const Culprit& culprit, const std::vector<TensorJudgement>& tensors,
-    bool data_grafted) {
-  if (!IsFed(culprit.tensor) || culprit.stage != Stage::kInput ||
-      (culprit.tensor.role == Role::kData && data_grafted)) {
+    const Culprit& culprit, const std::vector<TensorJudgement>& tensors) {
+  if (!IsFed(culprit.tensor) || culprit.stage != Stage::kInput) {
     return std::nullopt;
   }
   int64_t clean = 0;
@@ -65,14 +64,13 @@ std::optional<Contradiction> WideBound(const TensorJudgement& t) {
 }  // namespace
 
 std::vector<Contradiction> Contradicting(
-    const Culprit& culprit, const std::vector<TensorJudgement>& tensors,
-    bool data_grafted) {
+    const Culprit& culprit, const std::vector<TensorJudgement>& tensors) {
   const auto found = std::find_if(
       tensors.begin(), tensors.end(),
       [&](const TensorJudgement& t) { return t.id == culprit.tensor; });
   if (found == tensors.end() || SpeaksForItself(*found)) return {};
   std::vector<Contradiction> out;
-  for (const auto& one : {CleanGradients(culprit, tensors, data_grafted),
+  for (const auto& one : {CleanGradients(culprit, tensors),
                           CleanAlone(culprit, *found), WideBound(*found)}) {
     if (one) out.push_back(*one);
   }

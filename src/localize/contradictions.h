@@ -17,11 +17,9 @@
 
 namespace ttrace {
 
-// Empty if nothing does. `data_grafted`: what the run read was replaced, and is
-// not what its gradients are made of.
+// Empty if nothing does.
 std::vector<Contradiction> Contradicting(
-    const Culprit& culprit, const std::vector<TensorJudgement>& tensors,
-    bool data_grafted);
+    const Culprit& culprit, const std::vector<TensorJudgement>& tensors);
 
 }  // namespace ttrace
 

@@ -23,7 +23,7 @@ std::vector<ContradictionKind> Kinds(const std::vector<Contradiction>& found) {
 // Of the one culprit of the run.
 std::vector<ContradictionKind> Contradict(
     const std::vector<TensorJudgement>& tensors, const Culprit& culprit) {
-  return Kinds(Contradicting(culprit, tensors, true));
+  return Kinds(Contradicting(culprit, tensors));
 }
 
 std::vector<ContradictionKind> Contradict(const IsolatedRun& run) {
@@ -79,8 +79,8 @@ struct Fed {
       tensors[i].verdict = TensorVerdict::kWithin;
     }
   }
-  std::vector<ContradictionKind> Kinds(bool data_grafted) const {
-    return ttrace::Kinds(Contradicting(culprit, tensors, data_grafted));
+  std::vector<ContradictionKind> Kinds() const {
+    return ttrace::Kinds(Contradicting(culprit, tensors));
   }
 
   Culprit culprit;
@@ -93,12 +93,10 @@ const TensorId kInput = {"", Role::kInput, 0, 0, "x", Pass::kForward};
 TEST(Contradicting, OtherDataWouldChangeTheGradients) {
   for (const TensorId& id : {kItem, kInput}) {
     Fed run(id);
-    const auto found = Contradicting(run.culprit, run.tensors, false);
+    const auto found = Contradicting(run.culprit, run.tensors);
     ASSERT_EQ(found.size(), 1u);
     EXPECT_EQ(found[0].kind, ContradictionKind::kCleanGradients);
     EXPECT_EQ(found[0].count, 2);
-    // Data that were replaced have no gradients; what the model was given has.
-    EXPECT_EQ(run.Kinds(true).size(), id.role == Role::kInput ? 1u : 0u);
   }
 }
 
@@ -108,19 +106,18 @@ TEST(Contradicting, GradientsContradictDataOnlyIfAllAreJudgedAndClean) {
         TensorVerdict::kUnmatched}) {
     Fed run(kInput);
     run.tensors[2].verdict = verdict;
-    EXPECT_THAT(run.Kinds(false), IsEmpty());
+    EXPECT_THAT(run.Kinds(), IsEmpty());
     run.tensors[2].id.iteration = 1;  // that is another one's
-    EXPECT_THAT(run.Kinds(false),
-                ElementsAre(ContradictionKind::kCleanGradients));
+    EXPECT_THAT(run.Kinds(), ElementsAre(ContradictionKind::kCleanGradients));
   }
   Fed zeros(kInput);
   zeros.tensors[1].all_zero = zeros.tensors[2].all_zero = true;
-  EXPECT_THAT(zeros.Kinds(false), IsEmpty());
+  EXPECT_THAT(zeros.Kinds(), IsEmpty());
   Fed between(kInput);
   between.culprit.stage = Stage::kCompute;
-  EXPECT_THAT(between.Kinds(false), IsEmpty());
+  EXPECT_THAT(between.Kinds(), IsEmpty());
   Fed parameter({"fc", Role::kParam, 0, 0, "", Pass::kForward});
-  EXPECT_THAT(parameter.Kinds(false), IsEmpty());
+  EXPECT_THAT(parameter.Kinds(), IsEmpty());
 }
 
 TEST(Contradicting, ABoundThatMeansNothingConvictsNobody) {
@@ -128,10 +125,10 @@ TEST(Contradicting, ABoundThatMeansNothingConvictsNobody) {
   run.culprit.stage = Stage::kCompute;
   run.tensors[0].legs.resize(1);
   run.tensors[0].deciding_leg = 0;
-  EXPECT_THAT(run.Kinds(false), IsEmpty());
+  EXPECT_THAT(run.Kinds(), IsEmpty());
   run.tensors[0].legs[0].checkable = false;
   run.tensors[0].legs[0].bound = 300;
-  const auto found = Contradicting(run.culprit, run.tensors, false);
+  const auto found = Contradicting(run.culprit, run.tensors);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].kind, ContradictionKind::kWideBound);
   EXPECT_EQ(found[0].value, 300);
@@ -141,7 +138,7 @@ TEST(Contradicting, WhatNeedsNoBoundStands) {
   const auto stands = [](auto change) {
     Fed run(kInput);
     change(run.tensors[0]);
-    return run.Kinds(false).empty();
+    return run.Kinds().empty();
   };
   EXPECT_FALSE(stands([](TensorJudgement&) {}));
   EXPECT_TRUE(stands([](TensorJudgement& t) { t.replicas_differ = true; }));
@@ -157,7 +154,7 @@ TEST(Contradicting, WhatNeedsNoBoundStands) {
 TEST(Contradicting, ASettingIsAFactBesideTheTensors) {
   Fed run(kInput);
   run.culprit.tensor.fqn = "AdamW";
-  EXPECT_THAT(run.Kinds(false), IsEmpty());
+  EXPECT_THAT(run.Kinds(), IsEmpty());
 }
 
 }  // namespace
