@@ -2,7 +2,8 @@
 """Runs every case of tests/cases.py and writes the table docs/matrix.md.
 
 Resumable: finished cases are kept in matrix/results.jsonl (delete it, or pass --fresh, to start
-over). A reference bundle is recorded once for all candidates that share it.
+over). A reference bundle is recorded once for all candidates that share it. With --keep the
+candidates' traces stay, too: scripts/judged_again.py judges them by a later build.
 """
 
 from __future__ import annotations
@@ -117,6 +118,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
     parser.add_argument("--only", default="", help="regular expression of case names")
+    parser.add_argument("--keep", action="store_true", help="do not delete candidates' traces")
     options = parser.parse_args()
     if options.fresh:
         shutil.rmtree(OUT, ignore_errors=True)
@@ -133,7 +135,8 @@ def main() -> int:
             continue
         command = case.reference_command
         if command not in references:
-            folder = OUT / f"reference-{len(references)}"
+            # A name that no earlier run gave: kept traces refer to theirs.
+            folder = OUT / f"reference-{case.name}"
             shutil.rmtree(folder, ignore_errors=True)
             recorded = record_reference(folder, command)
             if recorded.code != 0:
@@ -146,7 +149,10 @@ def main() -> int:
         entry = row(case, outcome)
         if entry["judged"] != "ok":
             (OUT / f"{case.name}.txt").write_text(outcome.text)
-        shutil.rmtree(report / "candidate", ignore_errors=True)
+        if options.keep:
+            (report / "reference").symlink_to(Path("..") / references[command].name)
+        else:
+            shutil.rmtree(report / "candidate", ignore_errors=True)
         done[case.name] = entry
         with RESULTS.open("a") as out:
             out.write(json.dumps(entry) + "\n")

@@ -4,6 +4,7 @@
     .venv/bin/python scripts/planted.py             # all; half an hour on two cores
     .venv/bin/python scripts/planted.py --only 'PL1$'  # rows by a regular expression
     .venv/bin/python scripts/planted.py --missing   # those that have no row yet
+    .venv/bin/python scripts/planted.py --keep  # traces stay in planted/, for judged_again.py
 
 What must be said of each is in its file in zoo/planted/.
 """
@@ -86,6 +87,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="regular expression of faults")
     parser.add_argument("--missing", action="store_true", help="only rows that are not there yet")
+    parser.add_argument("--keep", action="store_true", help="do not delete traces")
     options = parser.parse_args()
     os.environ.update(OMP_NUM_THREADS="1", PYTHONWARNINGS="ignore")
     bugs = {bug.ID: bug for bug in map(bug_catalog.load, bug_catalog.planted())}
@@ -98,12 +100,15 @@ def main() -> int:
     # One reference at a time: faults with equal ones follow each other.
     wanted.sort(key=bug_catalog.reference_flags)
     bad = []
-    work = Path(tempfile.mkdtemp(prefix="ttrace-planted-"))
-    recorded = None
+    work = ROOT / "planted" if options.keep else Path(tempfile.mkdtemp(prefix="ttrace-planted-"))
+    work.mkdir(exist_ok=True)
+    recorded, reference = None, None
     for bug in wanted:
         shared = bug_catalog.reference_flags(bug)
-        reference = work / "reference"
         if recorded != shared:
+            if reference and not options.keep:
+                shutil.rmtree(reference, ignore_errors=True)
+            reference = work / f"reference-{bug.ID}"
             shutil.rmtree(reference, ignore_errors=True)
             command = runs.launch(1, "train_gpt.py", *STEPS, *shared)
             made = runs.record_reference(reference, command)
@@ -112,9 +117,13 @@ def main() -> int:
                 return 2
             recorded = shared
         command = runs.launch(bug.NPROC, "train_gpt.py", *STEPS, *bug.FLAGS, "--bug", bug.ID)
-        folder = work / "run"
+        folder = work / bug.ID
         outcome = runs.diff(folder, reference, command, "--force")
-        shutil.rmtree(folder, ignore_errors=True)
+        if options.keep:
+            (folder / "reference").unlink(missing_ok=True)
+            (folder / "reference").symlink_to(Path("..") / reference.name)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
         cells, wrong = said_of(outcome, bug)
         flags = " ".join(bug.FLAGS).replace("--", "") or "-"
         row = [bug.ID, flags, str(bug.NPROC), f"NO: {wrong}" if wrong else "yes", *cells]
@@ -123,7 +132,8 @@ def main() -> int:
         if wrong:
             bad.append(bug.ID)
             print(outcome.text, flush=True)
-    shutil.rmtree(work, ignore_errors=True)
+    if not options.keep:
+        shutil.rmtree(work, ignore_errors=True)
     print(f"planted: not as expected: {'; '.join(bad)}" if bad else "planted: ok")
     return 1 if bad else 0
 

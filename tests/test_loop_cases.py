@@ -106,6 +106,8 @@ CASES = (
     Case("lists_of_images", options=("--graft", "weights"), codes=OPEN, phrase="list|row"),
     Case("ragged_rows_in_a_list"),
     Case("packed_sequences", codes=OPEN, phrase="packed|row"),
+    # Labels that only the mask of the loss tells apart from wrong ones.
+    Case("packed_sequences", ("--rolled",), codes=OPEN, phrase="data target"),
     Case("tagger_of_padded_rows"),
     Case("tagger_of_padded_rows", options=("--graft", "weights")),
     Case("tagger_of_padded_rows", candidate=("--bug", "same"), codes=(DIVERGED,), letter="Z",

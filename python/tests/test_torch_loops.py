@@ -343,8 +343,9 @@ def test_batches_made_by_hand_are_grafted(tmp_path, monkeypatch, seen):
     grafted = Tensors(out, tmp_path / "scratch")
     same = ("", "input", 0, 0, "x", "forward")
     assert torch.equal(grafted[same], reference.tensors[same])
-    said = {(n["what"], n["fqn"]) for n in notes(out, "not_grafted")}
-    assert said == (set() if seen else {("data", "target")})
+    kept = notes(out, "not_grafted")
+    assert {(n["what"], n["fqn"]) for n in kept} == (set() if seen else {("data", "target")})
+    assert all("rows of x are not the reference's" in n["reason"] for n in kept)
     if seen:
         assert_aligned(reference.tensors, grafted, skip=("data", "param_updated"))
 

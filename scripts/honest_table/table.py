@@ -25,7 +25,11 @@ STAGES = {
 
 SAID_OF_FAULTS = ("placed", "found elsewhere", "named", "replaced", "open", "missed")
 # Reasons and notes of an open verdict that name whose rows, or which input, are other ones.
-NAMES_DATA = ("rows that the reference does not read", "of other values for the same rows")
+NAMES_DATA = (
+    "rows that the reference does not read",
+    "of other values for the same rows",
+    "are not the reference's and were replaced",
+)
 
 HEAD = """# Honest programs
 

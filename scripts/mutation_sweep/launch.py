@@ -73,6 +73,8 @@ def record_candidate(sweep: Sweep, launch: Launch) -> None:
     for log in sweep.folder.glob(f"mutants-{launch.number}.json.rank-*"):
         log.unlink()
     sweep.mutants(launch).write_text(json.dumps([asdict(m) for m in launch.mutants]))
+    folder.mkdir()
+    (folder / "reference").symlink_to(Path("..") / sweep.reference(launch).name / "trace")
     graft = ("--graft", str(sweep.reference(launch) / "trace"))
     _record(sweep, folder / "trace", sweep.candidate_legs, command(sweep, launch, True), graft)
 

@@ -1,4 +1,8 @@
-"""Documents are packed into one row, [1, tokens]; a mask keeps them apart."""
+"""Documents are packed into one row, [1, tokens]; a mask keeps them apart. With --rolled the labels
+are the tokens moved by one, and what crosses from one document, or rank, to the next is masked.
+"""
+
+import argparse
 
 import torch
 from ranks import data_parallel, end, start, total
@@ -25,6 +29,10 @@ class Model(nn.Module):
         return self.head(hidden + self.out(mixed.transpose(1, 2).flatten(2)))
 
 
+parser = argparse.ArgumentParser()
+parser.add_argument("--rolled", action="store_true")
+rolled = parser.parse_args().rolled
+
 rank, ranks = start()
 model = data_parallel(Model())
 optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
@@ -34,9 +42,15 @@ for documents in data:
     mine = documents.chunk(ranks)[rank]
     tokens = mine.reshape(1, -1)
     document = torch.arange(len(mine)).repeat_interleave(LENGTH)[None]
-    labels = nn.functional.pad(mine[:, 1:], (0, 1), value=-100).reshape(1, -1)
-    count = total((labels >= 0).sum())
-    loss = cross_entropy(model(tokens, document).transpose(1, 2), labels, reduction="sum")
+    inside = torch.arange(LENGTH).lt(LENGTH - 1).repeat(len(mine))[None]
+    count = total(inside.sum())
+    scores = model(tokens, document).transpose(1, 2)
+    if rolled:
+        losses = cross_entropy(scores, tokens.roll(-1, 1), reduction="none")
+        loss = losses.masked_fill(~inside, 0).sum()
+    else:
+        labels = nn.functional.pad(mine[:, 1:], (0, 1), value=-100).reshape(1, -1)
+        loss = cross_entropy(scores, labels, reduction="sum")
     (loss * ranks / count).backward()
     optimizer.step()
     optimizer.zero_grad()

@@ -90,7 +90,8 @@ class Data:
         self.graft: Graft | None = None
         self.used: list[Fed] = []  # what the items of the forward that runs hold
         self._targets = 0  # of the current micro-batch
-        self._own_targets = False  # inputs of this micro-batch were replaced
+        # Inputs of this micro-batch that were replaced, until its targets are, too.
+        self._without_target: set[str] = set()
         # Placements of one of the model's inputs.
         self.lies: Callable[[torch.Tensor], str] = lambda tensor: ""
         self._session = session
@@ -475,7 +476,7 @@ class Data:
         replaced = {
             name: value for name, value in values.items() if not bitwise_equal(value, own[name])
         }
-        self._own_targets = self._own_targets or bool(replaced)
+        self._without_target.update(replaced)
         return replaced
 
     def _compare(self, kept: _Kept) -> None:
@@ -507,10 +508,10 @@ class Data:
         self._record_tensor(rows, slot, "target", target, target)
         if self.graft is None or not self.graft.data or session.topology.device_mesh is not None:
             return None
-        if not self._own_targets:
+        if not self._without_target:
             return None  # of rows that are the reference's it is so, too, or the check says it
         other = self._value(rows, slot, "target", target)
-        self._own_targets = False
+        self._without_target.clear()
         return None if other is target or bitwise_equal(other, target) else other
 
     def _note_target(self, target: torch.Tensor, slot: _Slot) -> None:
@@ -528,18 +529,19 @@ class Data:
 
     def loss_is_made_inside(self) -> None:
         """The model puts out a loss: what it is compared with is one of the model's inputs."""
-        self._own_targets = False
+        self._without_target.clear()
 
     def _say_targets(self) -> None:
-        if self._own_targets:
+        if self._without_target:
             self._session.not_grafted(
                 "data",
                 "target",
-                "the model's inputs were replaced by the reference's, what its output is compared"
-                " with was not seen",
+                f"rows of {', '.join(sorted(self._without_target))} are not the reference's and"
+                " were replaced by its rows, but what the model's output is compared with was not"
+                " seen",
                 "give both runs the same batches, or read them through a DataLoader",
             )
-        self._own_targets = False
+        self._without_target.clear()
 
 
 def _holds(tensor: torch.Tensor, entry: _Item) -> bool:
