@@ -7,7 +7,6 @@
 
 #include "src/experiment/module_names.h"
 #include "src/experiment/parameter_roles.h"
-#include "src/judge/constants.h"
 
 namespace ttrace {
 
@@ -72,7 +71,6 @@ std::optional<TensorJudgement::Isolated> ConcludeIsolated(
   bool any = false;
   bool any_replaced = false;
   bool equal = true;
-  bool nonfinite = false;
   for (size_t i = 0; i < legs.size(); ++i) {
     if (!is_isolated[i]) continue;
     const LegJudgement& leg = legs[i];
@@ -85,7 +83,6 @@ std::optional<TensorJudgement::Isolated> ConcludeIsolated(
       // The first leg with everything replaced takes the say from others.
       any_replaced = true;
       equal = true;
-      nonfinite = false;
       out.deciding_leg = -1;
       out.headroom = 0;
     }
@@ -93,7 +90,6 @@ std::optional<TensorJudgement::Isolated> ConcludeIsolated(
     const bool bad = leg.nonfinite_by_fault();
     const double headroom =
         bad ? std::numeric_limits<double>::infinity() : leg.headroom;
-    nonfinite = nonfinite || bad;
     if ((leg.checkable || bad) &&
         (out.deciding_leg < 0 || headroom > out.headroom)) {
       out.deciding_leg = static_cast<int>(i);
@@ -105,13 +101,12 @@ std::optional<TensorJudgement::Isolated> ConcludeIsolated(
   out.replicas_differ = copies_differ;
   const bool is_data = id.role == Role::kInput && (is_exact || id.fqn.empty());
   out.replaced = any_replaced && !is_data;
-  if (!any_replaced) out.reason = why_not;
   if (out.deciding_leg >= 0) {
-    out.verdict = equal                           ? TensorVerdict::kBitwiseEqual
-                  : out.headroom > 1 || nonfinite ? TensorVerdict::kDiverged
-                  : out.headroom > kSuspectHeadroom ? TensorVerdict::kSuspect
-                                                    : TensorVerdict::kWithin;
+    // What another leg's bound is too wide for, this one has judged.
+    out.reason = {};
+    out.verdict = ByHeadroom(out.headroom, equal);
   }
+  if (!any_replaced) out.reason = why_not;
   if (copies_differ) {
     out.verdict = TensorVerdict::kDiverged;
     if (!(out.headroom > 1)) {
@@ -132,7 +127,7 @@ bool ContradictedByRun(const TensorJudgement& judgement) {
   constexpr double kBothSides = 2;
   if (!judgement.out_alone() || !judgement.judged_alone() ||
       judgement.isolated->replicas_differ ||
-      judgement.isolated->deciding_leg < 0 || judgement.diverged()) {
+      judgement.isolated->deciding_leg < 0 || judgement.nonfinite) {
     return false;
   }
   const LegJudgement* run = judgement.deciding();

@@ -70,6 +70,17 @@ TEST(ConcludeIsolated, LooksAtIsolatedLegsOnly) {
   EXPECT_THAT(alone->ranks, IsEmpty());
 }
 
+TEST(ConcludeIsolated, ALegThatIsTooWideLeavesNoReasonOnTheOthersVerdict) {
+  for (const auto& legs : {std::vector{Wide(Leg(kLow, 9)), Leg(kHigh, 0.1)},
+                           {Leg(kLow, 0.1), Wide(Leg(kHigh, 9))}}) {
+    const Isolated alone = Conclude(legs);
+    EXPECT_EQ(alone.verdict, TensorVerdict::kWithin);
+    EXPECT_TRUE(alone.reason.none());
+  }
+  EXPECT_EQ(Conclude({Wide(Leg(kLow, 9))}).reason.kind,
+            ReasonKind::kBoundTooWide);
+}
+
 TEST(ConcludeIsolated, TheWorstLegDecides) {
   EXPECT_EQ(Conclude({Leg(kLow, 0)}).verdict, TensorVerdict::kBitwiseEqual);
   EXPECT_EQ(Conclude({Leg(kLow, 0.1), Leg(kHigh, 0.6)}).verdict,

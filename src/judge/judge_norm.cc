@@ -47,6 +47,24 @@ double Expected(const ReportedNorm& facts) {
              : widened;
 }
 
+Outcome ByNorm(const ReportedNorm& facts, const LegJudgement& leg) {
+  Reason reason;
+  if (leg.headroom > 1) {
+    reason = Because(ReasonKind::kReportedNorm);
+    reason.numbers = {facts.reported, Expected(facts)};
+    if (const auto found = ExplainNorm(facts, leg.bound)) {
+      reason.detail = found->whose;
+      reason.counts = {found->count, found->coordinate};
+      reason.numbers.push_back(found->weight);
+    }
+  }
+  Outcome out =
+      Settled(ByHeadroom(leg.headroom, leg.err == 0), std::move(reason));
+  out.deciding_leg = 0;
+  out.headroom = leg.headroom;
+  return out;
+}
+
 }  // namespace
 
 TensorJudgement JudgeReportedNorm(const std::optional<ReportedNorm>& facts,
@@ -55,10 +73,8 @@ TensorJudgement JudgeReportedNorm(const std::optional<ReportedNorm>& facts,
   if (before.reason.kind == ReasonKind::kDamaged) return out;
   if (!facts || !facts->unknown.empty()) {
     if (before.replicas_differ) return out;
-    out.verdict = TensorVerdict::kNotCheckable;
-    out.reason = {};
-    out.reason.kind = ReasonKind::kNoGradients;
-    if (facts) out.reason.detail = facts->unknown;
+    out.Conclude(NotCheckable(
+        Because(ReasonKind::kNoGradients, facts ? facts->unknown : "")));
     return out;
   }
   const double expected = Expected(*facts);
@@ -84,33 +100,15 @@ TensorJudgement JudgeReportedNorm(const std::optional<ReportedNorm>& facts,
   leg.err = test.value;
   leg.bound = test.bound;
   leg.checkable = leg.bound <= kWidestBound;
-  const double headroom = test.headroom;
   leg.Add(std::move(test));
   out.legs = {leg};
-  if (!leg.checkable) {
-    if (!before.replicas_differ) {
-      out.verdict = TensorVerdict::kNotCheckable;
-      out.reason = WhyNotCheckable(leg);
-    }
-    return out;
-  }
-  out.deciding_leg = 0;
-  out.headroom = headroom;
-  if (headroom > 1) {
-    out.verdict = TensorVerdict::kDiverged;
-    out.reason = {};
-    out.reason.kind = ReasonKind::kReportedNorm;
-    out.reason.numbers = {facts->reported, expected};
-    if (const auto found = ExplainNorm(*facts, leg.bound)) {
-      out.reason.detail = found->whose;
-      out.reason.counts = {found->count, found->coordinate};
-      out.reason.numbers.push_back(found->weight);
-    }
-  } else if (!before.replicas_differ) {
-    out.verdict = leg.err == 0                  ? TensorVerdict::kBitwiseEqual
-                  : headroom > kSuspectHeadroom ? TensorVerdict::kSuspect
-                                                : TensorVerdict::kWithin;
-  }
+  // Copies that differ stay what they were found to be.
+  const bool is_out = leg.checkable && leg.headroom > 1;
+  if (before.replicas_differ && !is_out) return out;
+  Outcome said =
+      leg.checkable ? ByNorm(*facts, leg) : NotCheckable(WhyNotCheckable(leg));
+  said.ranks = before.ranks;
+  out.Conclude(std::move(said));
   return out;
 }
 

@@ -24,10 +24,8 @@ Status JudgeNorms(const RunContext& context, double risk,
     auto norm = MeasureReportedNorm(*context.candidate, t.id, squares);
     if (!norm.ok()) {
       if (norm.error().code() != ErrorCode::kCorrupt) return norm.error();
-      t.verdict = TensorVerdict::kNotCheckable;
-      t.reason = {};
-      t.reason.kind = ReasonKind::kDamaged;
-      t.reason.detail = norm.error().message();
+      t.Conclude(
+          NotCheckable(Because(ReasonKind::kDamaged, norm.error().message())));
       continue;
     }
     t = JudgeReportedNorm(*norm, t, risk);
@@ -52,8 +50,9 @@ void AddWhatOnlyTheReferenceHas(const RunContext& context,
     TensorJudgement t;
     t.id = id;
     t.order = static_cast<int64_t>(tensors->size());
-    t.verdict = TensorVerdict::kUnmatched;
-    t.reason = Because(ReasonKind::kNotInCandidate, WhyAbsent(id.role));
+    t.Conclude(
+        Settled(TensorVerdict::kUnmatched,
+                Because(ReasonKind::kNotInCandidate, WhyAbsent(id.role))));
     tensors->push_back(std::move(t));
   }
 }

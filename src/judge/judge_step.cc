@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "src/measure/exact_values.h"
@@ -42,7 +41,8 @@ LegJudgement& RealLeg(TensorJudgement* t) {
 }
 
 // The step alone decides: that values differ from the reference's says nothing.
-void Decide(const Test& test, const StepErrors& errors, TensorJudgement* t) {
+void Decide(const Test& test, const StepErrors& errors, Outcome said,
+            TensorJudgement* t) {
   LegJudgement leg;
   leg.leg = "real";
   leg.stats = RealLeg(t).stats;
@@ -50,12 +50,21 @@ void Decide(const Test& test, const StepErrors& errors, TensorJudgement* t) {
   leg.bound = test.bound;
   leg.ranks.assign(errors.ranks.begin(), errors.ranks.end());
   leg.Add(test);
-  t->headroom = test.headroom;
-  t->ranks = leg.ranks;
+  said.ranks = leg.ranks;
+  said.deciding_leg = 0;
+  said.nonfinite = t->nonfinite;
   t->legs = {std::move(leg)};
-  t->deciding_leg = 0;
-  t->explained = false;
-  t->reason = {};
+  t->Conclude(std::move(said));
+}
+
+Outcome StepIsOff(const StepErrors& errors, bool diverged_before) {
+  Reason reason = Because(ReasonKind::kStepDiffers);
+  reason.counts = {errors.out, errors.judged};
+  reason.numbers = {errors.error, errors.bound};
+  Outcome out = Flagged({}, std::move(reason));
+  // Copies and values that are not finite stay what they were found to be.
+  if (!diverged_before) out.headroom = errors.headroom;
+  return out;
 }
 
 void JudgeQuantity(const ReplayedStep& step, const ReplayedStep* reference,
@@ -63,34 +72,20 @@ void JudgeQuantity(const ReplayedStep& step, const ReplayedStep* reference,
   const StepErrors& errors = step.Of(quantity);
   if (errors.judged == 0) return;
   const Test test = TestOf(errors);
-  if (errors.out > 0 && reference != nullptr &&
-      reference->Of(quantity).out > 0) {
+  const bool off_in_both =
+      errors.out > 0 && reference != nullptr && reference->Of(quantity).out > 0;
+  if (errors.out > 0 && !off_in_both) {
+    Decide(test, errors, StepIsOff(errors, t->diverged()), t);
+  } else if (errors.out == 0 && IsOpen(*t) && step.whole) {
+    Outcome good = Settled(TensorVerdict::kWithin, {});
+    good.headroom = test.headroom;
+    Decide(test, errors, std::move(good), t);
+  } else {
     RealLeg(t).tests.push_back(test);  // decides nothing
-    if (IsOpen(*t)) {
-      t->verdict = TensorVerdict::kNotCheckable;
-      t->explained = true;
-      t->reason = Because(ReasonKind::kReferenceStep);
+    if (off_in_both && IsOpen(*t)) {
+      t->Conclude(Excused(ReasonKind::kReferenceStep));
     }
-    return;
   }
-  if (errors.out > 0) {
-    // Copies and values that are not finite stay what they were found to be.
-    const bool before = t->diverged();
-    Decide(test, errors, t);
-    t->verdict = TensorVerdict::kDiverged;
-    t->headroom =
-        before ? std::numeric_limits<double>::infinity() : t->headroom;
-    t->reason = Because(ReasonKind::kStepDiffers);
-    t->reason.counts = {errors.out, errors.judged};
-    t->reason.numbers = {errors.error, errors.bound};
-    return;
-  }
-  if (IsOpen(*t) && step.whole) {
-    Decide(test, errors, t);
-    t->verdict = TensorVerdict::kWithin;
-    return;
-  }
-  RealLeg(t).tests.push_back(test);
 }
 
 void SayWhyNot(const ReplayedStep& step, bool any_state, TensorJudgement* t) {
@@ -99,13 +94,13 @@ void SayWhyNot(const ReplayedStep& step, bool any_state, TensorJudgement* t) {
     return;
   }
   if (step.gaps.empty()) {
-    if (step.whole) t->reason = Because(ReasonKind::kAfterGoodStep);
+    if (step.whole) t->Conclude(Excused(ReasonKind::kAfterGoodStep));
     return;
   }
   const auto& [gap, ranks] = *step.gaps.begin();
   // A run of which no state is recorded at all says so as a whole.
   if (!any_state && gap.kind == StepGap::Kind::kNotRecorded) return;
-  t->reason = ReasonOf(gap, ranks);
+  t->Conclude(Excused(ReasonOf(gap, ranks)));
 }
 
 }  // namespace
@@ -150,11 +145,7 @@ void JudgeSteps(const ReplayedSteps& candidate, const ReplayedSteps& reference,
       continue;
     }
     if (t.id.pass == Pass::kForward) {
-      if (IsOpen(t)) {
-        t.verdict = TensorVerdict::kNotCheckable;
-        t.explained = true;
-        t.reason = Because(ReasonKind::kBeforeStep);
-      }
+      if (IsOpen(t)) t.Conclude(Excused(ReasonKind::kBeforeStep));
       continue;
     }
     const auto step = candidate.find({t.id.iteration, t.id.fqn});

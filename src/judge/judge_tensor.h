@@ -23,6 +23,7 @@
 #include "src/judge/rule.h"
 #include "src/judge/skipped_steps.h"
 #include "src/judge/unlike_draws.h"
+#include "src/judge/verdict_rules.h"
 #include "src/measure/facts.h"
 #include "src/measure/packed_facts.h"
 
@@ -50,9 +51,11 @@ class TensorJudge {
                  LegJudgement* out) const;
   bool CopiesDiffer(const TensorFacts& facts, const ReplicaComparison& copies,
                     const std::vector<LegJudgement>& legs) const;
-  void ConcludeEndToEnd(const TensorFacts& facts, TensorJudgement* out) const;
-  bool ReplacedByGraft(const TensorFacts& facts) const;
-  bool IsCarried(const TensorFacts& facts) const;
+  Case CaseOf(const TensorFacts& facts,
+              const std::vector<LegJudgement>& legs) const;
+  void JudgeLegs(const TensorFacts& facts, TensorJudgement* out) const;
+  // The verdict of the isolated legs.
+  void ConcludeAlone(const TensorFacts& facts, TensorJudgement* out) const;
 
   bool has_reference_;
   int first_iteration_;  // that the candidate recorded

@@ -10,27 +10,18 @@
 #include <limits>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/compare/compare_tensor.h"
 #include "src/compare/error_stats.h"
+#include "src/judge/outcome.h"
 #include "src/judge/reason.h"
 #include "src/judge/test.h"
 #include "src/measure/padding_gradient.h"
 #include "ttrace/tensor_id.h"
 
 namespace ttrace {
-
-enum class TensorVerdict : uint8_t {
-  kBitwiseEqual,
-  kWithin,
-  kSuspect,
-  kDiverged,
-  kNotCheckable,  // the bound is too wide to mean anything, or none exists
-  kUnmatched,     // one side does not have it
-};
-std::string_view ToString(TensorVerdict verdict);
 
 // One leg's comparison: "real" (the user's run against the reference's), "fp32"
 // (both sides rerun in fp32), "isolated" and "fp32.isolated" (the candidate
@@ -101,15 +92,11 @@ struct LegJudgement {
 // Why a leg has no usable bound.
 Reason WhyNotCheckable(const LegJudgement& leg);
 
-struct TensorJudgement {
+struct TensorJudgement : Outcome {
   TensorId id;
   // Place in the order of execution over all tensors; smaller is earlier.
   int64_t order = 0;
-  TensorVerdict verdict = TensorVerdict::kUnmatched;
   std::vector<LegJudgement> legs;  // "real" first, isolated ones last
-  // Index into legs of the end-to-end leg with the largest headroom.
-  int deciding_leg = -1;
-  double headroom = 0;  // of the deciding leg
   bool replicas_differ = false;
   ReplicaComparison replicas;  // of the candidate, in its real leg
   // A replay of the candidate against its real leg; nothing if not replayed.
@@ -143,20 +130,20 @@ struct TensorJudgement {
     return carried && reason.kind == ReasonKind::kOwnStatistic;
   }
   PaddingGradient padding_gradient;
-  bool nonfinite = false;  // NaN or Inf where the reference has none
   // A replay of the candidate differs from its real leg by more than the
   // reference's own does.
   bool not_repeatable = false;
-  Reason reason;           // why not checkable, unmatched, explained or flagged
-  bool explained = false;  // unmatched, and `reason` says why that is right
   // The reference's values are all zero: nothing wrong would show in them.
   bool all_zero = false;
-  std::vector<int> ranks;  // that hold a faulty instance; empty: all
+
+  // What is said of it from now on.
+  void Conclude(Outcome outcome) {
+    static_cast<Outcome&>(*this) = std::move(outcome);
+  }
 
   bool not_updated() const { return reason.kind == ReasonKind::kNotUpdated; }
   // By its own step: not what its inputs make it.
   bool step_differs() const { return reason.kind == ReasonKind::kStepDiffers; }
-  bool diverged() const { return verdict == TensorVerdict::kDiverged; }
   // Out of bound in an isolated leg, by its own fault or not.
   bool out_alone() const {
     return isolated && isolated->verdict == TensorVerdict::kDiverged;

@@ -33,6 +33,7 @@ UnlikeDraws::UnlikeDraws(const Side* reference, const Side& candidate,
   };
   collect(ours, theirs);
   collect(theirs, ours);
+  if (places_.empty()) return;  // facts are packed: each look unpacks all
   for (const TensorFacts& tensor : tensors) {
     const TensorId& id = tensor.id;
     if (id.role == Role::kOutput) called_.insert(id.fqn);
