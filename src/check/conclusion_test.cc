@@ -59,10 +59,8 @@ TEST_F(ConclusionTest, ACheckOfNothingIsNoPass) {
 TEST_F(ConclusionTest, WithoutEvidenceItIsNoPassEither) {
   input_.evidence.any = false;
   ExpectOpen("nothing that the runs computed is checkable");
-  RunNote missing = Note(NoteKind::kNoEvidence, "");
-  missing.names = {"output of fc"};
-  missing.reason = "too wide";
-  input_.evidence.missing = {missing};
+  input_.evidence.missing = {
+      {NoteKind::kNoEvidence, "no output of fc can be judged", ""}};
   ExpectOpen("nothing that the runs computed is checkable: no output of fc");
   input_.evidence.any = true;
   ExpectOpen("no output of fc can be judged");

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "src/base/count_words.h"
 #include "src/experiment/module_names.h"
 #include "src/experiment/parameter_roles.h"
 #include "src/report/reason_words.h"
@@ -105,26 +106,41 @@ bool GradientOfLossIsJudged(const std::vector<TensorJudgement>& tensors) {
                      });
 }
 
+RunNote NoEvidence(const std::string& values, int64_t count,
+                   const std::string& why) {
+  return {NoteKind::kNoEvidence,
+          fmt::format("no {} can be judged ({} of them){}{}", values, count,
+                      why.empty() ? "" : ": ", why),
+          ""};
+}
+
+RunNote ZeroEvidence(const std::string& values, int64_t count) {
+  return {NoteKind::kZeroEvidence,
+          fmt::format("every {} is zero or not finite in the reference ({} of "
+                      "them): nothing wrong would show in them",
+                      values, count),
+          ""};
+}
+
 // A fault of these modules would have to be seen in others, or not at all.
 std::optional<RunNote> UnjudgedModules(
     const std::map<std::string, EvidenceCount>& modules) {
-  RunNote note;
-  note.kind = NoteKind::kNoEvidence;
-  note.count = 0;
   int64_t more = -1;
+  int64_t count = 0;
   std::string first;
+  std::string why;
   for (const auto& [name, module] : modules) {
     if (module.judged || module.all_zero) continue;
-    note.count += module.of;
+    count += module.of;
     if (++more > 0) continue;
     first = name.empty() ? "the model" : name;
-    note.reason = ReasonWords(module.open->reason);
+    why = ReasonWords(module.open->reason);
   }
   if (more < 0) return std::nullopt;
-  note.names = {more == 0 ? fmt::format("tensor of {}", first)
-                          : fmt::format("tensor of {} and {} more module{}",
-                                        first, more, more == 1 ? "" : "s")};
-  return note;
+  return NoEvidence(more == 0 ? fmt::format("tensor of {}", first)
+                              : fmt::format("tensor of {} and {}", first,
+                                            Counted(more, "more module")),
+                    count, why);
 }
 
 }  // namespace
@@ -153,12 +169,11 @@ EvidenceCoverage CoverEvidence(const Side& classes,
     // One of several results may be zero on purpose, as an offset that is not
     // used; others show what the module computes.
     if (kind.all_zero && judged.contains(name.family)) continue;
-    RunNote note;
-    note.kind = kind.all_zero ? NoteKind::kZeroEvidence : NoteKind::kNoEvidence;
-    note.names = {fmt::format("{} {}", name.family, name.part)};
-    note.count = kind.of;
-    if (!kind.all_zero) note.reason = ReasonWords(kind.open->reason);
-    out.missing.push_back(std::move(note));
+    const std::string values = fmt::format("{} {}", name.family, name.part);
+    out.missing.push_back(
+        kind.all_zero
+            ? ZeroEvidence(values, kind.of)
+            : NoEvidence(values, kind.of, ReasonWords(kind.open->reason)));
   }
   if (auto note = UnjudgedModules(modules)) {
     out.missing.push_back(*std::move(note));

@@ -26,7 +26,7 @@ Reason WhyAbsent(const Side& side, const TensorId& id) {
     }
     const auto unseen = side.not_observed().find(name);
     if (unseen != side.not_observed().end()) {
-      return Because(ReasonKind::kNotObserved, unseen->second);
+      return Because(ReasonKind::kNotObserved, unseen->second.reason);
     }
     if (name.empty()) return {};
   }

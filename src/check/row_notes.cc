@@ -16,21 +16,16 @@
 namespace ttrace {
 namespace {
 
-RunNote Open(std::string what, std::string reason, std::string way_out) {
-  RunNote note;
-  note.kind = NoteKind::kUnsupported;
-  note.names = {std::move(what)};
-  note.reason = std::move(reason);
-  note.way_out = std::move(way_out);
-  return note;
+RunNote Open(const std::string& what, const std::string& reason,
+             std::string way_out) {
+  return {NoteKind::kOtherRows, fmt::format("{}: {}", what, reason),
+          std::move(way_out)};
 }
 
-RunNote Fed(std::vector<int> ranks, std::string reason) {
-  RunNote note;
-  note.kind = NoteKind::kRowsFed;
-  note.ranks = std::move(ranks);
-  note.reason = std::move(reason);
-  return note;
+RunNote Fed(const std::vector<int>& ranks, const std::string& what) {
+  return {NoteKind::kRowsFed,
+          ranks.empty() ? what : fmt::format("{}: {}", RankWords(ranks), what),
+          ""};
 }
 
 // Calls of the model in a micro-batch, and micro-batches, of each iteration.
@@ -145,12 +140,7 @@ std::set<int> KnownBefore(const Side& candidate, const RowAlignment& rows,
       out.insert(id.iteration);
     }
   }
-  for (const RunNote& note : candidate.notes()) {
-    if (note.kind == NoteKind::kGraftDiffers && !note.numbers.empty() &&
-        !note.names.empty() && note.names.front() == "data") {
-      out.erase(static_cast<int>(note.numbers.front()));
-    }
-  }
+  for (const int iteration : candidate.replaced_data()) out.erase(iteration);
   return out;
 }
 
@@ -265,12 +255,16 @@ std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
                       : MadeOtherwise(reference, candidate, rows, id,
                                       call.foreign.size()));
   }
-  RunNote reordered;
-  reordered.kind = NoteKind::kRowsReordered;
-  for (const int iteration : iterations) {
-    if (rows.Reorders(iteration)) reordered.numbers.push_back(iteration);
+  std::erase_if(iterations, [&](int i) { return !rows.Reorders(i); });
+  if (!iterations.empty()) {
+    out.push_back({NoteKind::kRowsReordered,
+                   fmt::format("iteration{} {}: the candidate sees the "
+                               "reference's rows in another order; they were "
+                               "matched by content",
+                               iterations.size() == 1 ? "" : "s",
+                               fmt::join(iterations, ", ")),
+                   ""});
   }
-  if (!reordered.numbers.empty()) out.push_back(std::move(reordered));
   return out;
 }
 

@@ -67,7 +67,7 @@ TEST(RowNotes, RowsInAnotherOrderAreSaidInOneLine) {
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_EQ(notes[0].kind, NoteKind::kRowsReordered);
   EXPECT_FALSE(notes[0].leaves_verdict_open());
-  EXPECT_THAT(notes[0].numbers, ElementsAre(0, 2));
+  EXPECT_THAT(NoteWords(notes[0]), HasSubstr("iterations 0, 2:"));
 }
 
 TEST(RowNotes, OtherValuesBesideTheSameRowsLeaveTheVerdictOpenOncePerName) {

@@ -77,13 +77,15 @@ struct ErrorStats {
   // alpha = <cand,ref> / <ref,ref>: the factor by which the candidate holds
   // the reference. NaN for an all-zero reference.
   double projection() const { return 1 + sum_err_ref / sum_sq_ref; }
-  // What remains of the candidate after removing alpha * ref, relative to it.
-  double residual() const {
-    const double alpha = projection();
-    const double rest = sum_sq_cand() - alpha * alpha * sum_sq_ref;
-    return std::sqrt(std::fmax(0, rest)) /
-           std::fabs(alpha * std::sqrt(sum_sq_ref));
+  // What no factor explains, ||cand - alpha * ref|| / ||ref||: of the error
+  // what is orthogonal to the reference. Cancels relative to the error alone,
+  // not to the values.
+  double beyond_factor() const {
+    const double rest = sum_sq_err - sum_err_ref * sum_err_ref / sum_sq_ref;
+    return std::sqrt(std::fmax(0, rest) / sum_sq_ref);
   }
+  // The same relative to alpha * ref.
+  double residual() const { return beyond_factor() / std::fabs(projection()); }
   // beta = <cand,ref> / <cand,cand>: 1 when the reference is the candidate plus
   // something uncorrelated with it, as when a term of a sum is missing.
   double back_projection() const {

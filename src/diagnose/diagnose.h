@@ -79,9 +79,9 @@ std::optional<Diagnosis> LossNormalisation(const Evidence& evidence);
 std::optional<Diagnosis> WrongStep(const Evidence& evidence);
 // What of a wrong step is wrong, and on which ranks, in words.
 std::string StepHint(const ReplayedStep& step);
-// G: the gradient norm is not the norm of the gradients.
 // A replay of the candidate is not what it was.
 std::optional<Diagnosis> NotRepeatable(const Evidence& evidence);
+// G: the gradient norm is not the norm of the gradients.
 std::optional<Diagnosis> WrongGradNorm(const Evidence& evidence);
 // Z: other inputs or other initial weights.
 std::optional<Diagnosis> OtherInputs(const Evidence& evidence);

@@ -6,20 +6,12 @@
 #include <vector>
 
 #include "src/diagnose/sampled_parts.h"
+#include "src/judge/one_factor.h"
 
 namespace ttrace {
 namespace {
 
 constexpr int64_t kFewest = 8;
-
-// What alpha * reference leaves of the candidate, relative to the candidate.
-double Residual(const ErrorStats& stats) {
-  const double alpha = stats.projection();
-  const double rest = stats.sum_sq_err -
-                      stats.sum_err_ref * stats.sum_err_ref / stats.sum_sq_ref;
-  return std::sqrt(std::fmax(0, rest) / stats.sum_sq_ref) /
-         std::fmax(1, std::fabs(alpha));
-}
 
 // Whether all of the tensor may be scaled by alpha, by an estimate of its
 // error.
@@ -64,27 +56,20 @@ std::optional<ScaledParts> FindScaledParts(const Evidence& evidence) {
       by_rank[part.ranks.front()].Merge(stats);
       of_parts.emplace_back(part.ranks.front(), alpha);
     }
-    const double residual = Residual(stats);
-    const double of_error =
-        0.01 * stats.rel_err() / std::fmax(1, std::fabs(alpha));
-    // What is small beside the reference leaves little, whatever it is: a
-    // factor has to explain more of it than remains, as far as the sums can
-    // tell.
-    const double of_candidate =
-        std::fmax(0.5 * std::fabs(alpha), 1e-3 * stats.rel_err());
     if (stats.rel_err() <= 4 * bound) {
       ++out.right;
       right_ranks.insert(part.ranks.begin(), part.ranks.end());
       continue;
     }
     if (!(std::fabs(alpha - 1) > bound) || !(std::fabs(alpha) > bound) ||
-        !(std::fabs(alpha) > 1e-6) ||
-        !(residual <= std::fmax(bound, std::fmin(of_error, of_candidate)))) {
+        !(std::fabs(alpha) > 1e-6) || !FactorExplains(stats, bound)) {
       return std::nullopt;
     }
     scaled.Merge(stats);
     alphas.push_back(alpha);
-    out.worst_residual = std::fmax(out.worst_residual, residual);
+    out.worst_residual =
+        std::fmax(out.worst_residual,
+                  stats.beyond_factor() / std::fmax(1, std::fabs(alpha)));
     ranks.insert(part.ranks.begin(), part.ranks.end());
     if (part.micro_batch >= 0) micro_batches.insert(part.micro_batch);
   }

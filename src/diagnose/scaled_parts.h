@@ -34,9 +34,8 @@ struct ScaledParts {
 
 // Nothing unless every part is either right or scaled, and one is scaled.
 //
-// A part is scaled if |alpha - 1| > bound and what alpha does not explain is
-// within the bound, or is 1 % of the error: the statistics are summed in fp32
-// lanes, whose relative error of 1e-7 leaves a residual of 3e-4 of the error.
+// A part is scaled if |alpha - 1| > bound and alpha explains it
+// (judge/one_factor.h).
 // A part that alpha makes zero is not scaled but missing. It is right within 4
 // x bound, as one part of many may be (slices.h). Fewer than 8 elements are
 // always close to a multiple and decide nothing.

@@ -1,12 +1,16 @@
 #include "src/experiment/gather_notes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
 #include <string>
-#include <tuple>
+#include <string_view>
 #include <utility>
 
+#include "src/base/count_words.h"
+#include "src/base/rank_words.h"
 #include "src/experiment/note_json.h"
 
 namespace ttrace {
@@ -16,184 +20,232 @@ using Json = nlohmann::json;
 
 constexpr size_t kExamples = 3;
 
-// One note for all that has the same kind and key; `names` are the distinct
-// things that it is said of.
+// What ranks, legs or iterations say alike.
+struct Group {
+  std::string reason;
+  std::string way_out;
+  std::set<std::string> things;  // that it is said of
+  std::set<int> ranks;           // that say it
+
+  std::string Count(const char* noun) const {
+    return Counted(static_cast<int64_t>(things.size()), noun);
+  }
+  std::string Names() const {
+    std::vector<std::string> names(things.begin(), things.end());
+    if (names.size() > kExamples) names.resize(kExamples);
+    return Examples(names, static_cast<int64_t>(things.size()));
+  }
+  std::string Ranks() const { return RankWords({ranks.begin(), ranks.end()}); }
+};
+
+std::string Words(NoteKind kind, const Group& of) {
+  switch (kind) {
+    case NoteKind::kNotGrafted:
+      return fmt::format("{} kept the candidate's own values ({}): {}",
+                         of.Count("tensor"), of.Names(), of.reason);
+    case NoteKind::kCompiled:
+      return fmt::format("{} compiled ({}): their interior is not observed",
+                         of.Count("region"), of.Names());
+    case NoteKind::kNotRecorded:
+      return fmt::format("{} not recorded ({}): {}", of.Count("tensor"),
+                         of.Names(), of.reason);
+    case NoteKind::kNotIsolated:
+      return fmt::format("{} could not be isolated ({}): {}",
+                         of.Count("module"), of.Names(), of.reason);
+    case NoteKind::kLegSkipped:
+      return fmt::format("{} {} skipped: {}",
+                         of.things.size() == 1 ? "leg" : "legs",
+                         fmt::join(of.things, ", "), of.reason);
+    case NoteKind::kStateLeft:
+      return fmt::format("leg {} left state behind: {}", *of.things.begin(),
+                         of.reason);
+    case NoteKind::kAttribute:
+      return fmt::format("{} ({}): {}", of.Count("parameter"), of.Names(),
+                         of.reason);
+    case NoteKind::kSkippedStep:
+    case NoteKind::kClearedGradients:
+      return fmt::format("iteration {}: the optimizer's step was skipped ({})",
+                         *of.things.begin(), of.reason);
+    case NoteKind::kStopped:
+      return fmt::format("{}: capture stopped: {}", of.Ranks(), of.reason);
+    case NoteKind::kNotice:
+      return fmt::format("{}: {}", of.Ranks(), of.reason);
+    default:
+      return of.reason;
+  }
+}
+
+// How many values of a run's own differed from the reference's. After a step of
+// its own a run's weights always differ a little: an optimizer amplifies
+// rounding. Only where it starts is news.
+struct Grafted {
+  int64_t iteration = 0;
+  int64_t differing = 0;  // on the rank with the most
+  int64_t of = 0;
+  std::vector<std::string> examples;
+  std::set<int> ranks;
+};
+
 class Gatherer {
  public:
-  explicit Gatherer(const Trace& trace) : folder_(trace.folder()) {}
-
   void Add(int rank, const std::string& kind, const Json& json) {
     if (kind == "graft") {
       AddGraft(rank, json);
     } else if (kind == "unsupported") {
-      RunNote& note = At(NoteKind::kUnsupported, TextAt(json, "what"));
-      note.names = {TextAt(json, "what")};
-      note.reason = TextAt(json, "reason");
-      note.way_out = TextAt(json, "way_out");
-      AddRank(rank, &note);
+      unsupported_.try_emplace(TextAt(json, "what"), TextAt(json, "reason"),
+                               TextAt(json, "way_out"));
     } else if (kind == "not_grafted") {
-      Count(NoteKind::kNotGrafted, TextAt(json, "reason"), TextAt(json, "fqn"),
-            json, rank);
-    } else if (kind == "not_observed") {
-      const std::string cls = TextAt(json, "class");
-      RunNote& note =
-          Count(NoteKind::kNotObserved, cls + '\n' + TextAt(json, "reason"),
-                TextAt(json, "fqn"), json, rank);
-      note.numbers.clear();
-      classes_[&note] = cls;
+      AddThing(NoteKind::kNotGrafted, TextAt(json, "fqn"), rank, json);
     } else if (kind == "compiled") {
-      Count(NoteKind::kCompiled, "", TextAt(json, "fqn"), json, rank);
+      At(NoteKind::kCompiled, "", rank).things.insert(TextAt(json, "fqn"));
     } else if (kind == "not_recorded") {
-      Count(NoteKind::kNotRecorded, TextAt(json, "reason"),
-            TextAt(json, "fqn") + " " + TextAt(json, "role") + " " +
-                TextAt(json, "arg"),
-            json, rank);
+      AddThing(NoteKind::kNotRecorded,
+               TextAt(json, "fqn") + " " + TextAt(json, "role") + " " +
+                   TextAt(json, "arg"),
+               rank, json);
     } else if (kind == "not_isolated") {
-      Count(NoteKind::kNotIsolated, TextAt(json, "reason"), TextAt(json, "fqn"),
-            json, rank);
+      AddThing(NoteKind::kNotIsolated, TextAt(json, "fqn"), rank, json);
     } else if (kind == "leg_skipped") {
       // An fp32 run is its own fp32 leg: nothing is missing.
       if (TrueAt(json, "expected")) return;
-      Count(NoteKind::kLegSkipped, TextAt(json, "reason"), TextAt(json, "leg"),
-            json, rank);
+      AddThing(NoteKind::kLegSkipped, TextAt(json, "leg"), rank, json);
     } else if (kind == "replay") {
-      const auto leaks = json.find("leaks");
-      if (leaks == json.end() || !leaks->is_array() || leaks->empty()) return;
-      RunNote& note =
-          At(NoteKind::kStateLeft, TextAt(json, "leg") + leaks->dump());
-      note.names = {TextAt(json, "leg")};
-      note.reason = leaks->dump();
+      AddLeaks(rank, json);
     } else if (kind == "attribute") {
-      Count(NoteKind::kAttribute,
-            TextAt(json, "name") + " is " + TextAt(json, "value") +
-                " where the topology expects " + TextAt(json, "expected"),
-            TextAt(json, "fqn"), json, rank);
+      At(NoteKind::kAttribute,
+         fmt::format("{} is {} where the topology expects {}",
+                     TextAt(json, "name"), TextAt(json, "value"),
+                     TextAt(json, "expected")),
+         rank)
+          .things.insert(TextAt(json, "fqn"));
     } else if (kind == "skipped_step") {
-      const NoteKind skipped = TrueAt(json, "cleared")
-                                   ? NoteKind::kClearedGradients
-                                   : NoteKind::kSkippedStep;
-      RunNote& note = At(skipped, TextAt(json, "iteration"));
-      note.numbers = {NumberAt(json, "iteration")};
-      note.reason = TextAt(json, "reason");
-      AddRank(rank, &note);
+      AddSkippedStep(rank, json);
     } else if (kind == "stopped") {
-      RunNote& note = At(NoteKind::kStopped, TextAt(json, "reason"));
-      note.reason = TextAt(json, "reason");
-      AddRank(rank, &note);
+      At(NoteKind::kStopped, TextAt(json, "reason"), rank);
     } else if (kind == "notice") {
-      RunNote& note = At(NoteKind::kNotice, TextAt(json, "text"));
-      note.reason = TextAt(json, "text");
-      AddRank(rank, &note);
+      At(NoteKind::kNotice, TextAt(json, "text"), rank);
     } else if (kind == "modules_beside") {
-      RunNote& note = At(NoteKind::kModulesBeside, "");
-      note.names = TextsAt(json, "classes");
-      note.count = CountAt(json, "count");
+      AddModulesBeside(json);
     } else if (kind == "graft_begins" && TextAt(json, "of") == "inputs") {
-      At(NoteKind::kGraftedInputs, "");
+      At(NoteKind::kGraftedInputs,
+         "there is no data iterator to replace items of: the model's own "
+         "inputs are replaced by the reference's",
+         rank);
     }
   }
 
-  std::vector<RunNote> Finish() {
+  std::vector<RunNote> Finish(const std::string& folder) {
     std::vector<RunNote> out;
-    for (auto& [key, note] : notes_) {
-      const auto things = things_.find(key);
-      if (things != things_.end()) {
-        note.count = static_cast<int64_t>(things->second.size());
-        for (const std::string& name : things->second) {
-          if (note.names.size() == kExamples &&
-              note.kind != NoteKind::kLegSkipped) {
-            break;
-          }
-          note.names.push_back(name);
-        }
-      }
-      const auto cls = classes_.find(&note);
-      if (cls != classes_.end()) {
-        note.names.insert(note.names.begin(), cls->second);
-      }
-      out.push_back(std::move(note));
+    for (auto& [what, why] : unsupported_) {
+      out.push_back(Unsupported(what, why.first, why.second));
     }
-    for (auto& [what, note] : grafts_) {
-      if (note.numbers[1] > 0) out.push_back(std::move(note));
+    for (const auto& [key, group] : groups_) {
+      out.push_back({key.first, Words(key.first, group), group.way_out});
+    }
+    if (!beside_.empty())
+      out.push_back({NoteKind::kModulesBeside, beside_, ""});
+    for (const auto& [what, graft] : grafts_) {
+      if (graft.differing > 0) out.push_back(NoteOf(what, graft));
     }
     std::stable_sort(
         out.begin(), out.end(),
         [](const RunNote& a, const RunNote& b) { return a.kind < b.kind; });
+    for (RunNote& note : out) note.folder = folder;
     return out;
   }
 
  private:
-  using Key = std::pair<NoteKind, std::string>;
-
-  RunNote& At(NoteKind kind, const std::string& key) {
-    RunNote& note = notes_[{kind, key}];
-    note.kind = kind;
-    note.folder = folder_;
-    return note;
+  // By kind and reason.
+  Group& At(NoteKind kind, const std::string& reason, int rank) {
+    Group& group = groups_[{kind, reason}];
+    group.reason = reason;
+    group.ranks.insert(rank);
+    return group;
   }
 
-  RunNote& Count(NoteKind kind, const std::string& key,
-                 const std::string& thing, const Json& json, int rank) {
-    RunNote& note = At(kind, key);
-    note.reason = kind == NoteKind::kAttribute ? key : TextAt(json, "reason");
-    if (note.way_out.empty()) note.way_out = TextAt(json, "way_out");
-    things_[{kind, key}].insert(thing);
-    AddRank(rank, &note);
-    return note;
+  void AddThing(NoteKind kind, const std::string& thing, int rank,
+                const Json& json) {
+    Group& group = At(kind, TextAt(json, "reason"), rank);
+    group.things.insert(thing);
+    if (group.way_out.empty()) group.way_out = TextAt(json, "way_out");
   }
 
-  static void AddRank(int rank, RunNote* note) {
-    auto at = std::lower_bound(note->ranks.begin(), note->ranks.end(), rank);
-    if (at == note->ranks.end() || *at != rank) note->ranks.insert(at, rank);
+  void AddLeaks(int rank, const Json& json) {
+    const auto leaks = json.find("leaks");
+    if (leaks == json.end() || !leaks->is_array() || leaks->empty()) return;
+    const std::string leg = TextAt(json, "leg");
+    Group& group = groups_[{NoteKind::kStateLeft, leg + leaks->dump()}];
+    group.reason = leaks->dump();
+    group.things = {leg};
+    group.ranks.insert(rank);
   }
 
-  // After a step of its own a run's weights always differ a little: an
-  // optimizer amplifies rounding. Only where it starts is news.
+  void AddSkippedStep(int rank, const Json& json) {
+    const NoteKind kind = TrueAt(json, "cleared") ? NoteKind::kClearedGradients
+                                                  : NoteKind::kSkippedStep;
+    const std::string iteration = TextAt(json, "iteration");
+    Group& group = groups_[{kind, iteration}];
+    group.reason = TextAt(json, "reason");
+    group.things = {iteration};
+    group.ranks.insert(rank);
+  }
+
+  void AddModulesBeside(const Json& json) {
+    const int64_t count = CountAt(json, "count");
+    const std::vector<std::string> classes = TextsAt(json, "classes");
+    beside_ = fmt::format(
+        "{} beside the model {} not compared: {} of it or of a part of it "
+        "({}), as an average of the weights or a teacher",
+        Counted(count, "module"), count == 1 ? "is" : "are",
+        count == 1 ? "a copy" : "copies",
+        Examples(classes, static_cast<int64_t>(classes.size())));
+  }
+
   void AddGraft(int rank, const Json& json) {
-    const auto iteration = static_cast<double>(CountAt(json, "iteration"));
-    const std::string what = TextAt(json, "what");
-    const auto [it, is_new] = grafts_.try_emplace(what);
-    RunNote& note = it->second;
-    if (is_new || iteration < note.numbers[0]) {
-      note = RunNote{};
-      note.kind = NoteKind::kGraftDiffers;
-      note.folder = folder_;
-      note.names = {what};
-      note.numbers = {iteration, 0, 0};
-    }
-    if (iteration != note.numbers[0]) return;
-    const auto differs = static_cast<double>(CountAt(json, "differs"));
-    if (differs == 0) return;
-    AddRank(rank, &note);
-    note.numbers[2] =
-        std::max(note.numbers[2], static_cast<double>(CountAt(json, "of")));
-    if (differs > note.numbers[1]) {
-      note.numbers[1] = differs;
-      note.names = {what};
-      for (std::string& example : TextsAt(json, "examples")) {
-        note.names.push_back(std::move(example));
-      }
+    const int64_t iteration = CountAt(json, "iteration");
+    const auto [it, is_new] = grafts_.try_emplace(TextAt(json, "what"));
+    Grafted& graft = it->second;
+    if (is_new || iteration < graft.iteration)
+      graft = {iteration, 0, 0, {}, {}};
+    if (iteration != graft.iteration) return;
+    const int64_t differing = CountAt(json, "differs");
+    if (differing == 0) return;
+    graft.ranks.insert(rank);
+    graft.of = std::max(graft.of, CountAt(json, "of"));
+    if (differing > graft.differing) {
+      graft.differing = differing;
+      graft.examples = TextsAt(json, "examples");
     }
   }
 
-  std::string folder_;
-  std::map<Key, RunNote> notes_;
-  std::map<Key, std::set<std::string>> things_;
-  std::map<const RunNote*, std::string> classes_;
-  std::map<std::string, RunNote> grafts_;
+  static RunNote NoteOf(const std::string& what, const Grafted& graft) {
+    return {NoteKind::kGraftDiffers,
+            fmt::format(
+                "iteration {}: its own {} differed from the reference's in up "
+                "to {} of {} tensors of a rank ({}) and were replaced ({})",
+                graft.iteration, what, graft.differing, graft.of,
+                RankWords({graft.ranks.begin(), graft.ranks.end()}),
+                Examples(graft.examples, 0)),
+            ""};
+  }
+
+  std::map<std::string, std::pair<std::string, std::string>> unsupported_;
+  std::map<std::pair<NoteKind, std::string>, Group> groups_;
+  std::map<std::string, Grafted> grafts_;
+  std::string beside_;
 };
 
 }  // namespace
 
 std::vector<RunNote> GatherNotes(const Trace& trace) {
-  Gatherer gatherer(trace);
+  Gatherer gatherer;
   for (const RankTrace& rank : trace.ranks()) {
     for (const Note& note : rank.notes) {
       const Json json = Json::parse(note.json, nullptr, false);
       if (json.is_object()) gatherer.Add(rank.meta.rank, note.kind, json);
     }
   }
-  return gatherer.Finish();
+  return gatherer.Finish(trace.folder());
 }
 
 }  // namespace ttrace

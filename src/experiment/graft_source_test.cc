@@ -83,7 +83,7 @@ TEST(GraftSource, OfAnotherTraceIsKnownWhereTheCandidateSaysIt) {
         scratch_candidate, {{"real", "a", 1}, {"isolated", "a", 1}}, manifest);
     const LegPlans legs = PlanLegs(reference, candidate);
     if (!legs.notes.empty()) {
-      EXPECT_NE(legs.notes.front().reason.find("another reference"),
+      EXPECT_NE(legs.notes.front().text.find("another reference"),
                 std::string::npos);
     }
     return std::count_if(legs.plans.begin(), legs.plans.end(),

@@ -1,5 +1,7 @@
 #include "src/experiment/leg_plan.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "src/experiment/graft_source.h"
@@ -86,12 +88,10 @@ void AddIsolated(LegPlan plan, const std::optional<IsolationTrouble>& trouble,
     out->plans.push_back(std::move(plan));
     return;
   }
-  RunNote note;
-  note.kind = NoteKind::kLegNotUsed;
-  note.names = {plan.name};
-  note.reason = trouble->reason;
-  note.way_out = trouble->way_out;
-  out->notes.push_back(std::move(note));
+  out->notes.push_back({NoteKind::kLegNotUsed,
+                        fmt::format("leg {} of the candidate is not used: {}",
+                                    plan.name, trouble->reason),
+                        trouble->way_out});
 }
 
 }  // namespace
@@ -106,11 +106,12 @@ LegPlans PlanLegs(const Side& reference, const Side& candidate) {
   if (ref_dtype == cand_dtype) {
     out.plans.push_back(RealPlan(reference, UnitRoundoff(ref_dtype)));
   } else {
-    RunNote note;
-    note.kind = NoteKind::kPrecisions;
-    note.names = {std::string(Info(ref_dtype).torch_name),
-                  std::string(Info(cand_dtype).torch_name)};
-    out.notes.push_back(std::move(note));
+    out.notes.push_back(
+        {NoteKind::kPrecisions,
+         fmt::format("the reference computes in {} and the candidate in {}: "
+                     "their own runs are not compared, only fp32 legs",
+                     Info(ref_dtype).torch_name, Info(cand_dtype).torch_name),
+         ""});
   }
 
   const bool same_as_real =
@@ -118,10 +119,12 @@ LegPlans PlanLegs(const Side& reference, const Side& candidate) {
   if (!ref_fp32.empty() && !cand_fp32.empty() && !same_as_real) {
     out.plans.push_back(Fp32Plan(ref_fp32, cand_fp32, reference));
   } else if (!same_as_real) {
-    RunNote note;
-    note.kind = NoteKind::kNoFp32Leg;
-    note.names = {ref_fp32.empty() ? "reference" : "candidate"};
-    out.notes.push_back(std::move(note));
+    out.notes.push_back(
+        {NoteKind::kNoFp32Leg,
+         fmt::format("no fp32 leg of the {}: bugs that hide in rounding noise "
+                     "are not seen",
+                     ref_fp32.empty() ? "reference" : "candidate"),
+         ""});
   }
   // The candidate was given values of the reference's leg of the same
   // precision; other values than those it was given are no yardstick.

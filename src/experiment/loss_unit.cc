@@ -1,5 +1,7 @@
 #include "src/experiment/loss_unit.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -310,13 +312,17 @@ std::vector<RunNote> SettleLossUnits(
   }
   std::vector<RunNote> notes;
   for (const auto& [unit, iterations] : settled) {
-    RunNote note;
-    note.kind = NoteKind::kLossUnit;
-    note.numbers = {static_cast<double>(unit.second) /
-                    static_cast<double>(unit.first)};
-    note.numbers.insert(note.numbers.end(), iterations.begin(),
-                        iterations.end());
-    notes.push_back(std::move(note));
+    notes.push_back(
+        {NoteKind::kLossUnit,
+         fmt::format(
+             "a convention of scaling: the candidate's loss and its "
+             "gradients before the reduction are {:.6g} x the "
+             "reference's, and what is stepped is not; they are "
+             "compared without that factor ({} {})",
+             static_cast<double>(unit.second) / static_cast<double>(unit.first),
+             iterations.size() == 1 ? "iteration" : "iterations",
+             fmt::join(iterations, ", ")),
+         ""});
   }
   return notes;
 }

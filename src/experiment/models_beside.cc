@@ -5,15 +5,7 @@
 namespace ttrace {
 
 int64_t ModelsBeside(const Side& reference, const Side& candidate) {
-  int64_t out = 0;
-  for (const Side* side : {&reference, &candidate}) {
-    for (const RunNote& note : side->notes()) {
-      if (note.kind == NoteKind::kModulesBeside) {
-        out = std::max(out, note.count);
-      }
-    }
-  }
-  return out;
+  return std::max(reference.models_beside(), candidate.models_beside());
 }
 
 bool IsMadeByTheLoop(const TensorId& id) {

@@ -1,11 +1,17 @@
 #include "src/experiment/run_note.h"
 
+#include <fmt/format.h>
+
+#include <utility>
+
 namespace ttrace {
 
 std::string_view ToString(NoteKind kind) {
   switch (kind) {
     case NoteKind::kUnsupported:
       return "unsupported";
+    case NoteKind::kOtherRows:
+      return "other_rows";
     case NoteKind::kComputation:
       return "other_computation";
     case NoteKind::kDropout:
@@ -86,6 +92,38 @@ std::string_view ToString(NoteKind kind) {
       return "notice";
   }
   return "notice";
+}
+
+bool LeavesVerdictOpen(NoteKind kind) {
+  switch (kind) {
+    case NoteKind::kUnsupported:
+    case NoteKind::kOtherRows:
+    case NoteKind::kComputation:
+    case NoteKind::kDropout:
+    case NoteKind::kUnlikeDraws:
+    case NoteKind::kOverflow:
+    case NoteKind::kNotGrafted:
+    case NoteKind::kDamage:
+    case NoteKind::kDefect:
+    case NoteKind::kStopped:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string NoteWords(const RunNote& note) {
+  std::string out = note.text;
+  if (!note.folder.empty()) out = note.folder + ": " + out;
+  if (!note.way_out.empty()) out += " (" + note.way_out + ")";
+  return out;
+}
+
+RunNote Unsupported(const std::string& what, const std::string& reason,
+                    std::string way_out) {
+  return {NoteKind::kUnsupported,
+          fmt::format("{} is not supported: {}", what, reason),
+          std::move(way_out)};
 }
 
 }  // namespace ttrace

@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "src/base/count_words.h"
+#include "src/base/rank_words.h"
 #include "src/experiment/gather_notes.h"
 #include "src/experiment/note_json.h"
 
@@ -14,6 +16,21 @@ namespace ttrace {
 namespace {
 
 using Json = nlohmann::json;
+
+// In notes.
+std::string HookWords(const ReductionHook& hook) {
+  if (hook.why_unknown.empty()) {
+    return fmt::format(
+        "gradients are reduced by a communication hook, {}, which sends {}: "
+        "reduced gradients are judged with that rounding",
+        hook.name, hook.sends ? Info(*hook.sends).torch_name : "");
+  }
+  return fmt::format(
+      "gradients are reduced by a communication hook, {}, in a precision that "
+      "is not known ({}): reduced gradients are not compared with the "
+      "reference's",
+      hook.name, hook.why_unknown);
+}
 
 }  // namespace
 
@@ -221,24 +238,25 @@ void Side::FindCutLegs(const Catalog& catalog) {
     }
   }
   if (cut.empty()) return;
-  RunNote note;
-  note.kind = NoteKind::kLegNotSealed;
-  note.folder = catalog.trace().folder();
-  note.names.assign(cut.begin(), cut.end());
-  note.count = static_cast<int64_t>(cut.size());
-  notes_.push_back(std::move(note));
+  notes_.push_back(
+      {NoteKind::kLegNotSealed,
+       fmt::format("{} {} not used: a rank did not end {}",
+                   cut.size() == 1 ? "leg" : "legs", fmt::join(cut, ", "),
+                   cut.size() == 1 ? "it" : "them"),
+       "", catalog.trace().folder()});
 }
 
 void Side::NoteUnfinishedSums(const Catalog& catalog) {
   if (catalog.unfinished_sums().empty()) return;
   const auto& [first, rank] = *catalog.unfinished_sums().begin();
-  RunNote note;
-  note.kind = NoteKind::kUnfinishedSums;
-  note.folder = catalog.trace().folder();
-  note.count = static_cast<int64_t>(catalog.unfinished_sums().size());
-  note.names = {ToString(first)};
-  note.ranks = {rank};
-  notes_.push_back(std::move(note));
+  const auto count = static_cast<int64_t>(catalog.unfinished_sums().size());
+  notes_.push_back(
+      {NoteKind::kUnfinishedSums,
+       fmt::format("{} over micro-batches {} left out ({}): {} did not "
+                   "complete them",
+                   Counted(count, "sum"), count == 1 ? "is" : "are",
+                   Examples({ToString(first)}, count), RankWords({rank})),
+       "", catalog.trace().folder()});
 }
 
 void Side::ReadNotes(const Trace& trace) {
@@ -260,24 +278,15 @@ void Side::ReadNotes(const Trace& trace) {
   notes_.insert(notes_.end(), std::make_move_iterator(notes.begin()),
                 std::make_move_iterator(notes.end()));
   if (reduction_hook_) {
-    RunNote note;
-    note.kind = NoteKind::kReductionHook;
-    note.folder = trace.folder();
-    note.reason = reduction_hook_->why_unknown;
-    note.names = {reduction_hook_->name,
-                  reduction_hook_->sends
-                      ? std::string(Info(*reduction_hook_->sends).torch_name)
-                      : ""};
-    notes_.push_back(std::move(note));
+    notes_.push_back({NoteKind::kReductionHook, HookWords(*reduction_hook_), "",
+                      trace.folder()});
   }
   const auto malformed = [&](int64_t count, const char* of) {
     if (count == 0) return;
-    RunNote note;
-    note.kind = NoteKind::kMalformed;
-    note.folder = trace.folder();
-    note.count = count;
-    note.names = {of};
-    notes_.push_back(std::move(note));
+    notes_.push_back(
+        {NoteKind::kMalformed,
+         fmt::format("{} of {} unreadable", Counted(count, "note"), of), "",
+         trace.folder()});
   };
   malformed(collectives_.malformed, "collectives");
   malformed(state_changes_.malformed, "found states");
@@ -288,7 +297,12 @@ void Side::ReadNote(int rank, const std::string& kind, const Json& json) {
   if (kind == "not_materialised") {
     not_materialised_.emplace(TextAt(json, "fqn"), TextAt(json, "reason"));
   } else if (kind == "not_observed" || kind == "compiled") {
-    not_observed_.emplace(TextAt(json, "fqn"), TextAt(json, "reason"));
+    NotObserved why;
+    why.reason = TextAt(json, "reason");
+    why.way_out = TextAt(json, "way_out");
+    why.of_class = TextAt(json, "class");
+    why.compiled = kind == "compiled";
+    not_observed_.emplace(TextAt(json, "fqn"), std::move(why));
   } else if (kind == "not_recorded") {
     not_recorded_.insert(
         {{TextAt(json, "fqn"), TextAt(json, "role")}, TextAt(json, "reason")});
@@ -313,8 +327,17 @@ void Side::ReadNote(int rank, const std::string& kind, const Json& json) {
           module.empty() ? name : fmt::format("{}.{}", module, name));
     }
   } else if (kind == "graft_begins" || kind == "graft") {
-    (TextAt(json, "what") == "weights" ? weights_grafted_ : data_grafted_) =
-        true;
+    const bool weights = TextAt(json, "what") == "weights";
+    (weights ? weights_grafted_ : data_grafted_) = true;
+    if (!weights && CountAt(json, "differs") > 0) {
+      replaced_data_.insert(static_cast<int>(CountAt(json, "iteration")));
+    }
+  } else if (kind == "skipped_step") {
+    SkippedStep& step =
+        skipped_steps_[static_cast<int>(CountAt(json, "iteration"))];
+    if (TrueAt(json, "cleared")) step.cleared_on.insert(rank);
+  } else if (kind == "modules_beside") {
+    models_beside_ = CountAt(json, "count");
   } else if (kind == "modules") {
     const auto classes = json.find("classes");
     if (classes == json.end() || !classes->is_object()) return;
@@ -365,8 +388,9 @@ void Side::ReadNote(int rank, const std::string& kind, const Json& json) {
   } else if (kind == "loss_unit") {
     loss_unit_unknown_ = true;
   } else if (kind == "computation") {
-    computation_[TextAt(json, "name")] = {TextAt(json, "value"),
-                                          TextAt(json, "option")};
+    ComputationFact& fact = computation_[TextAt(json, "name")];
+    fact.values[TextAt(json, "value")].push_back(rank);
+    fact.option = TextAt(json, "option");
   }
 }
 

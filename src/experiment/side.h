@@ -111,9 +111,26 @@ class Side {
   const EarlyReductions& early_reductions() const { return early_reductions_; }
   const std::vector<RunNote>& notes() const { return notes_; }
   // Module fqn, or that of a tensor of it -> why it is not observed.
-  const std::map<std::string, std::string>& not_observed() const {
+  struct NotObserved {
+    std::string reason;
+    std::string way_out;
+    std::string of_class;   // empty: unknown
+    bool compiled = false;  // in one piece with others
+  };
+  const std::map<std::string, NotObserved>& not_observed() const {
     return not_observed_;
   }
+  // Iterations that ended without a step.
+  struct SkippedStep {
+    std::set<int> cleared_on;  // ranks whose loop cleared the gradients itself
+  };
+  const std::map<int, SkippedStep>& skipped_steps() const {
+    return skipped_steps_;
+  }
+  // Iterations in which data of the run's own differed and were replaced.
+  const std::set<int>& replaced_data() const { return replaced_data_; }
+  // Modules like the model or a part of it, which are not compared.
+  int64_t models_beside() const { return models_beside_; }
   // (fqn, role) -> why capture saw such a tensor and could not record it.
   const std::map<std::pair<std::string, std::string>, std::string>&
   not_recorded() const {
@@ -143,7 +160,7 @@ class Side {
   // Facts by which two runs compute different functions if they differ, with
   // the option that settles it.
   struct ComputationFact {
-    std::string value;
+    std::map<std::string, std::vector<int>> values;  // -> ranks that say so
     std::string option;
   };
   const std::map<std::string, ComputationFact>& computation() const {
@@ -201,7 +218,7 @@ class Side {
   std::vector<Attribute> attributes_;
   EarlyReductions early_reductions_;
   std::vector<RunNote> notes_;
-  std::map<std::string, std::string> not_observed_;
+  std::map<std::string, NotObserved> not_observed_;
   std::map<std::pair<std::string, std::string>, std::string> not_recorded_;
   std::set<std::pair<std::string, Role>> presumed_alike_;
   std::map<std::string, std::string> classes_;
@@ -218,6 +235,9 @@ class Side {
   bool weights_grafted_ = false;
   bool data_grafted_ = false;
   bool loss_unit_unknown_ = false;
+  std::map<int, SkippedStep> skipped_steps_;
+  std::set<int> replaced_data_;
+  int64_t models_beside_ = 0;
 };
 
 }  // namespace ttrace

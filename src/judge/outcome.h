@@ -32,7 +32,7 @@ std::string_view ToString(TensorVerdict verdict);
 struct Outcome {
   TensorVerdict verdict = TensorVerdict::kUnmatched;
   Reason reason;           // why not checkable, unmatched, explained or flagged
-  bool explained = false;  // unmatched, and `reason` says why that is right
+  bool explained = false;  // not compared, and `reason` says why that is right
   // Index into the tensor's legs of the end-to-end leg with the largest
   // headroom; -1: none decides.
   int deciding_leg = -1;

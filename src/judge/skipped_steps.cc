@@ -12,22 +12,16 @@ namespace {
 // searches by itself.
 void AddSkipped(const Side& side, std::set<int>* iterations) {
   if (side.ComputeDType() != DType::kF16) return;
-  for (const RunNote& note : side.notes()) {
-    if ((note.kind != NoteKind::kSkippedStep &&
-         note.kind != NoteKind::kClearedGradients) ||
-        note.numbers.empty()) {
-      continue;
-    }
-    iterations->insert(static_cast<int>(note.numbers.front()));
+  for (const auto& [iteration, step] : side.skipped_steps()) {
+    iterations->insert(iteration);
   }
 }
 
 std::set<int> ClearedByAll(const Side& side) {
   std::set<int> out;
-  for (const RunNote& note : side.notes()) {
-    if (note.kind == NoteKind::kClearedGradients && !note.numbers.empty() &&
-        note.ranks.size() == side.trace().ranks().size()) {
-      out.insert(static_cast<int>(note.numbers.front()));
+  for (const auto& [iteration, step] : side.skipped_steps()) {
+    if (step.cleared_on.size() == side.trace().ranks().size()) {
+      out.insert(iteration);
     }
   }
   return out;

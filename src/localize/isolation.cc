@@ -9,6 +9,7 @@
 
 #include "src/experiment/handed_out.h"
 #include "src/experiment/module_names.h"
+#include "src/judge/one_factor.h"
 #include "src/localize/blame.h"
 #include "src/localize/carried_buffers.h"
 #include "src/localize/module_tree.h"
@@ -323,12 +324,7 @@ class IsolationJudge {
     if (gradient == nullptr || !(gradient->stats.sum_sq_ref > 0)) return false;
     const ErrorStats& stats = gradient->stats;
     const double factor = stats.projection();
-    // As in FindScaledParts: the sums resolve a hundredth of the error.
-    const double rest = std::fabs(factor) * stats.residual();
-    if (rest > std::fmax(gradient->bound * std::fmax(1, std::fabs(factor)),
-                         0.01 * stats.rel_err())) {
-      return false;
-    }
+    if (!FactorExplains(stats, gradient->bound)) return false;
     const auto& losses = tree_.Of("loss", Role::kLoss);
     return std::any_of(losses.begin(), losses.end(), [&](const auto* loss) {
       if (loss->id.arg != "tokens" || !loss->out_alone()) return false;

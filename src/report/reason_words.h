@@ -1,5 +1,5 @@
-// Reasons, expectations and notes in words. Everything that a check decides is
-// typed; this is where it becomes English.
+// Reasons and expectations in words. What a check decides of a tensor is typed;
+// this is where it becomes English.
 //
 // Thread safety: pure functions.
 
@@ -8,7 +8,6 @@
 
 #include <string>
 
-#include "src/experiment/run_note.h"
 #include "src/judge/judgement.h"
 #include "src/judge/reason.h"
 #include "src/localize/culprit.h"
@@ -18,18 +17,15 @@ namespace ttrace {
 // "" for no reason.
 std::string ReasonWords(const Reason& reason);
 
-// Where the bound of the leg's deciding test is from: "noise 4.1e-03 x 2 (3
-// noise legs + fp32 leg)".
 // "its iteration's 12 reduced gradients are all clean"
 std::string ContradictionWords(const Contradiction& contradiction);
 
 // "fc output 0, iteration 0, is out of bounds, but isolated it is clean ..."
 std::string ContestWords(const Culprit& culprit);
 
+// Where the bound of the leg's deciding test is from: "noise 4.1e-03 x 2 (3
+// noise legs + fp32 leg)".
 std::string OriginWords(const LegJudgement& leg);
-
-// One sentence, with the folder it is about in front.
-std::string NoteWords(const RunNote& note);
 
 }  // namespace ttrace
 

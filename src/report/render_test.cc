@@ -43,11 +43,8 @@ CheckResult HostileResult() {
   result.candidate.legs = {kHostile};
   result.coverage.explained = {{kHostile, 1}};
   result.coverage.reference_only = 1;
-  RunNote hostile;
-  hostile.reason = kHostile;
-  RunNote longest;
-  longest.reason = std::string(100'000, 'x');
-  result.notes = {hostile, longest};
+  result.notes = {{NoteKind::kNotice, kHostile, ""},
+                  {NoteKind::kNotice, std::string(100'000, 'x'), ""}};
   result.next_steps = {"ttrace inspect " + kHostile, kHostile};
   result.clean[0].kind = kHostile;
   for (Culprit& culprit : result.culprits) {
@@ -244,9 +241,7 @@ TEST(RenderTerminal, NamesTheInputsThatDifferAndNotTheStructure) {
 TEST(RenderTerminal, ShowsThreeNotesAndSaysWhereTheOthersAre) {
   CheckResult result = SampleClean();
   for (const char* text : {"first", "second", "third", "fourth", "fifth"}) {
-    RunNote note;
-    note.reason = text;
-    result.notes.push_back(note);
+    result.notes.push_back({NoteKind::kNotice, text, ""});
   }
   TerminalOptions options;
   const std::string text = RenderTerminal(result, options);

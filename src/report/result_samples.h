@@ -80,9 +80,9 @@ inline CheckResult SampleDiverged() {
   result.reason = "decoder.layers.3.mlp.linear_fc1 goes wrong in backward";
   result.coverage.compared = 5460;
   result.coverage.explained = {{"fused", 24}};
-  RunNote note;
-  note.reason = "initial weights of the candidate differed and were replaced";
-  result.notes = {note};
+  result.notes = {
+      {NoteKind::kNotice,
+       "initial weights of the candidate differed and were replaced", ""}};
   result.clean = {{"forward", 1820, 1820}, {"backward", 1616, 1716}};
   result.next_steps = {
       "ttrace inspect report/candidate decoder.layers.3.mlp.linear_fc1"};
