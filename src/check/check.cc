@@ -66,6 +66,33 @@ void NameInCandidate(const FusedModules& fused,
   }
 }
 
+// A step is made where the loop calls it, a loss where the loop makes it, all
+// else in the forward of a module or in what autograd makes of it.
+void NameSource(const SourceLines& sources, Culprit* culprit) {
+  const auto call = [&](const char* what, const char* words) {
+    const SourceLine* line = sources.OfCall(what);
+    if (line == nullptr) return false;
+    culprit->source = {line->file, line->line,
+                       fmt::format("{}:{}, {}", line->file, line->line, words)};
+    return true;
+  };
+  if (culprit->stage == Stage::kOptimizer &&
+      call("step", "where the loop makes its step")) {
+    return;
+  }
+  if (culprit->tensor.role == Role::kLoss &&
+      (call("loss", "the loss function") ||
+       call("backward", "where the loop calls backward"))) {
+    return;
+  }
+  if (culprit->tensor.role == Role::kData) return;
+  const SourceOfClass* of = sources.OfModule(culprit->name_in_candidate.empty()
+                                                 ? culprit->fqn
+                                                 : culprit->name_in_candidate);
+  if (of == nullptr) return;
+  culprit->source = {of->at.file, of->at.line, SourceWords(*of)};
+}
+
 // The second way to a place, where the candidate has an isolated leg.
 void JoinIsolation(Localization places, const Side& candidate,
                    CheckResult* result) {
@@ -289,6 +316,9 @@ void FindCulprits(const CheckOptions& options, const OpenRuns& runs,
     AddStateFaults(*reference, candidate, options.iterations, result);
   }
   NameInCandidate(candidate.fused_modules(), &result->culprits);
+  for (Culprit& culprit : result->culprits) {
+    NameSource(candidate.source_lines(), &culprit);
+  }
   ContestCulprits(result);
 }
 

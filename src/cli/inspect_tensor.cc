@@ -12,6 +12,7 @@
 #include "src/compare/compare_summaries.h"
 #include "src/compare/compared_piece.h"
 #include "src/compare/tensor_summary.h"
+#include "src/experiment/source_lines.h"
 #include "src/numeric/widen.h"
 #include "src/report/page.h"
 
@@ -132,10 +133,14 @@ bool Matches(const TensorQuery& query, const TensorId& id) {
 }
 
 Status AddTensor(const TensorId& id, const TensorPieces& pieces, int values,
-                 Page& page) {
+                 const SourceLines& sources, Page& page) {
   const Record& any = pieces.pieces.front();
   page.Section("TENSOR");
   page.Text(ToString(id), Tone::kStrong);
+  if (const SourceOfClass* of = sources.OfModule(id.fqn);
+      of != nullptr && id.role != Role::kData) {
+    page.Text(SourceWords(*of));
+  }
   const std::string placements = ToString(any.placements());
   page.Text(fmt::format("{} {}  {}", Info(any.dtype()).torch_name,
                         ShapeText(any.layout().global_shape()),
@@ -210,6 +215,7 @@ std::string Joined(const std::vector<std::string>& words) {
 Result<std::string> DescribeTensors(std::shared_ptr<const Trace> trace,
                                     const TensorQuery& query,
                                     const TerminalOptions& terminal) {
+  const SourceLines sources = SourceLines::Read(*trace);
   const Catalog catalog(std::move(trace));
   if (!catalog.HasLeg(query.leg)) {
     return Error(ErrorCode::kNotFound, "no leg '" + Printable(query.leg) +
@@ -226,7 +232,7 @@ Result<std::string> DescribeTensors(std::shared_ptr<const Trace> trace,
       continue;
     }
     ++shown;
-    TTRACE_RETURN_IF_ERROR(AddTensor(id, pieces, query.values, page));
+    TTRACE_RETURN_IF_ERROR(AddTensor(id, pieces, query.values, sources, page));
   }
   if (shown == 0) {
     return Error(ErrorCode::kNotFound,

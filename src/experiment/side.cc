@@ -266,6 +266,7 @@ void Side::ReadNotes(const Trace& trace) {
   reduction_hook_ = ReadReductionHook(trace, collectives_);
   state_changes_ = ReadStateChanges(trace);
   attributes_ = ReadAttributes(trace);
+  source_lines_ = SourceLines::Read(trace);
   early_reductions_ = ReadEarlyReductions(trace);
   fused_modules_ = ReadFusedModules(trace);
   for (const RankTrace& rank : trace.ranks()) {

@@ -27,6 +27,7 @@
 #include "src/experiment/handed_out.h"
 #include "src/experiment/reduction_hook.h"
 #include "src/experiment/run_note.h"
+#include "src/experiment/source_lines.h"
 #include "src/experiment/state_changes.h"
 #include "ttrace/dtype.h"
 #include "ttrace/status.h"
@@ -108,6 +109,7 @@ class Side {
   const CollectiveLog& collectives() const { return collectives_; }
   const StateChanges& state_changes() const { return state_changes_; }
   const std::vector<Attribute>& attributes() const { return attributes_; }
+  const SourceLines& source_lines() const { return source_lines_; }
   const EarlyReductions& early_reductions() const { return early_reductions_; }
   const std::vector<RunNote>& notes() const { return notes_; }
   // Module fqn, or that of a tensor of it -> why it is not observed.
@@ -235,6 +237,7 @@ class Side {
   bool weights_grafted_ = false;
   bool data_grafted_ = false;
   bool loss_unit_unknown_ = false;
+  SourceLines source_lines_;
   std::map<int, SkippedStep> skipped_steps_;
   std::set<int> replaced_data_;
   int64_t models_beside_ = 0;

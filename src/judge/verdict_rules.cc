@@ -120,9 +120,8 @@ Said NotUpdated(const Case& of) {
   Reason reason = Because(ReasonKind::kNotUpdated);
   reason.counts = {update->unchanged, update->changed};
   reason.far = update->far;
-  Outcome out = Flagged(update->ranks, std::move(reason));
-  out.deciding_leg = of.seen.deciding_leg;
-  return out;
+  // No leg decides: that values differ from the reference's says nothing.
+  return Flagged(update->ranks, std::move(reason));
 }
 
 // Other data or weights are no finding where they are grafted: samplers

@@ -41,10 +41,18 @@ struct Contradiction {
   double other = 0;
 };
 
+// A line of the candidate's source that a reader opens first.
+struct SourcePlace {
+  std::string file;  // as the process saw it; empty: not known
+  int64_t line = 0;
+  std::string words;  // with file and line, and what is there
+};
+
 struct Culprit {
   std::string fqn;  // module or parameter
   // What the candidate's own code calls it, where that is another name.
   std::string name_in_candidate;
+  SourcePlace source;
   TensorId tensor;  // the tensor that shows it first
   Direction direction = Direction::kForward;
   Stage stage = Stage::kCompute;

@@ -173,6 +173,11 @@ Json TensorJson(const TensorJudgement& tensor) {
   return json;
 }
 
+Json SourceJson(const SourcePlace& source) {
+  if (source.file.empty()) return nullptr;
+  return {{"file", source.file}, {"line", source.line}, {"text", source.words}};
+}
+
 Json CulpritJson(const Culprit& culprit) {
   Json classes = Json::array();
   for (const Diagnosis& diagnosis : culprit.classes) {
@@ -188,6 +193,7 @@ Json CulpritJson(const Culprit& culprit) {
   }
   return {{"fqn", culprit.fqn},
           {"name_in_candidate", culprit.name_in_candidate},
+          {"source", SourceJson(culprit.source)},
           {"role", ToString(culprit.tensor.role)},
           {"direction", ToString(culprit.direction)},
           {"stage", ToString(culprit.stage)},

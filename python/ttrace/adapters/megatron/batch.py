@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ttrace.adapters.megatron.model import Model
+from ttrace.capture import source_lines
 from ttrace.capture.graft import Graft
 from ttrace.capture.placed import Batch, Moment
 from ttrace.capture.replay_data import map_tensors
@@ -104,6 +105,9 @@ def trace_losses(model: Model, forward_step: Callable[..., Any]) -> Callable[...
         if not isinstance(result, tuple) or len(result) != 2 or not callable(result[1]):
             return result
         output, loss_function = result
+        if model.session.recording:
+            note = model.session.guarded(source_lines.note_function)
+            note(model.session, "loss", loss_function)
         return output, _recording(model, model.last_moment, loss_function)
 
     return traced

@@ -27,7 +27,7 @@ from ttrace.adapters.megatron.model import Chunk, Model
 from ttrace.adapters.megatron.replayer import MegatronReplayer
 from ttrace.adapters.megatron.router_functions import note_router_function
 from ttrace.adapters.megatron.store import Store
-from ttrace.capture import collective_calls, replay_data, rerun
+from ttrace.capture import collective_calls, replay_data, rerun, source_lines
 from ttrace.capture.course import Course
 from ttrace.capture.dropout import Dropout
 from ttrace.capture.graft import Graft
@@ -347,6 +347,7 @@ class MegatronCapture:
     def _note_hyperparameters(self) -> None:
         if self._model is not None and self._optimizer is not None:
             hyperparameters.note_step(self._model, self._optimizer)
+            source_lines.note_caller(self.session, "step")
 
     def _after_step(self, result: Any) -> None:
         if not self.course.captures:

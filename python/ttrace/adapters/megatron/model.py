@@ -75,7 +75,7 @@ class Chunk:
         self.known: dict[str, tuple[nn.Module, ModuleRule]] = {}
         self.unknown: list[tuple[str, str, str]] = []  # fqn, class, reason
         self.compiled: list[str] = []
-        self.classes: dict[str, str] = {}
+        self.named: dict[str, nn.Module] = {}  # by fqn, what a compiled one is inside
         self._topology = topology
         self._reference_shape = reference_shape
         self._find()
@@ -100,7 +100,7 @@ class Chunk:
                         self._find_rule(module, inner, fqn)
                     continue
                 inside = True
-            self.classes[fqn] = type(module).__name__
+            self.named[fqn] = module
             self.rules.kind(module, fqn)
             self._find_parameters(name, fqn, module, inside)
             if not inside:
@@ -120,7 +120,7 @@ class Chunk:
         if is_transparent(known_as):
             return
         kind = type(known_as).__name__
-        self.classes[fqn] = kind
+        self.named[fqn] = known_as
         self.rules.kind(known_as, fqn)
         rule = self.rules.module(known_as, fqn)
         if rule is None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import nn
 
 from ttrace.adapters.megatron import names
 from ttrace.adapters.megatron.model import Chunk, Model, ParameterEntry
@@ -19,6 +20,7 @@ from ttrace.adapters.megatron.private_names import MEGATRON
 from ttrace.adapters.megatron.structure import is_expert
 from ttrace.adapters.megatron.unsupported import unsupported
 from ttrace.adapters.torch.private_names import TORCH
+from ttrace.capture import source_lines
 from ttrace.capture.private_names import looked_up, missing
 
 _VOCABULARY = (
@@ -61,9 +63,9 @@ def _note_private_names(model: Model) -> None:
 
 def _note_modules(model: Model) -> None:
     note = model.session.note
-    classes: dict[str, str] = {}
+    named: dict[str, nn.Module] = {}
     for chunk in model.chunks:
-        classes.update(chunk.classes)
+        named.update(chunk.named)
         for fqn, kind, reason in chunk.unknown:
             note("not_observed", **{"fqn": fqn, "class": kind, "reason": reason})
         for fqn in chunk.compiled:
@@ -73,7 +75,8 @@ def _note_modules(model: Model) -> None:
             for child in rule.not_materialised:
                 reason = f"fused into {type(module).__name__}"
                 note("not_materialised", fqn=f"{fqn}.{child}", reason=reason)
-    note("modules", classes=classes)
+    note("modules", classes={fqn: type(module).__name__ for fqn, module in named.items()})
+    source_lines.note_modules(model.session, named.items())
 
 
 def _note_fused_norms(model: Model) -> None:

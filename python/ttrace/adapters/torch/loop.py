@@ -60,7 +60,13 @@ from ttrace.adapters.torch.topology import (
     rows_cut,
     wrappers,
 )
-from ttrace.capture import collective_calls, hyperparameters, nested, process_messages
+from ttrace.capture import (
+    collective_calls,
+    hyperparameters,
+    nested,
+    process_messages,
+    source_lines,
+)
 from ttrace.capture.course import Course
 from ttrace.capture.dropout import Dropout
 from ttrace.capture.graft import Graft
@@ -267,6 +273,8 @@ class LoopCapture:
             session.note("notice", text=text)
         classes = {canonical_name(n): type(m).__name__ for n, m in self._root.named_modules()}
         session.note("modules", classes=classes)
+        named = [(canonical_name(n), m) for n, m in self._root.named_modules()]
+        source_lines.note_modules(session, named)
         session.note("token_sums", **token_sums(self._root))
         self._name_quantised()
         self._name_others()
@@ -574,6 +582,7 @@ class LoopCapture:
         if id(optimizer) in self._noted:
             return  # a scaler's step may come before the optimizer's own
         self._noted.add(id(optimizer))
+        source_lines.note_caller(self.session, "step")
         names = {id(p): canonical_name(fqn) for fqn, p in self._root.named_parameters()}
         of_step: dict[str, Any] = self._clipping.of_step()
         if self._store is not None and self._store.changed_early:

@@ -1,0 +1,128 @@
+"""Files and lines of classes, forwards and calls are those that a reader would open."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import inspect
+import sys
+
+import pytest
+from torch import nn
+
+from ttrace.capture import source_lines
+
+SOURCE = '''"""class Twice is named here, too."""
+import functools
+from torch import nn
+
+
+def wrapped(function):
+    @functools.wraps(function)
+    def call(*args):
+        return function(*args)
+    return call
+
+
+class Twice(nn.Module):
+    x = 1
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+
+    @wrapped
+    def forward(self, x):
+        return x
+
+
+class Inherits(Twice):
+    """Has no function of its own."""
+
+
+def make():
+    class Inner(nn.Module):
+        def forward(self, x):
+            return x
+    return Inner
+'''
+
+
+class Session:
+    """What a capture's session does with notes."""
+
+    def __init__(self):
+        self.notes = []
+        self._said = set()
+
+    def note(self, kind, **fields):
+        self.notes.append((kind, fields))
+
+    def said(self, what):
+        before = what in self._said
+        self._said.add(what)
+        return before
+
+
+@pytest.fixture
+def module(tmp_path):
+    path = tmp_path / "some_model.py"
+    path.write_text(SOURCE)
+    spec = importlib.util.spec_from_file_location("some_model", path)
+    found = importlib.util.module_from_spec(spec)
+    sys.modules["some_model"] = found
+    spec.loader.exec_module(found)
+    yield found
+    del sys.modules["some_model"]
+
+
+def line_of(text, nth=0):
+    return [n for n, line in enumerate(SOURCE.splitlines(), 1) if text in line][nth]
+
+
+def test_a_class_is_where_its_statement_is(module):
+    file = module.__file__
+    assert source_lines.place_of_class(module.Twice) == (file, line_of("class Twice(", 1))
+    assert source_lines.place_of_class(module.Inherits) == (file, line_of("class Inherits"))
+    assert source_lines.place_of_class(module.make()) == (file, line_of("class Inner"))
+
+
+def test_a_forward_is_the_function_that_a_decorator_was_given(module):
+    place = (module.__file__, line_of("@wrapped"))
+    assert source_lines.place_of_forward(module.Twice) == place
+    assert source_lines.place_of_forward(module.Inherits) == place
+
+
+def test_classes_of_libraries_are_found_as_python_finds_them():
+    for cls in (nn.Linear, nn.LayerNorm, nn.TransformerEncoderLayer, nn.MultiheadAttention):
+        file, line = source_lines.place_of_class(cls)
+        assert (file, line) == (inspect.getsourcefile(cls), inspect.getsourcelines(cls)[1])
+
+
+def test_one_note_for_a_class_and_none_for_what_has_no_source():
+    session = Session()
+    made = type("Made", (nn.Module,), {})
+    modules = [("a", nn.Linear(1, 1)), ("b", made()), ("c", nn.Linear(1, 1))]
+    source_lines.note_modules(session, modules)
+    ((kind, fields),) = session.notes
+    assert kind == "source_of_class"
+    assert (fields["class"], fields["modules"]) == ("Linear", ["a", "c"])
+    assert fields["forward_file"] == fields["file"]
+
+
+def test_a_caller_is_named_once():
+    session = Session()
+    for _ in range(2):
+        source_lines.note_caller(session, "step")
+        line = inspect.currentframe().f_lineno - 1
+    ((kind, fields),) = session.notes
+    assert kind == "source_of_call"
+    assert fields == {"what": "step", "file": __file__, "line": line}
+
+
+def test_the_function_in_a_partial_is_named():
+    session = Session()
+    source_lines.note_function(session, "loss", functools.partial(line_of, "x"))
+    ((_, fields),) = session.notes
+    assert fields["line"] == line_of.__code__.co_firstlineno

@@ -1,0 +1,106 @@
+"""Where in the source it is written: the class of each module and its forward, the loop's call of
+backward and of the optimizer's step.
+
+A finding names a module; who mends it opens a file. Paths are those that the process sees. What has
+no source (a class that was typed in, or made by another one) is left out.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import re
+import sys
+from collections.abc import Iterable
+from types import CodeType
+from typing import Any
+
+# Frames of these are between the user's loop and what it called.
+_BETWEEN = ("torch", "ttrace", "contextlib", "functools")
+
+
+def note_modules(session: Any, modules: Iterable[tuple[str, Any]]) -> None:
+    """One note for each class of `modules`, which are (name, module)."""
+    names: dict[type, list[str]] = {}
+    for fqn, module in modules:
+        names.setdefault(type(module), []).append(fqn)
+    for cls, fqns in names.items():
+        try:
+            place, forward = place_of_class(cls), place_of_forward(cls)
+        except Exception:  # an odd class costs a line of a report, never the capture
+            continue
+        if place is None:
+            continue
+        more = {} if forward is None else {"forward_file": forward[0], "forward_line": forward[1]}
+        session.note(
+            "source_of_class",
+            **{"class": cls.__qualname__, "file": place[0], "line": place[1]},
+            **more,
+            modules=fqns,
+        )
+
+
+def note_caller(session: Any, what: str) -> None:
+    """Once for each thing that is called: from where the loop calls `what` now."""
+    if session.said(f"source of {what}"):
+        return
+    frame = sys._getframe(1)
+    while frame is not None and _is_between(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back
+    if frame is not None:
+        code = frame.f_code
+        session.note("source_of_call", what=what, file=code.co_filename, line=frame.f_lineno)
+
+
+def note_function(session: Any, what: str, function: Any) -> None:
+    """Once: where the function is written that the loop hands over as `what`."""
+    if session.said(f"source of {what}"):
+        return
+    while hasattr(function, "func"):  # functools.partial
+        function = function.func
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if isinstance(code, CodeType):
+        file, line = code.co_filename, code.co_firstlineno
+        session.note("source_of_call", what=what, file=file, line=line)
+
+
+def place_of_class(cls: type) -> tuple[str, int] | None:
+    """File and line of the class statement, without parsing the file."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    if not file:
+        return None
+    line = cls.__dict__.get("__firstlineno__")  # Python 3.13
+    if isinstance(line, int):
+        return file, line
+    statement = re.compile(rf"\s*class\s+{re.escape(cls.__name__)}\b")
+    lines = [n for n, text in enumerate(linecache.getlines(file), 1) if statement.match(text)]
+    # A name may be given twice: the class is the last before its own first function.
+    first = min((code.co_firstlineno for code in _codes(cls, file)), default=None)
+    if first is not None:
+        lines = [n for n in lines if n <= first]
+        return (file, lines[-1]) if lines else None
+    return (file, lines[0]) if len(lines) == 1 else None
+
+
+def place_of_forward(cls: type) -> tuple[str, int] | None:
+    """File and line of what runs when such a module is called; it may be a base class's."""
+    code = getattr(inspect.unwrap(getattr(cls, "forward", None) or _nothing), "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else None
+
+
+def _nothing() -> None:
+    """Where there is no forward."""
+
+
+def _codes(cls: type, file: str) -> Iterable[CodeType]:
+    for value in vars(cls).values():
+        function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        prefix = f"{cls.__qualname__}."
+        if isinstance(code, CodeType) and code.co_filename == file:
+            if getattr(function, "__qualname__", "").startswith(prefix):
+                yield code
+
+
+def _is_between(module: str) -> bool:
+    return module.partition(".")[0] in _BETWEEN

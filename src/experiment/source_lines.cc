@@ -1,0 +1,73 @@
+#include "src/experiment/source_lines.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "src/experiment/module_names.h"
+#include "src/experiment/note_json.h"
+
+namespace ttrace {
+namespace {
+
+using Json = nlohmann::json;
+
+std::optional<SourceLine> LineAt(const Json& json, const char* file,
+                                 const char* line) {
+  SourceLine out{TextAt(json, file), CountAt(json, line)};
+  if (out.file.empty() || out.line < 1) return std::nullopt;
+  return out;
+}
+
+}  // namespace
+
+SourceLines SourceLines::Read(const Trace& trace) {
+  SourceLines out;
+  for (const RankTrace& rank : trace.ranks()) {
+    for (const Note& note : rank.notes) {
+      const bool of_class = note.kind == "source_of_class";
+      if (!of_class && note.kind != "source_of_call") continue;
+      const Json json = Json::parse(note.json, nullptr, false);
+      if (!json.is_object()) continue;
+      std::optional<SourceLine> at = LineAt(json, "file", "line");
+      if (!at) continue;
+      if (!of_class) {
+        out.calls_.emplace(TextAt(json, "what"), *std::move(at));
+        continue;
+      }
+      const auto source = std::make_shared<const SourceOfClass>(
+          SourceOfClass{TextAt(json, "class"), *std::move(at),
+                        LineAt(json, "forward_file", "forward_line")});
+      for (std::string& fqn : TextsAt(json, "modules")) {
+        out.modules_.emplace(std::move(fqn), source);
+      }
+    }
+  }
+  return out;
+}
+
+const SourceOfClass* SourceLines::OfModule(const std::string& fqn) const {
+  for (std::string name = fqn;; name = ParentName(name)) {
+    const auto found = modules_.find(name);
+    if (found != modules_.end()) return found->second.get();
+    if (name.empty()) return nullptr;
+  }
+}
+
+const SourceLine* SourceLines::OfCall(const std::string& what) const {
+  const auto found = calls_.find(what);
+  return found == calls_.end() ? nullptr : &found->second;
+}
+
+std::string SourceWords(const SourceOfClass& of) {
+  std::string out =
+      fmt::format("{}:{}, class {}", of.at.file, of.at.line, of.name);
+  if (!of.forward) return out;
+  if (of.forward->file == of.at.file) {
+    return out + fmt::format(", forward at line {}", of.forward->line);
+  }
+  return out +
+         fmt::format(", forward at {}:{}", of.forward->file, of.forward->line);
+}
+
+}  // namespace ttrace

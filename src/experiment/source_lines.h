@@ -1,0 +1,52 @@
+// Where in the source it is written, as capture noted it: the class of each
+// module and its forward, and where the loop calls what.
+//
+// Thread safety: const after reading.
+
+#ifndef TTRACE_SRC_EXPERIMENT_SOURCE_LINES_H_
+#define TTRACE_SRC_EXPERIMENT_SOURCE_LINES_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "src/trace/reader.h"
+
+namespace ttrace {
+
+// A path as the process saw it, and the number of a line, from 1.
+struct SourceLine {
+  std::string file;
+  int64_t line = 0;
+};
+
+struct SourceOfClass {
+  std::string name;
+  SourceLine at;  // the class statement
+  std::optional<SourceLine> forward;
+};
+
+class SourceLines {
+ public:
+  // From the notes of all ranks. What is not said is not there.
+  static SourceLines Read(const Trace& trace);
+
+  // The class of module `fqn`, or, if there is no such module, of the nearest
+  // around it: of the one whose parameter `fqn` is. Null: not known.
+  const SourceOfClass* OfModule(const std::string& fqn) const;
+  // Where the loop calls "step" or "backward", or its "loss" function is.
+  const SourceLine* OfCall(const std::string& what) const;
+
+ private:
+  std::map<std::string, std::shared_ptr<const SourceOfClass>> modules_;
+  std::map<std::string, SourceLine> calls_;
+};
+
+// "zoo/gpt/model.py:88, class Mlp, forward at line 97".
+std::string SourceWords(const SourceOfClass& of);
+
+}  // namespace ttrace
+
+#endif  // TTRACE_SRC_EXPERIMENT_SOURCE_LINES_H_
