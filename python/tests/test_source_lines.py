@@ -111,7 +111,16 @@ def test_one_note_for_a_class_and_none_for_what_has_no_source():
     assert fields["forward_file"] == fields["file"]
 
 
-def test_a_caller_is_named_once():
+def test_a_path_below_the_working_directory_is_relative(module, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    session = Session()
+    source_lines.note_modules(session, [("", module.Twice())])
+    ((_, fields),) = session.notes
+    assert fields["file"] == fields["forward_file"] == "some_model.py"
+
+
+def test_a_caller_is_named_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     session = Session()
     for _ in range(2):
         source_lines.note_caller(session, "step")

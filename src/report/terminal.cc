@@ -242,7 +242,7 @@ void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
   if (!culprit.name_in_candidate.empty()) {
     page->Text("in the candidate: " + culprit.name_in_candidate);
   }
-  if (!culprit.source.file.empty()) page->Text(culprit.source.words);
+  if (!culprit.source.file.empty()) page->Verbatim(culprit.source.words);
   page->Text(
       fmt::format("{}: {}", PlaceWords(culprit), TensorWords(culprit.tensor)));
   page->Text(

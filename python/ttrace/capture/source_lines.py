@@ -1,14 +1,16 @@
 """Where in the source it is written: the class of each module and its forward, the loop's call of
 backward and of the optimizer's step.
 
-A finding names a module; who mends it opens a file. Paths are those that the process sees. What has
-no source (a class that was typed in, or made by another one) is left out.
+A finding names a module; who mends it opens a file. Paths are those that the process sees, below
+its working directory relative to that. What has no source (a class that was typed in, or made by
+another one) is left out.
 """
 
 from __future__ import annotations
 
 import inspect
 import linecache
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -31,13 +33,11 @@ def note_modules(session: Any, modules: Iterable[tuple[str, Any]]) -> None:
             continue
         if place is None:
             continue
-        more = {} if forward is None else {"forward_file": forward[0], "forward_line": forward[1]}
-        session.note(
-            "source_of_class",
-            **{"class": cls.__qualname__, "file": place[0], "line": place[1]},
-            **more,
-            modules=fqns,
-        )
+        fields: dict[str, Any] = {"file": _shown(place[0]), "line": place[1]}
+        if forward is not None:
+            fields |= {"forward_file": _shown(forward[0]), "forward_line": forward[1]}
+        fields |= {"class": cls.__qualname__, "modules": fqns}
+        session.note("source_of_class", **fields)
 
 
 def note_caller(session: Any, what: str) -> None:
@@ -48,8 +48,8 @@ def note_caller(session: Any, what: str) -> None:
     while frame is not None and _is_between(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
     if frame is not None:
-        code = frame.f_code
-        session.note("source_of_call", what=what, file=code.co_filename, line=frame.f_lineno)
+        file = _shown(frame.f_code.co_filename)
+        session.note("source_of_call", what=what, file=file, line=frame.f_lineno)
 
 
 def note_function(session: Any, what: str, function: Any) -> None:
@@ -60,7 +60,7 @@ def note_function(session: Any, what: str, function: Any) -> None:
         function = function.func
     code = getattr(inspect.unwrap(function), "__code__", None)
     if isinstance(code, CodeType):
-        file, line = code.co_filename, code.co_firstlineno
+        file, line = _shown(code.co_filename), code.co_firstlineno
         session.note("source_of_call", what=what, file=file, line=line)
 
 
@@ -86,6 +86,11 @@ def place_of_forward(cls: type) -> tuple[str, int] | None:
     """File and line of what runs when such a module is called; it may be a base class's."""
     code = getattr(inspect.unwrap(getattr(cls, "forward", None) or _nothing), "__code__", None)
     return (code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else None
+
+
+def _shown(path: str) -> str:
+    here = os.getcwd() + os.sep
+    return path.removeprefix(here)
 
 
 def _nothing() -> None:
