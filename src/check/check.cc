@@ -96,8 +96,9 @@ void NameSource(const SourceLines& sources, Culprit* culprit) {
 // The second way to a place, where the candidate has an isolated leg.
 void JoinIsolation(Localization places, const Side& candidate,
                    CheckResult* result) {
-  IsolationOutcome isolation = LocalizeIsolated(
-      result->tensors, candidate.handed_out(), candidate.fused_modules());
+  IsolationOutcome isolation =
+      LocalizeIsolated(result->tensors, candidate.facts().handed_out,
+                       candidate.facts().fused_modules);
   IsolationSummary& summary = result->isolation;
   summary.ran = isolation.of > 0;
   if (!summary.ran) {
@@ -230,8 +231,9 @@ bool IsGradientThatIsKept(const Culprit& culprit) {
 void AddStateFaults(const Side& reference, const Side& candidate,
                     const std::optional<IterationRange>& iterations,
                     CheckResult* result) {
-  StateFaults found = FindStateFaults(reference.state_changes(),
-                                      candidate.state_changes(), iterations);
+  StateFaults found =
+      FindStateFaults(reference.facts().state_changes,
+                      candidate.facts().state_changes, iterations);
   for (const std::string& what : found.open) {
     result->notes.push_back(
         Unsupported("state that is changed between steps in one run", what,
@@ -248,11 +250,11 @@ void AddStateFaults(const Side& reference, const Side& candidate,
 // Places in what the values show, by both ways.
 void Locate(const OpenRuns& runs, CheckResult* result) {
   const Side& candidate = *runs.candidate;
-  JoinIsolation(
-      Localize(result->tensors, {.weights_grafted = candidate.weights_grafted(),
-                                 .data_grafted = candidate.data_grafted(),
-                                 .fused = candidate.fused_modules()}),
-      candidate, result);
+  JoinIsolation(Localize(result->tensors,
+                         {.weights_grafted = candidate.facts().weights_grafted,
+                          .data_grafted = candidate.facts().data_grafted,
+                          .fused = candidate.facts().fused_modules}),
+                candidate, result);
   ConvictCarriedBuffers(result);
   if (result->culprits.empty()) {
     result->culprits = FirstDiverged(result->tensors);
@@ -315,9 +317,9 @@ void FindCulprits(const CheckOptions& options, const OpenRuns& runs,
   if (reference != nullptr) {
     AddStateFaults(*reference, candidate, options.iterations, result);
   }
-  NameInCandidate(candidate.fused_modules(), &result->culprits);
+  NameInCandidate(candidate.facts().fused_modules, &result->culprits);
   for (Culprit& culprit : result->culprits) {
-    NameSource(candidate.source_lines(), &culprit);
+    NameSource(candidate.facts().source_lines, &culprit);
   }
   ContestCulprits(result);
 }

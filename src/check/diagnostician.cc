@@ -28,8 +28,8 @@ ReductionEvidence EvidenceOfReductions(const Side& candidate) {
     }
   }
   out.tensors = &candidate.real();
-  out.collectives = &candidate.collectives();
-  out.attributes = &candidate.attributes();
+  out.collectives = &candidate.facts().collectives;
+  out.attributes = &candidate.facts().attributes;
   return out;
 }
 
@@ -172,21 +172,22 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
   evidence.global_batch = global_batch_;
   evidence.sequence_length = sequence_length_;
   evidence.outputs_are_known = !unknown_outputs_.contains(t->id.iteration);
-  const auto found = candidate_.state_changes().gradients.find(t->id.iteration);
+  const auto found =
+      candidate_.facts().state_changes.gradients.find(t->id.iteration);
   evidence.gradients_were_kept =
-      found != candidate_.state_changes().gradients.end() &&
+      found != candidate_.facts().state_changes.gradients.end() &&
       !found->second.ranks.empty();
   // What a reduction leaves is as wrong as what it was given: only the latter
   // is the place.
   if (t->id.role == Role::kGradLocal) {
-    evidence.reduced_early = candidate_.early_reductions().Find(
+    evidence.reduced_early = candidate_.facts().early_reductions.Find(
         t->id.iteration, t->id.fqn, t->ranks);
   }
   evidence.sums_were_made = reductions_.SumsWereMade(culprit);
   evidence.wrong_group = reductions_.WrongGroup(culprit);
-  evidence.attributes = candidate_.attributes();
+  evidence.attributes = candidate_.facts().attributes;
   if (reference_ != nullptr) {
-    evidence.reference_attributes = reference_->attributes();
+    evidence.reference_attributes = reference_->facts().attributes;
   }
   const auto affected = affected_.find({t->id.role, t->id.iteration});
   if (affected != affected_.end()) evidence.affected = affected->second;

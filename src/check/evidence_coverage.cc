@@ -55,7 +55,7 @@ struct Kind {
 Kind KindOf(const Side& classes, const TensorId& id) {
   const bool parameter = IsParameterGradient(id.role);
   const std::string module = ModuleOf(id);
-  std::string cls = classes.ClassOf(module);
+  std::string cls = classes.facts().ClassOf(module);
   if (cls.empty()) cls = WithoutLayerNumbers(module);
   if (cls.empty()) cls = "the model";
   return {fmt::format("{} of {}", ToString(id.role), cls),

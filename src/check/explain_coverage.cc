@@ -13,19 +13,19 @@ namespace {
 
 // Why `side` has no such tensor, or nothing of its module or of one around it.
 Reason WhyAbsent(const Side& side, const TensorId& id) {
-  const auto& absent = side.fused_modules().absent;
+  const auto& absent = side.facts().fused_modules.absent;
   const auto part = absent.find({id.fqn, id.role});
   if (part != absent.end()) {
     return Because(ReasonKind::kNotMaterialised, part->second);
   }
   const std::string& fqn = id.fqn;
   for (std::string name = fqn;; name = ParentName(name)) {
-    const auto fused = side.not_materialised().find(name);
-    if (fused != side.not_materialised().end() && !name.empty()) {
+    const auto fused = side.facts().not_materialised.find(name);
+    if (fused != side.facts().not_materialised.end() && !name.empty()) {
       return Because(ReasonKind::kNotMaterialised, fused->second);
     }
-    const auto unseen = side.not_observed().find(name);
-    if (unseen != side.not_observed().end()) {
+    const auto unseen = side.facts().not_observed.find(name);
+    if (unseen != side.facts().not_observed.end()) {
       return Because(ReasonKind::kNotObserved, unseen->second.reason);
     }
     if (name.empty()) return {};
@@ -93,8 +93,8 @@ Coverage ExplainCoverage(const Side* reference, const Side& candidate,
   }
   const std::set<int> iterations = candidate.Iterations();
   const bool selected =
-      !candidate.selection().empty() ||
-      (reference != nullptr && !reference->selection().empty());
+      !candidate.facts().selection.empty() ||
+      (reference != nullptr && !reference->facts().selection.empty());
   const Names candidate_names = NamesOf(candidate);
   const Names reference_names =
       reference == nullptr ? Names{} : NamesOf(*reference);
@@ -120,9 +120,9 @@ Coverage ExplainCoverage(const Side* reference, const Side& candidate,
         why = Because(ReasonKind::kInsideOnePiece,
                       in_reference ? "candidate" : "reference");
       }
-      const auto unrecorded = lacking.not_recorded().find(
+      const auto unrecorded = lacking.facts().not_recorded.find(
           {t.id.fqn, std::string(ToString(t.id.role))});
-      if (unrecorded != lacking.not_recorded().end()) {
+      if (unrecorded != lacking.facts().not_recorded.end()) {
         why = Because(ReasonKind::kNotObserved, unrecorded->second);
       }
       if (t.id.role == Role::kParamUpdated && !iterations.empty() &&

@@ -34,7 +34,7 @@ void NoteDefects(const Side& side, Notes* notes) {
 }
 
 // "on", or where ranks do not agree "off (rank 0), on (ranks 1, 2)".
-std::string ValueWords(const Side::ComputationFact& fact) {
+std::string ValueWords(const ComputationFact& fact) {
   if (fact.values.size() == 1) return fact.values.begin()->first;
   std::vector<std::string> words;
   for (const auto& [value, ranks] : fact.values) {
@@ -43,7 +43,7 @@ std::string ValueWords(const Side::ComputationFact& fact) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-std::set<std::string> ValuesOf(const Side::ComputationFact& fact) {
+std::set<std::string> ValuesOf(const ComputationFact& fact) {
   std::set<std::string> out;
   for (const auto& [value, ranks] : fact.values) out.insert(value);
   return out;
@@ -53,9 +53,9 @@ std::set<std::string> ValuesOf(const Side::ComputationFact& fact) {
 // they compute can be compared.
 void CompareComputations(const Side& reference, const Side& candidate,
                          Notes* notes) {
-  for (const auto& [name, fact] : candidate.computation()) {
-    const auto other = reference.computation().find(name);
-    if (other == reference.computation().end() ||
+  for (const auto& [name, fact] : candidate.facts().computation) {
+    const auto other = reference.facts().computation.find(name);
+    if (other == reference.facts().computation.end() ||
         ValuesOf(other->second) == ValuesOf(fact)) {
       continue;
     }
@@ -196,7 +196,7 @@ void NoteNotObserved(const Side& side, const std::set<std::string>& compared,
     bool some_compared = false;
   };
   std::map<std::pair<std::string, std::string>, Modules> found;
-  for (const auto& [fqn, why] : side.not_observed()) {
+  for (const auto& [fqn, why] : side.facts().not_observed) {
     if (why.compiled) continue;
     Modules& modules = found[{why.of_class, why.reason}];
     modules.names.push_back(fqn);

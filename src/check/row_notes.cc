@@ -140,7 +140,8 @@ std::set<int> KnownBefore(const Side& candidate, const RowAlignment& rows,
       out.insert(id.iteration);
     }
   }
-  for (const int iteration : candidate.replaced_data()) out.erase(iteration);
+  for (const int iteration : candidate.facts().replaced_data)
+    out.erase(iteration);
   return out;
 }
 
@@ -246,7 +247,7 @@ std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
       NoteForeignData(reference, candidate, id, call, &out);
     }
     if (id.is_data || call.foreign.empty() || said_foreign ||
-        !candidate.data_grafted()) {
+        !candidate.facts().data_grafted) {
       continue;
     }
     said_foreign = true;

@@ -88,50 +88,26 @@ struct Grafted {
 
 class Gatherer {
  public:
-  void Add(int rank, const std::string& kind, const Json& json) {
-    if (kind == "graft") {
-      AddGraft(rank, json);
-    } else if (kind == "unsupported") {
-      unsupported_.try_emplace(TextAt(json, "what"), TextAt(json, "reason"),
-                               TextAt(json, "way_out"));
-    } else if (kind == "not_grafted") {
-      AddThing(NoteKind::kNotGrafted, TextAt(json, "fqn"), rank, json);
-    } else if (kind == "compiled") {
-      At(NoteKind::kCompiled, "", rank).things.insert(TextAt(json, "fqn"));
-    } else if (kind == "not_recorded") {
-      AddThing(NoteKind::kNotRecorded,
-               TextAt(json, "fqn") + " " + TextAt(json, "role") + " " +
-                   TextAt(json, "arg"),
-               rank, json);
-    } else if (kind == "not_isolated") {
-      AddThing(NoteKind::kNotIsolated, TextAt(json, "fqn"), rank, json);
-    } else if (kind == "leg_skipped") {
-      // An fp32 run is its own fp32 leg: nothing is missing.
-      if (TrueAt(json, "expected")) return;
-      AddThing(NoteKind::kLegSkipped, TextAt(json, "leg"), rank, json);
-    } else if (kind == "replay") {
-      AddLeaks(rank, json);
-    } else if (kind == "attribute") {
-      At(NoteKind::kAttribute,
-         fmt::format("{} is {} where the topology expects {}",
-                     TextAt(json, "name"), TextAt(json, "value"),
-                     TextAt(json, "expected")),
-         rank)
-          .things.insert(TextAt(json, "fqn"));
-    } else if (kind == "skipped_step") {
-      AddSkippedStep(rank, json);
-    } else if (kind == "stopped") {
-      At(NoteKind::kStopped, TextAt(json, "reason"), rank);
-    } else if (kind == "notice") {
-      At(NoteKind::kNotice, TextAt(json, "text"), rank);
-    } else if (kind == "modules_beside") {
-      AddModulesBeside(json);
-    } else if (kind == "graft_begins" && TextAt(json, "of") == "inputs") {
-      At(NoteKind::kGraftedInputs,
-         "there is no data iterator to replace items of: the model's own "
-         "inputs are replaced by the reference's",
-         rank);
-    }
+  // What is said of notes of `kind`; null: nothing.
+  using Adds = void (Gatherer::*)(int rank, const Json&);
+  static Adds AddsOf(const std::string& kind) {
+    static const auto& of_kind = *new std::map<std::string_view, Adds>{
+        {"graft", &Gatherer::AddGraft},
+        {"unsupported", &Gatherer::AddUnsupported},
+        {"not_grafted", &Gatherer::AddNotGrafted},
+        {"compiled", &Gatherer::AddCompiled},
+        {"not_recorded", &Gatherer::AddNotRecorded},
+        {"not_isolated", &Gatherer::AddNotIsolated},
+        {"leg_skipped", &Gatherer::AddLegSkipped},
+        {"replay", &Gatherer::AddLeaks},
+        {"attribute", &Gatherer::AddAttribute},
+        {"skipped_step", &Gatherer::AddSkippedStep},
+        {"stopped", &Gatherer::AddStopped},
+        {"notice", &Gatherer::AddNotice},
+        {"modules_beside", &Gatherer::AddModulesBeside},
+        {"graft_begins", &Gatherer::AddGraftBegins}};
+    const auto found = of_kind.find(kind);
+    return found == of_kind.end() ? nullptr : found->second;
   }
 
   std::vector<RunNote> Finish(const std::string& folder) {
@@ -170,6 +146,61 @@ class Gatherer {
     if (group.way_out.empty()) group.way_out = TextAt(json, "way_out");
   }
 
+  void AddUnsupported(int, const Json& json) {
+    unsupported_.try_emplace(TextAt(json, "what"), TextAt(json, "reason"),
+                             TextAt(json, "way_out"));
+  }
+
+  void AddNotGrafted(int rank, const Json& json) {
+    AddThing(NoteKind::kNotGrafted, TextAt(json, "fqn"), rank, json);
+  }
+
+  void AddCompiled(int rank, const Json& json) {
+    At(NoteKind::kCompiled, "", rank).things.insert(TextAt(json, "fqn"));
+  }
+
+  void AddNotRecorded(int rank, const Json& json) {
+    AddThing(NoteKind::kNotRecorded,
+             TextAt(json, "fqn") + " " + TextAt(json, "role") + " " +
+                 TextAt(json, "arg"),
+             rank, json);
+  }
+
+  void AddNotIsolated(int rank, const Json& json) {
+    AddThing(NoteKind::kNotIsolated, TextAt(json, "fqn"), rank, json);
+  }
+
+  // An fp32 run is its own fp32 leg: nothing is missing.
+  void AddLegSkipped(int rank, const Json& json) {
+    if (TrueAt(json, "expected")) return;
+    AddThing(NoteKind::kLegSkipped, TextAt(json, "leg"), rank, json);
+  }
+
+  void AddAttribute(int rank, const Json& json) {
+    At(NoteKind::kAttribute,
+       fmt::format("{} is {} where the topology expects {}",
+                   TextAt(json, "name"), TextAt(json, "value"),
+                   TextAt(json, "expected")),
+       rank)
+        .things.insert(TextAt(json, "fqn"));
+  }
+
+  void AddStopped(int rank, const Json& json) {
+    At(NoteKind::kStopped, TextAt(json, "reason"), rank);
+  }
+
+  void AddNotice(int rank, const Json& json) {
+    At(NoteKind::kNotice, TextAt(json, "text"), rank);
+  }
+
+  void AddGraftBegins(int rank, const Json& json) {
+    if (TextAt(json, "of") != "inputs") return;
+    At(NoteKind::kGraftedInputs,
+       "there is no data iterator to replace items of: the model's own inputs "
+       "are replaced by the reference's",
+       rank);
+  }
+
   void AddLeaks(int rank, const Json& json) {
     const auto leaks = json.find("leaks");
     if (leaks == json.end() || !leaks->is_array() || leaks->empty()) return;
@@ -190,7 +221,7 @@ class Gatherer {
     group.ranks.insert(rank);
   }
 
-  void AddModulesBeside(const Json& json) {
+  void AddModulesBeside(int, const Json& json) {
     const int64_t count = CountAt(json, "count");
     const std::vector<std::string> classes = TextsAt(json, "classes");
     beside_ = fmt::format(
@@ -241,8 +272,10 @@ std::vector<RunNote> GatherNotes(const Trace& trace) {
   Gatherer gatherer;
   for (const RankTrace& rank : trace.ranks()) {
     for (const Note& note : rank.notes) {
+      const Gatherer::Adds adds = Gatherer::AddsOf(note.kind);
+      if (adds == nullptr) continue;
       const Json json = Json::parse(note.json, nullptr, false);
-      if (json.is_object()) gatherer.Add(rank.meta.rank, note.kind, json);
+      if (json.is_object()) (gatherer.*adds)(rank.meta.rank, json);
     }
   }
   return gatherer.Finish(trace.folder());

@@ -110,7 +110,7 @@ TEST_F(GatherNotesTest, RanksThatComputeAnotherFunctionAreKept) {
                                      R"(","option":"--size"})"}};
   };
   const Side side = Side::Of(Write({says("4"), says("8")}));
-  const auto& fact = side.computation().at("size");
+  const auto& fact = side.facts().computation.at("size");
   EXPECT_EQ(fact.values.at("4"), std::vector<int>{0});
   EXPECT_EQ(fact.values.at("8"), std::vector<int>{1});
   EXPECT_EQ(fact.option, "--size");

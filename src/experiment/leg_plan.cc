@@ -68,9 +68,9 @@ std::optional<IsolationTrouble> FindIsolationTrouble(const Side& reference,
   IsolationTrouble out;
   out.way_out = from_another ? "record it with --graft and this reference"
                              : "record it with --graft";
-  if (!candidate.weights_grafted()) {
+  if (!candidate.facts().weights_grafted) {
     out.reason = "its modules were given its own weights, not the reference's";
-  } else if (!candidate.data_grafted()) {
+  } else if (!candidate.facts().data_grafted) {
     out.reason =
         "the data that the model is fed were not replaced by the reference's";
   } else if (from_another) {

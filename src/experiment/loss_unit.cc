@@ -256,7 +256,8 @@ std::vector<GradientFactors> ReadGradientFactors(
     const Side& reference, const Side& candidate,
     const std::optional<IterationRange>& iterations) {
   std::vector<GradientFactors> out;
-  if (!reference.loss_unit_unknown() && !candidate.loss_unit_unknown()) {
+  if (!reference.facts().loss_unit_unknown &&
+      !candidate.facts().loss_unit_unknown) {
     return out;
   }
   for (const int iteration : candidate.Iterations()) {

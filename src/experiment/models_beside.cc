@@ -5,7 +5,8 @@
 namespace ttrace {
 
 int64_t ModelsBeside(const Side& reference, const Side& candidate) {
-  return std::max(reference.models_beside(), candidate.models_beside());
+  return std::max(reference.facts().models_beside,
+                  candidate.facts().models_beside);
 }
 
 bool IsMadeByTheLoop(const TensorId& id) {

@@ -120,8 +120,8 @@ RoundingOfTensors::RoundingOfTensors(const Side& reference,
   };
   reference_parts_ = parts(reference);
   candidate_parts_ = parts(candidate);
-  reference_hook_ = reference.reduction_hook();
-  candidate_hook_ = candidate.reduction_hook();
+  reference_hook_ = reference.facts().reduction_hook;
+  candidate_hook_ = candidate.facts().reduction_hook;
 }
 
 void RoundingOfTensors::ReadPrecisions(const Side& reference) {
@@ -141,7 +141,7 @@ void RoundingOfTensors::ReadPrecisions(const Side& reference) {
       given = std::max(given, pieces.pieces.front().layout().global_count());
     }
   }
-  for (const auto& [module, dtype] : reference.precision_inside()) {
+  for (const auto& [module, dtype] : reference.facts().precision_inside) {
     Lower(dtype, &modules_[module].dtype);
   }
 }
@@ -154,14 +154,15 @@ void RoundingOfTensors::ReadDimensions(const Side& reference) {
     return name;
   };
   for (const std::string& name : called) {
-    modules_[name].products = ProductsOfActivations(reference.ClassOf(name));
+    modules_[name].products =
+        ProductsOfActivations(reference.facts().ClassOf(name));
   }
   std::set<std::string> matrices;
   for (const auto& [id, pieces] : reference.real()) {
     const Shape shape = pieces.global_shape();
     if (id.role == Role::kParam || id.role == Role::kGradReduced) {
       if (shape.empty()) continue;
-      const std::string kind = reference.ClassOf(ParentName(id.fqn));
+      const std::string kind = reference.facts().ClassOf(ParentName(id.fqn));
       const SumsWith sums = SumsWithParameter(shape, kind);
       Module& owner = modules_[ParentName(id.fqn)];
       const std::string& user =

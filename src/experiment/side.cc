@@ -153,7 +153,7 @@ std::optional<DType> Side::ComputeDType() const {
   const auto admit = [&](DType dtype) {
     if (!lowest || UnitRoundoff(dtype) > UnitRoundoff(*lowest)) lowest = dtype;
   };
-  for (const auto& [module, dtype] : precision_inside_) admit(dtype);
+  for (const auto& [module, dtype] : facts_.precision_inside) admit(dtype);
   for (const auto& [id, pieces] : real()) {
     if (id.role != Role::kParam && id.role != Role::kParamUpdated &&
         id.role != Role::kOutput) {
@@ -189,20 +189,15 @@ int Side::MicroBatchesPerRank() const {
 
 // Of gradients that are rounded to what they are sent in.
 void Side::ReadTermsOfReductions() {
-  if (!reduction_hook_ || !reduction_hook_->sends) return;
+  if (!facts_.reduction_hook || !facts_.reduction_hook->sends) return;
   for (const auto& [id, pieces] : real()) {
     if (id.role != Role::kGradLocal) continue;
     const DType recorded = pieces.pieces.front().dtype();
-    if (UnitRoundoff(*reduction_hook_->sends) <= UnitRoundoff(recorded)) {
+    if (UnitRoundoff(*facts_.reduction_hook->sends) <= UnitRoundoff(recorded)) {
       continue;
     }
-    reduction_hook_->terms[id] = TermsOverSum(pieces);
+    facts_.reduction_hook->terms[id] = TermsOverSum(pieces);
   }
-}
-
-int64_t Side::ReductionIndex(const std::string& fqn) const {
-  const auto found = reduction_index_.find(fqn);
-  return found == reduction_index_.end() ? -1 : found->second;
 }
 
 void Side::FindDefects(const Trace& trace) {
@@ -260,27 +255,13 @@ void Side::NoteUnfinishedSums(const Catalog& catalog) {
 }
 
 void Side::ReadNotes(const Trace& trace) {
-  const Json manifest = Json::parse(trace.manifest_json(), nullptr, false);
-  if (manifest.is_object()) selection_ = TextAt(manifest, "select");
-  collectives_ = ReadCollectives(trace);
-  reduction_hook_ = ReadReductionHook(trace, collectives_);
-  state_changes_ = ReadStateChanges(trace);
-  attributes_ = ReadAttributes(trace);
-  source_lines_ = SourceLines::Read(trace);
-  early_reductions_ = ReadEarlyReductions(trace);
-  fused_modules_ = ReadFusedModules(trace);
-  for (const RankTrace& rank : trace.ranks()) {
-    for (const Note& note : rank.notes) {
-      const Json json = Json::parse(note.json, nullptr, false);
-      if (json.is_object()) ReadNote(rank.meta.rank, note.kind, json);
-    }
-  }
+  facts_ = ReadRunFacts(trace);
   std::vector<RunNote> notes = GatherNotes(trace);
   notes_.insert(notes_.end(), std::make_move_iterator(notes.begin()),
                 std::make_move_iterator(notes.end()));
-  if (reduction_hook_) {
-    notes_.push_back({NoteKind::kReductionHook, HookWords(*reduction_hook_), "",
-                      trace.folder()});
+  if (facts_.reduction_hook) {
+    notes_.push_back({NoteKind::kReductionHook,
+                      HookWords(*facts_.reduction_hook), "", trace.folder()});
   }
   const auto malformed = [&](int64_t count, const char* of) {
     if (count == 0) return;
@@ -289,121 +270,9 @@ void Side::ReadNotes(const Trace& trace) {
          fmt::format("{} of {} unreadable", Counted(count, "note"), of), "",
          trace.folder()});
   };
-  malformed(collectives_.malformed, "collectives");
-  malformed(state_changes_.malformed, "found states");
-  malformed(early_reductions_.malformed, "early reductions");
-}
-
-void Side::ReadNote(int rank, const std::string& kind, const Json& json) {
-  if (kind == "not_materialised") {
-    not_materialised_.emplace(TextAt(json, "fqn"), TextAt(json, "reason"));
-  } else if (kind == "not_observed" || kind == "compiled") {
-    NotObserved why;
-    why.reason = TextAt(json, "reason");
-    why.way_out = TextAt(json, "way_out");
-    why.of_class = TextAt(json, "class");
-    why.compiled = kind == "compiled";
-    not_observed_.emplace(TextAt(json, "fqn"), std::move(why));
-  } else if (kind == "not_recorded") {
-    not_recorded_.insert(
-        {{TextAt(json, "fqn"), TextAt(json, "role")}, TextAt(json, "reason")});
-    const auto role = ParseRole(TextAt(json, "role"));
-    if (role == Role::kGradReduced) {
-      unrecorded_gradient_ = TextAt(json, "fqn");
-    }
-  } else if (kind == "presumed_alike") {
-    if (const auto role = ParseRole(TextAt(json, "role"))) {
-      presumed_alike_.insert({TextAt(json, "fqn"), *role});
-    }
-  } else if (kind == "reduction_order") {
-    int64_t index = 0;
-    for (const std::string& name : TextsAt(json, "names")) {
-      reduction_index_.emplace(name, index++);
-    }
-  } else if (kind == "hands_out") {
-    const std::string module = TextAt(json, "fqn");
-    handed_out_.modules.insert(module);
-    if (const std::string name = TextAt(json, "parameter"); !name.empty()) {
-      handed_out_.parameters.insert(
-          module.empty() ? name : fmt::format("{}.{}", module, name));
-    }
-  } else if (kind == "graft_begins" || kind == "graft") {
-    const bool weights = TextAt(json, "what") == "weights";
-    (weights ? weights_grafted_ : data_grafted_) = true;
-    if (!weights && CountAt(json, "differs") > 0) {
-      replaced_data_.insert(static_cast<int>(CountAt(json, "iteration")));
-    }
-  } else if (kind == "skipped_step") {
-    SkippedStep& step =
-        skipped_steps_[static_cast<int>(CountAt(json, "iteration"))];
-    if (TrueAt(json, "cleared")) step.cleared_on.insert(rank);
-  } else if (kind == "modules_beside") {
-    models_beside_ = CountAt(json, "count");
-  } else if (kind == "modules") {
-    const auto classes = json.find("classes");
-    if (classes == json.end() || !classes->is_object()) return;
-    for (const auto& [fqn, name] : classes->items()) {
-      if (name.is_string()) classes_.emplace(fqn, name.get<std::string>());
-    }
-  } else if (kind == "gradient_norms") {
-    const auto norms = json.find("norms");
-    if (norms == json.end() || !norms->is_object()) return;
-    const auto iteration = static_cast<int>(CountAt(json, "iteration"));
-    const auto rounded = json.find("rounded");
-    for (const auto& [fqn, norm] : norms->items()) {
-      if (!norm.is_number()) continue;
-      GradientNorm& found = gradient_norms_[{rank, iteration, fqn}];
-      found.norm = found.rounded = norm.get<double>();
-      if (rounded == json.end() || !rounded->is_object()) continue;
-      const auto own = rounded->find(fqn);
-      if (own != rounded->end() && own->is_number()) {
-        found.rounded = own->get<double>();
-      }
-    }
-  } else if (kind == "precision_inside") {
-    const auto dtype = ParseDType(TextAt(json, "dtype"));
-    if (dtype && Info(*dtype).floating) {
-      precision_inside_.emplace(TextAt(json, "fqn"), *dtype);
-    }
-  } else if (kind == "token_sums") {
-    const auto each = [&](const char* key, const auto& keep) {
-      const auto found = json.find(key);
-      if (found == json.end() || !found->is_object()) return;
-      for (const auto& [fqn, number] : found->items()) {
-        if (number.is_number()) keep(fqn, number);
-      }
-    };
-    each("norms", [&](const std::string& fqn, const Json& eps) {
-      token_sums_.norms.emplace(fqn, eps.get<double>());
-    });
-    each("tables", [&](const std::string& fqn, const Json& padding) {
-      if (!padding.is_number_integer()) return;
-      token_sums_.tables.emplace(fqn, padding.get<int64_t>());
-    });
-  } else if (kind == "random_draws") {
-    auto& draws = random_draws_[{static_cast<int>(CountAt(json, "iteration")),
-                                 TextAt(json, "fqn")}];
-    for (std::string& draw : TextsAt(json, "draws")) {
-      draws.insert(std::move(draw));
-    }
-  } else if (kind == "loss_unit") {
-    loss_unit_unknown_ = true;
-  } else if (kind == "computation") {
-    ComputationFact& fact = computation_[TextAt(json, "name")];
-    fact.values[TextAt(json, "value")].push_back(rank);
-    fact.option = TextAt(json, "option");
-  }
-}
-
-const Side::GradientNorm* Side::FindGradientNorm(int rank, int iteration,
-                                                 const std::string& fqn) const {
-  const auto found = gradient_norms_.find({rank, iteration, fqn});
-  return found == gradient_norms_.end() ? nullptr : &found->second;
-}
-
-std::string Side::ClassOf(const std::string& fqn) const {
-  const auto found = classes_.find(fqn);
-  return found == classes_.end() ? "" : found->second;
+  malformed(facts_.collectives.malformed, "collectives");
+  malformed(facts_.state_changes.malformed, "found states");
+  malformed(facts_.early_reductions.malformed, "early reductions");
 }
 
 // A leg may be a launch and a folder of its own, so these are read from all.

@@ -57,7 +57,7 @@ std::string NameOf(StepField field) {
 
 StepCatalog::StepCatalog(const Side& side, const Side* grafted_from)
     : side_(side),
-      grafted_from_(side.weights_grafted() ? grafted_from : nullptr),
+      grafted_from_(side.facts().weights_grafted ? grafted_from : nullptr),
       hyperparameters_(ReadHyperparameters(side.trace())) {
   for (const auto& [id, pieces] : side.real()) {
     const bool state = id.role == Role::kOptimState &&
@@ -99,7 +99,8 @@ StepTensor StepCatalog::State(const StepOfParameter& step,
 StepTensor StepCatalog::StateBefore(const StepOfParameter& step,
                                     const std::string& arg) const {
   StepTensor out = State(step, arg, Pass::kForward);
-  if (out.pieces != nullptr || (arg == "master" && side_.weights_grafted())) {
+  if (out.pieces != nullptr ||
+      (arg == "master" && side_.facts().weights_grafted)) {
     return out;
   }
   StepOfParameter earlier = step;
@@ -111,7 +112,7 @@ StepTensor StepCatalog::StateBefore(const StepOfParameter& step,
 StepTensor StepCatalog::OwnBefore(const StepOfParameter& step) const {
   StepTensor out = State(step, kUpdated, Pass::kForward);
   if (out.pieces != nullptr) return out;
-  if (side_.weights_grafted() && grafted_from_ == nullptr) return out;
+  if (side_.facts().weights_grafted && grafted_from_ == nullptr) return out;
   const Side& from = grafted_from_ != nullptr ? *grafted_from_ : side_;
   out.of_reference = grafted_from_ != nullptr;
   StepOfParameter earlier = step;

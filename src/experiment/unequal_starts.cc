@@ -8,7 +8,7 @@ std::map<int, UpdatedParameters> UpdatesThatMatter(
     const Side& reference, const Side& candidate,
     const std::optional<IterationRange>& iterations) {
   std::map<int, UpdatedParameters> out;
-  if (candidate.weights_grafted()) return out;
+  if (candidate.facts().weights_grafted) return out;
   for (const auto& [id, pieces] : candidate.real()) {
     if (id.role != Role::kParamUpdated) continue;
     // What follows the last iteration that is judged decides nothing.

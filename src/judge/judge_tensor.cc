@@ -67,15 +67,15 @@ TensorJudge::TensorJudge(const Side* reference, const Side& candidate,
                          std::set<int> unequal_starts)
     : has_reference_(reference != nullptr),
       first_iteration_(FirstOf(candidate.Iterations())),
-      weights_grafted_(candidate.weights_grafted()),
-      data_grafted_(candidate.data_grafted()),
+      weights_grafted_(candidate.facts().weights_grafted),
+      data_grafted_(candidate.facts().data_grafted),
       plans_(plans),
       expectations_(expectations),
       draws_(draws),
       skipped_(skipped),
       unequal_starts_(std::move(unequal_starts)),
       not_isolated_(candidate.not_isolated()),
-      presumed_alike_(candidate.presumed_alike()),
+      presumed_alike_(candidate.facts().presumed_alike),
       models_beside_(reference != nullptr &&
                      ModelsBeside(*reference, candidate) > 0) {
   if (reference != nullptr) rounding_.emplace(*reference, candidate);

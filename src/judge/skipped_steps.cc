@@ -12,14 +12,14 @@ namespace {
 // searches by itself.
 void AddSkipped(const Side& side, std::set<int>* iterations) {
   if (side.ComputeDType() != DType::kF16) return;
-  for (const auto& [iteration, step] : side.skipped_steps()) {
+  for (const auto& [iteration, step] : side.facts().skipped_steps) {
     iterations->insert(iteration);
   }
 }
 
 std::set<int> ClearedByAll(const Side& side) {
   std::set<int> out;
-  for (const auto& [iteration, step] : side.skipped_steps()) {
+  for (const auto& [iteration, step] : side.facts().skipped_steps) {
     if (step.cleared_on.size() == side.trace().ranks().size()) {
       out.insert(iteration);
     }

@@ -21,8 +21,8 @@ bool Differs(const TensorFacts& tensor) {
 UnlikeDraws::UnlikeDraws(const Side* reference, const Side& candidate,
                          const PackedFacts& tensors) {
   if (reference == nullptr) return;
-  const auto& ours = candidate.random_draws();
-  const auto& theirs = reference->random_draws();
+  const auto& ours = candidate.facts().random_draws;
+  const auto& theirs = reference->facts().random_draws;
   const auto collect = [&](const auto& draws, const auto& others) {
     for (const auto& [place, drawn] : draws) {
       const auto other = others.find(place);

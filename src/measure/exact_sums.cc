@@ -65,7 +65,7 @@ int NormalisedDim(const Shape& shape, int64_t size) {
 }  // namespace
 
 ExactSums::ExactSums(const Side& side) : side_(side) {
-  const TokenSums& known = side.token_sums();
+  const TokenSums& known = side.facts().token_sums;
   for (const auto& [id, pieces] : side.real()) {
     const bool input = id.role == Role::kInput && id.pass == Pass::kForward;
     if (!input && id.role != Role::kGradOutput) continue;
@@ -118,7 +118,7 @@ Result<const ExactSums::Sums*> ExactSums::Find(const Use& use,
   const std::lock_guard lock(mutex_);
   const auto known = found_.find(use);
   if (known != found_.end()) return &known->second;
-  const TokenSums& modules = side_.token_sums();
+  const TokenSums& modules = side_.facts().token_sums;
   const auto norm = modules.norms.find(use.second);
   const auto table = modules.tables.find(use.second);
   Sums sums;

@@ -329,7 +329,8 @@ std::vector<const TensorEntry*> InOrder(const RunContext& context) {
     ExecutionKey key = keys.Of(entry.first, entry.second);
     // Gradients are recorded together; what tells their order is the order in
     // which they are reduced.
-    const int64_t index = context.candidate->ReductionIndex(entry.first.fqn);
+    const int64_t index =
+        context.candidate->facts().ReductionIndex(entry.first.fqn);
     if (index >= 0 && IsParameterGradient(entry.first.role)) {
       key.sequence = index;
     }

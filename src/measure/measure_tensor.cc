@@ -471,8 +471,8 @@ Status TensorMeasurer::MeasureAgainstReference(
   }
   if (rows_known) return Done{};
   const bool replaced =
-      (id.role == Role::kParam && candidate_.weights_grafted()) ||
-      (id.role == Role::kData && candidate_.data_grafted());
+      (id.role == Role::kParam && candidate_.facts().weights_grafted) ||
+      (id.role == Role::kData && candidate_.facts().data_grafted);
   if (!replaced || out->legs.empty() || !out->legs.front().usable) {
     return Done{};
   }

@@ -41,7 +41,7 @@ bool SamePlaces(const RecordList& a, const RecordList& b) {
                     });
 }
 
-// Sums of squares of Side::GradientNorm.
+// Sums of squares of GradientNorm.
 struct Squares {
   double norm = 0;
   double rounded = 0;
@@ -70,7 +70,8 @@ bool AddParts(const Side& side, const TensorId& id, const TensorPieces& pieces,
     for (const Record& piece : held) count += piece.layout().local_count();
     ++out->parts;
     out->largest_part = std::max(out->largest_part, count);
-    const auto* norm = side.FindGradientNorm(rank, id.iteration, id.fqn);
+    const auto* norm =
+        side.facts().FindGradientNorm(rank, id.iteration, id.fqn);
     if (norm == nullptr) {
       known = known && count == 0;
       continue;
@@ -89,7 +90,7 @@ bool AddParts(const Side& side, const TensorId& id, const TensorPieces& pieces,
 const TensorPieces* FindNorm(const Side& side, const TensorId& id) {
   const TensorPieces* reported = side.Find("real", id);
   if (reported == nullptr || !side.Completed(id.iteration) ||
-      !side.selection().empty()) {
+      !side.facts().selection.empty()) {
     return nullptr;
   }
   // Not its declared shape: that may be anything.
@@ -173,7 +174,7 @@ Result<std::optional<ReportedNorm>> MeasureReportedNorm(
     out.primitive = std::sqrt(primitive.norm);
     out.rounded = std::sqrt(primitive.rounded);
   }
-  out.unknown = side.unrecorded_gradient();
+  out.unknown = side.facts().unrecorded_gradient;
   return std::optional<ReportedNorm>(std::move(out));
 }
 

@@ -120,7 +120,7 @@ Result<SkippedUpdate> FindSkippedUpdate(const Side& reference,
   const TensorPieces* after = reference.Find("real", id);
   const TensorPieces* pieces = candidate.Find("real", id);
   const TensorPieces* before =
-      Before(candidate.weights_grafted() ? reference : candidate, id);
+      Before(candidate.facts().weights_grafted ? reference : candidate, id);
   if (after == nullptr || before == nullptr || pieces == nullptr) return out;
   if (HasSummaries(*after) || HasSummaries(*before) || HasSummaries(*pieces)) {
     return OfTheWhole(*before, *after, *pieces);
