@@ -152,12 +152,12 @@ RunNote MadeOtherwise(const Side& reference, const Side& candidate,
                       size_t foreign) {
   const std::string what =
       "inputs of the model that the loop makes of other values";
-  std::string reason = fmt::format(
+  const std::string reason = fmt::format(
       "in iteration {} {} of its rows are not the reference's, though its data "
       "was given to the loop",
       call.iteration, foreign);
   if (SizesOf(reference, call) != SizesOf(candidate, call)) {
-    return Open(what, std::move(reason),
+    return Open(what, reason,
                 "cut the batch into micro-batches of one size in both runs, so "
                 "that what another model makes of them rounds alike, and draw "
                 "what is added to the data from one random seed");
@@ -173,7 +173,7 @@ RunNote MadeOtherwise(const Side& reference, const Side& candidate,
                             "from one random seed",
                             *before.begin(), call.iteration));
   }
-  return Open(what, std::move(reason),
+  return Open(what, reason,
               "have both runs read the same rows (one seed of the sampler, or "
               "DistributedSampler(shuffle=False)), draw what they add to them "
               "from one seed, and pack them alike on any number of ranks");
@@ -272,9 +272,9 @@ std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
 std::vector<RunNote> TwinNotes(const Side& candidate) {
   for (const auto& [call, parts] : candidate.fed_rows().calls()) {
     if (call.is_data) continue;
-    std::vector<int> ranks = RanksFedAlike(parts);
+    const std::vector<int> ranks = RanksFedAlike(parts);
     if (ranks.empty()) continue;
-    return {Fed(std::move(ranks),
+    return {Fed(ranks,
                 fmt::format("in iteration {} they feed the model the same "
                             "rows, which is right only if each counts a part "
                             "of them in its loss; rows of data-parallel ranks "
