@@ -9,7 +9,6 @@
 #include "src/align/routed_run.h"
 #include "src/compare/compare_tensor.h"
 #include "src/compare/layout_overlap.h"
-#include "src/compare/merge_comparisons.h"
 #include "src/compare/row_map.h"
 #include "src/compare/tile.h"
 
@@ -240,31 +239,6 @@ TEST(RoutedComparison, RowsOfAnotherExpertOrOfNoneAreNotCompared) {
   const Loaded plain(run);
   EXPECT_FALSE(CompareTensor(reference.Of(0), plain.Of(0)).ok());
   EXPECT_FALSE(CompareTensor(plain.Of(0), reference.Of(0)).ok());
-}
-
-TEST(RoutedComparison, PartsMergeIntoTheWhole) {
-  const Loaded reference(On({1, 1, 1, 4}));
-  const Loaded two_batches(On({1, 1, 1, 2}));
-  const TensorPieces& all = two_batches.Of(2);
-  ASSERT_EQ(all.pieces.size(), 2U);
-  std::vector<TensorComparison> parts;
-  for (const Record& piece : all.pieces) {
-    TensorPieces one = all;
-    one.pieces = {piece};
-    parts.push_back(OrDie(CompareTensor(reference.Of(2), one)));
-    EXPECT_GT(parts.back().candidate_gap, 0);
-  }
-  const TensorComparison whole = OrDie(CompareTensor(reference.Of(2), all));
-  const TensorComparison merged =
-      OrDie(MergeComparisons({&parts[1], &parts[0]})).comparison;
-  EXPECT_EQ(merged.routed, whole.routed);
-  EXPECT_EQ(merged.candidate_gap, 0);
-  EXPECT_EQ(merged.reference_gap, 0);
-  EXPECT_EQ(merged.common_gap, 0);
-  EXPECT_EQ(merged.total.count, whole.total.count);
-  const TensorComparison lacking =
-      OrDie(MergeComparisons({&parts[0]})).comparison;
-  EXPECT_EQ(lacking.candidate_gap, parts[0].candidate_gap);
 }
 
 TEST(RoutedComparison, NoiseIsMeasuredInTheSameRegions) {

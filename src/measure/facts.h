@@ -1,10 +1,7 @@
 // Facts: what was measured of one logical tensor, without any opinion on it.
 //
 // Statistics are kept for each region that an instance of the candidate holds;
-// those of the whole are their sum, taken in the order of regions. So facts of
-// disjoint regions merge, in any order, into what one measurement of all would
-// have given (merge_facts.h), and they can be made by whoever holds the bytes
-// and sent on (facts_json.h).
+// those of the whole are their sum, taken in the order of regions.
 //
 // Thread safety: plain values and pure functions.
 

@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "src/measure/facts_json.h"
-
 namespace ttrace {
 namespace {
 
@@ -28,7 +26,8 @@ std::vector<std::string> NamesOf(const PackedFacts& all) {
 TEST(PackedFacts, GiveWhatTheyWereGiven) {
   const TensorFacts one = Named("one", 3);
   PackedFacts all = {one, Named("two", 1)};
-  EXPECT_EQ(EncodeFacts(all[0]), EncodeFacts(one));
+  EXPECT_EQ(all[0].id, one.id);
+  EXPECT_EQ(all[0].order, 3);
   all.Set(0, Named("other", 4));
   EXPECT_EQ(NamesOf(all), (std::vector<std::string>{"other", "two"}));
   const size_t before = all.bytes();

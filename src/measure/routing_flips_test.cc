@@ -8,8 +8,7 @@
 #include <optional>
 
 #include "src/align/routed_run.h"
-#include "src/measure/facts_json.h"
-#include "src/measure/merge_facts.h"
+#include "src/measure/packed_facts.h"
 
 namespace ttrace {
 namespace {
@@ -198,8 +197,7 @@ TEST(RoutingFlips, OnlyBooleansOfThreeDimensionsAreMaps) {
   EXPECT_FALSE(MayBeRoutingMap(id, run.Of("1")));
 }
 
-// What facts_json and merge_facts make of what routing adds to facts.
-TEST(RoutingFacts, AreSentOnAndMerged) {
+TEST(RoutingFacts, AreGivenBackAsTheyWerePacked) {
   TensorFacts a;
   a.id.fqn = "moe.router";
   a.legs.resize(1);
@@ -208,7 +206,7 @@ TEST(RoutingFacts, AreSentOnAndMerged) {
   a.legs[0].candidate.routed = RoutedTokens{5, 6, 1, 2};
   a.unplaced = RoutingTrouble{true, 3, "moe.router", 2, 7, 6, ""};
   a.reference_unplaced = RoutingTrouble{false, 1, "moe.router", 2, 0, 0, "x"};
-  const TensorFacts back = OrDie(DecodeFacts(EncodeFacts(a)));
+  const TensorFacts back = PackedFacts({a})[0];
   ASSERT_TRUE(back.legs[0].flips);
   EXPECT_EQ(back.legs[0].flips->tokens, 32);
   EXPECT_EQ(back.legs[0].flips->flipped[1].token, 9);
@@ -216,23 +214,6 @@ TEST(RoutingFacts, AreSentOnAndMerged) {
   EXPECT_EQ(back.legs[0].candidate.routed, a.legs[0].candidate.routed);
   EXPECT_EQ(back.unplaced, a.unplaced);
   EXPECT_EQ(back.reference_unplaced, a.reference_unplaced);
-
-  TensorFacts b = a;
-  b.legs[0].flips = RoutingFlips{32, {{1, 0.5}, {3, 0.75}}};
-  b.unplaced = RoutingTrouble{false, 0, "moe.router", 2, 0, 0, "no map"};
-  b.reference_unplaced.reset();
-  for (const auto& parts : {std::vector{a, b}, std::vector{b, a}}) {
-    const TensorFacts merged = OrDie(MergeFacts(parts));
-    const RoutingFlips& flips = *merged.legs[0].flips;
-    EXPECT_EQ(flips.tokens, 32);
-    ASSERT_EQ(flips.flipped.size(), 3U);
-    EXPECT_EQ(flips.flipped[0].token, 1);
-    EXPECT_EQ(flips.flipped[1].token, 3);
-    EXPECT_EQ(flips.flipped[1].margin, 0.75);
-    EXPECT_EQ(flips.flipped[2].token, 9);
-    EXPECT_EQ(merged.unplaced, a.unplaced);
-    EXPECT_EQ(merged.reference_unplaced, a.reference_unplaced);
-  }
 }
 
 }  // namespace

@@ -189,15 +189,4 @@ Result<SketchEstimate> EstimateDistance(const Sketch& a, double norm_a,
   return out;
 }
 
-Result<SketchEstimate> EstimateInnerProduct(const Sketch& a, double norm_a,
-                                            const Sketch& b, double norm_b) {
-  TTRACE_ASSIGN_OR_RETURN(const SketchEstimate distance,
-                          EstimateDistance(a, b));
-  const auto of = [&](double d) {
-    return (norm_a * norm_a + norm_b * norm_b - d * d) / 2;
-  };
-  return SketchEstimate{of(distance.value), of(distance.high),
-                        of(distance.low)};
-}
-
 }  // namespace ttrace

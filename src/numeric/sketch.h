@@ -90,11 +90,6 @@ Result<SketchEstimate> EstimateDistance(const Sketch& a, double norm_a,
 // u sqrt(n / 6) of the sum's.
 double SketchRounding(size_t buckets);
 
-// <a, b>, from the distance and exact norms: that is far closer than the inner
-// product of the sketches where a and b are nearly the same.
-Result<SketchEstimate> EstimateInnerProduct(const Sketch& a, double norm_a,
-                                            const Sketch& b, double norm_b);
-
 }  // namespace ttrace
 
 #endif  // TTRACE_SRC_NUMERIC_SKETCH_H_

@@ -363,20 +363,5 @@ TEST(SketchAccuracy, IntervalsAreAsWideAsTheyNeedToBe) {
   }
 }
 
-TEST(SketchAccuracy, OfTheInnerProductOfTensorsThatAreNearlyTheSame) {
-  const std::vector<float> a = Normal(kRows * kCols, 6);
-  std::vector<float> b = a;
-  DensePatterns().front().fault(&b);
-  double want = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    want += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-  }
-  const auto got = EstimateInnerProduct(Of(a), NormOf(a), Of(b), NormOf(b));
-  ASSERT_TRUE(got.ok());
-  EXPECT_NEAR(got->value, want, 1e-5 * want);
-  EXPECT_LE(got->low, want);
-  EXPECT_GE(got->high, want);
-}
-
 }  // namespace
 }  // namespace ttrace
