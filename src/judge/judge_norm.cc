@@ -102,9 +102,16 @@ TensorJudgement JudgeReportedNorm(const std::optional<ReportedNorm>& facts,
   leg.checkable = leg.bound <= kWidestBound;
   leg.Add(std::move(test));
   out.legs = {leg};
-  // Copies that differ stay what they were found to be.
   const bool is_out = leg.checkable && leg.headroom > 1;
-  if (before.replicas_differ && !is_out) return out;
+  if (before.replicas_differ && !is_out) {
+    // Copies that differ stay what they were found to be. That each is the norm
+    // of the gradients of its rank says whose doing it is: not its own.
+    if (leg.checkable) {
+      out.deciding_leg = 0;
+      out.headroom = leg.headroom;
+    }
+    return out;
+  }
   Outcome said =
       leg.checkable ? ByNorm(*facts, leg) : NotCheckable(WhyNotCheckable(leg));
   said.ranks = before.ranks;

@@ -109,6 +109,20 @@ TEST(JudgeReportedNorm, RanksThatReportOtherNormsStayAFinding) {
   }
 }
 
+TEST(JudgeReportedNorm, OtherNormsOfOtherGradientsAreTheGradientsDoing) {
+  TensorJudgement differ;
+  differ.Conclude(Flagged({1}, {}));
+  differ.replicas_differ = true;
+  const auto right = JudgeReportedNorm(Facts(1, 1, 1), differ, 1e-7);
+  EXPECT_TRUE(right.diverged());
+  EXPECT_EQ(right.headroom, 0);
+  EXPECT_EQ(right.ranks, std::vector<int>{1});
+  const auto wrong = JudgeReportedNorm(Facts(2, 1, 1), differ, 1e-7);
+  EXPECT_GT(wrong.headroom, 1);
+  EXPECT_EQ(wrong.reason.kind, ReasonKind::kReportedNorm);
+  EXPECT_EQ(wrong.ranks, std::vector<int>{1});
+}
+
 TEST(JudgeReportedNorm, OfADamagedNormNothingIsSaid) {
   TensorJudgement damaged;
   damaged.verdict = TensorVerdict::kNotCheckable;
