@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "src/experiment/rounding.h"
 #include "src/judge/constants.h"
 #include "src/judge/norm_terms.h"
 
