@@ -112,8 +112,9 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
     return {line["pair"]: line for line in map(json.loads, lines)}
 
 
-def table(before: dict, after: dict) -> tuple[list[str], list[str]]:
-    """The lines of the document, and the names of what changed or is on one side alone."""
+def table(before: dict, after: dict, reasons: dict[str, str]) -> tuple[list[str], list[str]]:
+    """The lines of the document, and the names of what changed without a reason or is on one side
+    alone."""
     both = [name for name in before if name in after]
     kinds = {name: name.split("/")[0] for name in {*before, *after}}
     changed = [name for name in both if before[name] != after[name]]
@@ -126,9 +127,11 @@ def table(before: dict, after: dict) -> tuple[list[str], list[str]]:
     verdicts = Counter(after[name]["verdict"] for name in both)
     text += ["", "Verdicts: " + ", ".join(f"{n} {kind}" for kind, n in sorted(verdicts.items()))]
     if changed:
-        text += ["", "| run | before | after |", "|---|---|---|"]
+        text += ["", "| run | before | after | because |", "|---|---|---|---|"]
     for name in changed:
-        text.append(f"| {name} | {words(before[name])} | {words(after[name])} |")
+        cells = (name, words(before[name]), words(after[name]), reasons.get(name, "?"))
+        text.append(f"| {' | '.join(cells)} |")
+    changed = [name for name in changed if name not in reasons]
     if lonely:
         text += ["", f"Judged by one build alone: {', '.join(lonely)}."]
     return text, changed + lonely
@@ -151,10 +154,20 @@ def main() -> int:
     judging.add_argument("--ttrace", type=Path, default=TTRACE, help="the build that judges")
     judging.add_argument("--jobs", type=int, default=2)
     judging.add_argument("--fresh", action="store_true", help="judge again what is there already")
-    comparing = commands.add_parser("compare", help="compare what two builds said; exit 1: changed")
+    comparing = commands.add_parser(
+        "compare", help="compare what two builds said; exit 1: changed without a reason"
+    )
     comparing.add_argument("before")
     comparing.add_argument("after")
     comparing.add_argument("--table", type=Path, help="write a document")
+    comparing.add_argument(
+        "--because",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("RUN", "WORDS"),
+        help="why the judgement of RUN is meant to change",
+    )
     options = parser.parse_args()
     if options.command == "judge":
         return judge(options.name, options.folders, options.ttrace, options.jobs, options.fresh)
@@ -162,7 +175,7 @@ def main() -> int:
     for name, side in zip((options.before, options.after), sides, strict=True):
         if not side:
             sys.exit(f"judged_again: judged/{name}.jsonl has no judgement")
-    text, changed = table(*sides)
+    text, changed = table(*sides, dict(options.because))
     print("\n".join(text))
     if options.table:
         options.table.write_text("\n".join([HEAD.rstrip(), *text]) + "\n")

@@ -28,7 +28,7 @@ def by_name(*lines: dict) -> dict[str, dict]:
 
 def test_the_same_judgements_change_nothing():
     both = by_name(line("matrix/one"), line("planted/two", "within", ()))
-    text, changed = judged_again.table(both, dict(both))
+    text, changed = judged_again.table(both, dict(both), {})
     assert not changed
     assert "| matrix | 1 | 1 | 0 |" in text
     assert "| planted | 1 | 1 | 0 |" in text
@@ -38,10 +38,10 @@ def test_the_same_judgements_change_nothing():
 def test_another_verdict_order_of_culprits_or_a_lost_pair_is_a_change():
     before = by_name(line("m/one"), line("m/two", culprits=("a", "b")), line("m/three"))
     after = by_name(line("m/one", "within", ()), line("m/two", culprits=("b", "a")))
-    text, changed = judged_again.table(before, after)
-    assert changed == ["m/one", "m/two", "m/three"]
-    assert "| m/one | diverged (exit 1); a.weight | within (exit 0) |" in text
-    assert "| m/two | diverged (exit 1); a; b | diverged (exit 1); b; a |" in text
+    text, changed = judged_again.table(before, after, {"m/two": "meant"})
+    assert changed == ["m/one", "m/three"]
+    assert "| m/one | diverged (exit 1); a.weight | within (exit 0) | ? |" in text
+    assert "| m/two | diverged (exit 1); a; b | diverged (exit 1); b; a | meant |" in text
     assert text[-1] == "Judged by one build alone: m/three."
 
 
