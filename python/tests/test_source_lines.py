@@ -111,6 +111,21 @@ def test_one_note_for_a_class_and_none_for_what_has_no_source():
     assert fields["forward_file"] == fields["file"]
 
 
+def test_of_a_wrapper_and_what_it_wraps_the_inner_is_meant(module):
+    session = Session()
+    source_lines.note_modules(session, [("", nn.Sequential()), ("", module.Twice())])
+    ((_, fields),) = session.notes
+    assert (fields["class"], fields["modules"]) == ("Twice", [""])
+
+
+def test_a_list_of_modules_has_no_forward():
+    session = Session()
+    source_lines.note_modules(session, [("layers", nn.ModuleList())])
+    ((_, fields),) = session.notes
+    assert fields["class"] == "ModuleList"
+    assert "forward_file" not in fields
+
+
 def test_a_path_below_the_working_directory_is_relative(module, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     session = Session()

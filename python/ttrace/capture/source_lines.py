@@ -19,12 +19,15 @@ from typing import Any
 
 # Frames of these are between the user's loop and what it called.
 _BETWEEN = ("torch", "ttrace", "contextlib", "functools")
+# What torch gives a module that has no forward, as a list of modules.
+_UNDEFINED = "_forward_unimplemented"
 
 
 def note_modules(session: Any, modules: Iterable[tuple[str, Any]]) -> None:
-    """One note for each class of `modules`, which are (name, module)."""
+    """One note for each class of `modules`, which are (name, module). Of modules of one name, a
+    wrapper and what it wraps, the last is meant."""
     names: dict[type, list[str]] = {}
-    for fqn, module in modules:
+    for fqn, module in dict(modules).items():
         names.setdefault(type(module), []).append(fqn)
     for cls, fqns in names.items():
         try:
@@ -85,7 +88,9 @@ def place_of_class(cls: type) -> tuple[str, int] | None:
 def place_of_forward(cls: type) -> tuple[str, int] | None:
     """File and line of what runs when such a module is called; it may be a base class's."""
     code = getattr(inspect.unwrap(getattr(cls, "forward", None) or _nothing), "__code__", None)
-    return (code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else None
+    if not isinstance(code, CodeType) or code.co_name == _UNDEFINED:
+        return None
+    return code.co_filename, code.co_firstlineno
 
 
 def _shown(path: str) -> str:
