@@ -17,6 +17,7 @@
 #include "src/check/notes_on_check.h"
 #include "src/check/standing_culprits.h"
 #include "src/diagnose/same_explanation.h"
+#include "src/experiment/parameter_roles.h"
 #include "src/experiment/row_alignment.h"
 #include "src/experiment/side.h"
 #include "src/judge/judge_run.h"
@@ -147,12 +148,6 @@ void ContestCulprits(CheckResult* result) {
   result->culprits = std::move(convicted);
 }
 
-void AddNotes(std::vector<RunNote> notes, CheckResult* result) {
-  result->notes.insert(result->notes.end(),
-                       std::make_move_iterator(notes.begin()),
-                       std::make_move_iterator(notes.end()));
-}
-
 void AddNotices(const std::vector<std::string>& texts, CheckResult* result) {
   for (const std::string& text : texts) {
     result->notes.push_back({NoteKind::kNotice, text, ""});
@@ -221,8 +216,7 @@ void LeaveGradientsOpen(const HyperparameterFaults& settings,
 // Whether something out of bounds is explained by what backward found in the
 // gradients, or may be.
 bool IsGradientThatIsKept(const Culprit& culprit) {
-  const Role role = culprit.tensor.role;
-  return (role == Role::kGradLocal || role == Role::kGradReduced) &&
+  return IsParameterGradient(culprit.tensor.role) &&
          std::any_of(culprit.classes.begin(), culprit.classes.end(),
                      [](const Diagnosis& d) { return d.letter == "S"; });
 }
@@ -262,8 +256,8 @@ void Locate(const OpenRuns& runs, CheckResult* result) {
 }
 
 // Gives each culprit its classes; several of one cause become one.
-void ExplainCulprits(const OpenRuns& runs, const ReplayedSteps& steps,
-                     CheckResult* result) {
+void ExplainCulprits(const OpenRuns& runs, const Hyperparameters& settings,
+                     const ReplayedSteps& steps, CheckResult* result) {
   const Side* reference = runs.reference ? &*runs.reference : nullptr;
   const Side& candidate = *runs.candidate;
   const Diagnostician diagnostician(reference, candidate, runs.context.plans,
@@ -277,8 +271,7 @@ void ExplainCulprits(const OpenRuns& runs, const ReplayedSteps& steps,
     }
   }
   result->culprits = std::move(explained);
-  NameLoopScaling(runs.gradient_factors, ReadHyperparameters(candidate.trace()),
-                  &result->culprits);
+  NameLoopScaling(runs.gradient_factors, settings, &result->culprits);
   if (const int joined = JoinSameExplanation(&result->culprits); joined > 0) {
     result->notes.push_back(
         {NoteKind::kJoined,
@@ -309,7 +302,7 @@ void FindCulprits(const CheckOptions& options, const OpenRuns& runs,
       WithoutExcused(std::move(result->culprits), result->tensors, excuses);
   result->culprits = std::move(standing.culprits);
   if (excuses.nothing_is_comparable) result->downstream = 0;
-  ExplainCulprits(runs, steps, result);
+  ExplainCulprits(runs, own, steps, result);
   AddDropoutFaults(reference, candidate, options.iterations, result);
   AddNotices(settings.notes, result);
   Insert(std::move(settings.culprits), Moment::kStep, &result->culprits);
@@ -389,7 +382,7 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
 
   TTRACE_ASSIGN_OR_RETURN(auto judged,
                           JudgeRun(runs.context, options.risk, &measured));
-  AddNotes(NotesOnTensors(runs, judged, measured.reference_steps), &result);
+  Append(NotesOnTensors(runs, judged, measured.reference_steps), &result.notes);
   if (reference != nullptr) {
     NoteDamage(*reference, std::move(measured.reference_damage), &result.notes);
   }
@@ -407,7 +400,7 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
 
   const ConclusionInput input =
       WhatDecides(runs, measured.steps, judged.replica_groups, result);
-  AddNotes(input.evidence.missing, &result);
+  Append(input.evidence.missing, &result.notes);
   std::stable_sort(
       result.notes.begin(), result.notes.end(),
       [](const RunNote& a, const RunNote& b) { return a.kind < b.kind; });

@@ -22,11 +22,6 @@ using Notes = std::vector<RunNote>;
 
 constexpr size_t kExamples = 3;
 
-void Append(Notes more, Notes* notes) {
-  notes->insert(notes->end(), std::make_move_iterator(more.begin()),
-                std::make_move_iterator(more.end()));
-}
-
 void NoteDefects(const Side& side, Notes* notes) {
   for (const std::string& defect : side.defects()) {
     notes->push_back({NoteKind::kDefect, defect, ""});
@@ -193,7 +188,6 @@ void NoteNotObserved(const Side& side, const std::set<std::string>& compared,
   struct Modules {
     std::vector<std::string> names;
     std::string way_out;
-    bool some_compared = false;
   };
   std::map<std::pair<std::string, std::string>, Modules> found;
   for (const auto& [fqn, why] : side.facts().not_observed) {
@@ -219,6 +213,11 @@ void NoteNotObserved(const Side& side, const std::set<std::string>& compared,
 }
 
 }  // namespace
+
+void Append(std::vector<RunNote> more, std::vector<RunNote>* notes) {
+  notes->insert(notes->end(), std::make_move_iterator(more.begin()),
+                std::make_move_iterator(more.end()));
+}
 
 std::vector<RunNote> NotesOnRuns(const OpenRuns& runs) {
   const Side& candidate = *runs.candidate;

@@ -17,6 +17,9 @@
 
 namespace ttrace {
 
+// Puts `more` behind `notes`.
+void Append(std::vector<RunNote> more, std::vector<RunNote>* notes);
+
 // What they said themselves, how they differ, and whose rows they read.
 std::vector<RunNote> NotesOnRuns(const OpenRuns& runs);
 

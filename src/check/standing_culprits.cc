@@ -1,7 +1,6 @@
 #include "src/check/standing_culprits.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "src/experiment/parameter_roles.h"
@@ -10,9 +9,8 @@
 namespace ttrace {
 namespace {
 
-bool IsReduced(Role role) {
-  return role == Role::kGradLocal || role == Role::kGradReduced ||
-         role == Role::kGradNorm;
+bool IsOfReduction(Role role) {
+  return IsParameterGradient(role) || role == Role::kGradNorm;
 }
 
 // Copies that differ, steps that are wrong by themselves, and ranks that read
@@ -65,18 +63,19 @@ Excuses ExcusesOf(const std::vector<RunNote>& notes) {
 Standing WithoutExcused(std::vector<Culprit> culprits,
                         const std::vector<TensorJudgement>& tensors,
                         const Excuses& excuses) {
-  std::map<TensorId, const TensorJudgement*> by_id;
-  for (const TensorJudgement& t : tensors) by_id.emplace(t.id, &t);
   Standing out;
   for (Culprit& culprit : culprits) {
-    const auto found = by_id.find(culprit.tensor);
-    const TensorJudgement* t = found == by_id.end() ? nullptr : found->second;
+    // Culprits are few, tensors are many.
+    const auto found = std::find_if(
+        tensors.begin(), tensors.end(),
+        [&](const TensorJudgement& t) { return t.id == culprit.tensor; });
+    const TensorJudgement* t = found == tensors.end() ? nullptr : &*found;
     if (excuses.nothing_is_comparable &&
         (excuses.nothing_stands || t == nullptr || !NeedsNoReference(*t))) {
       continue;
     }
     if (excuses.incomplete_gradients.contains(culprit.iteration) &&
-        IsReduced(culprit.tensor.role)) {
+        IsOfReduction(culprit.tensor.role)) {
       continue;
     }
     if (excuses.unlike_gradients.contains(culprit.iteration) &&

@@ -61,8 +61,7 @@ std::optional<ScaledParts> FindScaledParts(const Evidence& evidence) {
       right_ranks.insert(part.ranks.begin(), part.ranks.end());
       continue;
     }
-    if (!(std::fabs(alpha - 1) > bound) || !(std::fabs(alpha) > bound) ||
-        !(std::fabs(alpha) > 1e-6) || !FactorExplains(stats, bound)) {
+    if (!(std::fabs(alpha) > 1e-6) || !IsOneFactor(stats, bound)) {
       return std::nullopt;
     }
     scaled.Merge(stats);

@@ -28,13 +28,18 @@ inline bool FactorExplains(const ErrorStats& stats, double bound) {
          std::max(bound, std::min(of_error, of_candidate));
 }
 
+// Whether alpha is another number than 1 and 0, and explains the candidate.
+// REQUIRES: stats.sum_sq_ref > 0
+inline bool IsOneFactor(const ErrorStats& stats, double bound) {
+  const double alpha = stats.projection();
+  return std::fabs(alpha - 1) > bound && std::fabs(alpha) > bound &&
+         FactorExplains(stats, bound);
+}
+
 // Out of bounds by a factor, and by nothing else. Never of zeros on one side.
 inline bool IsOutByOneFactor(const LegJudgement& leg) {
-  const ErrorStats& stats = leg.stats;
-  if (!(stats.sum_sq_ref > 0) || stats.nonfinite_differ > 0) return false;
-  const double alpha = stats.projection();
-  return std::fabs(alpha - 1) > leg.bound && std::fabs(alpha) > leg.bound &&
-         FactorExplains(stats, leg.bound);
+  return leg.stats.sum_sq_ref > 0 && leg.stats.nonfinite_differ == 0 &&
+         IsOneFactor(leg.stats, leg.bound);
 }
 
 }  // namespace ttrace

@@ -1,7 +1,7 @@
 // What is said of one tensor: its verdict, and what goes with it.
 //
-// An outcome is made by the functions below and never changed afterwards, so
-// that a verdict, its reason and its headroom always are of one another.
+// An outcome is made by the functions below and given to a judgement whole, so
+// that a verdict, its reason and its headroom are of one another.
 //
 // Thread safety: plain values.
 

@@ -231,8 +231,9 @@ Said Uncertain(const Case& of) {
 Said WithoutTolerance(const Case& of) {
   if (!of.facts.exact && !HasNoTolerance(of.facts.id.role)) return std::nullopt;
   if (!of.seen.out()) {
-    return HasGap(of) ? Decided(TensorVerdict::kUnmatched, of.seen.gap, of)
-                      : Decided(TensorVerdict::kWithin, {}, of);
+    return Decided(
+        HasGap(of) ? TensorVerdict::kUnmatched : TensorVerdict::kWithin,
+        of.seen.gap, of);
   }
   const LegJudgement& leg = *Deciding(of);
   Reason reason;
@@ -266,11 +267,10 @@ Said WithoutBound(const Case& of) {
 }
 
 Said ByBound(const Case& of) {
-  const TensorVerdict verdict = ByHeadroom(of.seen.headroom, false);
-  if (verdict != TensorVerdict::kDiverged && HasGap(of)) {
-    return Decided(TensorVerdict::kUnmatched, of.seen.gap, of);
-  }
-  return Decided(verdict, of.seen.gap, of);
+  const bool is_open = !of.seen.out() && HasGap(of);
+  return Decided(
+      is_open ? TensorVerdict::kUnmatched : ByHeadroom(of.seen.headroom, false),
+      of.seen.gap, of);
 }
 
 constexpr Rule kNotJudged[] = {Damaged, RowOfList, Cleared, NotAlike,

@@ -87,7 +87,7 @@ def place_of_class(cls: type) -> tuple[str, int] | None:
 
 def place_of_forward(cls: type) -> tuple[str, int] | None:
     """File and line of what runs when such a module is called; it may be a base class's."""
-    code = getattr(inspect.unwrap(getattr(cls, "forward", None) or _nothing), "__code__", None)
+    code = getattr(inspect.unwrap(getattr(cls, "forward", None)), "__code__", None)
     if not isinstance(code, CodeType) or code.co_name == _UNDEFINED:
         return None
     return code.co_filename, code.co_firstlineno
@@ -98,18 +98,14 @@ def _shown(path: str) -> str:
     return path.removeprefix(here)
 
 
-def _nothing() -> None:
-    """Where there is no forward."""
-
-
 def _codes(cls: type, file: str) -> Iterable[CodeType]:
+    prefix = f"{cls.__qualname__}."
     for value in vars(cls).values():
         function = getattr(value, "fget", None) or getattr(value, "__func__", value)
         code = getattr(inspect.unwrap(function), "__code__", None)
-        prefix = f"{cls.__qualname__}."
-        if isinstance(code, CodeType) and code.co_filename == file:
-            if getattr(function, "__qualname__", "").startswith(prefix):
-                yield code
+        is_own = getattr(function, "__qualname__", "").startswith(prefix)
+        if is_own and isinstance(code, CodeType) and code.co_filename == file:
+            yield code
 
 
 def _is_between(module: str) -> bool:

@@ -99,6 +99,8 @@ class DataItems:
 def trace_losses(model: Model, forward_step: Callable[..., Any]) -> Callable[..., Any]:
     """The user's forward step, whose loss function records what it returns."""
 
+    note_function = model.session.guarded(source_lines.note_function)
+
     @functools.wraps(forward_step)
     def traced(*args: Any, **kwargs: Any) -> Any:
         result = forward_step(*args, **kwargs)
@@ -106,8 +108,7 @@ def trace_losses(model: Model, forward_step: Callable[..., Any]) -> Callable[...
             return result
         output, loss_function = result
         if model.session.recording:
-            note = model.session.guarded(source_lines.note_function)
-            note(model.session, "loss", loss_function)
+            note_function(model.session, "loss", loss_function)
         return output, _recording(model, model.last_moment, loss_function)
 
     return traced

@@ -27,25 +27,21 @@ class LossBackward:
         """`on_end()` is called after each, with what it has left in the gradients."""
         self._session = session
         self._on_end = session.guarded(on_end)
-        self._note_caller = session.guarded(self._name_caller)
+        self._note_caller = session.guarded(source_lines.note_caller)
         self._depth = 0  # reentrant checkpoints call it within a backward
         # What Tensor.backward calls, and others directly.
         patches.wrap_static(torch.autograd, "backward", self._around)
 
     def _around(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         self._depth += 1
-        if self._depth == 1:
-            self._note_caller()
+        if self._depth == 1 and self._session.recording:
+            self._note_caller(self._session, "backward")
         try:
             return original(*args, **kwargs)
         finally:
             self._depth -= 1
             if self._depth == 0:
                 self._on_end()
-
-    def _name_caller(self) -> None:
-        if self._session.recording:
-            source_lines.note_caller(self._session, "backward")
 
     def runs(self) -> bool:
         """To be asked where a gradient arrives. Says once that it is none of a loss."""

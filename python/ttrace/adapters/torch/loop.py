@@ -271,10 +271,9 @@ class LoopCapture:
         session.note("loss_unit", known=False)
         for text in missing(TORCH):
             session.note("notice", text=text)
-        classes = {canonical_name(n): type(m).__name__ for n, m in self._root.named_modules()}
-        session.note("modules", classes=classes)
-        named = [(canonical_name(n), m) for n, m in self._root.named_modules()]
-        source_lines.note_modules(session, named)
+        named = {canonical_name(n): m for n, m in self._root.named_modules()}
+        session.note("modules", classes={n: type(m).__name__ for n, m in named.items()})
+        source_lines.note_modules(session, named.items())
         session.note("token_sums", **token_sums(self._root))
         self._name_quantised()
         self._name_others()
