@@ -21,7 +21,8 @@ endfunction()
 # into <name>_test, *_bench.cc into <name>_bench, the rest into the library.
 function(ttrace_stage name)
   cmake_parse_arguments(ARG "FILES_APART" "" "USES;LIBS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "/native_main/")
   set(tests ${sources})
   set(benches ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
@@ -77,14 +78,14 @@ set_source_files_properties(
   ${PROJECT_SOURCE_DIR}/src/numeric/widen_test.cc
   ${PROJECT_SOURCE_DIR}/src/compare/compare_exact.cc
   ${PROJECT_SOURCE_DIR}/src/compare/compare_double_kernel.cc
-  ${PROJECT_SOURCE_DIR}/src/measure/step_kernel.cc
+  ${PROJECT_SOURCE_DIR}/src/step/step_kernel.cc
   PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
 # Vector code that is not optimised runs at a hundredth of its speed: most of the time of tests
 # under sanitizers. Checks of every pointer for being null or misaligned or for wrapping around make
 # compare_kernel.cc, which compares any two of eleven formats, take eight times as long to compile:
 # kernels load from any address, and wrong ones are what the address sanitizer is for.
-file(GLOB kernels ${PROJECT_SOURCE_DIR}/src/*/*_kernel.cc)
+file(GLOB_RECURSE kernels ${PROJECT_SOURCE_DIR}/src/*_kernel.cc)
 list(APPEND kernels
   ${PROJECT_SOURCE_DIR}/src/numeric/noise.cc
   ${PROJECT_SOURCE_DIR}/src/numeric/random_tensor.cc)

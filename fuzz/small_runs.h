@@ -4,7 +4,7 @@
 #ifndef TTRACE_FUZZ_SMALL_RUNS_H_
 #define TTRACE_FUZZ_SMALL_RUNS_H_
 
-#include "src/check/synthetic_run_test.h"
+#include "src/check/testing/synthetic_run.h"
 
 namespace ttrace {
 

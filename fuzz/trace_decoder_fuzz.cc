@@ -13,9 +13,9 @@
 #include <variant>
 
 #include "src/base/check.h"
-#include "src/trace/index_line.h"
+#include "src/trace/index/index_line.h"
 #include "src/trace/rank_meta.h"
-#include "src/trace/safetensors_header.h"
+#include "src/trace/segments/safetensors_header.h"
 
 namespace ttrace {
 namespace {

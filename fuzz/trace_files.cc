@@ -6,7 +6,7 @@
 
 #include "src/base/check.h"
 #include "src/trace/format.h"
-#include "src/trace/index_chain.h"
+#include "src/trace/index/index_chain.h"
 #include "src/trace/reader.h"
 
 namespace ttrace {

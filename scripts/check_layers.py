@@ -25,9 +25,12 @@ STAGES = [
     "align",
     "compare",
     "experiment",
+    "step",
     "measure",
     "judge",
+    "in_place",
     "localize",
+    "audit",
     "diagnose",
     "report",
     "check",
@@ -47,6 +50,10 @@ def public_headers(root: Path) -> Iterator[str]:
                 yield f"{path}: a public header includes {target}"
 
 
+def is_of_tests(path: Path) -> bool:
+    return path.parent.name == "testing" or path.stem.endswith(("_test", "_bench"))
+
+
 def stages(root: Path) -> Iterator[str]:
     level = {name: i for i, name in enumerate(STAGES)}
     for path in sorted(root.glob("src/**/*")):
@@ -62,6 +69,8 @@ def stages(root: Path) -> Iterator[str]:
             if not target.startswith("src/"):
                 yield f'{path}: write "src/..." or <...> instead of "{target}"'
                 continue
+            if "/testing/" in target and not is_of_tests(path):
+                yield f"{path}: {target} is for tests"
             used = target.split("/")[1]
             if level.get(used, len(STAGES)) > level[stage]:
                 yield f"{path}: '{stage}' may not use '{used}' ({target})"

@@ -85,7 +85,7 @@ while (($(jobs -rp | wc -l) > 0)); do wait -n; done
 qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH="$root/usr/lib/aarch64-linux-gnu" \
   "$build/kernel_test" --gtest_brief=1 "$@"
 
-for source in src/numeric/*_kernel.cc src/compare/*_kernel.cc; do
+for source in src/numeric/*_kernel.cc src/compare/{,cells/}*_kernel.cc; do
   in_parallel
   compile "$source" "$objects/sve.$(basename "$source").o" -march=armv8.2-a+sve &
 done

@@ -87,7 +87,7 @@ class Source:
         self.opens.setdefault(begin, []).append(before.format(number))
         self.closes.setdefault(end, []).insert(0, after.format(number))
         line = self.original.count("\n", 0, begin) + 1
-        place = f"src/{self.path.parent.name}/{self.path.name}:{line}"
+        place = f"src/{self.path.as_posix().rpartition('/src/')[2]}:{line}"
         self.places.append([number, kind, place, " ".join(self.original[begin:end].split())])
 
     def add_operands(self, begin, end):
@@ -127,7 +127,7 @@ class Source:
 def plant(tree):
     places = []
     for stage in STAGES:
-        for path in sorted((tree / "src" / stage).glob("*.cc")):
+        for path in sorted((tree / "src" / stage).rglob("*.cc")):
             if not path.name.endswith("_test.cc"):
                 source = Source(path, len(places))
                 source.plant()

@@ -23,14 +23,14 @@
 #include <vector>
 
 #include "python/native/bindings.h"
-#include "src/judge/candidate_reducer.h"
-#include "src/measure/element_scales.h"
-#include "src/measure/leg_reducer.h"
-#include "src/measure/summarizer.h"
+#include "src/in_place/candidate_reducer.h"
+#include "src/in_place/element_scales.h"
+#include "src/in_place/leg_reducer.h"
+#include "src/in_place/summarizer.h"
 #include "src/numeric/noise.h"
 #include "src/numeric/sketch.h"
-#include "src/trace/record_check.h"
-#include "src/trace/writer_thread.h"
+#include "src/trace/index/record_check.h"
+#include "src/trace/writing/writer_thread.h"
 
 namespace nb = nanobind;
 

@@ -7,7 +7,7 @@
 
 #include "src/align/catalog.h"
 #include "src/align/read_local.h"
-#include "src/align/routed_run.h"
+#include "src/align/testing/routed_run.h"
 
 namespace ttrace {
 namespace {

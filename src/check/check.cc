@@ -10,6 +10,9 @@
 #include <set>
 #include <utility>
 
+#include "src/audit/dropout_faults.h"
+#include "src/audit/hyperparameter_faults.h"
+#include "src/audit/state_faults.h"
 #include "src/check/conclusion.h"
 #include "src/check/diagnostician.h"
 #include "src/check/evidence_coverage.h"
@@ -24,11 +27,8 @@
 #include "src/localize/agreement.h"
 #include "src/localize/contradictions.h"
 #include "src/localize/dataflow.h"
-#include "src/localize/dropout_faults.h"
-#include "src/localize/hyperparameter_faults.h"
 #include "src/localize/isolation.h"
 #include "src/localize/loop_scaling.h"
-#include "src/localize/state_faults.h"
 #include "src/report/reason_words.h"
 
 namespace ttrace {
@@ -98,7 +98,7 @@ void NameSource(const SourceLines& sources, Culprit* culprit) {
 void JoinIsolation(Localization places, const Side& candidate,
                    CheckResult* result) {
   IsolationOutcome isolation =
-      LocalizeIsolated(result->tensors, candidate.facts().handed_out,
+      LocalizeIsolated(result->tensors, candidate.facts().escaped_parameters,
                        candidate.facts().fused_modules);
   IsolationSummary& summary = result->isolation;
   summary.ran = isolation.of > 0;

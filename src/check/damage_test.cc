@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "src/check/check.h"
-#include "src/check/synthetic_run_test.h"
+#include "src/check/testing/synthetic_run.h"
 #include "src/trace/format.h"
 #include "src/trace/reader.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "src/diagnose/diagnose.h"
-#include "src/experiment/hyperparameters.h"
 #include "src/measure/exact_values.h"
+#include "src/step/hyperparameters.h"
 
 namespace ttrace {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "src/check/check_fixture_test.h"
+#include "src/check/testing/check_fixture.h"
 
 namespace ttrace {
 namespace {

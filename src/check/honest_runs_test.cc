@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "src/check/check_fixture_test.h"
+#include "src/check/testing/check_fixture.h"
 #include "src/trace/format.h"
 #include "src/trace/reader.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/check/check_fixture_test.h"
+#include "src/check/testing/check_fixture.h"
 #include "src/report/reason_words.h"
 #include "src/report/render.h"
 

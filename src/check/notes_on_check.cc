@@ -9,11 +9,11 @@
 #include <string>
 #include <utility>
 
+#include "src/audit/dropout_faults.h"
 #include "src/base/count_words.h"
 #include "src/base/format.h"
 #include "src/base/rank_words.h"
 #include "src/check/row_notes.h"
-#include "src/localize/dropout_faults.h"
 
 namespace ttrace {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/check/check_fixture_test.h"
+#include "src/check/testing/check_fixture.h"
 
 namespace ttrace {
 namespace {

@@ -13,14 +13,14 @@
 #include <string>
 #include <vector>
 
-#include "src/align/routed_run.h"
-#include "src/check/check_fixture_test.h"
+#include "src/align/testing/routed_run.h"
 #include "src/check/merge_parts.h"
 #include "src/check/part_file.h"
-#include "src/check/step_run_test.h"
+#include "src/check/testing/check_fixture.h"
+#include "src/check/testing/step_run.h"
 #include "src/measure/packed.h"
 #include "src/report/render.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

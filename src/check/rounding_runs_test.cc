@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "src/check/check_fixture_test.h"
+#include "src/check/testing/check_fixture.h"
 
 namespace ttrace {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "src/align/routed_run.h"
+#include "src/align/testing/routed_run.h"
 #include "src/check/check.h"
 #include "src/report/reason_words.h"
 #include "src/report/render.h"

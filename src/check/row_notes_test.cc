@@ -8,8 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "src/compare/row_map.h"
 #include "src/report/reason_words.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "src/check/check_fixture_test.h"
+#include "src/check/testing/check_fixture.h"
 #include "src/report/render.h"
 
 namespace ttrace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "src/judge/candidate_reducer.h"
-#include "src/trace/scratch_trace.h"
+#include "src/in_place/candidate_reducer.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "src/check/check.h"
-#include "src/check/step_run_test.h"
+#include "src/check/testing/step_run.h"
 #include "src/measure/stored_replays.h"
 #include "src/report/reason_words.h"
 #include "src/report/render.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

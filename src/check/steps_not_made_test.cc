@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <string>
 
-#include "src/check/check_fixture_test.h"
-#include "src/measure/condense_trace.h"
+#include "src/check/testing/check_fixture.h"
+#include "src/in_place/condense_trace.h"
 
 namespace ttrace {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "src/check/synthetic_run_test.h"
-#include "src/trace/scratch_trace.h"
+#include "src/check/testing/synthetic_run.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

@@ -9,11 +9,11 @@
 #include "src/base/format.h"
 #include "src/cli/command.h"
 #include "src/cli/terminal.h"
-#include "src/measure/condense_trace.h"
+#include "src/in_place/condense_trace.h"
 #include "src/run/free_space.h"
 #include "src/run/output_folder.h"
 #include "src/trace/reader.h"
-#include "src/trace/segment_pool.h"
+#include "src/trace/segments/segment_pool.h"
 
 namespace ttrace {
 namespace {

@@ -20,7 +20,7 @@
 #include "src/judge/constants.h"
 #include "src/run/free_space.h"
 #include "src/run/output_folder.h"
-#include "src/trace/segment_pool.h"
+#include "src/trace/segments/segment_pool.h"
 
 namespace ttrace {
 namespace {

@@ -10,7 +10,7 @@
 #include "src/cli/verdict_output.h"
 #include "src/cli/working_folder.h"
 #include "src/run/output_folder.h"
-#include "src/trace/segment_pool.h"
+#include "src/trace/segments/segment_pool.h"
 
 namespace ttrace {
 namespace {

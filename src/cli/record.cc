@@ -13,7 +13,7 @@
 #include "src/cli/command.h"
 #include "src/cli/interrupt.h"
 #include "src/cli/recording.h"
-#include "src/compare/compare_summaries.h"
+#include "src/compare/summaries/compare_summaries.h"
 #include "src/experiment/iteration_range.h"
 #include "src/experiment/leg_names.h"
 #include "src/experiment/selection.h"

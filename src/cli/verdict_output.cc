@@ -10,7 +10,7 @@
 #include "src/run/free_space.h"
 #include "src/run/record_command.h"
 #include "src/trace/file.h"
-#include "src/trace/segment_pool.h"
+#include "src/trace/segments/segment_pool.h"
 
 namespace ttrace {
 

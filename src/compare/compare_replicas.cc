@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "src/compare/compare_summaries.h"
 #include "src/compare/compare_tensor.h"
 #include "src/compare/compared_piece.h"
 #include "src/compare/grouped_once.h"
 #include "src/compare/instances.h"
 #include "src/compare/same_bytes.h"
+#include "src/compare/summaries/compare_summaries.h"
 #include "src/compare/sweep.h"
 
 namespace ttrace {

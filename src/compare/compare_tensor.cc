@@ -4,13 +4,13 @@
 #include <string>
 #include <utility>
 
-#include "src/compare/compare_summaries.h"
 #include "src/compare/compared_piece.h"
 #include "src/compare/first_copies.h"
 #include "src/compare/instances.h"
 #include "src/compare/layout_overlap.h"
 #include "src/compare/planned_comparison.h"
 #include "src/compare/reference_instances.h"
+#include "src/compare/summaries/compare_summaries.h"
 #include "src/compare/sweep.h"
 
 namespace ttrace {

@@ -19,43 +19,12 @@
 #include <vector>
 
 #include "src/align/catalog.h"
+#include "src/compare/compare_options.h"
 #include "src/compare/error_stats.h"
 #include "src/compare/error_sums.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
-
-class GroupedOnce;
-class RecordCache;
-
-// Permutation of the candidate's batch rows by content: candidate row i of the
-// global batch is reference row to_reference[i].
-struct RowMap {
-  std::vector<int64_t> to_reference;
-};
-
-struct CompareOptions {
-  // Treat these mesh dimensions of the candidate as Partial although they were
-  // declared Replicate: the question "is the reference their sum?". Pieces that
-  // differ only in these coordinates (and have equal layouts) are summed.
-  std::vector<std::string> sum_over;
-  double extra_scale = 1;        // applied to the candidate as well (mean)
-  const RowMap* rows = nullptr;  // not owned; identity if null
-  // c of ErrorStats::max_elem, the same for all comparisons whose maxima are
-  // compared with each other: the rms of the reference. 0: not measured.
-  double element_scale = 0;
-  int64_t tile_elements = 1 << 16;  // upper bound of a tile
-  // Of the tensor that is measured (record_cache.h), so that what an earlier
-  // comparison read is not read again. Not owned; null: none.
-  RecordCache* cache = nullptr;
-  // What the instances of both sides are taken from, where several comparisons
-  // are made of the same pieces (grouped_once.h). Not owned; null: they are
-  // grouped for this one.
-  GroupedOnce* grouped = nullptr;
-  // TensorComparison::instances as JoinEqualCopies makes them, without room for
-  // each copy in between.
-  bool join_copies = false;
-};
 
 // One candidate instance against the reference, or some that measured alike
 // (equal_copies.h).

@@ -10,7 +10,8 @@
 #include <sstream>
 #include <vector>
 
-#include "src/compare/sharded_trace.h"
+#include "src/compare/row_map.h"
+#include "src/compare/testing/sharded_trace.h"
 
 namespace ttrace {
 namespace {

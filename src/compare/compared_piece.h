@@ -19,7 +19,7 @@
 #include "src/compare/error_sums.h"
 #include "src/compare/instances.h"
 #include "src/compare/reference_instances.h"
-#include "src/compare/tensor_summary.h"
+#include "src/compare/summaries/tensor_summary.h"
 #include "ttrace/layout.h"
 #include "ttrace/status.h"
 

@@ -16,8 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include "src/compare/compare_tensor.h"
+#include "src/align/catalog.h"
+#include "src/compare/compare_options.h"
 #include "src/compare/instances.h"
+#include "src/compare/row_map.h"
 #include "ttrace/status.h"
 
 namespace ttrace {

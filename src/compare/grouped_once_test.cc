@@ -6,7 +6,7 @@
 
 #include "src/compare/compare_tensor.h"
 #include "src/compare/equal_copies.h"
-#include "src/compare/sharded_trace.h"
+#include "src/compare/testing/sharded_trace.h"
 
 namespace ttrace {
 namespace {

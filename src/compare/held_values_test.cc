@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/compare/sharded_trace.h"
+#include "src/compare/testing/sharded_trace.h"
 
 namespace ttrace {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "src/align/catalog.h"
 #include "src/base/few.h"
-#include "src/compare/compare_tensor.h"
+#include "src/compare/compare_options.h"
 #include "ttrace/layout.h"
 #include "ttrace/status.h"
 

@@ -10,7 +10,7 @@
 
 #include "src/base/for_each.h"
 #include "src/compare/compare_tensor.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace {
 

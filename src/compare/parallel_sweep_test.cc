@@ -11,8 +11,8 @@
 
 #include "src/base/for_each.h"
 #include "src/compare/compare_tensor.h"
-#include "src/compare/error_fields_test.h"
-#include "src/compare/sharded_trace.h"
+#include "src/compare/testing/error_fields.h"
+#include "src/compare/testing/sharded_trace.h"
 #include "src/numeric/narrow.h"
 
 namespace ttrace {

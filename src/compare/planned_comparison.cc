@@ -6,7 +6,6 @@
 #include <tuple>
 #include <utility>
 
-#include "src/compare/compare_summaries.h"
 #include "src/compare/compared_piece.h"
 #include "src/compare/equal_copies.h"
 #include "src/compare/first_copies.h"
@@ -14,6 +13,7 @@
 #include "src/compare/overlap_index.h"
 #include "src/compare/routed_tokens.h"
 #include "src/compare/same_bytes.h"
+#include "src/compare/summaries/compare_summaries.h"
 #include "src/compare/worst_copy.h"
 
 namespace ttrace {

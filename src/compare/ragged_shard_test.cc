@@ -10,7 +10,8 @@
 
 #include "src/align/read_local.h"
 #include "src/compare/compare_tensor.h"
-#include "src/compare/sharded_trace.h"
+#include "src/compare/row_map.h"
+#include "src/compare/testing/sharded_trace.h"
 
 namespace ttrace {
 namespace {

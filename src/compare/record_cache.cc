@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "src/trace/verify_ahead.h"
+#include "src/trace/segments/verify_ahead.h"
 
 namespace ttrace {
 namespace {

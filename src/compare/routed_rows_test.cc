@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-#include "src/align/routed_run.h"
+#include "src/align/testing/routed_run.h"
 #include "src/compare/compare_tensor.h"
 #include "src/compare/layout_overlap.h"
 #include "src/compare/row_map.h"

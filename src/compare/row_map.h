@@ -1,13 +1,24 @@
-// Moves a layout's batch rows to where a RowMap says their content is.
+// RowMap: where the rows of a batch are in the other run, and layouts moved
+// there.
+//
+// Thread safety: plain values and pure functions.
 
 #ifndef TTRACE_SRC_COMPARE_ROW_MAP_H_
 #define TTRACE_SRC_COMPARE_ROW_MAP_H_
 
-#include "src/compare/compare_tensor.h"
+#include <cstdint>
+#include <vector>
+
 #include "ttrace/layout.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
+
+// Permutation of the candidate's batch rows by content: candidate row i of the
+// global batch is reference row to_reference[i].
+struct RowMap {
+  std::vector<int64_t> to_reference;
+};
 
 // Replaces the segments of dimension `dim` by those of the mapped rows, in the
 // same local order; each may be several indices of the dimension, one after the

@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "src/compare/sharded_trace.h"
+#include "src/compare/compare_tensor.h"
+#include "src/compare/testing/sharded_trace.h"
 
 namespace ttrace {
 namespace {

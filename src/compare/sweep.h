@@ -32,7 +32,7 @@
 #include <optional>
 #include <vector>
 
-#include "src/compare/cell_comparer.h"
+#include "src/compare/cells/cell_comparer.h"
 #include "src/compare/error_sums.h"
 #include "src/compare/instances.h"
 #include "src/compare/record_cache.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "src/compare/instances.h"
-#include "src/compare/sharded_trace.h"
 #include "src/compare/sweep.h"
+#include "src/compare/testing/sharded_trace.h"
 
 namespace ttrace {
 namespace {

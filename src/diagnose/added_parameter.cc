@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/compare/kept_sample.h"
+#include "src/compare/summaries/kept_sample.h"
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/words.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/diagnose/evidence_lab_test.h"
+#include "src/diagnose/testing/evidence_lab.h"
 
 namespace ttrace {
 namespace {

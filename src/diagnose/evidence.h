@@ -17,7 +17,7 @@
 #include "src/experiment/early_reductions.h"
 #include "src/judge/judgement.h"
 #include "src/localize/culprit.h"
-#include "src/measure/replayed_step.h"
+#include "src/step/replayed_step.h"
 
 namespace ttrace {
 

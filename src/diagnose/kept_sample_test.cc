@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "src/compare/value_sample.h"
-#include "src/diagnose/evidence_lab_test.h"
+#include "src/compare/summaries/value_sample.h"
+#include "src/diagnose/testing/evidence_lab.h"
 
 namespace ttrace {
 namespace {

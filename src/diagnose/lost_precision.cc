@@ -9,7 +9,7 @@
 #include <cmath>
 #include <vector>
 
-#include "src/compare/kept_sample.h"
+#include "src/compare/summaries/kept_sample.h"
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/words.h"
 

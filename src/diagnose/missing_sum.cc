@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "src/base/rank_words.h"
-#include "src/compare/kept_sample.h"
 #include "src/compare/sample.h"
+#include "src/compare/summaries/kept_sample.h"
 #include "src/diagnose/decomposition.h"
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/sum_of_copies.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "src/align/routed_run.h"
+#include "src/align/testing/routed_run.h"
 #include "src/diagnose/diagnose.h"
 
 namespace ttrace {

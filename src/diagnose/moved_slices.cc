@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "src/compare/instances.h"
-#include "src/compare/kept_sample.h"
 #include "src/compare/sample.h"
+#include "src/compare/summaries/kept_sample.h"
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/slices.h"
 #include "src/diagnose/suspect.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "src/base/rank_words.h"
-#include "src/compare/kept_sample.h"
+#include "src/compare/summaries/kept_sample.h"
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/words.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/compare/kept_sample.h"
+#include "src/compare/summaries/kept_sample.h"
 #include "src/diagnose/suspect.h"
 
 namespace ttrace {

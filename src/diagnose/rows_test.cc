@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/diagnose/evidence_lab_test.h"
 #include "src/diagnose/row_pairs.h"
+#include "src/diagnose/testing/evidence_lab.h"
 
 namespace ttrace {
 namespace {

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 
-#include "src/diagnose/evidence_lab_test.h"
 #include "src/diagnose/operand_rounding.h"
+#include "src/diagnose/testing/evidence_lab.h"
 
 namespace ttrace {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "src/measure/replayed_step.h"
+#include "src/step/replayed_step.h"
 
 namespace ttrace {
 

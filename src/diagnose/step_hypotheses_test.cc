@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "src/measure/float_step.h"
+#include "src/step/testing/float_step.h"
 
 namespace ttrace {
 namespace {

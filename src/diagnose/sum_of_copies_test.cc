@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/diagnose/evidence_lab_test.h"
+#include "src/diagnose/testing/evidence_lab.h"
 
 namespace ttrace {
 namespace {

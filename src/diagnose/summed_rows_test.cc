@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/align/routed_run.h"
+#include "src/align/testing/routed_run.h"
 #include "src/diagnose/diagnose.h"
 
 namespace ttrace {

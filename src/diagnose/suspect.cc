@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "src/compare/instances.h"
-#include "src/compare/kept_sample.h"
+#include "src/compare/summaries/kept_sample.h"
 
 namespace ttrace {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "src/compare/sample.h"
 #include "src/diagnose/decomposition.h"
-#include "src/diagnose/evidence_lab_test.h"
 #include "src/diagnose/slices.h"
+#include "src/diagnose/testing/evidence_lab.h"
 #include "src/diagnose/token_counts.h"
 #include "src/diagnose/topology_factors.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "src/compare/kept_sample.h"
+#include "src/compare/summaries/kept_sample.h"
 #include "src/diagnose/evidence.h"
 
 namespace ttrace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/compare/compare_tensor.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/experiment/execution_order.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "src/compare/compare_tensor.h"
 #include "src/experiment/batch_readings.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

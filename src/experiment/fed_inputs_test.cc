@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "src/experiment/batch_readings.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "src/experiment/side.h"
 #include "src/trace/reader.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/experiment/leg_plan.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

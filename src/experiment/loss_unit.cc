@@ -11,8 +11,8 @@
 #include <set>
 #include <utility>
 
-#include "src/compare/compare_summaries.h"
 #include "src/compare/compare_tensor.h"
+#include "src/compare/summaries/compare_summaries.h"
 #include "src/experiment/leg_names.h"
 #include "src/experiment/parameter_roles.h"
 #include "src/experiment/rounding.h"

@@ -5,7 +5,7 @@
 #ifndef TTRACE_SRC_EXPERIMENT_MASK_OF_LENGTHS_H_
 #define TTRACE_SRC_EXPERIMENT_MASK_OF_LENGTHS_H_
 
-#include "src/compare/compare_tensor.h"
+#include "src/align/catalog.h"
 
 namespace ttrace {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/experiment/side.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

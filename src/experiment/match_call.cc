@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "src/compare/row_map.h"
 #include "src/experiment/match_rows.h"
 #include "src/experiment/row_alignment.h"
 #include "src/experiment/row_sequences.h"

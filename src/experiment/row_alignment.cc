@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-#include "src/compare/compare_summaries.h"
+#include "src/compare/summaries/compare_summaries.h"
 
 namespace ttrace {
 namespace {

@@ -23,7 +23,8 @@
 #include <vector>
 
 #include "src/align/fed_rows.h"
-#include "src/compare/compare_tensor.h"
+#include "src/compare/compare_options.h"
+#include "src/compare/row_map.h"
 #include "src/experiment/iteration_range.h"
 #include "src/experiment/side.h"
 

@@ -62,9 +62,9 @@ void ReductionOrder(int, const Json& json, RunFacts* out) {
 
 void HandsOut(int, const Json& json, RunFacts* out) {
   const std::string module = TextAt(json, "fqn");
-  out->handed_out.modules.insert(module);
+  out->escaped_parameters.modules.insert(module);
   if (const std::string name = TextAt(json, "parameter"); !name.empty()) {
-    out->handed_out.parameters.insert(
+    out->escaped_parameters.parameters.insert(
         module.empty() ? name : fmt::format("{}.{}", module, name));
   }
 }

@@ -21,8 +21,8 @@
 #include "src/align/attribute.h"
 #include "src/align/collective.h"
 #include "src/experiment/early_reductions.h"
+#include "src/experiment/escaped_parameters.h"
 #include "src/experiment/fused_modules.h"
-#include "src/experiment/handed_out.h"
 #include "src/experiment/reduction_hook.h"
 #include "src/experiment/source_lines.h"
 #include "src/experiment/state_changes.h"
@@ -77,7 +77,7 @@ struct RunFacts {
   std::map<std::string, std::string> not_materialised;
   // Module fqn, or that of a tensor of it -> why it is not observed.
   std::map<std::string, NotObserved> not_observed;
-  HandedOut handed_out;
+  EscapedParameters escaped_parameters;
   FusedModules fused_modules;
   // Module fqn -> the precision that it computes in inside, where that is lower
   // than what goes in and out.

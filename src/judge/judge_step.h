@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "src/judge/judgement.h"
-#include "src/measure/replayed_step.h"
+#include "src/step/replayed_step.h"
 
 namespace ttrace {
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/localize/isolated_run_test.h"
+#include "src/localize/testing/isolated_run.h"
 
 namespace ttrace {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "src/localize/isolated_run_test.h"
+#include "src/localize/testing/isolated_run.h"
 
 namespace ttrace {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/localize/isolated_run_test.h"
+#include "src/localize/testing/isolated_run.h"
 
 namespace ttrace {
 namespace {

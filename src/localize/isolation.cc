@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-#include "src/experiment/handed_out.h"
+#include "src/experiment/escaped_parameters.h"
 #include "src/experiment/module_names.h"
 #include "src/judge/one_factor.h"
 #include "src/localize/blame.h"
@@ -38,8 +38,9 @@ std::string Within(const std::string& fqn, const std::string& container) {
 class IsolationJudge {
  public:
   IsolationJudge(const std::vector<const TensorJudgement*>& tensors,
-                 const HandedOut& handed_out, const FusedModules& fused)
-      : tree_(tensors, fused, OutAlone), handed_out_(handed_out) {
+                 const EscapedParameters& escaped_parameters,
+                 const FusedModules& fused)
+      : tree_(tensors, fused, OutAlone), escaped_(escaped_parameters) {
     for (const TensorJudgement* t : tensors) {
       if (t->id.fqn.empty()) continue;
       if (t->id.role == Role::kOutput || t->id.role == Role::kGradInput ||
@@ -355,10 +356,10 @@ class IsolationJudge {
   // The code that uses a parameter which its module hands out: that of the
   // innermost module around it that does not hand it on.
   bool UserOut(const TensorJudgement& t) const {
-    if (!handed_out_.parameters.contains(t.id.fqn)) return false;
+    if (!escaped_.parameters.contains(t.id.fqn)) return false;
     const std::string owner = ParentName(t.id.fqn);
     std::string user = tree_.Container(owner);
-    while (!user.empty() && handed_out_.modules.contains(user)) {
+    while (!user.empty() && escaped_.modules.contains(user)) {
       user = tree_.Container(user);
     }
     // The same code hands gradients to what the owner computes.
@@ -375,7 +376,7 @@ class IsolationJudge {
   }
 
   ModuleTree tree_;
-  const HandedOut& handed_out_;
+  const EscapedParameters& escaped_;
   // Tensors of the modules directly in a module, by its name.
   std::map<std::string, std::vector<const TensorJudgement*>> children_;
 };
@@ -383,7 +384,7 @@ class IsolationJudge {
 }  // namespace
 
 IsolationOutcome LocalizeIsolated(const std::vector<TensorJudgement>& tensors,
-                                  const HandedOut& handed_out,
+                                  const EscapedParameters& escaped_parameters,
                                   const FusedModules& fused) {
   IsolationOutcome out;
   std::map<int, std::vector<const TensorJudgement*>> by_iteration;
@@ -400,7 +401,7 @@ IsolationOutcome LocalizeIsolated(const std::vector<TensorJudgement>& tensors,
   }
   CulpritList culprits("isolation");
   for (const auto& [iteration, of_iteration] : by_iteration) {
-    const IsolationJudge judge(of_iteration, handed_out, fused);
+    const IsolationJudge judge(of_iteration, escaped_parameters, fused);
     const CarriedBuffers carried(of_iteration);
     Comparable comparable;
     for (const auto* t : of_iteration) comparable.Add(t->id);

@@ -36,8 +36,8 @@
 #include <string>
 #include <vector>
 
+#include "src/experiment/escaped_parameters.h"
 #include "src/experiment/fused_modules.h"
-#include "src/experiment/handed_out.h"
 #include "src/judge/judgement.h"
 #include "src/localize/culprit.h"
 
@@ -56,9 +56,10 @@ struct IsolationOutcome {
 };
 
 // `tensors` sorted by TensorJudgement::order; the rest is the candidate's.
-IsolationOutcome LocalizeIsolated(const std::vector<TensorJudgement>& tensors,
-                                  const HandedOut& handed_out = {},
-                                  const FusedModules& fused = {});
+IsolationOutcome LocalizeIsolated(
+    const std::vector<TensorJudgement>& tensors,
+    const EscapedParameters& escaped_parameters = {},
+    const FusedModules& fused = {});
 
 }  // namespace ttrace
 

@@ -13,9 +13,9 @@
 
 #include <vector>
 
-#include "src/experiment/hyperparameters.h"
 #include "src/experiment/loss_unit.h"
 #include "src/localize/culprit.h"
+#include "src/step/hyperparameters.h"
 
 namespace ttrace {
 

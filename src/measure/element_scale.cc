@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string>
 
-#include "src/compare/compare_cells.h"
-#include "src/compare/compare_summaries.h"
+#include "src/compare/cells/compare_cells.h"
+#include "src/compare/summaries/compare_summaries.h"
 #include "src/measure/exact_values.h"
 #include "src/measure/facts.h"
 

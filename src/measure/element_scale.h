@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "src/align/catalog.h"
-#include "src/compare/compare_tensor.h"
+#include "src/compare/compare_options.h"
 #include "src/experiment/leg_plan.h"
 #include "src/experiment/side.h"
 #include "ttrace/status.h"

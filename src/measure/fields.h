@@ -9,7 +9,7 @@
 #define TTRACE_SRC_MEASURE_FIELDS_H_
 
 #include "src/measure/facts.h"
-#include "src/measure/replayed_step.h"
+#include "src/step/replayed_step.h"
 #include "ttrace/dtype.h"
 #include "ttrace/tensor_id.h"
 

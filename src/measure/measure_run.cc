@@ -12,11 +12,11 @@
 #include "src/base/for_each.h"
 #include "src/experiment/execution_order.h"
 #include "src/experiment/parameter_roles.h"
-#include "src/experiment/step_tensors.h"
 #include "src/experiment/unequal_starts.h"
 #include "src/measure/measure_tensor.h"
 #include "src/measure/padding_gradient.h"
 #include "src/measure/stored_replays.h"
+#include "src/step/step_tensors.h"
 
 namespace ttrace {
 namespace {

@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "src/compare/compare_cells.h"
-#include "src/compare/compare_summaries.h"
+#include "src/compare/cells/compare_cells.h"
 #include "src/compare/compared_piece.h"
 #include "src/compare/grouped_once.h"
 #include "src/compare/planned_comparison.h"
 #include "src/compare/record_cache.h"
+#include "src/compare/summaries/compare_summaries.h"
 #include "src/compare/sweep.h"
 #include "src/experiment/module_names.h"
 #include "src/experiment/parameter_roles.h"

@@ -13,8 +13,8 @@
 #include <string>
 
 #include "src/measure/packed_facts.h"
-#include "src/measure/replayed_step.h"
 #include "src/measure/reported_norm.h"
+#include "src/step/replayed_step.h"
 #include "src/trace/reader.h"
 #include "ttrace/tensor_id.h"
 

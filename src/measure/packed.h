@@ -25,9 +25,9 @@
 #include <utility>
 #include <vector>
 
-#include "src/experiment/step_rule.h"
 #include "src/measure/fields.h"
-#include "src/measure/step_formula.h"
+#include "src/step/step_formula.h"
+#include "src/step/step_rule.h"
 #include "ttrace/dtype.h"
 #include "ttrace/tensor_id.h"
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "src/measure/facts.h"
-#include "src/trace/index_iterator.h"
+#include "src/trace/index/index_iterator.h"
 
 namespace ttrace {
 

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "src/compare/compare_tensor.h"
+#include "src/align/catalog.h"
 #include "ttrace/status.h"
 
 namespace ttrace {

@@ -19,7 +19,7 @@
 
 #include "src/base/for_each.h"
 #include "src/measure/measure_tensor.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace {
 

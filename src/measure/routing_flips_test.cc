@@ -7,7 +7,8 @@
 #include <limits>
 #include <optional>
 
-#include "src/align/routed_run.h"
+#include "src/align/testing/routed_run.h"
+#include "src/compare/row_map.h"
 #include "src/measure/packed_facts.h"
 
 namespace ttrace {

@@ -6,10 +6,10 @@
 #include <set>
 #include <utility>
 
-#include "src/compare/compare_summaries.h"
 #include "src/compare/compare_tensor.h"
 #include "src/compare/instances.h"
 #include "src/compare/sample.h"
+#include "src/compare/summaries/compare_summaries.h"
 
 namespace ttrace {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "src/measure/replayed_step.h"
+#include "src/step/replayed_step.h"
 #include "src/trace/reader.h"
 
 namespace ttrace {

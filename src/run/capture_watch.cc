@@ -14,8 +14,8 @@
 #include "src/base/format.h"
 #include "src/trace/file.h"
 #include "src/trace/format.h"
-#include "src/trace/index_line.h"
-#include "src/trace/line_reader.h"
+#include "src/trace/index/index_line.h"
+#include "src/trace/index/line_reader.h"
 #include "src/trace/rank_meta.h"
 
 namespace ttrace {

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

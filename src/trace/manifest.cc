@@ -8,7 +8,7 @@
 
 #include "src/trace/file.h"
 #include "src/trace/format.h"
-#include "src/trace/json.h"
+#include "src/trace/index/json.h"
 #include "src/trace/writer.h"
 
 namespace ttrace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "src/trace/index/record_check.h"
 #include "src/trace/rank_meta.h"
-#include "src/trace/record_check.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

@@ -8,11 +8,11 @@ Record OwnTrace::Add(const RecordFields& written) {
   return AddPlace({written, 0, 0}, false);
 }
 
-Record OwnTrace::Add(const SetAside::Held& held) {
+Record OwnTrace::Add(const DeferredRecords::Held& held) {
   return AddPlace(held, !held.record.same_as);
 }
 
-Record OwnTrace::AddPlace(SetAside::Held held, bool aside) {
+Record OwnTrace::AddPlace(DeferredRecords::Held held, bool aside) {
   RecordFields& record = held.record;
   record.sequence = static_cast<int64_t>(places_.size());
   record.number = -1;

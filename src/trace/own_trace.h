@@ -13,8 +13,8 @@
 
 #include "src/trace/one_rank_trace.h"
 #include "src/trace/record_table.h"
-#include "src/trace/set_aside.h"
-#include "src/trace/written_records.h"
+#include "src/trace/writing/deferred_records.h"
+#include "src/trace/writing/written_records.h"
 
 namespace ttrace {
 
@@ -22,27 +22,28 @@ class OwnTrace final : public OneRankTrace {
  public:
   // `rank` has the meta, and of notes and seals what matters. Both others have
   // to stay.
-  OwnTrace(RankTrace rank, const SetAside& aside, WrittenRecords& written)
+  OwnTrace(RankTrace rank, const DeferredRecords& aside,
+           WrittenRecords& written)
       : OneRankTrace(std::move(rank)), aside_(aside), written_(written) {}
 
   // In the order of execution. Returns the record.
   Record Add(const RecordFields& written);
-  Record Add(const SetAside::Held& held);
+  Record Add(const DeferredRecords::Held& held);
 
   const RecordTable& records() const override { return records_; }
   Status Read(const Record& record, int64_t offset,
               std::span<std::byte> out) const override;
 
  private:
-  Record AddPlace(SetAside::Held held, bool aside);
+  Record AddPlace(DeferredRecords::Held held, bool aside);
 
   RecordTable records_;
   struct Place {
-    SetAside::Held held;
+    DeferredRecords::Held held;
     bool aside = false;  // else in a segment
   };
   std::vector<Place> places_;  // by number of the record
-  const SetAside& aside_;
+  const DeferredRecords& aside_;
   WrittenRecords& written_;
 };
 

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "src/trace/record_check.h"
-#include "src/trace/scratch_trace.h"
+#include "src/trace/index/record_check.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

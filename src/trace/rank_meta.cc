@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/trace/format.h"
-#include "src/trace/json.h"
+#include "src/trace/index/json.h"
 
 namespace ttrace {
 namespace {

@@ -7,13 +7,13 @@
 
 #include "src/trace/file.h"
 #include "src/trace/format.h"
-#include "src/trace/index_chain.h"
-#include "src/trace/index_line.h"
-#include "src/trace/line_reader.h"
-#include "src/trace/plain_line.h"
-#include "src/trace/plain_records.h"
+#include "src/trace/index/index_chain.h"
+#include "src/trace/index/index_line.h"
+#include "src/trace/index/line_reader.h"
+#include "src/trace/index/plain_line.h"
+#include "src/trace/index/plain_records.h"
 #include "src/trace/rank_meta.h"
-#include "src/trace/segment_check.h"
+#include "src/trace/segments/segment_check.h"
 
 namespace ttrace {
 namespace {

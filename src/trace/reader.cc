@@ -19,11 +19,11 @@
 #include "src/base/rank_words.h"
 #include "src/trace/file.h"
 #include "src/trace/format.h"
-#include "src/trace/json.h"
+#include "src/trace/index/json.h"
 #include "src/trace/rank_reader.h"
-#include "src/trace/segment_pool.h"
-#include "src/trace/verified_records.h"
-#include "src/trace/verify_ahead.h"
+#include "src/trace/segments/segment_pool.h"
+#include "src/trace/segments/verified_records.h"
+#include "src/trace/segments/verify_ahead.h"
 
 namespace ttrace {
 namespace {

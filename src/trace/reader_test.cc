@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "src/trace/scratch_trace.h"
-#include "src/trace/segment_pool.h"
+#include "src/trace/segments/segment_pool.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "src/base/check.h"
-#include "src/trace/index_iterator.h"
+#include "src/trace/index/index_iterator.h"
 #include "src/trace/record_table.h"
 
 namespace ttrace {

@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "src/trace/index_iterator.h"
+#include "src/trace/index/index_iterator.h"
 #include "src/trace/interned.h"
 #include "src/trace/record_fields.h"
 

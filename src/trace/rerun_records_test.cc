@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/trace/scratch_trace.h"
+#include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "src/trace/format.h"
-#include "src/trace/index_line.h"
-#include "src/trace/record_check.h"
-#include "src/trace/scratch_lines.h"
+#include "src/trace/index/index_line.h"
+#include "src/trace/index/record_check.h"
+#include "src/trace/testing/scratch_lines.h"
 
 namespace ttrace {
 namespace {

@@ -12,7 +12,7 @@
 #include <functional>
 #include <string>
 
-#include "src/trace/device_copier.h"
+#include "src/trace/device/device_copier.h"
 #include "src/trace/writer.h"
 
 namespace ttrace {

@@ -19,13 +19,13 @@
 #include "src/trace/file.h"
 #include "src/trace/format.h"
 #include "src/trace/hasher.h"
-#include "src/trace/index_chain.h"
-#include "src/trace/index_line.h"
+#include "src/trace/index/index_chain.h"
+#include "src/trace/index/index_line.h"
+#include "src/trace/index/record_check.h"
 #include "src/trace/rank_meta.h"
-#include "src/trace/record_check.h"
-#include "src/trace/segment_writer.h"
-#include "src/trace/set_aside.h"
+#include "src/trace/segments/segment_writer.h"
 #include "src/trace/strided_gather.h"
+#include "src/trace/writing/deferred_records.h"
 
 namespace ttrace {
 namespace {
@@ -352,7 +352,7 @@ class Writer final : public TraceWriter {
     return Done{};
   }
 
-  Status WriteHeld(const SetAside::Held& held,
+  Status WriteHeld(const DeferredRecords::Held& held,
                    std::optional<Reducer::Compared> compared) {
     RecordFields record = held.record;
     record.sequence = next_sequence_;
@@ -371,7 +371,8 @@ class Writer final : public TraceWriter {
     return Done{};
   }
 
-  Status WriteHeldValues(const SetAside::Held& held, RecordFields& record) {
+  Status WriteHeldValues(const DeferredRecords::Held& held,
+                         RecordFields& record) {
     const uint64_t digest = record.extent.xxh3;
     const int64_t bytes = record.extent.bytes;
     const ContentKey key(digest, bytes, record.dtype, false);
@@ -524,7 +525,7 @@ class Writer final : public TraceWriter {
   std::unordered_map<RecordSpec, KnownSpec, HashOfSpec> specs_;
   WrittenRecords written_;   // of legs that others may be measured against
   WrittenRecords compared_;  // in place, with the reference
-  SetAside aside_;
+  DeferredRecords aside_;
   std::map<int64_t, uint64_t> digests_;  // of their values, by sequence
   // Bytes that are there, by digest, size and dtype. That two of a run's
   // tensors have one digest by chance is as likely as that damage goes unseen.

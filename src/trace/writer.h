@@ -24,8 +24,8 @@
 
 #include "src/base/parts.h"
 #include "src/trace/record_fields.h"
-#include "src/trace/set_aside.h"
-#include "src/trace/written_records.h"
+#include "src/trace/writing/deferred_records.h"
+#include "src/trace/writing/written_records.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
@@ -144,14 +144,14 @@ class Reducer {
   virtual void Noted(const std::string& /*kind*/,
                      const std::string& /*json_object*/) {}
   struct Decisions {
-    // Of SetAside::held(), in its order. Nothing: the values are kept.
+    // Of DeferredRecords::held(), in its order. Nothing: the values are kept.
     std::vector<std::optional<Compared>> records;
     // To be written before them: kind and JSON object.
     std::vector<std::pair<std::string, std::string>> notes;
   };
   // What is to become of what was set aside in `iteration`. `written` reads
   // records that lie in segments.
-  virtual Decisions Decide(int /*iteration*/, const SetAside& /*aside*/,
+  virtual Decisions Decide(int /*iteration*/, const DeferredRecords& /*aside*/,
                            WrittenRecords& /*written*/) {
     return {};
   }

@@ -1,6 +1,6 @@
 // A stand-in for CUDA's driver: a library with the functions that
-// src/trace/cuda_driver.h finds in the real one, and streams that really run
-// behind their callers, each on a thread of its own and with delays.
+// src/trace/device/cuda_driver.h finds in the real one, and streams that really
+// run behind their callers, each on a thread of its own and with delays.
 //
 // It is stricter than a device where that finds mistakes. Its addresses are
 // none of the process's, so that who reads one dies. What is enqueued on a
@@ -25,7 +25,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/trace/cuda_driver.h"
+#include "src/trace/device/cuda_driver.h"
 
 using ttrace::cuda::Address;
 using ttrace::cuda::Code;

@@ -590,7 +590,7 @@ class Session:
 
 
 def _needs_values(placements: str, scale: Scale, routed: object) -> bool:
-    """Whether noise legs keep them, however large the tensor (src/measure/leg_reducer.h)."""
+    """Whether noise legs keep them, however large the tensor (src/in_place/leg_reducer.h)."""
     return "Partial" in placements or scale[0] != scale[1] or routed is not None
 
 

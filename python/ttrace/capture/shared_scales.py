@@ -4,7 +4,7 @@ noise leg where it runs: errors of single elements are relative to the rms of th
 A rank posts how large its parts are before a vote, rank 0 adds up after it and posts what all read
 after the next one. So nobody waits, and the votes are those that the legs need anyway. Where
 something is missing the noise legs keep the values of such tensors, and a note says why. What is
-added up, and how, is src/measure/element_scales.h.
+added up, and how, is src/in_place/element_scales.h.
 """
 
 from __future__ import annotations
