@@ -22,7 +22,9 @@ setup:
 	@scripts/setup_system.sh
 	@scripts/setup_python.sh
 
-demo: setup
+demo:
+	@scripts/setup_system.sh --build
+	@scripts/setup_python.sh --demo
 	@scripts/demo.sh
 
 test:

@@ -7,7 +7,7 @@ python=.venv/bin/python
 stamp=.venv/.requirements-loops
 if ! cmp -s requirements-loops.txt "$stamp"; then
   echo "setup: installing the libraries of requirements-loops.txt"
-  "$python" -m pip install --quiet -c <(grep '^torch==' requirements-dev.txt) \
+  "$python" -m pip install --quiet -c <(grep '^torch==' requirements-demo.txt) \
     -r requirements-loops.txt
   cp requirements-loops.txt "$stamp"
 fi

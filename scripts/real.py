@@ -5,7 +5,7 @@
     scripts/real.sh path TP2 bug     # those whose name contains one of these; other rows stay
     scripts/real.sh path --missing   # those that have no row yet
 
-The checkout must have the version of megatron-core that requirements-dev.txt pins.
+The checkout must have the version of megatron-core that requirements-demo.txt pins.
 """
 
 from __future__ import annotations

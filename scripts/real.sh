@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Megatron-LM's own pretrain_gpt.py, clean and with bugs: docs/real.md. The
-# checkout is the user's: of the version of megatron-core in requirements-dev.txt
+# checkout is the user's: of the version of megatron-core in requirements-demo.txt
 # (git tag core_v0.16.1). Nothing is written into it.
 #
 #   scripts/real.sh MEGATRON_LM [ARGUMENTS OF scripts/real.py...]

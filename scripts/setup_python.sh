@@ -1,19 +1,26 @@
 #!/usr/bin/env bash
 # Makes .venv at the project's root with everything that tests and demo need,
-# and installs the project into it. What is up to date is not touched.
+# and installs the project into it. What is up to date is not touched. Compiling
+# goes on while packages are downloaded.
 #
-#   scripts/setup_python.sh          packages and the project
+#   scripts/setup_python.sh          packages of requirements-dev.txt and the project
+#   scripts/setup_python.sh --demo   packages of requirements-demo.txt and the project
 #   scripts/setup_python.sh --deps   packages only
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 venv=.venv
 python=$venv/bin/python
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+requirements=requirements-dev.txt
+[[ ${1:-} == --demo ]] && requirements=requirements-demo.txt
+logs=$(mktemp -d)
+packages=  # the processes that install them, a group of their own
+trap '[[ -z $packages ]] || kill -- "-$packages" 2> /dev/null; rm -rf "$logs"' EXIT
 
 # Runs a command silently; on failure shows the end of what it said.
 quietly() {
+  local log
+  log=$(mktemp -p "$logs")
   if ! "$@" > "$log" 2>&1; then
     tail -n 40 "$log" >&2
     echo "setup: failed: $*" >&2
@@ -21,11 +28,21 @@ quietly() {
   fi
 }
 
-install_packages() {
-  local stamp=$venv/.requirements
-  if [[ -x $python ]] && cmp -s requirements-dev.txt "$stamp"; then
-    return
-  fi
+pinned() { grep -hE "^$1==" requirements-demo.txt; }
+
+# Whether all that `requirements` asks for was installed, maybe with more.
+has_packages() {
+  local stamp
+  for stamp in "$requirements" requirements-dev.txt; do
+    if [[ -x $python ]] && cmp -s <(cat requirements-demo.txt "$stamp") \
+      "$venv/.${stamp%.txt}"; then
+      return
+    fi
+  done
+  return 1
+}
+
+make_venv() {
   if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     echo "setup: python3 is $(python3 --version 2>&1); 3.11 or newer is needed." >&2
     exit 1
@@ -34,11 +51,13 @@ install_packages() {
     echo "setup: creating $venv"
     quietly python3 -m venv "$venv"
   fi
-  echo "setup: installing Python packages (torch first; a few minutes)"
+}
+
+install_packages() {
   # torch on its own, so that no other package's wish chooses its version.
-  quietly "$python" -m pip install "$(grep '^torch==' requirements-dev.txt)"
-  quietly "$python" -m pip install -r requirements-dev.txt
-  cp requirements-dev.txt "$stamp"
+  quietly "$python" -m pip install "$(pinned torch)"
+  quietly "$python" -m pip install -r "$requirements"
+  cat requirements-demo.txt "$requirements" > "$venv/.${requirements%.txt}"
 }
 
 # A digest of everything that the wheel is made from.
@@ -51,23 +70,38 @@ project_digest() {
   } | sha256sum
 }
 
-install_project() {
-  local stamp=$venv/.project digest
-  digest=$(project_digest)
-  if [[ -x $venv/bin/ttrace && $(cat "$stamp" 2> /dev/null) == "$digest" ]]; then
-    return
-  fi
-  echo "setup: building and installing ttrace"
-  rm -f "$stamp"
+build_project() {
+  echo "setup: compiling ttrace"
   # Without isolation: the tools are in .venv already, nothing is downloaded,
   # and build/wheel can be reused because their paths stay the same.
+  rm -rf build/dist
   CMAKE_GENERATOR=Ninja CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)} \
-    quietly "$python" -m pip install --no-build-isolation --no-deps \
-    --force-reinstall --no-index .
-  echo "$digest" > "$stamp"
+    quietly "$python" -m pip wheel --no-build-isolation --no-deps --no-index -w build/dist .
 }
 
-install_packages
+if ! has_packages; then
+  make_venv
+  quietly "$python" -m pip install "$(pinned nanobind)" "$(pinned scikit-build-core)"
+  echo "setup: installing Python packages (torch first)"
+  set -m
+  install_packages &
+  packages=$!
+  set +m
+fi
+built=
 if [[ ${1:-} != --deps ]]; then
-  install_project
+  digest=$(project_digest)
+  if [[ ! -x $venv/bin/ttrace || $(cat "$venv/.project" 2> /dev/null) != "$digest" ]]; then
+    rm -f "$venv/.project"
+    build_project
+    built=yes
+  fi
+fi
+if [[ -n $packages ]]; then
+  wait "$packages" || exit 1
+  packages=
+fi
+if [[ -n $built ]]; then
+  quietly "$python" -m pip install --no-deps --force-reinstall --no-index build/dist/*.whl
+  echo "$digest" > "$venv/.project"
 fi

@@ -1,14 +1,25 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the build needs, and only those missing.
-# Tested on Debian 12. On another system install their like by hand and set
-# TTRACE_SKIP_SYSTEM_SETUP=1. Arguments are further packages.
+# Installs the Debian packages that are needed, and only those missing. Tested on
+# Debian 12. On another system install their like by hand and set
+# TTRACE_SKIP_SYSTEM_SETUP=1.
+#
+#   scripts/setup_system.sh [PACKAGE...]          for tests and checks, and these
+#   scripts/setup_system.sh --build [PACKAGE...]  only what the build needs
 set -euo pipefail
 
 packages=(
-  g++ clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 cmake ninja-build ccache
+  g++ cmake ninja-build
   libhwy-dev libsimdjson-dev nlohmann-json3-dev libcli11-dev libfmt-dev
-  libtbb-dev libxxhash-dev libgtest-dev libgmock-dev libbenchmark-dev
+  libtbb-dev libxxhash-dev
 )
+if [[ ${1:-} == --build ]]; then
+  shift
+else
+  packages+=(
+    clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 ccache
+    libgtest-dev libgmock-dev libbenchmark-dev
+  )
+fi
 packages+=("$@")
 
 # A Python of one's own (pyenv, conda) brings venv and headers with it; Debian

@@ -18,7 +18,7 @@
 namespace ttrace {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kBaselineFooter = R"(
 Of each tensor a digest and a sketch are kept instead of its values, and of the
 noise reruns what they differ by: small enough for a repository, and a check
 against it says how far a candidate is, to some percent, wherever it is sharded
@@ -32,14 +32,14 @@ Examples:
   ttrace baseline reference -o smaller --buckets 256
   ttrace check golden candidate)";
 
-struct Options {
+struct BaselineArguments {
   std::string trace;
   std::string output;
   size_t buckets = kSketchBuckets;
   bool force = false;
 };
 
-int Baseline(const Options& options) {
+int Baseline(const BaselineArguments& options) {
   RaiseOpenFileLimit();
   {
     // Before anything is replaced.
@@ -80,7 +80,7 @@ int Baseline(const Options& options) {
 void AddBaseline(CLI::App& app, Action* action) {
   CLI::App* command = app.add_subcommand(
       "baseline", "Condense a reference to what later checks need of it.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BaselineArguments>();
   command->add_option("TRACE", options->trace, "a complete reference")
       ->required();
   command->add_option("-o,--output", options->output, "folder of the baseline")
@@ -93,7 +93,7 @@ void AddBaseline(CLI::App& app, Action* action) {
       ->capture_default_str();
   command->add_flag("--force", options->force,
                     "replace what ttrace wrote to the folder before");
-  command->footer(kFooter);
+  command->footer(kBaselineFooter);
   command->callback([action, options] {
     *action = [options] { return Baseline(*options); };
   });

@@ -25,7 +25,7 @@
 namespace ttrace {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kCheckFooter = R"(
 Without a reference, what needs none is checked: copies that must be equal,
 non-finite values, the gradient norm, the optimizer's steps.
 Exit codes: 0 within bounds, 1 diverged, 2 could not decide; of a part, 0 once
@@ -40,7 +40,7 @@ Examples:
   ttrace check reference candidate --part 1/2 --out-part parts/
   ttrace check reference candidate --part 2/2 --out-part parts/)";
 
-struct Options {
+struct CheckArguments {
   std::vector<std::string> traces;
   std::string output;
   std::string iterations;
@@ -56,8 +56,8 @@ struct Options {
   std::string ray_address;
 };
 
-// Options that say nothing together; empty: there are none.
-std::string Contradiction(const Options& options) {
+// CheckArguments that say nothing together; empty: there are none.
+std::string Contradiction(const CheckArguments& options) {
   if (options.part.empty() != options.out_part.empty()) {
     return "a part of a check takes both --part I/N and --out-part FILE";
   }
@@ -76,7 +76,7 @@ std::string Contradiction(const Options& options) {
 }
 
 // Measures a part and writes it.
-int CheckPart(CheckOptions check, const Options& options) {
+int CheckPart(CheckOptions check, const CheckArguments& options) {
   const auto share = ParseShare(options.part);
   if (!share.ok()) return Complain(share.error().WithContext("--part"));
   ProgressLine progress;
@@ -98,7 +98,7 @@ int CheckPart(CheckOptions check, const Options& options) {
   return 0;
 }
 
-int Check(const Options& options) {
+int Check(const CheckArguments& options) {
   const std::string contradiction = Contradiction(options);
   if (!contradiction.empty()) return Complain(contradiction);
   CheckOptions check;
@@ -147,7 +147,7 @@ int Check(const Options& options) {
 void AddCheck(CLI::App& app, Action* action) {
   CLI::App* command = app.add_subcommand(
       "check", "Compare a trace with a reference, judge it and explain.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CheckArguments>();
   command
       ->add_option("TRACE", options->traces,
                    "reference and candidate, or the candidate alone")
@@ -194,7 +194,7 @@ void AddCheck(CLI::App& app, Action* action) {
       ->check(CLI::Range(1, kMostParts));
   command->add_option("--ray-address", options->ray_address,
                       "of a running cluster; by default one is started here");
-  command->footer(kFooter);
+  command->footer(kCheckFooter);
   command->callback(
       [action, options] { *action = [options] { return Check(*options); }; });
 }

@@ -24,7 +24,7 @@
 namespace ttrace {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kDiffFooter = R"(
 DIR gets reference/, candidate/, the commands' output in reference.log and
 candidate.log, result.json and report.txt. --timeout holds for each launch.
 The candidate's own first step is run first, alone: what cannot be judged ends
@@ -36,7 +36,7 @@ Examples:
   ttrace diff -o report --reference "python train.py" --candidate "python train.py --tp 2"
   ttrace diff -o again --timeout 30m --reference-trace report/reference --candidate "python train.py --tp 2")";
 
-struct Options {
+struct DiffArguments {
   std::string folder;
   std::string reference_command;
   std::string reference_trace;
@@ -222,7 +222,7 @@ SideEnd RunFirstStep(const RecordOptions& run) {
 }
 
 // What both sides' launches have in common.
-Result<RecordOptions> CommonOptions(const Options& options) {
+Result<RecordOptions> CommonOptions(const DiffArguments& options) {
   RecordOptions run;
   TTRACE_ASSIGN_OR_RETURN(run.iterations, ParseIterations(options.iterations));
   TTRACE_RETURN_IF_ERROR(CheckGraft(options.graft));
@@ -239,7 +239,7 @@ Result<RecordOptions> CommonOptions(const Options& options) {
   return run;
 }
 
-RecordOptions ForSide(const RecordOptions& common, const Options& options,
+RecordOptions ForSide(const RecordOptions& common, const DiffArguments& options,
                       const std::string& side, const std::string& command,
                       std::vector<std::string> legs) {
   RecordOptions run = common;
@@ -253,7 +253,7 @@ RecordOptions ForSide(const RecordOptions& common, const Options& options,
   return run;
 }
 
-void PrintFirstLine(const Options& options) {
+void PrintFirstLine(const DiffArguments& options) {
   std::string what = "ttrace: diff ";
   if (options.graft != "none") {
     what += "tries to run the candidate with the reference's " +
@@ -273,14 +273,14 @@ void PrintFirstLine(const Options& options) {
 
 // A saved reference costs nothing, and the candidate is the first launch. A
 // command that has to run to its end is not started for a look.
-bool LooksFirst(const Options& options) {
+bool LooksFirst(const DiffArguments& options) {
   return options.reference_trace.empty() && !options.run_to_end &&
          !options.no_first_step;
 }
 
 // How the next try does without running the reference again, where NEXT does
 // not say it.
-void PrintNextTry(const Options& options, const std::string& reference) {
+void PrintNextTry(const DiffArguments& options, const std::string& reference) {
   if (!options.reference_trace.empty() || options.keep != "traces") return;
   std::printf(
       "the reference is kept; another candidate: ttrace diff -o NEW "
@@ -289,7 +289,7 @@ void PrintNextTry(const Options& options, const std::string& reference) {
   std::fflush(stdout);
 }
 
-void PrintPlan(const Options& options, const IterationRange& iterations,
+void PrintPlan(const DiffArguments& options, const IterationRange& iterations,
                const std::vector<std::string>& reference_legs,
                const std::vector<std::string>& candidate_legs) {
   if (LooksFirst(options)) {
@@ -311,7 +311,7 @@ void PrintPlan(const Options& options, const IterationRange& iterations,
   std::fflush(stdout);
 }
 
-int DiscardTraces(const Options& options, int exit_code) {
+int DiscardTraces(const DiffArguments& options, int exit_code) {
   if (options.keep == "traces") return exit_code;
   for (const char* side : {"reference", "candidate"}) {
     const auto trace = std::filesystem::path(options.folder) / side;
@@ -322,7 +322,7 @@ int DiscardTraces(const Options& options, int exit_code) {
   return exit_code;
 }
 
-int Diff(const Options& options) {
+int Diff(const DiffArguments& options) {
   if (options.reference_command.empty() == options.reference_trace.empty()) {
     return Complain("give either --reference COMMAND or --reference-trace DIR");
   }
@@ -419,7 +419,7 @@ int Diff(const Options& options) {
 void AddDiff(CLI::App& app, Action* action) {
   CLI::App* command = app.add_subcommand(
       "diff", "Run two commands and say whether, where and why they differ.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DiffArguments>();
   command->add_option("-o,--output", options->folder, "folder for all results")
       ->required();
   command->add_option("--reference", options->reference_command,
@@ -469,7 +469,7 @@ void AddDiff(CLI::App& app, Action* action) {
                     "replace what ttrace wrote to the folder before");
   command->add_flag("-v,--verbose", options->verbose,
                     "list every tensor that is out of bounds");
-  command->footer(kFooter);
+  command->footer(kDiffFooter);
   command->callback(
       [action, options] { *action = [options] { return Diff(*options); }; });
 }

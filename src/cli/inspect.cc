@@ -13,7 +13,7 @@
 namespace ttrace {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kInspectFooter = R"(
 TENSOR is a name with * and ?, or a pattern on name and role together; '' is
 the model itself.
 Exit codes: 0 shown, 2 nothing to show.
@@ -24,14 +24,14 @@ Examples:
   ttrace inspect candidate --collectives
   ttrace inspect report/result.json)";
 
-struct Options {
+struct InspectArguments {
   std::string path;
   TensorQuery query;
   bool one_tensor = false;  // a pattern is given; the model's own name is ""
   bool collectives = false;
 };
 
-Result<std::string> Describe(const Options& options) {
+Result<std::string> Describe(const InspectArguments& options) {
   const TerminalOptions terminal = StandardOutputOptions();
   const std::filesystem::path path = options.path;
   std::error_code ignored;
@@ -49,7 +49,7 @@ Result<std::string> Describe(const Options& options) {
   return DescribeTensors(trace, options.query, terminal);
 }
 
-int Inspect(const Options& options) {
+int Inspect(const InspectArguments& options) {
   const Result<std::string> text = Describe(options);
   if (!text.ok()) return Complain(text.error());
   std::fputs(text->c_str(), stdout);
@@ -61,7 +61,7 @@ int Inspect(const Options& options) {
 void AddInspect(CLI::App& app, Action* action) {
   CLI::App* command = app.add_subcommand(
       "inspect", "Show what a trace, one of its tensors or a result holds.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<InspectArguments>();
   TensorQuery& query = options->query;
   command
       ->add_option("PATH", options->path,
@@ -80,7 +80,7 @@ void AddInspect(CLI::App& app, Action* action) {
       ->check(CLI::Range(1, 1000000));
   command->add_flag("--collectives", options->collectives,
                     "show what the ranks of a trace communicated");
-  command->footer(kFooter);
+  command->footer(kInspectFooter);
   command->callback([action, options, tensor] {
     options->one_tensor = tensor->count() > 0;
     *action = [options] { return Inspect(*options); };

@@ -21,31 +21,34 @@ const Json& At(const Json& json, const char* key) {
 }
 
 // Strings without quotes, everything else as JSON.
-std::string Text(const Json& json) {
+std::string ResultText(const Json& json) {
   if (json.is_string()) return json.get<std::string>();
   return json.is_null() ? "-" : json.dump();
 }
 
 void AddCulprit(const Json& culprit, Page& page) {
   page.Section("CULPRIT", Tone::kBad);
-  page.Text(Text(At(culprit, "fqn")), Tone::kStrong);
-  page.Text(Text(At(culprit, "role")) + ", " + Text(At(culprit, "direction")) +
-            ", " + Text(At(culprit, "stage")) + ", iteration " +
-            Text(At(culprit, "iteration")) + ", ranks " +
-            Text(At(culprit, "ranks")) + ", headroom " +
-            Text(At(culprit, "headroom")));
+  page.Text(ResultText(At(culprit, "fqn")), Tone::kStrong);
+  page.Text(ResultText(At(culprit, "role")) + ", " +
+            ResultText(At(culprit, "direction")) + ", " +
+            ResultText(At(culprit, "stage")) + ", iteration " +
+            ResultText(At(culprit, "iteration")) + ", ranks " +
+            ResultText(At(culprit, "ranks")) + ", headroom " +
+            ResultText(At(culprit, "headroom")));
   const Json& affected = At(culprit, "affected");
-  page.Text("affected: " + Text(At(affected, "count")) + " of " +
-            Text(At(affected, "of")));
+  page.Text("affected: " + ResultText(At(affected, "count")) + " of " +
+            ResultText(At(affected, "of")));
   for (const Json& found : At(culprit, "classes")) {
-    page.Text(Text(At(found, "class")) + ": " + Text(At(found, "evidence")),
+    page.Text(ResultText(At(found, "class")) + ": " +
+                  ResultText(At(found, "evidence")),
               Tone::kPlain, 3);
   }
 }
 
 std::string TensorCounts(const Json& tensors) {
   std::map<std::string, int64_t> verdicts;
-  for (const Json& tensor : tensors) ++verdicts[Text(At(tensor, "verdict"))];
+  for (const Json& tensor : tensors)
+    ++verdicts[ResultText(At(tensor, "verdict"))];
   std::string text;
   for (const auto& [verdict, count] : verdicts) {
     if (!text.empty()) text += ", ";
@@ -71,22 +74,24 @@ Result<std::string> DescribeResult(const std::string& path,
   }
   Page page(terminal.width, terminal.color);
   page.Section("VERDICT");
-  page.Text(Text(At(json, "verdict")), Tone::kStrong);
-  if (At(json, "reason").is_string()) page.Text(Text(At(json, "reason")));
+  page.Text(ResultText(At(json, "verdict")), Tone::kStrong);
+  if (At(json, "reason").is_string()) page.Text(ResultText(At(json, "reason")));
   const Json& coverage = At(json, "coverage");
   page.Section("COVERAGE");
-  page.Text(Text(At(coverage, "compared")) + " compared, " +
-            Text(At(coverage, "reference_only")) + " only in the reference, " +
-            Text(At(coverage, "candidate_only")) + " only in the candidate");
+  page.Text(
+      ResultText(At(coverage, "compared")) + " compared, " +
+      ResultText(At(coverage, "reference_only")) + " only in the reference, " +
+      ResultText(At(coverage, "candidate_only")) + " only in the candidate");
   for (const auto& [reason, count] : At(coverage, "explained").items()) {
-    page.Text("explained: " + Text(count) + " " + reason);
+    page.Text("explained: " + ResultText(count) + " " + reason);
   }
   page.Section("TENSORS");
   page.Text(TensorCounts(At(json, "tensors")));
   for (const Json& culprit : At(json, "culprits")) AddCulprit(culprit, page);
   page.Section("NOTES");
   for (const Json& note : At(json, "notes")) {
-    page.Text(note.is_string() ? Text(note) : Text(At(note, "text")));
+    page.Text(note.is_string() ? ResultText(note)
+                               : ResultText(At(note, "text")));
   }
   return page.Take();
 }

@@ -27,7 +27,7 @@ std::string CommandText(const Json& words) {
   return text;
 }
 
-std::string Text(const Json& json, const char* key) {
+std::string ValueText(const Json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_string() ? found->get<std::string>()
                                                    : "";
@@ -50,12 +50,12 @@ void AddOrigin(const Trace& trace, Page& page) {
   const std::string command =
       manifest.contains("command") ? CommandText(manifest["command"]) : "";
   if (!command.empty()) page.Text(command);
-  const std::string made = Text(manifest, "created");
+  const std::string made = ValueText(manifest, "created");
   if (!made.empty()) {
-    page.Text("recorded " + made + " by ttrace " + Text(manifest, "ttrace") +
-              (manifest.contains("graft")
-                   ? ", with weights or data of a reference"
-                   : ""));
+    page.Text(
+        "recorded " + made + " by ttrace " + ValueText(manifest, "ttrace") +
+        (manifest.contains("graft") ? ", with weights or data of a reference"
+                                    : ""));
   }
 }
 

@@ -15,7 +15,7 @@
 namespace ttrace {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kMergeFooter = R"(
 The result is that of `ttrace check` in one process, but for the time it took.
 The traces have to be where the parts found them: faults are placed and
 explained by them. A part that is missing, cut, of another check or there twice
@@ -26,7 +26,7 @@ Examples:
   ttrace merge parts/
   ttrace merge parts/part-00001-of-00002.ttpart parts/part-00002-of-00002.ttpart -o merged)";
 
-struct Options {
+struct MergeArguments {
   std::vector<std::string> parts;
   std::string output;
   bool force = false;
@@ -34,7 +34,7 @@ struct Options {
   int threads = 0;
 };
 
-int Merge(const Options& options) {
+int Merge(const MergeArguments& options) {
   std::optional<FolderLock> folder;
   if (!options.output.empty()) {
     auto prepared =
@@ -55,7 +55,7 @@ int Merge(const Options& options) {
 void AddMerge(CLI::App& app, Action* action) {
   CLI::App* command = app.add_subcommand(
       "merge", "Make the result of a check whose parts were measured apart.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<MergeArguments>();
   command
       ->add_option("PART", options->parts,
                    "what `ttrace check --part` wrote, or folders of it")
@@ -69,7 +69,7 @@ void AddMerge(CLI::App& app, Action* action) {
   command
       ->add_option("--threads", options->threads, "as many as cores by default")
       ->check(CLI::Range(0, 1024));
-  command->footer(kFooter);
+  command->footer(kMergeFooter);
   command->callback(
       [action, options] { *action = [options] { return Merge(*options); }; });
 }

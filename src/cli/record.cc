@@ -25,7 +25,7 @@
 namespace ttrace {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kRecordFooter = R"(
 The numbers of the run stay what they are, except with --graft or --dropout off.
 Exit codes: the command's own; 128 + N if signal N ended it; 2 if nothing was
 captured or --timeout ended it.
@@ -35,7 +35,7 @@ Examples:
   ttrace record -o candidate --graft reference --timeout 10m -- python train.py --tp 2
   ttrace record -o piece --select "fqn=*layers.0*;role=output" --iterations 0:1 -- python train.py)";
 
-struct Options {
+struct RecordArguments {
   RecordOptions record;
   std::string iterations = "0:2";
   std::string legs;
@@ -78,7 +78,7 @@ Status CheckHasValues(const Side& reference) {
   return Done{};
 }
 
-Result<FolderLock> Complete(const CommandLine& line, Options* options) {
+Result<FolderLock> Complete(const CommandLine& line, RecordArguments* options) {
   RecordOptions& record = options->record;
   if (line.after_dashes.empty()) {
     return Error(ErrorCode::kInvalidArgument,
@@ -116,7 +116,7 @@ Result<FolderLock> Complete(const CommandLine& line, Options* options) {
   return PrepareFolder(record.folder, FolderKind::kTrace, options->force);
 }
 
-int RunRecord(const CommandLine& line, Options* options) {
+int RunRecord(const CommandLine& line, RecordArguments* options) {
   const Result<FolderLock> folder = Complete(line, options);
   if (!folder.ok()) return Complain(folder.error());
   WarnOfOrphans();
@@ -181,7 +181,7 @@ int RunRecord(const CommandLine& line, Options* options) {
 void AddRecord(CLI::App& app, const CommandLine& line, Action* action) {
   CLI::App* command = app.add_subcommand(
       "record", "Run a command and capture its tensors into a trace.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<RecordArguments>();
   RecordOptions& record = options->record;
   command->add_option("-o,--output", record.folder, "trace folder to make")
       ->required();
@@ -230,7 +230,7 @@ void AddRecord(CLI::App& app, const CommandLine& line, Action* action) {
   AddWatchOptions(command, &options->watch);
   command->add_flag("--force", options->force,
                     "replace a trace that ttrace wrote there before");
-  command->footer(kFooter);
+  command->footer(kRecordFooter);
   command->callback([action, options, legs, &line] {
     options->legs_given = legs->count() > 0;
     *action = [options, &line] { return RunRecord(line, options.get()); };

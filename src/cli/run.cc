@@ -19,7 +19,7 @@
 namespace ttrace {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kRunFooter = R"(
 Examples:
   ttrace diff -o report --reference "python train.py" --candidate "python train.py --tp 2"
   ttrace record -o candidate -- python train.py --tp 2
@@ -122,7 +122,7 @@ int FlushOutput(int exit_code) {
                   std::strerror(error));
 }
 
-int Run(int argc, char** argv) {
+int RunCommandLine(int argc, char** argv) {
   if (const Status limited = LimitInstructionSetByEnvironment();
       !limited.ok()) {
     return Complain(limited.error());
@@ -143,7 +143,7 @@ int Run(int argc, char** argv) {
       "ttrace");
   app.set_version_flag("--version", "ttrace " + std::string(kVersion) + " (" +
                                         InstructionSet() + ")");
-  app.footer(kFooter);
+  app.footer(kRunFooter);
   app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(0, 1);
   Action action;
@@ -185,7 +185,7 @@ int Complain(const Error& error) { return Complain(error.message()); }
 
 int RunCli(int argc, char** argv) {
   try {
-    return FlushOutput(Run(argc, argv));
+    return FlushOutput(RunCommandLine(argc, argv));
   } catch (const std::exception& error) {
     // Only what no code can foresee comes here: memory that ran out.
     return Complain(std::string("internal error: ") + error.what());
