@@ -217,8 +217,7 @@ void LeaveGradientsOpen(const HyperparameterFaults& settings,
 // gradients, or may be.
 bool IsGradientThatIsKept(const Culprit& culprit) {
   return IsParameterGradient(culprit.tensor.role) &&
-         std::any_of(culprit.classes.begin(), culprit.classes.end(),
-                     [](const Diagnosis& d) { return d.letter == "S"; });
+         culprit.Has(BugClass::kStaleValue);
 }
 
 // What one run changes beside its optimizer, and the other does not.

@@ -223,10 +223,8 @@ void Diagnostician::Explain(Culprit* culprit) const {
   if (evidence.step != nullptr) {
     culprit->hints.push_back(StepHint(*evidence.step));
   }
-  const bool missing_sum =
-      std::any_of(culprit->classes.begin(), culprit->classes.end(),
-                  [](const Diagnosis& d) { return d.letter == "P"; });
-  if (culprit->stage == Stage::kCompute && missing_sum &&
+  if (culprit->stage == Stage::kCompute &&
+      culprit->Has(BugClass::kMissingPartialSum) &&
       (t.replicas_differ || evidence.reduced_early != nullptr)) {
     culprit->stage = Stage::kCommunication;
   }

@@ -79,7 +79,7 @@ class StepCheck : public testing::Test {
     EXPECT_EQ(culprit.classes.size(), 1u)
         << words << (culprit.hints.empty() ? "" : culprit.hints.front());
     if (culprit.classes.empty()) return result;
-    EXPECT_EQ(culprit.classes.front().letter, letter);
+    EXPECT_EQ(LetterOf(culprit.classes.front().bug_class), letter);
     EXPECT_THAT(culprit.classes.front().evidence, HasSubstr(words));
     return result;
   }
@@ -586,7 +586,7 @@ TEST_F(StepCheck, AWrongNormIsExplainedByContributions) {
     EXPECT_FALSE(result.culprits.empty());
     if (result.culprits.empty()) return std::string();
     const Diagnosis& diagnosis = result.culprits.front().classes.at(0);
-    EXPECT_EQ(diagnosis.letter, "G");
+    EXPECT_EQ(diagnosis.bug_class, BugClass::kGradientNorm);
     return diagnosis.evidence + ReasonWords(diagnosis.reason);
   };
   EXPECT_THAT(evidence(),

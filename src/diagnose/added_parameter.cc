@@ -175,7 +175,7 @@ std::optional<Diagnosis> AddedParameter(const Evidence& evidence) {
                           FactorNameWords(evidence, count, 0));
     }
     return Diagnosis{
-        "K",
+        BugClass::kConstantFactor,
         fmt::format("candidate minus reference is {:.0f} x {} in every row "
                     "({:.1e} of the values is not explained, the bound "
                     "{:.1e}): {}{}",

@@ -20,7 +20,7 @@ std::optional<Diagnosis> ConstantFactor(const Evidence& evidence) {
   const std::optional<ScaledParts> parts = FindScaledParts(evidence);
   if (!parts || !parts->agree) return std::nullopt;
   const double alpha = parts->alpha;
-  Diagnosis out{"K", "", alpha};
+  Diagnosis out{BugClass::kConstantFactor, "", alpha};
   // Beyond the bound it is at most what sums cannot tell (scaled_parts.h).
   out.evidence = fmt::format(
       "it is {:.5g} x the reference (what the factor does not explain is "

@@ -74,20 +74,22 @@ std::vector<Diagnosis> Diagnose(const Evidence& evidence) {
   for (const auto rule : kRules) {
     std::optional<Diagnosis> diagnosis = rule(evidence);
     if (!diagnosis) continue;
-    const bool known = std::any_of(
-        out.begin(), out.end(),
-        [&](const Diagnosis& d) { return d.letter == diagnosis->letter; });
+    const bool known =
+        std::any_of(out.begin(), out.end(), [&](const Diagnosis& d) {
+          return d.bug_class == diagnosis->bug_class;
+        });
     if (known) continue;
     out.push_back(*std::move(diagnosis));
     if (out.size() == kMost) break;
   }
   // Terms of a sum explain the zeros in them.
-  const auto at = [&](const char* letter) {
-    return std::find_if(out.begin(), out.end(),
-                        [&](const Diagnosis& d) { return d.letter == letter; });
+  const auto at = [&](BugClass bug_class) {
+    return std::find_if(out.begin(), out.end(), [&](const Diagnosis& d) {
+      return d.bug_class == bug_class;
+    });
   };
-  const auto zeros = at("M");
-  const auto terms = at("P");
+  const auto zeros = at(BugClass::kMissingOrZero);
+  const auto terms = at(BugClass::kMissingPartialSum);
   if (zeros < terms && terms != out.end() && AllCopiesAreWrong(evidence)) {
     std::rotate(zeros, terms, terms + 1);
   }

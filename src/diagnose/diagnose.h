@@ -88,7 +88,7 @@ std::optional<Diagnosis> OtherInputs(const Evidence& evidence);
 // Z: modules or parameters that one side lacks.
 std::optional<Diagnosis> OtherStructure(const Evidence& evidence);
 
-// The classes that hold, most certain first, each letter once, at most three.
+// The classes that hold, most certain first, each once, at most three.
 // A class that an earlier one explains stands after it.
 std::vector<Diagnosis> Diagnose(const Evidence& evidence);
 

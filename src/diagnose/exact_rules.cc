@@ -23,7 +23,7 @@ std::optional<Diagnosis> NonFinite(const Evidence& evidence) {
   // Infinities that the reference has and the candidate lost are no N.
   if (worst == nullptr) return std::nullopt;
   return Diagnosis{
-      "N",
+      BugClass::kNonFinite,
       fmt::format(
           "{} of {} elements are NaN or Inf (reference: {}) in leg {}; "
           "{} is the first to make any",
@@ -37,7 +37,7 @@ std::optional<Diagnosis> ReplicasDiffer(const Evidence& evidence) {
   if (!evidence.judgement->replicas_differ) return std::nullopt;
   const ReplicaComparison& replicas = evidence.judgement->replicas;
   Diagnosis out{
-      "R",
+      BugClass::kReplicasDiffer,
       fmt::format("{} of {} copies differ from the first, by up to {:.2g} "
                   "({}, along {}); in a correct run they are equal bit for bit",
                   replicas.differing, replicas.copies, replicas.worst_rel_err,
@@ -67,7 +67,7 @@ std::optional<Diagnosis> ReducedEarly(const Evidence& evidence) {
   if (evidence.reduced_early == nullptr) return std::nullopt;
   const EarlyReduction& early = *evidence.reduced_early;
   return Diagnosis{
-      "P",
+      BugClass::kMissingPartialSum,
       fmt::format("a partial sum was reduced: {} came after the reduction had "
                   "begun ({})",
                   MicroBatchWords({early.late.begin(), early.late.end()}),
@@ -82,7 +82,7 @@ std::optional<Diagnosis> OtherInputs(const Evidence& evidence) {
   }
   const Reason& reason = evidence.judgement->reason;
   if (reason.none()) return std::nullopt;
-  return Diagnosis{"Z", "before any computation ",
+  return Diagnosis{BugClass::kOtherModelOrInputs, "before any computation ",
                    evidence.leg == nullptr
                        ? 0
                        : static_cast<double>(evidence.leg->stats.mismatched),
@@ -92,7 +92,7 @@ std::optional<Diagnosis> OtherInputs(const Evidence& evidence) {
 std::optional<Diagnosis> MisroutedRows(const Evidence& evidence) {
   const Reason& reason = evidence.judgement->reason;
   if (reason.kind != ReasonKind::kRoutedRows) return std::nullopt;
-  return Diagnosis{"X", "", 0, reason};
+  return Diagnosis{BugClass::kPermutation, "", 0, reason};
 }
 
 // Of errors that are independent in two runs the difference is sqrt(2) of one;
@@ -110,7 +110,7 @@ std::optional<Diagnosis> NotRepeatable(const Evidence& evidence) {
   if (of_parameter && evidence.gradients_were_kept) return std::nullopt;
   const auto diagnosis = [](double value, const std::string& against) {
     return Diagnosis{
-        "I",
+        BugClass::kNotRepeatable,
         fmt::format("a replay of the same iteration with the same weights and "
                     "data differs by {:.2g}; {}: a race, memory that was not "
                     "initialised, or a missing wait",
@@ -138,12 +138,12 @@ std::optional<Diagnosis> WrongGradNorm(const Evidence& evidence) {
   const TensorJudgement& t = *evidence.judgement;
   if (t.id.role != Role::kGradNorm) return std::nullopt;
   if (!t.reason.none()) {
-    return Diagnosis{"G", "", evidence.leg == nullptr ? 0 : evidence.leg->err,
-                     t.reason};
+    return Diagnosis{BugClass::kGradientNorm, "",
+                     evidence.leg == nullptr ? 0 : evidence.leg->err, t.reason};
   }
   if (!t.replicas_differ) return std::nullopt;
   return Diagnosis{
-      "G",
+      BugClass::kGradientNorm,
       fmt::format(
           "ranks report other norms of the same gradients, which are "
           "within bounds: {} of {} differ from the first, by up to {:.2g}",

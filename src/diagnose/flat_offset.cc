@@ -162,7 +162,7 @@ std::optional<Diagnosis> FlatOffset(const Evidence& evidence) {
   if (found.size() < kMostRuns) return std::nullopt;
   const Run& first = *found.front();
   return Diagnosis{
-      "W",
+      BugClass::kWrongSlice,
       fmt::format("{} of {} runs of {} elements that were looked for are the "
                   "reference's elsewhere (from {} on it holds {} of {} from {} "
                   "on): the right values at a wrong place of a flat buffer",

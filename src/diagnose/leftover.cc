@@ -121,7 +121,7 @@ std::optional<Diagnosis> Leftover(const Evidence& evidence) {
       continue;
     }
     return Diagnosis{
-        "S",
+        BugClass::kStaleValue,
         fmt::format("candidate minus reference is {:.4g} x {} ({:.3g} % of the "
                     "error of {} wrong elements of {} looked at): something "
                     "old was added to, not replaced{}",

@@ -91,7 +91,7 @@ std::optional<Diagnosis> OfTheLoss(const Evidence& evidence) {
     words += "; " + tokens;
   }
   return Diagnosis{
-      "L",
+      BugClass::kLossNormalisation,
       fmt::format("{} is {:.6g} x the reference{}, while every activation is "
                   "within bounds",
                   evidence.judgement->id.arg, whole, words),
@@ -120,7 +120,7 @@ std::optional<Diagnosis> LossNormalisation(const Evidence& evidence) {
   const std::string tokens =
       ExplainByTokens(parts->of_micro_batch, TokenCounts(evidence), tolerance);
   return Diagnosis{
-      "L",
+      BugClass::kLossNormalisation,
       fmt::format(
           "the gradient that the loss sends into the model is {}, and "
           "every activation is within bounds{}{}{}",

@@ -83,7 +83,7 @@ std::optional<Diagnosis> LostPrecision(const Evidence& evidence) {
     // Rounding to this grid, once or twice, and nothing else: u = 2^-bits.
     if (!(evidence.leg->err <= std::ldexp(2.0, -grid.bits))) continue;
     return Diagnosis{
-        "D",
+        BugClass::kLostPrecision,
         fmt::format(
             "all {} values looked at are representable in {}, of the "
             "reference's {} of {}; the error of {:.1e} is what rounding "
@@ -101,7 +101,7 @@ std::optional<Diagnosis> LostPrecision(const Evidence& evidence) {
   if (n >= 32 * kCodes && distinct <= kCodes && distinct_ref >= 16 * kCodes &&
       evidence.leg->err <= 0.125) {
     return Diagnosis{
-        "D",
+        BugClass::kLostPrecision,
         fmt::format("its {} values looked at have {} distinct magnitudes, the "
                     "reference's {}: they went through 8 bits",
                     n, distinct, distinct_ref),

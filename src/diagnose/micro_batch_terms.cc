@@ -246,14 +246,14 @@ std::optional<Diagnosis> Conclude(const TensorId& parameter,
   const std::vector<int> ranks = RanksLeftOut(linear, out);
   if (whole && !in.empty() && !ranks.empty() &&
       parameter.role == Role::kGradReduced) {
-    return Diagnosis{"P",
+    return Diagnosis{BugClass::kMissingPartialSum,
                      fmt::format("{}: only {}, and none of {}: the sum over "
                                  "ranks was not made",
                                  start, MicroBatchWords(in), RankWords(ranks)),
                      static_cast<double>(out.size())};
   }
   if (whole && !out.empty() && !in.empty()) {
-    return Diagnosis{"S",
+    return Diagnosis{BugClass::kStaleValue,
                      fmt::format("{}: only {}; {} overwritten or left out",
                                  start, MicroBatchWords(in),
                                  MicroBatchWords(out) +
@@ -261,7 +261,7 @@ std::optional<Diagnosis> Conclude(const TensorId& parameter,
                      static_cast<double>(out.size())};
   }
   if (whole && out.empty() && !in.empty() && !often.empty()) {
-    return Diagnosis{"S",
+    return Diagnosis{BugClass::kStaleValue,
                      fmt::format("{}: {} counted more than once", start,
                                  MicroBatchWords(often)),
                      static_cast<double>(often.size())};
@@ -277,7 +277,8 @@ std::optional<Diagnosis> Conclude(const TensorId& parameter,
   const std::string tokens =
       ExplainByTokens(factors, TokenCounts(evidence), tolerance);
   if (tokens.empty()) return std::nullopt;
-  return Diagnosis{"L", start + "; " + tokens, factors.begin()->second};
+  return Diagnosis{BugClass::kLossNormalisation, start + "; " + tokens,
+                   factors.begin()->second};
 }
 
 }  // namespace

@@ -140,7 +140,7 @@ std::optional<Diagnosis> OwnTerms(const Evidence& evidence) {
   }
   if (missing.empty() || in.empty()) return std::nullopt;
   return Diagnosis{
-      "P",
+      BugClass::kMissingPartialSum,
       fmt::format("rank {}'s reduced gradient is the sum of the local "
                   "gradients of {} (fitted weights are whole within {:.1e}, "
                   "residual {:.1e}); the terms of {} are missing: the sum over "
@@ -181,7 +181,7 @@ std::optional<Diagnosis> LostTerms(const Evidence& evidence) {
       !(std::fabs(beta - 1) < std::fmin(0.25, 0.5 * (1 - alpha)))) {
     return std::nullopt;
   }
-  Diagnosis out{"P", "", alpha};
+  Diagnosis out{BugClass::kMissingPartialSum, "", alpha};
   out.evidence = fmt::format(
       "the reference is the candidate plus a remainder that is uncorrelated "
       "with it (<cand,ref>/<cand,cand> {:.3f}, <cand,ref>/<ref,ref> {:.3f}), "
@@ -208,7 +208,7 @@ std::optional<Diagnosis> MissingPartialSum(const Evidence& evidence) {
 
 std::optional<Diagnosis> WrongGroup(const Evidence& evidence) {
   if (evidence.wrong_group.empty()) return std::nullopt;
-  return Diagnosis{"W", evidence.wrong_group, 0};
+  return Diagnosis{BugClass::kWrongSlice, evidence.wrong_group, 0};
 }
 
 }  // namespace ttrace

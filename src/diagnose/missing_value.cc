@@ -37,7 +37,7 @@ std::optional<Diagnosis> ZeroOnSomeRanks(const Evidence& evidence) {
   }
   if (ranks.empty()) return std::nullopt;
   return Diagnosis{
-      "M",
+      BugClass::kMissingOrZero,
       fmt::format("{} elements, the parts of {}, are all zero, and the other "
                   "parts are right",
                   zero, RankWords({ranks.begin(), ranks.end()})),
@@ -54,7 +54,7 @@ std::optional<Diagnosis> ZeroElements(const Evidence& evidence) {
     if (pair->candidate[i] != 0) return std::nullopt;
   }
   return Diagnosis{
-      "M",
+      BugClass::kMissingOrZero,
       fmt::format("all {} wrong elements of {} looked at are exactly zero, "
                   "first at [{}]{}",
                   wrong.size(), pair->reference.size(),
@@ -111,7 +111,7 @@ std::optional<Diagnosis> AbsentGradient(const Evidence& evidence) {
   }
   if (absent.empty()) return std::nullopt;
   return Diagnosis{
-      "M",
+      BugClass::kMissingOrZero,
       fmt::format("the candidate has no {}gradient of {}{}, which "
                   "the reference has",
                   all_reduced ? "reduced " : "", *absent.begin(),
@@ -129,7 +129,7 @@ std::optional<Diagnosis> MissingValue(const Evidence& evidence) {
   const ErrorStats& stats = evidence.leg->stats;
   if (AllZero(stats)) {
     return Diagnosis{
-        "M",
+        BugClass::kMissingOrZero,
         fmt::format(
             "all {} elements are zero; the reference has a norm of {:.2e}",
             stats.count, std::sqrt(stats.sum_sq_ref)),

@@ -159,7 +159,9 @@ std::optional<Diagnosis> MovedRows(const Evidence& evidence) {
       -std::log2(MatchTolerance(bound)) * static_cast<double>(table.width) -
       std::log2(static_cast<double>(rows));
   if (!(matched * bits >= kFewestBits)) return std::nullopt;
-  Diagnosis out{match.bijection ? "X" : "W", "", matched};
+  Diagnosis out{
+      match.bijection ? BugClass::kPermutation : BugClass::kWrongSlice, "",
+      matched};
   out.evidence = fmt::format(
       "{} of {} rows that {} sent to experts are wrong, and {} of these equal "
       "other ones of the reference within the bound: {}; {}",

@@ -109,7 +109,7 @@ TEST(MovedRows, TwoTokensOfAnExpertThatAreExchangedAreAPermutation) {
   });
   const auto said = run.Said();
   ASSERT_TRUE(said);
-  EXPECT_EQ(said->letter, "X");
+  EXPECT_EQ(said->bug_class, BugClass::kPermutation);
   EXPECT_EQ(said->value, 2);
   EXPECT_THAT(
       said->evidence,
@@ -127,7 +127,7 @@ TEST(MovedRows, RowsOfAnotherExpertAreFoundThere) {
   });
   const auto said = run.Said();
   ASSERT_TRUE(said);
-  EXPECT_EQ(said->letter, "X");
+  EXPECT_EQ(said->bug_class, BugClass::kPermutation);
   EXPECT_THAT(said->evidence,
               HasSubstr("of token " + std::to_string(there) + " of expert 3"));
 }
@@ -139,7 +139,7 @@ TEST(MovedRows, ARowThatIsThereTwiceIsAWrongOne) {
   });
   const auto said = run.Said();
   ASSERT_TRUE(said);
-  EXPECT_EQ(said->letter, "W");
+  EXPECT_EQ(said->bug_class, BugClass::kWrongSlice);
 }
 
 TEST(MovedRows, StrangersAreNotMoved) {

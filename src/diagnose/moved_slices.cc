@@ -189,9 +189,9 @@ std::optional<Diagnosis> Explain(const Cut& cut, const SliceMatch& match,
     moved += RunWords(runs[i], cut, *evidence.candidate, batch);
   }
   if (runs.size() > 2) moved += ", ...";
-  Diagnosis out{match.bijection ? "X"
-                : batch         ? "S"
-                                : "W",
+  Diagnosis out{match.bijection ? BugClass::kPermutation
+                : batch         ? BugClass::kStaleValue
+                                : BugClass::kWrongSlice,
                 "", static_cast<double>(match.matched)};
   out.evidence = fmt::format(
       "along {} (dimension {}), {} of {} slices are wrong and {} of these "

@@ -76,7 +76,7 @@ std::optional<Diagnosis> OtherIteration(const Evidence& evidence) {
       continue;
     }
     return Diagnosis{
-        "S",
+        BugClass::kStaleValue,
         fmt::format("it equals the reference's value of iteration {} (rel_err "
                     "{:.1e}, bound {:.1e}; from its own it is {:.2g} away)",
                     id.iteration, error, evidence.leg->bound,
@@ -140,7 +140,7 @@ std::optional<Diagnosis> OtherPlace(const Evidence& evidence) {
   if (!found) return std::nullopt;
   const bool did_nothing = found_rank == 0;
   return Diagnosis{
-      did_nothing ? "Z" : "W",
+      did_nothing ? BugClass::kOtherModelOrInputs : BugClass::kWrongSlice,
       fmt::format(
           "it equals the reference's {} {} of {} (rel_err {:.1e}, bound "
           "{:.1e}; from its own it is {:.2g} away){}",
@@ -182,7 +182,7 @@ const TensorPieces* BeforeTheStep(const Evidence& evidence) {
 std::optional<Diagnosis> UnchangedParameter(const Evidence& evidence) {
   const TensorId& id = evidence.judgement->id;
   if (evidence.judgement->not_updated()) {
-    return Diagnosis{"S", "", 0, evidence.judgement->reason};
+    return Diagnosis{BugClass::kStaleValue, "", 0, evidence.judgement->reason};
   }
   const bool of_weights = id.role == Role::kParamUpdated ||
                           (id.role == Role::kOptimState && id.arg == kUpdated);
@@ -203,7 +203,7 @@ std::optional<Diagnosis> UnchangedParameter(const Evidence& evidence) {
   // Equal everywhere may be right: a frozen parameter, a step of zero.
   if (stale.empty() || !any_changed) return std::nullopt;
   std::sort(stale.begin(), stale.end());
-  return Diagnosis{"S",
+  return Diagnosis{BugClass::kStaleValue,
                    fmt::format("on {} it is bit for bit what it was before the "
                                "step, while other copies or parts have changed",
                                RankWords(stale)),

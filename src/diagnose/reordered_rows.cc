@@ -73,7 +73,7 @@ std::optional<Diagnosis> ReorderedWithinRows(const Evidence& evidence) {
     return std::nullopt;
   }
   return Diagnosis{
-      "X",
+      BugClass::kPermutation,
       fmt::format("{} of {} rows (along the last dimension) are wrong, and in "
                   "{} of these the values are the reference's of the same row "
                   "in another order, within the bound: {}",

@@ -234,7 +234,7 @@ std::optional<Diagnosis> RoundedOperands(const Evidence& evidence) {
   double most = 0;
   for (const Corner& corner : wrong) most = std::fmax(most, corner.rest);
   return Diagnosis{
-      "D",
+      BugClass::kLostPrecision,
       fmt::format(
           "the product of its input and weight, both as recorded and then "
           "rounded, leaves at most {:.2g} % of the error in {} of {} corners "

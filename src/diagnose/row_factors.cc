@@ -123,7 +123,7 @@ std::optional<Diagnosis> FactorOfEachRow(const Evidence& evidence) {
     return std::nullopt;
   }
   return Diagnosis{
-      "K",
+      BugClass::kConstantFactor,
       fmt::format(
           "{} of {} rows (along the last dimension) are wrong, and {} "
           "of these are the reference's times a factor of their own, "

@@ -49,7 +49,7 @@ std::optional<Diagnosis> WrongModuleAttribute(const Evidence& evidence) {
     }
   }
   return Diagnosis{
-      "W",
+      BugClass::kWrongSlice,
       fmt::format("{} of {} is {} where its place in the model says {} ({}): "
                   "it computes as another layer does",
                   found->name, found->fqn, found->value, found->expected,
@@ -71,10 +71,11 @@ std::optional<Diagnosis> OtherMode(const Evidence& evidence) {
     return std::nullopt;
   }
   return Diagnosis{
-      "H", fmt::format("{} is in evaluation mode (`eval()`) in the {} and in "
-                       "training mode in the {}",
-                       fqn, candidate ? "candidate" : "reference",
-                       candidate ? "reference" : "candidate")};
+      BugClass::kOtherHyperparameters,
+      fmt::format("{} is in evaluation mode (`eval()`) in the {} and in "
+                  "training mode in the {}",
+                  fqn, candidate ? "candidate" : "reference",
+                  candidate ? "reference" : "candidate")};
 }
 
 std::optional<Diagnosis> OtherStructure(const Evidence& evidence) {
@@ -103,7 +104,8 @@ std::optional<Diagnosis> OtherStructure(const Evidence& evidence) {
         *names->begin(), names->size() == 1 ? "" : ", ..."));
   }
   return Diagnosis{
-      "Z", fmt::format("the models differ: {}", fmt::join(words, ", ")),
+      BugClass::kOtherModelOrInputs,
+      fmt::format("the models differ: {}", fmt::join(words, ", ")),
       static_cast<double>(reference_only.size() + candidate_only.size())};
 }
 

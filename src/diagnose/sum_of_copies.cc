@@ -237,7 +237,7 @@ std::optional<Diagnosis> SumOfCopies(const Evidence& evidence) {
                         wrong->wrong.size(), wrong->reference.size());
     sample = wrong->sample;
   }
-  return Diagnosis{"P",
+  return Diagnosis{BugClass::kMissingPartialSum,
                    fmt::format("copies on {} differ{} along {}, and {}{} "
                                "(rel_err {:.1e}, bound {:.1e}){}",
                                RankWords(replicas.differing_ranks),

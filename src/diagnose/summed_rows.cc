@@ -141,9 +141,9 @@ class Search {
     }
     if (!(found > 0) || !(found >= kMostOfThem * looked)) return std::nullopt;
     return Diagnosis{
-        !twice        ? "X"
-        : along_batch ? "S"
-                      : "W",
+        !twice        ? BugClass::kPermutation
+        : along_batch ? BugClass::kStaleValue
+                      : BugClass::kWrongSlice,
         fmt::format("{} of {} tokens are wrong, and of {} looked at {} are the "
                     "sum of rows that experts made for {}, within the bound: "
                     "{}, ...",

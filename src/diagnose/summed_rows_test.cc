@@ -121,7 +121,7 @@ class Returned {
 TEST(SummedRows, RowsThatAreOffByOneAreAPermutation) {
   const auto said = Returned(Layer(Own), Layer(Next)).Said();
   ASSERT_TRUE(said);
-  EXPECT_EQ(said->letter, "X");
+  EXPECT_EQ(said->bug_class, BugClass::kPermutation);
   EXPECT_EQ(said->value, RoutedRun::kTokens);
   EXPECT_THAT(said->evidence, HasSubstr("32 of 32 tokens are wrong"));
   EXPECT_THAT(said->evidence, HasSubstr("token 0 holds expert "));
@@ -133,7 +133,7 @@ TEST(SummedRows, OneRowForManyTokensIsAWrongOne) {
                Layer([](int expert, int64_t) { return Next(expert, 0); }))
           .Said();
   ASSERT_TRUE(said);
-  EXPECT_EQ(said->letter, "W");
+  EXPECT_EQ(said->bug_class, BugClass::kWrongSlice);
 }
 
 TEST(SummedRows, RowsOfTheBatchBeforeAreStale) {
@@ -142,7 +142,7 @@ TEST(SummedRows, RowsOfTheBatchBeforeAreStale) {
   };
   const auto said = Returned(Layer(Own), LayerOf(before)).Said();
   ASSERT_TRUE(said);
-  EXPECT_EQ(said->letter, "S");
+  EXPECT_EQ(said->bug_class, BugClass::kStaleValue);
   EXPECT_THAT(said->evidence, HasSubstr("the same place of other rows"));
 }
 
@@ -152,14 +152,14 @@ TEST(SummedRows, RowsOfTheBatchInAnotherOrderAreAPermutation) {
   };
   const auto said = Returned(Layer(Own), LayerOf(next)).Said();
   ASSERT_TRUE(said);
-  EXPECT_EQ(said->letter, "X");
+  EXPECT_EQ(said->bug_class, BugClass::kPermutation);
 }
 
 TEST(SummedRows, RowsOfTokensThatAreRightAreThereTwice) {
   const auto before = [](int64_t token) { return token - token % 2; };
   const auto said = Returned(Layer(Own), LayerOf(before)).Said();
   ASSERT_TRUE(said);
-  EXPECT_EQ(said->letter, "W");
+  EXPECT_EQ(said->bug_class, BugClass::kWrongSlice);
 }
 
 TEST(SummedRows, SaysNothingOfOtherErrors) {

@@ -91,13 +91,13 @@ std::optional<Diagnosis> WrongStep(const Evidence& evidence) {
   // What is computed with the right count is no further fault.
   if (found && !(miscounted && found->of_count)) {
     return Diagnosis{
-        found->letter,
+        found->bug_class,
         fmt::format("{}: explains all {} wrong elements looked at, {}",
                     found->words, found->wrong, WhichRanks(step)),
         found->value};
   }
   if (!miscounted || (step.sample && !found)) return std::nullopt;
-  return Diagnosis{"S",
+  return Diagnosis{BugClass::kStaleValue,
                    fmt::format("its count of steps is off by {}, {}",
                                count.error, WhichRanks(step)),
                    count.error};

@@ -139,7 +139,7 @@ std::optional<Diagnosis> WrongTableRow(const Evidence& evidence) {
   if (added != n && replaced != n) return std::nullopt;
   const bool is_added = added == n;
   const WrongRow& first = rows.front();
-  Diagnosis out{"W", "", static_cast<double>(wrong)};
+  Diagnosis out{BugClass::kWrongSlice, "", static_cast<double>(wrong)};
   out.evidence = fmt::format(
       "{} output rows are wrong, and in all {} looked at {} equals a row of "
       "{}.weight that does not belong there (output row {}: table row {}): "

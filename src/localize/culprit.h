@@ -3,6 +3,7 @@
 #ifndef TTRACE_SRC_LOCALIZE_CULPRIT_H_
 #define TTRACE_SRC_LOCALIZE_CULPRIT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "src/judge/reason.h"
+#include "src/localize/bug_class.h"
 #include "ttrace/tensor_id.h"
 
 namespace ttrace {
@@ -19,9 +21,9 @@ enum class Stage : uint8_t { kInput, kCompute, kCommunication, kOptimizer };
 std::string_view ToString(Direction direction);
 std::string_view ToString(Stage stage);
 
-// One class of bug with its evidence. Letters: docs/result_schema.md.
+// One class of bug with its evidence.
 struct Diagnosis {
-  std::string letter;    // "K", "P", "R", ...
+  BugClass bug_class = {};
   std::string evidence;  // one sentence with numbers
   double value = std::numeric_limits<double>::quiet_NaN();  // its main number
   Reason reason = {};  // goes on where `evidence` ends; may be none
@@ -86,6 +88,12 @@ struct Culprit {
   std::vector<Contradiction> contradictions;
   // Where to look, each with what was observed there; may be empty.
   std::vector<std::string> hints;
+
+  bool Has(BugClass bug_class) const {
+    return std::any_of(classes.begin(), classes.end(), [&](const Diagnosis& d) {
+      return d.bug_class == bug_class;
+    });
+  }
 };
 
 }  // namespace ttrace

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "src/base/format.h"
-#include "src/report/bug_class.h"
+#include "src/localize/bug_class.h"
 #include "src/report/reason_words.h"
 #include "src/report/render.h"
 
@@ -182,8 +182,8 @@ Json CulpritJson(const Culprit& culprit) {
   Json classes = Json::array();
   for (const Diagnosis& diagnosis : culprit.classes) {
     classes.push_back(
-        {{"class", diagnosis.letter},
-         {"name", BugClassName(diagnosis.letter)},
+        {{"class", LetterOf(diagnosis.bug_class)},
+         {"name", NameOf(diagnosis.bug_class)},
          {"evidence", diagnosis.evidence + ReasonWords(diagnosis.reason)},
          {"value", NumberOrNull(diagnosis.value)}});
   }

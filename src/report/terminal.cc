@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "src/base/format.h"
-#include "src/report/bug_class.h"
+#include "src/localize/bug_class.h"
 #include "src/report/page.h"
 #include "src/report/reason_words.h"
 #include "src/report/render.h"
@@ -278,15 +278,15 @@ void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
   AddNonFinite(*tensor, page);
 }
 
-// Class Z holds what makes two runs another computation; which of it, the place
-// says.
+// One class holds all that makes two runs another computation; which of it, the
+// place says.
 std::string ClassWords(const Diagnosis& diagnosis, const Culprit& culprit) {
-  if (diagnosis.letter == "Z") {
+  if (diagnosis.bug_class == BugClass::kOtherModelOrInputs) {
     if (culprit.tensor.role == Role::kData) return "other input data";
     if (culprit.tensor.role == Role::kParam) return "other initial weights";
     if (culprit.tensor.role == Role::kBuffer) return "other initial buffers";
   }
-  return std::string(BugClassName(diagnosis.letter));
+  return std::string(NameOf(diagnosis.bug_class));
 }
 
 void AddWhy(const Culprit& culprit, Page* page) {
@@ -296,9 +296,9 @@ void AddWhy(const Culprit& culprit, Page* page) {
     return;
   }
   for (const Diagnosis& diagnosis : culprit.classes) {
-    page->Text(
-        fmt::format("{}: {}", diagnosis.letter, ClassWords(diagnosis, culprit)),
-        Tone::kStrong);
+    page->Text(fmt::format("{}: {}", LetterOf(diagnosis.bug_class),
+                           ClassWords(diagnosis, culprit)),
+               Tone::kStrong);
     const std::string evidence =
         diagnosis.evidence + ReasonWords(diagnosis.reason);
     if (!evidence.empty()) page->Text(evidence);
@@ -339,7 +339,7 @@ void AddAlso(const CheckResult& result, const Culprit& culprit, Page* page) {
       const Culprit& other = result.culprits[i];
       std::vector<std::string> letters;
       for (const Diagnosis& diagnosis : other.classes) {
-        letters.push_back(diagnosis.letter);
+        letters.emplace_back(LetterOf(diagnosis.bug_class));
       }
       rows.push_back(
           {"- " + Name(other.fqn),

@@ -69,7 +69,9 @@ class CheckTest : public testing::Test {
 
   static std::vector<std::string> Letters(const Culprit& culprit) {
     std::vector<std::string> out;
-    for (const Diagnosis& d : culprit.classes) out.push_back(d.letter);
+    for (const Diagnosis& d : culprit.classes) {
+      out.emplace_back(LetterOf(d.bug_class));
+    }
     return out;
   }
 

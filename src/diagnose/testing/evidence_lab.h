@@ -148,13 +148,15 @@ class Lab {
   // Letters of all rules together.
   std::string Letters() {
     std::string out;
-    for (const Diagnosis& d : Diagnose(Gather())) out += d.letter;
+    for (const Diagnosis& d : Diagnose(Gather())) out += LetterOf(d.bug_class);
     return out;
   }
   // The evidence of the first class; "" without one.
   std::string First() {
     const auto all = Diagnose(Gather());
-    return all.empty() ? "" : all.front().letter + ": " + all.front().evidence;
+    return all.empty() ? ""
+                       : std::string(LetterOf(all.front().bug_class)) + ": " +
+                             all.front().evidence;
   }
 
   Culprit& culprit() { return culprit_; }
