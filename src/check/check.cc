@@ -24,12 +24,12 @@
 #include "src/experiment/row_alignment.h"
 #include "src/experiment/side.h"
 #include "src/judge/judge_run.h"
+#include "src/judge/reason_words.h"
 #include "src/localize/agreement.h"
 #include "src/localize/contradictions.h"
 #include "src/localize/dataflow.h"
 #include "src/localize/isolation.h"
 #include "src/localize/loop_scaling.h"
-#include "src/report/reason_words.h"
 
 namespace ttrace {
 namespace {

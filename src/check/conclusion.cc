@@ -7,7 +7,8 @@
 #include <utility>
 
 #include "src/experiment/leg_names.h"
-#include "src/report/reason_words.h"
+#include "src/judge/reason_words.h"
+#include "src/localize/contradiction_words.h"
 
 namespace ttrace {
 namespace {

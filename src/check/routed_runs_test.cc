@@ -8,7 +8,7 @@
 
 #include "src/align/testing/routed_run.h"
 #include "src/check/check.h"
-#include "src/report/reason_words.h"
+#include "src/judge/reason_words.h"
 #include "src/report/render.h"
 
 namespace ttrace {

@@ -10,8 +10,8 @@
 
 #include "src/check/check.h"
 #include "src/check/testing/step_run.h"
+#include "src/judge/reason_words.h"
 #include "src/measure/stored_replays.h"
-#include "src/report/reason_words.h"
 #include "src/report/render.h"
 #include "src/trace/testing/scratch_trace.h"
 
@@ -587,7 +587,7 @@ TEST_F(StepCheck, AWrongNormIsExplainedByContributions) {
     if (result.culprits.empty()) return std::string();
     const Diagnosis& diagnosis = result.culprits.front().classes.at(0);
     EXPECT_EQ(diagnosis.bug_class, BugClass::kGradientNorm);
-    return diagnosis.evidence + ReasonWords(diagnosis.reason);
+    return diagnosis.evidence;
   };
   EXPECT_THAT(evidence(),
               HasSubstr("it is that with fc.bias (1 parameter) left out"));

@@ -7,6 +7,7 @@
 #include "src/base/rank_words.h"
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/words.h"
+#include "src/judge/reason_words.h"
 
 namespace ttrace {
 
@@ -82,17 +83,17 @@ std::optional<Diagnosis> OtherInputs(const Evidence& evidence) {
   }
   const Reason& reason = evidence.judgement->reason;
   if (reason.none()) return std::nullopt;
-  return Diagnosis{BugClass::kOtherModelOrInputs, "before any computation ",
+  return Diagnosis{BugClass::kOtherModelOrInputs,
+                   "before any computation " + ReasonWords(reason),
                    evidence.leg == nullptr
                        ? 0
-                       : static_cast<double>(evidence.leg->stats.mismatched),
-                   reason};
+                       : static_cast<double>(evidence.leg->stats.mismatched)};
 }
 
 std::optional<Diagnosis> MisroutedRows(const Evidence& evidence) {
   const Reason& reason = evidence.judgement->reason;
   if (reason.kind != ReasonKind::kRoutedRows) return std::nullopt;
-  return Diagnosis{BugClass::kPermutation, "", 0, reason};
+  return Diagnosis{BugClass::kPermutation, ReasonWords(reason), 0};
 }
 
 // Of errors that are independent in two runs the difference is sqrt(2) of one;
@@ -138,8 +139,8 @@ std::optional<Diagnosis> WrongGradNorm(const Evidence& evidence) {
   const TensorJudgement& t = *evidence.judgement;
   if (t.id.role != Role::kGradNorm) return std::nullopt;
   if (!t.reason.none()) {
-    return Diagnosis{BugClass::kGradientNorm, "",
-                     evidence.leg == nullptr ? 0 : evidence.leg->err, t.reason};
+    return Diagnosis{BugClass::kGradientNorm, ReasonWords(t.reason),
+                     evidence.leg == nullptr ? 0 : evidence.leg->err};
   }
   if (!t.replicas_differ) return std::nullopt;
   return Diagnosis{

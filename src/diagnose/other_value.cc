@@ -14,6 +14,7 @@
 #include "src/compare/summaries/kept_sample.h"
 #include "src/diagnose/diagnose.h"
 #include "src/diagnose/words.h"
+#include "src/judge/reason_words.h"
 
 namespace ttrace {
 namespace {
@@ -182,7 +183,8 @@ const TensorPieces* BeforeTheStep(const Evidence& evidence) {
 std::optional<Diagnosis> UnchangedParameter(const Evidence& evidence) {
   const TensorId& id = evidence.judgement->id;
   if (evidence.judgement->not_updated()) {
-    return Diagnosis{BugClass::kStaleValue, "", 0, evidence.judgement->reason};
+    return Diagnosis{BugClass::kStaleValue,
+                     ReasonWords(evidence.judgement->reason), 0};
   }
   const bool of_weights = id.role == Role::kParamUpdated ||
                           (id.role == Role::kOptimState && id.arg == kUpdated);

@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "src/judge/reason.h"
 #include "src/localize/bug_class.h"
 #include "ttrace/tensor_id.h"
 
@@ -26,7 +25,6 @@ struct Diagnosis {
   BugClass bug_class = {};
   std::string evidence;  // one sentence with numbers
   double value = std::numeric_limits<double>::quiet_NaN();  // its main number
-  Reason reason = {};  // goes on where `evidence` ends; may be none
 };
 
 // Evidence that speaks against a culprit; see contradictions.h.
@@ -83,8 +81,7 @@ struct Culprit {
   // order; and, where they disagree, how.
   std::vector<std::string> found_by = {"dataflow"};
   std::string disagreement;
-  Reason disagreement_reason = {};  // goes on where it ends; may be none
-  std::vector<Diagnosis> classes;   // most certain first; may be empty
+  std::vector<Diagnosis> classes;  // most certain first; may be empty
   std::vector<Contradiction> contradictions;
   // Where to look, each with what was observed there; may be empty.
   std::vector<std::string> hints;

@@ -7,9 +7,11 @@
 #include <cmath>
 
 #include "src/base/format.h"
+#include "src/judge/origin_words.h"
+#include "src/judge/reason_words.h"
 #include "src/localize/bug_class.h"
+#include "src/localize/contradiction_words.h"
 #include "src/report/page.h"
-#include "src/report/reason_words.h"
 #include "src/report/render.h"
 
 namespace ttrace {
@@ -230,9 +232,7 @@ void AddFoundBy(const Culprit& culprit, Page* page) {
         fmt::format("found by {}", fmt::join(culprit.found_by, " and ")));
   }
   if (!culprit.disagreement.empty()) {
-    page->Text("but: " + culprit.disagreement +
-                   ReasonWords(culprit.disagreement_reason),
-               Tone::kDoubtful);
+    page->Text("but: " + culprit.disagreement, Tone::kDoubtful);
   }
 }
 
@@ -299,9 +299,7 @@ void AddWhy(const Culprit& culprit, Page* page) {
     page->Text(fmt::format("{}: {}", LetterOf(diagnosis.bug_class),
                            ClassWords(diagnosis, culprit)),
                Tone::kStrong);
-    const std::string evidence =
-        diagnosis.evidence + ReasonWords(diagnosis.reason);
-    if (!evidence.empty()) page->Text(evidence);
+    if (!diagnosis.evidence.empty()) page->Text(diagnosis.evidence);
   }
 }
 

@@ -12,7 +12,6 @@
 
 #include "src/check/check.h"
 #include "src/check/testing/synthetic_run.h"
-#include "src/report/reason_words.h"
 
 namespace ttrace {
 
@@ -82,7 +81,7 @@ class CheckTest : public testing::Test {
   }
 
   static std::string Words(const Diagnosis& diagnosis) {
-    return diagnosis.evidence + ReasonWords(diagnosis.reason);
+    return diagnosis.evidence;
   }
 
   static const TensorJudgement& Find(const CheckResult& result,
