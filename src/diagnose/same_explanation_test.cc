@@ -56,10 +56,10 @@ TEST(JoinSameExplanation, WhatBelongsToAPlaceIsJoinedInThatPlaceOnly) {
 // One step handles all gradients, so that all are laid to it at first.
 class ExplainEachNameTest : public testing::Test {
  protected:
-  // `classes`: of each name, with a factor; empty: nothing explains it.
+  // `classes`: of each name, with a factor; without one nothing explains it.
   static std::vector<Culprit> Explain(
       const std::vector<std::pair<std::optional<BugClass>, double>>& classes) {
-    Culprit all = Make("a", Role::kGradReduced, "");
+    Culprit all = Make("a", Role::kGradReduced, std::nullopt);
     all.affected.count = 0;
     for (size_t i = 0; i < classes.size(); ++i) {
       TensorId id = all.tensor;
@@ -132,8 +132,8 @@ TEST(JoinSameExplanation, ModulesAndTheUnexplainedStayApart) {
   std::vector<Culprit> culprits = {
       Make("a", Role::kGradInput, BugClass::kMissingPartialSum),
       Make("b", Role::kGradInput, BugClass::kMissingPartialSum),
-      Make("c", Role::kGradLocal, ""),
-      Make("d", Role::kGradLocal, ""),
+      Make("c", Role::kGradLocal, std::nullopt),
+      Make("d", Role::kGradLocal, std::nullopt),
       Make("e", Role::kGradReduced, BugClass::kStaleValue),
       Make("f", Role::kGradLocal, BugClass::kStaleValue)};
   Culprit later = Make("g", Role::kGradLocal, BugClass::kStaleValue);
