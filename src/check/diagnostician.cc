@@ -207,7 +207,7 @@ void Diagnostician::ExplainByGradient(Culprit* loss) const {
   if (found == affected_.end()) return;
   Culprit sent = *loss;
   sent.tensor = found->second.front()->id;
-  if (auto diagnosis = LossNormalisation(Gather(sent))) {
+  if (auto diagnosis = DiagnoseLoss(Gather(sent))) {
     loss->classes.push_back(*std::move(diagnosis));
   }
 }

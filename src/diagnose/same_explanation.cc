@@ -6,15 +6,12 @@
 #include <string>
 #include <utility>
 
+#include "src/diagnose/constants.h"
 #include "src/experiment/module_names.h"
 #include "src/localize/blame.h"
 
 namespace ttrace {
 namespace {
-
-constexpr size_t kExamples = 5;
-
-constexpr double kSameFactor = 0.01;
 
 bool SameFactor(const Diagnosis& x, const Diagnosis& y) {
   return std::fabs(x.value / y.value - 1) <= kSameFactor;
@@ -88,7 +85,7 @@ void Join(const Culprit& from, Culprit* into) {
         std::min(into->affected.of, into->affected.count + from.affected.count);
   }
   for (const std::string& name : from.affected.examples) {
-    if (into->affected.examples.size() >= kExamples) break;
+    if (into->affected.examples.size() >= kMostExamples) break;
     if (names.insert(name).second) into->affected.examples.push_back(name);
   }
   AddRanks(from.ranks, into);

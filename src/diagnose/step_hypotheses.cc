@@ -8,16 +8,10 @@
 #include <set>
 #include <utility>
 
+#include "src/diagnose/constants.h"
+
 namespace ttrace {
 namespace {
-
-// Fewer wrong elements fit many a hypothesis; one with a free number more.
-constexpr int64_t kFewest = 4;
-constexpr int64_t kFewestFitted = 16;
-constexpr double kExplained = 0.99;
-// A fitted number is itself off by what rounding does to the elements that it
-// is fitted to, at most their bound: twice the bound covers both.
-constexpr double kFittedLimit = 2;
 
 constexpr size_t At(StepField field) { return static_cast<size_t>(field); }
 
@@ -54,7 +48,7 @@ class Trial {
 
   // The mean headroom if it explains the sample, else nothing.
   std::optional<double> Explains(const Hypothesis& hypothesis) const {
-    if (wrongs_ < (hypothesis.fitted ? kFewestFitted : kFewest) ||
+    if (wrongs_ < (hypothesis.fitted ? kFewestFittedOfStep : kFewestOfStep) ||
         !Known(hypothesis)) {
       return std::nullopt;
     }
@@ -72,7 +66,7 @@ class Trial {
     }
     const auto all = static_cast<int64_t>(sample_.elements.size());
     const auto enough = [](int64_t part, int64_t of) {
-      return static_cast<double>(part) >= kExplained * static_cast<double>(of);
+      return static_cast<double>(part) >= kMostOfStep * static_cast<double>(of);
     };
     if (!enough(explained, wrongs_) || !enough(still_right, all - wrongs_)) {
       return std::nullopt;
@@ -85,7 +79,7 @@ class Trial {
   std::optional<double> Fit(
       StepQuantity quantity,
       const std::function<Hypothesis(double)>& with) const {
-    if (wrongs_ < kFewestFitted || !Judges(quantity)) return std::nullopt;
+    if (wrongs_ < kFewestFittedOfStep || !Judges(quantity)) return std::nullopt;
     const Hypothesis zero = with(0);
     const Hypothesis one = with(1);
     if (!Known(one)) return std::nullopt;
@@ -450,7 +444,7 @@ class Hypotheses {
       sum += weight * (denominator - std::sqrt(second / c2));
       weights += weight;
     }
-    if (seen < kFewestFitted || !(weights > 0)) return std::nullopt;
+    if (seen < kFewestFittedOfStep || !(weights > 0)) return std::nullopt;
     Hypothesis out = Own();
     out.fitted = true;
     out.rule.eps = out.value = sum / weights;

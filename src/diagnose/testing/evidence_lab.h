@@ -13,6 +13,8 @@
 
 #include "src/compare/testing/sharded_trace.h"
 #include "src/diagnose/diagnose.h"
+#include "src/diagnose/rules/rules.h"
+#include "src/diagnose/value_view.h"
 #include "src/in_place/condense_trace.h"
 
 namespace ttrace {
@@ -145,6 +147,12 @@ class Lab {
     return e;
   }
 
+  // What one rule says.
+  std::optional<Diagnosis> Ask(
+      std::optional<Diagnosis> (*rule)(const ValueView&)) {
+    const Evidence evidence = Gather();
+    return rule(ValueView(evidence));
+  }
   // Letters of all rules together.
   std::string Letters() {
     std::string out;
