@@ -327,7 +327,7 @@ Culprit Describe(Kind kind, const std::set<std::string>& dims,
   fault.of = modules;
   fault.where = "read from the masks that the untouched run drew";
   fault.found_by = "masks";
-  fault.diagnosis = {"U",
+  fault.diagnosis = {BugClass::kDropoutMasks,
                      fmt::format("{}: {} of {} masks (p {:.3g}; {} values)",
                                  Words(kind, dims, found), found.count, judged,
                                  found.first.p, found.first.elements)};
@@ -418,9 +418,10 @@ DropoutFaults CompareProbabilities(
   fault.where = "read from the call";
   fault.found_by = "masks";
   fault.diagnosis = {
-      "H", fmt::format("{}, in {} of {} modules (iteration {})",
-                       ProbabilityWords(first->p, first_wanted), others.size(),
-                       compared.size(), first->iteration)};
+      BugClass::kOtherHyperparameters,
+      fmt::format("{}, in {} of {} modules (iteration {})",
+                  ProbabilityWords(first->p, first_wanted), others.size(),
+                  compared.size(), first->iteration)};
   out.culprits.push_back(CulpritOf(fault));
   return out;
 }

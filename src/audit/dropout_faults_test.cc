@@ -45,7 +45,8 @@ DropoutFaults Find(std::vector<DropoutMask> masks, bool spoilt = false) {
 
 std::string Evidence(const DropoutFaults& found) {
   if (found.culprits.size() != 1) return "not one culprit";
-  EXPECT_EQ(found.culprits[0].classes.front().letter, "U");
+  EXPECT_EQ(found.culprits[0].classes.front().bug_class,
+            BugClass::kDropoutMasks);
   return found.culprits[0].classes.front().evidence;
 }
 
@@ -302,7 +303,7 @@ TEST(DropoutFaults, AnotherProbabilityInOnePlace) {
   const Culprit& culprit = found.culprits.front();
   EXPECT_EQ(culprit.fqn, "layers.1");
   EXPECT_THAT(culprit.ranks, ElementsAre(1));
-  EXPECT_EQ(culprit.classes.front().letter, "H");
+  EXPECT_EQ(culprit.classes.front().bug_class, BugClass::kOtherHyperparameters);
   EXPECT_EQ(
       culprit.classes.front().evidence,
       "dropout drops with probability 0.2 where the reference has 0.1, in "

@@ -226,7 +226,7 @@ class Comparison {
     fault.where = "read from the optimizer at the entry of its step";
     fault.found_by = "settings";
     fault.diagnosis = {
-        "H",
+        BugClass::kOtherHyperparameters,
         fmt::format(
             "{} is {} where {} {}, for {} of {} parameters (iteration {})",
             difference.name == "kind" ? "the optimizer" : difference.name,

@@ -53,7 +53,7 @@ TEST(HyperparameterFaults, OneCulpritForOneDifference) {
   EXPECT_EQ(Evidence(lr),
             "lr is 0.002 where the reference has 0.001, for 2 of 2 parameters "
             "(iteration 0)");
-  EXPECT_EQ(lr.classes.front().letter, "H");
+  EXPECT_EQ(lr.classes.front().bug_class, BugClass::kOtherHyperparameters);
   EXPECT_EQ(lr.classes.front().value, 2);
   EXPECT_EQ(lr.stage, Stage::kOptimizer);
   EXPECT_EQ(lr.direction, Direction::kUpdate);

@@ -74,7 +74,7 @@ Culprit Describe(const OneSidedChange& change, const ChangedTensors& extent) {
   fault.where =
       "changed by something other than the optimizer's step, after it";
   fault.found_by = "states";
-  fault.diagnosis = {"C", Sentence(change, extent)};
+  fault.diagnosis = {BugClass::kChangedBetweenSteps, Sentence(change, extent)};
   if (extent.factor) fault.diagnosis.value = *extent.factor;
   return CulpritOf(fault);
 }
@@ -158,7 +158,7 @@ std::vector<Culprit> FindKeptGradients(
     fault.where = "seen before the iteration's own backward added to it";
     fault.found_by = "states";
     fault.diagnosis = {
-        "S",
+        BugClass::kStaleValue,
         fmt::format("in the {}, the backward of iteration {} adds to gradients "
                     "of {} of {} parameters that are not empty: zero_grad() "
                     "was not called, or does not reach them; in the {} they "

@@ -52,7 +52,7 @@ TEST(StateFaults, WhatTheCandidateAloneChangesIsAFaultOfAllRanksThatDid) {
   EXPECT_EQ(culprit.stage, Stage::kOptimizer);
   EXPECT_THAT(culprit.ranks, ElementsAre(0, 1));
   EXPECT_EQ(culprit.affected.count, 2);
-  EXPECT_EQ(culprit.classes.front().letter, "C");
+  EXPECT_EQ(culprit.classes.front().bug_class, BugClass::kChangedBetweenSteps);
   EXPECT_THAT(culprit.found_by, ElementsAre("states"));
   EXPECT_EQ(culprit.classes.front().evidence,
             "the parameter itself of 2 parameters is not, in iteration 1, what "
@@ -83,7 +83,7 @@ TEST(StateFaults, GradientsThatOneSideAloneDoesNotEmpty) {
   EXPECT_THAT(culprit.ranks, ElementsAre(0, 1));
   EXPECT_EQ(culprit.affected.count, 2);
   EXPECT_EQ(culprit.affected.of, 3);
-  EXPECT_EQ(culprit.classes.front().letter, "S");
+  EXPECT_EQ(culprit.classes.front().bug_class, BugClass::kStaleValue);
   EXPECT_EQ(culprit.classes.front().evidence,
             "in the candidate, the backward of iteration 1 adds to gradients "
             "of 2 of 3 parameters that are not empty: zero_grad() was not "

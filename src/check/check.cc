@@ -24,12 +24,12 @@
 #include "src/experiment/row_alignment.h"
 #include "src/experiment/side.h"
 #include "src/judge/judge_run.h"
+#include "src/judge/reason_words.h"
 #include "src/localize/agreement.h"
 #include "src/localize/contradictions.h"
 #include "src/localize/dataflow.h"
 #include "src/localize/isolation.h"
 #include "src/localize/loop_scaling.h"
-#include "src/report/reason_words.h"
 
 namespace ttrace {
 namespace {
@@ -217,8 +217,7 @@ void LeaveGradientsOpen(const HyperparameterFaults& settings,
 // gradients, or may be.
 bool IsGradientThatIsKept(const Culprit& culprit) {
   return IsParameterGradient(culprit.tensor.role) &&
-         std::any_of(culprit.classes.begin(), culprit.classes.end(),
-                     [](const Diagnosis& d) { return d.letter == "S"; });
+         culprit.Has(BugClass::kStaleValue);
 }
 
 // What one run changes beside its optimizer, and the other does not.

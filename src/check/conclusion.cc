@@ -7,7 +7,8 @@
 #include <utility>
 
 #include "src/experiment/leg_names.h"
-#include "src/report/reason_words.h"
+#include "src/judge/reason_words.h"
+#include "src/localize/contradiction_words.h"
 
 namespace ttrace {
 namespace {
@@ -45,13 +46,15 @@ Conclusion Conclude(const CheckResult& result, const ConclusionInput& input) {
   if (!result.culprits.empty()) {
     const Culprit& first = result.culprits.front();
     const std::string name = first.fqn.empty() ? "the model" : first.fqn;
-    return {Verdict::kDiverged,
-            fmt::format("first at {} ({}, {}), iteration {}{}", name,
-                        ToString(first.direction), ToString(first.stage),
-                        first.iteration,
-                        first.classes.empty()
-                            ? ""
-                            : ", class " + first.classes.front().letter)};
+    return {
+        Verdict::kDiverged,
+        fmt::format(
+            "first at {} ({}, {}), iteration {}{}", name,
+            ToString(first.direction), ToString(first.stage), first.iteration,
+            first.classes.empty()
+                ? ""
+                : fmt::format(", class {}",
+                              LetterOf(first.classes.front().bug_class)))};
   }
   if (!result.contested.empty()) {
     return {Verdict::kInconclusive, ContestWords(result.contested.front())};

@@ -207,7 +207,7 @@ void Diagnostician::ExplainByGradient(Culprit* loss) const {
   if (found == affected_.end()) return;
   Culprit sent = *loss;
   sent.tensor = found->second.front()->id;
-  if (auto diagnosis = LossNormalisation(Gather(sent))) {
+  if (auto diagnosis = DiagnoseLoss(Gather(sent))) {
     loss->classes.push_back(*std::move(diagnosis));
   }
 }
@@ -223,10 +223,8 @@ void Diagnostician::Explain(Culprit* culprit) const {
   if (evidence.step != nullptr) {
     culprit->hints.push_back(StepHint(*evidence.step));
   }
-  const bool missing_sum =
-      std::any_of(culprit->classes.begin(), culprit->classes.end(),
-                  [](const Diagnosis& d) { return d.letter == "P"; });
-  if (culprit->stage == Stage::kCompute && missing_sum &&
+  if (culprit->stage == Stage::kCompute &&
+      culprit->Has(BugClass::kMissingPartialSum) &&
       (t.replicas_differ || evidence.reduced_early != nullptr)) {
     culprit->stage = Stage::kCommunication;
   }

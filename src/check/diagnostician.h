@@ -14,7 +14,7 @@
 
 #include "src/check/stand_in_trace.h"
 #include "src/diagnose/evidence.h"
-#include "src/diagnose/reduction_hint.h"
+#include "src/diagnose/reductions/reduction_hint.h"
 #include "src/experiment/leg_plan.h"
 #include "src/experiment/row_alignment.h"
 #include "src/experiment/side.h"

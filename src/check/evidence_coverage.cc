@@ -12,7 +12,7 @@
 #include "src/base/count_words.h"
 #include "src/experiment/module_names.h"
 #include "src/experiment/parameter_roles.h"
-#include "src/report/reason_words.h"
+#include "src/judge/reason_words.h"
 
 namespace ttrace {
 namespace {

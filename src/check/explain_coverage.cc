@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "src/experiment/module_names.h"
-#include "src/report/reason_words.h"
+#include "src/judge/reason_words.h"
 
 namespace ttrace {
 namespace {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "src/check/testing/check_fixture.h"
+#include "src/judge/reason_words.h"
 #include "src/trace/format.h"
 #include "src/trace/reader.h"
 #include "src/trace/testing/scratch_trace.h"

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "src/check/testing/check_fixture.h"
-#include "src/report/reason_words.h"
+#include "src/judge/origin_words.h"
+#include "src/judge/reason_words.h"
 #include "src/report/render.h"
 
 namespace ttrace {

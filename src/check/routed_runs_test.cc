@@ -8,7 +8,7 @@
 
 #include "src/align/testing/routed_run.h"
 #include "src/check/check.h"
-#include "src/report/reason_words.h"
+#include "src/judge/reason_words.h"
 #include "src/report/render.h"
 
 namespace ttrace {
@@ -178,7 +178,7 @@ TEST_F(RoutedRunsTest, AMissingRowIsCounted) {
     ASSERT_FALSE(result.culprits.empty());
     EXPECT_EQ(result.culprits[0].tensor.fqn, "moe.experts.1");
     ASSERT_FALSE(result.culprits[0].classes.empty());
-    EXPECT_EQ(result.culprits[0].classes[0].letter, "X");
+    EXPECT_EQ(result.culprits[0].classes[0].bug_class, BugClass::kPermutation);
   }
 }
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "src/compare/row_map.h"
-#include "src/report/reason_words.h"
 #include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace {

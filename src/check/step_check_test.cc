@@ -10,8 +10,8 @@
 
 #include "src/check/check.h"
 #include "src/check/testing/step_run.h"
+#include "src/judge/reason_words.h"
 #include "src/measure/stored_replays.h"
-#include "src/report/reason_words.h"
 #include "src/report/render.h"
 #include "src/trace/testing/scratch_trace.h"
 
@@ -79,7 +79,7 @@ class StepCheck : public testing::Test {
     EXPECT_EQ(culprit.classes.size(), 1u)
         << words << (culprit.hints.empty() ? "" : culprit.hints.front());
     if (culprit.classes.empty()) return result;
-    EXPECT_EQ(culprit.classes.front().letter, letter);
+    EXPECT_EQ(LetterOf(culprit.classes.front().bug_class), letter);
     EXPECT_THAT(culprit.classes.front().evidence, HasSubstr(words));
     return result;
   }
@@ -586,8 +586,8 @@ TEST_F(StepCheck, AWrongNormIsExplainedByContributions) {
     EXPECT_FALSE(result.culprits.empty());
     if (result.culprits.empty()) return std::string();
     const Diagnosis& diagnosis = result.culprits.front().classes.at(0);
-    EXPECT_EQ(diagnosis.letter, "G");
-    return diagnosis.evidence + ReasonWords(diagnosis.reason);
+    EXPECT_EQ(diagnosis.bug_class, BugClass::kGradientNorm);
+    return diagnosis.evidence;
   };
   EXPECT_THAT(evidence(),
               HasSubstr("it is that with fc.bias (1 parameter) left out"));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/check/testing/check_fixture.h"
+#include "src/judge/reason_words.h"
 
 namespace ttrace {
 namespace {

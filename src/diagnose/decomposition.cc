@@ -4,14 +4,11 @@
 #include <cmath>
 #include <cstddef>
 
+#include "src/diagnose/constants.h"
+#include "src/diagnose/vectors.h"
+
 namespace ttrace {
 namespace {
-
-double Dot(const std::vector<double>& a, const std::vector<double>& b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
-}
 
 // Gauss-Jordan with the largest pivot; the matrix is small, symmetric and
 // scaled to a unit diagonal. False if a pivot is below `smallest`.
@@ -52,11 +49,11 @@ double Decomposition::worst_uncertainty() const {
   return *std::max_element(uncertainty.begin(), uncertainty.end());
 }
 
-bool Decomposition::whole(double least) const {
+bool Decomposition::whole() const {
   for (size_t i = 0; i < weights.size(); ++i) {
-    if (!(uncertainty[i] <= 0.25)) return false;
+    if (!(uncertainty[i] <= kMostUncertain)) return false;
     if (std::fabs(weights[i] - std::round(weights[i])) >
-        std::max(least, uncertainty[i])) {
+        std::max(kWholeWithin, uncertainty[i])) {
       return false;
     }
   }

@@ -19,9 +19,9 @@ struct Decomposition {
   double residual = 0;  // ||target - sum|| / ||target||
 
   double worst_uncertainty() const;
-  // All weights are within their uncertainty (and at least `least`) of a whole
-  // number, and no uncertainty exceeds a quarter: 0, 1 and 2 are told apart.
-  bool whole(double least) const;
+  // All weights are within their uncertainty (or 1e-3) of a whole number, and
+  // no uncertainty exceeds a quarter: 0, 1 and 2 are told apart.
+  bool whole() const;
 };
 
 // Nothing if there are no terms, the vectors differ in length, any value is not

@@ -1,6 +1,4 @@
-// From evidence to classes of bugs. Each rule is a unit of its own that returns
-// one Diagnosis or nothing: a rule whose evidence is weak says nothing. What
-// each asks, and where its thresholds come from: docs/diagnosis.md.
+// From evidence to classes of bugs, by the rules of src/diagnose/rules.
 //
 // Thread safety: pure functions of what they point to.
 
@@ -15,83 +13,16 @@
 
 namespace ttrace {
 
-// N: non-finite values where the reference has none.
-std::optional<Diagnosis> NonFinite(const Evidence& evidence);
-// M: zero where the reference is not, everywhere or in a part; no gradient.
-std::optional<Diagnosis> MissingValue(const Evidence& evidence);
-// K: a constant factor, and which product of sizes of the run it equals.
-std::optional<Diagnosis> ConstantFactor(const Evidence& evidence);
-// K: a parameter of the module is added more often than once, or not at all.
-std::optional<Diagnosis> AddedParameter(const Evidence& evidence);
-// P: a missing partial sum, and whose terms are missing, where the terms are
-// somewhere.
-std::optional<Diagnosis> MissingPartialSum(const Evidence& evidence);
-// P: a partial sum was reduced: terms of micro-batches came after it.
-std::optional<Diagnosis> ReducedEarly(const Evidence& evidence);
-// P: it looks like one of several terms, the others of which are nowhere.
-std::optional<Diagnosis> LostTerms(const Evidence& evidence);
-// W: a sum was seen to be made over other ranks than those that hold its terms.
-std::optional<Diagnosis> WrongGroup(const Evidence& evidence);
-// R: copies of one value differ.
-std::optional<Diagnosis> ReplicasDiffer(const Evidence& evidence);
-// S: it equals an earlier iteration's value.
-std::optional<Diagnosis> OtherIteration(const Evidence& evidence);
-// S: a parameter that some ranks did not update.
-std::optional<Diagnosis> UnchangedParameter(const Evidence& evidence);
-// S: a gradient is the reference's plus something that was there before.
-std::optional<Diagnosis> Leftover(const Evidence& evidence);
-// S, P, L: a gradient lacks micro-batches, or all of some ranks, or weights
-// them otherwise.
-std::optional<Diagnosis> MicroBatchTerms(const Evidence& evidence);
-// X: a rank holds other rows of an expert than its router sent there.
-std::optional<Diagnosis> MisroutedRows(const Evidence& evidence);
-// X, W: rows of experts hold what other rows of the same router should hold.
-std::optional<Diagnosis> MovedRows(const Evidence& evidence);
-// X, W: tokens hold sums of rows that experts made for other tokens.
-std::optional<Diagnosis> SummedRows(const Evidence& evidence);
-// X, W, S: slices along a dimension equal other slices of the reference.
-std::optional<Diagnosis> MovedSlices(const Evidence& evidence);
-// W, Z: it equals another tensor of the reference.
-std::optional<Diagnosis> OtherPlace(const Evidence& evidence);
-// W: rows of a lookup come from rows of the table that do not belong there.
-std::optional<Diagnosis> WrongTableRow(const Evidence& evidence);
-// W: runs of a parameter's values are another's: a wrong place of a flat
-// buffer.
-std::optional<Diagnosis> FlatOffset(const Evidence& evidence);
-// X: within each row the values stand in another order.
-std::optional<Diagnosis> ReorderedWithinRows(const Evidence& evidence);
-// K: each row is scaled by a factor of its own.
-std::optional<Diagnosis> FactorOfEachRow(const Evidence& evidence);
-// H: a module whose function depends on it is in evaluation mode on one side.
-std::optional<Diagnosis> OtherMode(const Evidence& evidence);
-// W: a layer it is in has another number, or another attribute that depends on
-// its place, than that place says.
-std::optional<Diagnosis> WrongModuleAttribute(const Evidence& evidence);
-// D: its values lie on a coarser grid than the reference's.
-std::optional<Diagnosis> LostPrecision(const Evidence& evidence);
-// D: a linear module rounds its operands to few bits, other than the reference.
-std::optional<Diagnosis> RoundedOperands(const Evidence& evidence);
-// L: the loss, or the gradient it sends into the model, is scaled by a constant
-// for each micro-batch.
-std::optional<Diagnosis> LossNormalisation(const Evidence& evidence);
-// S, H, G, K, D: another step than that of the settings explains what is there
-// after a step that is wrong.
-std::optional<Diagnosis> WrongStep(const Evidence& evidence);
-// What of a wrong step is wrong, and on which ranks, in words.
-std::string StepHint(const ReplayedStep& step);
-// A replay of the candidate is not what it was.
-std::optional<Diagnosis> NotRepeatable(const Evidence& evidence);
-// G: the gradient norm is not the norm of the gradients.
-std::optional<Diagnosis> WrongGradNorm(const Evidence& evidence);
-// Z: other inputs or other initial weights.
-std::optional<Diagnosis> OtherInputs(const Evidence& evidence);
-// Z: modules or parameters that one side lacks.
-std::optional<Diagnosis> OtherStructure(const Evidence& evidence);
-
-// The classes that hold, most certain first, each letter once, at most three.
-// A class that an earlier one explains stands after it.
+// The classes that hold, most certain first, each once, at most three. One that
+// an earlier one explains stands after it.
 std::vector<Diagnosis> Diagnose(const Evidence& evidence);
 
+// Whether what the loss sends into a model is wrong by its normalisation, and
+// by nothing else.
+std::optional<Diagnosis> DiagnoseLoss(const Evidence& evidence);
+
+// What of a wrong step is wrong, and on which ranks, in words.
+std::string StepHint(const ReplayedStep& step);
 }  // namespace ttrace
 
 #endif  // TTRACE_SRC_DIAGNOSE_DIAGNOSE_H_

@@ -6,6 +6,7 @@
 #ifndef TTRACE_SRC_DIAGNOSE_EVIDENCE_H_
 #define TTRACE_SRC_DIAGNOSE_EVIDENCE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -75,6 +76,12 @@ struct Evidence {
   std::vector<double> weight_decays;
   // Unmatched and without an explanation.
   std::vector<const TensorJudgement*> unmatched;
+
+  // Of a dimension of the candidate's mesh; 1 for one that it has not.
+  int SizeOf(const std::string& mesh_dim) const {
+    const int dim = candidate_mesh->Find(mesh_dim);
+    return dim < 0 ? 1 : candidate_mesh->dims[static_cast<size_t>(dim)].size;
+  }
 };
 
 }  // namespace ttrace

@@ -5,43 +5,21 @@
 #include <functional>
 #include <limits>
 
+#include "src/diagnose/constants.h"
+#include "src/diagnose/vectors.h"
+
 namespace ttrace {
 namespace {
 
 using Values = std::vector<double>;
 
-struct Grid {
+struct RoundingGrid {
   int bits;
   bool scaled;
 };
 // fp8 (e4m3 and e5m2), which is used with scales; bfloat16 and float16.
-constexpr std::array<Grid, 4> kGrids = {Grid{4, true}, Grid{3, true},
-                                        Grid{8, false}, Grid{11, false}};
-
-// Another scale by a part d moves a value by d x 2^(bits - 1) steps or a little
-// more: at d = 1/64 / 2 that is a tenth of a step for 4 bits, where errors are
-// alike still.
-constexpr int kCoarse = 64;
-// Each time in a quarter of the step: to 4e-5, where one in a thousand values
-// is rounded to another side.
-constexpr int kZooms = 4;
-
-// An error of half a step in one operand is 0.39 x 2^-bits of its size in root
-// mean square if all mantissas are alike, at most 0.58; two operands have
-// sqrt(2) of it. Twice as much either way is left for how values are spread.
-constexpr double kLeast = 0.2;
-constexpr double kMost = 1.6;
-
-// Of the square of what deviates: three quarters have to be explained. A
-// random direction among several hundred scales explains less than a fifth of
-// 64 values.
-constexpr double kUnexplained = 0.25;
-
-double SumOfSquares(const Values& values) {
-  double sum = 0;
-  for (const double value : values) sum += value * value;
-  return sum;
-}
+constexpr std::array<RoundingGrid, 4> kRoundingGrids = {
+    {{4, true}, {3, true}, {8, false}, {11, false}}};
 
 Values Minus(Values a, const Values& b) {
   for (size_t i = 0; i < a.size(); ++i) a[i] -= b[i];
@@ -96,9 +74,9 @@ double Least(const std::function<double(double)>& rest, double low, double high,
   return best;
 }
 
-class Fit {
+class ScaleSearch {
  public:
-  Fit(const Operands& operands, const Values& made, Grid grid)
+  ScaleSearch(const Operands& operands, const Values& made, RoundingGrid grid)
       : o_(operands), made_(made), grid_(grid) {
     none_ = Rest(0, 0);
   }
@@ -123,7 +101,7 @@ class Fit {
 
  private:
   double Rest(double left, double right) const {
-    return SumOfSquares(
+    return SquaredNorm(
         Centred(o_, Minus(Product(o_, Rounded(o_.left, grid_.bits, left),
                                   Rounded(o_.right, grid_.bits, right)),
                           made_)));
@@ -132,12 +110,12 @@ class Fit {
   // 0 if the operand is better left alone.
   double Search(const std::function<double(double)>& rest) const {
     double scale = 1;
-    if (grid_.scaled) scale = Zoom(rest, Least(rest, 1, 2, kCoarse));
+    if (grid_.scaled) scale = Zoom(rest, Least(rest, 1, 2, kCoarseScales));
     return rest(scale) < rest(0) ? scale : 0;
   }
 
   static double Zoom(const std::function<double(double)>& rest, double scale) {
-    double step = std::pow(2.0, 1.0 / kCoarse);
+    double step = std::pow(2.0, 1.0 / kCoarseScales);
     for (int i = 0; i < kZooms; ++i) {
       scale = Least(rest, scale / step, scale * step, 8);
       step = std::pow(step, 0.25);
@@ -147,7 +125,7 @@ class Fit {
 
   const Operands& o_;
   const Values& made_;
-  Grid grid_;
+  RoundingGrid grid_;
   double none_ = 0;
   double left_ = 0;
   double right_ = 0;
@@ -167,18 +145,17 @@ OperandRounding FitRounding(const Operands& operands, const Values& made) {
   OperandRounding out;
   out.product = Product(operands, operands.left, operands.right);
   const double deviation =
-      SumOfSquares(Centred(operands, Minus(out.product, made)));
+      SquaredNorm(Centred(operands, Minus(out.product, made)));
   // A sum of terms whose errors know nothing of each other is as wrong as one
   // whose terms did not cancel.
-  const double size = SumOfSquares(operands.left) *
-                      SumOfSquares(operands.right) /
+  const double size = SquaredNorm(operands.left) * SquaredNorm(operands.right) /
                       static_cast<double>(operands.inner);
-  double least = kUnexplained;
-  for (const Grid grid : kGrids) {
+  double least = kUnexplainedByRounding;
+  for (const RoundingGrid grid : kRoundingGrids) {
     const double expected = std::ldexp(1.0, -grid.bits);
     const double ratio = std::sqrt(deviation / size) / expected;
-    if (!(ratio >= kLeast && ratio <= kMost)) continue;
-    Fit fit(operands, made, grid);
+    if (!(ratio >= kLeastDeviation && ratio <= kMostDeviation)) continue;
+    ScaleSearch fit(operands, made, grid);
     const double rest = fit.Run();
     if (!(rest <= least)) continue;
     least = rest;

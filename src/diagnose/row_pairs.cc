@@ -4,20 +4,18 @@
 #include <cmath>
 
 #include "src/compare/summaries/kept_sample.h"
-#include "src/diagnose/suspect.h"
+#include "src/diagnose/constants.h"
+#include "src/diagnose/value_view.h"
 
 namespace ttrace {
 namespace {
-
-constexpr int64_t kSampled = 1 << 18;
-constexpr int64_t kLongest = 4096;
 
 // Whole rows around a place, the last dimensions first.
 SampledBox RowsAround(const Shape& shape, const Shape& place) {
   SampledBox box{place, Shape(shape.size(), 1)};
   box.begin.back() = 0;
   box.size.back() = shape.back();
-  int64_t budget = kSampled / shape.back();
+  int64_t budget = kSampledElements / shape.back();
   for (size_t d = shape.size() - 1; d-- > 0;) {
     const int64_t size = std::clamp<int64_t>(budget, 1, shape[d]);
     box.size[d] = size;
@@ -29,30 +27,29 @@ SampledBox RowsAround(const Shape& shape, const Shape& place) {
 
 }  // namespace
 
-std::optional<RowPairs> RowPairs::Of(const Evidence& evidence) {
-  if (evidence.reference == nullptr) return std::nullopt;
-  const Shape shape = evidence.reference->global_shape();
-  if (shape.size() < 2 || shape.back() < 2 || shape.back() > kLongest) {
+std::optional<RowPairs> RowPairs::Of(const ValueView& view) {
+  const Shape shape = view.reference().global_shape();
+  if (shape.size() < 2 || shape.back() < 2 || shape.back() > kLongestRow) {
     return std::nullopt;
   }
-  const auto suspect = FindSuspect(evidence);
-  if (!suspect) return std::nullopt;
+  const Suspect* suspect = view.suspect();
+  if (suspect == nullptr) return std::nullopt;
   RowPairs out;
   Result<std::vector<double>> reference = std::vector<double>();
   Result<std::vector<double>> candidate = std::vector<double>();
-  if (GivesValues(*evidence.reference) && GivesValues(suspect->pieces)) {
+  if (GivesValues(view.reference()) && GivesValues(suspect->pieces)) {
     const SampledBox box = RowsAround(shape, suspect->place);
-    reference = ReadBox(*evidence.reference, box.begin, box.size);
-    candidate = ReadBox(suspect->pieces, box.begin, box.size, evidence.compare);
+    reference = ReadBox(view.reference(), box.begin, box.size);
+    candidate =
+        ReadBox(suspect->pieces, box.begin, box.size, view.evidence().compare);
     out.width_ = shape.back();
   } else {
-    auto pair = SamplePair(*evidence.reference, suspect->pieces, kSampled,
-                           evidence.compare);
-    if (!pair.ok() || pair->indices.back().size() < 2) return std::nullopt;
-    out.sampled_ = pair->boxes.size();
-    out.width_ = static_cast<int64_t>(pair->indices.back().size());
-    reference = std::move(pair->reference);
-    candidate = std::move(pair->candidate);
+    const SampledPair& pair = suspect->pair;
+    if (pair.indices.back().size() < 2) return std::nullopt;
+    out.sampled_ = pair.boxes.size();
+    out.width_ = static_cast<int64_t>(pair.indices.back().size());
+    reference = pair.reference;
+    candidate = pair.candidate;
   }
   if (!reference.ok() || !candidate.ok()) return std::nullopt;
 
@@ -71,7 +68,7 @@ std::optional<RowPairs> RowPairs::Of(const Evidence& evidence) {
     }
   }
   if (out.reference_.empty()) return std::nullopt;
-  out.limit_ = 4 * evidence.leg->bound *
+  out.limit_ = kSlack * view.bound() *
                std::sqrt(squares / static_cast<double>(out.reference_.size()));
   for (size_t row = 0; row < out.reference_.size(); row += width) {
     bool right = true;

@@ -11,15 +11,11 @@
 #include <span>
 #include <vector>
 
-#include "src/diagnose/evidence.h"
+#include "src/diagnose/explained.h"
 
 namespace ttrace {
 
-// A rule about rows may call one row in ten an exception. What it says holds by
-// chance with a probability below 2^-kFewestBits; `wrong` more bits are asked
-// for because it may choose which rows are the exceptions.
-inline constexpr double kExplainedRows = 0.9;
-inline constexpr double kFewestBitsOfRows = 64;
+class ValueView;
 
 class RowPairs {
  public:
@@ -27,7 +23,7 @@ class RowPairs {
   // 4,096 elements; nothing if the tensor has no such rows or cannot be read.
   // Of copies the worst is looked at. Where a side has no values, the samples
   // that were kept of them: 2 or more elements of each row.
-  static std::optional<RowPairs> Of(const Evidence& evidence);
+  static std::optional<RowPairs> Of(const ValueView& view);
 
   // Elements of the tensor that were looked at, if these are no whole rows but
   // what was kept of some; else 0.
@@ -46,6 +42,23 @@ class RowPairs {
   // reference's. Of a clean tensor's elements not 1 in 16 is further off
   // (docs/diagnosis.md).
   double limit() const { return limit_; }
+
+  // Of the wrong rows those that a rule explains, which it is asked of one by
+  // one: it returns how unlikely what it sees is by chance, in bits, or nothing
+  // (an optional).
+  template <typename Rule>
+  Explained ExplainedBy(const Rule& bits_of) const {
+    Explained out;
+    for (size_t row = 0; row < rows(); ++row) {
+      if (right(row)) continue;
+      ++out.wrong;
+      const std::optional<double> bits = bits_of(row);
+      if (!bits) continue;
+      ++out.explained;
+      out.bits += *bits;
+    }
+    return out;
+  }
 
  private:
   std::span<const double> Row(const std::vector<double>& values,

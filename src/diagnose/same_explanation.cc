@@ -4,18 +4,14 @@
 #include <cmath>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 
+#include "src/diagnose/constants.h"
 #include "src/experiment/module_names.h"
 #include "src/localize/blame.h"
 
 namespace ttrace {
 namespace {
-
-constexpr size_t kExamples = 5;
-
-constexpr double kSameFactor = 0.01;
 
 bool SameFactor(const Diagnosis& x, const Diagnosis& y) {
   return std::fabs(x.value / y.value - 1) <= kSameFactor;
@@ -25,7 +21,8 @@ bool Contradict(const Culprit& a, const Culprit& b) {
   if (a.classes.empty() || b.classes.empty()) return false;
   for (const Diagnosis& x : a.classes) {
     for (const Diagnosis& y : b.classes) {
-      if (x.letter == y.letter && (x.letter != "K" || SameFactor(x, y))) {
+      if (x.bug_class == y.bug_class &&
+          (x.bug_class != BugClass::kConstantFactor || SameFactor(x, y))) {
         return false;
       }
     }
@@ -46,6 +43,22 @@ Culprit OfName(const Culprit& culprit, const Culprit::Affected::Name& name) {
   return out;
 }
 
+// A reduction or a step that is missing, and a loss, hit parameters of any
+// name. Anything else is one fault only in the same place of the code.
+bool HitsAnyName(BugClass bug_class) {
+  switch (bug_class) {
+    case BugClass::kMissingPartialSum:
+    case BugClass::kReplicasDiffer:
+    case BugClass::kMissingOrZero:
+    case BugClass::kStaleValue:
+    case BugClass::kLossNormalisation:
+    case BugClass::kNonFinite:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool SameExplanation(const Culprit& a, const Culprit& b) {
   if (!IsParameterRole(a.tensor.role) || a.tensor.role != b.tensor.role ||
       a.direction != b.direction || a.stage != b.stage ||
@@ -54,14 +67,10 @@ bool SameExplanation(const Culprit& a, const Culprit& b) {
   }
   const Diagnosis& x = a.classes.front();
   const Diagnosis& y = b.classes.front();
-  if (x.letter != y.letter) return false;
-  if (x.letter == "K") return SameFactor(x, y);
-  // A reduction or a step that is missing, and a loss, hit parameters of any
-  // name. Anything else is one fault only in the same place of the code.
-  if (std::string_view("PRMSLN").find(x.letter) != std::string_view::npos) {
-    return true;
-  }
-  return WithoutLayerNumbers(a.fqn) == WithoutLayerNumbers(b.fqn);
+  if (x.bug_class != y.bug_class) return false;
+  if (x.bug_class == BugClass::kConstantFactor) return SameFactor(x, y);
+  return HitsAnyName(x.bug_class) ||
+         WithoutLayerNumbers(a.fqn) == WithoutLayerNumbers(b.fqn);
 }
 
 void Join(const Culprit& from, Culprit* into) {
@@ -76,7 +85,7 @@ void Join(const Culprit& from, Culprit* into) {
         std::min(into->affected.of, into->affected.count + from.affected.count);
   }
   for (const std::string& name : from.affected.examples) {
-    if (into->affected.examples.size() >= kExamples) break;
+    if (into->affected.examples.size() >= kMostExamples) break;
     if (names.insert(name).second) into->affected.examples.push_back(name);
   }
   AddRanks(from.ranks, into);

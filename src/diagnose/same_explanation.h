@@ -27,7 +27,7 @@ int JoinSameExplanation(std::vector<Culprit>* culprits);
 
 // Calls `explain` on a culprit. Where it stands for parameters of several
 // names, that one cause was an assumption: each name is explained by itself,
-// and those whose explanation has no letter in common with the first, or
+// and those whose explanation has no class in common with the first, or
 // another factor, become culprits of their own. What nothing explains stays
 // where it was.
 std::vector<Culprit> ExplainEachName(

@@ -3,13 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
 namespace ttrace {
 namespace {
 
 using ::testing::ElementsAre;
 
-Culprit Make(const std::string& fqn, Role role, const std::string& letter,
-             double value = 1) {
+Culprit Make(const std::string& fqn, Role role,
+             std::optional<BugClass> bug_class, double value = 1) {
   Culprit out;
   out.fqn = fqn;
   out.tensor.fqn = fqn;
@@ -20,14 +22,15 @@ Culprit Make(const std::string& fqn, Role role, const std::string& letter,
   out.affected.count = 2;
   out.affected.of = 10;
   out.affected.examples = {fqn};
-  if (!letter.empty()) out.classes.push_back({letter, "evidence", value});
+  if (bug_class) out.classes.push_back({*bug_class, "evidence", value});
   return out;
 }
 
 TEST(JoinSameExplanation, JoinsParametersWithTheSameClass) {
-  std::vector<Culprit> culprits = {Make("a", Role::kGradLocal, "S"),
-                                   Make("bb", Role::kGradLocal, "S"),
-                                   Make("ccc", Role::kGradLocal, "M")};
+  std::vector<Culprit> culprits = {
+      Make("a", Role::kGradLocal, BugClass::kStaleValue),
+      Make("bb", Role::kGradLocal, BugClass::kStaleValue),
+      Make("ccc", Role::kGradLocal, BugClass::kMissingOrZero)};
   culprits[1].found_by = {"dataflow"};
   EXPECT_EQ(JoinSameExplanation(&culprits), 1);
   ASSERT_EQ(culprits.size(), 2u);
@@ -42,9 +45,9 @@ TEST(JoinSameExplanation, JoinsParametersWithTheSameClass) {
 // Two slices that are taken wrongly are one fault only in the same code.
 TEST(JoinSameExplanation, WhatBelongsToAPlaceIsJoinedInThatPlaceOnly) {
   std::vector<Culprit> culprits = {
-      Make("layers.0.fc1.weight", Role::kGradLocal, "W"),
-      Make("layers.0.fc2.weight", Role::kGradLocal, "W"),
-      Make("layers.1.fc1.weight", Role::kGradLocal, "W")};
+      Make("layers.0.fc1.weight", Role::kGradLocal, BugClass::kWrongSlice),
+      Make("layers.0.fc2.weight", Role::kGradLocal, BugClass::kWrongSlice),
+      Make("layers.1.fc1.weight", Role::kGradLocal, BugClass::kWrongSlice)};
   EXPECT_EQ(JoinSameExplanation(&culprits), 1);
   ASSERT_EQ(culprits.size(), 2u);
   EXPECT_EQ(culprits[1].fqn, "layers.0.fc2.weight");
@@ -53,28 +56,31 @@ TEST(JoinSameExplanation, WhatBelongsToAPlaceIsJoinedInThatPlaceOnly) {
 // One step handles all gradients, so that all are laid to it at first.
 class ExplainEachNameTest : public testing::Test {
  protected:
-  // `letters`: of each name, with a factor; empty: nothing explains it.
+  // `classes`: of each name, with a factor; without one nothing explains it.
   static std::vector<Culprit> Explain(
-      const std::vector<std::pair<std::string, double>>& letters) {
-    Culprit all = Make("a", Role::kGradReduced, "");
+      const std::vector<std::pair<std::optional<BugClass>, double>>& classes) {
+    Culprit all = Make("a", Role::kGradReduced, std::nullopt);
     all.affected.count = 0;
-    for (size_t i = 0; i < letters.size(); ++i) {
+    for (size_t i = 0; i < classes.size(); ++i) {
       TensorId id = all.tensor;
       id.fqn = std::string(1, static_cast<char>('a' + i));
       all.affected.names.push_back({id, 3, 2, {static_cast<int>(i)}});
       all.affected.count += 3;
     }
     return ExplainEachName(all, [&](Culprit* culprit) {
-      const auto& [letter, value] =
-          letters[static_cast<size_t>(culprit->fqn[0] - 'a')];
-      if (!letter.empty()) culprit->classes = {{letter, "evidence", value}};
+      const auto& [bug_class, value] =
+          classes[static_cast<size_t>(culprit->fqn[0] - 'a')];
+      if (bug_class) culprit->classes = {{*bug_class, "evidence", value}};
     });
   }
 };
 
 TEST_F(ExplainEachNameTest, OtherFactorsAreOtherCulprits) {
-  const auto found =
-      Explain({{"K", 2}, {"K", 0.5}, {"", 0}, {"K", 2.001}, {"K", 0.501}});
+  const auto found = Explain({{BugClass::kConstantFactor, 2},
+                              {BugClass::kConstantFactor, 0.5},
+                              {std::nullopt, 0},
+                              {BugClass::kConstantFactor, 2.001},
+                              {BugClass::kConstantFactor, 0.501}});
   ASSERT_EQ(found.size(), 2u);
   EXPECT_THAT(found[0].affected.examples, ElementsAre("a", "c", "d"));
   EXPECT_EQ(found[0].affected.count, 9);
@@ -86,14 +92,26 @@ TEST_F(ExplainEachNameTest, OtherFactorsAreOtherCulprits) {
 }
 
 TEST_F(ExplainEachNameTest, WhatNothingTellsApartStaysTogether) {
-  EXPECT_EQ(Explain({{"P", 1}, {"P", 2}, {"", 0}}).size(), 1u);
-  EXPECT_EQ(Explain({{"", 0}, {"P", 2}, {"K", 2}}).size(), 1u);
-  EXPECT_EQ(Explain({{"P", 1}, {"S", 1}}).size(), 2u);
+  EXPECT_EQ(Explain({{BugClass::kMissingPartialSum, 1},
+                     {BugClass::kMissingPartialSum, 2},
+                     {std::nullopt, 0}})
+                .size(),
+            1u);
+  EXPECT_EQ(Explain({{std::nullopt, 0},
+                     {BugClass::kMissingPartialSum, 2},
+                     {BugClass::kConstantFactor, 2}})
+                .size(),
+            1u);
+  EXPECT_EQ(
+      Explain({{BugClass::kMissingPartialSum, 1}, {BugClass::kStaleValue, 1}})
+          .size(),
+      2u);
 }
 
 TEST(JoinSameExplanation, WhatIsCountedIsNotCountedAgain) {
-  std::vector<Culprit> culprits = {Make("a", Role::kGradLocal, "S"),
-                                   Make("b", Role::kGradLocal, "S")};
+  std::vector<Culprit> culprits = {
+      Make("a", Role::kGradLocal, BugClass::kStaleValue),
+      Make("b", Role::kGradLocal, BugClass::kStaleValue)};
   culprits[0].affected.count = 10;
   culprits[0].affected.examples = {"a", "b"};
   JoinSameExplanation(&culprits);
@@ -101,9 +119,10 @@ TEST(JoinSameExplanation, WhatIsCountedIsNotCountedAgain) {
 }
 
 TEST(JoinSameExplanation, OtherFactorsAreOtherCauses) {
-  std::vector<Culprit> culprits = {Make("a", Role::kGradLocal, "K", 2),
-                                   Make("b", Role::kGradLocal, "K", 2.001),
-                                   Make("c", Role::kGradLocal, "K", 4)};
+  std::vector<Culprit> culprits = {
+      Make("a", Role::kGradLocal, BugClass::kConstantFactor, 2),
+      Make("b", Role::kGradLocal, BugClass::kConstantFactor, 2.001),
+      Make("c", Role::kGradLocal, BugClass::kConstantFactor, 4)};
   JoinSameExplanation(&culprits);
   ASSERT_EQ(culprits.size(), 2u);
   EXPECT_EQ(culprits[1].fqn, "c");
@@ -111,10 +130,13 @@ TEST(JoinSameExplanation, OtherFactorsAreOtherCauses) {
 
 TEST(JoinSameExplanation, ModulesAndTheUnexplainedStayApart) {
   std::vector<Culprit> culprits = {
-      Make("a", Role::kGradInput, "P"),   Make("b", Role::kGradInput, "P"),
-      Make("c", Role::kGradLocal, ""),    Make("d", Role::kGradLocal, ""),
-      Make("e", Role::kGradReduced, "S"), Make("f", Role::kGradLocal, "S")};
-  Culprit later = Make("g", Role::kGradLocal, "S");
+      Make("a", Role::kGradInput, BugClass::kMissingPartialSum),
+      Make("b", Role::kGradInput, BugClass::kMissingPartialSum),
+      Make("c", Role::kGradLocal, std::nullopt),
+      Make("d", Role::kGradLocal, std::nullopt),
+      Make("e", Role::kGradReduced, BugClass::kStaleValue),
+      Make("f", Role::kGradLocal, BugClass::kStaleValue)};
+  Culprit later = Make("g", Role::kGradLocal, BugClass::kStaleValue);
   later.iteration = 1;
   culprits.push_back(later);
   EXPECT_EQ(JoinSameExplanation(&culprits), 0);

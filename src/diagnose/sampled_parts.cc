@@ -6,26 +6,26 @@
 
 #include "src/compare/instances.h"
 #include "src/compare/summaries/kept_sample.h"
+#include "src/diagnose/value_view.h"
 
 namespace ttrace {
 
-std::optional<SampledParts> SamplesOfParts(const Evidence& evidence,
+std::optional<SampledParts> SamplesOfParts(const ValueView& view,
                                            int64_t fewest) {
-  if (evidence.reference == nullptr || evidence.candidate == nullptr ||
-      evidence.leg->fidelity == Fidelity::kValues ||
-      (GivesValues(*evidence.reference) && GivesValues(*evidence.candidate)) ||
-      evidence.reference->global_shape() !=
-          evidence.candidate->global_shape()) {
+  const TensorPieces& candidate = view.candidate();
+  const Shape shape = view.reference().global_shape();
+  if (view.leg().fidelity == Fidelity::kValues ||
+      (GivesValues(view.reference()) && GivesValues(candidate)) ||
+      candidate.global_shape() != shape) {
     return std::nullopt;
   }
-  const Shape shape = evidence.reference->global_shape();
-  const auto most = PlacesKept({evidence.reference, evidence.candidate});
-  const auto boxes = PlanKept(shape, kSampleBesideSketch,
-                              {evidence.reference, evidence.candidate});
+  const auto most = PlacesKept({&view.reference(), &candidate});
+  const auto boxes =
+      PlanKept(shape, kSampleBesideSketch, {&view.reference(), &candidate});
   if (!most.ok() || !boxes.ok()) return std::nullopt;
   const SampleGrid grid(shape, *most);
-  const auto reference = ReadKept(*evidence.reference, *boxes);
-  const auto groups = GroupInstances(*evidence.candidate, evidence.compare);
+  const auto reference = ReadKept(view.reference(), *boxes);
+  const auto groups = GroupInstances(candidate, view.evidence().compare);
   if (!reference.ok() || !groups.ok()) return std::nullopt;
   SampledParts out;
   bool small = false;
@@ -33,10 +33,10 @@ std::optional<SampledParts> SamplesOfParts(const Evidence& evidence,
   for (const InstanceGroup& group : *groups) {
     if (group.layout.local_count() == 0) continue;
     for (const Instance& instance : group.instances) {
-      TensorPieces own = *evidence.candidate;
+      TensorPieces own = candidate;
       own.pieces.clear();
       for (const Term& term : instance.terms) own.pieces.push_back(term.record);
-      const auto values = ReadKept(own, *boxes, evidence.compare);
+      const auto values = ReadKept(own, *boxes, view.evidence().compare);
       if (!values.ok()) return std::nullopt;
       InstanceStats part{instance.ranks.ToVector(), instance.micro_batch, {}};
       for (const SampleGrid::Held& held : grid.HeldBy(

@@ -11,9 +11,10 @@
 #include <vector>
 
 #include "src/compare/compare_tensor.h"
-#include "src/diagnose/evidence.h"
 
 namespace ttrace {
+
+class ValueView;
 
 struct SampledParts {
   std::vector<InstanceStats> parts;
@@ -23,7 +24,7 @@ struct SampledParts {
 // Where a part has fewer than `fewest` elements among them, or zeros alone, all
 // parts together stand for one. Nothing unless a side has summaries, both have
 // samples, and everything in these is finite.
-std::optional<SampledParts> SamplesOfParts(const Evidence& evidence,
+std::optional<SampledParts> SamplesOfParts(const ValueView& view,
                                            int64_t fewest);
 
 }  // namespace ttrace

@@ -6,13 +6,14 @@
 #ifndef TTRACE_SRC_DIAGNOSE_SCALED_PARTS_H_
 #define TTRACE_SRC_DIAGNOSE_SCALED_PARTS_H_
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <vector>
 
-#include "src/diagnose/evidence.h"
-
 namespace ttrace {
+
+class ValueView;
 
 struct ScaledParts {
   double alpha = 1;   // of the scaled parts together
@@ -44,7 +45,7 @@ struct ScaledParts {
 // part, or of all as one if a part has fewer than 8 elements in the sample. The
 // sketches of the whole, where there are any, then have to have the error that
 // one factor makes.
-std::optional<ScaledParts> FindScaledParts(const Evidence& evidence);
+std::optional<ScaledParts> FindScaledParts(const ValueView& view);
 
 }  // namespace ttrace
 

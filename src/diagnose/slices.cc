@@ -6,15 +6,11 @@
 #include <map>
 #include <numeric>
 
+#include "src/diagnose/constants.h"
 #include "src/numeric/noise.h"
 
 namespace ttrace {
 namespace {
-
-constexpr double kSlack = 4;
-constexpr double kWidest = 0.25;
-constexpr double kSeparation = 4;   // closer to another than to its own by this
-constexpr double kFewestBits = 16;  // of the chance that two slices agree
 
 class Slices {
  public:
@@ -108,10 +104,40 @@ bool SameMultiset(const Slices& reference, std::vector<int64_t> a,
                      [](const auto& entry) { return entry.second == 0; });
 }
 
+// The slice of the reference that slice `s` equals and is closest to; -1: none
+// is close enough, or all are about as far as its own, which is at a squared
+// distance of `own`. `order`: of the reference's slices, by signature.
+int64_t FindSource(const Slices& ref, const std::vector<int64_t>& order,
+                   const Slices& cand, int64_t s, double own, double tolerance,
+                   double mean_sq) {
+  double best = own / (kSeparation * kSeparation);
+  int64_t source = -1;
+  // By Cauchy-Schwarz, signatures differ by no more than the slices do; the
+  // reference slice's norm is within the tolerance of the candidate's.
+  const double window =
+      tolerance *
+      std::sqrt(std::max(cand.square(s) / ((1 - tolerance) * (1 - tolerance)),
+                         mean_sq));
+  auto at = std::lower_bound(
+      order.begin(), order.end(), cand.signature(s) - window,
+      [&](int64_t a, double value) { return ref.signature(a) < value; });
+  for (; at != order.end() && ref.signature(*at) <= cand.signature(s) + window;
+       ++at) {
+    if (*at == s) continue;
+    const double limit = std::min(
+        tolerance * tolerance * std::max(ref.square(*at), mean_sq), best);
+    const double distance = cand.Distance(s, ref, *at, limit);
+    if (distance > limit || (distance == best && source >= 0)) continue;
+    best = distance;
+    source = *at;
+  }
+  return source;
+}
+
 }  // namespace
 
 double MatchTolerance(double bound) {
-  return std::min(kSlack * bound, kWidest);
+  return std::min(kSlack * bound, kWidestMatch);
 }
 
 SliceMatch MatchSlices(const std::vector<double>& reference,
@@ -121,9 +147,7 @@ SliceMatch MatchSlices(const std::vector<double>& reference,
   out.slices = slices;
   if (width < 1 || slices < 2 || !(bound >= 0)) return out;
   const double tolerance = MatchTolerance(bound);
-  if (-std::log2(tolerance) * static_cast<double>(width) < kFewestBits) {
-    return out;
-  }
+  if (BitsOfMatch(tolerance, width, 1) < kFewestBitsOfSlice) return out;
   const Slices ref(reference, slices, width);
   const Slices cand(candidate, slices, width);
   double mean_sq = 0;
@@ -159,27 +183,8 @@ SliceMatch MatchSlices(const std::vector<double>& reference,
       sources.push_back(kZero);
       continue;
     }
-    double best = own / (kSeparation * kSeparation);
-    int64_t source = -1;
-    // By Cauchy-Schwarz, signatures differ by no more than the slices do; the
-    // reference slice's norm is within the tolerance of the candidate's.
-    const double window =
-        tolerance *
-        std::sqrt(std::max(cand.square(s) / ((1 - tolerance) * (1 - tolerance)),
-                           mean_sq));
-    const auto begin = std::lower_bound(
-        order.begin(), order.end(), cand.signature(s) - window,
-        [&](int64_t a, double value) { return ref.signature(a) < value; });
-    for (auto at = begin;
-         at != order.end() && ref.signature(*at) <= cand.signature(s) + window;
-         ++at) {
-      if (*at == s) continue;
-      const double limit = std::min(limit_of(*at), best);
-      const double distance = cand.Distance(s, ref, *at, limit);
-      if (distance > limit || (distance == best && source >= 0)) continue;
-      best = distance;
-      source = *at;
-    }
+    const int64_t source =
+        FindSource(ref, order, cand, s, own, tolerance, mean_sq);
     out.wrong.push_back(s);
     out.source.push_back(source);
     if (source < 0) continue;
@@ -187,6 +192,8 @@ SliceMatch MatchSlices(const std::vector<double>& reference,
     destinations.push_back(s);
     sources.push_back(source);
   }
+  out.bits =
+      static_cast<double>(out.matched) * BitsOfMatch(tolerance, width, slices);
   out.bijection = out.matched > 0 && SameMultiset(ref, destinations, sources,
                                                   tolerance_sq, mean_sq);
   return out;

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "src/diagnose/explained.h"
+
 namespace ttrace {
 
 // 4 x bound, but at most 1/4: beyond it slices no longer look distinct.
@@ -21,9 +23,17 @@ struct SliceMatch {
   // Parallel to `wrong`: the reference slice that it equals, or -1.
   std::vector<int64_t> source;
   int64_t matched = 0;  // sources that are not -1
+  // That all these are matched is by chance less often than 2^-bits: a slice
+  // may equal any of the others.
+  double bits = 0;
   // The matched slices and their sources are the same set of values: nothing
   // was lost and nothing is there twice.
   bool bijection = false;
+
+  Explained explained() const {
+    return {static_cast<double>(wrong.size()), static_cast<double>(matched),
+            bits};
+  }
 };
 
 // `reference` and `candidate` hold `slices` rows of `width` values. `bound` is

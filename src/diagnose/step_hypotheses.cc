@@ -8,21 +8,15 @@
 #include <set>
 #include <utility>
 
+#include "src/diagnose/constants.h"
+
 namespace ttrace {
 namespace {
-
-// Fewer wrong elements fit many a hypothesis; one with a free number more.
-constexpr int64_t kFewest = 4;
-constexpr int64_t kFewestFitted = 16;
-constexpr double kExplained = 0.99;
-// A fitted number is itself off by what rounding does to the elements that it
-// is fitted to, at most their bound: twice the bound covers both.
-constexpr double kFittedLimit = 2;
 
 constexpr size_t At(StepField field) { return static_cast<size_t>(field); }
 
 struct Hypothesis {
-  char letter = ' ';
+  BugClass bug_class = {};
   std::string words;
   double value = std::numeric_limits<double>::quiet_NaN();
   StepRule rule;
@@ -54,7 +48,7 @@ class Trial {
 
   // The mean headroom if it explains the sample, else nothing.
   std::optional<double> Explains(const Hypothesis& hypothesis) const {
-    if (wrongs_ < (hypothesis.fitted ? kFewestFitted : kFewest) ||
+    if (wrongs_ < (hypothesis.fitted ? kFewestFittedOfStep : kFewestOfStep) ||
         !Known(hypothesis)) {
       return std::nullopt;
     }
@@ -72,7 +66,7 @@ class Trial {
     }
     const auto all = static_cast<int64_t>(sample_.elements.size());
     const auto enough = [](int64_t part, int64_t of) {
-      return static_cast<double>(part) >= kExplained * static_cast<double>(of);
+      return static_cast<double>(part) >= kMostOfStep * static_cast<double>(of);
     };
     if (!enough(explained, wrongs_) || !enough(still_right, all - wrongs_)) {
       return std::nullopt;
@@ -85,7 +79,7 @@ class Trial {
   std::optional<double> Fit(
       StepQuantity quantity,
       const std::function<Hypothesis(double)>& with) const {
-    if (wrongs_ < kFewestFitted || !Judges(quantity)) return std::nullopt;
+    if (wrongs_ < kFewestFittedOfStep || !Judges(quantity)) return std::nullopt;
     const Hypothesis zero = with(0);
     const Hypothesis one = with(1);
     if (!Known(one)) return std::nullopt;
@@ -181,16 +175,17 @@ class Hypotheses {
     return out;
   }
 
-  Hypothesis& Add(char letter, std::string words) {
+  Hypothesis& Add(BugClass bug_class, std::string words) {
     known_.push_back(Own());
-    known_.back().letter = letter;
+    known_.back().bug_class = bug_class;
     known_.back().words = std::move(words);
     return known_.back();
   }
 
   // What was not done at all.
   void AddStale() {
-    Add('S', "a step that was not made: all is bit for bit what it was")
+    Add(BugClass::kStaleValue,
+        "a step that was not made: all is bit for bit what it was")
         .kept = {sample_.quantities.begin(), sample_.quantities.end()};
     const auto keep = [&](std::string words,
                           std::initializer_list<StepQuantity> quantities) {
@@ -198,7 +193,7 @@ class Hypotheses {
                        [&](StepQuantity q) { return trial_.Judges(q); })) {
         return;
       }
-      Add('S', std::move(words)).kept = quantities;
+      Add(BugClass::kStaleValue, std::move(words)).kept = quantities;
     };
     keep("moments that are updated and a parameter that is not",
          {StepQuantity::kParameter});
@@ -214,7 +209,8 @@ class Hypotheses {
         {StepQuantity::kCopy});
     if (sample_.setting.copy != sample_.setting.parameter) {
       Hypothesis& low =
-          Add('D', "a master copy that is updated from the working copy");
+          Add(BugClass::kLostPrecision,
+              "a master copy that is updated from the working copy");
       low.needs = {StepField::kCopy};
       low.take = [](StepElement* element) {
         (*element)[At(StepField::kParameter)] =
@@ -226,7 +222,8 @@ class Hypotheses {
   // The parameter follows from moments that nobody wrote down.
   void AddUnwritten() {
     Hypothesis& unwritten =
-        Add('S', "moments that the step computes with and does not write");
+        Add(BugClass::kStaleValue,
+            "moments that the step computes with and does not write");
     unwritten.kept = {StepQuantity::kFirst, StepQuantity::kSecond,
                       StepQuantity::kLargest, StepQuantity::kMomentum};
     unwritten.fitted = true;
@@ -248,25 +245,27 @@ class Hypotheses {
   void AddSettings(const std::vector<double>& decays) {
     const StepRule& rule = sample_.rule;
     if (rule.weight_decay != 0) {
-      Add('H', fmt::format("a step without weight decay ({} by its settings)",
-                           rule.weight_decay))
+      Add(BugClass::kOtherHyperparameters,
+          fmt::format("a step without weight decay ({} by its settings)",
+                      rule.weight_decay))
           .rule.weight_decay = 0;
       if (rule.algorithm == StepAlgorithm::kAdam) {
-        Add('H', rule.decoupled
-                     ? "weight decay that is added to the gradient, not "
-                       "decoupled as its settings say"
-                     : "weight decay that is decoupled, not added to the "
-                       "gradient as its settings say")
+        Add(BugClass::kOtherHyperparameters,
+            rule.decoupled ? "weight decay that is added to the gradient, not "
+                             "decoupled as its settings say"
+                           : "weight decay that is decoupled, not added to the "
+                             "gradient as its settings say")
             .rule.decoupled = !rule.decoupled;
       }
     }
     for (const double decay : decays) {
       if (decay == rule.weight_decay || decay == 0) continue;
       for (const bool decoupled : {rule.decoupled, true}) {
-        Hypothesis& other = Add(
-            'H', fmt::format("a weight decay of {}, as other parameters have "
-                             "({} by its own settings)",
-                             decay, rule.weight_decay));
+        Hypothesis& other =
+            Add(BugClass::kOtherHyperparameters,
+                fmt::format("a weight decay of {}, as other parameters have "
+                            "({} by its own settings)",
+                            decay, rule.weight_decay));
         other.value = decay;
         other.rule.weight_decay = decay;
         other.rule.decoupled = decoupled;
@@ -277,25 +276,28 @@ class Hypotheses {
       }
     }
     if (rule.algorithm != StepAlgorithm::kAdam) return;
-    Add('H', rule.bias_correction
-                 ? "a step without bias correction"
-                 : "bias correction, which its settings switch off")
+    Add(BugClass::kOtherHyperparameters,
+        rule.bias_correction ? "a step without bias correction"
+                             : "bias correction, which its settings switch off")
         .rule.bias_correction = !rule.bias_correction;
     if (rule.bias_correction) {
       for (const int by : {-1, 1}) {
         const double count = sample_.setting.count + by;
         if (count < 1) continue;
         Hypothesis& shifted =
-            Add('H', fmt::format("bias correction for step {} instead of {}",
-                                 count, sample_.setting.count));
+            Add(BugClass::kOtherHyperparameters,
+                fmt::format("bias correction for step {} instead of {}", count,
+                            sample_.setting.count));
         shifted.setting.count = count;
         shifted.of_count = true;
         shifted.value = count;
       }
     }
-    Add('H', "an epsilon inside of the root").setting.eps_inside_root = true;
+    Add(BugClass::kOtherHyperparameters, "an epsilon inside of the root")
+        .setting.eps_inside_root = true;
     if (rule.beta1 != rule.beta2) {
-      Hypothesis& exchanged = Add('H', "betas that are exchanged");
+      Hypothesis& exchanged =
+          Add(BugClass::kOtherHyperparameters, "betas that are exchanged");
       std::swap(exchanged.rule.beta1, exchanged.rule.beta2);
     }
   }
@@ -304,22 +306,25 @@ class Hypotheses {
     const StepSetting& setting = sample_.setting;
     if (setting.clip != 1 || setting.clip_error != 0) {
       Hypothesis& whole =
-          Add('G', fmt::format("gradients that are not clipped (by {:.6g}, as "
-                               "the reported norm says)",
-                               setting.clip));
+          Add(BugClass::kGradientNorm,
+              fmt::format("gradients that are not clipped (by {:.6g}, as "
+                          "the reported norm says)",
+                          setting.clip));
       whole.setting.clip = 1;
       whole.setting.clip_error = 0;
       whole.value = 1;
-      Hypothesis& twice = Add(
-          'G', fmt::format("gradients that are clipped twice (by {:.6g} each "
-                           "time)",
-                           setting.clip));
+      Hypothesis& twice =
+          Add(BugClass::kGradientNorm,
+              fmt::format("gradients that are clipped twice (by {:.6g} each "
+                          "time)",
+                          setting.clip));
       twice.setting.clip = setting.clip * setting.clip;
       twice.setting.clip_error *= 2;
       twice.value = twice.setting.clip;
     }
     for (const bool clipped : {true, false}) {
-      Hypothesis& old = Add('S', "the gradient of the iteration before");
+      Hypothesis& old =
+          Add(BugClass::kStaleValue, "the gradient of the iteration before");
       old.needs = {StepField::kOldGradient};
       old.take = [](StepElement* element) {
         (*element)[At(StepField::kGradient)] =
@@ -349,12 +354,12 @@ class Hypotheses {
     Hypothesis out = with(*x);
     out.value = *x;
     if (!sample_.rule.clip_norm) {
-      out.letter = 'K';
+      out.bug_class = BugClass::kConstantFactor;
       out.words = fmt::format("gradients times {:.6g}", *x);
       return out;
     }
     const double clip = sample_.setting.clip * *x;
-    out.letter = 'G';
+    out.bug_class = BugClass::kGradientNorm;
     out.value = clip;
     out.words = fmt::format(
         "gradients times {:.6g}, as for a norm of {:.6g}; the reported norm of "
@@ -374,7 +379,7 @@ class Hypotheses {
     const auto x = trial_.Fit(StepQuantity::kParameter, with);
     if (!x) return std::nullopt;
     Hypothesis out = with(*x);
-    out.letter = 'H';
+    out.bug_class = BugClass::kOtherHyperparameters;
     out.value = *x / sample_.rule.lr;
     out.words = fmt::format(
         "a learning rate of {:.6g}, {:.6g} times that of "
@@ -398,7 +403,7 @@ class Hypotheses {
         trial_.Fit(decoupled ? StepQuantity::kParameter : FirstMoment(), with);
     if (!x) return std::nullopt;
     Hypothesis out = with(*x);
-    out.letter = 'H';
+    out.bug_class = BugClass::kOtherHyperparameters;
     out.value = *x;
     out.words = fmt::format("a {}weight decay of {:.6g} ({} by its settings)",
                             decoupled ? "decoupled " : "", *x,
@@ -439,12 +444,12 @@ class Hypotheses {
       sum += weight * (denominator - std::sqrt(second / c2));
       weights += weight;
     }
-    if (seen < kFewestFitted || !(weights > 0)) return std::nullopt;
+    if (seen < kFewestFittedOfStep || !(weights > 0)) return std::nullopt;
     Hypothesis out = Own();
     out.fitted = true;
     out.rule.eps = out.value = sum / weights;
     if (!(out.rule.eps >= 0)) return std::nullopt;
-    out.letter = 'H';
+    out.bug_class = BugClass::kOtherHyperparameters;
     out.words = fmt::format("an epsilon of {:.3g} ({} by its settings)",
                             out.rule.eps, rule.eps);
     return out;
@@ -462,8 +467,8 @@ class Hypotheses {
       closest = *mean;
     }
     if (best == nullptr) return std::nullopt;
-    return StepExplanation{std::string(1, best->letter), best->words,
-                           best->value, trial_.wrong(), best->of_count};
+    return StepExplanation{best->bug_class, best->words, best->value,
+                           trial_.wrong(), best->of_count};
   }
 
   const StepSample& sample_;

@@ -13,12 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "src/localize/bug_class.h"
 #include "src/step/replayed_step.h"
 
 namespace ttrace {
 
 struct StepExplanation {
-  std::string letter;
+  BugClass bug_class = {};
   std::string words;  // "a step without weight decay (0.1 by its settings)"
   double value = std::numeric_limits<double>::quiet_NaN();
   int64_t wrong = 0;      // elements of the sample that it explains

@@ -55,7 +55,7 @@ StepRule WithoutDecay() {
 TEST(ExplainStep, NamesWhatExplainsAll) {
   const auto found = ExplainStep(SampleOf(WithoutDecay(), 4, 0), {});
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->letter, "H");
+  EXPECT_EQ(found->bug_class, BugClass::kOtherHyperparameters);
   EXPECT_EQ(found->wrong, 4);
 }
 

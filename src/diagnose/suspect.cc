@@ -5,15 +5,14 @@
 #include <utility>
 
 #include "src/compare/instances.h"
-#include "src/compare/summaries/kept_sample.h"
+#include "src/diagnose/constants.h"
+#include "src/diagnose/value_view.h"
 
 namespace ttrace {
 namespace {
 
-constexpr int64_t kSampled = 1 << 18;
-
-double SquaredError(const Evidence& evidence, const Instance& instance) {
-  for (const InstanceStats& known : evidence.instances) {
+double SquaredError(const ValueView& view, const Instance& instance) {
+  for (const InstanceStats& known : view.evidence().instances) {
     if (known.micro_batch == instance.micro_batch &&
         known.ranks == instance.ranks.ToVector()) {
       return known.stats.sum_sq_err;
@@ -23,17 +22,18 @@ double SquaredError(const Evidence& evidence, const Instance& instance) {
 }
 
 // The candidate without copies: of each, the worst is left.
-Result<TensorPieces> WorstCopies(const Evidence& evidence) {
+Result<TensorPieces> WorstCopies(const ValueView& view) {
   TTRACE_ASSIGN_OR_RETURN(
-      const auto groups, GroupInstances(*evidence.candidate, evidence.compare));
-  TensorPieces out = *evidence.candidate;
+      const auto groups,
+      GroupInstances(view.candidate(), view.evidence().compare));
+  TensorPieces out = view.candidate();
   out.pieces.clear();
   for (const InstanceGroup& group : groups) {
-    const auto worst = std::max_element(
-        group.instances.begin(), group.instances.end(),
-        [&](const Instance& a, const Instance& b) {
-          return SquaredError(evidence, a) < SquaredError(evidence, b);
-        });
+    const auto worst =
+        std::max_element(group.instances.begin(), group.instances.end(),
+                         [&](const Instance& a, const Instance& b) {
+                           return SquaredError(view, a) < SquaredError(view, b);
+                         });
     for (const Term& term : worst->terms) out.pieces.push_back(term.record);
   }
   return out;
@@ -41,15 +41,11 @@ Result<TensorPieces> WorstCopies(const Evidence& evidence) {
 
 }  // namespace
 
-std::optional<Suspect> FindSuspect(const Evidence& evidence) {
-  if (evidence.leg == nullptr || evidence.reference == nullptr ||
-      evidence.candidate == nullptr) {
-    return std::nullopt;
-  }
-  auto worst_copies = WorstCopies(evidence);
+std::optional<Suspect> FindSuspect(const ValueView& view) {
+  auto worst_copies = WorstCopies(view);
   if (!worst_copies.ok()) return std::nullopt;
-  const auto pair = SamplePair(*evidence.reference, *worst_copies, kSampled,
-                               evidence.compare);
+  auto pair = SamplePair(view.reference(), *worst_copies, kSampledElements,
+                         view.evidence().compare);
   if (!pair.ok() || pair->reference.empty()) return std::nullopt;
   size_t worst = 0;
   double most = 0;
@@ -61,7 +57,8 @@ std::optional<Suspect> FindSuspect(const Evidence& evidence) {
     }
   }
   if (!(most > 0)) return std::nullopt;
-  return Suspect{*std::move(worst_copies), PlaceInSample(pair->boxes, worst)};
+  Shape place = PlaceInSample(pair->boxes, worst);
+  return Suspect{*std::move(worst_copies), *std::move(pair), std::move(place)};
 }
 
 }  // namespace ttrace

@@ -9,19 +9,22 @@
 #include <optional>
 
 #include "src/align/catalog.h"
-#include "src/diagnose/evidence.h"
+#include "src/compare/summaries/kept_sample.h"
 #include "ttrace/layout.h"
 
 namespace ttrace {
 
+class ValueView;
+
 struct Suspect {
   TensorPieces pieces;  // of the candidate, without copies
+  SampledPair pair;     // of these and the reference
   Shape place;          // of the element that is furthest off
 };
 
-// Looks at up to 2^18 elements. Nothing if a side is missing or cannot be read,
-// or if what was looked at is equal.
-std::optional<Suspect> FindSuspect(const Evidence& evidence);
+// Looks at up to 2^18 elements. Nothing if a side cannot be read, or if what
+// was looked at is equal.
+std::optional<Suspect> FindSuspect(const ValueView& view);
 
 }  // namespace ttrace
 

@@ -6,12 +6,12 @@
 #include <cstdlib>
 #include <utility>
 
+#include "src/diagnose/constants.h"
+
 namespace ttrace {
 namespace {
 
-constexpr int kMaxFactors = 3;
-
-struct Product {
+struct SizeProduct {
   double value = 1;
   std::string over;   // factors above the line
   std::string under;  // and below
@@ -19,14 +19,14 @@ struct Product {
   bool expected = true;
 };
 
-std::string Name(const Product& product) {
+std::string Name(const SizeProduct& product) {
   if (product.under.empty()) return product.over;
   return (product.over.empty() ? "1" : product.over) + " / " +
          (product.under.front() == '(' ? product.under
                                        : "(" + product.under + ")");
 }
 
-void Multiply(const RunSize& size, int power, Product* product) {
+void Multiply(const RunSize& size, int power, SizeProduct* product) {
   const int times = std::abs(power);
   std::string word = fmt::format("{} = {:.10g}", size.name, size.size);
   if (times > 1) word = fmt::format("({})^{}", word, times);
@@ -42,22 +42,22 @@ void Multiply(const RunSize& size, int power, Product* product) {
 std::vector<std::string> NamesOfFactor(double value,
                                        const std::vector<RunSize>& sizes,
                                        double tolerance) {
-  std::vector<Product> products = {Product{}};
+  std::vector<SizeProduct> products = {SizeProduct{}};
   for (const RunSize& size : sizes) {
     if (!(size.size > 0) || size.size == 1) continue;
     const size_t before = products.size();
     for (size_t i = 0; i < before; ++i) {
       for (const int power : {1, -1, 2, -2}) {
-        if (products[i].factors + std::abs(power) > kMaxFactors) continue;
-        Product product = products[i];
+        if (products[i].factors + std::abs(power) > kMostSizes) continue;
+        SizeProduct product = products[i];
         Multiply(size, power, &product);
         products.push_back(std::move(product));
       }
     }
   }
   std::vector<std::string> names;
-  std::pair<bool, int> best = {true, kMaxFactors + 1};
-  for (const Product& product : products) {
+  std::pair<bool, int> best = {true, kMostSizes + 1};
+  for (const SizeProduct& product : products) {
     // Sizes that cancel each other name nothing: (cp = 2)^2 / (dp = 4).
     if (product.factors == 0 || product.value == 1 ||
         !(std::fabs(value / product.value - 1) <= tolerance)) {

@@ -82,7 +82,7 @@ TEST(Decompose, FindsTheWeightsAndHowSureTheyAre) {
   EXPECT_NEAR(fit->weights[1], 0, fit->uncertainty[1]);
   EXPECT_LT(fit->worst_uncertainty(), 0.05);
   EXPECT_LT(fit->residual, 1e-3);
-  EXPECT_TRUE(fit->whole(1e-3));
+  EXPECT_TRUE(fit->whole());
 }
 
 TEST(Decompose, IsUnsureWhereNoiseIsAsLargeAsTheDifferenceOfTheTerms) {
@@ -92,7 +92,7 @@ TEST(Decompose, IsUnsureWhereNoiseIsAsLargeAsTheDifferenceOfTheTerms) {
   const auto fit = Decompose({a, b}, a, 0.05);
   ASSERT_TRUE(fit.has_value());
   EXPECT_GT(fit->worst_uncertainty(), 0.25);
-  EXPECT_FALSE(fit->whole(1e-3));
+  EXPECT_FALSE(fit->whole());
 }
 
 TEST(Decompose, RefusesWhatHasNoAnswer) {

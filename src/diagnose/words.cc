@@ -7,6 +7,7 @@
 #include <set>
 
 #include "src/base/rank_words.h"
+#include "src/diagnose/constants.h"
 #include "src/diagnose/topology_factors.h"
 
 namespace ttrace {
@@ -55,6 +56,10 @@ std::string AttributeWords(const Evidence& evidence, const std::string& name) {
       first->value, first->expected, RankWords({ranks.begin(), ranks.end()}));
 }
 
+std::string DimWords(const std::vector<std::string>& dims) {
+  return fmt::format("{}", fmt::join(dims, " x "));
+}
+
 std::string SampleWords(const SampledPair& pair) {
   return pair.of_summaries ? SampleWords(pair.boxes.size()) : "";
 }
@@ -66,12 +71,11 @@ std::string SampleWords(size_t elements) {
 
 std::string FactorNameWords(const Evidence& evidence, double factor,
                             double tolerance) {
-  const std::vector<std::string> names =
-      NamesOfFactor(std::fabs(factor), SizesOf(evidence),
-                    std::fmin(0.01, std::fmax(1e-6, tolerance)));
-  constexpr size_t kShown = 3;
+  const std::vector<std::string> names = NamesOfFactor(
+      std::fabs(factor), SizesOf(evidence),
+      std::fmin(kNamedWithin, std::fmax(kStatisticsResolve, tolerance)));
   std::string out;
-  for (size_t i = 0; i < names.size() && i < kShown; ++i) {
+  for (size_t i = 0; i < names.size() && i < kNamesOfFactor; ++i) {
     out += i == 0 ? ", and the factor equals " + names[i]
                   : " (or " + names[i] + ")";
   }

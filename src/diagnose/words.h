@@ -18,6 +18,9 @@ namespace ttrace {
 // or what is affected with it.
 std::string AttributeWords(const Evidence& evidence, const std::string& name);
 
+// "dp x tp"
+std::string DimWords(const std::vector<std::string>& dims);
+
 // "; seen in the sample of 256 elements that was kept", or "" where the values
 // were.
 std::string SampleWords(const SampledPair& pair);

@@ -1,11 +1,12 @@
 // Why a tensor has the verdict it has, where a bound alone does not say it.
-// Typed: decisions are made by the kind, words by src/report/reason_words.h.
+// Typed: decisions are made by the kind, words by src/judge/reason_words.h.
 //
 // Thread safety: plain values.
 
 #ifndef TTRACE_SRC_JUDGE_REASON_H_
 #define TTRACE_SRC_JUDGE_REASON_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -75,6 +76,8 @@ enum class ReasonKind : uint8_t {
   kRoutedRows,    // detail: rank, expert, rows that it holds and should
   kWrongRouting,  // counts: tokens beyond round-off, routed otherwise, of
 };
+inline constexpr size_t kReasonKinds =
+    static_cast<size_t>(ReasonKind::kWrongRouting) + 1;
 
 struct Reason {
   ReasonKind kind = ReasonKind::kNone;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "src/judge/reason_words.h"
 #include "src/localize/blame.h"
 
 namespace ttrace {
@@ -142,13 +143,13 @@ class Joiner {
         break;
       case TensorVerdict::kNotCheckable:
         culprit.disagreement =
-            "only isolation sees it; end to end it cannot be judged: ";
-        culprit.disagreement_reason = t.reason;
+            "only isolation sees it; end to end it cannot be judged: " +
+            ReasonWords(t.reason);
         break;
       case TensorVerdict::kUnmatched:
         culprit.disagreement =
-            "only isolation sees it; end to end it has no partner: ";
-        culprit.disagreement_reason = t.reason;
+            "only isolation sees it; end to end it has no partner: " +
+            ReasonWords(t.reason);
         break;
       default:
         culprit.disagreement = fmt::format(

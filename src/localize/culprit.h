@@ -3,13 +3,14 @@
 #ifndef TTRACE_SRC_LOCALIZE_CULPRIT_H_
 #define TTRACE_SRC_LOCALIZE_CULPRIT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "src/judge/reason.h"
+#include "src/localize/bug_class.h"
 #include "ttrace/tensor_id.h"
 
 namespace ttrace {
@@ -19,12 +20,11 @@ enum class Stage : uint8_t { kInput, kCompute, kCommunication, kOptimizer };
 std::string_view ToString(Direction direction);
 std::string_view ToString(Stage stage);
 
-// One class of bug with its evidence. Letters: docs/result_schema.md.
+// One class of bug with its evidence.
 struct Diagnosis {
-  std::string letter;    // "K", "P", "R", ...
+  BugClass bug_class = {};
   std::string evidence;  // one sentence with numbers
   double value = std::numeric_limits<double>::quiet_NaN();  // its main number
-  Reason reason = {};  // goes on where `evidence` ends; may be none
 };
 
 // Evidence that speaks against a culprit; see contradictions.h.
@@ -81,11 +81,16 @@ struct Culprit {
   // order; and, where they disagree, how.
   std::vector<std::string> found_by = {"dataflow"};
   std::string disagreement;
-  Reason disagreement_reason = {};  // goes on where it ends; may be none
-  std::vector<Diagnosis> classes;   // most certain first; may be empty
+  std::vector<Diagnosis> classes;  // most certain first; may be empty
   std::vector<Contradiction> contradictions;
   // Where to look, each with what was observed there; may be empty.
   std::vector<std::string> hints;
+
+  bool Has(BugClass bug_class) const {
+    return std::any_of(classes.begin(), classes.end(), [&](const Diagnosis& d) {
+      return d.bug_class == bug_class;
+    });
+  }
 };
 
 }  // namespace ttrace

@@ -10,7 +10,8 @@ namespace {
 
 bool IsFactorOfReduced(const Culprit& culprit) {
   return culprit.tensor.role == Role::kGradReduced &&
-         !culprit.classes.empty() && culprit.classes.front().letter == "K";
+         !culprit.classes.empty() &&
+         culprit.classes.front().bug_class == BugClass::kConstantFactor;
 }
 
 // All that were looked at are scaled alike, and were right before.

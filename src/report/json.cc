@@ -7,8 +7,10 @@
 #include <set>
 
 #include "src/base/format.h"
-#include "src/report/bug_class.h"
-#include "src/report/reason_words.h"
+#include "src/judge/origin_words.h"
+#include "src/judge/reason_words.h"
+#include "src/localize/bug_class.h"
+#include "src/localize/contradiction_words.h"
 #include "src/report/render.h"
 
 namespace ttrace {
@@ -181,11 +183,10 @@ Json SourceJson(const SourcePlace& source) {
 Json CulpritJson(const Culprit& culprit) {
   Json classes = Json::array();
   for (const Diagnosis& diagnosis : culprit.classes) {
-    classes.push_back(
-        {{"class", diagnosis.letter},
-         {"name", BugClassName(diagnosis.letter)},
-         {"evidence", diagnosis.evidence + ReasonWords(diagnosis.reason)},
-         {"value", NumberOrNull(diagnosis.value)}});
+    classes.push_back({{"class", LetterOf(diagnosis.bug_class)},
+                       {"name", NameOf(diagnosis.bug_class)},
+                       {"evidence", diagnosis.evidence},
+                       {"value", NumberOrNull(diagnosis.value)}});
   }
   Json contradictions = Json::array();
   for (const Contradiction& one : culprit.contradictions) {
@@ -208,8 +209,7 @@ Json CulpritJson(const Culprit& culprit) {
           {"tensor", IdJson(culprit.tensor)},
           {"where", culprit.where},
           {"found_by", culprit.found_by},
-          {"disagreement",
-           culprit.disagreement + ReasonWords(culprit.disagreement_reason)},
+          {"disagreement", culprit.disagreement},
           {"contradictions", std::move(contradictions)},
           {"hints", culprit.hints}};
 }

@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "src/base/format.h"
-#include "src/report/bug_class.h"
 #include "src/report/result_samples.h"
 
 namespace ttrace {
@@ -51,7 +50,6 @@ CheckResult HostileResult() {
     culprit.fqn = kHostile + std::string(5000, 'y');
     culprit.where = kHostile;
     culprit.affected.examples = {kHostile};
-    culprit.classes[0].letter = kHostile;
     culprit.classes[0].evidence = kHostile;
     culprit.hints = {kHostile};
     culprit.found_by = {kHostile};
@@ -228,7 +226,8 @@ TEST(RenderTerminal, AnnouncesNoListThatItDoesNotHave) {
 TEST(RenderTerminal, NamesTheInputsThatDifferAndNotTheStructure) {
   CheckResult result = SampleDiverged();
   Culprit& culprit = result.culprits[0];
-  culprit.classes = {{"Z", "before any computation the data differ", 0}};
+  culprit.classes = {{BugClass::kOtherModelOrInputs,
+                      "before any computation the data differ", 0}};
   for (const auto& [role, words] :
        {std::pair{Role::kData, "Z: other input data\n"},
         std::pair{Role::kParam, "Z: other initial weights\n"},
@@ -470,13 +469,6 @@ TEST(RenderJson, ParsesWithoutTensorsOrReference) {
   EXPECT_TRUE(json["sides"]["reference"].is_null());
   EXPECT_EQ(json["verdict"], "inconclusive");
   EXPECT_EQ(json["exit_code"], 2);
-}
-
-TEST(BugClassName, KnowsEveryLetterOfTheSchema) {
-  for (const char letter : std::string("KPRSXWMGLNZDI")) {
-    EXPECT_NE(BugClassName(std::string(1, letter)), "unknown class") << letter;
-  }
-  EXPECT_EQ(BugClassName("Q"), "unknown class");
 }
 
 }  // namespace

@@ -119,7 +119,7 @@ inline CheckResult SampleDiverged() {
   culprit.affected.of = 40;
   culprit.affected.examples = {id.fqn, "decoder.layers.2.mlp.linear_fc1"};
   Diagnosis missing_sum;
-  missing_sum.letter = "P";
+  missing_sum.bug_class = BugClass::kMissingPartialSum;
   missing_sum.evidence =
       "copies on tp ranks 0 and 1 differ and their sum equals the reference "
       "(error 2.4e-03)";

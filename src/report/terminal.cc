@@ -7,9 +7,11 @@
 #include <cmath>
 
 #include "src/base/format.h"
-#include "src/report/bug_class.h"
+#include "src/judge/origin_words.h"
+#include "src/judge/reason_words.h"
+#include "src/localize/bug_class.h"
+#include "src/localize/contradiction_words.h"
 #include "src/report/page.h"
-#include "src/report/reason_words.h"
 #include "src/report/render.h"
 
 namespace ttrace {
@@ -230,9 +232,7 @@ void AddFoundBy(const Culprit& culprit, Page* page) {
         fmt::format("found by {}", fmt::join(culprit.found_by, " and ")));
   }
   if (!culprit.disagreement.empty()) {
-    page->Text("but: " + culprit.disagreement +
-                   ReasonWords(culprit.disagreement_reason),
-               Tone::kDoubtful);
+    page->Text("but: " + culprit.disagreement, Tone::kDoubtful);
   }
 }
 
@@ -278,15 +278,15 @@ void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
   AddNonFinite(*tensor, page);
 }
 
-// Class Z holds what makes two runs another computation; which of it, the place
-// says.
+// One class holds all that makes two runs another computation; which of it, the
+// place says.
 std::string ClassWords(const Diagnosis& diagnosis, const Culprit& culprit) {
-  if (diagnosis.letter == "Z") {
+  if (diagnosis.bug_class == BugClass::kOtherModelOrInputs) {
     if (culprit.tensor.role == Role::kData) return "other input data";
     if (culprit.tensor.role == Role::kParam) return "other initial weights";
     if (culprit.tensor.role == Role::kBuffer) return "other initial buffers";
   }
-  return std::string(BugClassName(diagnosis.letter));
+  return std::string(NameOf(diagnosis.bug_class));
 }
 
 void AddWhy(const Culprit& culprit, Page* page) {
@@ -296,12 +296,10 @@ void AddWhy(const Culprit& culprit, Page* page) {
     return;
   }
   for (const Diagnosis& diagnosis : culprit.classes) {
-    page->Text(
-        fmt::format("{}: {}", diagnosis.letter, ClassWords(diagnosis, culprit)),
-        Tone::kStrong);
-    const std::string evidence =
-        diagnosis.evidence + ReasonWords(diagnosis.reason);
-    if (!evidence.empty()) page->Text(evidence);
+    page->Text(fmt::format("{}: {}", LetterOf(diagnosis.bug_class),
+                           ClassWords(diagnosis, culprit)),
+               Tone::kStrong);
+    if (!diagnosis.evidence.empty()) page->Text(diagnosis.evidence);
   }
 }
 
@@ -339,7 +337,7 @@ void AddAlso(const CheckResult& result, const Culprit& culprit, Page* page) {
       const Culprit& other = result.culprits[i];
       std::vector<std::string> letters;
       for (const Diagnosis& diagnosis : other.classes) {
-        letters.push_back(diagnosis.letter);
+        letters.emplace_back(LetterOf(diagnosis.bug_class));
       }
       rows.push_back(
           {"- " + Name(other.fqn),

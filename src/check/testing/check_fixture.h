@@ -12,7 +12,6 @@
 
 #include "src/check/check.h"
 #include "src/check/testing/synthetic_run.h"
-#include "src/report/reason_words.h"
 
 namespace ttrace {
 
@@ -69,7 +68,9 @@ class CheckTest : public testing::Test {
 
   static std::vector<std::string> Letters(const Culprit& culprit) {
     std::vector<std::string> out;
-    for (const Diagnosis& d : culprit.classes) out.push_back(d.letter);
+    for (const Diagnosis& d : culprit.classes) {
+      out.emplace_back(LetterOf(d.bug_class));
+    }
     return out;
   }
 
@@ -80,7 +81,7 @@ class CheckTest : public testing::Test {
   }
 
   static std::string Words(const Diagnosis& diagnosis) {
-    return diagnosis.evidence + ReasonWords(diagnosis.reason);
+    return diagnosis.evidence;
   }
 
   static const TensorJudgement& Find(const CheckResult& result,

@@ -13,6 +13,8 @@
 
 #include "src/compare/testing/sharded_trace.h"
 #include "src/diagnose/diagnose.h"
+#include "src/diagnose/rules/rules.h"
+#include "src/diagnose/value_view.h"
 #include "src/in_place/condense_trace.h"
 
 namespace ttrace {
@@ -145,16 +147,24 @@ class Lab {
     return e;
   }
 
+  // What one rule says.
+  std::optional<Diagnosis> Ask(
+      std::optional<Diagnosis> (*rule)(const ValueView&)) {
+    const Evidence evidence = Gather();
+    return rule(ValueView(evidence));
+  }
   // Letters of all rules together.
   std::string Letters() {
     std::string out;
-    for (const Diagnosis& d : Diagnose(Gather())) out += d.letter;
+    for (const Diagnosis& d : Diagnose(Gather())) out += LetterOf(d.bug_class);
     return out;
   }
   // The evidence of the first class; "" without one.
   std::string First() {
     const auto all = Diagnose(Gather());
-    return all.empty() ? "" : all.front().letter + ": " + all.front().evidence;
+    return all.empty() ? ""
+                       : std::string(LetterOf(all.front().bug_class)) + ": " +
+                             all.front().evidence;
   }
 
   Culprit& culprit() { return culprit_; }

@@ -1,0 +1,123 @@
+#include "src/judge/judge_bits.h"
+
+#include <limits>
+#include <utility>
+
+#include "src/base/for_each.h"
+
+namespace ttrace {
+namespace {
+
+// The ranks that hold what differs; empty: it is not known, or none does.
+std::vector<int> DifferingRanks(const TensorComparison& compared) {
+  std::set<int> out;
+  for (const InstanceStats& instance : compared.instances) {
+    if (instance.stats.bitwise_equal()) continue;
+    out.insert(instance.ranks.begin(), instance.ranks.end());
+  }
+  return {out.begin(), out.end()};
+}
+
+Reason Difference(const TensorFacts& facts, const TensorComparison& compared) {
+  Reason reason;
+  if (compared.fidelity == Fidelity::kValues) {
+    reason = Because(ReasonKind::kElementsDiffer);
+    reason.counts = {compared.total.mismatched, compared.total.count};
+    reason.dtype = facts.dtype;
+  } else {
+    reason = Because(ReasonKind::kOtherDigest);
+    reason.counts = {compared.reordered};
+  }
+  return reason;
+}
+
+Outcome OfLeg(const TensorFacts& facts, const LegFacts& leg) {
+  if (!leg.trouble.empty()) {
+    return NotCheckable(Because(ReasonKind::kNotComparable, leg.trouble));
+  }
+  const TensorComparison& compared = leg.candidate;
+  if (!compared.total.bitwise_equal()) {
+    Outcome out =
+        Flagged(DifferingRanks(compared), Difference(facts, compared));
+    out.headroom = std::numeric_limits<double>::infinity();
+    out.deciding_leg = 0;
+    return out;
+  }
+  if (!compared.complete()) {
+    Reason missing = Because(facts.complete ? ReasonKind::kElementsMissing
+                                            : ReasonKind::kIterationCut);
+    missing.counts = {compared.candidate_gap, compared.reference_gap,
+                      compared.common_gap,
+                      compared.candidate_overlap + compared.reference_overlap};
+    return Settled(TensorVerdict::kUnmatched, std::move(missing));
+  }
+  Outcome out = Settled(TensorVerdict::kBitwiseEqual, {});
+  out.deciding_leg = 0;
+  return out;
+}
+
+Outcome BitsOf(const TensorFacts& facts, const LegFacts* real) {
+  if (!facts.damage.empty()) {
+    return NotCheckable(Because(ReasonKind::kDamaged, facts.damage));
+  }
+  if (!facts.in_reference) {
+    return Settled(
+        TensorVerdict::kUnmatched,
+        Because(ReasonKind::kNotInReference, WhyAbsent(facts.id.role)));
+  }
+  if (facts.reference_shape != facts.candidate_shape) {
+    Reason reason = Because(ReasonKind::kShapeDiffers);
+    reason.shape = facts.candidate_shape;
+    reason.other_shape = facts.reference_shape;
+    return Flagged({}, std::move(reason));
+  }
+  if (real == nullptr) {
+    return Settled(TensorVerdict::kUnmatched,
+                   Because(ReasonKind::kNoCommonLeg));
+  }
+  return OfLeg(facts, *real);
+}
+
+TensorJudgement Judge(const std::vector<LegPlan>& plans,
+                      const TensorFacts& facts) {
+  TensorJudgement out;
+  out.id = facts.id;
+  out.order = facts.order;
+  out.replicas = facts.replicas;
+  const LegFacts* real = nullptr;
+  for (const LegFacts& leg : facts.legs) {
+    if (plans[leg.plan].leg == "real") real = &leg;
+  }
+  if (real != nullptr && real->usable) {
+    LegJudgement leg;
+    leg.leg = "real";
+    leg.stats = real->candidate.total;
+    leg.fidelity = real->candidate.fidelity;
+    leg.reordered = real->candidate.reordered;
+    leg.err = leg.stats.bitwise_equal() ? 0 : leg.stats.rel_err();
+    leg.ranks = DifferingRanks(real->candidate);
+    out.legs.push_back(std::move(leg));
+  }
+  out.Conclude(BitsOf(facts, real));
+  if (out.legs.empty()) out.deciding_leg = -1;
+  return out;
+}
+
+}  // namespace
+
+JudgeOutcome JudgeBits(const RunContext& context, Measurements* measured) {
+  PackedFacts& facts = measured->facts;
+  JudgeOutcome out;
+  out.tensors.resize(facts.size());
+  // Nothing in it fails.
+  (void)ForEach(context.threads, facts.size(), [&](size_t i) {
+    out.tensors[i] = Judge(context.plans, facts[i]);
+    facts.Forget(i);
+    return Status(Done{});
+  }).ok();
+  facts = {};
+  AddWhatOnlyTheReferenceHas(context, &out.tensors);
+  return out;
+}
+
+}  // namespace ttrace

@@ -1,0 +1,300 @@
+"""Keeps what scripts import, for a whole run of tests: starting a script is then a fork.
+
+To import torch and megatron-core takes longer than what most tests train. This process imports a
+script's modules once (all of the script but what it does as `__main__`; of one that does not ask
+whether it is that, torch alone), keeps that process, and each start of the script is a copy of it.
+`launch_ranks.py` asks for one, but where its environment is another than this one's. Capture then
+finds torch imported already, and looks for who copied names, as it does in an interpreter that
+somebody else started; that a fresh one is captured as well is what tests with torchrun show, and
+`make demo`.
+
+    with serving(): ...   # TTRACE_TEST_RANKS names its socket
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+SOCKET = "TTRACE_TEST_RANKS"
+# What may differ between this process and one that it stands for.
+_FREE = (
+    "TTRACE_",
+    "PYTEST_",
+    "PYTHONPATH",
+    "NO_COLOR",
+    "COLUMNS",
+    "LINES",
+    "PWD",
+    "OLDPWD",
+    "_",
+    "SHLVL",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "ZOO_",
+)
+_ENDED, _KILLED = b"t", b"k"  # signals that a client hands on
+_MOST_TEMPLATES = 20  # those used last; each has modules of its own in memory
+_FOLDER_OF_TESTS = os.path.dirname(os.path.abspath(__file__))
+
+
+def _fixed(environment: dict[str, str]) -> dict[str, str]:
+    """What has to be the same: torch reads its own when it is imported."""
+    return {
+        key: value
+        for key, value in environment.items()
+        if not (key in _FREE or key.startswith(("TTRACE_", "PYTEST_", "ZOO_")))
+    }
+
+
+def asks(script: str) -> bool:
+    """Whether a script asks whether it is `__main__`."""
+    try:
+        return "\nif __name__ ==" in Path(script).read_text()
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def start_elsewhere(words: list[str]) -> int | None:
+    """Has `words` (as main of launch_ranks.py is given) started by the server, and waits.
+
+    Returns the exit status; None: there is no server for this.
+    """
+    path = os.environ.get(SOCKET)
+    if not path:
+        return None
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(path)
+        request = {"words": words, "environment": dict(os.environ), "folder": os.getcwd()}
+        payload = json.dumps(request).encode()
+        socket.send_fds(connection, [len(payload).to_bytes(8, "little")], [0, 1, 2])
+        connection.sendall(payload)
+        if connection.recv(1) != b"y":
+            return None
+    except OSError:
+        return None
+
+    def hand_on(number: int, _frame: object) -> None:
+        with contextlib.suppress(OSError):
+            connection.send(_KILLED if number == signal.SIGINT else _ENDED)
+
+    signal.signal(signal.SIGTERM, hand_on)
+    signal.signal(signal.SIGINT, hand_on)
+    answer = connection.recv(1)
+    return answer[0] if answer else 1
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[None]:
+    """A server for as long as the block lasts; those who start in it find it."""
+    with tempfile.TemporaryDirectory(prefix="ttrace-ranks-") as folder:
+        path = os.path.join(folder, "socket")
+        server = subprocess.Popen(
+            [sys.executable, os.path.abspath(__file__), path],
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")},
+            start_new_session=True,
+        )
+        os.environ[SOCKET] = path
+        try:
+            yield
+        finally:
+            del os.environ[SOCKET]
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
+
+@dataclasses.dataclass
+class _Request:
+    """What a client asked for, and its connection and standard streams."""
+
+    connection: socket.socket
+    streams: list[int]
+    payload: bytes
+
+    def __post_init__(self) -> None:
+        asked = json.loads(self.payload)
+        self.words: list[str] = asked["words"]
+        self.environment: dict[str, str] = asked["environment"]
+        self.folder: str = asked["folder"]
+
+    @staticmethod
+    def received(connection: socket.socket) -> _Request:
+        size, streams, _, _ = socket.recv_fds(connection, 8, 3)
+        payload = b""
+        while len(payload) < int.from_bytes(size, "little"):
+            more = connection.recv(1 << 20)
+            if not more:
+                raise OSError("a client went away")
+            payload += more
+        return _Request(connection, list(streams), payload)
+
+    def script(self) -> str:
+        return os.path.join(self.folder, self.words[1])
+
+    def close(self) -> None:
+        self.connection.close()
+        for stream in self.streams:
+            os.close(stream)
+
+
+def _become_fresh(request: _Request) -> None:
+    """This copy becomes what a fresh process would be."""
+    for place, stream in enumerate(request.streams):
+        os.dup2(stream, place)
+        os.close(stream)
+    before = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    os.environ.clear()
+    os.environ.update(request.environment)
+    os.chdir(request.folder)
+    after = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    rest = [p for p in sys.path[1:] if p not in before]
+    sys.path[:] = [os.path.dirname(os.path.abspath(request.script())), *after, *rest]
+    sys.argv[:] = request.words[1:]
+    sys.path_importer_cache.clear()
+    random.seed()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+    sys.modules.pop("sitecustomize", None)
+    for folder in after:
+        if os.path.exists(os.path.join(folder, "sitecustomize.py")):
+            runpy.run_path(os.path.join(folder, "sitecustomize.py"), run_name="sitecustomize")
+            break
+
+
+def _end_with(request: _Request, group: int) -> None:
+    """Ends all ranks if the client ends, and hands its signals on."""
+    while True:
+        try:
+            said = request.connection.recv(1)
+        except OSError:
+            said = b""
+        if said == _ENDED:
+            os.kill(os.getpid(), signal.SIGTERM)
+        elif said == _KILLED:
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            os.killpg(group, signal.SIGKILL)
+
+
+def _launch(request: _Request) -> None:
+    """In a copy of its own: the launcher of one start. Does not return."""
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _become_fresh(request)
+        import launch_ranks
+
+        ranks = launch_ranks.part(int(request.words[0]), request.words[1])
+        threading.Thread(target=_end_with, args=(request, os.getpgid(0)), daemon=True).start()
+        code = launch_ranks.wait_for(ranks)
+    except BaseException as error:
+        sys.stderr.write(f"rank_server: {type(error).__name__}: {error}\n")
+    with contextlib.suppress(OSError):
+        request.connection.sendall(bytes([code & 255]))
+    os._exit(code & 255)
+
+
+class _Template:
+    """A process that imported what one script imports."""
+
+    def __init__(self, request: _Request) -> None:
+        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._connection = mine
+        if os.fork() == 0:
+            mine.close()
+            sys.argv[:] = request.words[1:]
+            sys.path[0] = os.path.dirname(os.path.abspath(request.script()))
+            with contextlib.suppress(BaseException):
+                if asks(request.script()):
+                    runpy.run_path(request.script(), run_name="__ranks__")
+                request.close()
+                _serve_copies(its)
+            os._exit(1)
+        its.close()
+
+    def wait_until_ready(self) -> None:
+        """Raises OSError where the script could not be imported."""
+        self._connection.send(b"?")
+        if self._connection.recv(1) != b"y":
+            raise OSError("its process ended")
+
+    def end(self) -> None:
+        self._connection.close()
+
+    def start(self, request: _Request) -> None:
+        socket.send_fds(self._connection, [b"!"], [request.connection.fileno(), *request.streams])
+        self._connection.send(request.payload)
+
+
+def _serve_copies(connection: socket.socket) -> None:
+    while connection.recv(1) == b"?":
+        connection.send(b"y")
+        _, fds, _, _ = socket.recv_fds(connection, 1, 4)
+        payload = connection.recv(1 << 22)
+        if os.fork() == 0:
+            request = _Request(socket.socket(fileno=fds[0]), list(fds[1:]), payload)
+            _launch(request)
+        for fd in fds:
+            os.close(fd)
+
+
+def main() -> int:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(sys.argv[1])
+    listener.listen(64)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    sys.path[0] = _FOLDER_OF_TESTS
+    # Copies use both, wherever their paths lead.
+    import torch.distributed  # noqa: F401
+
+    import launch_ranks  # noqa: F401
+
+    mine = _fixed(dict(os.environ))
+    templates: dict[tuple[str, int, int], _Template] = {}
+    while True:
+        connection, _ = listener.accept()
+        try:
+            request = _Request.received(connection)
+        except (OSError, ValueError):
+            connection.close()
+            continue
+        theirs = {"OMP_NUM_THREADS": "1", **_fixed(request.environment)}
+        try:
+            if theirs != mine:
+                raise OSError("another environment")
+            status = os.stat(request.script())
+            key = (request.script(), status.st_mtime_ns, status.st_size)
+            key = key if asks(request.script()) else ("", 0, 0)
+            template = templates.pop(key, None) or _Template(request)
+            template.wait_until_ready()
+            templates[key] = template
+            if len(templates) > _MOST_TEMPLATES:
+                templates.pop(next(iter(templates))).end()
+            connection.send(b"y")
+            template.start(request)
+        except OSError:
+            with contextlib.suppress(OSError):
+                connection.send(b"n")
+        request.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
