@@ -7,14 +7,30 @@ other files.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import Counter
 
 import pytest
 
+import rank_server
+
 # Its build and the C++ tests are a third of all work, one after the other: begun late, one core
 # is at them when there is nothing left for the other.
 LONGEST = "test_build.py"
+
+
+ranks = contextlib.ExitStack()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One server of ranks for all workers, which inherit where it is."""
+    if not hasattr(config, "workerinput") and not config.option.collectonly:
+        ranks.enter_context(rank_server.serving())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    ranks.close()
 
 
 @pytest.hookimpl(trylast=True)

@@ -36,8 +36,8 @@ CAPTURED, STEPS = range(1, 4), 8  # step 0 warms up; those behind the captured o
 ONE_CORE = "## Where no core is free"
 NOTHING = "hooks, nothing kept"
 MODES = {
-    NOTHING: ["--mode", "digest"],
-    "digest": ["--mode", "digest"],
+    NOTHING: ["--bitwise"],
+    "bitwise": ["--bitwise"],
     "sketch": ["--mode", "sketch"],
     "full": [],
 }

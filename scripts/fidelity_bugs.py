@@ -30,7 +30,7 @@ from runs import ttrace  # noqa: E402
 OUT = ROOT / "matrix" / "fidelity"
 RESULTS = OUT.with_suffix(".jsonl")
 TABLE = ROOT / "docs" / "fidelity_bugs.md"
-WAYS = (("full", "full"), ("full", "sketch"), ("sketch", "sketch"), ("full", "digest"))
+WAYS = (("full", "full"), ("full", "sketch"), ("sketch", "sketch"))
 # Clean runs beside the zoo's controls: of each kind of placement and of scaled copies.
 CLEAN = ("tp2sp", "tp2_cp2", "pp2", "dp2_distopt", "tp2sp_ep2")
 

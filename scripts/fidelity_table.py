@@ -25,14 +25,13 @@ OUT = ROOT / "sweep" / "fidelity"
 TABLE = ROOT / "docs" / "fidelity.md"
 REFERENCE_LEGS = "replay,noise:3,fp32,fp32.noise:3"
 CANDIDATE_LEGS = "replay,fp32"
-BUCKETS = {"sketch": 1024, "small sketch": 256, "digest": 0}
+BUCKETS = {"sketch": 1024, "small sketch": 256}
 ROWS = (
     ("full", "full"),
     ("sketch", "full"),
     ("full", "sketch"),
     ("sketch", "sketch"),
     ("small sketch", "small sketch"),
-    ("full", "digest"),
 )
 
 

@@ -120,13 +120,13 @@ def cases(references: References) -> list[Case]:
     nano = "loops/nanogpt.py"
     out = [
         unchanged("nanogpt bf16", mode, 1, nano, "--device", "cuda", "--dtype", "bfloat16")
-        for mode in ("full", "sketch", "digest")
+        for mode in ("full", "sketch", "bitwise")
     ]
     gpt = ["train_gpt.py", "--cuda"]
     state = ["--bf16", "--print-state", "--dropout", "0.1"]
     out += [
         unchanged("megatron bf16 tp2 sp", "full", 2, *gpt, *state, "--tp", "2", "--sp"),
-        unchanged("megatron bf16", "digest", 1, *gpt, *state),
+        unchanged("megatron bf16", "bitwise", 1, *gpt, *state),
     ]
     faulty = ["loops/with_bug.py", "local_gradients"]
     for dtype in ("float32", "bfloat16", "float16"):

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Starts the ranks of a run on this machine, as torchrun does, and little more.
 
-    python tests/launch_ranks.py N SCRIPT [ARGUMENT ...]
+    python tests/launch_ranks.py N SCRIPT [ARGUMENT ...]   # N = 0: one process that is no rank
 
 To import torch and a framework takes as long as many a test's training. So what a script imports is
 imported once, before the ranks part: they are copies of a process that ran the script's module, all
 but what it does as `__main__`. (torchrun starts each by itself, and imports torch once more.) A
-script that does not ask whether it is `__main__` is left to the ranks. Ends with the exit status of
+script that does not ask whether it is `__main__` is left to the ranks. In a run of tests that
+process is kept for the next start (rank_server.py). Ends with the exit status of
 the first rank that fails, once the others are ended too; a signal is handed on to all.
 """
 
@@ -20,7 +21,9 @@ import socket
 import sys
 import threading
 import time
-from pathlib import Path
+from typing import NoReturn
+
+import rank_server
 
 # Below the ports that the system gives to whoever asks for any: between our look and rank 0's
 # nobody gets this one.
@@ -86,44 +89,63 @@ def wait_for(ranks: list[Rank]) -> int:
     return failed or next((code for rank in ranks if (code := rank.code())), 0)
 
 
-def end_of_script() -> None:
-    """Ends the process as a script's end does, but for taking the interpreter down: with torch 2.13
-    that aborts about one rank in ten of plain DDP over Gloo, under torchrun and without capture
-    too. A thread of the process group's lets go of its last all-reduce, which holds a Python
-    object, asks for the interpreter's lock, is made to exit there, and a destructor may not be
-    unwound ("terminate called without an active exception").
+def run_as_main(script: str) -> NoReturn:
+    """Runs the script, and ends the process as a script's end does, but for taking the interpreter
+    down: with torch 2.13 that aborts about one rank in ten of plain DDP over Gloo, under torchrun
+    and without capture too. A thread of the process group's lets go of its last all-reduce, which
+    holds a Python object, asks for the interpreter's lock, is made to exit there, and a destructor
+    may not be unwound ("terminate called without an active exception").
     """
+    code = 0
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(code & 255)
+
+
+def part(processes: int, script: str) -> list[Rank]:
+    """Copies of this process that run the script; one, that is no rank, of 0 processes."""
+    if processes:
+        os.environ |= {
+            "WORLD_SIZE": str(processes),
+            "LOCAL_WORLD_SIZE": str(processes),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(free_port()),
+        }
+    ranks = []
+    for rank in range(max(1, processes)):
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            if processes:
+                os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            run_as_main(script)
+        ranks.append(Rank(pid))
+    return ranks
 
 
 def main() -> int:
+    code = rank_server.start_elsewhere(sys.argv[1:])
+    if code is not None:
+        return code
     processes, script = int(sys.argv[1]), sys.argv[2]
     # As Python itself leaves them to a script.
     sys.argv = sys.argv[2:]
     sys.path[0] = os.path.dirname(os.path.abspath(script))
-    os.environ |= {
-        "WORLD_SIZE": str(processes),
-        "LOCAL_WORLD_SIZE": str(processes),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-    }
-    if processes > 1 and "\nif __name__ ==" in Path(script).read_text():
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if processes > 1 and rank_server.asks(script):
         runpy.run_path(script, run_name="__ranks__")
-    ranks = []
-    for rank in range(processes):
-        sys.stdout.flush()
-        pid = os.fork()
-        if pid == 0:
-            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            runpy.run_path(script, run_name="__main__")
-            end_of_script()
-        ranks.append(Rank(pid))
-    return wait_for(ranks)
+    return wait_for(part(processes, script))
 
 
 if __name__ == "__main__":

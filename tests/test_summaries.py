@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from index_lines import read_lines
-from runs import launch, ttrace
+from runs import Outcome, launch, ttrace
 
 SCRIPT = "train_gpt.py"
 SIZE = ("--steps", "1", "--layers", "1", "--hidden", "256", "--heads", "4", "--seq", "64", "--bf16")
@@ -42,8 +42,9 @@ def bytes_of(folder: Path) -> int:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     record(folder / "reference", 1, options=("--as-reference", "--dropout", "off"))
-    for mode in ("full", "sketch", "digest"):
-        options = ("--mode", mode, "--legs", "replay,fp32")
+    for mode in ("full", "sketch", "bits"):
+        legs = ("--mode", mode, "--legs", "replay,fp32")
+        options = ("--bitwise",) if mode == "bits" else legs
         record(folder / f"clean-{mode}", 2, "--tp", "2", options=options)
         record(folder / f"fault-{mode}", 2, "--tp", "2", *FAULT, options=options)
     outcome = ttrace("baseline", folder / "reference", "-o", folder / "golden")
@@ -78,32 +79,56 @@ def test_what_a_verdict_stands_on_is_said(runs: Path) -> None:
 
 
 def test_digests_tell_equal_from_other_and_no_more(runs: Path, tmp_path: Path) -> None:
-    other = result_of(runs / "reference", runs / "clean-digest", tmp_path / "other")
+    other = result_of(runs / "reference", runs / "clean-bits", tmp_path / "other")
     assert other["verdict"] == "inconclusive"
     assert "digests do not tell" in other["reason"]
-    # Copies need no bound.
-    fault = result_of(runs / "reference", runs / "fault-digest", tmp_path / "fault")
-    assert fault["verdict"] == "diverged"
-    assert fault["culprits"][0]["fqn"] == "output_layer"
-    same = result_of(runs / "clean-full", runs / "clean-digest", tmp_path / "same")
-    assert same["fidelity"]["digest"] > 100
-    assert not same["culprits"]
-    assert all(t["verdict"] in ("bitwise_equal", "within") for t in same["tensors"] if t["legs"])
+    asked = f"ttrace check --bitwise {runs / 'reference'} {runs / 'clean-bits'}"
+    assert asked in other["next_steps"]
 
 
-def test_a_sample_tells_why_copies_differ_that_digests_only_tell_apart(
+def bitwise(*traces: Path) -> Outcome:
+    return ttrace("check", "--bitwise", *traces)
+
+
+def test_one_computation_twice_is_the_same_bit_for_bit(runs: Path) -> None:
+    for one, other in (("clean-full", "clean-bits"), ("clean-bits", "clean-bits")):
+        outcome = bitwise(runs / one, runs / other)
+        assert outcome.code == 0, outcome.explain()
+        assert re.search(r"the same computation bit for bit: all \d{3,} tensors", outcome.text)
+
+
+def test_the_first_tensor_that_has_other_bits_is_named(runs: Path, tmp_path: Path) -> None:
+    # Two ranks add in another order than one: equal to a tolerance, and not bit for bit.
+    outcome = bitwise(runs / "reference", runs / "clean-bits")
+    assert outcome.code == 1, outcome.explain()
+    assert "first at embedding" in outcome.text or "layers.0" in outcome.text, outcome.explain()
+    # The fault is in the output layer: what comes before it is the same bit for bit.
+    out = tmp_path / "fault"
+    outcome = ttrace("check", "--bitwise", runs / "clean-bits", runs / "fault-bits", "-o", out)
+    assert outcome.code == 1, outcome.explain()
+    result = json.loads((out / "result.json").read_text())
+    assert result["bitwise"]
+    first = result["culprits"][0]
+    assert first["fqn"] == "output_layer" and first["iteration"] == 0
+    assert not first["classes"]
+    equal = sum(t["verdict"] == "bitwise_equal" for t in result["tensors"])
+    assert equal > 10
+
+
+def test_of_a_trace_that_lacks_tensors_nothing_is_said_to_be_the_same(
     runs: Path, tmp_path: Path
 ) -> None:
-    fault = result_of(runs / "reference", runs / "fault-digest", tmp_path / "fault")
-    first = fault["culprits"][0]["classes"][0]
-    assert first["class"] == "P"
-    assert "seen in the sample of 64 elements" in first["evidence"]
+    some = ("--bitwise", "--select", "role=output")
+    record(tmp_path / "some", 2, "--tp", "2", options=some)
+    outcome = bitwise(runs / "clean-bits", tmp_path / "some")
+    assert outcome.code == 2, outcome.explain()
+    assert bitwise(runs / "clean-bits").code == 2
 
 
 def test_inspect_shows_what_was_kept(runs: Path) -> None:
     for trace, kept, places in (
         ("clean-sketch", "kept instead: a digest, a sketch of 1,024 numbers, a sample of", 256),
-        ("clean-digest", "kept instead: a digest, a sample of", 64),
+        ("clean-bits", "kept instead: a digest, a sample of", 64),
     ):
         outcome = ttrace("inspect", runs / trace, "*0.mlp.linear_fc1 output*", "--leg", "real")
         text = " ".join(outcome.text.split())
@@ -117,7 +142,7 @@ def test_inspect_shows_what_was_kept(runs: Path) -> None:
 
 def test_sizes(runs: Path) -> None:
     assert bytes_of(runs / "clean-sketch") < bytes_of(runs / "clean-full") / 6
-    assert bytes_of(runs / "clean-digest") < bytes_of(runs / "clean-full") / 50
+    assert bytes_of(runs / "clean-bits") < bytes_of(runs / "clean-full") / 50
     assert bytes_of(runs / "golden") < bytes_of(runs / "reference") / 8
 
 
@@ -149,7 +174,9 @@ def test_what_takes_values_is_refused_with_the_reason(runs: Path, tmp_path: Path
     for words, reason in {
         ("--graft", runs / "golden"): "holds summaries, not values",
         ("--mode", "sketch", "--legs", "isolated"): "takes the values of the run itself",
-        ("--mode", "digest", "--keep-values"): "contradict each other",
+        ("--mode", "sketch", "--keep-values"): "contradict each other",
+        ("--bitwise", "--legs", "replay"): "leave out --legs",
+        ("--bitwise", "--graft", runs / "reference"): "leave out --graft",
     }.items():
         outcome = ttrace("record", *words, "-o", new, "--", "true")
         assert outcome.code == 2

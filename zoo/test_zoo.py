@@ -46,7 +46,7 @@ class Step(NamedTuple):
 @functools.cache
 def output_of(processes: int, script: str, *flags: str) -> str:
     """Standard output of a run; each distinct run happens once."""
-    return printed_by(launcher(processes) if processes else [sys.executable], script, *flags)
+    return printed_by(launcher(processes), script, *flags)
 
 
 def printed_by(command: list[str], script: str, *flags: str) -> str:

@@ -170,9 +170,9 @@ class Writer {
     if (measured_legs) scales_ = std::make_shared<ElementScales>();
     writer_ = ValueOrThrow(TraceWriter::Open(
         folder, *meta,
-        mode == "sketch"   ? MakeSummarizer(kSketchBuckets)
-        : mode == "digest" ? MakeSummarizer(0)
-        : !measured_legs   ? nullptr
+        mode == "sketch"    ? MakeSummarizer(kSketchBuckets)
+        : mode == "bitwise" ? MakeSummarizer(0)
+        : !measured_legs    ? nullptr
         : reference
             ? MakeCandidateReducer(*meta, *measured_legs, *reference, scales_)
             : MakeLegReducer(*meta, *measured_legs, scales_)));

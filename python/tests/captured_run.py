@@ -17,7 +17,7 @@ HOOK = Path(ttrace.__file__).resolve().parent / "hook"
 
 def run(arguments, *, processes=1, script="zoo/train_gpt.py", **variables):
     """Output lines of the script that say something about its numbers, and all of its output."""
-    command = launcher(processes) if processes > 1 else [sys.executable]
+    command = launcher(processes if processes > 1 else 0)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if "TTRACE_OUT" in variables:
         folder = Path(variables["TTRACE_OUT"])

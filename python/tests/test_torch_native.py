@@ -81,7 +81,7 @@ if dist.is_initialized():
 
 def run(script, *arguments, processes=1, out=None, **variables):
     """The lines that a script prints for each step, and all that it prints."""
-    command = launcher(processes) if processes > 1 else [sys.executable]
+    command = launcher(processes if processes > 1 else 0)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if out is not None:
         environment["TTRACE_OUT"] = str(out)

@@ -23,6 +23,7 @@
 #include "src/experiment/parameter_roles.h"
 #include "src/experiment/row_alignment.h"
 #include "src/experiment/side.h"
+#include "src/judge/judge_bits.h"
 #include "src/judge/judge_run.h"
 #include "src/judge/reason_words.h"
 #include "src/localize/agreement.h"
@@ -297,11 +298,15 @@ void FindCulprits(const CheckOptions& options, const OpenRuns& runs,
   Excuses excuses = ExcusesOf(result->notes);
   excuses.unlike_gradients = settings.unlike_gradients;
   excuses.incomplete_gradients = settings.incomplete_gradients;
-  Standing standing =
-      WithoutExcused(std::move(result->culprits), result->tensors, excuses);
-  result->culprits = std::move(standing.culprits);
-  if (excuses.nothing_is_comparable) result->downstream = 0;
-  ExplainCulprits(runs, own, steps, result);
+  Standing standing;
+  // Nothing excuses a difference of bits, and its size says nothing of a class.
+  if (!options.bitwise) {
+    standing =
+        WithoutExcused(std::move(result->culprits), result->tensors, excuses);
+    result->culprits = std::move(standing.culprits);
+    if (excuses.nothing_is_comparable) result->downstream = 0;
+    ExplainCulprits(runs, own, steps, result);
+  }
   AddDropoutFaults(reference, candidate, options.iterations, result);
   AddNotices(settings.notes, result);
   Insert(std::move(settings.culprits), Moment::kStep, &result->culprits);
@@ -313,7 +318,7 @@ void FindCulprits(const CheckOptions& options, const OpenRuns& runs,
   for (Culprit& culprit : result->culprits) {
     NameSource(candidate.facts().source_lines, &culprit);
   }
-  ContestCulprits(result);
+  if (!options.bitwise) ContestCulprits(result);
 }
 
 // How much of it is in bounds, and by what it was compared.
@@ -346,7 +351,7 @@ ConclusionInput WhatDecides(const OpenRuns& runs, const ReplayedSteps& steps,
       input.step_gap = ReasonOf(gap, ranks);
     }
   }
-  if (runs.reference) {
+  if (runs.reference && !result.bitwise) {
     input.evidence = CoverEvidence(*runs.candidate, result.tensors);
   }
   return input;
@@ -379,8 +384,14 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
   result.iterations = runs.iterations;
   result.notes = NotesOnRuns(runs);
 
-  TTRACE_ASSIGN_OR_RETURN(auto judged,
-                          JudgeRun(runs.context, options.risk, &measured));
+  result.bitwise = options.bitwise;
+  JudgeOutcome judged;
+  if (options.bitwise) {
+    judged = JudgeBits(runs.context, &measured);
+  } else {
+    TTRACE_ASSIGN_OR_RETURN(judged,
+                            JudgeRun(runs.context, options.risk, &measured));
+  }
   Append(NotesOnTensors(runs, judged, measured.reference_steps), &result.notes);
   if (reference != nullptr) {
     NoteDamage(*reference, std::move(measured.reference_damage), &result.notes);

@@ -27,6 +27,9 @@ struct CheckOptions {
   // Of others only what these are judged by is read (which weights an ungrafted
   // run starts from).
   std::optional<IterationRange> iterations;
+  // Whether the runs are the same computation bit for bit: no tolerance, no
+  // reruns, no classes (judge_bits.h).
+  bool bitwise = false;
   // How often a clean run may be flagged by chance, over all tests together.
   double risk = kRunRisk;
   int threads = 0;  // 0: as many as cores. The result does not depend on it.

@@ -35,6 +35,32 @@ std::string AgainWith(const SideSummary& reference) {
                      reference.folder);
 }
 
+// What was compared is equal: whether that is all there is.
+Conclusion ConcludeBits(const CheckResult& result, bool all_equal) {
+  if (all_equal) {
+    return {Verdict::kBitwiseEqual,
+            fmt::format("the same computation bit for bit: all {} tensors",
+                        result.coverage.compared)};
+  }
+  const auto first = std::find_if(
+      result.tensors.begin(), result.tensors.end(),
+      [](const TensorJudgement& t) {
+        return !t.explained && t.verdict == TensorVerdict::kNotCheckable;
+      });
+  return {
+      Verdict::kInconclusive,
+      first == result.tensors.end()
+          ? "not all tensors could be compared"
+          : fmt::format("{} {} could not be compared: {}",
+                        first->id.fqn.empty() ? "the model" : first->id.fqn,
+                        ToString(first->id.role), ReasonWords(first->reason))};
+}
+
+// Digests tell no distance, but whether there is one.
+bool HasDigests(const CheckResult& result) {
+  return result.by_fidelity[static_cast<size_t>(Fidelity::kDigest)] > 0;
+}
+
 }  // namespace
 
 Conclusion Conclude(const CheckResult& result, const ConclusionInput& input) {
@@ -89,6 +115,7 @@ Conclusion Conclude(const CheckResult& result, const ConclusionInput& input) {
                         unexplained, unexplained == 1 ? " is" : "s are",
                         FirstUnexplained(result))};
   }
+  if (result.bitwise) return ConcludeBits(result, all_equal);
   if (!input.evidence.any) {
     return {Verdict::kInconclusive,
             input.evidence.missing.empty()
@@ -124,7 +151,12 @@ std::vector<std::string> NextSteps(const CheckResult& result) {
     const Culprit& first = result.culprits.front();
     out.push_back(fmt::format("ttrace inspect {} '{}'", result.candidate.folder,
                               first.tensor.fqn));
-    if (result.has_reference) {
+    if (result.bitwise) {
+      out.push_back(fmt::format(
+          "whether that is round-off, with reruns of the reference: ttrace "
+          "check {} {}",
+          result.reference.folder, result.candidate.folder));
+    } else if (result.has_reference) {
       out.push_back("after a fix: " + AgainWith(result.reference));
     } else {
       out.push_back(
@@ -137,6 +169,11 @@ std::vector<std::string> NextSteps(const CheckResult& result) {
           std::find(out.begin(), out.end(), note.way_out) == out.end()) {
         out.push_back(note.way_out);
       }
+    }
+    if (result.has_reference && HasDigests(result) && !result.bitwise) {
+      out.push_back(fmt::format("ttrace check --bitwise {} {}",
+                                result.reference.folder,
+                                result.candidate.folder));
     }
     if (result.has_reference && !HasNoise(result.reference)) {
       out.push_back(

@@ -45,11 +45,13 @@ Result<std::unique_ptr<const OpenRuns>> OpenRuns::Open(
         runs->reference,
         Side::Open(options.reference, options.reference_legs, options.threads));
     if (options.legs) runs->reference->KeepLegs(*options.legs);
+    if (options.bitwise) runs->reference->KeepLegs({});
     context.reference = &*runs->reference;
   }
   TTRACE_ASSIGN_OR_RETURN(
       runs->candidate,
       Side::Open(options.candidate, options.candidate_legs, options.threads));
+  if (options.bitwise) runs->candidate->KeepLegs({});
   context.candidate = &*runs->candidate;
   TTRACE_ASSIGN_OR_RETURN(
       runs->iterations, SelectIterations(*runs->candidate, options.iterations));

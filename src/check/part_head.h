@@ -19,7 +19,7 @@ namespace ttrace {
 
 // Rises with every change of what follows these two fields, and of anything
 // that Measurements hold.
-inline constexpr int kPartFormat = 5;
+inline constexpr int kPartFormat = 6;
 
 struct PartHead {
   // These two every version can read.
@@ -35,6 +35,7 @@ struct PartHead {
   std::vector<std::string> candidate_legs;
   std::optional<std::vector<std::string>> legs;
   std::optional<std::pair<int, int>> iterations;
+  bool bitwise = false;
   double risk = 0;
   std::string working_folder;  // that relative names are relative to
   // trace_digest.h; 0: there is no reference, or the traces were not opened.
@@ -54,6 +55,7 @@ void VisitFields(A& field, PartHead& h) {
   field("candidate_legs", h.candidate_legs);
   field("legs", h.legs);
   field("iterations", h.iterations);
+  field("bitwise", h.bitwise);
   field("risk", h.risk);
   field("working_folder", h.working_folder);
   field("reference_digest", h.reference_digest);
@@ -69,6 +71,7 @@ inline PartHead HeadOf(const CheckOptions& options, const Share& share,
   head.candidate = options.candidate;
   head.candidate_legs = options.candidate_legs;
   head.legs = options.legs;
+  head.bitwise = options.bitwise;
   if (options.iterations) {
     head.iterations = {options.iterations->begin, options.iterations->end};
   }
@@ -84,6 +87,7 @@ inline CheckOptions OptionsOf(const PartHead& head) {
   options.candidate = head.candidate;
   options.candidate_legs = head.candidate_legs;
   options.legs = head.legs;
+  options.bitwise = head.bitwise;
   if (head.iterations) {
     options.iterations =
         IterationRange{head.iterations->first, head.iterations->second};

@@ -87,9 +87,8 @@ void AddBaseline(CLI::App& app, Action* action) {
       ->required();
   command
       ->add_option("--buckets", options->buckets,
-                   "of a sketch: a distance is known to 1/sqrt(2 N) of it; 0: "
-                   "digests alone")
-      ->check(CLI::IsMember({0, 64, 128, 256, 512, 1024, 2048, 4096}))
+                   "of a sketch: a distance is known to 1/sqrt(2 N) of it")
+      ->check(CLI::IsMember({64, 128, 256, 512, 1024, 2048, 4096}))
       ->capture_default_str();
   command->add_flag("--force", options->force,
                     "replace what ttrace wrote to the folder before");

@@ -35,6 +35,7 @@ Examples:
   ttrace check reference candidate
   ttrace check reference candidate -o verdict
   ttrace check reference candidate --iterations 1:2
+  ttrace check before-upgrade after-upgrade --bitwise
   ttrace check reference candidate --legs noise:2,fp32,fp32.noise:2
   ttrace check candidate
   ttrace check reference candidate --part 1/2 --out-part parts/
@@ -46,6 +47,7 @@ struct CheckArguments {
   std::string iterations;
   std::string legs;
   bool force = false;
+  bool bitwise = false;
   bool verbose = false;
   int threads = 0;
   double risk = kRunRisk;
@@ -63,6 +65,12 @@ std::string Contradiction(const CheckArguments& options) {
   }
   if (!options.part.empty() && !options.output.empty()) {
     return "a part has no result yet: give -o to `ttrace merge`";
+  }
+  if (options.bitwise && options.traces.size() < 2) {
+    return "--bitwise compares two traces: give the reference, too";
+  }
+  if (options.bitwise && !options.legs.empty()) {
+    return "--bitwise compares the runs as they were: leave out --legs";
   }
   if (options.engine != "ray") {
     if (options.parts > 0) return "--parts is for --engine ray";
@@ -108,6 +116,7 @@ int Check(const CheckArguments& options) {
     check.reference = options.traces.front();
     check.reference_legs = FindLegFolders(check.reference);
   }
+  check.bitwise = options.bitwise;
   check.threads = options.threads;
   check.risk = options.risk;
   if (!options.iterations.empty()) {
@@ -160,6 +169,10 @@ void AddCheck(CLI::App& app, Action* action) {
                       "judge as if of the reference's reruns it had only "
                       "these, as `record --legs` names them; docs/legs.md "
                       "shows what each is good for");
+  command->add_flag("--bitwise", options->bitwise,
+                    "whether both runs are the same computation bit for bit, "
+                    "as after an upgrade, a resume or on another machine: what "
+                    "differs at all is a finding, and no reruns are needed");
   command
       ->add_option("--risk", options->risk,
                    "how often a clean run may be flagged by chance")

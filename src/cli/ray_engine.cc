@@ -33,6 +33,7 @@ Words CheckWords(const CheckOptions& check) {
     words.push_back("--legs");
     words.push_back(fmt::format("{}", fmt::join(*check.legs, ",")));
   }
+  if (check.bitwise) words.push_back("--bitwise");
   words.push_back("--risk");
   words.push_back(fmt::format("{}", check.risk));
   return words;

@@ -32,6 +32,7 @@ captured or --timeout ended it.
 
 Examples:
   ttrace record -o reference --as-reference -- python train.py
+  ttrace record -o before --bitwise -- python train.py
   ttrace record -o candidate --graft reference --timeout 10m -- python train.py --tp 2
   ttrace record -o piece --select "fqn=*layers.0*;role=output" --iterations 0:1 -- python train.py)";
 
@@ -41,7 +42,8 @@ struct RecordArguments {
   std::string legs;
   std::string dropout;  // empty: as it follows from --graft
   bool legs_given = false;
-  bool bounded = true;  // the reference has noise legs
+  bool bitwise = false;  // to be compared bit for bit: digests are enough
+  bool bounded = true;   // the reference has noise legs
   bool force = false;
   WatchOptions watch;
 };
@@ -67,6 +69,22 @@ Status CheckMode(const RecordOptions& record) {
   return Done{};
 }
 
+// What only a tolerance needs.
+Status CheckBitwise(const RecordArguments& options) {
+  const RecordOptions& record = options.record;
+  const char* other = options.legs_given      ? "--legs"
+                      : record.as_reference   ? "--as-reference"
+                      : !record.graft.empty() ? "--graft"
+                      : record.keep_values    ? "--keep-values"
+                      : record.mode != "full" ? "--mode"
+                                              : nullptr;
+  if (other == nullptr) return Done{};
+  return Error(ErrorCode::kInvalidArgument,
+               std::string("--bitwise keeps digests of the run as it is, for "
+                           "`ttrace check --bitwise`: leave out ") +
+                   other);
+}
+
 Status CheckHasValues(const Side& reference) {
   for (const auto& [id, pieces] : reference.real()) {
     if (!HasSummaries(pieces)) continue;
@@ -86,6 +104,10 @@ Result<FolderLock> Complete(const CommandLine& line, RecordArguments* options) {
                  "  ttrace record -o DIR -- python train.py");
   }
   record.argv = line.after_dashes;
+  if (options->bitwise) {
+    TTRACE_RETURN_IF_ERROR(CheckBitwise(*options));
+    record.mode = "bitwise";
+  }
   TTRACE_ASSIGN_OR_RETURN(record.iterations,
                           ParseIterations(options->iterations));
   if (record.graft_what == "none") record.graft.clear();
@@ -216,10 +238,12 @@ void AddRecord(CLI::App& app, const CommandLine& line, Action* action) {
   command
       ->add_option("--mode", record.mode,
                    "sketch: of tensors of more than a thousand elements keep "
-                   "what estimates a distance; digest: what tells whether they "
-                   "are equal")
-      ->check(CLI::IsMember({"full", "sketch", "digest"}))
+                   "what estimates a distance")
+      ->check(CLI::IsMember({"full", "sketch"}))
       ->capture_default_str();
+  command->add_flag("--bitwise", options->bitwise,
+                    "keep of each tensor what tells whether it is equal bit "
+                    "for bit, a few bytes, for `ttrace check --bitwise`");
   command->add_flag("--keep-values", record.keep_values,
                     "write all values of all reruns; else noise is measured "
                     "and, with --graft, what is close to the reference is "

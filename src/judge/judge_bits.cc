@@ -1,7 +1,9 @@
 #include "src/judge/judge_bits.h"
 
 #include <limits>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "src/base/for_each.h"
 
@@ -86,7 +88,7 @@ TensorJudgement Judge(const std::vector<LegPlan>& plans,
   out.replicas = facts.replicas;
   const LegFacts* real = nullptr;
   for (const LegFacts& leg : facts.legs) {
-    if (plans[leg.plan].leg == "real") real = &leg;
+    if (plans[leg.plan].candidate_leg == "real") real = &leg;
   }
   if (real != nullptr && real->usable) {
     LegJudgement leg;

@@ -41,6 +41,8 @@ bool CandidateHas(const Side& candidate, TensorId id) {
   return candidate.Find("real", id) != nullptr;
 }
 
+}  // namespace
+
 void AddWhatOnlyTheReferenceHas(const RunContext& context,
                                 std::vector<TensorJudgement>* tensors) {
   for (const auto& [id, pieces] : context.reference->real()) {
@@ -56,8 +58,6 @@ void AddWhatOnlyTheReferenceHas(const RunContext& context,
     tensors->push_back(std::move(t));
   }
 }
-
-}  // namespace
 
 Result<JudgeOutcome> JudgeRun(const RunContext& context, double risk,
                               Measurements* measured) {

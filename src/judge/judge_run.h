@@ -38,6 +38,11 @@ struct JudgeOutcome {
 Result<JudgeOutcome> JudgeRun(const RunContext& context, double risk,
                               Measurements* measured);
 
+// Adds a judgement for each tensor that the candidate lacks.
+// REQUIRES: a reference.
+void AddWhatOnlyTheReferenceHas(const RunContext& context,
+                                std::vector<TensorJudgement>* tensors);
+
 }  // namespace ttrace
 
 #endif  // TTRACE_SRC_JUDGE_JUDGE_RUN_H_

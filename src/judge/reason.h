@@ -67,6 +67,7 @@ enum class ReasonKind : uint8_t {
   // Flagged by something else than a bound.
   kShapeDiffers,    // shapes: the candidate's, the reference's
   kElementsDiffer,  // counts: that differ, of; dtype
+  kOtherDigest,     // counts: 1 if it has the same elements in another order
   kNotUpdated,      // counts: unchanged, of them changed by the reference
   kForeignPart,     // ranks hold the part of `owners`
   // numbers: reported, expected, and where it is known how often what `detail`

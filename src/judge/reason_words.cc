@@ -51,7 +51,8 @@ std::string UncertainWords(const Reason& reason) {
   if (std::isinf(NumberOf(reason, 1))) {
     return fmt::format(
         "its digest is another one{}: how far it is off, digests do not tell; "
-        "record both runs with --mode sketch or full",
+        "record both runs with --mode sketch or full, or ask with --bitwise "
+        "whether they are the same",
         order);
   }
   return fmt::format(
@@ -59,6 +60,12 @@ std::string UncertainWords(const Reason& reason) {
       "record both runs with --mode full",
       FormatError(NumberOf(reason, 0)), FormatError(NumberOf(reason, 1)), order,
       FormatError(NumberOf(reason, 2)));
+}
+
+std::string DigestWords(const Reason& reason) {
+  return CountOf(reason, 0) > 0
+             ? "its digest is that of the same elements in another order"
+             : "its digest is another one";
 }
 
 std::string NotHeldWords(const Reason& reason) {
@@ -245,6 +252,7 @@ constexpr std::array<Clause, kReasonKinds> kClauses = {{
     {ReasonKind::kCleared, "both runs clear this gradient without a step"},
     {ReasonKind::kShapeDiffers, ShapeWords},
     {ReasonKind::kElementsDiffer, ElementsWords},
+    {ReasonKind::kOtherDigest, DigestWords},
     {ReasonKind::kNotUpdated, NotUpdatedWords},
     {ReasonKind::kForeignPart, ForeignPartWords},
     {ReasonKind::kReportedNorm, NormWords},

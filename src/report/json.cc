@@ -286,6 +286,7 @@ Json HeadJson(const CheckResult& result) {
                         : Json(nullptr);
   head["seconds"] = Number(result.seconds);
   head["bytes_compared"] = result.bytes_compared;
+  head["bitwise"] = result.bitwise;
   head["risk"] = Number(result.risk);
   head["tests"] = result.tests;
   Json notes = Json::array();

@@ -273,7 +273,12 @@ void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
   if (!tensor->reason.none() && !open_end_to_end) {
     page->Text(ReasonWords(tensor->reason));
   }
-  AddLegs(*tensor, page);
+  if (!result.bitwise) {
+    AddLegs(*tensor, page);
+  } else if (const LegJudgement* leg = tensor->deciding();
+             leg != nullptr && leg->fidelity == Fidelity::kValues) {
+    page->Text("relative error " + FormatError(leg->err));
+  }
   AddReplicas(*tensor, page);
   AddNonFinite(*tensor, page);
 }
@@ -353,10 +358,13 @@ void AddAlso(const CheckResult& result, const Culprit& culprit, Page* page) {
     }
   }
   if (result.downstream > 0) {
-    page->Text(fmt::format("{} later {} out of bounds too, downstream of {}",
-                           FormatCount(result.downstream),
-                           result.downstream == 1 ? "tensor is" : "tensors are",
-                           result.culprits.size() > 1 ? "these" : "this"));
+    const bool one = result.downstream == 1;
+    page->Text(fmt::format(
+        "{} later {} {} too, downstream of {}", FormatCount(result.downstream),
+        one ? "tensor" : "tensors",
+        result.bitwise ? (one ? "differs" : "differ")
+                       : (one ? "is out of bounds" : "are out of bounds"),
+        result.culprits.size() > 1 ? "these" : "this"));
   }
 }
 
@@ -498,7 +506,8 @@ std::string RenderTerminal(const CheckResult& result,
   if (!result.culprits.empty()) {
     const Culprit& first = result.culprits.front();
     AddFirst(result, first, &page);
-    AddWhy(first, &page);
+    // Bits that differ are of no class; what the runs noted of themselves is.
+    if (!result.bitwise || !first.classes.empty()) AddWhy(first, &page);
     AddHints(first, &page);
     AddAlso(result, first, &page);
   }

@@ -174,7 +174,7 @@ RecordOptions FirstStepOf(RecordOptions run, const std::string& folder) {
   run.iterations = {0, 1};
   run.legs.clear();
   run.graft.clear();
-  run.mode = "digest";
+  run.mode = "bitwise";
   run.keep_values = false;
   run.end_when_captured = true;
   run.end_leftovers = true;

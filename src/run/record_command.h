@@ -29,7 +29,7 @@ struct RecordOptions {
   std::string graft;              // trace folder; empty: none
   std::string graft_what = "weights,data";
   std::string select;
-  std::string mode = "full";  // sketch, digest: summaries instead of values
+  std::string mode = "full";  // sketch, bitwise: summaries instead of values
   bool keep_values = false;   // also of reruns that only measure something
   bool dropout_off = false;   // capture hands on what dropout is given
   int64_t seed = 0;

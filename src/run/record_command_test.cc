@@ -330,7 +330,7 @@ TEST_F(LaunchRecordTest, AFirstStepIsTheCommandsOwnAndOneIteration) {
   EXPECT_THAT(
       log,
       AllOf(HasSubstr("TTRACE_ITERATIONS=0:1\n"), HasSubstr("TTRACE_LEGS=\n"),
-            HasSubstr("TTRACE_MODE=digest\n"),
+            HasSubstr("TTRACE_MODE=bitwise\n"),
             HasSubstr("TTRACE_DROPOUT=off\n"), Not(HasSubstr("TTRACE_GRAFT")),
             Not(HasSubstr("TTRACE_KEEP_VALUES"))));
 }

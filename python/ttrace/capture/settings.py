@@ -83,8 +83,8 @@ class Selection:
 
 
 def _mode(word: str) -> str:
-    if word not in ("full", "sketch", "digest"):
-        raise ValueError(f"TTRACE_MODE {word!r} is none of full, sketch, digest")
+    if word not in ("full", "sketch", "bitwise"):
+        raise ValueError(f"TTRACE_MODE {word!r} is none of full, sketch, bitwise")
     return word
 
 
@@ -103,7 +103,7 @@ class Settings:
     leg_timeout: float | None = None  # seconds that a rerun may take; None: by the real call's
     selection: Selection = field(default_factory=Selection)
     dropout_off: bool = False
-    mode: str = "full"  # "sketch", "digest": summaries instead of values
+    mode: str = "full"  # "sketch", "bitwise": summaries instead of values
     keep_values: bool = False  # also of reruns that only measure something
     writer_thread: bool = True  # False: files are written by the thread that trains
     cuda_driver: str = "libcuda.so.1"  # another library: tests have a stand-in

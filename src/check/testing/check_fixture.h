@@ -38,6 +38,7 @@ class CheckTest : public testing::Test {
     options.reference = Path("ref");
     options.candidate = Path("cand");
     options.threads = threads;
+    options.bitwise = bitwise_;
     auto result = RunCheck(options);
     if (!result.ok()) {
       ADD_FAILURE() << result.error().message();
@@ -96,6 +97,7 @@ class CheckTest : public testing::Test {
   std::filesystem::path folder_;
   SyntheticRun reference_;
   SyntheticRun candidate_;
+  bool bitwise_ = false;
 };
 
 }  // namespace ttrace

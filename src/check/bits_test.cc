@@ -1,0 +1,83 @@
+// Whether two runs are the same bit for bit: no tolerance, and no reruns.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <string>
+
+#include "src/check/testing/check_fixture.h"
+#include "src/judge/reason_words.h"
+
+namespace ttrace {
+namespace {
+
+using testing::HasSubstr;
+
+class BitsTest : public CheckTest {
+ protected:
+  void SetUp() override {
+    CheckTest::SetUp();
+    bitwise_ = true;
+    candidate_.noise = 0;
+  }
+};
+
+TEST_F(BitsTest, RunsWithoutRerunsAreTheSameComputation) {
+  reference_.legs = candidate_.legs = {"real"};
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kBitwiseEqual) << result.reason;
+  EXPECT_THAT(result.reason, HasSubstr("bit for bit: all"));
+  EXPECT_TRUE(result.bitwise);
+}
+
+// What a tolerance allows is another computation.
+TEST_F(BitsTest, TheLastBitOfOneElementIsADifference) {
+  candidate_.fault = [](const SyntheticTensor& t, int rank,
+                        const std::string& leg, int64_t index, float* value) {
+    if (t.fqn == "fc" && t.role == Role::kOutput && rank == 0 &&
+        leg == "real" && index == 3) {
+      *value = std::bit_cast<float>(std::bit_cast<uint32_t>(*value) ^ 1U);
+    }
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  const Culprit& first = result.culprits.front();
+  EXPECT_EQ(first.fqn, "fc");
+  EXPECT_EQ(first.tensor.role, Role::kOutput);
+  EXPECT_TRUE(first.classes.empty());
+  EXPECT_TRUE(first.contradictions.empty());
+  EXPECT_TRUE(result.contested.empty());
+  const TensorJudgement& t = Find(result, "fc", Role::kOutput);
+  EXPECT_THAT(ReasonWords(t.reason), HasSubstr("1 of "));
+  ASSERT_EQ(t.legs.size(), 1u);
+  EXPECT_EQ(t.legs[0].leg, "real");
+}
+
+// Reruns of either run do not count: they are not the runs.
+TEST_F(BitsTest, LegsOtherThanTheRunsAreNotCompared) {
+  candidate_.fault = [](const SyntheticTensor&, int, const std::string& leg,
+                        int64_t, float* value) {
+    if (leg != "real") *value += 1;
+  };
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kBitwiseEqual) << result.reason;
+}
+
+TEST_F(BitsTest, WhatOneRunLacksLeavesItOpen) {
+  candidate_.omitted_fqn = "fc";
+  const CheckResult result = Check();
+  EXPECT_EQ(result.verdict, Verdict::kInconclusive) << result.reason;
+  EXPECT_THAT(result.reason, HasSubstr("without a partner"));
+}
+
+TEST_F(BitsTest, TheRoundOffOfAnotherTopologyIsADifference) {
+  EXPECT_EQ(Check().verdict, Verdict::kBitwiseEqual);
+  candidate_.noise = 0x1p-24f;
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
+  bitwise_ = false;
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kWithin);
+}
+
+}  // namespace
+}  // namespace ttrace
