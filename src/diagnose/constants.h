@@ -18,11 +18,12 @@ inline constexpr double kSlack = 4;
 inline constexpr double kWidestMatch = 0.25;
 // What equals another is closer to it than to its own by this much.
 inline constexpr double kSeparation = 4;
-// Relative error of statistics that are summed in fp32 lanes, and more.
+// Statistics are summed in fp32 lanes, with a relative error of 1e-7: they
+// resolve this.
 inline constexpr double kStatisticsResolve = 1e-6;
 // Beyond it a number is a product of sizes of the run by chance.
 inline constexpr double kNamedWithin = 0.01;
-// Factors of one fault: what is scaled alike is within its bound, at most 1 %.
+// Factors of culprits that are one fault agree within this.
 inline constexpr double kSameFactor = 0.01;
 // Weights of a fit that are whole are so within this, whatever their
 // uncertainty: what is added up has a rounding of its own.
@@ -48,7 +49,7 @@ inline constexpr size_t kFewestZeros = 8;
 inline constexpr size_t kFewestFitted = 16;
 // Elements of a part: fewer are always close to a multiple of the reference's.
 inline constexpr int64_t kFewestOfPart = 8;
-// ... and of a tensor that is taken for any other one of its shape.
+// ... and of a tensor that is looked for among all of its shape.
 inline constexpr int64_t kFewestOfTensor = 32;
 // Elements of a slice that may be matched: t^8 < 2^-16 for t = kWidestMatch.
 inline constexpr int64_t kNarrowestSlice = 8;
@@ -72,11 +73,11 @@ inline constexpr double kIrreproducible = 0.5;
 // <c,r>/<c,c> of a lost term is 1: this separates it from half a value (2) and
 // from a stranger (0). Real gradients are somewhat alike, so 1 is not met.
 inline constexpr double kTermWithin = 0.25;
-// Below this <c,r>/<r,r> says that c has nothing of r, and above the rest that
-// it has all.
+// <c,r>/<r,r> of one below this says that c has nothing of r; above one minus
+// this, that it has all.
 inline constexpr double kLeastOfTerm = 0.02;
-// Beyond this an output row is wrong by more than any noise: a hundredth of the
-// square of its norm.
+// A row of a lookup that is further off than a tenth of its norm is wrong by
+// more than noise. Of the square:
 inline constexpr double kWrongRow = 0.01;
 // A table may be of another precision than what is looked up in it.
 inline constexpr double kTableWithin = 1e-3;
@@ -97,7 +98,7 @@ inline constexpr int64_t kGlance = 256;  // rules out all but the right tensor
 inline constexpr int64_t kMostTensors = 20'000;  // of the same shape
 inline constexpr int64_t kWidestSlice = 1024;    // tells slices apart
 inline constexpr int64_t kLongestRow = 4096;     // of the last dimension
-// Of a term of a sum, any fault covers all elements evenly.
+// Of the terms of a sum: any fault covers their elements evenly.
 inline constexpr int64_t kTermElements = 1 << 16;
 inline constexpr size_t kMostTerms = 64;    // ranks
 inline constexpr size_t kMostMeshDims = 4;  // of which all subsets are summed
