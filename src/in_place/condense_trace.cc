@@ -53,7 +53,7 @@ class RankCondenser {
   Status Add(const Record& record) {
     if (IsIsolatedLeg(record.leg())) return Done{};
     RecordFields out = record.fields();
-    out.same_as.reset();
+    SetSameAs(std::nullopt, &out.payload);
     TTRACE_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes,
                             WhatIsKept(record, &out));
     TTRACE_RETURN_IF_ERROR(writer_.Restate(&out, bytes));
@@ -62,9 +62,9 @@ class RankCondenser {
       runs_[{record.leg(), record.id()}].pieces.push_back(record);
     }
     ++counts_.records;
-    counts_.summaries += out.summary ? 1 : 0;
+    counts_.summaries += std::holds_alternative<Summarized>(out.payload);
     counts_.bytes_before += record.same_as() ? 0 : record.extent().bytes;
-    counts_.bytes_after += out.same_as ? 0 : out.extent.bytes;
+    counts_.bytes_after += out.same_as() ? 0 : out.extent.bytes;
     return Done{};
   }
 
@@ -77,8 +77,8 @@ class RankCondenser {
     }
     if (!record.holds_values()) {
       TTRACE_ASSIGN_OR_RETURN(auto bytes, trace_.ReadInstead(record));
-      if (out->measured) {
-        out->measured->against = sequences_.at(record.measured()->against);
+      if (auto* measured = std::get_if<Measured>(&out->payload)) {
+        measured->against = sequences_.at(measured->against);
       }
       return bytes;
     }
@@ -88,7 +88,7 @@ class RankCondenser {
     TTRACE_ASSIGN_OR_RETURN(
         auto summary, summarizer_->Summarize(*out, {values.data(), strides}));
     if (!summary) return values;
-    out->summary = summary->kind;
+    out->payload = Summarized{summary->kind, {}};
     return std::move(summary->bytes);
   }
 
@@ -104,7 +104,7 @@ class RankCondenser {
     TTRACE_ASSIGN_OR_RETURN(const auto table,
                             CompareAsOneCell(trace_, *run, rerun));
     if (!table) return Bytes();
-    out->measured = Measured{sequences_.at(run->sequence())};
+    out->payload = Measured{sequences_.at(run->sequence())};
     return Bytes(EncodeCells(*table));
   }
 

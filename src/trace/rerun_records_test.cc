@@ -146,7 +146,7 @@ TEST_F(RerunRecords, ComparedWithAnotherRunHaveNoValues) {
       << "values that are there need no comparison";
   ASSERT_EQ(records[4].compared_with(), ComparedWith{"real"});
   EXPECT_FALSE(records[4].holds_values());
-  EXPECT_EQ(records[4].fields().compared_with, ComparedWith{"real"});
+  EXPECT_EQ(records[4].payload(), Payload(Compared{{"real"}, {}}));
   const std::vector<float> values = ValuesOf(1, 7);
   const auto checksum = std::byte(
       XXH3_64bits(values.data(), values.size() * sizeof(float)) & 0xff);

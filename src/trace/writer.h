@@ -199,8 +199,8 @@ class TraceWriter {
 
   // Adds a record of another trace of the same rank, with what it holds: its
   // values, or `bytes` in their place. It gets the next sequence, which is
-  // written to it; what it refers to (`same_as`, `measured`) has to be one of
-  // this trace's. Fails as Append.
+  // written to it; what it was measured against has to be one of this trace's.
+  // Fails as Append.
   virtual Status Restate(RecordFields* record,
                          std::span<const std::byte> bytes) = 0;
 
