@@ -51,7 +51,7 @@ class FinishedSums {
   bool Has(const Record& record) const {
     const auto& [rank, passes] = ranks_.at(record.rank());
     return rank->Completed(record.id().iteration, record.leg()) ||
-           (record.leg() == "real" && !IsOfTheStep(record.id().role) &&
+           (record.leg() == kReal && !IsOfTheStep(record.id().role) &&
             passes.contains(record.id().iteration));
   }
 
@@ -69,7 +69,8 @@ auto RouterOf(const TensorPieces& pieces) {
   const Record record =
       *std::find_if(pieces.pieces.begin(), pieces.pieces.end(),
                     [](const Record& r) { return r.routed().has_value(); });
-  return std::tuple(std::string_view(record.leg()), record.id().iteration,
+  return std::tuple(std::string_view(record.leg().name()),
+                    record.id().iteration,
                     std::string_view(record.routed()->by),
                     std::string_view(record.routed()->arg), record.id().call,
                     record.id().pass == Pass::kRecompute);
@@ -84,7 +85,7 @@ struct PlacedRows {
 // have equal numbers in the table.
 class Shelves {
  public:
-  explicit Shelves(std::map<std::string, std::map<TensorId, TensorPieces>>* all)
+  explicit Shelves(std::map<Leg, std::map<TensorId, TensorPieces>>* all)
       : all_(*all) {}
 
   TensorPieces& Of(const Record& record) {
@@ -110,7 +111,7 @@ class Shelves {
     }
   };
 
-  std::map<std::string, std::map<TensorId, TensorPieces>>& all_;
+  std::map<Leg, std::map<TensorId, TensorPieces>>& all_;
   Interned<Numbers, HashOfNumbers> shelves_;
   std::vector<TensorPieces*> pieces_;  // by shelf; some are on several
 };
@@ -267,19 +268,17 @@ void Catalog::PlaceRoutedRows() {
   }
 }
 
-bool Catalog::HasLeg(const std::string& leg) const {
+bool Catalog::HasLeg(const Leg& leg) const {
   return tensors_.find(leg) != tensors_.end();
 }
 
-const std::map<TensorId, TensorPieces>& Catalog::tensors(
-    const std::string& leg) const {
+const std::map<TensorId, TensorPieces>& Catalog::tensors(const Leg& leg) const {
   static const std::map<TensorId, TensorPieces> kNone;
   const auto found = tensors_.find(leg);
   return found == tensors_.end() ? kNone : found->second;
 }
 
-const TensorPieces* Catalog::Find(const std::string& leg,
-                                  const TensorId& id) const {
+const TensorPieces* Catalog::Find(const Leg& leg, const TensorId& id) const {
   const auto& all = tensors(leg);
   const auto found = all.find(id);
   return found == all.end() ? nullptr : &found->second;

@@ -90,7 +90,7 @@ StepTensor StepCatalog::State(const StepOfParameter& step,
                               const std::string& arg, Pass pass) const {
   StepTensor out;
   out.id = StateId(step, arg, pass);
-  out.pieces = side_.Find("real", out.id);
+  out.pieces = side_.Find(kReal, out.id);
   return out;
 }
 
@@ -118,10 +118,10 @@ StepTensor StepCatalog::OwnBefore(const StepOfParameter& step) const {
   StepOfParameter earlier = step;
   --earlier.iteration;
   out.id = OwnId(earlier, Role::kParamUpdated, Pass::kOptimizer);
-  out.pieces = from.Find("real", out.id);
+  out.pieces = from.Find(kReal, out.id);
   if (out.pieces != nullptr) return out;
   out.id = OwnId(step, Role::kParam, Pass::kForward);
-  out.pieces = from.Find("real", out.id);
+  out.pieces = from.Find(kReal, out.id);
   return out;
 }
 
@@ -130,7 +130,7 @@ StepTensor StepCatalog::OwnAfter(const StepOfParameter& step) const {
   StepTensor out = State(step, kUpdated, Pass::kOptimizer);
   if (out.pieces != nullptr) return out;
   out.id = OwnId(step, Role::kParamUpdated, Pass::kOptimizer);
-  out.pieces = side_.Find("real", out.id);
+  out.pieces = side_.Find(kReal, out.id);
   return out;
 }
 
@@ -161,10 +161,10 @@ StepTensors StepCatalog::Find(const StepOfParameter& step) const {
   }
   StepTensor gradient;
   gradient.id = OwnId(step, Role::kGradReduced, Pass::kBackward);
-  gradient.pieces = side_.Find("real", gradient.id);
+  gradient.pieces = side_.Find(kReal, gradient.id);
   put(StepField::kGradient, gradient);
   --gradient.id.iteration;
-  gradient.pieces = side_.Find("real", gradient.id);
+  gradient.pieces = side_.Find(kReal, gradient.id);
   put(StepField::kOldGradient, gradient);
   for (StepTensor& tensor : out.fields) {
     // A step is made again of values.

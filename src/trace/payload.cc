@@ -7,13 +7,13 @@
 namespace ttrace {
 namespace {
 
-// Of all but Measured, which has none.
+// Of all but KeptDifference, which has none.
 std::optional<int64_t>* SameAsOf(Payload* payload) {
-  if (auto* values = std::get_if<Values>(payload)) return &values->same_as;
-  if (auto* summary = std::get_if<Summarized>(payload)) {
+  if (auto* values = std::get_if<KeptValues>(payload)) return &values->same_as;
+  if (auto* summary = std::get_if<KeptSummary>(payload)) {
     return &summary->same_as;
   }
-  if (auto* compared = std::get_if<Compared>(payload)) {
+  if (auto* compared = std::get_if<KeptComparison>(payload)) {
     return &compared->same_as;
   }
   return nullptr;
@@ -33,7 +33,7 @@ std::optional<Summary> ParseSummary(std::string_view text) {
 }
 
 std::optional<int64_t> SameAs(const Payload& payload) {
-  if (std::holds_alternative<Measured>(payload)) return std::nullopt;
+  if (std::holds_alternative<KeptDifference>(payload)) return std::nullopt;
   return OriginOf(payload);
 }
 
@@ -47,18 +47,24 @@ void SetSameAs(std::optional<int64_t> sequence, Payload* payload) {
 
 std::optional<int64_t> OriginOf(const Payload& payload) {
   struct Origin {
-    std::optional<int64_t> operator()(const Values& of) { return of.same_as; }
-    std::optional<int64_t> operator()(const Summarized& of) {
+    std::optional<int64_t> operator()(const KeptValues& of) {
       return of.same_as;
     }
-    std::optional<int64_t> operator()(const Compared& of) { return of.same_as; }
-    std::optional<int64_t> operator()(const Measured& of) { return of.against; }
+    std::optional<int64_t> operator()(const KeptSummary& of) {
+      return of.same_as;
+    }
+    std::optional<int64_t> operator()(const KeptComparison& of) {
+      return of.same_as;
+    }
+    std::optional<int64_t> operator()(const KeptDifference& of) {
+      return of.against;
+    }
   };
   return std::visit(Origin(), payload);
 }
 
 Payload WithoutOrigin(Payload payload) {
-  if (auto* measured = std::get_if<Measured>(&payload)) {
+  if (auto* measured = std::get_if<KeptDifference>(&payload)) {
     measured->against = 0;
   } else {
     SetSameAs(std::nullopt, &payload);
@@ -67,7 +73,7 @@ Payload WithoutOrigin(Payload payload) {
 }
 
 Payload WithOrigin(Payload payload, std::optional<int64_t> origin) {
-  if (auto* measured = std::get_if<Measured>(&payload)) {
+  if (auto* measured = std::get_if<KeptDifference>(&payload)) {
     TTRACE_CHECK(origin.has_value(), "what was measured has a base");
     measured->against = *origin;
   } else {

@@ -7,10 +7,11 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
+
+#include "ttrace/leg.h"
 
 namespace ttrace {
 
@@ -19,50 +20,51 @@ namespace ttrace {
 // once.
 
 // The values of the tensor.
-struct Values {
+struct KeptValues {
   std::optional<int64_t> same_as;
-  bool operator==(const Values&) const = default;
+  bool operator==(const KeptValues&) const = default;
 };
 
 // A summary of the values, of which only the comparison knows what it says.
 enum class Summary : uint8_t { kDigest, kSketch };
 std::string_view ToString(Summary summary);
 std::optional<Summary> ParseSummary(std::string_view text);
-struct Summarized {
+struct KeptSummary {
   Summary kind = Summary::kDigest;
   std::optional<int64_t> same_as;
-  bool operator==(const Summarized&) const = default;
+  bool operator==(const KeptSummary&) const = default;
 };
 
 // What the values are beside those of another run (a reference), which was at
 // hand when they were written: numbers that only the comparison understands.
 // Which legs of that run: one at least, with names of at most
 // kMaxComparedLegBytes bytes.
-using ComparedWith = std::vector<std::string>;
-struct Compared {
+using ComparedWith = std::vector<Leg>;
+struct KeptComparison {
   ComparedWith legs;
   std::optional<int64_t> same_as;
-  bool operator==(const Compared&) const = default;
+  bool operator==(const KeptComparison&) const = default;
 };
 
 // What the values differ by from those of an earlier record of the rank:
 // numbers that only who asked for them understands (TraceWriter's Reducer).
-struct Measured {
+struct KeptDifference {
   int64_t against = 0;  // sequence of that record
-  bool operator==(const Measured&) const = default;
+  bool operator==(const KeptDifference&) const = default;
 };
 
-using Payload = std::variant<Values, Summarized, Compared, Measured>;
+using Payload =
+    std::variant<KeptValues, KeptSummary, KeptComparison, KeptDifference>;
 
 std::optional<int64_t> SameAs(const Payload& payload);
-// REQUIRES: `payload` is not Measured, or `sequence` is none.
+// REQUIRES: `payload` is not KeptDifference, or `sequence` is none.
 void SetSameAs(std::optional<int64_t> sequence, Payload* payload);
 
 // The earlier record that a payload refers to, whatever for: a sequence. A
 // RecordTable keeps it apart from the rest.
 std::optional<int64_t> OriginOf(const Payload& payload);
 Payload WithoutOrigin(Payload payload);
-// REQUIRES: if `payload` is Measured, there is an origin.
+// REQUIRES: if `payload` is KeptDifference, there is an origin.
 Payload WithOrigin(Payload payload, std::optional<int64_t> origin);
 
 }  // namespace ttrace

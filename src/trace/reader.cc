@@ -302,7 +302,7 @@ Result<std::shared_ptr<const Trace>> FolderTrace::Load(
 }
 
 std::string WhyNoValues(const Record& record) {
-  const std::string leg = "leg " + Abridged(record.leg());
+  const std::string leg = "leg " + Abridged(record.leg().name());
   if (record.measured()) {
     return "of " + leg + " only the difference was kept, not the values";
   }

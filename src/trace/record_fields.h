@@ -15,6 +15,7 @@
 #include "ttrace/box.h"
 #include "ttrace/dtype.h"
 #include "ttrace/layout.h"
+#include "ttrace/leg.h"
 #include "ttrace/mesh.h"
 #include "ttrace/tensor_id.h"
 
@@ -76,7 +77,7 @@ struct RecordSpec {
 
 // What differs between occurrences.
 struct Occurrence {
-  std::string leg;  // "real", "noise.1", "fp32", "fp32.isolated", ...
+  Leg leg;
   int iteration = 0;
   int call = 0;
   Pass pass = Pass::kForward;
@@ -106,7 +107,7 @@ struct RecordFields {
   int rank = 0;
   int64_t sequence = 0;  // execution order in its rank, over all legs
   TensorId id;
-  std::string leg;
+  Leg leg;
   int micro_batch = -1;
   DType dtype = DType::kF32;
   Shape local_shape;
@@ -123,7 +124,9 @@ struct RecordFields {
   Extent extent;
   Payload payload;  // what the extent holds
 
-  bool holds_values() const { return std::holds_alternative<Values>(payload); }
+  bool holds_values() const {
+    return std::holds_alternative<KeptValues>(payload);
+  }
   std::optional<int64_t> same_as() const { return SameAs(payload); }
   // What it has in common with other occurrences of its tensor, and the rest.
   RecordSpec spec() const;

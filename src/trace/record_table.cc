@@ -30,7 +30,7 @@ size_t RecordTable::HashOfId::operator()(const TensorId& id) const {
 
 size_t RecordTable::HashOfForm::operator()(const Form& form) const {
   Hasher hash;
-  hash.Add(form.leg);
+  hash.Add(form.leg.name());
   hash.Add(static_cast<uint64_t>(form.dtype));
   for (const auto& [dim, placement] : form.placements) {
     hash.Add(dim);
@@ -214,21 +214,21 @@ std::optional<int64_t> Record::same_as() const {
   return row.origin;
 }
 
-std::optional<Measured> Record::measured() const {
-  if (!std::holds_alternative<Measured>(table_->form(place_).payload)) {
+std::optional<KeptDifference> Record::measured() const {
+  if (!std::holds_alternative<KeptDifference>(table_->form(place_).payload)) {
     return std::nullopt;
   }
-  return Measured{table_->row(place_).origin};
+  return KeptDifference{table_->row(place_).origin};
 }
 
 std::optional<Summary> Record::summary() const {
-  const auto* of = std::get_if<Summarized>(&table_->form(place_).payload);
+  const auto* of = std::get_if<KeptSummary>(&table_->form(place_).payload);
   return of == nullptr ? std::nullopt : std::optional(of->kind);
 }
 
 const ComparedWith& Record::compared_with() const {
   static const ComparedWith none;
-  const auto* of = std::get_if<Compared>(&table_->form(place_).payload);
+  const auto* of = std::get_if<KeptComparison>(&table_->form(place_).payload);
   return of == nullptr ? none : of->legs;
 }
 

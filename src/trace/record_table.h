@@ -41,7 +41,7 @@ class Record {
   int rank() const;
   int64_t sequence() const;
   const TensorId& id() const;
-  const std::string& leg() const;
+  const Leg& leg() const;
   int micro_batch() const;
   DType dtype() const;
   const Shape& local_shape() const;
@@ -58,7 +58,7 @@ class Record {
   // Parts of it: nothing where it is something else.
   bool holds_values() const;
   std::optional<int64_t> same_as() const;
-  std::optional<Measured> measured() const;
+  std::optional<KeptDifference> measured() const;
   std::optional<Summary> summary() const;
   const ComparedWith& compared_with() const;
   int64_t number() const;
@@ -154,7 +154,7 @@ class RecordTable {
 
   // What the pieces of a tensor, and many tensors, have in common.
   struct Form {
-    std::string leg;
+    Leg leg;
     DType dtype = DType::kF32;
     PlacementMap placements;
     int grid = 0;
@@ -252,9 +252,7 @@ inline int64_t Record::sequence() const {
 inline const TensorId& Record::id() const {
   return table_->ids_[table_->parts(place_).id];
 }
-inline const std::string& Record::leg() const {
-  return table_->form(place_).leg;
-}
+inline const Leg& Record::leg() const { return table_->form(place_).leg; }
 inline int Record::micro_batch() const {
   return table_->place(place_).micro_batch;
 }

@@ -66,13 +66,13 @@ TEST(RecordTable, GivesBackEveryField) {
   std::vector<RecordFields> all;
   for (int n = 0; n < 9000; ++n) {  // more than a block
     RecordFields one = Fields(n);
-    if (n % 7 == 1) one.payload = Values{n - 1};
+    if (n % 7 == 1) one.payload = KeptValues{n - 1};
     if (n % 7 == 2) {
-      one.payload = Measured{n - 1};
+      one.payload = KeptDifference{n - 1};
       one.extent.bytes = 8 + n % 3;
     }
     if (n % 7 == 3) {
-      Summarized summary;
+      KeptSummary summary;
       summary.kind = n % 2 == 0 ? Summary::kDigest : Summary::kSketch;
       if (n % 14 == 3) summary.same_as = 0;
       one.payload = summary;
@@ -99,7 +99,7 @@ TEST(RecordTable, HoldsTheLargestThatARowHasRoomFor) {
   one.extent.segment = kMaxSegments - 1;
   one.extent.offset = kMaxOffset;
   one.extent.xxh3 = ~uint64_t{0};
-  one.payload = Values{kMaxSequence - 2};
+  one.payload = KeptValues{kMaxSequence - 2};
   ExpectSame(table.Append(one).fields(), one);
 }
 

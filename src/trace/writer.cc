@@ -124,7 +124,7 @@ class Writer final : public TraceWriter {
     RecordFields record;
     Result<std::string> line = Describe(spec, occurrence, record);
     if (!line.ok()) return AboutTensor(line.error(), spec, occurrence);
-    record.payload = Summarized{kind, {}};
+    record.payload = KeptSummary{kind, {}};
     const Status written = WriteSummary(bytes, record);
     if (!written.ok()) return Fail(written.error());
     AppendExtent(record, *line);
@@ -160,7 +160,7 @@ class Writer final : public TraceWriter {
     return FailUnlessOk(WriteLines());
   }
 
-  Status Seal(int iteration, const std::string& leg) override {
+  Status Seal(int iteration, const Leg& leg) override {
     TTRACE_RETURN_IF_ERROR(Usable());
     TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeSeal({iteration, leg}));
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(DecideOn(iteration, leg)));
@@ -261,21 +261,21 @@ class Writer final : public TraceWriter {
         return Done{};
       }
       if (reduced) {
-        record.payload = Measured{base->sequence};
+        record.payload = KeptDifference{base->sequence};
         return WriteBytes(reduced->bytes, record);
       }
     }
     TTRACE_ASSIGN_OR_RETURN(const auto summarized,
                             reducer_->Summarize(record, view));
     if (summarized) {
-      record.payload = Summarized{summarized->kind, {}};
+      record.payload = KeptSummary{summarized->kind, {}};
       return WriteSummary(summarized->bytes, record);
     }
     return WriteValues(view, record);
   }
 
   Status WriteRestated(std::span<const std::byte> bytes, RecordFields& record) {
-    if (std::holds_alternative<Summarized>(record.payload)) {
+    if (std::holds_alternative<KeptSummary>(record.payload)) {
       return WriteSummary(bytes, record);
     }
     if (!record.holds_values()) return WriteBytes(bytes, record);
@@ -303,7 +303,7 @@ class Writer final : public TraceWriter {
         return Done{};
       }
       if (auto compared = reducer_->Compare(record, view, digest)) {
-        record.payload = Compared{std::move(compared->legs), {}};
+        record.payload = KeptComparison{std::move(compared->legs), {}};
         TTRACE_RETURN_IF_ERROR(WriteBytes(compared->bytes, record));
         Remember(record, digest);
         return Done{};
@@ -334,7 +334,7 @@ class Writer final : public TraceWriter {
   }
 
   // What was set aside of this leg.
-  Status DecideOn(int iteration, const std::string& leg) {
+  Status DecideOn(int iteration, const Leg& leg) {
     if (aside_.held().empty() || aside_.held().front().record.leg != leg) {
       return Done{};
     }
@@ -365,7 +365,7 @@ class Writer final : public TraceWriter {
     TTRACE_ASSIGN_OR_RETURN(std::string line,
                             EncodeRecordStart(record, known->number));
     if (compared && !record.same_as()) {
-      record.payload = Compared{std::move(compared->legs), {}};
+      record.payload = KeptComparison{std::move(compared->legs), {}};
       TTRACE_RETURN_IF_ERROR(WriteBytes(compared->bytes, record));
     } else if (!record.same_as()) {
       TTRACE_RETURN_IF_ERROR(WriteHeldValues(held, record));
@@ -412,7 +412,7 @@ class Writer final : public TraceWriter {
   // Compared in place, with these values.
   const RecordFields* FindRepeated(const RecordFields& record,
                                    uint64_t digest) const {
-    const std::string leg = reducer_->RepeatedBy(record.leg);
+    const Leg leg = reducer_->RepeatedBy(record.leg);
     if (leg.empty()) return nullptr;
     const RecordFields* run = compared_.CounterpartOf(record, leg);
     if (run == nullptr || digests_.at(run->sequence) != digest) return nullptr;
@@ -427,7 +427,7 @@ class Writer final : public TraceWriter {
 
   const RecordFields* FindBase(const RecordFields& record) const {
     if (record.extent.bytes == 0) return nullptr;
-    for (const std::string& leg : reducer_->BasesOf(record.leg)) {
+    for (const Leg& leg : reducer_->BasesOf(record.leg)) {
       if (const auto* base = written_.CounterpartOf(record, leg)) return base;
     }
     return nullptr;

@@ -139,7 +139,8 @@ Result<RecordSpec> DecodeSpecFields(const JsonFields& fields) {
 // What an occurrence says, but for its rows.
 Result<Occurrence> DecodeOccurrenceFields(const JsonFields& fields) {
   Occurrence occurrence;
-  TTRACE_ASSIGN_OR_RETURN(occurrence.leg, fields.Text("leg"));
+  TTRACE_ASSIGN_OR_RETURN(const std::string_view leg, fields.Text("leg"));
+  occurrence.leg = Leg(leg);
   TTRACE_ASSIGN_OR_RETURN(occurrence.iteration,
                           fields.SmallInt("iteration", 0));
   TTRACE_ASSIGN_OR_RETURN(occurrence.call, fields.SmallInt("call", 0));
@@ -184,7 +185,7 @@ Result<Payload> DecodePayload(const JsonFields& fields) {
       return BadField("measured_against",
                       "excludes same_as, summary and compared_with");
     }
-    return Payload(Measured{against});
+    return Payload(KeptDifference{against});
   }
   if (fields.Has("summary")) {
     TTRACE_ASSIGN_OR_RETURN(const std::string_view text,
@@ -194,13 +195,13 @@ Result<Payload> DecodePayload(const JsonFields& fields) {
     if (fields.Has("compared_with")) {
       return BadField("summary", "excludes compared_with");
     }
-    return Payload(Summarized{*kind, same_as});
+    return Payload(KeptSummary{*kind, same_as});
   }
   if (fields.Has("compared_with")) {
     TTRACE_ASSIGN_OR_RETURN(ComparedWith legs, DecodeComparedWith(fields));
-    return Payload(Compared{std::move(legs), same_as});
+    return Payload(KeptComparison{std::move(legs), same_as});
   }
-  return Payload(Values{same_as});
+  return Payload(KeptValues{same_as});
 }
 
 Status DecodeExtent(const JsonFields& fields, Extent& extent) {
@@ -314,7 +315,8 @@ Result<IndexLine> IndexLineDecoder::DecodePadded(std::string_view line) {
   if (type == "seal") {
     SealLine seal;
     TTRACE_ASSIGN_OR_RETURN(seal.iteration, fields.SmallInt("iteration", 0));
-    TTRACE_ASSIGN_OR_RETURN(seal.leg, fields.Text("leg"));
+    TTRACE_ASSIGN_OR_RETURN(const std::string_view leg, fields.Text("leg"));
+    seal.leg = Leg(leg);
     if (seal.leg.empty()) return BadField("leg", "is empty");
     return IndexLine(std::move(seal));
   }

@@ -129,7 +129,7 @@ Result<std::string> EncodeRecordStart(const RecordFields& record,
   LineBuilder line("record");
   line.Int("sequence", record.sequence);
   line.Int("spec", spec);
-  line.Text("leg", record.leg);
+  line.Text("leg", record.leg.name());
   line.Int("iteration", record.id.iteration);
   line.Int("call", record.id.call);
   line.Text("pass", ToString(record.id.pass));
@@ -143,14 +143,16 @@ void AppendExtent(const RecordFields& record, std::string& line) {
   if (const std::optional<int64_t> same_as = record.same_as()) {
     line.append(",\"same_as\":").append(std::to_string(*same_as));
   }
-  if (const auto* measured = std::get_if<Measured>(&record.payload)) {
+  if (const auto* measured = std::get_if<KeptDifference>(&record.payload)) {
     line.append(",\"measured_against\":");
     line.append(std::to_string(measured->against));
-  } else if (const auto* summary = std::get_if<Summarized>(&record.payload)) {
+  } else if (const auto* summary = std::get_if<KeptSummary>(&record.payload)) {
     line.append(",\"summary\":\"").append(ToString(summary->kind));
     line.append("\"");
-  } else if (const auto* compared = std::get_if<Compared>(&record.payload)) {
-    line.append(",\"compared_with\":").append(TextsJson(compared->legs));
+  } else if (const auto* compared =
+                 std::get_if<KeptComparison>(&record.payload)) {
+    line.append(",\"compared_with\":")
+        .append(TextsJson(NamesOf(compared->legs)));
   }
   line.append(",\"segment\":").append(std::to_string(extent.segment));
   line.append(",\"offset\":").append(std::to_string(extent.offset));
@@ -174,7 +176,7 @@ Result<std::string> EncodeSeal(const SealLine& seal) {
   }
   LineBuilder line("seal");
   line.Int("iteration", seal.iteration);
-  line.Text("leg", seal.leg);
+  line.Text("leg", seal.leg.name());
   return std::move(line).Finish();
 }
 

@@ -157,7 +157,7 @@ TEST(IndexLine, OfARecordRoundTrips) {
 
 TEST(IndexLine, OfWhatWasComparedInPlaceRoundTrips) {
   RecordFields record = SomeRecord();
-  record.payload = Compared{{"real", "fp32"}, {}};
+  record.payload = KeptComparison{{"real", "fp32"}, {}};
   record.extent.bytes = 60;
   const std::string line = EncodeLines(record);
   EXPECT_NE(line.find(R"(,"compared_with":["real","fp32"],"segment":2,)"),
@@ -172,8 +172,8 @@ TEST(IndexLine, OfWhatWasComparedInPlaceRoundTrips) {
   SetSameAs(0, &record.payload);
   EXPECT_TRUE(Decode(EncodeLines(record)).ok());
   // The longest that a reader takes fits what a writer leaves room for.
-  const std::string longest(kMaxComparedLegBytes, '\x01');
-  record.payload = Compared{ComparedWith(kMaxComparedLegs, longest), {}};
+  const Leg longest(std::string(kMaxComparedLegBytes, '\x01'));
+  record.payload = KeptComparison{ComparedWith(kMaxComparedLegs, longest), {}};
   EXPECT_TRUE(Decode(EncodeLines(record)).ok());
 
   const std::string legs = R"(["real","fp32"])";
@@ -230,7 +230,7 @@ TEST(IndexLine, NamesThatNoReaderWouldTakeAreNotWritten) {
     const Result<std::string> line = EncodeSpec({0, record.spec()});
     ASSERT_FALSE(line.ok());
     EXPECT_EQ(line.error().code(), ErrorCode::kInvalidArgument);
-    record.leg = name;
+    record.leg = Leg(name);
     EXPECT_FALSE(EncodeRecordStart(record, 0).ok());
   }
   EXPECT_FALSE(EncodeNote({"", "{}"}).ok());
