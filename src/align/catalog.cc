@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include "src/align/uneven_rows.h"
 #include "src/trace/hasher.h"
 #include "src/trace/interned.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
@@ -23,40 +23,32 @@ bool IsOfTheStep(Role role) {
          role == Role::kParamUpdated || role == Role::kOptimState;
 }
 
-// The iterations of which a rank says that both passes of its real leg are
-// recorded, whatever became of it afterwards.
-std::set<int> PassesCompleted(const RankTrace& rank) {
-  std::set<int> out;
-  for (const Note& note : rank.notes) {
-    if (note.kind != "passes_complete") continue;
-    const auto json = nlohmann::json::parse(note.json, nullptr, false);
-    if (!json.is_object()) continue;
-    const auto iteration = json.find("iteration");
-    if (iteration != json.end() && iteration->is_number_integer()) {
-      out.insert(iteration->get<int>());
-    }
-  }
-  return out;
-}
-
 // A rank that did not come to the end of a sum may lack terms of it.
 class FinishedSums {
  public:
   explicit FinishedSums(const Trace& trace) {
     for (const RankTrace& rank : trace.ranks()) {
-      ranks_[rank.meta.rank] = {&rank, PassesCompleted(rank)};
+      ranks_[rank.meta.rank] = &rank;
     }
+    ForEachNote(trace, {"passes_complete"}, [&](const ParsedNote& note) {
+      if (const auto iteration = note.iteration()) {
+        passes_.emplace(note.rank, *iteration);
+      }
+    });
   }
 
   bool Has(const Record& record) const {
-    const auto& [rank, passes] = ranks_.at(record.rank());
-    return rank->Completed(record.id().iteration, record.leg()) ||
+    const int iteration = record.id().iteration;
+    return ranks_.at(record.rank())->Completed(iteration, record.leg()) ||
            (record.leg() == kReal && !IsOfTheStep(record.id().role) &&
-            passes.contains(record.id().iteration));
+            passes_.contains({record.rank(), iteration}));
   }
 
  private:
-  std::map<int, std::pair<const RankTrace*, std::set<int>>> ranks_;
+  std::map<int, const RankTrace*> ranks_;
+  // (rank, iteration) of which the rank says that both passes of its real leg
+  // are recorded, whatever became of it afterwards.
+  std::set<std::pair<int, int>> passes_;
 };
 
 bool IsRouted(const TensorPieces& pieces) {

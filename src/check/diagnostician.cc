@@ -55,7 +55,8 @@ Diagnostician::Diagnostician(const Side* reference, const Side& candidate,
                              const std::vector<LegPlan>& plans,
                              const RowAlignment& rows,
                              const std::vector<TensorJudgement>& tensors,
-                             const ReplayedSteps& steps)
+                             const ReplayedSteps& steps,
+                             const Hyperparameters& settings)
     : reference_(reference),
       candidate_(candidate),
       plans_(plans),
@@ -74,8 +75,7 @@ Diagnostician::Diagnostician(const Side* reference, const Side& candidate,
     }
   }
   std::set<double> decays;
-  for (const auto& [step, values] :
-       ReadHyperparameters(candidate.trace()).steps) {
+  for (const auto& [step, values] : settings.steps) {
     const auto decay = values.find("weight_decay");
     if (decay == values.end()) continue;
     for (const auto& [value, ranks] : decay->second) {

@@ -10,12 +10,10 @@
 #include "src/base/count_words.h"
 #include "src/base/rank_words.h"
 #include "src/experiment/gather_notes.h"
-#include "src/experiment/note_json.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
-
-using Json = nlohmann::json;
 
 // In notes.
 std::string HookWords(const ReductionHook& hook) {
@@ -248,7 +246,18 @@ void Side::NoteUnfinishedSums(const Catalog& catalog) {
 
 void Side::ReadNotes(const Trace& trace) {
   facts_ = ReadRunFacts(trace);
-  std::vector<RunNote> notes = GatherNotes(trace);
+  NoteGatherer gatherer;
+  // Several kinds are read by both.
+  ForEachNoteIf(
+      trace,
+      [](const std::string& kind) {
+        return MakesRunFact(kind) || NoteGatherer::Reads(kind);
+      },
+      [&](const ParsedNote& note) {
+        AddRunFact(note, &facts_);
+        gatherer.Add(note);
+      });
+  std::vector<RunNote> notes = std::move(gatherer).Finish(trace.folder());
   notes_.insert(notes_.end(), std::make_move_iterator(notes.begin()),
                 std::make_move_iterator(notes.end()));
   if (facts_.reduction_hook) {
@@ -269,19 +278,15 @@ void Side::ReadNotes(const Trace& trace) {
 
 // A leg may be a launch and a folder of its own, so these are read from all.
 void Side::ReadNotIsolated(const Trace& trace) {
-  for (const RankTrace& rank : trace.ranks()) {
-    for (const Note& note : rank.notes) {
-      if (note.kind != "not_isolated") continue;
-      const Json json = Json::parse(note.json, nullptr, false);
-      if (!json.is_object()) continue;
-      const auto role = ParseRole(TextAt(json, "role"));
-      if (!role || !IsEdge(*role)) continue;
-      not_isolated_.push_back({Leg(TextAt(json, "leg")),
-                               static_cast<int>(CountAt(json, "iteration")),
-                               TextAt(json, "fqn"), *role, TextAt(json, "arg"),
-                               TextAt(json, "reason")});
-    }
-  }
+  ForEachNote(trace, {"not_isolated"}, [&](const ParsedNote& note) {
+    const auto& json = note.json;
+    const auto role = ParseRole(TextAt(json, "role"));
+    if (!role || !IsEdge(*role)) return;
+    not_isolated_.push_back({Leg(TextAt(json, "leg")),
+                             static_cast<int>(CountAt(json, "iteration")),
+                             TextAt(json, "fqn"), *role, TextAt(json, "arg"),
+                             TextAt(json, "reason")});
+  });
 }
 
 }  // namespace ttrace

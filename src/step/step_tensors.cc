@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "src/compare/summaries/compare_summaries.h"
-#include "src/experiment/note_json.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
@@ -66,23 +66,19 @@ StepCatalog::StepCatalog(const Side& side, const Side* grafted_from)
       steps_.insert({id.iteration, id.fqn});
     }
   }
-  for (const RankTrace& rank : side.trace().ranks()) {
-    for (const Note& note : rank.notes) Read(rank.meta.rank, note);
-  }
+  ForEachNote(side.trace(), {"skipped_step", "no_gradient"},
+              [&](const ParsedNote& note) { Read(note); });
 }
 
-void StepCatalog::Read(int rank, const Note& note) {
-  const bool skipped = note.kind == "skipped_step";
-  if (!skipped && note.kind != "no_gradient") return;
-  const auto json = nlohmann::json::parse(note.json, nullptr, false);
-  const std::optional<int> iteration = IterationAt(json);
+void StepCatalog::Read(const ParsedNote& note) {
+  const std::optional<int> iteration = note.iteration();
   if (!iteration) return;
-  if (skipped) {
-    skipped_.insert({rank, *iteration});
+  if (note.kind == "skipped_step") {
+    skipped_.insert({note.rank, *iteration});
     return;
   }
-  for (std::string& fqn : TextsAt(json, "parameters")) {
-    without_gradient_.insert({rank, {*iteration, std::move(fqn)}});
+  for (std::string& fqn : TextsAt(note.json, "parameters")) {
+    without_gradient_.insert({note.rank, {*iteration, std::move(fqn)}});
   }
 }
 
