@@ -32,8 +32,8 @@ inline SyntheticRun SmallCandidate() {
 // One module multiplies a third of its outputs by 1.25.
 inline SyntheticRun SmallWrongCandidate() {
   SyntheticRun run = SmallCandidate();
-  run.fault = [](const SyntheticTensor& t, int, const std::string&,
-                 int64_t index, float* value) {
+  run.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t index,
+                 float* value) {
     if (t.fqn == "fc" && t.role == Role::kOutput && index % 3 == 0) {
       *value *= 1.25f;
     }

@@ -167,15 +167,19 @@ class Writer {
     }
     meta->adapter_json = std::move(adapter_json);
     meta->run_id = std::move(run_id);
+    std::vector<Leg> legs;
+    for (const std::string& name :
+         measured_legs.value_or(std::vector<std::string>())) {
+      legs.emplace_back(name);
+    }
     if (measured_legs) scales_ = std::make_shared<ElementScales>();
     writer_ = ValueOrThrow(TraceWriter::Open(
         folder, *meta,
         mode == "sketch"    ? MakeSummarizer(kSketchBuckets)
         : mode == "bitwise" ? MakeSummarizer(0)
         : !measured_legs    ? nullptr
-        : reference
-            ? MakeCandidateReducer(*meta, *measured_legs, *reference, scales_)
-            : MakeLegReducer(*meta, *measured_legs, scales_)));
+        : reference ? MakeCandidateReducer(*meta, legs, *reference, scales_)
+                    : MakeLegReducer(*meta, legs, scales_)));
     if (on_thread) {
       auto sink = WriteOnThread(std::move(writer_));
       sink_ = sink.get();
@@ -268,7 +272,7 @@ class Writer {
     const auto parsed = ParsePass(pass);
     if (!parsed) throw PythonError{Invalid("unknown pass '" + pass + "'")};
     Occurrence occurrence;
-    occurrence.leg = std::move(leg);
+    occurrence.leg = Leg(std::move(leg));
     occurrence.iteration = iteration;
     occurrence.call = call;
     occurrence.pass = *parsed;
@@ -311,7 +315,7 @@ class Writer {
   }
   void Seal(int iteration, const std::string& leg) {
     const nb::gil_scoped_release release;
-    ThrowIfError(writer_->Seal(iteration, leg));
+    ThrowIfError(writer_->Seal(iteration, Leg(leg)));
   }
   // Empty of a writer that measures no legs: not even a message.
   nb::bytes ScalesMessage() const {

@@ -105,13 +105,13 @@ class Reference {
   explicit Reference(const std::string& folder)
       : catalog_(ValueOrThrow(Trace::Open(folder))) {}
 
-  std::vector<std::string> Legs() const { return catalog_.legs(); }
+  std::vector<std::string> Legs() const { return NamesOf(catalog_.legs()); }
 
   bool Find(const std::string& leg, std::string fqn, const std::string& role,
             int iteration, int call, std::string arg,
             const std::string& pass) const {
-    return catalog_.Find(leg, MakeId(std::move(fqn), role, iteration, call,
-                                     std::move(arg), pass)) != nullptr;
+    return catalog_.Find(Leg(leg), MakeId(std::move(fqn), role, iteration, call,
+                                          std::move(arg), pass)) != nullptr;
   }
 
   // Empty if there is no such tensor.
@@ -119,7 +119,7 @@ class Reference {
                     const std::string& role, int iteration, int call,
                     std::string arg, const std::string& pass) const {
     const TensorPieces* pieces = catalog_.Find(
-        leg,
+        Leg(leg),
         MakeId(std::move(fqn), role, iteration, call, std::move(arg), pass));
     return pieces == nullptr ? Shape()
                              : pieces->pieces.front().layout().global_shape();
@@ -131,7 +131,7 @@ class Reference {
                    const std::string& role, int iteration, int call,
                    std::string arg, const std::string& pass) const {
     const TensorPieces* tensor = catalog_.Find(
-        leg,
+        Leg(leg),
         MakeId(std::move(fqn), role, iteration, call, std::move(arg), pass));
     if (tensor == nullptr) return false;
     RecordList regions;
@@ -168,7 +168,7 @@ class Reference {
     const TensorId id =
         MakeId(std::move(fqn), role, iteration, call, std::move(arg), pass);
     const nb::gil_scoped_release release;
-    const TensorPieces* pieces = catalog_.Find(leg, id);
+    const TensorPieces* pieces = catalog_.Find(Leg(leg), id);
     if (pieces == nullptr) {
       throw PythonError{
           Error(ErrorCode::kNotFound, "the reference has no " + ToString(id))};
@@ -228,7 +228,7 @@ class Reference {
  private:
   void ReadAt(const std::string& leg, const TensorId& id, const Spec& spec,
               const Layout& layout, uintptr_t out) const {
-    const TensorPieces* pieces = catalog_.Find(leg, id);
+    const TensorPieces* pieces = catalog_.Find(Leg(leg), id);
     if (pieces == nullptr) {
       throw PythonError{
           Error(ErrorCode::kNotFound, "the reference has no " + ToString(id))};

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "src/trace/note_json.h"
+
 namespace ttrace {
 namespace {
 
@@ -17,12 +19,13 @@ std::string Text(const Json& json, const char* key) {
   return it->is_string() ? it->get<std::string>() : it->dump();
 }
 
-class AttributeReader {
- public:
-  void Add(const Note& note) {
-    if (note.kind != "attribute") return;
-    const Json json = Json::parse(note.json, nullptr, false);
-    if (!json.is_object()) return;
+}  // namespace
+
+std::vector<Attribute> ReadAttributes(const NoteList& notes) {
+  using Key = std::tuple<std::string, std::string, std::string, std::string>;
+  std::map<Key, Attribute> found;
+  ForEachNote(notes, {"attribute"}, [&](const ParsedNote& note) {
+    const Json& json = note.json;
     Attribute a{Text(json, "fqn"),
                 Text(json, "name"),
                 Text(json, "value"),
@@ -30,37 +33,13 @@ class AttributeReader {
                 Text(json, "of") == "bucket",
                 {}};
     if (a.name.empty()) return;
-    const auto key = std::make_tuple(a.name, a.fqn, a.value, a.expected);
-    found_.emplace(key, a).first->second.ranks.insert(note.rank);
-  }
-
-  std::vector<Attribute> Finish() const {
-    std::vector<Attribute> out;
-    out.reserve(found_.size());
-    for (const auto& [key, attribute] : found_) out.push_back(attribute);
-    return out;
-  }
-
- private:
-  std::map<std::tuple<std::string, std::string, std::string, std::string>,
-           Attribute>
-      found_;
-};
-
-}  // namespace
-
-std::vector<Attribute> ReadAttributes(const Trace& trace) {
-  AttributeReader reader;
-  for (const RankTrace& rank : trace.ranks()) {
-    for (const Note& note : rank.notes) reader.Add(note);
-  }
-  return reader.Finish();
-}
-
-std::vector<Attribute> ReadAttributes(const std::vector<Note>& notes) {
-  AttributeReader reader;
-  for (const Note& note : notes) reader.Add(note);
-  return reader.Finish();
+    const Key key(a.name, a.fqn, a.value, a.expected);
+    found.emplace(key, a).first->second.ranks.insert(note.rank);
+  });
+  std::vector<Attribute> out;
+  out.reserve(found.size());
+  for (const auto& [key, attribute] : found) out.push_back(attribute);
+  return out;
 }
 
 }  // namespace ttrace

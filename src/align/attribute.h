@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "src/trace/reader.h"
+#include "src/trace/note_list.h"
 
 namespace ttrace {
 
@@ -29,8 +29,7 @@ struct Attribute {
 
 // Sorted by (name, fqn), one for each (fqn, name, value, expected). Never
 // fails: notes that say nothing are left out.
-std::vector<Attribute> ReadAttributes(const Trace& trace);
-std::vector<Attribute> ReadAttributes(const std::vector<Note>& notes);
+std::vector<Attribute> ReadAttributes(const NoteList& notes);
 
 }  // namespace ttrace
 

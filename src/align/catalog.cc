@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include "src/align/uneven_rows.h"
 #include "src/trace/hasher.h"
 #include "src/trace/interned.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
@@ -23,40 +23,32 @@ bool IsOfTheStep(Role role) {
          role == Role::kParamUpdated || role == Role::kOptimState;
 }
 
-// The iterations of which a rank says that both passes of its real leg are
-// recorded, whatever became of it afterwards.
-std::set<int> PassesCompleted(const RankTrace& rank) {
-  std::set<int> out;
-  for (const Note& note : rank.notes) {
-    if (note.kind != "passes_complete") continue;
-    const auto json = nlohmann::json::parse(note.json, nullptr, false);
-    if (!json.is_object()) continue;
-    const auto iteration = json.find("iteration");
-    if (iteration != json.end() && iteration->is_number_integer()) {
-      out.insert(iteration->get<int>());
-    }
-  }
-  return out;
-}
-
 // A rank that did not come to the end of a sum may lack terms of it.
 class FinishedSums {
  public:
   explicit FinishedSums(const Trace& trace) {
     for (const RankTrace& rank : trace.ranks()) {
-      ranks_[rank.meta.rank] = {&rank, PassesCompleted(rank)};
+      ranks_[rank.meta.rank] = &rank;
     }
+    ForEachNote(trace, {"passes_complete"}, [&](const ParsedNote& note) {
+      if (const auto iteration = note.iteration()) {
+        passes_.emplace(note.rank, *iteration);
+      }
+    });
   }
 
   bool Has(const Record& record) const {
-    const auto& [rank, passes] = ranks_.at(record.rank());
-    return rank->Completed(record.id().iteration, record.leg()) ||
-           (record.leg() == "real" && !IsOfTheStep(record.id().role) &&
-            passes.contains(record.id().iteration));
+    const int iteration = record.id().iteration;
+    return ranks_.at(record.rank())->Completed(iteration, record.leg()) ||
+           (record.leg() == kReal && !IsOfTheStep(record.id().role) &&
+            passes_.contains({record.rank(), iteration}));
   }
 
  private:
-  std::map<int, std::pair<const RankTrace*, std::set<int>>> ranks_;
+  std::map<int, const RankTrace*> ranks_;
+  // (rank, iteration) of which the rank says that both passes of its real leg
+  // are recorded, whatever became of it afterwards.
+  std::set<std::pair<int, int>> passes_;
 };
 
 bool IsRouted(const TensorPieces& pieces) {
@@ -69,7 +61,8 @@ auto RouterOf(const TensorPieces& pieces) {
   const Record record =
       *std::find_if(pieces.pieces.begin(), pieces.pieces.end(),
                     [](const Record& r) { return r.routed().has_value(); });
-  return std::tuple(std::string_view(record.leg()), record.id().iteration,
+  return std::tuple(std::string_view(record.leg().name()),
+                    record.id().iteration,
                     std::string_view(record.routed()->by),
                     std::string_view(record.routed()->arg), record.id().call,
                     record.id().pass == Pass::kRecompute);
@@ -84,7 +77,7 @@ struct PlacedRows {
 // have equal numbers in the table.
 class Shelves {
  public:
-  explicit Shelves(std::map<std::string, std::map<TensorId, TensorPieces>>* all)
+  explicit Shelves(std::map<Leg, std::map<TensorId, TensorPieces>>* all)
       : all_(*all) {}
 
   TensorPieces& Of(const Record& record) {
@@ -110,7 +103,7 @@ class Shelves {
     }
   };
 
-  std::map<std::string, std::map<TensorId, TensorPieces>>& all_;
+  std::map<Leg, std::map<TensorId, TensorPieces>>& all_;
   Interned<Numbers, HashOfNumbers> shelves_;
   std::vector<TensorPieces*> pieces_;  // by shelf; some are on several
 };
@@ -267,19 +260,17 @@ void Catalog::PlaceRoutedRows() {
   }
 }
 
-bool Catalog::HasLeg(const std::string& leg) const {
+bool Catalog::HasLeg(const Leg& leg) const {
   return tensors_.find(leg) != tensors_.end();
 }
 
-const std::map<TensorId, TensorPieces>& Catalog::tensors(
-    const std::string& leg) const {
+const std::map<TensorId, TensorPieces>& Catalog::tensors(const Leg& leg) const {
   static const std::map<TensorId, TensorPieces> kNone;
   const auto found = tensors_.find(leg);
   return found == tensors_.end() ? kNone : found->second;
 }
 
-const TensorPieces* Catalog::Find(const std::string& leg,
-                                  const TensorId& id) const {
+const TensorPieces* Catalog::Find(const Leg& leg, const TensorId& id) const {
   const auto& all = tensors(leg);
   const auto found = all.find(id);
   return found == all.end() ? nullptr : &found->second;

@@ -26,6 +26,7 @@
 #include "src/trace/reader.h"
 #include "src/trace/record_list.h"
 #include "ttrace/layout.h"
+#include "ttrace/leg.h"
 #include "ttrace/tensor_id.h"
 
 namespace ttrace {
@@ -59,12 +60,12 @@ class Catalog {
 
   const Trace& trace() const { return *trace_; }
   // Legs present, sorted.
-  const std::vector<std::string>& legs() const { return legs_; }
-  bool HasLeg(const std::string& leg) const;
+  const std::vector<Leg>& legs() const { return legs_; }
+  bool HasLeg(const Leg& leg) const;
   // All tensors of a leg; empty for a leg that is not there.
-  const std::map<TensorId, TensorPieces>& tensors(const std::string& leg) const;
+  const std::map<TensorId, TensorPieces>& tensors(const Leg& leg) const;
   // One tensor, or nullptr.
-  const TensorPieces* Find(const std::string& leg, const TensorId& id) const;
+  const TensorPieces* Find(const Leg& leg, const TensorId& id) const;
   // Replaces the records of a tensor, in every leg, by changed copies.
   void Reread(const TensorId& id,
               const std::function<void(RecordFields*)>& change);
@@ -81,8 +82,8 @@ class Catalog {
 
   std::shared_ptr<const Trace> trace_;
   FedRows fed_rows_;
-  std::vector<std::string> legs_;
-  std::map<std::string, std::map<TensorId, TensorPieces>> tensors_;
+  std::vector<Leg> legs_;
+  std::map<Leg, std::map<TensorId, TensorPieces>> tensors_;
   std::map<TensorId, int> unfinished_sums_;
   RecordTable reread_;
 };

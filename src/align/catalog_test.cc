@@ -16,7 +16,7 @@ std::shared_ptr<const Trace> TwoRanks(const std::string& folder) {
   const float values[] = {1, 2};
   const std::vector<int64_t> strides = {1};
   const auto append = [&](TraceWriter& writer, const std::string& fqn,
-                          int micro_batch, const std::string& leg) {
+                          int micro_batch, const Leg& leg) {
     Occurrence occurrence = RealOccurrence();
     occurrence.leg = leg;
     occurrence.micro_batch = micro_batch;

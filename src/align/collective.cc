@@ -7,6 +7,8 @@
 #include <optional>
 #include <tuple>
 
+#include "src/trace/note_json.h"
+
 namespace ttrace {
 namespace {
 
@@ -110,23 +112,21 @@ std::optional<Collective> Parse(const Json& json, int rank) {
 
 class CollectiveReader {
  public:
-  void Add(const Note& note) {
-    if (!note.kind.starts_with("collective")) return;
-    const Json json = Json::parse(note.json, nullptr, false);
+  void Add(const ParsedNote& note) {
     if (note.kind == "collective") {
-      std::optional<Collective> c =
-          json.is_object() ? Parse(json, note.rank) : std::nullopt;
+      std::optional<Collective> c = Parse(note.json, note.rank);
       if (c) {
         log_.seen.push_back(*std::move(c));
       } else {
         ++log_.malformed;
       }
     } else if (note.kind == "collectives") {
-      AddCount(note.rank, json);
-    } else if (note.kind == "collectives_not_seen") {
-      AddNotSeen(json);
+      AddCount(note.rank, note.json);
+    } else {
+      AddNotSeen(note.json);
     }
   }
+  void AddMalformed(int64_t count) { log_.malformed += count; }
 
   CollectiveLog Finish() {
     std::sort(log_.seen.begin(), log_.seen.end(),
@@ -147,11 +147,9 @@ class CollectiveReader {
     int iteration = 0;
     int64_t count = 0;
     Fields fields(json);
-    if (json.is_object()) {
-      fields.Read("iteration", 0, &iteration);
-      fields.Read("count", int64_t{0}, &count);
-    }
-    if (!json.is_object() || !fields.good()) {
+    fields.Read("iteration", 0, &iteration);
+    fields.Read("count", int64_t{0}, &count);
+    if (!fields.good()) {
       ++log_.malformed;
     } else if (!json.contains("failed")) {
       counts_[{rank, iteration}] = count;
@@ -162,11 +160,9 @@ class CollectiveReader {
     std::string phase;
     std::string reason;
     Fields fields(json);
-    if (json.is_object()) {
-      fields.Read("phase", &phase);
-      fields.Read("reason", &reason);
-    }
-    if (!json.is_object() || !fields.good()) {
+    fields.Read("phase", &phase);
+    fields.Read("reason", &reason);
+    if (!fields.good()) {
       ++log_.malformed;
     } else {
       log_.not_seen.emplace(phase, reason);
@@ -185,17 +181,11 @@ bool Collective::Sums() const {
          (op == "sum" || op == "avg" || op == "premul_sum");
 }
 
-CollectiveLog ReadCollectives(const Trace& trace) {
+CollectiveLog ReadCollectives(const NoteList& notes) {
   CollectiveReader reader;
-  for (const RankTrace& rank : trace.ranks()) {
-    for (const Note& note : rank.notes) reader.Add(note);
-  }
-  return reader.Finish();
-}
-
-CollectiveLog ReadCollectives(const std::vector<Note>& notes) {
-  CollectiveReader reader;
-  for (const Note& note : notes) reader.Add(note);
+  reader.AddMalformed(
+      ForEachNote(notes, {"collective", "collectives", "collectives_not_seen"},
+                  [&](const ParsedNote& note) { reader.Add(note); }));
   return reader.Finish();
 }
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/trace/reader.h"
+#include "src/trace/note_list.h"
 
 namespace ttrace {
 
@@ -59,9 +59,7 @@ struct CollectiveLog {
 // Reads the notes `collective`, `collectives` and `collectives_not_seen`.
 // Never fails: a note that makes no sense is counted, and its rank's iteration
 // is then not complete.
-CollectiveLog ReadCollectives(const Trace& trace);
-// The same, of notes by (rank, kind, JSON text).
-CollectiveLog ReadCollectives(const std::vector<Note>& notes);
+CollectiveLog ReadCollectives(const NoteList& notes);
 
 }  // namespace ttrace
 

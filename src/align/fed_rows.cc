@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "src/trace/note_json.h"
+
 namespace ttrace {
 namespace {
 
@@ -21,7 +23,7 @@ std::optional<int64_t> IntAt(const Json& note, const char* key) {
   return found->get<int64_t>();
 }
 
-std::optional<std::string> TextAt(const Json& note, const char* key) {
+std::optional<std::string> WordAt(const Json& note, const char* key) {
   const auto found = note.find(key);
   if (found == note.end() || !found->is_string()) return std::nullopt;
   return found->get<std::string>();
@@ -30,7 +32,7 @@ std::optional<std::string> TextAt(const Json& note, const char* key) {
 // Nothing unless it is one digest for each row.
 std::vector<uint64_t> DigestsAt(const Json& note, const char* key,
                                 int64_t rows) {
-  const auto text = TextAt(note, key);
+  const auto text = WordAt(note, key);
   if (!text || text->size() != static_cast<size_t>(rows) * kDigits) return {};
   return ParseDigests(*text);
 }
@@ -43,7 +45,7 @@ struct Place {
 constexpr int64_t kMostCalls = 1 << 24;
 
 std::optional<Place> PlaceOf(const Json& note) {
-  const auto fed = TextAt(note, "fed");
+  const auto fed = WordAt(note, "fed");
   const auto iteration = IntAt(note, "iteration");
   const auto micro_batch = IntAt(note, "micro_batch");
   const auto call = IntAt(note, "call");
@@ -71,7 +73,7 @@ void ReadCall(const Json& note, FedPart* part) {
 }
 
 void ReadTensor(const Json& note, FedPart* part) {
-  const auto arg = TextAt(note, "arg");
+  const auto arg = WordAt(note, "arg");
   const auto dim = IntAt(note, "dim");
   const auto rows = IntAt(note, "rows");
   if (!arg || !dim || !rows || *rows < 0 || *dim < kListDim || *dim > 64) {
@@ -119,32 +121,26 @@ std::vector<uint64_t> ParseDigests(std::string_view text) {
 
 FedRows FedRows::Read(const Trace& trace) {
   FedRows out;
-  for (const RankTrace& rank : trace.ranks()) {
-    for (const Note& note : rank.notes) {
-      const bool is_call = note.kind == "fed_call";
-      if (!is_call && note.kind != "fed_rows") continue;
-      const Json json = Json::parse(note.json, nullptr, false);
-      if (!json.is_object()) continue;
-      const auto place = PlaceOf(json);
-      if (!place) continue;
-      const auto [found, is_new] =
-          out.calls_[place->call].try_emplace(place->micro_batch);
-      FedPart& part = found->second;
-      if (is_new) part.rank = rank.meta.rank;
-      // Ranks of one micro-batch, as those of a tensor-parallel group, are fed
-      // the same.
-      if (part.rank != rank.meta.rank) continue;
-      if (is_call) {
-        ReadCall(json, &part);
-      } else {
-        ReadTensor(json, &part);
-      }
-      if (!place->call.is_data) {
-        int& most = out.most_calls_[place->call.iteration];
-        most = std::max(most, place->call.call);
-      }
+  ForEachNote(trace, {"fed_call", "fed_rows"}, [&](const ParsedNote& note) {
+    const auto place = PlaceOf(note.json);
+    if (!place) return;
+    const auto [found, is_new] =
+        out.calls_[place->call].try_emplace(place->micro_batch);
+    FedPart& part = found->second;
+    if (is_new) part.rank = note.rank;
+    // Ranks of one micro-batch, as those of a tensor-parallel group, are fed
+    // the same.
+    if (part.rank != note.rank) return;
+    if (note.kind == "fed_call") {
+      ReadCall(note.json, &part);
+    } else {
+      ReadTensor(note.json, &part);
     }
-  }
+    if (!place->call.is_data) {
+      int& most = out.most_calls_[place->call.iteration];
+      most = std::max(most, place->call.call);
+    }
+  });
   return out;
 }
 

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "src/trace/note_json.h"
+
 namespace ttrace {
 namespace {
 
@@ -104,17 +106,12 @@ RoutingMaps::RoutingMaps(const Trace& trace) : trace_(trace) {
       });
     }
   }
-  for (const RankTrace& rank : trace.ranks()) {
-    for (const Note& note : rank.notes) {
-      if (note.kind != "expert_group") continue;
-      const Json json = Json::parse(note.json, nullptr, false);
-      if (!json.is_object()) continue;
-      const auto name = json.find("name");
-      if (name == json.end() || !name->is_string()) continue;
-      groups_.emplace(std::pair(rank.meta.rank, name->get<std::string>()),
-                      RanksAt(json, "sources"));
-    }
-  }
+  ForEachNote(trace, {"expert_group"}, [&](const ParsedNote& note) {
+    const auto name = note.json.find("name");
+    if (name == note.json.end() || !name->is_string()) return;
+    groups_.emplace(std::pair(note.rank, name->get<std::string>()),
+                    RanksAt(note.json, "sources"));
+  });
 }
 
 const RoutingMaps::MapsOfRank* RoutingMaps::Find(const Record& routed,

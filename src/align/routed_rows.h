@@ -28,6 +28,7 @@
 #include "src/trace/reader.h"
 #include "src/trace/record_list.h"
 #include "ttrace/layout.h"
+#include "ttrace/leg.h"
 
 namespace ttrace {
 
@@ -67,8 +68,7 @@ class RoutingMaps {
 
  private:
   // The forwards of one router: (leg, iteration, fqn, output, call, pass).
-  using Forward =
-      std::tuple<std::string, int, std::string, std::string, int, Pass>;
+  using Forward = std::tuple<Leg, int, std::string, std::string, int, Pass>;
   using MapsOfRank = RecordList;  // by micro-batch
   // Tokens for each expert, by their place in the map; or what is wrong.
   using Choices = std::variant<std::vector<std::vector<int64_t>>, std::string>;

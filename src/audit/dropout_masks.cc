@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "src/trace/note_json.h"
+
 namespace ttrace {
 namespace {
 
@@ -109,34 +111,20 @@ bool ReadSummary(const Json& json, DropoutFacts* out) {
   return true;
 }
 
-void Add(const Note& note, DropoutFacts* out) {
-  if (note.kind != "dropout" && note.kind != "dropout_mask") return;
-  const Json json = Json::parse(note.json, nullptr, false);
-  if (json.is_object() && note.kind == "dropout") {
-    out->malformed += !ReadSummary(json, out);
-    return;
-  }
-  auto mask = json.is_object() ? ReadMask(note.rank, json) : std::nullopt;
-  if (mask) {
-    out->masks.push_back(*std::move(mask));
-  } else {
-    ++out->malformed;
-  }
-}
-
 }  // namespace
 
-DropoutFacts ReadDropout(const Trace& trace) {
+DropoutFacts ReadDropout(const NoteList& notes) {
   DropoutFacts out;
-  for (const RankTrace& rank : trace.ranks()) {
-    for (const Note& note : rank.notes) Add(note, &out);
-  }
-  return out;
-}
-
-DropoutFacts ReadDropout(const std::vector<Note>& notes) {
-  DropoutFacts out;
-  for (const Note& note : notes) Add(note, &out);
+  out.malformed += ForEachNote(
+      notes, {"dropout", "dropout_mask"}, [&](const ParsedNote& note) {
+        if (note.kind == "dropout") {
+          out.malformed += !ReadSummary(note.json, &out);
+        } else if (auto mask = ReadMask(note.rank, note.json)) {
+          out.masks.push_back(*std::move(mask));
+        } else {
+          ++out.malformed;
+        }
+      });
   return out;
 }
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "src/trace/reader.h"
+#include "src/trace/note_list.h"
 
 namespace ttrace {
 
@@ -44,8 +44,7 @@ struct DropoutFacts {
 };
 
 // Never fails: what cannot be read is counted.
-DropoutFacts ReadDropout(const Trace& trace);
-DropoutFacts ReadDropout(const std::vector<Note>& notes);
+DropoutFacts ReadDropout(const NoteList& notes);
 
 }  // namespace ttrace
 

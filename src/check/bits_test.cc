@@ -51,7 +51,7 @@ TEST_F(BitsTest, TheLastBitOfOneElementIsADifference) {
   const TensorJudgement& t = Find(result, "fc", Role::kOutput);
   EXPECT_THAT(ReasonWords(t.reason), HasSubstr("1 of "));
   ASSERT_EQ(t.legs.size(), 1u);
-  EXPECT_EQ(t.legs[0].leg, "real");
+  EXPECT_EQ(t.legs[0].leg, kReal);
 }
 
 // Reruns of either run do not count: they are not the runs.

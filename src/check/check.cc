@@ -170,21 +170,22 @@ void SummariseRouting(CheckResult* result) {
 }
 
 // Masks are drawn before anything is computed with them.
-void AddDropoutFaults(const Side* reference, const Side& candidate,
+void AddDropoutFaults(const OpenRuns& runs, const SettingsOfRuns& settings,
                       const std::optional<IterationRange>& iterations,
                       CheckResult* result) {
-  const DropoutFacts own = ReadDropout(candidate.trace());
+  const Side& candidate = *runs.candidate;
+  const DropoutFacts& own = settings.candidate.dropout;
   DropoutFaults found = FindDropoutFaults(
       own, RanksOf(candidate.trace()), !result->culprits.empty(), iterations);
-  if (reference != nullptr) {
-    const DropoutFacts theirs = ReadDropout(reference->trace());
+  if (settings.reference) {
+    const DropoutFacts& theirs = settings.reference->dropout;
     DropoutFaults other = CompareProbabilities(theirs, own, iterations);
     found.culprits.insert(found.culprits.end(),
                           std::make_move_iterator(other.culprits.begin()),
                           std::make_move_iterator(other.culprits.end()));
     // The reference is trusted: what is strange about it is said.
     const DropoutFaults strange = FindDropoutFaults(
-        theirs, RanksOf(reference->trace()), false, iterations);
+        theirs, RanksOf(runs.reference->trace()), false, iterations);
     for (const Culprit& culprit : strange.culprits) {
       found.notes.push_back("in the reference, " +
                             culprit.classes.front().evidence);
@@ -261,7 +262,8 @@ void ExplainCulprits(const OpenRuns& runs, const Hyperparameters& settings,
   const Side* reference = runs.reference ? &*runs.reference : nullptr;
   const Side& candidate = *runs.candidate;
   const Diagnostician diagnostician(reference, candidate, runs.context.plans,
-                                    runs.context.rows, result->tensors, steps);
+                                    runs.context.rows, result->tensors, steps,
+                                    settings);
   std::vector<Culprit> explained;
   for (Culprit& culprit : result->culprits) {
     for (Culprit& part : ExplainEachName(std::move(culprit), [&](Culprit* one) {
@@ -285,16 +287,16 @@ void ExplainCulprits(const OpenRuns& runs, const Hyperparameters& settings,
 // Culprits in the order of execution, explained, and those that other evidence
 // contradicts apart.
 void FindCulprits(const CheckOptions& options, const OpenRuns& runs,
-                  const ReplayedSteps& steps, CheckResult* result) {
+                  const SettingsOfRuns& said, const ReplayedSteps& steps,
+                  CheckResult* result) {
   const Side* reference = runs.reference ? &*runs.reference : nullptr;
   const Side& candidate = *runs.candidate;
   Locate(runs, result);
   // What the runs were told differs: facts, beside what their numbers show.
-  const Hyperparameters own = ReadHyperparameters(candidate.trace());
-  std::optional<Hyperparameters> theirs;
-  if (reference != nullptr) theirs = ReadHyperparameters(reference->trace());
+  const Hyperparameters& own = said.candidate.hyperparameters;
   HyperparameterFaults settings = FindHyperparameterFaults(
-      theirs ? &*theirs : nullptr, own, options.iterations);
+      said.reference ? &said.reference->hyperparameters : nullptr, own,
+      options.iterations);
   Excuses excuses = ExcusesOf(result->notes);
   excuses.unlike_gradients = settings.unlike_gradients;
   excuses.incomplete_gradients = settings.incomplete_gradients;
@@ -307,7 +309,7 @@ void FindCulprits(const CheckOptions& options, const OpenRuns& runs,
     if (excuses.nothing_is_comparable) result->downstream = 0;
     ExplainCulprits(runs, own, steps, result);
   }
-  AddDropoutFaults(reference, candidate, options.iterations, result);
+  AddDropoutFaults(runs, said, options.iterations, result);
   AddNotices(settings.notes, result);
   Insert(std::move(settings.culprits), Moment::kStep, &result->culprits);
   LeaveGradientsOpen(settings, standing.excused_factors, result);
@@ -382,7 +384,9 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
   result.candidate = Summarise(candidate);
   if (reference != nullptr) result.reference = Summarise(*reference);
   result.iterations = runs.iterations;
-  result.notes = NotesOnRuns(runs);
+  SettingsOfRuns said = {std::nullopt, RunSettings(candidate)};
+  if (reference != nullptr) said.reference.emplace(*reference);
+  result.notes = NotesOnRuns(runs, said);
 
   result.bitwise = options.bitwise;
   JudgeOutcome judged;
@@ -405,7 +409,7 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
                                     runs.context.batch.listed, &result.tensors);
   NameForeignRows(runs.context.rows, &result.tensors);
 
-  FindCulprits(options, runs, measured.steps, &result);
+  FindCulprits(options, runs, said, measured.steps, &result);
   CountTensors(&result);
 
   const ConclusionInput input =

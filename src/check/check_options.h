@@ -11,6 +11,7 @@
 
 #include "src/experiment/iteration_range.h"
 #include "src/judge/constants.h"
+#include "ttrace/leg.h"
 
 namespace ttrace {
 
@@ -22,7 +23,7 @@ struct CheckOptions {
   std::vector<std::string> reference_legs;
   std::vector<std::string> candidate_legs;
   // Of the reference's reruns, those that judge; nothing: all that it has.
-  std::optional<std::vector<std::string>> legs;
+  std::optional<std::vector<Leg>> legs;
   // The optimizer steps that are judged; nothing: all that the candidate has.
   // Of others only what these are judged by is read (which weights an ungrafted
   // run starts from).

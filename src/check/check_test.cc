@@ -37,10 +37,9 @@ TEST_F(CheckTest, ACleanShardedRunIsWithinAndFullyCompared) {
 // only the reference's own replay is.
 TEST_F(CheckTest, WhatTheCandidateDoesNotRepeatIsADivergence) {
   candidate_.legs = {"real", "replay"};
-  const auto broken_in = [&](const std::vector<std::string>& legs) {
+  const auto broken_in = [&](const std::vector<Leg>& legs) {
     candidate_.fault = [legs](const SyntheticTensor& t, int rank,
-                              const std::string& leg, int64_t index,
-                              float* value) {
+                              const Leg& leg, int64_t index, float* value) {
       const auto hit = std::find(legs.begin(), legs.end(), leg);
       if (t.fqn != "fc" || t.role != Role::kOutput || rank != 1 ||
           hit == legs.end()) {
@@ -63,7 +62,7 @@ TEST_F(CheckTest, WhatTheCandidateDoesNotRepeatIsADivergence) {
   };
   // A right run whose replay was not; one that is never the same.
   for (const auto& legs :
-       std::vector<std::vector<std::string>>{{"replay"}, {"real", "replay"}}) {
+       std::vector<std::vector<Leg>>{{"replay"}, {"real", "replay"}}) {
     const CheckResult result = broken_in(legs);
     ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
     EXPECT_EQ(result.culprits.front().fqn, "fc");
@@ -79,9 +78,8 @@ TEST_F(CheckTest, AnElementThatIsNotTheSameInAReplayIsSaidToBe) {
   candidate_.noise = 0;
   candidate_.legs = {"real", "replay"};
   const auto classes = [&](bool in_replay) {
-    candidate_.fault = [=](const SyntheticTensor& t, int rank,
-                           const std::string& leg, int64_t index,
-                           float* value) {
+    candidate_.fault = [=](const SyntheticTensor& t, int rank, const Leg& leg,
+                           int64_t index, float* value) {
       if (t.fqn == "fc" && t.role == Role::kOutput && rank == 1 &&
           index == 13 && (in_replay || leg == "real")) {
         *value += 1.2e-6f;
@@ -99,8 +97,8 @@ TEST_F(CheckTest, AnElementThatIsNotTheSameInAReplayIsSaidToBe) {
 TEST_F(CheckTest, OtherDataInAReplayIsNoRace) {
   candidate_.noise = 0;
   candidate_.legs = {"real", "replay"};
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg& leg, int64_t,
+                        float* value) {
     if (t.fqn.empty() && t.role == Role::kInput && leg == "real") *value += 1;
   };
   const CheckResult result = Check();
@@ -188,7 +186,7 @@ TEST_F(CheckTest, WhatCodeOfLowPrecisionHandsAModuleMayBeRoundedSo) {
 }
 
 TEST_F(CheckTest, OneWrongElementIsFoundOnItsRank) {
-  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const Leg&,
                         int64_t index, float* value) {
     // Two thirds of what the norm of 128 elements allows.
     if (t.fqn == "fc" && t.role == Role::kOutput && rank == 1 && index == 13) {
@@ -215,8 +213,8 @@ TEST_F(CheckTest, AnEqualRunIsBitwiseEqual) {
 
 TEST_F(CheckTest, AConstantFactorIsNamedWithTheMeshSizeItEquals) {
   candidate_.mesh = {{"dp", 2}, {"tp", 2}};
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
     if (t.role == Role::kGradReduced) *value *= 2;
   };
   const CheckResult result = Check();
@@ -231,7 +229,7 @@ TEST_F(CheckTest, AConstantFactorIsNamedWithTheMeshSizeItEquals) {
 }
 
 TEST_F(CheckTest, CopiesWhoseSumIsTheReferenceAreAMissingSum) {
-  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const Leg&,
                         int64_t index, float* value) {
     if (t.fqn != "fc" || t.role != Role::kGradInput) return;
     const float part = index % 3 == 0 ? 0.75f : 0.375f;
@@ -249,7 +247,7 @@ TEST_F(CheckTest, CopiesWhoseSumIsTheReferenceAreAMissingSum) {
 
 TEST_F(CheckTest, CopiesThatDifferWithinTheBoundAreStillAFinding) {
   candidate_.noise = 0;
-  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const Leg&,
                         int64_t index, float* value) {
     if (t.fqn == "fc" && t.role == Role::kInput && rank == 1 && index == 5) {
       *value = std::nextafter(*value, 2.0f);
@@ -272,8 +270,8 @@ TEST_F(CheckTest, RanksThatReadTheSameDataAreADivergence) {
   candidate_.notes = {{"graft", R"({"what":"data"})"}};
   enum { kOwn, kAsRank0, kOneMicroBatch, kOthers };
   for (const int kind : {kOwn, kAsRank0, kOneMicroBatch, kOthers}) {
-    candidate_.fault = [&](const SyntheticTensor& t, int rank,
-                           const std::string&, int64_t index, float* value) {
+    candidate_.fault = [&](const SyntheticTensor& t, int rank, const Leg&,
+                           int64_t index, float* value) {
       const bool second = index / 32 >= 4;  // of two micro-batches
       if (t.role == Role::kData && rank >= 2 && kind != kOwn &&
           (kind != kOneMicroBatch || second)) {
@@ -315,7 +313,7 @@ TEST_F(CheckTest, OtherItemsOfDataMatterOnlyThroughTheModelsInput) {
   EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
   EXPECT_EQ(Find(result, "data", Role::kData).reason.kind,
             ReasonKind::kOtherItems);
-  reference_.omit = [](const SyntheticTensor& t, int, const std::string&, int) {
+  reference_.omit = [](const SyntheticTensor& t, int, const Leg&, int) {
     return t.fqn.empty() && t.role == Role::kOutput;
   };
   EXPECT_FALSE(Find(CheckAgain(), "data", Role::kData).explained);
@@ -328,8 +326,8 @@ TEST_F(CheckTest, ShardsThatAreDrawnAlikeAreADivergence) {
       {"norm.weight", Role::kParam, "", Pass::kForward, {1, 32}, {}, -1, {}}};
   enum { kAlike, kOthers, kZeros };
   for (const int kind : {kAlike, kOthers, kZeros}) {
-    candidate_.fault = [&](const SyntheticTensor& t, int rank,
-                           const std::string&, int64_t index, float* value) {
+    candidate_.fault = [&](const SyntheticTensor& t, int rank, const Leg&,
+                           int64_t index, float* value) {
       if (t.role != Role::kParam) return;
       // Eight rows of 32 on each of two ranks; all of norm.weight on both.
       const bool alike = kind == kAlike && t.fqn == "fc.weight";
@@ -363,8 +361,8 @@ TEST_F(CheckTest, CopiesOfUpdatedWeightsThatDifferAreADivergence) {
                    -1,
                    {}}};
   }
-  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const Leg&, int64_t,
+                        float* value) {
     if (t.role == Role::kParamUpdated && rank == 1) *value += 0.5f;
   };
   const CheckResult result = Check();
@@ -374,8 +372,8 @@ TEST_F(CheckTest, CopiesOfUpdatedWeightsThatDifferAreADivergence) {
 }
 
 TEST_F(CheckTest, NonFiniteValuesAreFoundAtTheirFirstProducer) {
-  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const Leg&, int64_t,
+                        float* value) {
     if (t.fqn == "fc" && t.role == Role::kOutput && rank == 1) {
       *value = std::numeric_limits<float>::quiet_NaN();
     }
@@ -389,15 +387,15 @@ TEST_F(CheckTest, NonFiniteValuesAreFoundAtTheirFirstProducer) {
 }
 
 TEST_F(CheckTest, ZeroesAreAMissingValue) {
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
     if (t.role == Role::kGradReduced) *value = 0;
   };
   EXPECT_EQ(Letters(Check().culprits.front()).front(), "M");
 }
 
 TEST_F(CheckTest, OtherInputsAreTheFirstFindingWithTheirRows) {
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&,
                         int64_t index, float* value) {
     // Rows 2 and 3 of the global batch, and all that follows from them.
     const auto width = t.global[1];
@@ -418,7 +416,7 @@ TEST_F(CheckTest, OtherInputsAreTheFirstFindingWithTheirRows) {
 
 TEST_F(CheckTest, TheSameRowsInAnotherOrderAreMatchedByContent) {
   candidate_.noise = 0;
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&,
                         int64_t index, float* value) {
     if (t.batch_dim < 0) return;
     const auto width = t.global[1];
@@ -432,8 +430,8 @@ TEST_F(CheckTest, TheSameRowsInAnotherOrderAreMatchedByContent) {
 }
 
 TEST_F(CheckTest, WithoutAReferenceCopiesAreCompared) {
-  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const Leg&, int64_t,
+                        float* value) {
     if (t.fqn == "fc" && t.role == Role::kInput && rank == 1) *value += 1;
   };
   candidate_.Write(Path("cand"));
@@ -465,8 +463,8 @@ TEST_F(CheckTest, AResultOfZerosBesideOneThatIsJudgedIsEnough) {
                                           0,
                                           {}}};
   bool all = false;
-  const auto zero = [&](const SyntheticTensor& t, int, const std::string&,
-                        int64_t, float* value) {
+  const auto zero = [&](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
     const bool result = t.fqn == "fc" && t.role == Role::kOutput;
     if (result && (all || t.arg == "1")) *value = 0;
   };
@@ -486,15 +484,15 @@ TEST_F(CheckTest, ALossWhoseBoundIsTooWideIsJudgedByItsGradient) {
   std::function<bool(const SyntheticTensor&)> is_loss = [](const auto& t) {
     return t.role == Role::kLoss;
   };
-  reference_.fault = [&](const SyntheticTensor& t, int, const std::string& leg,
-                         int64_t, float* value) {
+  reference_.fault = [&](const SyntheticTensor& t, int, const Leg& leg, int64_t,
+                         float* value) {
     const bool gradient = t.fqn.empty() && t.role == Role::kGradOutput;
     if (leg != "real" && (is_loss(t) || (gradient_too && gradient))) {
       *value *= 1.5f;
     }
   };
-  candidate_.fault = [&](const SyntheticTensor& t, int, const std::string&,
-                         int64_t, float* value) {
+  candidate_.fault = [&](const SyntheticTensor& t, int, const Leg&, int64_t,
+                         float* value) {
     const bool gradient = t.fqn.empty() && t.role == Role::kGradOutput;
     if (is_loss(t) || (gradient_too && gradient)) *value *= 1.01f;
   };
@@ -514,8 +512,9 @@ TEST_F(CheckTest, ALossWhoseBoundIsTooWideIsJudgedByItsGradient) {
   EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
   // Without gradients nothing stands for it.
   reference_.omit =
-      candidate_.omit = [](const SyntheticTensor& t, int, const std::string&,
-                           int) { return t.role == Role::kGradOutput; };
+      candidate_.omit = [](const SyntheticTensor& t, int, const Leg&, int) {
+        return t.role == Role::kGradOutput;
+      };
   EXPECT_EQ(CheckAgain().verdict, Verdict::kInconclusive);
 }
 
@@ -557,8 +556,8 @@ TEST_F(CheckTest, MoreRiskIsASharperBound) {
 TEST_F(CheckTest, OnlyTheIterationsAskedForAreJudgedAndRead) {
   reference_.iterations = candidate_.iterations = 3;
   candidate_.faulty_iteration = 1;
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
     if (t.fqn == "fc" && t.role == Role::kOutput) *value *= 2;
   };
   const CheckResult all = Check();
@@ -589,7 +588,7 @@ TEST_F(CheckTest, OnlyTheLegsAskedForJudge) {
   const auto some = RunCheck(options);
   ASSERT_TRUE(some.ok()) << some.error().message();
   EXPECT_THAT(some->reference.legs, ElementsAre("noise.2", "real"));
-  options.legs = std::vector<std::string>();
+  options.legs = std::vector<Leg>();
   const auto none = RunCheck(options);
   ASSERT_TRUE(none.ok()) << none.error().message();
   EXPECT_EQ(none->verdict, Verdict::kInconclusive);
@@ -612,7 +611,7 @@ TEST_F(CheckTest, RowsOfOtherIterationsAreNotLookedAt) {
   candidate_.iterations = reference_.iterations = 2;
   candidate_.noise = 0;
   candidate_.faulty_iteration = 1;
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&,
                         int64_t index, float* value) {
     if (t.batch_dim < 0) return;
     const auto width = t.global[1];
@@ -653,7 +652,7 @@ TEST_F(CheckTest, AnIterationThatASideDoesNotHoldIsAnError) {
 // The report is a function of what the traces say and of nothing else.
 TEST_F(CheckTest, TheReportDependsOnNeitherThreadsNorTheOrderOfRanks) {
   candidate_.mesh = {{"dp", 2}, {"tp", 2}};
-  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const Leg&,
                         int64_t index, float* value) {
     if (t.role == Role::kOutput && (index + rank) % 5 == 0) *value *= 1.5f;
   };

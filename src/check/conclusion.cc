@@ -6,7 +6,6 @@
 #include <string_view>
 #include <utility>
 
-#include "src/experiment/leg_names.h"
 #include "src/judge/reason_words.h"
 #include "src/localize/contradiction_words.h"
 
@@ -14,7 +13,8 @@ namespace ttrace {
 namespace {
 
 bool HasNoise(const SideSummary& side) {
-  return std::any_of(side.legs.begin(), side.legs.end(), IsNoiseLeg);
+  return std::any_of(side.legs.begin(), side.legs.end(),
+                     [](const Leg& leg) { return leg.is_noise(); });
 }
 
 // ", first fc output 0: the candidate has no such tensor"

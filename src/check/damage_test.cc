@@ -128,8 +128,9 @@ TEST_F(DamageTest, WhatOnlyTheReferenceHoldsIsNamedToo) {
     if (side == std::string("ref")) {
       run.legs = {"real", "noise.1"};
     } else {
-      run.omit = [](const SyntheticTensor& t, int rank, const std::string&,
-                    int) { return t.role == Role::kGradReduced && rank == 1; };
+      run.omit = [](const SyntheticTensor& t, int rank, const Leg&, int) {
+        return t.role == Role::kGradReduced && rank == 1;
+      };
     }
     run.Write(folder_ / side);
   }
@@ -151,8 +152,8 @@ TEST_F(DamageTest, NobodyIsAccusedBesideIt) {
   std::filesystem::remove_all(trace);
   SyntheticRun candidate;
   candidate.mesh = {{"dp", 2}, {"tp", 2}};
-  candidate.fault = [](const SyntheticTensor& t, int rank, const std::string&,
-                       int64_t, float* value) {
+  candidate.fault = [](const SyntheticTensor& t, int rank, const Leg&, int64_t,
+                       float* value) {
     if (t.fqn == "fc" && t.role == Role::kInput && rank == 1) *value += 1;
   };
   candidate.Write(trace);

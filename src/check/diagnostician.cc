@@ -55,7 +55,8 @@ Diagnostician::Diagnostician(const Side* reference, const Side& candidate,
                              const std::vector<LegPlan>& plans,
                              const RowAlignment& rows,
                              const std::vector<TensorJudgement>& tensors,
-                             const ReplayedSteps& steps)
+                             const ReplayedSteps& steps,
+                             const Hyperparameters& settings)
     : reference_(reference),
       candidate_(candidate),
       plans_(plans),
@@ -74,8 +75,7 @@ Diagnostician::Diagnostician(const Side* reference, const Side& candidate,
     }
   }
   std::set<double> decays;
-  for (const auto& [step, values] :
-       ReadHyperparameters(candidate.trace()).steps) {
+  for (const auto& [step, values] : settings.steps) {
     const auto decay = values.find("weight_decay");
     if (decay == values.end()) continue;
     for (const auto& [value, ranks] : decay->second) {
@@ -115,8 +115,8 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
   evidence.culprit = &culprit;
   evidence.judgement = t;
   evidence.leg = LookedAt(*t);
-  std::string ref_leg = "real";
-  std::string cand_leg = "real";
+  Leg ref_leg = kReal;
+  Leg cand_leg = kReal;
   for (const LegPlan& plan : plans_) {
     if (evidence.leg != nullptr && plan.name == evidence.leg->leg) {
       ref_leg = plan.reference_leg;
@@ -130,13 +130,13 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
                                     : reference_->FindSameValue(ref_leg, id);
     return found != nullptr || reference_ == nullptr
                ? found
-               : reference_->FindSameValue("real", id);
+               : reference_->FindSameValue(kReal, id);
   };
   evidence.find_candidate =
       [this, cand_leg, culprit = t->id,
        stand_ins = std::make_shared<StandIns>()](const TensorId& id) {
         const TensorPieces* found = candidate_.Find(cand_leg, id);
-        if (found == nullptr) found = candidate_.Find("real", id);
+        if (found == nullptr) found = candidate_.Find(kReal, id);
         // What a step left is not close to the reference by its being right.
         if (found == nullptr || IsAfterStep(id.role)) return found;
         // A culprit of which no piece is out of bounds by itself: the

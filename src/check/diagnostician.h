@@ -21,16 +21,18 @@
 #include "src/judge/judge_step.h"
 #include "src/judge/judgement.h"
 #include "src/localize/culprit.h"
+#include "src/step/hyperparameters.h"
 
 namespace ttrace {
 
 class Diagnostician {
  public:
-  // Keeps references to all of these. `reference` may be null.
+  // Keeps references to all of these but `settings`, which are the candidate's.
+  // `reference` may be null.
   Diagnostician(const Side* reference, const Side& candidate,
                 const std::vector<LegPlan>& plans, const RowAlignment& rows,
                 const std::vector<TensorJudgement>& tensors,
-                const ReplayedSteps& steps);
+                const ReplayedSteps& steps, const Hyperparameters& settings);
 
   // Sets the culprit's classes and hints, and corrects its stage by them:
   // copies that differ while their sum or mean is the reference are a missing

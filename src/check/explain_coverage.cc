@@ -104,8 +104,8 @@ Coverage ExplainCoverage(const Side* reference, const Side& candidate,
       continue;
     }
     const bool in_reference = reference != nullptr &&
-                              reference->FindSameValue("real", t.id) != nullptr;
-    const bool in_candidate = candidate.Find("real", t.id) != nullptr;
+                              reference->FindSameValue(kReal, t.id) != nullptr;
+    const bool in_candidate = candidate.Find(kReal, t.id) != nullptr;
     Reason why;
     if (reference != nullptr && in_reference != in_candidate) {
       const Side& lacking = in_reference ? candidate : *reference;

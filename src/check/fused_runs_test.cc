@@ -32,8 +32,7 @@ class FusedRunTest : public CheckTest {
                     Made("block", Role::kOutput),
                     Made("block.norm.weight", Role::kParam)};
     }
-    candidate_.omit = [](const SyntheticTensor& t, int, const std::string&,
-                         int) {
+    candidate_.omit = [](const SyntheticTensor& t, int, const Leg&, int) {
       return (t.fqn == "block.norm" && t.role == Role::kOutput) ||
              (t.fqn == "block.linear" && t.role == Role::kInput);
     };
@@ -76,8 +75,8 @@ TEST_F(FusedRunTest, OtherTensorsOfThoseModulesAre) {
     const std::string name = fqn;
     const Role lost = role;
     const auto within = candidate_.omit;
-    candidate_.omit = [=](const SyntheticTensor& t, int rank,
-                          const std::string& leg, int batch) {
+    candidate_.omit = [=](const SyntheticTensor& t, int rank, const Leg& leg,
+                          int batch) {
       return within(t, rank, leg, batch) || (t.fqn == name && t.role == lost);
     };
     EXPECT_EQ(CheckAgain().verdict, Verdict::kInconclusive) << fqn;
@@ -87,8 +86,8 @@ TEST_F(FusedRunTest, OtherTensorsOfThoseModulesAre) {
 
 TEST_F(FusedRunTest, APlaceHasTheNameThatTheCandidateHasForIt) {
   candidate_.notes = {{"fused", kFused}};
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
     if (t.fqn == "block.norm.weight") *value *= 2;
   };
   const CheckResult result = CheckAgain();
@@ -97,8 +96,8 @@ TEST_F(FusedRunTest, APlaceHasTheNameThatTheCandidateHasForIt) {
   EXPECT_EQ(result.culprits.at(0).name_in_candidate,
             "block.linear.norm_weight");
   // What another module is called needs no other name.
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
     if (t.fqn == "block.linear") *value *= 2;
   };
   EXPECT_EQ(CheckAgain().culprits.at(0).name_in_candidate, "");

@@ -54,7 +54,7 @@ class ReportedNormTest : public HonestRunTest {
       return R"({"iteration":0,"norms":{"fc.weight":)" +
              std::to_string(loss_ * RankNorm(rank % 2) * loss_scale_) + "}}";
     };
-    candidate_.fault = [this](const SyntheticTensor& t, int, const std::string&,
+    candidate_.fault = [this](const SyntheticTensor& t, int, const Leg&,
                               int64_t, float* value) {
       if (t.role == Role::kGradNorm) {
         *value = static_cast<float>(wrong_ * loss_ *
@@ -127,8 +127,8 @@ TEST_F(ReportedNormTest, TermsOfAPendingSumCountAsTheirSum) {
            std::to_string(RankNorm(rank % 2)) + "}}";
   };
   const auto report = candidate_.fault;
-  candidate_.fault = [&](const SyntheticTensor& t, int rank,
-                         const std::string& leg, int64_t i, float* value) {
+  candidate_.fault = [&](const SyntheticTensor& t, int rank, const Leg& leg,
+                         int64_t i, float* value) {
     report(t, rank, leg, i, value);
     if (t.fqn == pending.fqn) *value /= 2;  // each of two ranks
     if (t.role == Role::kGradNorm) {
@@ -157,7 +157,7 @@ TEST_F(ReportedNormTest, CopiesOfAGradientCountOnce) {
 
 TEST_F(ReportedNormTest, OfGradientsThatAreNotRecordedIsNotJudged) {
   for (SyntheticRun* run : {&reference_, &candidate_}) {
-    run->omit = [](const SyntheticTensor& t, int, const std::string&, int) {
+    run->omit = [](const SyntheticTensor& t, int, const Leg&, int) {
       return t.role == Role::kGradReduced;
     };
   }
@@ -189,8 +189,9 @@ TEST_F(ReportedNormTest, OfAGradientThatLacksATermIsNotJudged) {
                           -1,
                           {}});
   }
-  candidate_.omit = [](const SyntheticTensor& t, int rank, const std::string&,
-                       int) { return t.fqn == "norm.weight" && rank >= 2; };
+  candidate_.omit = [](const SyntheticTensor& t, int rank, const Leg&, int) {
+    return t.fqn == "norm.weight" && rank >= 2;
+  };
   const CheckResult result = Check();
   ExpectOpen(result, "a sum over 2 ranks has only 1 terms");
   EXPECT_EQ(Find(result, "", Role::kGradNorm).verdict,
@@ -244,10 +245,10 @@ TEST_F(ReportedNormTest, OfAnIterationThatWasCutIsNotJudged) {
   const auto tiny = [](const SyntheticTensor& t, float* value) {
     if (t.fqn == "norm.weight") *value *= 1e-9f;
   };
-  reference_.fault = [=](const SyntheticTensor& t, int, const std::string&,
-                         int64_t, float* value) { tiny(t, value); };
-  candidate_.fault = [=](const SyntheticTensor& t, int rank,
-                         const std::string& leg, int64_t index, float* value) {
+  reference_.fault = [=](const SyntheticTensor& t, int, const Leg&, int64_t,
+                         float* value) { tiny(t, value); };
+  candidate_.fault = [=](const SyntheticTensor& t, int rank, const Leg& leg,
+                         int64_t index, float* value) {
     before(t, rank, leg, index, value);
     tiny(t, value);
   };
@@ -262,8 +263,8 @@ TEST_F(ReportedNormTest, OfAnIterationThatWasCutIsNotJudged) {
       [](const SyntheticTensor&, int rank) { return rank == 1; },
   };
   for (const auto& is_lost : lost) {
-    candidate_.omit = [=](const SyntheticTensor& t, int rank,
-                          const std::string&, int iteration) {
+    candidate_.omit = [=](const SyntheticTensor& t, int rank, const Leg&,
+                          int iteration) {
       return iteration == 1 && is_lost(t, rank);
     };
     ExpectOpen(CheckAgain(), "the trace of rank 1 is incomplete");
@@ -279,7 +280,7 @@ TEST_F(HonestRunTest, MasksThatCannotMatchAreSaid) {
   for (SyntheticRun* run : {&reference_, &candidate_}) {
     run->notes = {{"dropout", R"({"p_max":0.1,"calls":4,"off":false})"}};
   }
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&,
                         int64_t index, float* value) {
     if (t.role == Role::kOutput) *value *= index % 10 == 0 ? 0.0f : 1.1f;
   };
@@ -338,8 +339,8 @@ TEST_F(HonestRunTest, AnIntegerMayFlipWhereNoiseLegsFlipSeveral) {
   }
   // Elements of the router's output that a leg moves.
   const auto flips = [](int noise, int real) {
-    return [=](const SyntheticTensor& t, int, const std::string& leg,
-               int64_t index, float* value) {
+    return [=](const SyntheticTensor& t, int, const Leg& leg, int64_t index,
+               float* value) {
       const int count = leg == "real" ? real : noise;
       if (t.fqn == "router" && index % 97 == 0 && index / 97 < count) {
         *value += 1;
@@ -363,13 +364,12 @@ class SelectionTest : public HonestRunTest {
             std::function<bool(const SyntheticTensor&, int rank)> kept) {
     candidate_.select = select;
     candidate_.omit = [kept = std::move(kept)](const SyntheticTensor& t,
-                                               int rank, const std::string&,
-                                               int) {
+                                               int rank, const Leg&, int) {
       return t.role != Role::kParam && !kept(t, rank);
     };
   }
 
-  static void Wrong(const SyntheticTensor& t, int, const std::string&, int64_t,
+  static void Wrong(const SyntheticTensor& t, int, const Leg&, int64_t,
                     float* value) {
     if (t.role == Role::kGradReduced || t.role == Role::kInput) *value *= 2;
   }
@@ -411,7 +411,7 @@ TEST_F(SelectionTest, OneWrongElementOfAPartIsFound) {
   reference_.select = candidate_.select;
   reference_.omit = candidate_.omit;
   ExpectWithin(Check());
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&,
                         int64_t index, float* value) {
     if (t.fqn == "fc" && t.role == Role::kOutput && index == 18) {
       *value += 2e-6f;
@@ -441,7 +441,7 @@ TEST_F(HonestRunTest, OtherWeightsAfterAStepAccuseNobodyInTheNextIteration) {
                    {}}};
   }
   candidate_.faulty_iteration = 1;
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&,
                         int64_t index, float* value) {
     if (t.fqn == "fc" && t.role == Role::kOutput) {
       *value *= index % 2 == 0 ? 1.01f : 0.99f;
@@ -459,9 +459,9 @@ TEST_F(HonestRunTest, OtherWeightsAfterAStepAccuseNobodyInTheNextIteration) {
 // A reference whose kernels add up in no fixed order is that far from itself.
 TEST_F(HonestRunTest, WhatTheReferenceDoesNotRepeatIsAllowed) {
   reference_.legs.push_back("replay");
-  const auto moved_in = [](const std::string& which) {
-    return [=](const SyntheticTensor& t, int, const std::string& leg,
-               int64_t index, float* value) {
+  const auto moved_in = [](const Leg& which) {
+    return [=](const SyntheticTensor& t, int, const Leg& leg, int64_t index,
+               float* value) {
       if (t.fqn == "fc" && t.role == Role::kOutput && leg == which) {
         *value *= index % 2 == 0 ? 1 + 1e-4f : 1 - 1e-4f;
       }
@@ -476,8 +476,8 @@ TEST_F(HonestRunTest, WhatTheReferenceDoesNotRepeatIsAllowed) {
 // A leg of the reference that lacks a term of one sum says nothing of it.
 TEST_F(HonestRunTest, AnUnusableLegEndsNothing) {
   reference_.mesh = {{"dp", 2}, {"tp", 1}};
-  reference_.omit = [](const SyntheticTensor& t, int rank,
-                       const std::string& leg, int) {
+  reference_.omit = [](const SyntheticTensor& t, int rank, const Leg& leg,
+                       int) {
     return t.role == Role::kGradLocal && rank == 1 && leg == "noise.2";
   };
   const CheckResult result = Check();
@@ -497,8 +497,8 @@ TEST_F(HonestRunTest, AReplayThatIsNotWholeEndsNothing) {
   candidate_.mesh = {{"dp", 2}, {"tp", 1}};
   candidate_.legs = {"real", "replay", "fp32"};
   reference_.legs.push_back("fp32");
-  candidate_.omit = [](const SyntheticTensor& t, int rank,
-                       const std::string& leg, int) {
+  candidate_.omit = [](const SyntheticTensor& t, int rank, const Leg& leg,
+                       int) {
     return t.role == Role::kGradLocal && rank == 1 && leg != "real";
   };
   ExpectOpen(Check(), "a sum over 2 ranks has only 1 terms");
@@ -506,8 +506,9 @@ TEST_F(HonestRunTest, AReplayThatIsNotWholeEndsNothing) {
 
 TEST_F(HonestRunTest, WithoutAReferenceWhatIsNotWholeIsNotCalledFinite) {
   candidate_.mesh = {{"dp", 2}, {"tp", 1}};
-  candidate_.omit = [](const SyntheticTensor& t, int rank, const std::string&,
-                       int) { return t.role == Role::kGradLocal && rank == 1; };
+  candidate_.omit = [](const SyntheticTensor& t, int rank, const Leg&, int) {
+    return t.role == Role::kGradLocal && rank == 1;
+  };
   const CheckResult result = CheckAlone();
   const TensorJudgement& t = Find(result, "fc.weight", Role::kGradLocal);
   EXPECT_EQ(t.verdict, TensorVerdict::kNotCheckable);
@@ -517,7 +518,7 @@ TEST_F(HonestRunTest, WithoutAReferenceWhatIsNotWholeIsNotCalledFinite) {
 // Masked scores are. A gradient is not.
 TEST_F(HonestRunTest, WithoutAReferenceActivationsMayBeInfinite) {
   const auto infinite = [](Role role) {
-    return [=](const SyntheticTensor& t, int, const std::string&, int64_t index,
+    return [=](const SyntheticTensor& t, int, const Leg&, int64_t index,
                float* value) {
       if (t.fqn == "fc" && t.role == role && index == 3) {
         *value = -std::numeric_limits<float>::infinity();

@@ -15,9 +15,8 @@ namespace {
 constexpr int64_t kHuge = int64_t{1} << 36;
 
 // One element of a tensor that declares `global`, its first.
-void AppendCorner(TraceWriter& writer, const std::string& leg,
-                  const std::string& fqn, Role role, Pass pass,
-                  const Shape& global) {
+void AppendCorner(TraceWriter& writer, const Leg& leg, const std::string& fqn,
+                  Role role, Pass pass, const Shape& global) {
   RecordSpec spec;
   spec.fqn = fqn;
   spec.role = role;
@@ -40,7 +39,7 @@ void AppendCorner(TraceWriter& writer, const std::string& leg,
 void WriteHostile(const std::string& folder) {
   OrDie(CreateTraceFolder(folder, "{}", false));
   const auto writer = OpenRank(folder, 0, 1);
-  for (const std::string leg : {"real", "noise.1"}) {
+  for (const Leg leg : {"real", "noise.1"}) {
     AppendCorner(*writer, leg, "", Role::kInput, Pass::kForward, {kHuge, 4});
     AppendCorner(*writer, leg, "fc", Role::kOutput, Pass::kForward, {kHuge});
     AppendCorner(*writer, leg, "fc.weight", Role::kGradReduced, Pass::kBackward,

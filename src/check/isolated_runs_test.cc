@@ -44,10 +44,9 @@ class IsolatedCheckTest : public CheckTest {
 
   // Scales one tensor of the candidate in the legs that `which` accepts.
   void Break(const std::string& fqn, Role role,
-             const std::function<bool(const std::string&)>& which) {
-    candidate_.fault = [=](const SyntheticTensor& t, int,
-                           const std::string& leg, int64_t index,
-                           float* value) {
+             const std::function<bool(const Leg&)>& which) {
+    candidate_.fault = [=](const SyntheticTensor& t, int, const Leg& leg,
+                           int64_t index, float* value) {
       if (t.fqn == fqn && t.role == role && which(leg) && index % 3 == 0) {
         *value *= 1.25f;
       }
@@ -55,17 +54,16 @@ class IsolatedCheckTest : public CheckTest {
   }
   // Noise of whole runs in this tensor is as large as `share` of its values.
   void Drown(const std::string& fqn, Role role, float share) {
-    reference_.fault = [=](const SyntheticTensor& t, int,
-                           const std::string& leg, int64_t index,
-                           float* value) {
-      if (t.fqn == fqn && t.role == role && leg.starts_with("noise")) {
+    reference_.fault = [=](const SyntheticTensor& t, int, const Leg& leg,
+                           int64_t index, float* value) {
+      if (t.fqn == fqn && t.role == role && leg.name().starts_with("noise")) {
         *value *= index % 2 == 0 ? 1 + share : 1 - share;
       }
     };
   }
-  static bool Everywhere(const std::string&) { return true; }
-  static bool OnlyAlone(const std::string& leg) { return leg == "isolated"; }
-  static bool OnlyEndToEnd(const std::string& leg) { return leg == "real"; }
+  static bool Everywhere(const Leg&) { return true; }
+  static bool OnlyAlone(const Leg& leg) { return leg == "isolated"; }
+  static bool OnlyEndToEnd(const Leg& leg) { return leg == "real"; }
 };
 
 TEST_F(IsolatedCheckTest, ACleanRunIsJudgedAloneAsWell) {
@@ -158,7 +156,7 @@ class LeftValuesTest : public IsolatedCheckTest {
 
   // Other values of these tensors of the module.
   Verdict WithOther(const std::set<std::pair<Role, std::string>>& which) {
-    candidate_.fault = [=](const SyntheticTensor& t, int, const std::string&,
+    candidate_.fault = [=](const SyntheticTensor& t, int, const Leg&,
                            int64_t index, float* value) {
       if (t.fqn != "pick" || !which.contains({t.role, t.arg})) return;
       *value = *value * (index % 3 == 0 ? 1.25f : 1.0f) +
@@ -284,13 +282,13 @@ TEST_F(IsolatedCheckTest, TheGradientOfATableIsJudgedByWhatTheReferenceIsOff) {
       // What it gives is of floats.
       {"table", Role::kOutput, "0", Pass::kForward, {rows, 32}, {}, 0, {}}};
   reference_.extra = candidate_.extra = table;
-  reference_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
+  reference_.fault = [](const SyntheticTensor& t, int, const Leg& leg,
                         int64_t index, float* value) {
     if (t.fqn == "table.weight" && leg == "fp32") {
       *value *= index % 2 == 0 ? 1.02f : 0.98f;
     }
   };
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&,
                         int64_t index, float* value) {
     if (t.fqn == "table.weight") *value *= index % 3 == 0 ? 1.04f : 0.98f;
   };
@@ -363,8 +361,8 @@ TEST_F(IsolatedCheckTest, WhatTheRunCouldNotHideIsNoFaultOfIt) {
 
 TEST_F(IsolatedCheckTest, AFaultThatOnlyIsolationSeesIsExplainedByThatLeg) {
   Drown("fc", Role::kOutput, 0.5f);
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg& leg, int64_t,
+                        float* value) {
     if (t.fqn == "fc" && t.role == Role::kOutput && OnlyAlone(leg)) *value *= 3;
   };
   const CheckResult result = Check();
@@ -375,9 +373,9 @@ TEST_F(IsolatedCheckTest, AFaultThatOnlyIsolationSeesIsExplainedByThatLeg) {
 
 // A missing factor hits parameters of any name.
 TEST_F(IsolatedCheckTest, OneFactorOfTwoParametersIsOneFaultAndSaidToBe) {
-  reference_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
+  reference_.fault = [](const SyntheticTensor& t, int, const Leg& leg,
                         int64_t index, float* value) {
-    if (t.role == Role::kGradLocal && leg.starts_with("noise")) {
+    if (t.role == Role::kGradLocal && leg.name().starts_with("noise")) {
       *value *= index % 2 == 0 ? 1.5f : 0.5f;
     }
   };
@@ -386,8 +384,8 @@ TEST_F(IsolatedCheckTest, OneFactorOfTwoParametersIsOneFaultAndSaidToBe) {
         {fqn, Role::kGradLocal, "", Pass::kBackward, {16, 16}, {}, -1, {}});
   }
   candidate_.extra = reference_.extra;
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg& leg, int64_t,
+                        float* value) {
     if ((t.fqn == "a.weight" || t.fqn == "b.bias") && OnlyAlone(leg)) {
       *value *= 3;
     }
@@ -457,8 +455,8 @@ TEST_F(IsolatedCheckTest, OnlyWhatModulesComputeIsJudgedAlone) {
 
 TEST_F(IsolatedCheckTest, WhatTheIsolatedLegDidNotReachIsNotJudgedAlone) {
   Break("fc", Role::kOutput, OnlyAlone);
-  candidate_.omit = [](const SyntheticTensor& t, int rank,
-                       const std::string& leg, int) {
+  candidate_.omit = [](const SyntheticTensor& t, int rank, const Leg& leg,
+                       int) {
     return t.fqn == "fc" && t.role == Role::kOutput && rank == 1 &&
            leg == "isolated";
   };
@@ -508,9 +506,8 @@ TEST_F(IsolatedCheckTest, WithoutNoiseOneModuleDeepTheWiderOneServes) {
 TEST_F(IsolatedCheckTest, CopiesThatDifferOnEqualInputsAreTheModulesFault) {
   for (const bool alone : {true, false}) {
     candidate_.noise = 0;
-    candidate_.fault = [=](const SyntheticTensor& t, int rank,
-                           const std::string& leg, int64_t index,
-                           float* value) {
+    candidate_.fault = [=](const SyntheticTensor& t, int rank, const Leg& leg,
+                           int64_t index, float* value) {
       if (t.fqn == "fc" && t.role == Role::kGradInput && rank == 1 &&
           index == 5 && (alone || leg == "real")) {
         *value = std::nextafter(*value, 2.0f);
@@ -529,7 +526,7 @@ TEST_F(IsolatedCheckTest, OtherPrecisionsAreNoYardstickForIsolation) {
   candidate_.legs = {"real", "fp32", "isolated", "fp32.isolated"};
   const CheckResult result = Check();
   const TensorJudgement& t = Find(result, "fc", Role::kOutput);
-  std::vector<std::string> legs;
+  std::vector<Leg> legs;
   for (const LegJudgement& leg : t.legs) legs.push_back(leg.leg);
   EXPECT_THAT(legs, ElementsAre("real", "fp32", "isolated", "fp32.isolated"));
   EXPECT_THAT(OriginWords(t.legs[3]), HasSubstr("one module deep"));
@@ -548,7 +545,7 @@ TEST_F(IsolatedCheckTest, ABiasGradientMayBeAsFarOffAsTheReferenceIsFromFp32) {
                    -1,
                    {}}};
   }
-  reference_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
+  reference_.fault = [](const SyntheticTensor& t, int, const Leg& leg,
                         int64_t index, float* value) {
     if (t.fqn == "fc.bias" && leg != "fp32") {
       *value *= index % 2 == 0 ? 1.06f : 0.94f;

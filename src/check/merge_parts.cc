@@ -266,7 +266,7 @@ class Merger {
                            head.iterations->second);
     }
     if (head.legs) {
-      words += fmt::format(" --legs {}", fmt::join(*head.legs, ","));
+      words += fmt::format(" --legs {}", fmt::join(NamesOf(*head.legs), ","));
     }
     if (head.risk != kRunRisk) words += fmt::format(" --risk {}", head.risk);
     return words + fmt::format(" --part {} --out-part {}", ToString(share),

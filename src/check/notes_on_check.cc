@@ -64,10 +64,9 @@ void CompareComputations(const Side& reference, const Side& candidate,
 }
 
 // Dropout that is on, or was switched off: what that means for a comparison.
-void NoteDropout(const Side& reference, const Side& candidate, Notes* notes) {
-  const DropoutFacts own = ReadDropout(candidate.trace());
-  std::string on =
-      DropoutPreventsComparison(ReadDropout(reference.trace()), own);
+void NoteDropout(const DropoutFacts& theirs, const DropoutFacts& own,
+                 Notes* notes) {
+  std::string on = DropoutPreventsComparison(theirs, own);
   if (!on.empty()) notes->push_back({NoteKind::kDropout, std::move(on), ""});
   std::string off = DropoutIsOff(own);
   if (!off.empty())
@@ -219,7 +218,8 @@ void Append(std::vector<RunNote> more, std::vector<RunNote>* notes) {
                 std::make_move_iterator(more.end()));
 }
 
-std::vector<RunNote> NotesOnRuns(const OpenRuns& runs) {
+std::vector<RunNote> NotesOnRuns(const OpenRuns& runs,
+                                 const SettingsOfRuns& said) {
   const Side& candidate = *runs.candidate;
   Notes notes = candidate.notes();
   NoteDefects(candidate, &notes);
@@ -231,7 +231,7 @@ std::vector<RunNote> NotesOnRuns(const OpenRuns& runs) {
   Append(reference.notes(), &notes);
   NoteDefects(reference, &notes);
   CompareComputations(reference, candidate, &notes);
-  NoteDropout(reference, candidate, &notes);
+  NoteDropout(said.reference->dropout, said.candidate.dropout, &notes);
   Append(runs.plan_notes, &notes);
   Append(RowNotes(reference, candidate, runs.context.rows), &notes);
   return notes;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/check/open_runs.h"
+#include "src/check/run_settings.h"
 #include "src/experiment/run_note.h"
 #include "src/judge/judge_run.h"
 #include "src/judge/judge_step.h"
@@ -21,7 +22,8 @@ namespace ttrace {
 void Append(std::vector<RunNote> more, std::vector<RunNote>* notes);
 
 // What they said themselves, how they differ, and whose rows they read.
-std::vector<RunNote> NotesOnRuns(const OpenRuns& runs);
+std::vector<RunNote> NotesOnRuns(const OpenRuns& runs,
+                                 const SettingsOfRuns& said);
 
 // Of the tensors that were judged; `reference_steps`: the reference is trusted,
 // that its steps are strange is said.

@@ -49,8 +49,8 @@ TEST_F(CheckTest, GradientsThatNothingBoundsLeaveTheVerdictOpen) {
   // Outputs are equal bit for bit, which needs no bound; gradients are not.
   reference_.legs = {"real"};
   candidate_.noise = 0;
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
     if (t.role == Role::kGradLocal || t.role == Role::kGradReduced) {
       *value *= 2;
     }
@@ -72,8 +72,8 @@ class UnknownTest : public CheckTest {
  protected:
   void SetUp() override {
     CheckTest::SetUp();
-    candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
-                          int64_t, float* value) {
+    candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                          float* value) {
       if (t.fqn == "fc" && t.role == Role::kOutput) *value *= 2;
     };
   }
@@ -123,8 +123,8 @@ TEST_F(UnknownTest, CopiesThatDifferAreAFindingAllTheSame) {
   candidate_.notes = {{"not_grafted",
                        R"({"what":"weights","fqn":"fc.gain",)"
                        R"("iteration":0,"reason":"ambiguous"})"}};
-  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const Leg&, int64_t,
+                        float* value) {
     if (t.fqn == "fc" && t.role == Role::kInput && rank == 1) *value += 1;
   };
   EXPECT_EQ(Check().verdict, Verdict::kDiverged);
@@ -145,8 +145,8 @@ TEST_F(UnknownTest, ALegThatARankDidNotEndIsNotUsed) {
 
 // A missing all-reduce would pass, too.
 TEST_F(UnknownTest, GradientsThatAreAllZeroAreNoEvidence) {
-  const auto zero = [](const SyntheticTensor& t, int, const std::string&,
-                       int64_t, float* value) {
+  const auto zero = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                       float* value) {
     if (t.role == Role::kGradLocal || t.role == Role::kGradReduced) *value = 0;
   };
   reference_.fault = candidate_.fault = zero;

@@ -13,6 +13,7 @@
 
 #include "src/check/check_options.h"
 #include "src/measure/share.h"
+#include "ttrace/leg.h"
 #include "ttrace/version.h"
 
 namespace ttrace {
@@ -33,7 +34,7 @@ struct PartHead {
   std::vector<std::string> reference_legs;
   std::string candidate;
   std::vector<std::string> candidate_legs;
-  std::optional<std::vector<std::string>> legs;
+  std::optional<std::vector<Leg>> legs;
   std::optional<std::pair<int, int>> iterations;
   bool bitwise = false;
   double risk = 0;

@@ -132,7 +132,7 @@ TEST_F(PartsTest, OfAWrongRun) {
   shares_ = {1, 2, 3, 7, 100};
   candidate_.mesh = {{"dp", 2}, {"tp", 2}};
   candidate_.legs = {"real", "replay"};
-  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const Leg&,
                         int64_t index, float* value) {
     if (t.fqn == "fc" && t.role == Role::kOutput && rank == 1) *value *= 2;
     if (t.role == Role::kGradReduced && index == 3) *value = NAN;
@@ -143,15 +143,15 @@ TEST_F(PartsTest, OfAWrongRun) {
 TEST_F(PartsTest, OfARunWithoutReference) {
   with_reference_ = false;
   candidate_.mesh = {{"dp", 2}, {"tp", 2}};
-  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const Leg&, int64_t,
+                        float* value) {
     if (t.role == Role::kGradReduced && rank == 2) *value += 1;
   };
   ExpectSame(Verdict::kDiverged);
 }
 
 TEST_F(PartsTest, OfRowsInAnotherOrder) {
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&,
                         int64_t index, float* value) {
     if (t.batch_dim != 0) return;
     const int64_t width = t.global[1];
@@ -199,7 +199,7 @@ TEST_F(PartsTest, OfAReportedNorm) {
                                 {}};
   for (SyntheticRun* run : {&reference_, &candidate_}) {
     run->extra = {norm, more};
-    run->fault = [](const SyntheticTensor& t, int, const std::string&, int64_t,
+    run->fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
                     float* value) {
       if (t.role == Role::kGradNorm) *value = 12;
     };
@@ -273,7 +273,7 @@ TEST_F(PartsTest, OfAFusedRun) {
   for (SyntheticRun* run : {&reference_, &candidate_}) {
     run->extra = {norm, linear};
   }
-  candidate_.omit = [](const SyntheticTensor& t, int, const std::string&, int) {
+  candidate_.omit = [](const SyntheticTensor& t, int, const Leg&, int) {
     return t.fqn == "block.norm";
   };
   candidate_.notes = {
@@ -281,8 +281,8 @@ TEST_F(PartsTest, OfAFusedRun) {
        R"({"fqn":"block.norm","within":"block.linear","class":"NormLinear",)"
        R"("names":{"block.norm":"block.linear"},)"
        R"("absent":{"block.norm":["output"]}})"}};
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
     if (t.fqn == "block.linear") *value *= 2;
   };
   ExpectSame(Verdict::kDiverged);
@@ -298,7 +298,7 @@ TEST_F(PartsTest, OfRoutedRuns) {
   candidate.tp = 2;
   candidate.rows_of_a_batch = 1;
   candidate.noise = 0x1p-24F;
-  candidate.routing = [](const std::string&, int64_t token) {
+  candidate.routing = [](const Leg&, int64_t token) {
     std::set<int> experts = RoutedRun::Route(token);
     if (token == kToken) experts.erase(experts.begin());
     return experts;

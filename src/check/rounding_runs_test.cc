@@ -25,11 +25,11 @@ class SmallNumbersTest : public CheckTest {
     const auto is_gradient = [](const SyntheticTensor& t) {
       return t.role == Role::kGradReduced || t.role == Role::kGradLocal;
     };
-    reference_.fault = [=](const SyntheticTensor& t, int, const std::string&,
-                           int64_t, float* value) {
+    reference_.fault = [=](const SyntheticTensor& t, int, const Leg&, int64_t,
+                           float* value) {
       if (is_gradient(t)) *value *= 0x1p-127f;
     };
-    candidate_.fault = [=](const SyntheticTensor& t, int, const std::string&,
+    candidate_.fault = [=](const SyntheticTensor& t, int, const Leg&,
                            int64_t index, float* value) {
       if (!is_gradient(t)) return;
       const float half = std::copysign(0x1p-134f, *value);
@@ -81,8 +81,8 @@ class TokenSumTest : public CheckTest {
   }
 
   static SyntheticRun::Fault Off(float error) {
-    return [=](const SyntheticTensor& t, int, const std::string& leg,
-               int64_t index, float* value) {
+    return [=](const SyntheticTensor& t, int, const Leg& leg, int64_t index,
+               float* value) {
       if (t.fqn != "fc.bias" || leg == "fp32") return;
       *value *= 1 + (index % 2 == 0 ? error : -error);
     };

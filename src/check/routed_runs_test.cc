@@ -76,7 +76,7 @@ class RoutedRunsTest : public testing::Test {
   // The candidate's own run sends kToken elsewhere, and what is computed of it
   // afterwards is something else.
   void Flip() {
-    candidate_.routing = [](const std::string& leg, int64_t token) {
+    candidate_.routing = [](const Leg& leg, int64_t token) {
       std::set<int> experts = RoutedRun::Route(token);
       if (token == kToken && leg == "real") {
         experts.erase(Dropped());
@@ -289,9 +289,9 @@ TEST_F(RoutedRunsTest, WithoutScoresOnlyNoiseThatFlipsExcusesAFlip) {
   EXPECT_EQ(Check().verdict, Verdict::kDiverged);
   EXPECT_EQ(Check().routing.tokens, 0);
   // Noise legs that flip as many.
-  reference_.routing = [](const std::string& leg, int64_t token) {
+  reference_.routing = [](const Leg& leg, int64_t token) {
     std::set<int> experts = RoutedRun::Route(token);
-    if (token == kToken && leg.starts_with("noise")) {
+    if (token == kToken && leg.name().starts_with("noise")) {
       experts.erase(Dropped());
       experts.insert(Added());
     }
@@ -328,7 +328,7 @@ TEST_F(RoutedRunsTest, WhatIsMissingBehindATieIsMissing) {
 
 // All tokens of an expert may go elsewhere: nothing is then seen of it.
 TEST_F(RoutedRunsTest, AnExpertWithoutTokensIsNoEvidence) {
-  const auto never = [](const std::string&, int64_t token) {
+  const auto never = [](const Leg&, int64_t token) {
     std::set<int> experts = RoutedRun::Route(token);
     if (experts.erase(0) > 0) experts.insert(1 + static_cast<int>(token % 3));
     return experts;

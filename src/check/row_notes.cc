@@ -197,7 +197,7 @@ bool IsMaskInBoth(const Side& reference, const Side& candidate,
   id.call = call.call;
   id.arg = arg;
   const auto is_mask = [&](const Side& side) {
-    const TensorPieces* pieces = side.Find("real", id);
+    const TensorPieces* pieces = side.Find(kReal, id);
     return pieces != nullptr && IsMaskOfLengths(*pieces);
   };
   return is_mask(reference) && is_mask(candidate);

@@ -31,12 +31,11 @@ class ScalingTest : public CheckTest {
       run->extra = {loss};
       run->notes = {{"loss_unit", R"({"known":false})"}};
     }
-    reference_.fault = [](const SyntheticTensor& t, int, const std::string&,
+    reference_.fault = [](const SyntheticTensor& t, int, const Leg&,
                           int64_t index,
                           float* value) { Reduce(t, index, value); };
     candidate_.fault = [this](const SyntheticTensor& t, int rank,
-                              const std::string& leg, int64_t index,
-                              float* value) {
+                              const Leg& leg, int64_t index, float* value) {
       Reduce(t, index, value);
       Scale(t, leg, value);
       if (wrong_) wrong_(t, rank, leg, index, value);
@@ -51,7 +50,7 @@ class ScalingTest : public CheckTest {
     *value *= SyntheticRun::Value(local, index) / SyntheticRun::Value(t, index);
   }
 
-  void Scale(const SyntheticTensor& t, const std::string& leg, float* value) {
+  void Scale(const SyntheticTensor& t, const Leg& leg, float* value) {
     const bool reduced = t.role == Role::kGradReduced;
     const bool of_loss = t.role == Role::kLoss || t.role == Role::kGradOutput ||
                          t.role == Role::kGradInput ||
@@ -107,7 +106,7 @@ TEST_F(ScalingTest, ItIsReadForEachIteration) {
 // allowed that is not allowed without the factor.
 TEST_F(ScalingTest, WhatIsWrongBesideTheFactorIsFound) {
   before_ = 0.5;
-  wrong_ = [](const SyntheticTensor& t, int, const std::string&, int64_t index,
+  wrong_ = [](const SyntheticTensor& t, int, const Leg&, int64_t index,
               float* value) {
     if (t.role == Role::kGradInput && index == 3) *value *= 1.01F;
   };
@@ -134,7 +133,7 @@ TEST_F(ScalingTest, AFactorOfTheLossAndOfWhatIsSteppedIsAFault) {
 }
 
 TEST_F(ScalingTest, AFactorOfTheLossAloneIsAFault) {
-  wrong_ = [](const SyntheticTensor& t, int, const std::string&, int64_t,
+  wrong_ = [](const SyntheticTensor& t, int, const Leg&, int64_t,
               float* value) {
     if (t.role == Role::kLoss) *value *= 0.5F;
   };
@@ -190,7 +189,7 @@ TEST_F(LoopScalingTest, AFactorThatTheLoopPutsOnAllGradientsIsTheLoops) {
 }
 
 TEST_F(LoopScalingTest, WhatOneParameterHasIsNot) {
-  wrong_ = [](const SyntheticTensor& t, int, const std::string&, int64_t,
+  wrong_ = [](const SyntheticTensor& t, int, const Leg&, int64_t,
               float* value) {
     if (t.role == Role::kGradReduced && t.fqn == "fc.bias") *value *= 2;
   };
@@ -212,8 +211,8 @@ class ReductionHookTest : public ScalingTest {
  protected:
   void SetUp() override {
     ScalingTest::SetUp();
-    wrong_ = [this](const SyntheticTensor& t, int, const std::string&,
-                    int64_t index, float* value) {
+    wrong_ = [this](const SyntheticTensor& t, int, const Leg&, int64_t index,
+                    float* value) {
       if (t.role != Role::kGradReduced) return;
       *value *= factor_ * (1 + 0x1p-9F * static_cast<float>(index % 7 - 3) / 3);
     };
@@ -258,7 +257,7 @@ TEST_F(ReductionHookTest, OfWhatIsSentNobodyKnowsHowNothingIsSaid) {
 
 TEST_F(ReductionHookTest, CopiesThatDifferAreFoundWhateverTheHook) {
   Register("");
-  wrong_ = [](const SyntheticTensor& t, int rank, const std::string&, int64_t,
+  wrong_ = [](const SyntheticTensor& t, int rank, const Leg&, int64_t,
               float* value) {
     if (t.role == Role::kGradReduced && rank == 1) *value *= 1.5F;
   };

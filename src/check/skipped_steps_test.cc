@@ -36,9 +36,8 @@ class OverflowTest : public CheckTest {
   }
 
   static SyntheticRun::Fault Put(float number, Role role,
-                                 const std::string& leg = "real",
-                                 int64_t index = 5) {
-    return [=](const SyntheticTensor& t, int, const std::string& in, int64_t i,
+                                 const Leg& leg = "real", int64_t index = 5) {
+    return [=](const SyntheticTensor& t, int, const Leg& in, int64_t i,
                float* value) {
       if (t.fqn.starts_with("fc") && t.role == role && in == leg &&
           i == index) {
@@ -59,8 +58,8 @@ class OverflowTest : public CheckTest {
       run->extra = {after};
     }
     const auto own = candidate_.fault;
-    candidate_.fault = [=](const SyntheticTensor& t, int rank,
-                           const std::string& leg, int64_t i, float* value) {
+    candidate_.fault = [=](const SyntheticTensor& t, int rank, const Leg& leg,
+                           int64_t i, float* value) {
       if (t.role == Role::kParamUpdated) {
         *value = SyntheticRun::Value(before, i);
       } else if (own) {
@@ -119,8 +118,8 @@ TEST_F(OverflowTest, Fp32LegsDoNotOverflow) {
 TEST_F(OverflowTest, TheOtherElementsAreJudged) {
   const auto infinite = Put(kInfinity, Role::kGradLocal);
   const auto wrong = Put(7, Role::kGradLocal, "real", 6);
-  candidate_.fault = [=](const SyntheticTensor& t, int rank,
-                         const std::string& leg, int64_t i, float* value) {
+  candidate_.fault = [=](const SyntheticTensor& t, int rank, const Leg& leg,
+                         int64_t i, float* value) {
     infinite(t, rank, leg, i, value);
     wrong(t, rank, leg, i, value);
   };
@@ -158,8 +157,8 @@ class ClearedTest : public CheckTest {
  protected:
   void SetUp() override {
     CheckTest::SetUp();
-    candidate_.fault = [](const SyntheticTensor& t, int rank,
-                          const std::string&, int64_t, float* value) {
+    candidate_.fault = [](const SyntheticTensor& t, int rank, const Leg&,
+                          int64_t, float* value) {
       if (t.role == Role::kGradReduced) *value += static_cast<float>(rank);
     };
   }
@@ -186,8 +185,8 @@ TEST_F(ClearedTest, TheReferenceUsesThem) {
 TEST_F(ClearedTest, GradientsBeforeTheReductionAreOthers) {
   Clear(&reference_);
   Clear(&candidate_);
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
     if (t.role == Role::kGradOutput) *value *= 2;
   };
   EXPECT_EQ(Check().verdict, Verdict::kDiverged);

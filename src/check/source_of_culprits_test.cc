@@ -33,7 +33,7 @@ class SourceTest : public CheckTest {
 
   Culprit FirstWrong(Role role) {
     role_ = role;
-    candidate_.fault = [this](const SyntheticTensor& t, int, const std::string&,
+    candidate_.fault = [this](const SyntheticTensor& t, int, const Leg&,
                               int64_t, float* value) {
       if (t.role == role_) *value *= 2;
     };
@@ -65,8 +65,8 @@ TEST_F(SourceTest, OfAParameterItIsTheClassOfItsModule) {
 
 TEST_F(SourceTest, WhatNobodyNotedIsNotNamed) {
   candidate_.notes.clear();
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
     if (t.role == Role::kOutput) *value *= 2;
   };
   const CheckResult result = CheckAgain();

@@ -45,7 +45,7 @@ RecordSpec Spec(int64_t columns) {
 }
 
 void Write(const std::string& folder, const std::string& reference,
-           const std::string& leg, const std::vector<Values>& of_ranks) {
+           const Leg& leg, const std::vector<Values>& of_ranks) {
   OrDie(CreateTraceFolder(folder, "{}", true));
   const auto ranks = static_cast<int>(of_ranks.size());
   for (int rank = 0; rank < ranks; ++rank) {

@@ -43,7 +43,7 @@ TEST_F(UpdateTest, AStepThatDidNotHappenIsFoundByTheRunsOwnWeights) {
   EXPECT_NE(Check().verdict, Verdict::kDiverged);
   std::filesystem::remove_all(Path("cand"));
   std::filesystem::remove_all(Path("ref"));
-  candidate_.fault = [&](const SyntheticTensor& t, int rank, const std::string&,
+  candidate_.fault = [&](const SyntheticTensor& t, int rank, const Leg&,
                          int64_t index, float* value) {
     if (IsAfter(t) && rank % 2 == 1) {
       *value = SyntheticRun::Value(before_, index);
@@ -57,7 +57,7 @@ TEST_F(UpdateTest, AStepThatDidNotHappenIsFoundByTheRunsOwnWeights) {
 
 // Rank 1 keeps what it had. Its half is all that there is of it: no copy tells.
 TEST_F(UpdateTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
-  candidate_.fault = [&](const SyntheticTensor& t, int rank, const std::string&,
+  candidate_.fault = [&](const SyntheticTensor& t, int rank, const Leg&,
                          int64_t index, float* value) {
     if (IsAfter(t) && rank % 2 == 1) {
       *value = SyntheticRun::Value(before_, index);
@@ -75,7 +75,7 @@ TEST_F(UpdateTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
   // the last place may be waiting for it, far steps may not.
   reference_.dtype = candidate_.dtype = DType::kBF16;
   for (const float step : {0.01f, 0.1f}) {
-    reference_.fault = [&](const SyntheticTensor& t, int, const std::string&,
+    reference_.fault = [&](const SyntheticTensor& t, int, const Leg&,
                            int64_t index, float* value) {
       if (IsAfter(t)) *value = SyntheticRun::Value(before_, index) * (1 + step);
     };
@@ -84,11 +84,10 @@ TEST_F(UpdateTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
     EXPECT_EQ(Check().verdict == Verdict::kDiverged, step == 0.1f) << step;
   }
   // A frozen bias is zero before and after.
-  reference_.fault =
-      candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
-                            int64_t, float* value) {
-        if (t.fqn == "norm.weight") *value = 0;
-      };
+  reference_.fault = candidate_.fault = [](const SyntheticTensor& t, int,
+                                           const Leg&, int64_t, float* value) {
+    if (t.fqn == "norm.weight") *value = 0;
+  };
   std::filesystem::remove_all(Path("cand"));
   std::filesystem::remove_all(Path("ref"));
   EXPECT_NE(Check().verdict, Verdict::kDiverged);
@@ -98,7 +97,7 @@ TEST_F(UpdateTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
 
   // A single element that moved, or a reference that hardly does: no verdict.
   std::filesystem::remove_all(Path("cand"));
-  candidate_.fault = [&](const SyntheticTensor& t, int rank, const std::string&,
+  candidate_.fault = [&](const SyntheticTensor& t, int rank, const Leg&,
                          int64_t index, float* value) {
     if (IsAfter(t) && rank % 2 == 1 && index != 33) {
       *value = SyntheticRun::Value(before_, index);
@@ -107,13 +106,13 @@ TEST_F(UpdateTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
   EXPECT_EQ(Check().verdict, Verdict::kWithin);
   std::filesystem::remove_all(Path("cand"));
   std::filesystem::remove_all(Path("ref"));
-  reference_.fault = [&](const SyntheticTensor& t, int, const std::string&,
+  reference_.fault = [&](const SyntheticTensor& t, int, const Leg&,
                          int64_t index, float* value) {
     if (IsAfter(t) && index % 4 != 0) {
       *value = SyntheticRun::Value(before_, index);
     }
   };
-  candidate_.fault = [&](const SyntheticTensor& t, int, const std::string&,
+  candidate_.fault = [&](const SyntheticTensor& t, int, const Leg&,
                          int64_t index, float* value) {
     if (IsAfter(t)) *value = SyntheticRun::Value(before_, index);
   };
@@ -123,7 +122,7 @@ TEST_F(UpdateTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
 // Of digests an equal one says that weights did not move, and the reference's
 // values whether they should have.
 TEST_F(UpdateTest, ALeftOutStepIsToldByDigests) {
-  const auto keep = [this](const SyntheticTensor& t, int, const std::string&,
+  const auto keep = [this](const SyntheticTensor& t, int, const Leg&,
                            int64_t index, float* value) {
     if (IsAfter(t)) *value = SyntheticRun::Value(before_, index);
   };
@@ -153,7 +152,7 @@ TEST_F(UpdateTest, ALeftOutStepIsToldByDigests) {
       for (SyntheticTensor& tensor : run->extra) tensor.global = {64, 64};
     }
     // Far enough for a weight of low precision to move, too.
-    reference_.fault = [this](const SyntheticTensor& t, int, const std::string&,
+    reference_.fault = [this](const SyntheticTensor& t, int, const Leg&,
                               int64_t index, float* value) {
       if (IsAfter(t)) *value = 1.1f * SyntheticRun::Value(before_, index);
     };
@@ -171,8 +170,8 @@ TEST_F(UpdateTest, ALeftOutStepIsToldByDigests) {
 }
 
 TEST_F(UpdateTest, OnlyRanksThatKeptWhatTheyHadDidNotStep) {
-  candidate_.fault = [this](const SyntheticTensor& t, int rank,
-                            const std::string&, int64_t index, float* value) {
+  candidate_.fault = [this](const SyntheticTensor& t, int rank, const Leg&,
+                            int64_t index, float* value) {
     if (!IsAfter(t)) return;
     *value = rank == 1 ? SyntheticRun::Value(before_, index) : 2 * *value;
   };
@@ -187,8 +186,8 @@ TEST_F(UpdateTest, OnlyRanksThatKeptWhatTheyHadDidNotStep) {
 TEST_F(UpdateTest, ALaterStepThatDidNotHappenIsFoundToo) {
   reference_.iterations = candidate_.iterations = 2;
   reference_.faulty_iteration = 1;
-  reference_.fault = [](const SyntheticTensor& t, int, const std::string&,
-                        int64_t, float* value) {
+  reference_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
     if (IsAfter(t)) *value = -*value;
   };
   candidate_.noise = 0;
@@ -200,7 +199,7 @@ TEST_F(UpdateTest, ALaterStepThatDidNotHappenIsFoundToo) {
 }
 
 TEST_F(UpdateTest, AStepBehindTheLastIterationIsNotMissing) {
-  candidate_.omit = [](const SyntheticTensor& t, int, const std::string&, int) {
+  candidate_.omit = [](const SyntheticTensor& t, int, const Leg&, int) {
     return IsAfter(t);
   };
   const CheckResult result = Check();
@@ -218,13 +217,13 @@ TEST_F(UpdateTest, OfAWeightOfAnotherShapeBeforeNothingIsSaid) {
 // Rank 1 holds the half of a bf16 weight that the step leaves alone.
 TEST_F(UpdateTest, WhatOtherRanksMovedSaysNothingOfAHalf) {
   reference_.dtype = candidate_.dtype = DType::kBF16;
-  reference_.fault = candidate_.fault = [this](const SyntheticTensor& t, int,
-                                               const std::string&,
-                                               int64_t index, float* value) {
-    if (!IsAfter(t)) return;
-    const float step = index < 32 ? 0.1f : 0;
-    *value = SyntheticRun::Value(before_, index) * (1 + step);
-  };
+  reference_.fault =
+      candidate_.fault = [this](const SyntheticTensor& t, int, const Leg&,
+                                int64_t index, float* value) {
+        if (!IsAfter(t)) return;
+        const float step = index < 32 ? 0.1f : 0;
+        *value = SyntheticRun::Value(before_, index) * (1 + step);
+      };
   EXPECT_NE(Check().verdict, Verdict::kDiverged);
 }
 

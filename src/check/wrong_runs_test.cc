@@ -89,7 +89,7 @@ TEST_F(WrongRunTest, PrecisionIsThatOfTheTensor) {
     run->extra.front().dtype = DType::kF32;
   });
   EXPECT_EQ(Check().verdict, Verdict::kWithin);
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&,
                         int64_t index, float* value) {
     if (t.fqn == "fc" && t.role == Role::kOutput) {
       *value *= index % 2 == 0 ? 1.03f : 0.97f;
@@ -107,8 +107,8 @@ TEST_F(WrongRunTest, ACommonFactorIsSeenWhereTheNormAdmitsIt) {
   ForBoth([](SyntheticRun* run) {
     run->extra = {Made("head.weight", Role::kParam, {16, 4096})};
   });
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
     if (t.role == Role::kGradReduced) *value *= 1 + 0x1.8p-20f;
   };
   const CheckResult result = Check();
@@ -125,7 +125,7 @@ TEST_F(WrongRunTest, ASmallShardIsJudgedByItself) {
     return t.fqn == "fc" && t.role == Role::kOutput && index % 16 >= 8;
   };
   const auto with_error = [&](float error) {
-    return [=](const SyntheticTensor& t, int, const std::string&, int64_t index,
+    return [=](const SyntheticTensor& t, int, const Leg&, int64_t index,
                float* value) {
       if (!small(t, index)) return;
       *value *= 1e-3f * (1 + (index % 2 == 0 ? error : -error));
@@ -148,8 +148,9 @@ TEST_F(WrongRunTest, ASmallShardIsJudgedByItself) {
 TEST_F(WrongRunTest, WhatBothSidesLackIsNoEvidence) {
   reference_.mesh = candidate_.mesh;
   ForBoth([](SyntheticRun* run) {
-    run->omit = [](const SyntheticTensor& t, int rank, const std::string&,
-                   int) { return t.role == Role::kGradReduced && rank == 1; };
+    run->omit = [](const SyntheticTensor& t, int rank, const Leg&, int) {
+      return t.role == Role::kGradReduced && rank == 1;
+    };
   });
   ExpectOpen("1 tensor is without a partner or not whole, first fc.weight");
   EXPECT_THAT(
@@ -170,9 +171,8 @@ TEST_F(WrongRunTest, AModuleOfWhichNothingIsJudgedLeavesTheVerdictOpen) {
     }
   });
   const auto noisy = [&](bool gradients_too) {
-    reference_.fault = [=](const SyntheticTensor& t, int,
-                           const std::string& leg, int64_t index,
-                           float* value) {
+    reference_.fault = [=](const SyntheticTensor& t, int, const Leg& leg,
+                           int64_t index, float* value) {
       if (!t.fqn.starts_with("layers.") || t.fqn.starts_with("layers.0") ||
           leg == "real" || (t.role == Role::kGradReduced && !gradients_too)) {
         return;
@@ -203,8 +203,8 @@ TEST_F(WrongRunTest, OtherFactorsAreOtherFaults) {
       }
     });
     const auto scale = [&](Role role) {
-      candidate_.fault = [=](const SyntheticTensor& t, int, const std::string&,
-                             int64_t, float* value) {
+      candidate_.fault = [=](const SyntheticTensor& t, int, const Leg&, int64_t,
+                             float* value) {
         if (t.role != role) return;
         if (t.fqn.starts_with(names[0])) *value *= 2;
         if (t.fqn.starts_with(names[1])) *value *= 0.5f;
@@ -232,8 +232,8 @@ TEST_F(WrongRunTest, WhatIsSaidOfAnAffectedParameterIsQuoted) {
     run->extra = {Made("a.weight", Role::kGradReduced, {16, 16}),
                   Made("b.bias", Role::kGradReduced, {64})};
   });
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
     if (t.fqn == "a.weight" || t.fqn == "b.bias") *value *= 3;
   };
   // Said by the parallelism library of one of them alone.
@@ -256,8 +256,8 @@ TEST_F(WrongRunTest, AFactorMayBeTheBatchOrTheSequence) {
     run->extra.front().dtype = DType::kI64;
   });
   const auto words = [&](float factor) {
-    candidate_.fault = [=](const SyntheticTensor& t, int, const std::string&,
-                           int64_t, float* value) {
+    candidate_.fault = [=](const SyntheticTensor& t, int, const Leg&, int64_t,
+                           float* value) {
       if (t.role == Role::kGradReduced) *value *= factor;
     };
     return Words(CheckAgain().culprits.at(0).classes.at(0));
@@ -268,8 +268,8 @@ TEST_F(WrongRunTest, AFactorMayBeTheBatchOrTheSequence) {
 }
 
 TEST_F(WrongRunTest, OfCopiesThatDifferThoseOfTheReferenceAreTold) {
-  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const Leg&, int64_t,
+                        float* value) {
     if (t.fqn == "fc" && t.role == Role::kInput && rank == 1) *value += 1;
   };
   EXPECT_THAT(Words(Check().culprits.at(0).classes.at(0)),
@@ -282,9 +282,8 @@ TEST_F(WrongRunTest, CopiesNeedNotBeEqualBehindWhatIsNotRepeated) {
   candidate_.legs = {"real", "replay"};
   candidate_.noise = 0;
   const auto run = [&](bool repeats, float difference) {
-    candidate_.fault = [=](const SyntheticTensor& t, int rank,
-                           const std::string& leg, int64_t index,
-                           float* value) {
+    candidate_.fault = [=](const SyntheticTensor& t, int rank, const Leg& leg,
+                           int64_t index, float* value) {
       if (t.fqn != "fc" || rank != 1) return;
       if (t.role == Role::kOutput && leg == "replay" && !repeats) {
         *value = std::nextafter(*value, 2.0f);
@@ -323,8 +322,8 @@ TEST_F(WrongRunTest, AnotherLearningRateIsACulprit) {
   ForBoth([](SyntheticRun* run) {
     run->extra = {Made("norm.weight", Role::kParamUpdated, {16, 16})};
   });
-  candidate_.fault = [](const SyntheticTensor& t, int rank, const std::string&,
-                        int64_t, float* value) {
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const Leg&, int64_t,
+                        float* value) {
     if (t.role == Role::kParamUpdated && rank == 1) *value *= 2;
   };
   const CheckResult both = CheckAgain();
@@ -343,8 +342,8 @@ TEST_F(WrongRunTest, TheGradientThatIsReducedFirstIsNamedFirst) {
     }
   });
   const auto wrong = [](Role role) {
-    return [role](const SyntheticTensor& t, int, const std::string&,
-                  int64_t index, float* value) {
+    return [role](const SyntheticTensor& t, int, const Leg&, int64_t index,
+                  float* value) {
       if (t.role == role && t.fqn != "fc.weight" && index % 2 == 0) *value *= 2;
     };
   };
@@ -365,8 +364,8 @@ TEST_F(WrongRunTest, TheGradientThatIsReducedFirstIsNamedFirst) {
 // part of the communication.
 TEST_F(WrongRunTest, AReductionThatBeganTooEarlyIsCommunication) {
   const auto wrong = [](Role role) {
-    return [role](const SyntheticTensor& t, int, const std::string&,
-                  int64_t index, float* value) {
+    return [role](const SyntheticTensor& t, int, const Leg&, int64_t index,
+                  float* value) {
       if (t.role == role && index % 2 == 0) *value *= 1.5f;
     };
   };
@@ -439,10 +438,10 @@ TEST_F(WrongRunTest, AModuleThatIsNotObservedIsNotMissing) {
   });
   candidate_.notes = {{"not_observed", R"({"fqn":"block.inner","class":"Own",)"
                                        R"("reason":"its class is unknown"})"}};
-  candidate_.omit = [](const SyntheticTensor& t, int, const std::string&, int) {
+  candidate_.omit = [](const SyntheticTensor& t, int, const Leg&, int) {
     return t.fqn.starts_with("block.inner");
   };
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&,
                         int64_t index, float* value) {
     if (t.fqn == "block") *value = SyntheticRun::Value(t, index + 64);
   };
@@ -525,12 +524,12 @@ TEST_F(WrongRunTest, WhatIsCleanIsCountedByKind) {
                   Made("lost", Role::kOutput, {SyntheticRun::kRows, 16})};
   });
   candidate_.omitted_fqn = "lost";
-  reference_.fault = [](const SyntheticTensor& t, int, const std::string& leg,
+  reference_.fault = [](const SyntheticTensor& t, int, const Leg& leg,
                         int64_t index, float* value) {
     if (t.fqn == "open" && leg != "real")
       *value *= index % 2 == 0 ? 1.5f : 0.5f;
   };
-  candidate_.fault = [](const SyntheticTensor& t, int, const std::string&,
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&,
                         int64_t index, float* value) {
     if (t.fqn == "fc" && t.role == Role::kOutput)
       *value *= index % 2 == 0 ? 1.0f : 2.0f;
@@ -550,7 +549,7 @@ TEST_F(WrongRunTest, AModuleThatIsFusedIntoAnotherIsNotMissing) {
                   Made("block.norm", Role::kOutput, {SyntheticRun::kRows, 16}),
                   Made("block.norm.weight", Role::kParam, {16, 16})};
   });
-  candidate_.omit = [](const SyntheticTensor& t, int, const std::string&, int) {
+  candidate_.omit = [](const SyntheticTensor& t, int, const Leg&, int) {
     return t.fqn == "block.norm";
   };
   EXPECT_EQ(CheckAgain().verdict, Verdict::kInconclusive);
@@ -570,7 +569,7 @@ TEST_F(WrongRunTest, AnOutputThatCannotBePlacedIsNamedWithTheCause) {
   candidate_.notes = {{"not_observed",
                        R"({"fqn":"","class":"Toy",)"
                        R"("reason":"computed from a sum that is pending"})"}};
-  candidate_.omit = [](const SyntheticTensor& t, int, const std::string&, int) {
+  candidate_.omit = [](const SyntheticTensor& t, int, const Leg&, int) {
     return t.fqn.empty() && t.role != Role::kInput;
   };
   ExpectOpen(
@@ -582,8 +581,8 @@ TEST_F(WrongRunTest, AnOutputThatCannotBePlacedIsNamedWithTheCause) {
 TEST_F(WrongRunTest, OtherInputWithCleanGradientsIsNoFinding) {
   const auto break_role = [&](std::initializer_list<Role> roles) {
     candidate_.fault = [roles = std::set<Role>(roles)](const SyntheticTensor& t,
-                                                       int, const std::string&,
-                                                       int64_t, float* value) {
+                                                       int, const Leg&, int64_t,
+                                                       float* value) {
       const bool model = t.fqn.empty() && t.role == Role::kInput;
       if ((model || t.role != Role::kInput) && roles.contains(t.role)) {
         *value += 1;
@@ -611,7 +610,7 @@ TEST_F(WrongRunTest, ABufferIsTheCulpritOfWhatIsComputedWithIt) {
   candidate_.notes = {{"graft", R"({"what":"weights"})"}};
   candidate_.faulty_iteration = 1;
   bool used = false;
-  candidate_.fault = [&](const SyntheticTensor& t, int rank, const std::string&,
+  candidate_.fault = [&](const SyntheticTensor& t, int rank, const Leg&,
                          int64_t, float* value) {
     if (t.role == Role::kBuffer) *value += 0.01f * static_cast<float>(rank + 1);
     if (t.fqn == "fc" && t.role == Role::kOutput && used) *value += 1;

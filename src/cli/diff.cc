@@ -241,7 +241,7 @@ Result<RecordOptions> CommonOptions(const DiffArguments& options) {
 
 RecordOptions ForSide(const RecordOptions& common, const DiffArguments& options,
                       const std::string& side, const std::string& command,
-                      std::vector<std::string> legs) {
+                      std::vector<Leg> legs) {
   RecordOptions run = common;
   run.argv = {"/bin/sh", "-c", command};
   run.folder = (std::filesystem::path(options.folder) / side).string();
@@ -290,8 +290,8 @@ void PrintNextTry(const DiffArguments& options, const std::string& reference) {
 }
 
 void PrintPlan(const DiffArguments& options, const IterationRange& iterations,
-               const std::vector<std::string>& reference_legs,
-               const std::vector<std::string>& candidate_legs) {
+               const std::vector<Leg>& reference_legs,
+               const std::vector<Leg>& candidate_legs) {
   if (LooksFirst(options)) {
     std::printf(
         "plan: first the candidate's own first step alone, one launch, to see "
@@ -332,7 +332,8 @@ int Diff(const DiffArguments& options) {
   if (!candidate_legs.ok()) return Complain(candidate_legs.error());
   if (options.graft != "weights,data") {
     // Modules would be given the candidate's own values: no test of anything.
-    std::erase_if(*candidate_legs, IsIsolatedLeg);
+    std::erase_if(*candidate_legs,
+                  [](const Leg& leg) { return leg.is_isolated(); });
   }
   const Result<RecordOptions> common = CommonOptions(options);
   if (!common.ok()) return Complain(common.error());

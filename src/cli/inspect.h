@@ -24,7 +24,7 @@ std::string DescribeCollectives(const Trace& trace,
 struct TensorQuery {
   // Glob on the name, or on all of the tensor's id; "": of the model itself.
   std::string pattern;
-  std::string leg = "real";
+  std::string leg = kReal.name();
   int iteration = -1;  // -1: all
   int values = 6;      // first values of each piece
   int limit = 10;      // tensors

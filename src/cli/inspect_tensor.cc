@@ -166,8 +166,8 @@ Status AddTensor(const TensorId& id, const TensorPieces& pieces, int values,
           fmt::format("its values were not kept; relative to leg {} of the "
                       "reference that it was recorded with they differ by "
                       "{:.6g}, at most {:.6g}",
-                      record.compared_with().front(), difference.rel_err(),
-                      difference.max_abs_err),
+                      record.compared_with().front().name(),
+                      difference.rel_err(), difference.max_abs_err),
           Tone::kPlain, 4);
       if (compared.summary) {
         page.Text(SummaryText(*compared.summary), Tone::kPlain, 4);
@@ -217,15 +217,16 @@ Result<std::string> DescribeTensors(std::shared_ptr<const Trace> trace,
                                     const TerminalOptions& terminal) {
   const SourceLines sources = SourceLines::Read(*trace);
   const Catalog catalog(std::move(trace));
-  if (!catalog.HasLeg(query.leg)) {
-    return Error(ErrorCode::kNotFound, "no leg '" + Printable(query.leg) +
-                                           "' in this trace; it has " +
-                                           Printable(Joined(catalog.legs())));
+  if (!catalog.HasLeg(Leg(query.leg))) {
+    return Error(ErrorCode::kNotFound,
+                 "no leg '" + Printable(query.leg) +
+                     "' in this trace; it has " +
+                     Printable(Joined(NamesOf(catalog.legs()))));
   }
   Page page(terminal.width, terminal.color);
   int shown = 0;
   int64_t more = 0;
-  for (const auto& [id, pieces] : catalog.tensors(query.leg)) {
+  for (const auto& [id, pieces] : catalog.tensors(Leg(query.leg))) {
     if (!Matches(query, id)) continue;
     if (shown == query.limit) {
       ++more;

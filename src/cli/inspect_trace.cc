@@ -141,8 +141,8 @@ std::string DescribeTrace(const Trace& trace, const TerminalOptions& terminal) {
   std::set<int> iterations;
   for (const Record& record : trace.records()) {
     iterations.insert(record.id().iteration);
-    legs[record.leg()].Add(record);
-    if (record.leg() == "real") {
+    legs[record.leg().name()].Add(record);
+    if (record.leg() == kReal) {
       roles[std::string(ToString(record.id().role))].Add(record);
     }
   }

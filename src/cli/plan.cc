@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "src/base/format.h"
-#include "src/experiment/leg_names.h"
 #include "src/run/free_space.h"
 
 namespace ttrace {
@@ -18,9 +17,10 @@ std::string Counted(int64_t count, const std::string& noun) {
 }  // namespace
 
 std::string StepsWords(const IterationRange& iterations,
-                       const std::vector<std::string>& legs) {
+                       const std::vector<Leg>& legs) {
   const auto all = static_cast<int64_t>(legs.size());
-  const int64_t fp32 = std::count_if(legs.begin(), legs.end(), IsFp32Leg);
+  const int64_t fp32 = std::count_if(
+      legs.begin(), legs.end(), [](const Leg& leg) { return leg.is_fp32(); });
   const int64_t plain = all - fp32;
   const int64_t count = iterations.count();
   std::string text =

@@ -11,6 +11,7 @@
 
 #include "src/experiment/iteration_range.h"
 #include "src/run/capture_cost.h"
+#include "ttrace/leg.h"
 
 namespace ttrace {
 
@@ -18,7 +19,7 @@ namespace ttrace {
 // fp32". Legs as ExpandLegs gives them. A run that trains in fp32 has no legs
 // in fp32 besides.
 std::string StepsWords(const IterationRange& iterations,
-                       const std::vector<std::string>& legs);
+                       const std::vector<Leg>& legs);
 
 // "1.2 MB an iteration on 1 rank, with 6 reruns of each about 17 MB in all (59
 // GB free); a rerun takes at most 12 MB more memory on a rank (11 GB free)".

@@ -31,7 +31,7 @@ Words CheckWords(const CheckOptions& check) {
   }
   if (check.legs) {
     words.push_back("--legs");
-    words.push_back(fmt::format("{}", fmt::join(*check.legs, ",")));
+    words.push_back(fmt::format("{}", fmt::join(NamesOf(*check.legs), ",")));
   }
   if (check.bitwise) words.push_back("--bitwise");
   words.push_back("--risk");

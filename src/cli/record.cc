@@ -59,10 +59,11 @@ Status CheckMode(const RecordOptions& record) {
         "--keep-values and --mode " + record.mode + " contradict each other");
   }
   const auto isolated =
-      std::find_if(record.legs.begin(), record.legs.end(), IsIsolatedLeg);
+      std::find_if(record.legs.begin(), record.legs.end(),
+                   [](const Leg& leg) { return leg.is_isolated(); });
   if (record.graft.empty() && isolated != record.legs.end()) {
     return Error(ErrorCode::kInvalidArgument,
-                 "leg " + *isolated +
+                 "leg " + isolated->name() +
                      " takes the values of the run itself, which --mode " +
                      record.mode + " does not keep");
   }
@@ -130,8 +131,10 @@ Result<FolderLock> Complete(const CommandLine& line, RecordArguments* options) {
         Side::Open(record.graft, FindLegFolders(record.graft));
     if (!reference.ok()) return reference.error().WithContext("--graft");
     TTRACE_RETURN_IF_ERROR(CheckHasValues(*reference));
-    const std::vector<std::string> legs = reference->Legs();
-    options->bounded = std::any_of(legs.begin(), legs.end(), IsNoiseLeg);
+    const std::vector<Leg> legs = reference->Legs();
+    options->bounded =
+        std::any_of(legs.begin(), legs.end(),
+                    [](const Leg& leg) { return leg.is_noise(); });
   }
   TTRACE_RETURN_IF_ERROR(SetWatch(options->watch, "", &record));
   TTRACE_RETURN_IF_ERROR(UseOwnEnvironment(&record));

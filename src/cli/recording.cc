@@ -48,8 +48,8 @@ Status CheckGraft(const std::string& what) {
 
 void RunLegLaunches(const RecordOptions& real, const CaptureSummary& summary,
                     const InterruptFlag& interrupt) {
-  std::vector<std::string> legs;
-  for (const std::string& leg : real.legs) {
+  std::vector<Leg> legs;
+  for (const Leg& leg : real.legs) {
     const auto& skipped = summary.skipped_legs;
     if (std::find(skipped.begin(), skipped.end(), leg) == skipped.end()) {
       legs.push_back(leg);
@@ -71,8 +71,8 @@ void RunLegLaunches(const RecordOptions& real, const CaptureSummary& summary,
     run.log_file = run.folder + ".log";
     run.end_when_captured = true;
     run.end_leftovers = true;
-    std::fprintf(stderr, "ttrace: leg %s (%zu of %zu)\n", run.leg.c_str(),
-                 i + 1, legs.size());
+    std::fprintf(stderr, "ttrace: leg %s (%zu of %zu)\n",
+                 run.leg.name().c_str(), i + 1, legs.size());
     const auto folder = PrepareFolder(run.folder, FolderKind::kTrace, false);
     if (!folder.ok()) {
       Complain(folder.error());
@@ -81,7 +81,7 @@ void RunLegLaunches(const RecordOptions& real, const CaptureSummary& summary,
     const Result<RecordOutcome> outcome = RecordCommand(run);
     if (outcome.ok() && outcome->capture.problem.empty()) continue;
     if (interrupt.signal.load() == 0) {
-      Complain("leg " + run.leg + ": " +
+      Complain("leg " + run.leg.name() + ": " +
                (outcome.ok()
                     ? "the command " + DescribeEnd(*outcome) + "\n  " +
                           outcome->capture.problem + FullDiskWords(run.folder)

@@ -132,7 +132,7 @@ TEST(RoutedComparison, TokensOfOneSideAreCountedAndNoGaps) {
   const int dropped = *before.begin();
   int added = 0;
   while (before.contains(added)) ++added;
-  run.routing = [&](const std::string&, int64_t t) {
+  run.routing = [&](const Leg&, int64_t t) {
     std::set<int> experts = RoutedRun::Route(t);
     if (t == token) {
       experts.erase(dropped);

@@ -180,7 +180,7 @@ class Settler {
           id.role != Role::kData) {
         continue;
       }
-      const TensorPieces* theirs = reference_->FindSameValue("real", id);
+      const TensorPieces* theirs = reference_->FindSameValue(kReal, id);
       if (theirs == nullptr) continue;
       Reading reading = Read(*theirs, pieces);
       if (reading.kind != Reading::kAsRecorded) {

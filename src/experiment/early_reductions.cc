@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-#include "src/experiment/note_json.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
@@ -21,10 +21,10 @@ std::optional<int> Ordinal(const Json& json) {
   return static_cast<int>(value);
 }
 
-bool Add(const Note& note, EarlyReductions* out) {
-  const Json json = Json::parse(note.json, nullptr, false);
-  if (!json.is_object() || !json.contains("iteration") ||
-      !json.contains("late") || !json["late"].is_array()) {
+bool Add(const ParsedNote& note, EarlyReductions* out) {
+  const Json& json = note.json;
+  if (!json.contains("iteration") || !json.contains("late") ||
+      !json["late"].is_array()) {
     return false;
   }
   const auto iteration = Ordinal(json["iteration"]);
@@ -56,25 +56,11 @@ const EarlyReduction* EarlyReductions::Find(
   return shared ? &found->second : nullptr;
 }
 
-EarlyReductions ReadEarlyReductions(const std::vector<Note>& notes) {
+EarlyReductions ReadEarlyReductions(const NoteList& notes) {
   EarlyReductions out;
-  for (const Note& note : notes) {
-    if (note.kind == "reduced_early") out.malformed += !Add(note, &out);
-  }
-  return out;
-}
-
-EarlyReductions ReadEarlyReductions(const Trace& trace) {
-  EarlyReductions out;
-  for (const RankTrace& rank : trace.ranks()) {
-    EarlyReductions of_rank = ReadEarlyReductions(rank.notes);
-    out.malformed += of_rank.malformed;
-    for (auto& [what, reduction] : of_rank.seen) {
-      EarlyReduction& all = out.seen[what];
-      all.late.merge(reduction.late);
-      all.ranks.merge(reduction.ranks);
-    }
-  }
+  out.malformed += ForEachNote(
+      notes, {"reduced_early"},
+      [&](const ParsedNote& note) { out.malformed += !Add(note, &out); });
   return out;
 }
 

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/trace/reader.h"
+#include "src/trace/note_list.h"
 
 namespace ttrace {
 
@@ -36,8 +36,7 @@ struct EarlyReductions {
 };
 
 // Never fails: what cannot be read is counted.
-EarlyReductions ReadEarlyReductions(const Trace& trace);
-EarlyReductions ReadEarlyReductions(const std::vector<Note>& notes);
+EarlyReductions ReadEarlyReductions(const NoteList& notes);
 
 }  // namespace ttrace
 

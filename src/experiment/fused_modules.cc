@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "src/experiment/note_json.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
@@ -41,13 +41,8 @@ void Read(const Json& json, FusedModules* out) {
 
 FusedModules ReadFusedModules(const Trace& trace) {
   FusedModules out;
-  for (const RankTrace& rank : trace.ranks()) {
-    for (const Note& note : rank.notes) {
-      if (note.kind != "fused") continue;
-      const Json json = Json::parse(note.json, nullptr, false);
-      if (json.is_object()) Read(json, &out);
-    }
-  }
+  ForEachNote(trace, {"fused"},
+              [&](const ParsedNote& note) { Read(note.json, &out); });
   return out;
 }
 

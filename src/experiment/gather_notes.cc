@@ -11,7 +11,7 @@
 
 #include "src/base/count_words.h"
 #include "src/base/rank_words.h"
-#include "src/experiment/note_json.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
@@ -86,26 +86,28 @@ struct Grafted {
   std::set<int> ranks;
 };
 
-class Gatherer {
+}  // namespace
+
+class NoteGatherer::Groups {
  public:
   // What is said of notes of `kind`; null: nothing.
-  using Adds = void (Gatherer::*)(int rank, const Json&);
+  using Adds = void (Groups::*)(int rank, const Json&);
   static Adds AddsOf(const std::string& kind) {
     static const auto& of_kind = *new std::map<std::string_view, Adds>{
-        {"graft", &Gatherer::AddGraft},
-        {"unsupported", &Gatherer::AddUnsupported},
-        {"not_grafted", &Gatherer::AddNotGrafted},
-        {"compiled", &Gatherer::AddCompiled},
-        {"not_recorded", &Gatherer::AddNotRecorded},
-        {"not_isolated", &Gatherer::AddNotIsolated},
-        {"leg_skipped", &Gatherer::AddLegSkipped},
-        {"replay", &Gatherer::AddLeaks},
-        {"attribute", &Gatherer::AddAttribute},
-        {"skipped_step", &Gatherer::AddSkippedStep},
-        {"stopped", &Gatherer::AddStopped},
-        {"notice", &Gatherer::AddNotice},
-        {"modules_beside", &Gatherer::AddModulesBeside},
-        {"graft_begins", &Gatherer::AddGraftBegins}};
+        {"graft", &Groups::AddGraft},
+        {"unsupported", &Groups::AddUnsupported},
+        {"not_grafted", &Groups::AddNotGrafted},
+        {"compiled", &Groups::AddCompiled},
+        {"not_recorded", &Groups::AddNotRecorded},
+        {"not_isolated", &Groups::AddNotIsolated},
+        {"leg_skipped", &Groups::AddLegSkipped},
+        {"replay", &Groups::AddLeaks},
+        {"attribute", &Groups::AddAttribute},
+        {"skipped_step", &Groups::AddSkippedStep},
+        {"stopped", &Groups::AddStopped},
+        {"notice", &Groups::AddNotice},
+        {"modules_beside", &Groups::AddModulesBeside},
+        {"graft_begins", &Groups::AddGraftBegins}};
     const auto found = of_kind.find(kind);
     return found == of_kind.end() ? nullptr : found->second;
   }
@@ -266,19 +268,20 @@ class Gatherer {
   std::string beside_;
 };
 
-}  // namespace
+NoteGatherer::NoteGatherer() : groups_(std::make_unique<Groups>()) {}
+NoteGatherer::~NoteGatherer() = default;
 
-std::vector<RunNote> GatherNotes(const Trace& trace) {
-  Gatherer gatherer;
-  for (const RankTrace& rank : trace.ranks()) {
-    for (const Note& note : rank.notes) {
-      const Gatherer::Adds adds = Gatherer::AddsOf(note.kind);
-      if (adds == nullptr) continue;
-      const Json json = Json::parse(note.json, nullptr, false);
-      if (json.is_object()) (gatherer.*adds)(rank.meta.rank, json);
-    }
-  }
-  return gatherer.Finish(trace.folder());
+bool NoteGatherer::Reads(const std::string& kind) {
+  return Groups::AddsOf(kind) != nullptr;
+}
+
+void NoteGatherer::Add(const ParsedNote& note) {
+  const Groups::Adds adds = Groups::AddsOf(note.kind);
+  if (adds != nullptr) (*groups_.*adds)(note.rank, note.json);
+}
+
+std::vector<RunNote> NoteGatherer::Finish(const std::string& folder) && {
+  return groups_->Finish(folder);
 }
 
 }  // namespace ttrace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/experiment/side.h"
+#include "src/trace/note_json.h"
 #include "src/trace/reader.h"
 #include "src/trace/testing/scratch_trace.h"
 
@@ -37,10 +38,17 @@ class GatherNotesTest : public testing::Test {
     return OrDie(Trace::Open(folder));
   }
 
+  static std::vector<RunNote> Gather(const Trace& trace) {
+    NoteGatherer gatherer;
+    ForEachNoteIf(trace, NoteGatherer::Reads,
+                  [&](const ParsedNote& note) { gatherer.Add(note); });
+    return std::move(gatherer).Finish(trace.folder());
+  }
+
   // Without the folder.
   std::vector<std::string> Say(const std::vector<Notes>& of_ranks) {
     std::vector<std::string> out;
-    for (RunNote& note : GatherNotes(*Write(of_ranks))) {
+    for (RunNote& note : Gather(*Write(of_ranks))) {
       note.folder.clear();
       out.push_back(NoteWords(note));
     }

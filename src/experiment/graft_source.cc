@@ -23,8 +23,8 @@ std::string ValuesIn(const Trace& trace, const char* object) {
 }
 
 uint64_t DigestOf(const Record& record) {
-  const std::string text = record.leg() + "|" + ToString(record.id()) + "|" +
-                           std::to_string(record.rank()) + "|" +
+  const std::string text = record.leg().name() + "|" + ToString(record.id()) +
+                           "|" + std::to_string(record.rank()) + "|" +
                            std::to_string(record.micro_batch()) + "|" +
                            HexDigest(record.extent().xxh3);
   return XXH3_64bits(text.data(), text.size());
@@ -39,7 +39,7 @@ std::string DigestOfGraftSource(const std::vector<const Trace*>& traces) {
       return made_of;
     }
     for (const Record& record : trace->records()) {
-      if (record.leg() == "real" || record.leg() == "fp32") {
+      if (record.leg() == kReal || record.leg() == kFp32) {
         sum += DigestOf(record);
       }
     }

@@ -13,7 +13,7 @@ namespace ttrace {
 namespace {
 
 struct Piece {
-  std::string leg;
+  Leg leg;
   std::string fqn;
   float value = 0;
 };

@@ -34,10 +34,10 @@ int ParseCount(std::string_view text) {
 }
 
 // Appends the legs that one word of the list stands for.
-Status ExpandWord(std::string_view word, std::vector<std::string>& legs) {
-  if (word == "replay" || word == "fp32" || word == "isolated" ||
-      word == "fp32.isolated") {
-    legs.emplace_back(word);
+Status ExpandWord(std::string_view word, std::vector<Leg>& legs) {
+  for (const Leg& leg : {kReplay, kFp32, kIsolated, kFp32Isolated}) {
+    if (word != leg.name()) continue;
+    legs.push_back(leg);
     return Done{};
   }
   for (const std::string_view family :
@@ -48,7 +48,7 @@ Status ExpandWord(std::string_view word, std::vector<std::string>& legs) {
     const int count = rest.empty() ? 1 : ParseCount(rest.substr(1));
     if (count == 0 || (!rest.empty() && !one && !rest.starts_with(':'))) break;
     for (int k = one ? count : 1; k <= count; ++k) {
-      legs.push_back(std::string(family) + "." + std::to_string(k));
+      legs.emplace_back(std::string(family) + "." + std::to_string(k));
     }
     return Done{};
   }
@@ -57,17 +57,17 @@ Status ExpandWord(std::string_view word, std::vector<std::string>& legs) {
 
 }  // namespace
 
-Result<std::vector<std::string>> ExpandLegs(std::string_view text) {
-  std::vector<std::string> legs;
+Result<std::vector<Leg>> ExpandLegs(std::string_view text) {
+  std::vector<Leg> legs;
   while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
     const std::string_view word = text.substr(0, comma);
     text.remove_prefix(std::min(comma + 1, text.size()));
-    if (word.empty() || word == "real" || word == "none") continue;
+    if (word.empty() || word == kReal.name() || word == "none") continue;
     TTRACE_RETURN_IF_ERROR(ExpandWord(word, legs));
   }
-  std::vector<std::string> unique;
-  for (std::string& leg : legs) {
+  std::vector<Leg> unique;
+  for (Leg& leg : legs) {
     if (std::find(unique.begin(), unique.end(), leg) == unique.end()) {
       unique.push_back(std::move(leg));
     }
@@ -75,26 +75,8 @@ Result<std::vector<std::string>> ExpandLegs(std::string_view text) {
   return unique;
 }
 
-bool IsFp32Leg(std::string_view leg) {
-  return leg == "fp32" || leg.starts_with("fp32.");
-}
-
-bool IsIsolatedLeg(std::string_view leg) {
-  return leg.find("isolated") != std::string_view::npos;
-}
-
-bool IsNoiseLeg(std::string_view leg) {
-  return leg.find("noise") != std::string_view::npos;
-}
-
-std::vector<std::string> PerturbedLegs(std::string_view noise_leg) {
-  if (!IsNoiseLeg(noise_leg)) return {};
-  if (IsFp32Leg(noise_leg)) return {"fp32"};
-  return {"real", "replay"};
-}
-
-std::string LegFolder(const std::string& trace, const std::string& leg) {
-  return (fs::path(trace) / "legs" / leg).string();
+std::string LegFolder(const std::string& trace, const Leg& leg) {
+  return (fs::path(trace) / "legs" / leg.name()).string();
 }
 
 std::vector<std::string> FindLegFolders(const std::string& trace) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ttrace/leg.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
@@ -32,25 +33,11 @@ inline constexpr std::string_view kCandidateLegs =
 // "real" is implied and may be named; "none" and "" are no legs.
 //
 // Fails with kInvalidArgument for an unknown word or count.
-Result<std::vector<std::string>> ExpandLegs(std::string_view text);
-
-// Whether modules are given other values than they were handed in `leg`.
-bool IsIsolatedLeg(std::string_view leg);
-
-// Whether `leg` runs in fp32 what trains in lower precision.
-bool IsFp32Leg(std::string_view leg);
-
-// Whether `leg` measures how far round-off moves values.
-bool IsNoiseLeg(std::string_view leg);
-
-// The legs that a noise leg is compared with: the one whose inputs it perturbs,
-// or else that one's replay, which has reduced gradients before the leg itself
-// has. Of other legs none.
-std::vector<std::string> PerturbedLegs(std::string_view noise_leg);
+Result<std::vector<Leg>> ExpandLegs(std::string_view text);
 
 // Where the trace of `leg` lies if it took a launch of its own:
 // <trace>/legs/<leg>, so that a bundle stays one folder.
-std::string LegFolder(const std::string& trace, const std::string& leg);
+std::string LegFolder(const std::string& trace, const Leg& leg);
 
 // All such folders that `trace` has, sorted.
 std::vector<std::string> FindLegFolders(const std::string& trace);

@@ -10,27 +10,25 @@ namespace ttrace {
 namespace {
 
 // The leg of `side` that computed in fp32 or better; empty: none.
-std::string Fp32Leg(const Side& side, DType compute) {
-  if (side.HasLeg("fp32")) return "fp32";
-  return UnitRoundoff(compute) <= UnitRoundoff(DType::kF32) ? "real" : "";
+Leg Fp32Leg(const Side& side, DType compute) {
+  if (side.HasLeg(kFp32)) return kFp32;
+  return UnitRoundoff(compute) <= UnitRoundoff(DType::kF32) ? kReal : Leg();
 }
 
 // The candidate's isolated leg `name` against the reference's `plain` leg, with
 // the noise legs that belong to it.
-LegPlan IsolatedPlan(const std::string& name, const std::string& plain,
-                     const Side& reference, double unit_roundoff) {
+LegPlan IsolatedPlan(const Leg& name, const Leg& plain, const Side& reference,
+                     double unit_roundoff) {
   LegPlan plan;
   plan.name = plan.candidate_leg = name;
   plan.reference_leg = plain;
   plan.unit_roundoff = unit_roundoff;
   plan.isolated = true;
-  const std::string prefix = plain == "fp32" ? "fp32." : "";
-  plan.noise_legs = reference.NoiseLegs(prefix + "isolated.noise");
-  if (plain == "real" && reference.HasLeg("fp32")) {
-    plan.reference_hp_leg = "fp32";
-  }
+  plan.noise_legs =
+      reference.NoiseLegsOf(plain == kFp32 ? kFp32Isolated : kIsolated);
+  if (plain == kReal && reference.HasLeg(kFp32)) plan.reference_hp_leg = kFp32;
   if (plan.noise_legs.empty()) {
-    plan.noise_legs = reference.NoiseLegs(prefix + "noise");
+    plan.noise_legs = reference.NoiseLegsOf(plain);
     plan.borrowed_noise = true;
   }
   return plan;
@@ -38,21 +36,20 @@ LegPlan IsolatedPlan(const std::string& name, const std::string& plain,
 
 LegPlan RealPlan(const Side& reference, double unit_roundoff) {
   LegPlan plan;
-  plan.name = plan.reference_leg = plan.candidate_leg = "real";
-  plan.noise_legs = reference.NoiseLegs("noise");
-  if (reference.HasLeg("fp32")) plan.fp32_leg = "fp32";
+  plan.name = plan.reference_leg = plan.candidate_leg = kReal;
+  plan.noise_legs = reference.NoiseLegsOf(kReal);
+  if (reference.HasLeg(kFp32)) plan.fp32_leg = kFp32;
   plan.unit_roundoff = unit_roundoff;
   return plan;
 }
 
-LegPlan Fp32Plan(const std::string& reference_leg,
-                 const std::string& candidate_leg, const Side& reference) {
+LegPlan Fp32Plan(const Leg& reference_leg, const Leg& candidate_leg,
+                 const Side& reference) {
   LegPlan plan;
-  plan.name = "fp32";
+  plan.name = kFp32;
   plan.reference_leg = reference_leg;
   plan.candidate_leg = candidate_leg;
-  plan.noise_legs =
-      reference.NoiseLegs(reference_leg == "fp32" ? "fp32.noise" : "noise");
+  plan.noise_legs = reference.NoiseLegsOf(reference_leg);
   plan.unit_roundoff = UnitRoundoff(DType::kF32);
   return plan;
 }
@@ -90,7 +87,7 @@ void AddIsolated(LegPlan plan, const std::optional<IsolationTrouble>& trouble,
   }
   out->notes.push_back({NoteKind::kLegNotUsed,
                         fmt::format("leg {} of the candidate is not used: {}",
-                                    plan.name, trouble->reason),
+                                    plan.name.name(), trouble->reason),
                         trouble->way_out});
 }
 
@@ -100,8 +97,8 @@ LegPlans PlanLegs(const Side& reference, const Side& candidate) {
   LegPlans out;
   const DType ref_dtype = reference.ComputeDType().value_or(DType::kF32);
   const DType cand_dtype = candidate.ComputeDType().value_or(DType::kF32);
-  const std::string ref_fp32 = Fp32Leg(reference, ref_dtype);
-  const std::string cand_fp32 = Fp32Leg(candidate, cand_dtype);
+  const Leg ref_fp32 = Fp32Leg(reference, ref_dtype);
+  const Leg cand_fp32 = Fp32Leg(candidate, cand_dtype);
 
   if (ref_dtype == cand_dtype) {
     out.plans.push_back(RealPlan(reference, UnitRoundoff(ref_dtype)));
@@ -115,7 +112,7 @@ LegPlans PlanLegs(const Side& reference, const Side& candidate) {
   }
 
   const bool same_as_real =
-      ref_fp32 == "real" && cand_fp32 == "real" && ref_dtype == cand_dtype;
+      ref_fp32 == kReal && cand_fp32 == kReal && ref_dtype == cand_dtype;
   if (!ref_fp32.empty() && !cand_fp32.empty() && !same_as_real) {
     out.plans.push_back(Fp32Plan(ref_fp32, cand_fp32, reference));
   } else if (!same_as_real) {
@@ -128,17 +125,17 @@ LegPlans PlanLegs(const Side& reference, const Side& candidate) {
   }
   // The candidate was given values of the reference's leg of the same
   // precision; other values than those it was given are no yardstick.
-  const bool low = ref_dtype == cand_dtype && candidate.HasLeg("isolated");
-  const bool high = !ref_fp32.empty() && candidate.HasLeg("fp32.isolated");
+  const bool low = ref_dtype == cand_dtype && candidate.HasLeg(kIsolated);
+  const bool high = !ref_fp32.empty() && candidate.HasLeg(kFp32Isolated);
   if (!low && !high) return out;
   const auto trouble = FindIsolationTrouble(reference, candidate);
   if (low) {
     AddIsolated(
-        IsolatedPlan("isolated", "real", reference, UnitRoundoff(ref_dtype)),
+        IsolatedPlan(kIsolated, kReal, reference, UnitRoundoff(ref_dtype)),
         trouble, &out);
   }
   if (high) {
-    AddIsolated(IsolatedPlan("fp32.isolated", ref_fp32, reference,
+    AddIsolated(IsolatedPlan(kFp32Isolated, ref_fp32, reference,
                              UnitRoundoff(DType::kF32)),
                 trouble, &out);
   }
@@ -146,18 +143,18 @@ LegPlans PlanLegs(const Side& reference, const Side& candidate) {
 }
 
 std::optional<LegPlan> PlanOfLeg(const Side& reference,
-                                 const std::string& candidate_leg) {
+                                 const Leg& candidate_leg) {
   const DType dtype = reference.ComputeDType().value_or(DType::kF32);
-  const std::string fp32 = Fp32Leg(reference, dtype);
-  if (candidate_leg == "real" || candidate_leg == "replay") {
+  const Leg fp32 = Fp32Leg(reference, dtype);
+  if (candidate_leg == kReal || candidate_leg == kReplay) {
     return RealPlan(reference, UnitRoundoff(dtype));
   }
-  if (candidate_leg == "isolated") {
-    return IsolatedPlan(candidate_leg, "real", reference, UnitRoundoff(dtype));
+  if (candidate_leg == kIsolated) {
+    return IsolatedPlan(candidate_leg, kReal, reference, UnitRoundoff(dtype));
   }
   if (fp32.empty()) return std::nullopt;
-  if (candidate_leg == "fp32") return Fp32Plan(fp32, candidate_leg, reference);
-  if (candidate_leg == "fp32.isolated") {
+  if (candidate_leg == kFp32) return Fp32Plan(fp32, candidate_leg, reference);
+  if (candidate_leg == kFp32Isolated) {
     return IsolatedPlan(candidate_leg, fp32, reference,
                         UnitRoundoff(DType::kF32));
   }

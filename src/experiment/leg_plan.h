@@ -11,19 +11,20 @@
 
 #include "src/experiment/run_note.h"
 #include "src/experiment/side.h"
+#include "ttrace/leg.h"
 
 namespace ttrace {
 
 struct LegPlan {
   // "real", "fp32", "isolated" or "fp32.isolated", as reported.
-  std::string name;
-  std::string reference_leg;
-  std::string candidate_leg;
-  std::vector<std::string> noise_legs;  // of the reference
-  std::string fp32_leg;                 // of the reference; empty: none
+  Leg name;
+  Leg reference_leg;
+  Leg candidate_leg;
+  std::vector<Leg> noise_legs;  // of the reference
+  Leg fp32_leg;                 // of the reference; empty: none
   // Of the reference, where only its own distance from the truth is known: an
   // isolated leg in low precision. Empty: none.
-  std::string reference_hp_leg;
+  Leg reference_hp_leg;
   double unit_roundoff = 0;
   // Judges what each module adds, not the run: TensorJudgement::isolated.
   bool isolated = false;
@@ -52,7 +53,7 @@ LegPlans PlanLegs(const Side& reference, const Side& candidate);
 // has that of the leg it repeats. Nothing if it has none: a leg of another
 // name, or of which the reference has nothing.
 std::optional<LegPlan> PlanOfLeg(const Side& reference,
-                                 const std::string& candidate_leg);
+                                 const Leg& candidate_leg);
 
 }  // namespace ttrace
 

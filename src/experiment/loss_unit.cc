@@ -13,7 +13,6 @@
 
 #include "src/compare/compare_tensor.h"
 #include "src/compare/summaries/compare_summaries.h"
-#include "src/experiment/leg_names.h"
 #include "src/experiment/parameter_roles.h"
 #include "src/experiment/rounding.h"
 #include "src/experiment/simplest_ratio.h"
@@ -113,10 +112,10 @@ std::optional<OfParameter> Look(const Side& reference, const Side& candidate,
                                 const TensorId& local) {
   TensorId reduced = local;
   reduced.role = Role::kGradReduced;
-  const auto their_local = FirstOf(reference.Find("real", local));
-  const auto their_reduced = FirstOf(reference.Find("real", reduced));
-  const auto own_local = FirstOf(candidate.Find("real", local));
-  const auto own_reduced = FirstOf(candidate.Find("real", reduced));
+  const auto their_local = FirstOf(reference.Find(kReal, local));
+  const auto their_reduced = FirstOf(reference.Find(kReal, reduced));
+  const auto own_local = FirstOf(candidate.Find(kReal, local));
+  const auto own_reduced = FirstOf(candidate.Find(kReal, reduced));
   if (!their_local || !their_reduced || !own_local || !own_reduced) {
     return std::nullopt;
   }
@@ -200,7 +199,7 @@ Scale Inverse(const Scale& scale) {
 // recorded, so it is the one that is nearer in size.
 Scale InIsolation(const Side& reference, const TensorPieces* own,
                   const TensorId& id, const Scale& unit) {
-  const TensorPieces* theirs = reference.FindSameValue("real", id);
+  const TensorPieces* theirs = reference.FindSameValue(kReal, id);
   if (own == nullptr || theirs == nullptr) return {};
   const auto own_square = SumOfSquares(*own);
   const auto their_square = SumOfSquares(*theirs);
@@ -215,10 +214,10 @@ Scale InIsolation(const Side& reference, const TensorPieces* own,
 void Declare(const Side& reference, const TensorId& id, const Scale& unit,
              Side* candidate) {
   const bool of_loss = IsOfLoss(id.role);
-  std::map<std::string, Scale> of_leg;
-  for (const std::string& leg : candidate->Legs()) {
+  std::map<Leg, Scale> of_leg;
+  for (const Leg& leg : candidate->Legs()) {
     Scale& scale = of_leg[leg];
-    if (!IsIsolatedLeg(leg)) {
+    if (!leg.is_isolated()) {
       if (of_loss) scale = unit;
     } else if (id.role == Role::kLoss) {
       scale = unit;

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "src/compare/compare_tensor.h"
-#include "src/experiment/note_json.h"
 #include "src/numeric/round_to.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
@@ -83,10 +83,8 @@ void Tell(const Sent& sent, int64_t gradients, ReductionHook* hook) {
       std::max<int64_t>(1, whole(all) ? all / gradients : coarse / gradients);
 }
 
-std::optional<ReductionHook> ReadHook(const Note& note,
-                                      const CollectiveLog& seen) {
-  const Json json = Json::parse(note.json, nullptr, false);
-  if (!json.is_object()) return std::nullopt;
+ReductionHook ReadHook(const ParsedNote& note, const CollectiveLog& seen) {
+  const Json& json = note.json;
   ReductionHook out;
   out.name = TextAt(json, "name");
   std::vector<int> members;
@@ -103,7 +101,7 @@ std::optional<ReductionHook> ReadHook(const Note& note,
     out.sends = dtype;
     return out;
   }
-  const auto iteration = IterationAt(json);
+  const auto iteration = note.iteration();
   if (!iteration || !seen.complete.contains({note.rank, *iteration})) {
     out.why_unknown = "its collectives were not recorded";
     return out;
@@ -120,42 +118,16 @@ bool Worse(const ReductionHook& a, const ReductionHook& b) {
          (*a.sends == *b.sends && a.times > b.times);
 }
 
-class HookReader {
- public:
-  explicit HookReader(const CollectiveLog& seen) : seen_(seen) {}
-
-  void Add(const Note& note) {
-    if (note.kind != "comm_hook") return;
-    std::optional<ReductionHook> hook = ReadHook(note, seen_);
-    if (hook && (!found_ || Worse(*hook, *found_))) found_ = std::move(hook);
-  }
-  std::optional<ReductionHook> Finish() { return std::move(found_); }
-
- private:
-  const CollectiveLog& seen_;
-  std::optional<ReductionHook> found_;
-};
-
 }  // namespace
 
-std::optional<ReductionHook> ReadReductionHook(const Trace& trace,
+std::optional<ReductionHook> ReadReductionHook(const NoteList& notes,
                                                const CollectiveLog& seen) {
-  HookReader reader(seen);
-  for (const RankTrace& rank : trace.ranks()) {
-    for (const Note& note : rank.notes) {
-      Note of_rank = note;
-      of_rank.rank = rank.meta.rank;
-      reader.Add(of_rank);
-    }
-  }
-  return reader.Finish();
-}
-
-std::optional<ReductionHook> ReadReductionHook(const std::vector<Note>& notes,
-                                               const CollectiveLog& seen) {
-  HookReader reader(seen);
-  for (const Note& note : notes) reader.Add(note);
-  return reader.Finish();
+  std::optional<ReductionHook> found;
+  ForEachNote(notes, {"comm_hook"}, [&](const ParsedNote& note) {
+    ReductionHook hook = ReadHook(note, seen);
+    if (!found || Worse(hook, *found)) found = std::move(hook);
+  });
+  return found;
 }
 
 double TermsOverSum(const TensorPieces& pieces) {

@@ -22,7 +22,7 @@
 
 #include "src/align/catalog.h"
 #include "src/align/collective.h"
-#include "src/trace/reader.h"
+#include "src/trace/note_list.h"
 #include "ttrace/dtype.h"
 #include "ttrace/tensor_id.h"
 
@@ -41,9 +41,7 @@ struct ReductionHook {
 
 // From the notes "comm_hook" of a trace and its collectives; nothing if no rank
 // left one. Ranks whose hooks differ: the one of which least is known.
-std::optional<ReductionHook> ReadReductionHook(const Trace& trace,
-                                               const CollectiveLog& seen);
-std::optional<ReductionHook> ReadReductionHook(const std::vector<Note>& notes,
+std::optional<ReductionHook> ReadReductionHook(const NoteList& notes,
                                                const CollectiveLog& seen);
 
 // Sum of the squares of the terms of a value over the square of their sum; 1

@@ -248,7 +248,7 @@ RoundingOfTensors::Sums RoundingOfTensors::SumsOf(const Side& reference,
     }
     if (ranks <= 1) continue;
     out.summands[id] = ValueOr(out.summands, id, int64_t{1}) * ranks;
-    const TensorPieces* same = reference.FindSameValue("real", id);
+    const TensorPieces* same = reference.FindSameValue(kReal, id);
     if (same == nullptr || RoundoffOf(*same) <= kFp32Roundoff) continue;
     out.own[id] = ranks;
     if (IsParameterGradient(id.role)) continue;

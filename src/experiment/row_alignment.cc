@@ -44,7 +44,7 @@ Status ReadRecorded(const Side& reference, const Side& candidate,
   for (const auto& [id, pieces] : candidate.real()) {
     if (!id.fqn.empty() || id.role != Role::kInput) continue;
     if (iterations && !iterations->contains(id.iteration)) continue;
-    const TensorPieces* other = reference.FindSameValue("real", id);
+    const TensorPieces* other = reference.FindSameValue(kReal, id);
     const int dim = BatchDim(pieces);
     if (other == nullptr || dim < 0 || BatchDim(*other) != dim ||
         other->global_shape() != pieces.global_shape() ||

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "src/experiment/note_json.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
@@ -199,15 +199,14 @@ RunFacts ReadRunFacts(const Trace& trace) {
   out.early_reductions = ReadEarlyReductions(trace);
   out.fused_modules = ReadFusedModules(trace);
   out.source_lines = SourceLines::Read(trace);
-  for (const RankTrace& rank : trace.ranks()) {
-    for (const Note& note : rank.notes) {
-      const auto reader = Readers().find(note.kind);
-      if (reader == Readers().end()) continue;
-      const Json json = Json::parse(note.json, nullptr, false);
-      if (json.is_object()) reader->second(rank.meta.rank, json, &out);
-    }
-  }
   return out;
+}
+
+bool MakesRunFact(const std::string& kind) { return Readers().contains(kind); }
+
+void AddRunFact(const ParsedNote& note, RunFacts* facts) {
+  const auto reader = Readers().find(note.kind);
+  if (reader != Readers().end()) reader->second(note.rank, note.json, facts);
 }
 
 }  // namespace ttrace

@@ -32,6 +32,8 @@
 
 namespace ttrace {
 
+struct ParsedNote;
+
 // Modules whose parameters' gradients are sums over tokens of what goes through
 // their edges, and of nothing else.
 struct TokenSums {
@@ -127,7 +129,10 @@ struct RunFacts {
                                        const std::string& fqn) const;
 };
 
+// All but what single notes say by themselves, which is added note by note.
 RunFacts ReadRunFacts(const Trace& trace);
+bool MakesRunFact(const std::string& kind);
+void AddRunFact(const ParsedNote& note, RunFacts* facts);
 
 }  // namespace ttrace
 

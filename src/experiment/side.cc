@@ -10,12 +10,10 @@
 #include "src/base/count_words.h"
 #include "src/base/rank_words.h"
 #include "src/experiment/gather_notes.h"
-#include "src/experiment/note_json.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
-
-using Json = nlohmann::json;
 
 // In notes.
 std::string HookWords(const ReductionHook& hook) {
@@ -73,15 +71,14 @@ bool Side::Completed(int iteration) const {
   return trace().missing_ranks().empty() &&
          std::all_of(trace().ranks().begin(), trace().ranks().end(),
                      [&](const RankTrace& rank) {
-                       return rank.Completed(iteration, "real");
+                       return rank.Completed(iteration, kReal);
                      });
 }
 
-const TensorPieces* Side::Find(const std::string& leg,
-                               const TensorId& id) const {
+const TensorPieces* Side::Find(const Leg& leg, const TensorId& id) const {
   // A leg that a rank did not end may lack anything. Of the real one, what is
   // whole by itself still says something.
-  if (leg != "real" && cut_legs_.contains({leg, id.iteration})) return nullptr;
+  if (leg != kReal && cut_legs_.contains({leg, id.iteration})) return nullptr;
   if (!Keeps(leg)) return nullptr;
   for (const auto& catalog : catalogs_) {
     if (const TensorPieces* found = catalog->Find(leg, id)) return found;
@@ -89,20 +86,19 @@ const TensorPieces* Side::Find(const std::string& leg,
   return nullptr;
 }
 
-const TensorPieces* Side::FindSameValue(const std::string& leg,
-                                        TensorId id) const {
+const TensorPieces* Side::FindSameValue(const Leg& leg, TensorId id) const {
   if (const TensorPieces* found = Find(leg, id)) return found;
   if (id.pass != Pass::kRecompute) return nullptr;
   id.pass = Pass::kForward;
   return Find(leg, id);
 }
 
-void Side::KeepLegs(const std::vector<std::string>& reruns) {
+void Side::KeepLegs(const std::vector<Leg>& reruns) {
   kept_reruns_.emplace(reruns.begin(), reruns.end());
 }
 
-bool Side::Keeps(const std::string& leg) const {
-  return !kept_reruns_ || leg == "real" || kept_reruns_->contains(leg);
+bool Side::Keeps(const Leg& leg) const {
+  return !kept_reruns_ || leg == kReal || kept_reruns_->contains(leg);
 }
 
 void Side::Reread(const TensorId& id,
@@ -110,24 +106,23 @@ void Side::Reread(const TensorId& id,
   for (const auto& catalog : catalogs_) catalog->Reread(id, change);
 }
 
-std::vector<std::string> Side::Legs() const {
-  std::set<std::string> legs;
+std::vector<Leg> Side::Legs() const {
+  std::set<Leg> legs;
   for (const auto& catalog : catalogs_) {
     std::copy_if(catalog->legs().begin(), catalog->legs().end(),
                  std::inserter(legs, legs.end()),
-                 [&](const std::string& leg) { return Keeps(leg); });
+                 [&](const Leg& leg) { return Keeps(leg); });
   }
   return {legs.begin(), legs.end()};
 }
 
-bool Side::HasLeg(const std::string& leg) const {
+bool Side::HasLeg(const Leg& leg) const {
   return Keeps(leg) &&
          std::any_of(catalogs_.begin(), catalogs_.end(),
                      [&](const auto& c) { return c->HasLeg(leg); });
 }
 
-bool Side::LegCompleted(const Catalog& catalog, const std::string& leg,
-                        int iteration) {
+bool Side::LegCompleted(const Catalog& catalog, const Leg& leg, int iteration) {
   const auto& ranks = catalog.trace().ranks();
   return catalog.trace().missing_ranks().empty() &&
          std::all_of(ranks.begin(), ranks.end(), [&](const RankTrace& rank) {
@@ -135,15 +130,10 @@ bool Side::LegCompleted(const Catalog& catalog, const std::string& leg,
          });
 }
 
-std::vector<std::string> Side::NoiseLegs(const std::string& prefix) const {
-  std::vector<std::string> out;
-  for (const std::string& leg : Legs()) {
-    if (leg.size() > prefix.size() + 1 && leg.starts_with(prefix + ".") &&
-        std::all_of(
-            leg.begin() + static_cast<std::ptrdiff_t>(prefix.size()) + 1,
-            leg.end(), [](char c) { return c >= '0' && c <= '9'; })) {
-      out.push_back(leg);
-    }
+std::vector<Leg> Side::NoiseLegsOf(const Leg& plain) const {
+  std::vector<Leg> out;
+  for (const Leg& leg : Legs()) {
+    if (leg.IsNoiseOf(plain)) out.push_back(leg);
   }
   return out;
 }
@@ -178,7 +168,7 @@ std::set<int> Side::Iterations() const {
 int Side::MicroBatchesPerRank() const {
   std::map<std::pair<int, int>, std::set<int>> seen;  // (rank, iteration)
   for (const Record& record : trace().records()) {
-    if (record.leg() == "real" && record.micro_batch() >= 0) {
+    if (record.leg() == kReal && record.micro_batch() >= 0) {
       seen[{record.rank(), record.id().iteration}].insert(record.micro_batch());
     }
   }
@@ -220,8 +210,8 @@ void Side::FindDefects(const Trace& trace) {
 
 void Side::FindCutLegs(const Catalog& catalog) {
   std::set<std::string> cut;
-  for (const std::string& leg : catalog.legs()) {
-    if (leg == "real") continue;
+  for (const Leg& leg : catalog.legs()) {
+    if (leg == kReal) continue;
     std::set<int> iterations;
     for (const auto& [id, pieces] : catalog.tensors(leg)) {
       iterations.insert(id.iteration);
@@ -229,7 +219,7 @@ void Side::FindCutLegs(const Catalog& catalog) {
     for (const int iteration : iterations) {
       if (LegCompleted(catalog, leg, iteration)) continue;
       cut_legs_.insert({leg, iteration});
-      cut.insert(leg);
+      cut.insert(leg.name());
     }
   }
   if (cut.empty()) return;
@@ -256,7 +246,18 @@ void Side::NoteUnfinishedSums(const Catalog& catalog) {
 
 void Side::ReadNotes(const Trace& trace) {
   facts_ = ReadRunFacts(trace);
-  std::vector<RunNote> notes = GatherNotes(trace);
+  NoteGatherer gatherer;
+  // Several kinds are read by both.
+  ForEachNoteIf(
+      trace,
+      [](const std::string& kind) {
+        return MakesRunFact(kind) || NoteGatherer::Reads(kind);
+      },
+      [&](const ParsedNote& note) {
+        AddRunFact(note, &facts_);
+        gatherer.Add(note);
+      });
+  std::vector<RunNote> notes = std::move(gatherer).Finish(trace.folder());
   notes_.insert(notes_.end(), std::make_move_iterator(notes.begin()),
                 std::make_move_iterator(notes.end()));
   if (facts_.reduction_hook) {
@@ -277,19 +278,15 @@ void Side::ReadNotes(const Trace& trace) {
 
 // A leg may be a launch and a folder of its own, so these are read from all.
 void Side::ReadNotIsolated(const Trace& trace) {
-  for (const RankTrace& rank : trace.ranks()) {
-    for (const Note& note : rank.notes) {
-      if (note.kind != "not_isolated") continue;
-      const Json json = Json::parse(note.json, nullptr, false);
-      if (!json.is_object()) continue;
-      const auto role = ParseRole(TextAt(json, "role"));
-      if (!role || !IsEdge(*role)) continue;
-      not_isolated_.push_back({TextAt(json, "leg"),
-                               static_cast<int>(CountAt(json, "iteration")),
-                               TextAt(json, "fqn"), *role, TextAt(json, "arg"),
-                               TextAt(json, "reason")});
-    }
-  }
+  ForEachNote(trace, {"not_isolated"}, [&](const ParsedNote& note) {
+    const auto& json = note.json;
+    const auto role = ParseRole(TextAt(json, "role"));
+    if (!role || !IsEdge(*role)) return;
+    not_isolated_.push_back({Leg(TextAt(json, "leg")),
+                             static_cast<int>(CountAt(json, "iteration")),
+                             TextAt(json, "fqn"), *role, TextAt(json, "arg"),
+                             TextAt(json, "reason")});
+  });
 }
 
 }  // namespace ttrace

@@ -21,6 +21,7 @@
 #include "src/experiment/run_facts.h"
 #include "src/experiment/run_note.h"
 #include "ttrace/dtype.h"
+#include "ttrace/leg.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
@@ -28,7 +29,7 @@ namespace ttrace {
 // Something that could not be replaced in an isolated leg, because the
 // reference has no such value. From a note of the candidate.
 struct NotIsolated {
-  std::string leg;
+  Leg leg;
   int iteration = 0;
   std::string fqn;  // of the module
   Role role;        // kInput or kGradOutput
@@ -48,23 +49,24 @@ class Side {
 
   const Trace& trace() const { return catalogs_.front()->trace(); }
   std::vector<const Trace*> traces() const;  // of all folders, the main first
-  const TensorPieces* Find(const std::string& leg, const TensorId& id) const;
+  const TensorPieces* Find(const Leg& leg, const TensorId& id) const;
   // As Find, but a recomputed forward also matches the plain forward.
-  const TensorPieces* FindSameValue(const std::string& leg, TensorId id) const;
+  const TensorPieces* FindSameValue(const Leg& leg, TensorId id) const;
   const std::map<TensorId, TensorPieces>& real() const {
-    return catalogs_.front()->tensors("real");
+    return catalogs_.front()->tensors(kReal);
   }
   // What the forwards of the run as it was were fed.
   const FedRows& fed_rows() const { return catalogs_.front()->fed_rows(); }
   // As if of the reruns only these had been made.
-  void KeepLegs(const std::vector<std::string>& reruns);
+  void KeepLegs(const std::vector<Leg>& reruns);
   // Replaces the records of a tensor, in every leg, by changed copies.
   void Reread(const TensorId& id,
               const std::function<void(RecordFields*)>& change);
-  std::vector<std::string> Legs() const;  // sorted, of all folders
-  bool HasLeg(const std::string& leg) const;
-  // "noise.1", "noise.2", ... present, for prefix "noise".
-  std::vector<std::string> NoiseLegs(const std::string& prefix) const;
+  std::vector<Leg> Legs() const;  // sorted, of all folders
+  bool HasLeg(const Leg& leg) const;
+  // Those present that are `plain` with noise: "noise.1", "noise.2", ... of
+  // the real one.
+  std::vector<Leg> NoiseLegsOf(const Leg& plain) const;
 
   // The lowest floating precision among the parameters and module outputs of
   // the real leg (under autocast they differ), and what modules compute in
@@ -90,21 +92,21 @@ class Side {
   void Add(std::shared_ptr<const Trace> trace);
   void ReadNotes(const Trace& trace);
   void FindCutLegs(const Catalog& catalog);
-  static bool LegCompleted(const Catalog& catalog, const std::string& leg,
+  static bool LegCompleted(const Catalog& catalog, const Leg& leg,
                            int iteration);
   void ReadNotIsolated(const Trace& trace);
   void ReadTermsOfReductions();
   void FindDefects(const Trace& trace);
   void NoteUnfinishedSums(const Catalog& catalog);
 
-  bool Keeps(const std::string& leg) const;
+  bool Keeps(const Leg& leg) const;
 
-  std::vector<std::shared_ptr<Catalog>> catalogs_;    // the main one first
-  std::optional<std::set<std::string>> kept_reruns_;  // nothing: all
+  std::vector<std::shared_ptr<Catalog>> catalogs_;  // the main one first
+  std::optional<std::set<Leg>> kept_reruns_;        // nothing: all
   RunFacts facts_;
   std::vector<RunNote> notes_;
   std::vector<NotIsolated> not_isolated_;
-  std::set<std::pair<std::string, int>> cut_legs_;  // (leg, iteration)
+  std::set<std::pair<Leg, int>> cut_legs_;  // (leg, iteration)
   std::vector<std::string> defects_;
 };
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "src/experiment/module_names.h"
-#include "src/experiment/note_json.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
@@ -23,26 +23,22 @@ std::optional<SourceLine> LineAt(const Json& json, const char* file,
 
 SourceLines SourceLines::Read(const Trace& trace) {
   SourceLines out;
-  for (const RankTrace& rank : trace.ranks()) {
-    for (const Note& note : rank.notes) {
-      const bool of_class = note.kind == "source_of_class";
-      if (!of_class && note.kind != "source_of_call") continue;
-      const Json json = Json::parse(note.json, nullptr, false);
-      if (!json.is_object()) continue;
-      std::optional<SourceLine> at = LineAt(json, "file", "line");
-      if (!at) continue;
-      if (!of_class) {
-        out.calls_.emplace(TextAt(json, "what"), *std::move(at));
-        continue;
-      }
-      const auto source = std::make_shared<const SourceOfClass>(
-          SourceOfClass{TextAt(json, "class"), *std::move(at),
-                        LineAt(json, "forward_file", "forward_line")});
-      for (std::string& fqn : TextsAt(json, "modules")) {
-        out.modules_.emplace(std::move(fqn), source);
-      }
-    }
-  }
+  ForEachNote(
+      trace, {"source_of_class", "source_of_call"},
+      [&](const ParsedNote& note) {
+        std::optional<SourceLine> at = LineAt(note.json, "file", "line");
+        if (!at) return;
+        if (note.kind == "source_of_call") {
+          out.calls_.emplace(TextAt(note.json, "what"), *std::move(at));
+          return;
+        }
+        const auto source = std::make_shared<const SourceOfClass>(
+            SourceOfClass{TextAt(note.json, "class"), *std::move(at),
+                          LineAt(note.json, "forward_file", "forward_line")});
+        for (std::string& fqn : TextsAt(note.json, "modules")) {
+          out.modules_.emplace(std::move(fqn), source);
+        }
+      });
   return out;
 }
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "src/experiment/note_json.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
@@ -53,18 +53,14 @@ void AddGradients(int rank, int at, const Json& json, StateChanges* out) {
   }
 }
 
-void AddNote(const Note& note, StateChanges* out) {
-  const bool states = note.kind == "found_states";
-  const bool gradients = note.kind == "found_gradients";
-  if (!states && !gradients && note.kind != "second_step") return;
-  const Json json = Json::parse(note.json, nullptr, false);
-  const std::optional<int> at = IterationAt(json);
+void AddNote(const ParsedNote& note, StateChanges* out) {
+  const std::optional<int> at = note.iteration();
   if (!at) {
     ++out->malformed;
-  } else if (states) {
-    out->malformed += !AddFound(note.rank, *at, json, out);
-  } else if (gradients) {
-    AddGradients(note.rank, *at, json, out);
+  } else if (note.kind == "found_states") {
+    out->malformed += !AddFound(note.rank, *at, note.json, out);
+  } else if (note.kind == "found_gradients") {
+    AddGradients(note.rank, *at, note.json, out);
   } else {
     out->stepped_again.insert(*at);
   }
@@ -83,17 +79,11 @@ bool StateChanges::LookedAt(const FoundState& state) const {
   return found != looked_at.end() && found->second.contains(state.arg);
 }
 
-StateChanges ReadStateChanges(const Trace& trace) {
+StateChanges ReadStateChanges(const NoteList& notes) {
   StateChanges out;
-  for (const RankTrace& rank : trace.ranks()) {
-    for (const Note& note : rank.notes) AddNote(note, &out);
-  }
-  return out;
-}
-
-StateChanges ReadStateChanges(const std::vector<Note>& notes) {
-  StateChanges out;
-  for (const Note& note : notes) AddNote(note, &out);
+  out.malformed +=
+      ForEachNote(notes, {"found_states", "found_gradients", "second_step"},
+                  [&](const ParsedNote& note) { AddNote(note, &out); });
   return out;
 }
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "src/trace/reader.h"
+#include "src/trace/note_list.h"
 
 namespace ttrace {
 
@@ -63,8 +63,7 @@ struct StateChanges {
 };
 
 // Never fails: what cannot be read is counted.
-StateChanges ReadStateChanges(const Trace& trace);
-StateChanges ReadStateChanges(const std::vector<Note>& notes);
+StateChanges ReadStateChanges(const NoteList& notes);
 
 }  // namespace ttrace
 

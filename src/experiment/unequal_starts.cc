@@ -13,7 +13,7 @@ std::map<int, UpdatedParameters> UpdatesThatMatter(
     if (id.role != Role::kParamUpdated) continue;
     // What follows the last iteration that is judged decides nothing.
     if (iterations && id.iteration + 1 >= iterations->end) continue;
-    const TensorPieces* expected = reference.Find("real", id);
+    const TensorPieces* expected = reference.Find(kReal, id);
     if (expected == nullptr ||
         expected->global_shape() != pieces.global_shape()) {
       continue;

@@ -31,7 +31,7 @@ namespace {
 
 class CandidateReducer final : public Reducer {
  public:
-  CandidateReducer(const RankMeta& meta, const std::vector<std::string>& legs,
+  CandidateReducer(const RankMeta& meta, const std::vector<Leg>& legs,
                    std::string reference, std::shared_ptr<ElementScales> scales)
       : meta_(meta),
         own_(MakeLegReducer(meta, legs, std::move(scales))),
@@ -39,7 +39,7 @@ class CandidateReducer final : public Reducer {
         memory_(meta),
         own_steps_(meta) {}
 
-  std::vector<std::string> BasesOf(const std::string& leg) const override {
+  std::vector<Leg> BasesOf(const Leg& leg) const override {
     return own_->BasesOf(leg);
   }
   bool IsBase(const RecordFields& record) const override {
@@ -56,8 +56,8 @@ class CandidateReducer final : public Reducer {
     return own_->Summarize(record, values);
   }
 
-  std::string RepeatedBy(const std::string& leg) const override {
-    return leg == "replay" ? "real" : "";
+  Leg RepeatedBy(const Leg& leg) const override {
+    return leg == kReplay ? kReal : Leg();
   }
 
   bool IsDecidedLater(const RecordFields& record) const override {
@@ -78,7 +78,7 @@ class CandidateReducer final : public Reducer {
   Decisions Decide(int iteration, const DeferredRecords& aside,
                    WrittenRecords& written) override {
     Decisions out;
-    const LegPlan* plan = PlanOf("real");
+    const LegPlan* plan = PlanOf(kReal);
     if (plan == nullptr) return out;
     const auto made = own_steps_.Replay(iteration, aside, written, *reference_);
     if (!made.ok()) return out;
@@ -106,10 +106,10 @@ class CandidateReducer final : public Reducer {
     }
     const LegPlan* plan = PlanOf(record.leg);
     if (plan == nullptr) return std::nullopt;
-    if (plan->name == "real" && record.id.role == Role::kGradReduced) {
+    if (plan->name == kReal && record.id.role == Role::kGradReduced) {
       JudgeGradient(*plan, record, values);
     }
-    if (plan->name == "real" && !IsOfThePasses(record)) return std::nullopt;
+    if (plan->name == kReal && !IsOfThePasses(record)) return std::nullopt;
     // What cannot be read now may be by a check: the values are kept for it.
     auto piece = ComparePiece(*plan, record, values, xxh3);
     if (!piece.ok() || !*piece) return std::nullopt;
@@ -157,8 +157,8 @@ class CandidateReducer final : public Reducer {
     }
   }
 
-  const LegPlan* PlanOf(const std::string& leg) {
-    if (IsNoiseLeg(leg)) return nullptr;
+  const LegPlan* PlanOf(const Leg& leg) {
+    if (leg.is_noise()) return nullptr;
     const auto [found, is_new] = plans_.try_emplace(leg);
     if (is_new && Opened()) found->second = PlanOfLeg(*reference_, leg);
     return found->second ? &*found->second : nullptr;
@@ -255,7 +255,7 @@ class CandidateReducer final : public Reducer {
     if (!MayBeCompared(record, pieces)) return With();
     // Where the two compute in different precisions a check may compare other
     // legs.
-    if (plan.name == "real" && pieces->pieces.front().dtype() != record.dtype) {
+    if (plan.name == kReal && pieces->pieces.front().dtype() != record.dtype) {
       return With();
     }
     memory_.Hold(record, values);
@@ -286,7 +286,7 @@ class CandidateReducer final : public Reducer {
     ComparedPiece out;
     out.xxh3 = xxh3;
     out.legs.push_back(*std::move(with));
-    if (plan.name != "real") return Piece(std::move(out));
+    if (plan.name != kReal) return Piece(std::move(out));
     if (const auto* hp = reference_->FindSameValue(plan.fp32_leg, record.id)) {
       if (!MayBeCompared(record, hp)) return Piece();
       TTRACE_ASSIGN_OR_RETURN(
@@ -346,7 +346,7 @@ class CandidateReducer final : public Reducer {
     errors.leg = plan.name;
     errors.stats = stats;
     errors.rounding.unit_roundoff = plan.unit_roundoff;
-    for (const std::string& leg : plan.noise_legs) {
+    for (const Leg& leg : plan.noise_legs) {
       const TensorPieces* noisy = reference_->FindSameValue(leg, record.id);
       if (noisy == nullptr) continue;
       TTRACE_ASSIGN_OR_RETURN(
@@ -364,9 +364,9 @@ class CandidateReducer final : public Reducer {
   const std::string folder_;
   bool tried_ = false;
   std::unique_ptr<Side> reference_;
-  std::map<std::string, std::optional<LegPlan>> plans_;  // by rerun
+  std::map<Leg, std::optional<LegPlan>> plans_;  // by rerun
   int iteration_ = -1;
-  std::map<std::pair<std::string, TensorId>, double> element_scales_;
+  std::map<std::pair<Leg, TensorId>, double> element_scales_;
   PieceInMemory memory_;
   OwnSteps own_steps_;
   int gradients_of_ = -1;                  // iteration
@@ -376,8 +376,8 @@ class CandidateReducer final : public Reducer {
 }  // namespace
 
 std::unique_ptr<Reducer> MakeCandidateReducer(
-    const RankMeta& meta, const std::vector<std::string>& legs,
-    std::string reference, std::shared_ptr<ElementScales> scales) {
+    const RankMeta& meta, const std::vector<Leg>& legs, std::string reference,
+    std::shared_ptr<ElementScales> scales) {
   return std::make_unique<CandidateReducer>(meta, legs, std::move(reference),
                                             std::move(scales));
 }

@@ -23,6 +23,7 @@
 
 #include "src/in_place/element_scales.h"
 #include "src/trace/writer.h"
+#include "ttrace/leg.h"
 
 namespace ttrace {
 
@@ -31,8 +32,8 @@ namespace ttrace {
 // rerun comes. Reruns that perturb the candidate itself are measured as
 // MakeLegReducer does, by `scales`.
 std::unique_ptr<Reducer> MakeCandidateReducer(
-    const RankMeta& meta, const std::vector<std::string>& legs,
-    std::string reference, std::shared_ptr<ElementScales> scales = nullptr);
+    const RankMeta& meta, const std::vector<Leg>& legs, std::string reference,
+    std::shared_ptr<ElementScales> scales = nullptr);
 
 }  // namespace ttrace
 

@@ -68,7 +68,7 @@ Values Columns(const Values& whole, int64_t begin, int64_t count) {
 class CandidateReducerTest : public testing::Test {
  protected:
   struct Piece {
-    std::string leg;
+    Leg leg;
     Values values;
     int rank = 0;
   };
@@ -136,7 +136,7 @@ class CandidateReducerTest : public testing::Test {
   }
 
   static const TensorPieces& Only(const std::shared_ptr<Catalog>& catalog,
-                                  const std::string& leg = "isolated") {
+                                  const Leg& leg = "isolated") {
     return catalog->tensors(leg).begin()->second;
   }
 
@@ -225,7 +225,7 @@ TEST_F(CandidateReducerTest, WhatIsNotCloseKeepsItsValues) {
 TEST_F(CandidateReducerTest, ValuesAreKeptOfWhatOneRankCannotJudge) {
   const Values own = Rounded(real_, 4);
   const auto is_compared = [&](int ranks, const RecordSpec& spec,
-                               const std::string& leg) {
+                               const Leg& leg) {
     const auto catalog = InPlace(ranks, spec, {{leg, own}});
     return !Only(catalog, leg).pieces.front().compared_with().empty();
   };

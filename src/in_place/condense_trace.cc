@@ -51,34 +51,34 @@ class RankCondenser {
         counts_(*counts) {}
 
   Status Add(const Record& record) {
-    if (IsIsolatedLeg(record.leg())) return Done{};
+    if (record.leg().is_isolated()) return Done{};
     RecordFields out = record.fields();
-    out.same_as.reset();
+    SetSameAs(std::nullopt, &out.payload);
     TTRACE_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes,
                             WhatIsKept(record, &out));
     TTRACE_RETURN_IF_ERROR(writer_.Restate(&out, bytes));
     sequences_.emplace(record.sequence(), out.sequence);
-    if (!IsNoiseLeg(record.leg())) {
+    if (!record.leg().is_noise()) {
       runs_[{record.leg(), record.id()}].pieces.push_back(record);
     }
     ++counts_.records;
-    counts_.summaries += out.summary ? 1 : 0;
+    counts_.summaries += std::holds_alternative<KeptSummary>(out.payload);
     counts_.bytes_before += record.same_as() ? 0 : record.extent().bytes;
-    counts_.bytes_after += out.same_as ? 0 : out.extent.bytes;
+    counts_.bytes_after += out.same_as() ? 0 : out.extent.bytes;
     return Done{};
   }
 
  private:
   Result<std::vector<std::byte>> WhatIsKept(const Record& record,
                                             RecordFields* out) {
-    if (IsNoiseLeg(record.leg())) {
+    if (record.leg().is_noise()) {
       TTRACE_ASSIGN_OR_RETURN(auto difference, Difference(record, out));
       if (difference) return *std::move(difference);
     }
     if (!record.holds_values()) {
       TTRACE_ASSIGN_OR_RETURN(auto bytes, trace_.ReadInstead(record));
-      if (out->measured) {
-        out->measured->against = sequences_.at(record.measured()->against);
+      if (auto* measured = std::get_if<KeptDifference>(&out->payload)) {
+        measured->against = sequences_.at(measured->against);
       }
       return bytes;
     }
@@ -88,7 +88,7 @@ class RankCondenser {
     TTRACE_ASSIGN_OR_RETURN(
         auto summary, summarizer_->Summarize(*out, {values.data(), strides}));
     if (!summary) return values;
-    out->summary = summary->kind;
+    out->payload = KeptSummary{summary->kind, {}};
     return std::move(summary->bytes);
   }
 
@@ -104,7 +104,7 @@ class RankCondenser {
     TTRACE_ASSIGN_OR_RETURN(const auto table,
                             CompareAsOneCell(trace_, *run, rerun));
     if (!table) return Bytes();
-    out->measured = Measured{sequences_.at(run->sequence())};
+    out->payload = KeptDifference{sequences_.at(run->sequence())};
     return Bytes(EncodeCells(*table));
   }
 
@@ -113,7 +113,7 @@ class RankCondenser {
     if (rerun.measured()) {
       return trace_.records().Find(rerun.rank(), rerun.measured()->against);
     }
-    for (const std::string& leg : PerturbedLegs(rerun.leg())) {
+    for (const Leg& leg : rerun.leg().Perturbed()) {
       const auto found = runs_.find({leg, rerun.id()});
       if (found == runs_.end()) continue;
       if (const auto run = CounterpartOf(found->second, rerun)) return run;
@@ -127,7 +127,7 @@ class RankCondenser {
   TraceWriter& writer_;
   Condensed& counts_;
   std::map<int64_t, int64_t> sequences_;  // of records that were written
-  std::map<std::pair<std::string, TensorId>, TensorPieces> runs_;  // by leg
+  std::map<std::pair<Leg, TensorId>, TensorPieces> runs_;  // by leg
 };
 
 Status CondenseRank(const Trace& trace, const RankTrace& rank,
@@ -147,7 +147,7 @@ Status CondenseRank(const Trace& trace, const RankTrace& rank,
     }
   }
   for (const auto& [iteration, leg] : rank.sealed) {
-    if (IsIsolatedLeg(leg)) continue;
+    if (leg.is_isolated()) continue;
     TTRACE_RETURN_IF_ERROR(writer->Seal(iteration, leg));
   }
   return writer->Close(rank.complete, rank.incomplete_reason);
@@ -172,8 +172,8 @@ Status CondenseFolder(const Trace& trace, const CondenseOptions& options,
 Result<Condensed> CondenseTrace(const CondenseOptions& options) {
   std::vector<CondenseOptions> folders = {options};
   for (const std::string& folder : FindLegFolders(options.from)) {
-    const std::string leg = std::filesystem::path(folder).filename().string();
-    if (IsIsolatedLeg(leg)) continue;
+    const Leg leg(std::filesystem::path(folder).filename().string());
+    if (leg.is_isolated()) continue;
     CondenseOptions of_leg = options;
     of_leg.from = folder;
     of_leg.to = LegFolder(options.to, leg);

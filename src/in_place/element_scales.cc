@@ -59,9 +59,9 @@ std::string Packed(const T& value) {
 }
 
 // The same on all ranks.
-uint64_t NumberOf(const std::string& leg, const TensorId& id) {
+uint64_t NumberOf(const Leg& leg, const TensorId& id) {
   Packer out;
-  out.Add(leg);
+  out.Add(leg.name());
   out.Add(id.fqn);
   out.Add(id.role);
   out.Add(id.iteration);
@@ -222,8 +222,7 @@ bool ElementScales::IsWhole(const Held& held) {
   return WholeOf(parts).has_value();
 }
 
-std::optional<double> ElementScales::Find(const std::string& leg,
-                                          const TensorId& id) {
+std::optional<double> ElementScales::Find(const Leg& leg, const TensorId& id) {
   const std::lock_guard lock(mutex_);
   const auto found = held_.find({leg, id});
   if (found == held_.end() || !MeansSomething(found->second)) {

@@ -31,6 +31,7 @@
 #include "src/compare/error_sums.h"
 #include "src/trace/record_fields.h"
 #include "ttrace/layout.h"
+#include "ttrace/leg.h"
 #include "ttrace/status.h"
 #include "ttrace/tensor_id.h"
 
@@ -44,7 +45,7 @@ class ElementScales {
   void Add(const RecordFields& piece, const ErrorSums& squares, bool alone);
 
   // 0 where a tensor has no scale: it is all zero, or not finite.
-  std::optional<double> Find(const std::string& leg, const TensorId& id);
+  std::optional<double> Find(const Leg& leg, const TensorId& id);
 
   // What others have to know of all that was added since the last message.
   std::string Message();
@@ -67,7 +68,7 @@ class ElementScales {
 
   std::mutex mutex_;
   int iteration_ = -1;
-  std::map<std::pair<std::string, TensorId>, Held> held_;
+  std::map<std::pair<Leg, TensorId>, Held> held_;
   std::unordered_map<uint64_t, double> learned_;
 };
 

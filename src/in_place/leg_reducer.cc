@@ -14,7 +14,6 @@
 #include "src/compare/cells/compare_cells.h"
 #include "src/compare/compare_kernel.h"
 #include "src/compare/compare_tensor.h"
-#include "src/experiment/leg_names.h"
 #include "src/measure/exact_values.h"
 #include "src/measure/term_of_sum.h"
 #include "src/trace/piece_in_memory.h"
@@ -28,23 +27,23 @@ constexpr int64_t kReadTile = kCellTile;
 
 class LegReducer final : public Reducer {
  public:
-  LegReducer(const RankMeta& meta, const std::vector<std::string>& legs,
+  LegReducer(const RankMeta& meta, const std::vector<Leg>& legs,
              std::shared_ptr<ElementScales> scales)
       : meta_(meta),
         scales_(scales != nullptr ? std::move(scales)
                                   : std::make_shared<ElementScales>()),
         memory_(meta) {
-    for (const std::string& leg : legs) {
-      std::vector<std::string> better;
-      for (const std::string& base : PerturbedLegs(leg)) {
+    for (const Leg& leg : legs) {
+      std::vector<Leg> better;
+      for (const Leg& base : leg.Perturbed()) {
         bases_[base] = better;
         better.push_back(base);
       }
     }
   }
 
-  std::vector<std::string> BasesOf(const std::string& leg) const override {
-    return PerturbedLegs(leg);
+  std::vector<Leg> BasesOf(const Leg& leg) const override {
+    return leg.Perturbed();
   }
 
   bool IsBase(const RecordFields& record) const override {
@@ -56,7 +55,7 @@ class LegReducer final : public Reducer {
     if (!IsBase(record) || IsWhole(record) || HasNoTolerance(record.id.role)) {
       return;
     }
-    for (const std::string& better : bases_.at(record.leg)) {
+    for (const Leg& better : bases_.at(record.leg)) {
       if (written.CounterpartOf(record, better) != nullptr) return;
     }
     memory_.Hold(record, values);
@@ -178,18 +177,18 @@ class LegReducer final : public Reducer {
 
   const RankMeta meta_;
   // Legs that others are measured against, and what those would rather be.
-  std::map<std::string, std::vector<std::string>> bases_;
+  std::map<Leg, std::vector<Leg>> bases_;
   const std::shared_ptr<ElementScales> scales_;
   PieceInMemory memory_;
   std::vector<std::byte> buffer_;
   int iteration_ = -1;
-  std::map<std::pair<std::string, TensorId>, std::optional<double>> measured_;
+  std::map<std::pair<Leg, TensorId>, std::optional<double>> measured_;
 };
 
 }  // namespace
 
 std::unique_ptr<Reducer> MakeLegReducer(const RankMeta& meta,
-                                        const std::vector<std::string>& legs,
+                                        const std::vector<Leg>& legs,
                                         std::shared_ptr<ElementScales> scales) {
   return std::make_unique<LegReducer>(meta, legs, std::move(scales));
 }

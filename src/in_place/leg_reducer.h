@@ -18,6 +18,7 @@
 
 #include "src/in_place/element_scales.h"
 #include "src/trace/writer.h"
+#include "ttrace/leg.h"
 
 namespace ttrace {
 
@@ -25,7 +26,7 @@ namespace ttrace {
 // them is measured against is not kept in mind. `scales` is told of what the
 // rank holds, and asked; null: one that no other rank tells anything.
 std::unique_ptr<Reducer> MakeLegReducer(
-    const RankMeta& meta, const std::vector<std::string>& legs,
+    const RankMeta& meta, const std::vector<Leg>& legs,
     std::shared_ptr<ElementScales> scales = nullptr);
 
 }  // namespace ttrace

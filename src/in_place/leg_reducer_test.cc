@@ -42,8 +42,8 @@ std::vector<float> Noisy(std::vector<float> values, uint32_t seed) {
 // One rank's trace with some legs of one tensor.
 class LegReducerTest : public testing::Test {
  protected:
-  struct Leg {
-    std::string name;
+  struct LegValues {
+    Leg name;
     std::vector<float> values;
     int micro_batch = -1;
     int64_t row = 0;
@@ -51,7 +51,7 @@ class LegReducerTest : public testing::Test {
 
   // `measured`: with a reducer.
   std::unique_ptr<Catalog> Record(
-      bool measured, const RecordSpec& spec, const std::vector<Leg>& legs,
+      bool measured, const RecordSpec& spec, const std::vector<LegValues>& legs,
       const RankMeta& meta = TensorParallelMeta(0, 1)) {
     const std::string folder = scratch_ / (measured ? "measured" : "kept");
     std::filesystem::remove_all(folder);
@@ -60,7 +60,7 @@ class LegReducerTest : public testing::Test {
         folder, meta,
         measured ? MakeLegReducer(meta, {"replay", "noise.1"}) : nullptr));
     const auto strides = RowMajorStrides(spec.local_shape);
-    for (const Leg& leg : legs) {
+    for (const LegValues& leg : legs) {
       Occurrence occurrence;
       occurrence.leg = leg.name;
       occurrence.micro_batch = leg.micro_batch;
@@ -79,7 +79,7 @@ class LegReducerTest : public testing::Test {
   // One rank's part of a tensor in every leg.
   struct Part {
     RecordSpec spec;
-    std::vector<Leg> legs;
+    std::vector<LegValues> legs;
   };
 
   // A trace of ranks along "tp" that each hold a part. All have written a leg
@@ -115,9 +115,8 @@ class LegReducerTest : public testing::Test {
     return std::make_unique<Catalog>(OrDie(Trace::Open(folder)));
   }
 
-  static void WriteLeg(TraceWriter& writer, const Part& part,
-                       const std::string& name) {
-    for (const Leg& leg : part.legs) {
+  static void WriteLeg(TraceWriter& writer, const Part& part, const Leg& name) {
+    for (const LegValues& leg : part.legs) {
       if (leg.name != name) continue;
       Occurrence occurrence;
       occurrence.leg = leg.name;
@@ -133,7 +132,7 @@ class LegReducerTest : public testing::Test {
 
   // Whether a rank of `meta` has anything to tell of the last of `legs`.
   bool TellsOfLast(const RankMeta& meta, const RecordSpec& spec,
-                   const std::vector<std::string>& legs) {
+                   const std::vector<Leg>& legs) {
     const auto scales = std::make_shared<ElementScales>();
     const std::string nothing = scales->Message();
     const std::string folder = scratch_ / "told";
@@ -143,7 +142,7 @@ class LegReducerTest : public testing::Test {
         folder, meta, MakeLegReducer(meta, {"noise.1"}, scales)));
     const auto values = Normal(32 * 1024, 1);
     std::string message;
-    for (const std::string& leg : legs) {
+    for (const Leg& leg : legs) {
       WriteLeg(*writer, {spec, {{leg, values}}}, leg);
       message = scales->Message();
     }
@@ -165,8 +164,7 @@ class LegReducerTest : public testing::Test {
               ElementScaleOf(squares.sum, squares.count));
   }
 
-  static const TensorPieces& Only(const Catalog& catalog,
-                                  const std::string& leg) {
+  static const TensorPieces& Only(const Catalog& catalog, const Leg& leg) {
     return catalog.tensors(leg).begin()->second;
   }
 
@@ -201,7 +199,8 @@ Layout Columns(const Layout& whole, size_t dim, int64_t begin, int64_t size) {
 TEST_F(LegReducerTest, MeasuredInPlaceIsWhatAReaderOfTheValuesMeasures) {
   const RecordSpec spec = PlainSpec("m", DType::kF32, {64, 1, 1024});
   const auto real = Normal(64 * 1024, 1);
-  const std::vector<Leg> legs = {{"real", real}, {"noise.1", Noisy(real, 2)}};
+  const std::vector<LegValues> legs = {{"real", real},
+                                       {"noise.1", Noisy(real, 2)}};
   const auto kept = Record(false, spec, legs);
   const auto measured = Record(true, spec, legs);
   ASSERT_FALSE(Only(*kept, "noise.1").pieces.front().measured());
@@ -251,7 +250,8 @@ TEST_F(LegReducerTest, WhoMeasuredKnewTheScaleOfElements) {
     return OrDie(
         ElementScaleMeasured(Only(catalog, "real"), Only(catalog, "noise.1")));
   };
-  const std::vector<Leg> legs = {{"real", real}, {"noise.1", Noisy(real, 2)}};
+  const std::vector<LegValues> legs = {{"real", real},
+                                       {"noise.1", Noisy(real, 2)}};
   const auto measured = Record(true, spec, legs);
   const auto squares = OrDie(SumOfSquares(Only(*measured, "real")));
   EXPECT_EQ(scale_of(*measured), ElementScaleOf(squares.sum, squares.count));
@@ -273,10 +273,10 @@ TEST_F(LegReducerTest, MicroBatchesAreMeasuredOneByOne) {
   spec.global_shape = {64, 4, 512};
   const auto first = Normal(64 * 1024, 1);
   const auto second = Normal(64 * 1024, 3);
-  const std::vector<Leg> legs = {{"real", first, 0, 0},
-                                 {"real", second, 1, 2},
-                                 {"noise.1", Noisy(first, 2), 0, 0},
-                                 {"noise.1", Noisy(second, 4), 1, 2}};
+  const std::vector<LegValues> legs = {{"real", first, 0, 0},
+                                       {"real", second, 1, 2},
+                                       {"noise.1", Noisy(first, 2), 0, 0},
+                                       {"noise.1", Noisy(second, 4), 1, 2}};
   const auto kept = Record(false, spec, legs);
   const auto measured = Record(true, spec, legs);
   ASSERT_TRUE(Only(*measured, "noise.1").pieces.back().measured());
@@ -437,7 +437,8 @@ TEST_F(LegReducerTest, OnlyTheDifferenceIsNoValue) {
 
 TEST_F(LegReducerTest, ValuesAreKeptOfWhatOneRankCannotJudge) {
   const auto real = Normal(64 * 1024, 1);
-  const std::vector<Leg> legs = {{"real", real}, {"noise.1", Noisy(real, 2)}};
+  const std::vector<LegValues> legs = {{"real", real},
+                                       {"noise.1", Noisy(real, 2)}};
   const auto is_measured = [&](const RecordSpec& spec, const RankMeta& meta) {
     const auto catalog = Record(true, spec, legs, meta);
     return Only(*catalog, "noise.1").pieces.front().measured().has_value();
@@ -460,10 +461,10 @@ TEST_F(LegReducerTest, TermsInMicroBatchesKeepTheirValues) {
   spec.global_shape = {64, 2, 512};
   const auto first = Normal(64 * 512, 1);
   const auto second = Normal(64 * 512, 3);
-  const std::vector<Leg> legs = {{"real", first, 0, 0},
-                                 {"real", second, 1, 1},
-                                 {"noise.1", Noisy(first, 2), 0, 0},
-                                 {"noise.1", Noisy(second, 4), 1, 1}};
+  const std::vector<LegValues> legs = {{"real", first, 0, 0},
+                                       {"real", second, 1, 1},
+                                       {"noise.1", Noisy(first, 2), 0, 0},
+                                       {"noise.1", Noisy(second, 4), 1, 1}};
   const RankMeta meta = TensorParallelMeta(0, 2);
   EXPECT_TRUE(AllMeasured(*Record(true, spec, legs, meta)));
   spec.placements = {{"tp", Partial{}}};
@@ -472,8 +473,8 @@ TEST_F(LegReducerTest, TermsInMicroBatchesKeepTheirValues) {
 
 TEST_F(LegReducerTest, OnlyWhatALegWillBeMeasuredAgainstIsKeptInMind) {
   const RankMeta meta = TensorParallelMeta(0, 1);
-  const auto is_base = [&](const std::vector<std::string>& legs,
-                           const std::string& leg, int64_t elements) {
+  const auto is_base = [&](const std::vector<Leg>& legs, const Leg& leg,
+                           int64_t elements) {
     struct RecordFields record;
     record.leg = leg;
     record.dtype = DType::kF32;
@@ -493,7 +494,7 @@ TEST_F(LegReducerTest, NaNIsCounted) {
   const auto real = Normal(64 * 1024, 1);
   auto noisy = Noisy(real, 2);
   noisy[5000] = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<Leg> legs = {{"real", real}, {"noise.1", noisy}};
+  const std::vector<LegValues> legs = {{"real", real}, {"noise.1", noisy}};
   const auto kept = Record(false, spec, legs);
   const auto measured = Record(true, spec, legs);
   const Layout whole = Only(*kept, "real").pieces.front().layout();

@@ -15,9 +15,7 @@ class Summarizer final : public Reducer {
   explicit Summarizer(size_t buckets) : buckets_(buckets) {}
 
   // Without values nothing is measured against anything.
-  std::vector<std::string> BasesOf(const std::string&) const override {
-    return {};
-  }
+  std::vector<Leg> BasesOf(const Leg&) const override { return {}; }
   bool IsBase(const RecordFields&) const override { return false; }
   Result<std::optional<Reduced>> Reduce(const RecordFields&, const StridedView&,
                                         const RecordFields&,

@@ -16,7 +16,7 @@ NotIsolatedIndex::NotIsolatedIndex(const std::vector<NotIsolated>& notes) {
   }
 }
 
-const NotIsolated* NotIsolatedIndex::Find(const std::string& leg, int iteration,
+const NotIsolated* NotIsolatedIndex::Find(const Leg& leg, int iteration,
                                           const std::string& fqn, Role role,
                                           const std::string* arg) const {
   const auto found = by_module_.find({leg, iteration, fqn});
@@ -28,8 +28,7 @@ const NotIsolated* NotIsolatedIndex::Find(const std::string& leg, int iteration,
   return note == found->second.end() ? nullptr : *note;
 }
 
-Reason NotIsolatedIndex::WhyNot(const std::string& leg,
-                                const TensorId& id) const {
+Reason NotIsolatedIndex::WhyNot(const Leg& leg, const TensorId& id) const {
   if (by_module_.empty()) return {};
   const NotIsolated* note = nullptr;
   switch (id.role) {

@@ -13,6 +13,7 @@
 
 #include "src/experiment/side.h"
 #include "src/judge/judgement.h"
+#include "ttrace/leg.h"
 
 namespace ttrace {
 
@@ -23,15 +24,13 @@ class NotIsolatedIndex {
 
   // Why `id` is not known to depend on the reference's values alone in `leg`;
   // none if it is. For an edge: why it was itself not replaced.
-  Reason WhyNot(const std::string& leg, const TensorId& id) const;
+  Reason WhyNot(const Leg& leg, const TensorId& id) const;
 
  private:
-  const NotIsolated* Find(const std::string& leg, int iteration,
-                          const std::string& fqn, Role role,
-                          const std::string* arg) const;
+  const NotIsolated* Find(const Leg& leg, int iteration, const std::string& fqn,
+                          Role role, const std::string* arg) const;
 
-  std::map<std::tuple<std::string, int, std::string>,
-           std::vector<const NotIsolated*>>
+  std::map<std::tuple<Leg, int, std::string>, std::vector<const NotIsolated*>>
       by_module_;
 };
 

@@ -23,7 +23,7 @@ TensorId Output(const std::string& fqn = "fc") {
   return {fqn, Role::kOutput, 0, 0, "0", Pass::kForward};
 }
 
-LegJudgement Leg(const std::string& name, double headroom) {
+LegJudgement JudgedLeg(const Leg& name, double headroom) {
   LegJudgement leg;
   leg.leg = name;
   leg.stats.mismatched = headroom > 0 ? 1 : 0;
@@ -40,7 +40,7 @@ LegJudgement Wide(LegJudgement leg) {
 }
 
 // The module's input x was not replaced in `leg`.
-NotIsolated NotReplaced(const std::string& leg, const std::string& fqn = "fc",
+NotIsolated NotReplaced(const Leg& leg, const std::string& fqn = "fc",
                         Role role = Role::kInput,
                         const std::string& arg = "x") {
   return {leg, 0, fqn, role, arg, "the reference has no such tensor"};
@@ -58,7 +58,8 @@ Isolated Conclude(const std::vector<LegJudgement>& legs,
 
 TEST(ConcludeIsolated, LooksAtIsolatedLegsOnly) {
   const NotIsolatedIndex all_replaced({});
-  const std::vector<LegJudgement> legs = {Leg("real", 9), Leg(kLow, 0.1)};
+  const std::vector<LegJudgement> legs = {JudgedLeg("real", 9),
+                                          JudgedLeg(kLow, 0.1)};
   EXPECT_FALSE(ConcludeIsolated(Output(), {legs[0]}, {false}, all_replaced,
                                 false, false, {}));
   const auto alone = ConcludeIsolated(Output(), legs, {false, true},
@@ -71,23 +72,26 @@ TEST(ConcludeIsolated, LooksAtIsolatedLegsOnly) {
 }
 
 TEST(ConcludeIsolated, ALegThatIsTooWideLeavesNoReasonOnTheOthersVerdict) {
-  for (const auto& legs : {std::vector{Wide(Leg(kLow, 9)), Leg(kHigh, 0.1)},
-                           {Leg(kLow, 0.1), Wide(Leg(kHigh, 9))}}) {
+  for (const auto& legs :
+       {std::vector{Wide(JudgedLeg(kLow, 9)), JudgedLeg(kHigh, 0.1)},
+        {JudgedLeg(kLow, 0.1), Wide(JudgedLeg(kHigh, 9))}}) {
     const Isolated alone = Conclude(legs);
     EXPECT_EQ(alone.verdict, TensorVerdict::kWithin);
     EXPECT_TRUE(alone.reason.none());
   }
-  EXPECT_EQ(Conclude({Wide(Leg(kLow, 9))}).reason.kind,
+  EXPECT_EQ(Conclude({Wide(JudgedLeg(kLow, 9))}).reason.kind,
             ReasonKind::kBoundTooWide);
 }
 
 TEST(ConcludeIsolated, TheWorstLegDecides) {
-  EXPECT_EQ(Conclude({Leg(kLow, 0)}).verdict, TensorVerdict::kBitwiseEqual);
-  EXPECT_EQ(Conclude({Leg(kLow, 0.1), Leg(kHigh, 0.6)}).verdict,
+  EXPECT_EQ(Conclude({JudgedLeg(kLow, 0)}).verdict,
+            TensorVerdict::kBitwiseEqual);
+  EXPECT_EQ(Conclude({JudgedLeg(kLow, 0.1), JudgedLeg(kHigh, 0.6)}).verdict,
             TensorVerdict::kSuspect);
-  for (const auto& legs : {std::vector{Leg(kLow, 0.1), Leg(kHigh, 3)},
-                           {Leg(kLow, 3), Leg(kHigh, 0)},
-                           {Wide(Leg(kLow, 9)), Leg(kHigh, 3)}}) {
+  for (const auto& legs :
+       {std::vector{JudgedLeg(kLow, 0.1), JudgedLeg(kHigh, 3)},
+        {JudgedLeg(kLow, 3), JudgedLeg(kHigh, 0)},
+        {Wide(JudgedLeg(kLow, 9)), JudgedLeg(kHigh, 3)}}) {
     const Isolated alone = Conclude(legs);
     EXPECT_EQ(alone.verdict, TensorVerdict::kDiverged);
     EXPECT_EQ(alone.headroom, 3);
@@ -96,7 +100,7 @@ TEST(ConcludeIsolated, TheWorstLegDecides) {
 }
 
 TEST(ConcludeIsolated, AWideBoundLeavesItOpenAndANanDoesNot) {
-  LegJudgement leg = Wide(Leg(kLow, 9));
+  LegJudgement leg = Wide(JudgedLeg(kLow, 9));
   EXPECT_EQ(Conclude({leg}).verdict, TensorVerdict::kNotCheckable);
   EXPECT_EQ(Conclude({leg}).reason.kind, ReasonKind::kBoundTooWide);
   leg.stats.nonfinite_differ = 1;
@@ -106,16 +110,19 @@ TEST(ConcludeIsolated, AWideBoundLeavesItOpenAndANanDoesNot) {
 }
 
 TEST(ConcludeIsolated, WhatIsDecidedIsNotOpen) {
-  for (const auto& legs : {std::vector{Leg(kLow, 0.1), Wide(Leg(kHigh, 9))},
-                           {Wide(Leg(kLow, 9)), Leg(kHigh, 0.1)}}) {
+  for (const auto& legs :
+       {std::vector{JudgedLeg(kLow, 0.1), Wide(JudgedLeg(kHigh, 9))},
+        {Wide(JudgedLeg(kLow, 9)), JudgedLeg(kHigh, 0.1)}}) {
     EXPECT_EQ(Conclude(legs).verdict, TensorVerdict::kWithin);
   }
-  EXPECT_TRUE(Conclude({Leg(kLow, 0.1), Wide(Leg(kHigh, 9))}).reason.none());
+  EXPECT_TRUE(Conclude({JudgedLeg(kLow, 0.1), Wide(JudgedLeg(kHigh, 9))})
+                  .reason.none());
 }
 
 // Their errors may have come from outside.
 TEST(ConcludeIsolated, LegsThatWereFedTheirOwnValuesYieldToOthers) {
-  const std::vector<LegJudgement> legs = {Leg(kLow, 3), Leg(kHigh, 0.1)};
+  const std::vector<LegJudgement> legs = {JudgedLeg(kLow, 3),
+                                          JudgedLeg(kHigh, 0.1)};
   for (const bool first : {true, false}) {
     const auto fed = first ? legs : std::vector{legs[1], legs[0]};
     const Isolated alone = Conclude(fed, {NotReplaced(kLow)});
@@ -134,10 +141,10 @@ TEST(ConcludeIsolated, LegsThatWereFedTheirOwnValuesYieldToOthers) {
 TEST(ConcludeIsolated, NoLegReplacesData) {
   const TensorId tokens = {"", Role::kInput, 0, 0, "tokens", Pass::kForward};
   const TensorId ids = {"fc", Role::kInput, 0, 0, "x", Pass::kForward};
-  EXPECT_FALSE(Conclude({Leg(kLow, 0)}, {}, tokens).replaced);
-  EXPECT_FALSE(Conclude({Leg(kLow, 0)}, {}, ids, true).replaced);
-  EXPECT_TRUE(Conclude({Leg(kLow, 0)}, {}, ids).replaced);
-  EXPECT_TRUE(Conclude({Leg(kLow, 0)}, {}, Output(), true).replaced);
+  EXPECT_FALSE(Conclude({JudgedLeg(kLow, 0)}, {}, tokens).replaced);
+  EXPECT_FALSE(Conclude({JudgedLeg(kLow, 0)}, {}, ids, true).replaced);
+  EXPECT_TRUE(Conclude({JudgedLeg(kLow, 0)}, {}, ids).replaced);
+  EXPECT_TRUE(Conclude({JudgedLeg(kLow, 0)}, {}, Output(), true).replaced);
 }
 
 TEST(ConcludeIsolated, CopiesThatDifferConvictWithoutABound) {
@@ -145,22 +152,22 @@ TEST(ConcludeIsolated, CopiesThatDifferConvictWithoutABound) {
     return *ConcludeIsolated(Output(), {leg}, {true}, NotIsolatedIndex({}),
                              false, true, {2, 3});
   };
-  const Isolated within = conclude(Leg(kLow, 0.1));
+  const Isolated within = conclude(JudgedLeg(kLow, 0.1));
   EXPECT_EQ(within.verdict, TensorVerdict::kDiverged);
   EXPECT_TRUE(std::isinf(within.headroom));
   EXPECT_THAT(within.ranks, ElementsAre(1));
-  const Isolated open = conclude(Wide(Leg(kLow, 9)));
+  const Isolated open = conclude(Wide(JudgedLeg(kLow, 9)));
   EXPECT_EQ(open.verdict, TensorVerdict::kDiverged);
   EXPECT_THAT(open.ranks, ElementsAre(2, 3));
   // Equal copies are all wrong: no rank is named.
-  LegJudgement all = Leg(kLow, 3);
+  LegJudgement all = JudgedLeg(kLow, 3);
   all.ranks = {};
   EXPECT_THAT(ConcludeIsolated(Output(), {all}, {true}, NotIsolatedIndex({}),
                                false, false, {2, 3})
                   ->ranks,
               IsEmpty());
   // What is out of its bound keeps its number.
-  EXPECT_EQ(conclude(Leg(kLow, 3)).headroom, 3);
+  EXPECT_EQ(conclude(JudgedLeg(kLow, 3)).headroom, 3);
 }
 
 TEST(NotIsolatedIndex, KnowsWhatATensorIsMadeFrom) {
@@ -197,7 +204,7 @@ TEST(NotIsolatedIndex, KnowsWhatATensorIsMadeFrom) {
 TensorJudgement RunAndAlone(double bound, double headroom, double err) {
   TensorJudgement out;
   out.id = Output();
-  out.legs = {Leg("real", headroom), Leg(kLow, 2)};
+  out.legs = {JudgedLeg("real", headroom), JudgedLeg(kLow, 2)};
   out.legs[0].bound = bound;
   out.legs[1].err = err;
   out.deciding_leg = 0;

@@ -88,11 +88,11 @@ TensorJudgement Judge(const std::vector<LegPlan>& plans,
   out.replicas = facts.replicas;
   const LegFacts* real = nullptr;
   for (const LegFacts& leg : facts.legs) {
-    if (plans[leg.plan].candidate_leg == "real") real = &leg;
+    if (plans[leg.plan].candidate_leg == kReal) real = &leg;
   }
   if (real != nullptr && real->usable) {
     LegJudgement leg;
-    leg.leg = "real";
+    leg.leg = kReal;
     leg.stats = real->candidate.total;
     leg.fidelity = real->candidate.fidelity;
     leg.reordered = real->candidate.reordered;

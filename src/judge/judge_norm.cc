@@ -80,7 +80,7 @@ TensorJudgement JudgeReportedNorm(const std::optional<ReportedNorm>& facts,
   }
   const double expected = Expected(*facts);
   LegJudgement leg;
-  leg.leg = "real";
+  leg.leg = kReal;
   Test test;
   test.value =
       expected == facts->reported

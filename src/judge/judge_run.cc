@@ -34,11 +34,11 @@ Status JudgeNorms(const RunContext& context, double risk,
 }
 
 bool CandidateHas(const Side& candidate, TensorId id) {
-  if (candidate.Find("real", id) != nullptr) return true;
+  if (candidate.Find(kReal, id) != nullptr) return true;
   if (id.pass != Pass::kRecompute) return false;
   // Its values are compared through the forward, if there is one.
   id.pass = Pass::kForward;
-  return candidate.Find("real", id) != nullptr;
+  return candidate.Find(kReal, id) != nullptr;
 }
 
 }  // namespace

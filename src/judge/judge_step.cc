@@ -32,10 +32,10 @@ bool IsOpen(const TensorJudgement& t) {
 
 LegJudgement& RealLeg(TensorJudgement* t) {
   for (LegJudgement& leg : t->legs) {
-    if (leg.leg == "real") return leg;
+    if (leg.leg == kReal) return leg;
   }
   LegJudgement leg;
-  leg.leg = "real";
+  leg.leg = kReal;
   t->legs.insert(t->legs.begin(), std::move(leg));
   return t->legs.front();
 }
@@ -44,7 +44,7 @@ LegJudgement& RealLeg(TensorJudgement* t) {
 void Decide(const Test& test, const StepErrors& errors, Outcome said,
             TensorJudgement* t) {
   LegJudgement leg;
-  leg.leg = "real";
+  leg.leg = kReal;
   leg.stats = RealLeg(t).stats;
   leg.err = test.value;
   leg.bound = test.bound;

@@ -47,7 +47,7 @@ std::optional<ErrorStats> Total(const std::optional<PairFacts>& pair) {
 // Of a tensor that no leg compares.
 LegJudgement NotFiniteLeg(const TensorFacts& facts, const Outcome& said) {
   LegJudgement leg;
-  leg.leg = "real";
+  leg.leg = kReal;
   leg.stats = facts.own->total;
   leg.headroom = said.headroom;
   leg.ranks = said.ranks;
@@ -174,7 +174,7 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
   }
   // A replay of the candidate that differs by more than its bound: not the
   // noise of a run that is right.
-  if (plan.name == "real" && facts.candidate_repeat && out.checkable && whole &&
+  if (plan.name == kReal && facts.candidate_repeat && out.checkable && whole &&
       !facts.candidate_repeat->bitwise() && !out.tests.empty()) {
     Test repeat;
     repeat.statistic = Statistic::kRepeat;
@@ -239,7 +239,7 @@ bool TensorJudge::CopiesDiffer(const TensorFacts& facts,
   if (copies.differing == 0) return false;
   if (expectations_.RepeatsUntil(facts.order)) return true;
   const auto real = std::find_if(legs.begin(), legs.end(), [](const auto& leg) {
-    return leg.leg == "real" && leg.checkable && !leg.tests.empty();
+    return leg.leg == kReal && leg.checkable && !leg.tests.empty();
   });
   if (real != legs.end()) return copies.worst_rel_err > real->bound;
   // Without a bound, one sample of the run's own differences, for the worst of

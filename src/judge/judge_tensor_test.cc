@@ -59,7 +59,7 @@ class TensorJudgeTest : public testing::Test {
   }
 
   // A second leg as the first, of which it has the facts.
-  void AddLeg(const std::string& name, bool isolated, TensorFacts* facts) {
+  void AddLeg(const Leg& name, bool isolated, TensorFacts* facts) {
     plans_.push_back(plans_[0]);
     plans_.back().name = plans_.back().candidate_leg = name;
     plans_.back().isolated = isolated;

@@ -19,6 +19,7 @@
 #include "src/judge/reason.h"
 #include "src/judge/test.h"
 #include "src/measure/padding_gradient.h"
+#include "ttrace/leg.h"
 #include "ttrace/tensor_id.h"
 
 namespace ttrace {
@@ -28,7 +29,7 @@ namespace ttrace {
 // rerun with every module's inputs and arriving gradients replaced by the
 // reference's).
 struct LegJudgement {
-  std::string leg;
+  Leg leg;
   // All tests made; the norm's first if there is one.
   std::vector<Test> tests;
   int deciding_test = -1;  // of the largest headroom; -1: none was made

@@ -34,7 +34,7 @@ int64_t AllowedFlips(int64_t flips, int legs, double risk) {
   return k;
 }
 
-LegJudgement JudgeEquality(const std::string& name, const LegFacts& facts,
+LegJudgement JudgeEquality(const Leg& name, const LegFacts& facts,
                            bool computed, double risk) {
   LegJudgement out;
   out.leg = name;

@@ -16,6 +16,7 @@
 
 #include "src/judge/judgement.h"
 #include "src/measure/facts.h"
+#include "ttrace/leg.h"
 
 namespace ttrace {
 
@@ -26,7 +27,7 @@ int64_t AllowedFlips(int64_t flips, int legs, double risk);
 
 // The judgement of a leg by equality. `computed`: not what the run was fed, so
 // that flips in the noise legs count.
-LegJudgement JudgeEquality(const std::string& name, const LegFacts& facts,
+LegJudgement JudgeEquality(const Leg& name, const LegFacts& facts,
                            bool computed, double risk);
 
 }  // namespace ttrace

@@ -6,7 +6,7 @@
 
 namespace ttrace {
 
-LegJudgement JudgeFlips(const std::string& name, const LegFacts& facts,
+LegJudgement JudgeFlips(const Leg& name, const LegFacts& facts,
                         const Test& element) {
   LegJudgement out;
   out.leg = name;

@@ -24,12 +24,13 @@
 #include "src/judge/judgement.h"
 #include "src/measure/facts.h"
 #include "src/measure/packed_facts.h"
+#include "ttrace/leg.h"
 
 namespace ttrace {
 
 // The judgement of a routing map by what the test of an element of its scores
 // allows. REQUIRES: facts.flips
-LegJudgement JudgeFlips(const std::string& name, const LegFacts& facts,
+LegJudgement JudgeFlips(const Leg& name, const LegFacts& facts,
                         const Test& element);
 
 class RoutingTies {

@@ -23,11 +23,12 @@
 #include "src/experiment/rounding.h"
 #include "src/judge/constants.h"
 #include "src/judge/judgement.h"
+#include "ttrace/leg.h"
 
 namespace ttrace {
 
 struct LegErrors {
-  std::string leg;
+  Leg leg;
   ErrorStats stats;               // candidate against the reference
   std::vector<ErrorStats> noise;  // each noise leg, against the reference
   // The reference's own replay against its real leg, if they differ.

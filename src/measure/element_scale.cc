@@ -15,7 +15,7 @@ bool MeasuresElements(const Side& reference, const LegPlan& plan,
   return !HasSummaries(pieces) && !IsExact(pieces) &&
          !HasNoTolerance(id.role) &&
          std::any_of(plan.noise_legs.begin(), plan.noise_legs.end(),
-                     [&](const std::string& leg) {
+                     [&](const Leg& leg) {
                        return reference.FindSameValue(leg, id) != nullptr;
                      });
 }
@@ -25,7 +25,7 @@ Result<ElementScale> MeasureElementScale(const Side& reference,
                                          const TensorId& id,
                                          const TensorPieces& pieces,
                                          RecordCache* cache) {
-  for (const std::string& leg : plan.noise_legs) {
+  for (const Leg& leg : plan.noise_legs) {
     const TensorPieces* noisy = reference.FindSameValue(leg, id);
     if (noisy == nullptr) continue;
     TTRACE_ASSIGN_OR_RETURN(const std::optional<double> known,

@@ -157,16 +157,16 @@ class Work {
   int64_t BytesToRead(const TensorEntry& entry) const {
     const auto& [id, pieces] = entry;
     int64_t bytes = BytesOf(&pieces);
-    bytes += BytesOf(context_.candidate->FindSameValue("replay", id));
+    bytes += BytesOf(context_.candidate->FindSameValue(kReplay, id));
     const Side* reference = context_.reference;
     if (reference == nullptr) return bytes;
-    bytes += BytesOf(reference->FindSameValue("replay", id));
+    bytes += BytesOf(reference->FindSameValue(kReplay, id));
     for (const LegPlan& plan : context_.plans) {
       const auto theirs =
           BytesOf(reference->FindSameValue(plan.reference_leg, id));
       bytes +=
           theirs + BytesOf(context_.candidate->Find(plan.candidate_leg, id));
-      for (const std::string& leg : plan.noise_legs) {
+      for (const Leg& leg : plan.noise_legs) {
         bytes += theirs + BytesOf(reference->FindSameValue(leg, id));
       }
     }
@@ -184,11 +184,11 @@ class Work {
     PaddingGradient out;
     if (!facts.padded || !IsGradient(facts.id.role)) return out;
     const TensorPieces* theirs =
-        context_.reference->FindSameValue("real", facts.id);
+        context_.reference->FindSameValue(kReal, facts.id);
     if (theirs == nullptr) return out;
     for (const LegFacts& leg : facts.legs) {
       const LegPlan& plan = context_.plans[leg.plan];
-      if (!leg.usable || plan.candidate_leg != "real") continue;
+      if (!leg.usable || plan.candidate_leg != kReal) continue;
       const ErrorStats& common = leg.candidate.total;
       TTRACE_ASSIGN_OR_RETURN(out.candidate,
                               GradientOfPadding(pieces, common.sum_sq_cand()));

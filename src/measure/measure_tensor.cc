@@ -37,8 +37,8 @@ namespace {
 struct SharedFacts {
   // Two legs of the reference.
   struct Pair {
-    std::string leg;
-    std::string against;
+    Leg leg;
+    Leg against;
     double element_scale = 0;
     const std::vector<Layout>& regions;
     std::unique_ptr<PlannedWithin> planned;
@@ -51,7 +51,7 @@ struct SharedFacts {
 
   RecordCache& cache;
   Sweep sweep;
-  std::map<std::string, double> element_scales;  // by leg of the reference
+  std::map<Leg, double> element_scales;  // by leg of the reference
   std::vector<std::unique_ptr<Pair>> pairs;
 };
 
@@ -107,7 +107,7 @@ Result<std::optional<RepeatFacts>> MeasureRepeat(const Side& side,
                                                  const TensorId& id,
                                                  const TensorPieces& real,
                                                  ReadOnce* once) {
-  const TensorPieces* replay = side.FindSameValue("replay", id);
+  const TensorPieces* replay = side.FindSameValue(kReplay, id);
   if (replay == nullptr) return std::optional<RepeatFacts>();
   if (IsSameBytes(real, *replay) || HasEqualBytes(real, *replay)) {
     RepeatFacts same;
@@ -158,7 +158,7 @@ class LegMeasurer {
     candidate_.emplace(r_, c_, aligned_, &shared_.sweep);
     // Without regions nothing else is asked for.
     if (!candidate_->status().ok()) return;
-    for (const std::string& leg : plan_.noise_legs) {
+    for (const Leg& leg : plan_.noise_legs) {
       const TensorPieces* noisy = side_.FindSameValue(leg, id_);
       if (noisy == nullptr) continue;
       noise_.push_back({noisy, std::make_unique<PlannedRerun>(
@@ -166,7 +166,7 @@ class LegMeasurer {
                                    own_.element_scale, &shared_.sweep)});
     }
     if (repeat) {
-      replay_ = side_.FindSameValue("replay", id_);
+      replay_ = side_.FindSameValue(kReplay, id_);
       if (replay_ != nullptr) repeat_ = PlanWithin(r_, *replay_, own_);
     }
     PlanFp32();
@@ -249,7 +249,7 @@ class LegMeasurer {
 
   // The reference's leg against another one of its own, once for all pairs of
   // legs.
-  SharedFacts::Pair* FindOwn(const std::string& leg) {
+  SharedFacts::Pair* FindOwn(const Leg& leg) {
     for (const auto& known : shared_.pairs) {
       if (known->leg == leg && known->against == plan_.reference_leg &&
           known->element_scale == own_.element_scale &&
@@ -260,7 +260,7 @@ class LegMeasurer {
     return nullptr;
   }
 
-  void PlanOwn(const std::string& leg, const TensorPieces& pieces) {
+  void PlanOwn(const Leg& leg, const TensorPieces& pieces) {
     if (FindOwn(leg) != nullptr) return;
     shared_.pairs.push_back(
         std::unique_ptr<SharedFacts::Pair>(new SharedFacts::Pair{
@@ -268,7 +268,7 @@ class LegMeasurer {
             PlanWithin(pieces, r_, own_), false, std::nullopt}));
   }
 
-  Result<std::optional<PairFacts>> FinishOwn(const std::string& leg,
+  Result<std::optional<PairFacts>> FinishOwn(const Leg& leg,
                                              const TensorPieces& pieces) {
     SharedFacts::Pair& pair = *FindOwn(leg);
     if (!pair.finished) {
@@ -282,7 +282,7 @@ class LegMeasurer {
   // Without fp32 legs a sum made again in double is the witness. It is the
   // whole's, and stands for every part.
   Status MeasureExactSum(LegFacts* out) {
-    const TensorPieces* real = side_.FindSameValue("real", id_);
+    const TensorPieces* real = side_.FindSameValue(kReal, id_);
     if (real == nullptr) return Done{};
     const auto error = exact_sums_->ErrorOf(id_, *real);
     if (!error.ok()) {
@@ -452,7 +452,7 @@ Status TensorMeasurer::MeasureCandidate(const TensorId& id,
 Status TensorMeasurer::MeasureAgainstReference(
     const TensorId& id, const TensorPieces& candidate, ReadOnce* once,
     TensorFacts* out, std::atomic<int64_t>* bytes) const {
-  const TensorPieces* reference = reference_->FindSameValue("real", id);
+  const TensorPieces* reference = reference_->FindSameValue(kReal, id);
   out->in_reference = reference != nullptr;
   if (reference == nullptr) return Done{};
   out->reference_shape = reference->global_shape();
@@ -534,7 +534,7 @@ Status TensorMeasurer::MeasureLegs(const TensorId& id, ReadOnce* once,
         {i, c,
          std::make_unique<LegMeasurer>(*reference_, plan, id, *r, *c, token_sum,
                                        exact_sums_.get(), &shared, bytes)});
-    const bool repeat = plan.reference_leg == "real" && out->reference_repeat &&
+    const bool repeat = plan.reference_leg == kReal && out->reference_repeat &&
                         !out->reference_repeat->bitwise();
     legs.back().measurer->Plan(Once(once, rows_.OptionsFor(candidate_, id, *c)),
                                repeat);

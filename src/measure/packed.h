@@ -29,6 +29,7 @@
 #include "src/step/step_formula.h"
 #include "src/step/step_rule.h"
 #include "ttrace/dtype.h"
+#include "ttrace/leg.h"
 #include "ttrace/tensor_id.h"
 
 namespace ttrace {
@@ -81,6 +82,7 @@ class Packer {
     for (const auto& element : range) Add(element);
   }
 
+  void AddParts(const Leg& leg) { Add(leg.name()); }
   void AddParts(const std::string& text) {
     AddNumber(static_cast<int64_t>(text.size()));
     out_ += text;
@@ -198,6 +200,11 @@ class Unpacker {
     return good_ ? static_cast<size_t>(count) : 0;
   }
 
+  void TakeParts(Leg* leg) {
+    std::string name;
+    Take(&name);
+    *leg = Leg(std::move(name));
+  }
   void TakeParts(std::string* text) {
     const size_t size = TakeCount();
     *text = rest_.substr(0, size);

@@ -65,7 +65,7 @@ double ReadsOf(const Trace& trace, const Record& record) {
 
 // One tensor of each leg, shards of columns on `ranks`.
 Side Write(const std::string& folder, int ranks, int64_t rows, int64_t cols,
-           const std::vector<std::string>& legs, double by) {
+           const std::vector<Leg>& legs, double by) {
   OrDie(CreateTraceFolder(folder, "{}", true));
   for (int rank = 0; rank < ranks; ++rank) {
     const auto writer = OpenRank(folder, rank, ranks);
@@ -75,7 +75,7 @@ Side Write(const std::string& folder, int ranks, int64_t rows, int64_t cols,
     spec.local_shape = {rows, own};
     if (ranks > 1) spec.placements = {{"tp", Shard{1}}};
     double leg_by = by;
-    for (const std::string& leg : legs) {
+    for (const Leg& leg : legs) {
       std::vector<float> values(static_cast<size_t>(rows * own));
       for (int64_t i = 0; i < rows * own; ++i) {
         const int64_t at = i / own * cols + rank * own + i % own;
@@ -142,7 +142,7 @@ Reads Measure(int64_t rows, int64_t cols, int ranks, int threads) {
     for (size_t i = 0; i < side->trace().records().size(); ++i) {
       const Record record = side->trace().records()[i];
       const double reads = ReadsOf(side->trace(), record);
-      EXPECT_GE(reads, 1) << record.leg();
+      EXPECT_GE(reads, 1) << record.leg().name();
       if (side == &reference && record.leg() == "real") {
         out.reference = reads;
       } else {

@@ -88,7 +88,7 @@ bool AddParts(const Side& side, const TensorId& id, const TensorPieces& pieces,
 
 // Null: it cannot be measured.
 const TensorPieces* FindNorm(const Side& side, const TensorId& id) {
-  const TensorPieces* reported = side.Find("real", id);
+  const TensorPieces* reported = side.Find(kReal, id);
   if (reported == nullptr || !side.Completed(id.iteration) ||
       !side.facts().selection.empty()) {
     return nullptr;

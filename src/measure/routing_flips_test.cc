@@ -47,9 +47,9 @@ std::function<bool(RoutedPiece*)> Scores(int64_t token,
   };
 }
 
-std::function<std::set<int>(const std::string&, int64_t)> Sends(
+std::function<std::set<int>(const Leg&, int64_t)> Sends(
     int64_t token, std::set<int> experts) {
-  return [=](const std::string&, int64_t t) {
+  return [=](const Leg&, int64_t t) {
     return t == token ? experts : RoutedRun::Route(t);
   };
 }

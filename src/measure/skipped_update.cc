@@ -22,9 +22,9 @@ constexpr int64_t kSampled = 1 << 18;
 const TensorPieces* Before(const Side& side, const TensorId& id) {
   TensorId before = id;
   --before.iteration;
-  if (const auto* found = side.Find("real", before)) return found;
+  if (const auto* found = side.Find(kReal, before)) return found;
   before = {id.fqn, Role::kParam, id.iteration, 0, "", Pass::kForward};
-  return side.Find("real", before);
+  return side.Find(kReal, before);
 }
 
 // Of the elements that `part` holds, how many the step from `before` to `after`
@@ -117,8 +117,8 @@ Result<SkippedUpdate> FindSkippedUpdate(const Side& reference,
                                         const Side& candidate,
                                         const TensorId& id) {
   SkippedUpdate out;
-  const TensorPieces* after = reference.Find("real", id);
-  const TensorPieces* pieces = candidate.Find("real", id);
+  const TensorPieces* after = reference.Find(kReal, id);
+  const TensorPieces* pieces = candidate.Find(kReal, id);
   const TensorPieces* before =
       Before(candidate.facts().weights_grafted ? reference : candidate, id);
   if (after == nullptr || before == nullptr || pieces == nullptr) return out;

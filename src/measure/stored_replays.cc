@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "src/measure/json_fields.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
@@ -40,20 +40,16 @@ std::string EncodeReplay(const StepOfParameter& step,
 
 StoredReplays ReadStoredReplays(const Trace& trace) {
   StoredReplays out;
-  for (const RankTrace& rank : trace.ranks()) {
-    for (const Note& note : rank.notes) {
-      if (note.kind != kReplayedStepNote) continue;
-      const auto json = nlohmann::json::parse(note.json, nullptr, false);
-      // Not on the stack: GCC 12 sees uninitialised members there.
-      const auto stored = std::make_unique<StoredReplay>();
-      std::string bad;
-      JsonDecoder decoder(json, &bad);
-      VisitFields(decoder, *stored);
-      if (!bad.empty() || !IsSound(stored->replay)) continue;
-      out.insert_or_assign({std::move(stored->step), rank.meta.rank},
-                           std::move(stored->replay));
-    }
-  }
+  ForEachNote(trace, {kReplayedStepNote}, [&](const ParsedNote& note) {
+    // Not on the stack: GCC 12 sees uninitialised members there.
+    const auto stored = std::make_unique<StoredReplay>();
+    std::string bad;
+    JsonDecoder decoder(note.json, &bad);
+    VisitFields(decoder, *stored);
+    if (!bad.empty() || !IsSound(stored->replay)) return;
+    out.insert_or_assign({std::move(stored->step), note.rank},
+                         std::move(stored->replay));
+  });
   return out;
 }
 

@@ -15,6 +15,7 @@
 #include "src/experiment/run_note.h"
 #include "src/judge/judgement.h"
 #include "src/localize/culprit.h"
+#include "ttrace/leg.h"
 
 namespace ttrace {
 
@@ -39,7 +40,7 @@ struct SideSummary {
   std::string folder;
   std::string mesh;  // "pp=1 dp=1 cp=1 tp=2", or "1 process"
   int world_size = 0;
-  std::vector<std::string> legs;
+  std::vector<Leg> legs;
 };
 
 // How many tensors of one kind are in bounds: "forward" 1820 of 1820.

@@ -84,7 +84,7 @@ Json TestsJson(const LegJudgement& leg) {
 
 Json LegJson(const LegJudgement& leg) {
   const ErrorStats& stats = leg.stats;
-  Json json = {{"leg", leg.leg},
+  Json json = {{"leg", leg.leg.name()},
                {"err", Number(leg.err)},
                {"bound", Number(leg.bound)},
                {"headroom", Number(leg.headroom)},
@@ -147,7 +147,8 @@ Json IsolatedJson(const TensorJudgement& tensor) {
                {"ranks", alone.ranks},
                {"reason", ReasonWords(alone.reason)}};
   if (alone.deciding_leg >= 0) {
-    json["leg"] = tensor.legs[static_cast<size_t>(alone.deciding_leg)].leg;
+    json["leg"] =
+        tensor.legs[static_cast<size_t>(alone.deciding_leg)].leg.name();
   }
   return json;
 }
@@ -157,7 +158,8 @@ Json TensorJson(const TensorJudgement& tensor) {
   json["verdict"] = ToString(tensor.verdict);
   json["headroom"] = Number(tensor.headroom);
   const LegJudgement* deciding = tensor.deciding();
-  json["leg"] = deciding == nullptr ? Json(nullptr) : Json(deciding->leg);
+  json["leg"] =
+      deciding == nullptr ? Json(nullptr) : Json(deciding->leg.name());
   json["legs"] = Json::array();
   for (const LegJudgement& leg : tensor.legs) {
     json["legs"].push_back(LegJson(leg));
@@ -218,17 +220,17 @@ Json SideJson(const SideSummary& side) {
   return {{"folder", side.folder},
           {"mesh", side.mesh},
           {"world_size", side.world_size},
-          {"legs", side.legs}};
+          {"legs", NamesOf(side.legs)}};
 }
 
 // Legs in which a tensor was judged, in the order in which judgements list
 // them ("real" first).
 Json JudgedLegs(const CheckResult& result) {
   Json legs = Json::array();
-  std::set<std::string> seen;
+  std::set<Leg> seen;
   for (const TensorJudgement& tensor : result.tensors) {
     for (const LegJudgement& leg : tensor.legs) {
-      if (seen.insert(leg.leg).second) legs.push_back(leg.leg);
+      if (seen.insert(leg.leg).second) legs.push_back(leg.leg.name());
     }
   }
   return legs;

@@ -39,7 +39,7 @@ CheckResult HostileResult() {
   result.reason = kHostile;
   result.reference.folder = kHostile;
   result.candidate.mesh = kHostile;
-  result.candidate.legs = {kHostile};
+  result.candidate.legs = {Leg(kHostile)};
   result.coverage.explained = {{kHostile, 1}};
   result.coverage.reference_only = 1;
   result.notes = {{NoteKind::kNotice, kHostile, ""},
@@ -58,7 +58,7 @@ CheckResult HostileResult() {
   TensorJudgement& tensor = result.tensors[0];
   tensor.id.arg = kHostile;
   result.culprits[0].tensor = tensor.id;
-  tensor.legs[0].leg = kHostile;
+  tensor.legs[0].leg = Leg(kHostile);
   tensor.replicas.mesh_dims = {kHostile};
   tensor.reason.kind = ReasonKind::kNotComparable;
   tensor.reason.detail = kHostile;

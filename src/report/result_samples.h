@@ -12,8 +12,8 @@
 namespace ttrace {
 
 // `legs`: noise legs that the bound is from.
-inline LegJudgement SampleLeg(std::string leg, double err, double bound,
-                              int legs, bool fp32_leg) {
+inline LegJudgement SampleLeg(Leg leg, double err, double bound, int legs,
+                              bool fp32_leg) {
   LegJudgement out;
   out.leg = std::move(leg);
   out.err = err;
@@ -41,7 +41,7 @@ inline TensorJudgement SampleTensor(TensorId id, TensorVerdict verdict,
   TensorJudgement out;
   out.id = std::move(id);
   out.verdict = verdict;
-  out.legs.push_back(SampleLeg("real", err, bound, 3, true));
+  out.legs.push_back(SampleLeg(kReal, err, bound, 3, true));
   out.deciding_leg = 0;
   out.headroom = out.legs[0].headroom;
   return out;
@@ -49,12 +49,10 @@ inline TensorJudgement SampleTensor(TensorId id, TensorVerdict verdict,
 
 inline CheckResult SampleCommon() {
   CheckResult result;
-  result.reference = {"report/reference",
-                      "1 process",
-                      1,
-                      {"real", "replay", "noise.1", "fp32"}};
+  result.reference = {
+      "report/reference", "1 process", 1, {kReal, kReplay, "noise.1", kFp32}};
   result.candidate = {
-      "report/candidate", "pp=1 dp=1 cp=1 tp=2", 2, {"real", "fp32"}};
+      "report/candidate", "pp=1 dp=1 cp=1 tp=2", 2, {kReal, kFp32}};
   result.iterations = {0, 1};
   result.seconds = 1.24;
   result.bytes_compared = 3'400'000'000;
@@ -95,7 +93,7 @@ inline CheckResult SampleDiverged() {
   id.pass = Pass::kBackward;
   TensorJudgement tensor =
       SampleTensor(id, TensorVerdict::kDiverged, 0.672, 1.2e-2);
-  tensor.legs.push_back(SampleLeg("fp32", 0.671, 2.1e-7, 3, false));
+  tensor.legs.push_back(SampleLeg(kFp32, 0.671, 2.1e-7, 3, false));
   tensor.deciding_leg = 1;
   tensor.headroom = tensor.legs[1].headroom;
   tensor.replicas_differ = true;

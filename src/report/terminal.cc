@@ -148,7 +148,7 @@ void AddCoverage(const CheckResult& result, Page* page) {
 std::string SideWords(const SideSummary& side) {
   std::string out = Plural(side.world_size, "rank");
   if (!side.mesh.empty() && side.world_size != 1) out += " " + side.mesh;
-  if (!side.legs.empty()) out += ", legs " + Joined(side.legs);
+  if (!side.legs.empty()) out += ", legs " + Joined(NamesOf(side.legs));
   return out;
 }
 
@@ -188,7 +188,7 @@ void AddLegs(const TensorJudgement& tensor, Page* page) {
     if (!leg.checkable) {
       origin = origin.empty() ? "not checkable" : "not checkable: " + origin;
     }
-    rows.push_back({leg.leg, FormatError(leg.deciding_err()),
+    rows.push_back({leg.leg.name(), FormatError(leg.deciding_err()),
                     FormatError(leg.deciding_bound()),
                     leg.checkable ? FormatHeadroom(leg.headroom) : "-",
                     origin});
@@ -218,7 +218,7 @@ void AddNonFinite(const TensorJudgement& tensor, Page* page) {
     if (stats.nonfinite_cand == 0 && stats.nonfinite_differ == 0) continue;
     page->Text(fmt::format("non-finite in leg {}: {} in the candidate, {} in "
                            "the reference, {} positions disagree",
-                           leg.leg, FormatCount(stats.nonfinite_cand),
+                           leg.leg.name(), FormatCount(stats.nonfinite_cand),
                            FormatCount(stats.nonfinite_ref),
                            FormatCount(stats.nonfinite_differ)),
                Tone::kPlain, 2);

@@ -24,7 +24,7 @@ std::string NoteField(const Note& note, const char* key) {
                                                    : "";
 }
 
-int SealedIterations(const RankTrace& rank, const std::string& leg) {
+int SealedIterations(const RankTrace& rank, const Leg& leg) {
   std::set<int> iterations;
   for (const auto& [iteration, sealed_leg] : rank.sealed) {
     if (sealed_leg == leg) iterations.insert(iteration);
@@ -150,9 +150,9 @@ std::string StopReasons(const Trace& trace) {
   return text;
 }
 
-std::string NothingSealed(const Trace& trace, const std::string& leg) {
+std::string NothingSealed(const Trace& trace, const Leg& leg) {
   std::string text = "no rank completed a training iteration";
-  if (leg != "real") text += " of leg " + leg;
+  if (leg != kReal) text += " of leg " + leg.name();
   const std::string reasons = StopReasons(trace);
   if (!reasons.empty()) return text + ":" + reasons;
   return text +
@@ -187,8 +187,8 @@ void AddWarnings(const Trace& trace, int asked, CaptureSummary& summary) {
 
 }  // namespace
 
-CaptureSummary SummarizeCapture(const std::string& folder,
-                                const std::string& leg, int iterations_asked) {
+CaptureSummary SummarizeCapture(const std::string& folder, const Leg& leg,
+                                int iterations_asked) {
   CaptureSummary summary;
   const ProcessMessages messages = ReadProcessMessages(folder);
   summary.errors = messages.errors;
@@ -209,7 +209,7 @@ CaptureSummary SummarizeCapture(const std::string& folder,
   }
   summary.world_size = trace.world_size();
   summary.iterations = iterations_asked;
-  std::set<std::string> skipped;
+  std::set<Leg> skipped;
   for (const RankTrace& rank : trace.ranks()) {
     summary.iterations =
         std::min(summary.iterations, SealedIterations(rank, leg));
@@ -217,7 +217,7 @@ CaptureSummary SummarizeCapture(const std::string& folder,
       if (note.kind == "replayer") {
         summary.one_launch_per_leg |= NoteField(note, "name") == "none";
       } else if (note.kind == "leg_skipped") {
-        skipped.insert(NoteField(note, "leg"));
+        skipped.insert(Leg(NoteField(note, "leg")));
       } else if (note.kind == "graft_begins") {
         summary.replaced.insert(NoteField(note, "what"));
       }

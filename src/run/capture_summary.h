@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "ttrace/leg.h"
+
 namespace ttrace {
 
 // What a finished run left behind.
@@ -15,7 +17,7 @@ struct CaptureSummary {
   int world_size = 0;
   // How many launches more the legs need: no rank could replay.
   bool one_launch_per_leg = false;
-  std::vector<std::string> skipped_legs;  // named in notes "leg_skipped"
+  std::vector<Leg> skipped_legs;  // named in notes "leg_skipped"
   // What the run uses that cannot be judged, with the way out, one line each.
   // However much was captured, no verdict will stand on it.
   std::vector<std::string> unsupported;
@@ -32,8 +34,8 @@ struct CaptureSummary {
 
 // Reads the trace in `folder`, of which `iterations_asked` iterations of `leg`
 // were wanted.
-CaptureSummary SummarizeCapture(const std::string& folder,
-                                const std::string& leg, int iterations_asked);
+CaptureSummary SummarizeCapture(const std::string& folder, const Leg& leg,
+                                int iterations_asked);
 
 // What a command that failed ran with, which may be why, and how it runs with
 // its own: `option` says that. Empty if nothing of it was replaced.

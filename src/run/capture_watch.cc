@@ -63,11 +63,11 @@ std::string Described(const IndexLine& line) {
     return fmt::format(
         "{} of {} (iteration {}, leg {})", ToString(record->id.role),
         record->id.fqn.empty() ? "the model" : Printable(record->id.fqn),
-        record->id.iteration, Printable(record->leg));
+        record->id.iteration, Printable(record->leg.name()));
   }
   if (const auto* seal = std::get_if<SealLine>(&line)) {
     return fmt::format("leg {} of iteration {} is complete",
-                       Printable(seal->leg), seal->iteration);
+                       Printable(seal->leg.name()), seal->iteration);
   }
   return std::holds_alternative<EndLine>(line) ? "its capture has ended" : "";
 }

@@ -75,8 +75,8 @@ std::string Manifest(const RecordOptions& options, const std::string& run_id) {
   manifest["command"] = options.argv;
   manifest["as_reference"] = options.as_reference;
   manifest["iterations"] = {options.iterations.begin, options.iterations.end};
-  manifest["leg"] = options.leg;
-  manifest["legs"] = options.legs;
+  manifest["leg"] = options.leg.name();
+  manifest["legs"] = NamesOf(options.legs);
   if (!options.graft.empty()) {
     manifest["graft"] = {{"reference", options.graft},
                          {"what", options.graft_what}};
@@ -103,8 +103,8 @@ std::vector<Variable> Instructions(const RecordOptions& options,
       {"TTRACE_RUN_ID", run_id},
       {"TTRACE_LOCKS", "1"},  // see orphan_ranks.h
       {"TTRACE_ITERATIONS", Iterations(options)},
-      {"TTRACE_LEGS", Join(options.legs, ',')},
-      {"TTRACE_LEG", options.leg},
+      {"TTRACE_LEGS", Join(NamesOf(options.legs), ',')},
+      {"TTRACE_LEG", options.leg.name()},
       {"TTRACE_DROPOUT", options.dropout_off ? "off" : "keep"},
       {"TTRACE_SEED", std::to_string(options.seed)}};
   if (!options.graft.empty()) {

@@ -15,6 +15,7 @@
 #include "src/run/capture_cost.h"
 #include "src/run/capture_summary.h"
 #include "src/run/launch.h"
+#include "ttrace/leg.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
@@ -24,9 +25,9 @@ struct RecordOptions {
   std::string folder;  // exists and is empty
   bool as_reference = false;
   IterationRange iterations;
-  std::vector<std::string> legs;  // besides "real", expanded
-  std::string leg = "real";       // not "real": the launch is this leg
-  std::string graft;              // trace folder; empty: none
+  std::vector<Leg> legs;  // besides "real", expanded
+  Leg leg = kReal;        // not "real": the launch is this leg
+  std::string graft;      // trace folder; empty: none
   std::string graft_what = "weights,data";
   std::string select;
   std::string mode = "full";  // sketch, bitwise: summaries instead of values

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "src/experiment/note_json.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
@@ -40,44 +40,31 @@ std::optional<Hyperparameter> ReadValue(const Json& json) {
   return out;
 }
 
-class Reader {
- public:
-  void Add(const Note& note) {
-    if (note.kind != "optimizer_group") return;
-    const Json json = Json::parse(note.json, nullptr, false);
-    if (!AddGroup(note.rank, json)) ++out_.malformed;
+bool AddGroup(const ParsedNote& note, Hyperparameters* out) {
+  const std::optional<int> iteration = note.iteration();
+  if (!iteration) return false;
+  const Json& json = note.json;
+  const auto values = json.find("values");
+  const auto parameters = json.find("parameters");
+  if (values == json.end() || !values->is_object() ||
+      parameters == json.end() || !parameters->is_array()) {
+    return false;
   }
-
-  Hyperparameters Finish() { return std::move(out_); }
-
- private:
-  bool AddGroup(int rank, const Json& json) {
-    const std::optional<int> iteration = IterationAt(json);
-    if (!iteration) return false;
-    const auto values = json.find("values");
-    const auto parameters = json.find("parameters");
-    if (values == json.end() || !values->is_object() ||
-        parameters == json.end() || !parameters->is_array()) {
-      return false;
-    }
-    std::map<std::string, Hyperparameter> known;
-    for (const auto& [name, value] : values->items()) {
-      if (auto read = ReadValue(value)) known.emplace(name, *std::move(read));
-    }
-    const auto kind = json.find("kind");
-    if (kind != json.end() && kind->is_string()) {
-      known["kind"] = {{}, kind->get<std::string>()};
-    }
-    for (const Json& fqn : *parameters) {
-      if (!fqn.is_string()) return false;
-      auto& step = out_.steps[{*iteration, fqn.get<std::string>()}];
-      for (const auto& [name, value] : known) step[name][value].insert(rank);
-    }
-    return true;
+  std::map<std::string, Hyperparameter> known;
+  for (const auto& [name, value] : values->items()) {
+    if (auto read = ReadValue(value)) known.emplace(name, *std::move(read));
   }
-
-  Hyperparameters out_;
-};
+  const auto kind = json.find("kind");
+  if (kind != json.end() && kind->is_string()) {
+    known["kind"] = {{}, kind->get<std::string>()};
+  }
+  for (const Json& fqn : *parameters) {
+    if (!fqn.is_string()) return false;
+    auto& step = out->steps[{*iteration, fqn.get<std::string>()}];
+    for (const auto& [name, value] : known) step[name][value].insert(note.rank);
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -93,18 +80,12 @@ bool SameHyperparameter(const Hyperparameter& a, const Hyperparameter& b) {
                     SameNumber);
 }
 
-Hyperparameters ReadHyperparameters(const Trace& trace) {
-  Reader reader;
-  for (const RankTrace& rank : trace.ranks()) {
-    for (const Note& note : rank.notes) reader.Add(note);
-  }
-  return reader.Finish();
-}
-
-Hyperparameters ReadHyperparameters(const std::vector<Note>& notes) {
-  Reader reader;
-  for (const Note& note : notes) reader.Add(note);
-  return reader.Finish();
+Hyperparameters ReadHyperparameters(const NoteList& notes) {
+  Hyperparameters out;
+  out.malformed += ForEachNote(
+      notes, {"optimizer_group"},
+      [&](const ParsedNote& note) { out.malformed += !AddGroup(note, &out); });
+  return out;
 }
 
 }  // namespace ttrace

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "src/trace/reader.h"
+#include "src/trace/note_list.h"
 
 namespace ttrace {
 
@@ -65,8 +65,7 @@ struct Hyperparameters {
 };
 
 // Never fails: what cannot be read is counted.
-Hyperparameters ReadHyperparameters(const Trace& trace);
-Hyperparameters ReadHyperparameters(const std::vector<Note>& notes);
+Hyperparameters ReadHyperparameters(const NoteList& notes);
 
 }  // namespace ttrace
 

@@ -33,7 +33,7 @@ bool IsRecordedWhole(const StepTensors& tensors) {
 }  // namespace
 
 void OwnSteps::Wrote(const RecordFields& record) {
-  if (record.leg != "real" || !IsOfStepInputs(record.id.role)) return;
+  if (record.leg != kReal || !IsOfStepInputs(record.id.role)) return;
   if (record.id.iteration > newest_) {
     newest_ = record.id.iteration;
     // A step is made of its own iteration and of what the one before left.
@@ -73,7 +73,7 @@ Result<OwnSteps::Replays> OwnSteps::MakeSteps(int iteration,
   rank.notes = notes_;
   rank.notes.insert(rank.notes.end(), step_notes_.begin(), step_notes_.end());
   // It is about to be.
-  rank.sealed = {{iteration - 1, "real"}, {iteration, "real"}};
+  rank.sealed = {{iteration - 1, kReal}, {iteration, kReal}};
   const auto trace =
       std::make_shared<OwnTrace>(std::move(rank), aside, written);
   for (const RecordFields& record : written_) trace->Add(record);

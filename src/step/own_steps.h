@@ -26,7 +26,7 @@ class OwnSteps {
 
   // What is set aside until its step was made again: what the optimizer keeps.
   static bool IsOfStep(const RecordFields& record) {
-    return record.leg == "real" && record.id.role == Role::kOptimState;
+    return record.leg == kReal && record.id.role == Role::kOptimState;
   }
 
   // What is written and noted beside that.

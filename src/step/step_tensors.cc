@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "src/compare/summaries/compare_summaries.h"
-#include "src/experiment/note_json.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
@@ -66,23 +66,19 @@ StepCatalog::StepCatalog(const Side& side, const Side* grafted_from)
       steps_.insert({id.iteration, id.fqn});
     }
   }
-  for (const RankTrace& rank : side.trace().ranks()) {
-    for (const Note& note : rank.notes) Read(rank.meta.rank, note);
-  }
+  ForEachNote(side.trace(), {"skipped_step", "no_gradient"},
+              [&](const ParsedNote& note) { Read(note); });
 }
 
-void StepCatalog::Read(int rank, const Note& note) {
-  const bool skipped = note.kind == "skipped_step";
-  if (!skipped && note.kind != "no_gradient") return;
-  const auto json = nlohmann::json::parse(note.json, nullptr, false);
-  const std::optional<int> iteration = IterationAt(json);
+void StepCatalog::Read(const ParsedNote& note) {
+  const std::optional<int> iteration = note.iteration();
   if (!iteration) return;
-  if (skipped) {
-    skipped_.insert({rank, *iteration});
+  if (note.kind == "skipped_step") {
+    skipped_.insert({note.rank, *iteration});
     return;
   }
-  for (std::string& fqn : TextsAt(json, "parameters")) {
-    without_gradient_.insert({rank, {*iteration, std::move(fqn)}});
+  for (std::string& fqn : TextsAt(note.json, "parameters")) {
+    without_gradient_.insert({note.rank, {*iteration, std::move(fqn)}});
   }
 }
 
@@ -90,7 +86,7 @@ StepTensor StepCatalog::State(const StepOfParameter& step,
                               const std::string& arg, Pass pass) const {
   StepTensor out;
   out.id = StateId(step, arg, pass);
-  out.pieces = side_.Find("real", out.id);
+  out.pieces = side_.Find(kReal, out.id);
   return out;
 }
 
@@ -118,10 +114,10 @@ StepTensor StepCatalog::OwnBefore(const StepOfParameter& step) const {
   StepOfParameter earlier = step;
   --earlier.iteration;
   out.id = OwnId(earlier, Role::kParamUpdated, Pass::kOptimizer);
-  out.pieces = from.Find("real", out.id);
+  out.pieces = from.Find(kReal, out.id);
   if (out.pieces != nullptr) return out;
   out.id = OwnId(step, Role::kParam, Pass::kForward);
-  out.pieces = from.Find("real", out.id);
+  out.pieces = from.Find(kReal, out.id);
   return out;
 }
 
@@ -130,7 +126,7 @@ StepTensor StepCatalog::OwnAfter(const StepOfParameter& step) const {
   StepTensor out = State(step, kUpdated, Pass::kOptimizer);
   if (out.pieces != nullptr) return out;
   out.id = OwnId(step, Role::kParamUpdated, Pass::kOptimizer);
-  out.pieces = side_.Find("real", out.id);
+  out.pieces = side_.Find(kReal, out.id);
   return out;
 }
 
@@ -161,10 +157,10 @@ StepTensors StepCatalog::Find(const StepOfParameter& step) const {
   }
   StepTensor gradient;
   gradient.id = OwnId(step, Role::kGradReduced, Pass::kBackward);
-  gradient.pieces = side_.Find("real", gradient.id);
+  gradient.pieces = side_.Find(kReal, gradient.id);
   put(StepField::kGradient, gradient);
   --gradient.id.iteration;
-  gradient.pieces = side_.Find("real", gradient.id);
+  gradient.pieces = side_.Find(kReal, gradient.id);
   put(StepField::kOldGradient, gradient);
   for (StepTensor& tensor : out.fields) {
     // A step is made again of values.

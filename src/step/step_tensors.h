@@ -65,6 +65,8 @@ struct StepTensors {
 // "grad_reduced".
 std::string NameOf(StepField field);
 
+struct ParsedNote;
+
 class StepCatalog {
  public:
   // `grafted_from`: whose weights were put in place of those of `side` before
@@ -93,7 +95,7 @@ class StepCatalog {
                    Pass pass) const;
   StepTensor StateBefore(const StepOfParameter& step,
                          const std::string& arg) const;
-  void Read(int rank, const Note& note);
+  void Read(const ParsedNote& note);
   // The model's own parameter.
   StepTensor OwnBefore(const StepOfParameter& step) const;
   StepTensor OwnAfter(const StepOfParameter& step) const;

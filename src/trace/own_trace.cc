@@ -9,14 +9,14 @@ Record OwnTrace::Add(const RecordFields& written) {
 }
 
 Record OwnTrace::Add(const DeferredRecords::Held& held) {
-  return AddPlace(held, !held.record.same_as);
+  return AddPlace(held, !held.record.same_as());
 }
 
 Record OwnTrace::AddPlace(DeferredRecords::Held held, bool aside) {
   RecordFields& record = held.record;
   record.sequence = static_cast<int64_t>(places_.size());
   record.number = -1;
-  record.same_as.reset();
+  SetSameAs(std::nullopt, &record.payload);
   const Record added = records_.Append(record);
   places_.push_back({std::move(held), aside});
   return added;

@@ -24,7 +24,7 @@ PieceInMemory::PieceInMemory(RankMeta meta)
 
 void PieceInMemory::Hold(RecordFields fields, const StridedView& values) {
   fields.number = -1;
-  fields.same_as.reset();
+  SetSameAs(std::nullopt, &fields.payload);
   records_ = std::make_unique<RecordTable>();
   records_->Append(fields);
   const int itemsize = Info(fields.dtype).itemsize;

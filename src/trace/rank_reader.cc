@@ -114,8 +114,7 @@ class IndexReader {
 
   static bool IsOwner(const Record& earlier, const RecordFields& record) {
     return !earlier.same_as() && earlier.extent() == record.extent &&
-           earlier.summary() == record.summary &&
-           earlier.compared_with() == record.compared_with;
+           earlier.payload() == WithoutOrigin(record.payload);
   }
   static bool IsBase(const Record& earlier, const RecordFields& record) {
     return earlier.compared_with().empty() && earlier.id() == record.id &&
@@ -124,14 +123,14 @@ class IndexReader {
 
   // What a record stands for, or was measured against, came before it.
   Status CheckOrigin(const RecordFields& record) const {
-    if (!record.same_as && !record.measured) return Done{};
-    const int64_t wanted =
-        record.same_as ? *record.same_as : record.measured->against;
-    const std::optional<Record> found = records_.Find(record.rank, wanted);
+    const std::optional<int64_t> wanted = OriginOf(record.payload);
+    if (!wanted) return Done{};
+    const std::optional<Record> found = records_.Find(record.rank, *wanted);
     if (!found || found->measured() || found->dtype() != record.dtype ||
-        !(record.same_as ? IsOwner(*found, record) : IsBase(*found, record))) {
+        !(record.same_as() ? IsOwner(*found, record)
+                           : IsBase(*found, record))) {
       return Corrupt("record " + std::to_string(record.sequence) +
-                     " refers to " + std::to_string(wanted) +
+                     " refers to " + std::to_string(*wanted) +
                      ", which is no such record before it");
     }
     return Done{};

@@ -301,6 +301,20 @@ Result<std::shared_ptr<const Trace>> FolderTrace::Load(
   return std::shared_ptr<const Trace>(std::move(trace));
 }
 
+std::string WhyNoValues(const Record& record) {
+  const std::string leg = "leg " + Abridged(record.leg().name());
+  if (record.measured()) {
+    return "of " + leg + " only the difference was kept, not the values";
+  }
+  if (const std::optional<Summary> summary = record.summary()) {
+    return "only a " + std::string(ToString(*summary)) +
+           " was kept, not the values";
+  }
+  return leg +
+         " was compared with another reference when it was recorded, and its "
+         "values were not kept; record it with this one, or with --keep-values";
+}
+
 Error FolderTrace::Named(const Record& record, const Error& error) const {
   return error.WithContext("rank " + std::to_string(record.rank()) + ": " +
                            SegmentPath(record) + ": " +
@@ -309,30 +323,11 @@ Error FolderTrace::Named(const Record& record, const Error& error) const {
 
 Status FolderTrace::Read(const Record& record, int64_t offset,
                          std::span<std::byte> out) const {
-  if (record.measured()) {
-    return Error(ErrorCode::kIncomparable,
-                 "rank " + std::to_string(record.rank()) + ": " +
-                     Abridged(ToString(record.id())) + ": of leg " +
-                     Abridged(record.leg()) +
-                     " only the difference was kept, not the values");
-  }
-  if (record.summary()) {
-    return Error(ErrorCode::kIncomparable,
-                 "rank " + std::to_string(record.rank()) + ": " +
-                     Abridged(ToString(record.id())) + ": only a " +
-                     std::string(ToString(*record.summary())) +
-                     " was kept, not the values");
-  }
-  if (!record.compared_with().empty()) {
-    return Error(ErrorCode::kIncomparable,
-                 "rank " + std::to_string(record.rank()) + ": " +
-                     Abridged(ToString(record.id())) + ": leg " +
-                     Abridged(record.leg()) +
-                     " was compared with another reference when it was "
-                     "recorded, and its values were not kept; record it with "
-                     "this one, or with --keep-values");
-  }
-  return ReadStored(record, offset, out);
+  if (record.holds_values()) return ReadStored(record, offset, out);
+  return Error(ErrorCode::kIncomparable,
+               "rank " + std::to_string(record.rank()) + ": " +
+                   Abridged(ToString(record.id())) + ": " +
+                   WhyNoValues(record));
 }
 
 Result<std::vector<std::byte>> FolderTrace::ReadInstead(

@@ -24,6 +24,7 @@
 
 #include "src/trace/record_table.h"
 #include "src/trace/writer.h"
+#include "ttrace/leg.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
@@ -44,8 +45,8 @@ struct RankTrace {
   RankMeta meta;
   std::string folder;  // as found, for messages
   std::vector<Note> notes;
-  std::vector<std::pair<int, std::string>> sealed;  // (iteration, leg)
-  bool closed = false;                              // the end line was written
+  std::vector<std::pair<int, Leg>> sealed;  // (iteration, leg)
+  bool closed = false;                      // the end line was written
   bool complete = false;  // ... and says that nothing was given up
   std::string incomplete_reason;
   // Lines at the end of an index that a crash made useless: one that was cut,
@@ -53,7 +54,7 @@ struct RankTrace {
   int64_t dropped_lines = 0;
 
   // It recorded all that this iteration of this leg has.
-  bool Completed(int iteration, const std::string& leg) const {
+  bool Completed(int iteration, const Leg& leg) const {
     return std::find(sealed.begin(), sealed.end(), std::pair(iteration, leg)) !=
            sealed.end();
   }

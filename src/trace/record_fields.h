@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <variant>
 #include <vector>
 
+#include "src/trace/payload.h"
 #include "ttrace/box.h"
 #include "ttrace/dtype.h"
 #include "ttrace/layout.h"
+#include "ttrace/leg.h"
 #include "ttrace/mesh.h"
 #include "ttrace/tensor_id.h"
 
@@ -75,7 +77,7 @@ struct RecordSpec {
 
 // What differs between occurrences.
 struct Occurrence {
-  std::string leg;  // "real", "noise.1", "fp32", "fp32.isolated", ...
+  Leg leg;
   int iteration = 0;
   int call = 0;
   Pass pass = Pass::kForward;
@@ -94,26 +96,6 @@ struct Extent {
   bool operator==(const Extent&) const = default;
 };
 
-// Instead of its values a record may hold what they differ by from those of an
-// earlier record of its rank: numbers that only who asked for them understands
-// (TraceWriter's Reducer).
-struct Measured {
-  int64_t against = 0;  // sequence of that record
-  bool operator==(const Measured&) const = default;
-};
-
-// Instead of its values a record may hold a summary of them, of which only the
-// comparison knows what it says.
-enum class Summary : uint8_t { kDigest, kSketch };
-std::string_view ToString(Summary summary);
-std::optional<Summary> ParseSummary(std::string_view text);
-
-// Instead of its values a record may hold what they are beside those of another
-// run (a reference), which was at hand when they were written: numbers that
-// only the comparison understands. Which legs of that run: none if it is not
-// so. Names of at most kMaxComparedLegBytes bytes.
-using ComparedWith = std::vector<std::string>;
-
 // Sequences that a table of records has room for: that of a rank's last record
 // is less than this.
 inline constexpr int64_t kMaxSequence = 0xffffffff;
@@ -125,7 +107,7 @@ struct RecordFields {
   int rank = 0;
   int64_t sequence = 0;  // execution order in its rank, over all legs
   TensorId id;
-  std::string leg;
+  Leg leg;
   int micro_batch = -1;
   DType dtype = DType::kF32;
   Shape local_shape;
@@ -140,19 +122,12 @@ struct RecordFields {
   std::optional<RoutedRows> routed;
   Layout layout;
   Extent extent;
-  // The extent is that of this earlier record of the rank (its sequence), whose
-  // bytes and dtype are the same: they are there once.
-  std::optional<int64_t> same_as;
-  // The extent holds no values. Never together with `same_as`.
-  std::optional<Measured> measured;
-  // Nor are these values. Never together with `measured`.
-  std::optional<Summary> summary;
-  // Nor are these. Never together with `measured` or `summary`.
-  ComparedWith compared_with;
+  Payload payload;  // what the extent holds
 
   bool holds_values() const {
-    return !measured && !summary && compared_with.empty();
+    return std::holds_alternative<KeptValues>(payload);
   }
+  std::optional<int64_t> same_as() const { return SameAs(payload); }
   // What it has in common with other occurrences of its tensor, and the rest.
   RecordSpec spec() const;
   Occurrence occurrence() const;

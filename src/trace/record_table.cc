@@ -30,7 +30,7 @@ size_t RecordTable::HashOfId::operator()(const TensorId& id) const {
 
 size_t RecordTable::HashOfForm::operator()(const Form& form) const {
   Hasher hash;
-  hash.Add(form.leg);
+  hash.Add(form.leg.name());
   hash.Add(static_cast<uint64_t>(form.dtype));
   for (const auto& [dim, placement] : form.placements) {
     hash.Add(dim);
@@ -71,8 +71,7 @@ size_t RecordTable::HashOfPlace::operator()(const Place& place) const {
 uint32_t RecordTable::NumberOfForm(const RecordFields& fields) {
   return forms_.NumberOf({fields.leg, fields.dtype, fields.placements,
                           fields.grid, fields.scale, fields.reduced_over,
-                          fields.routed, fields.summary, fields.compared_with,
-                          fields.measured.has_value(),
+                          fields.routed, WithoutOrigin(fields.payload),
                           fields.holds_values() ? -1 : fields.extent.bytes});
 }
 
@@ -84,9 +83,9 @@ uint32_t RecordTable::NumberOfPlace(const RecordFields& fields) {
 Record RecordTable::Append(const RecordFields& fields) {
   const Parts parts = {ids_.NumberOf(fields.id), NumberOfForm(fields),
                        NumberOfPlace(fields)};
-  Own own = {fields.rank,          fields.sequence,    fields.extent.segment,
-             fields.extent.offset, fields.extent.xxh3, fields.same_as};
-  if (fields.measured) own.origin = fields.measured->against;
+  const Own own = {fields.rank,           fields.sequence,
+                   fields.extent.segment, fields.extent.offset,
+                   fields.extent.xxh3,    OriginOf(fields.payload)};
   Add(parts, own);
   const auto place = static_cast<int64_t>(size_) - 1;
   if (fields.number >= 0 && fields.number != place && numbers_.empty()) {
@@ -202,17 +201,35 @@ Extent Record::extent() const {
   return out;
 }
 
+Payload Record::payload() const {
+  const RecordTable::Row& row = table_->row(place_);
+  const bool refers = row.origin != RecordTable::kNoOrigin;
+  return WithOrigin(table_->form(place_).payload,
+                    refers ? std::optional<int64_t>(row.origin) : std::nullopt);
+}
+
 std::optional<int64_t> Record::same_as() const {
   const RecordTable::Row& row = table_->row(place_);
-  if (row.origin == RecordTable::kNoOrigin) return std::nullopt;
-  if (table_->form(place_).measured) return std::nullopt;
+  if (row.origin == RecordTable::kNoOrigin || measured()) return std::nullopt;
   return row.origin;
 }
 
-std::optional<Measured> Record::measured() const {
-  const RecordTable::Row& row = table_->row(place_);
-  if (!table_->form(place_).measured) return std::nullopt;
-  return Measured{row.origin};
+std::optional<KeptDifference> Record::measured() const {
+  if (!std::holds_alternative<KeptDifference>(table_->form(place_).payload)) {
+    return std::nullopt;
+  }
+  return KeptDifference{table_->row(place_).origin};
+}
+
+std::optional<Summary> Record::summary() const {
+  const auto* of = std::get_if<KeptSummary>(&table_->form(place_).payload);
+  return of == nullptr ? std::nullopt : std::optional(of->kind);
+}
+
+const ComparedWith& Record::compared_with() const {
+  static const ComparedWith none;
+  const auto* of = std::get_if<KeptComparison>(&table_->form(place_).payload);
+  return of == nullptr ? none : of->legs;
 }
 
 RecordFields Record::fields() const {
@@ -233,10 +250,7 @@ RecordFields Record::fields() const {
   out.routed = routed();
   out.layout = layout();
   out.extent = extent();
-  out.same_as = same_as();
-  out.measured = measured();
-  out.summary = summary();
-  out.compared_with = compared_with();
+  out.payload = payload();
   out.number = number();
   return out;
 }

@@ -41,7 +41,7 @@ class Record {
   int rank() const;
   int64_t sequence() const;
   const TensorId& id() const;
-  const std::string& leg() const;
+  const Leg& leg() const;
   int micro_batch() const;
   DType dtype() const;
   const Shape& local_shape() const;
@@ -54,11 +54,13 @@ class Record {
   const std::optional<RoutedRows>& routed() const;
   const Layout& layout() const;
   Extent extent() const;
-  std::optional<int64_t> same_as() const;
-  std::optional<Measured> measured() const;
-  const std::optional<Summary>& summary() const;
-  const ComparedWith& compared_with() const;
+  Payload payload() const;
+  // Parts of it: nothing where it is something else.
   bool holds_values() const;
+  std::optional<int64_t> same_as() const;
+  std::optional<KeptDifference> measured() const;
+  std::optional<Summary> summary() const;
+  const ComparedWith& compared_with() const;
   int64_t number() const;
 
   // All of it, by itself: to be written, or changed and appended to a table.
@@ -114,7 +116,7 @@ class RecordTable {
     int segment = 0;
     int64_t offset = 0;
     uint64_t xxh3 = 0;
-    std::optional<int64_t> origin;  // of same_as or measured
+    std::optional<int64_t> origin;  // of the payload
   };
   // REQUIRES: size() < kMaxRecords, parts are numbers of this table, no record
   // has a number of its own.
@@ -152,16 +154,14 @@ class RecordTable {
 
   // What the pieces of a tensor, and many tensors, have in common.
   struct Form {
-    std::string leg;
+    Leg leg;
     DType dtype = DType::kF32;
     PlacementMap placements;
     int grid = 0;
     Scale scale;
     std::vector<std::string> reduced_over;
     std::optional<RoutedRows> routed;
-    std::optional<Summary> summary;
-    ComparedWith compared_with;
-    bool measured = false;
+    Payload payload;     // without its origin
     int64_t bytes = -1;  // of what is held instead of values; -1: values are
     bool operator==(const Form&) const = default;
   };
@@ -194,7 +194,7 @@ class RecordTable {
     uint64_t segment : 20 = 0;
     uint64_t offset : 44 = 0;
     uint32_t parts = 0;
-    uint32_t origin = kNoOrigin;  // of same_as or measured: a sequence
+    uint32_t origin = kNoOrigin;  // of the payload: a sequence
   };
   static_assert(sizeof(Row) == 24);
 
@@ -252,9 +252,7 @@ inline int64_t Record::sequence() const {
 inline const TensorId& Record::id() const {
   return table_->ids_[table_->parts(place_).id];
 }
-inline const std::string& Record::leg() const {
-  return table_->form(place_).leg;
-}
+inline const Leg& Record::leg() const { return table_->form(place_).leg; }
 inline int Record::micro_batch() const {
   return table_->place(place_).micro_batch;
 }
@@ -281,12 +279,6 @@ inline const std::optional<RoutedRows>& Record::routed() const {
 }
 inline const Layout& Record::layout() const {
   return table_->place(place_).layout;
-}
-inline const std::optional<Summary>& Record::summary() const {
-  return table_->form(place_).summary;
-}
-inline const ComparedWith& Record::compared_with() const {
-  return table_->form(place_).compared_with;
 }
 inline bool Record::holds_values() const {
   return table_->form(place_).bytes < 0;

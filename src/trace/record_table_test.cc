@@ -58,9 +58,7 @@ void ExpectSame(const RecordFields& got, const RecordFields& want) {
   EXPECT_EQ(got.routed, want.routed);
   EXPECT_EQ(got.layout, want.layout);
   EXPECT_EQ(got.extent, want.extent);
-  EXPECT_EQ(got.same_as, want.same_as);
-  EXPECT_EQ(got.measured, want.measured);
-  EXPECT_EQ(got.summary, want.summary);
+  EXPECT_EQ(got.payload, want.payload);
 }
 
 TEST(RecordTable, GivesBackEveryField) {
@@ -68,15 +66,17 @@ TEST(RecordTable, GivesBackEveryField) {
   std::vector<RecordFields> all;
   for (int n = 0; n < 9000; ++n) {  // more than a block
     RecordFields one = Fields(n);
-    if (n % 7 == 1) one.same_as = n - 1;
+    if (n % 7 == 1) one.payload = KeptValues{n - 1};
     if (n % 7 == 2) {
-      one.measured = Measured{n - 1};
+      one.payload = KeptDifference{n - 1};
       one.extent.bytes = 8 + n % 3;
     }
     if (n % 7 == 3) {
-      one.summary = n % 2 == 0 ? Summary::kDigest : Summary::kSketch;
+      KeptSummary summary;
+      summary.kind = n % 2 == 0 ? Summary::kDigest : Summary::kSketch;
+      if (n % 14 == 3) summary.same_as = 0;
+      one.payload = summary;
       one.extent.bytes = 16;
-      if (n % 14 == 3) one.same_as = 0;
     }
     all.push_back(one);
     table.Append(one);
@@ -99,7 +99,7 @@ TEST(RecordTable, HoldsTheLargestThatARowHasRoomFor) {
   one.extent.segment = kMaxSegments - 1;
   one.extent.offset = kMaxOffset;
   one.extent.xxh3 = ~uint64_t{0};
-  one.same_as = kMaxSequence - 2;
+  one.payload = KeptValues{kMaxSequence - 2};
   ExpectSame(table.Append(one).fields(), one);
 }
 

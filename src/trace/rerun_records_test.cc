@@ -22,7 +22,7 @@ using testing::HasSubstr;
 // Of "noise.1" three bytes are kept, whatever its values are.
 class ThreeBytes final : public Reducer {
  public:
-  std::vector<std::string> BasesOf(const std::string& leg) const override {
+  std::vector<Leg> BasesOf(const Leg& leg) const override {
     if (leg != "noise.1") return {};
     return {"real"};
   }
@@ -55,14 +55,14 @@ class ThreeBytes final : public Reducer {
 class RerunRecords : public testing::Test {
  protected:
   // Three tensors of each leg; the second one is not repeated bit by bit.
-  void Write(bool closed = true, const std::vector<std::string>& legs = {
-                                     "real", "replay", "noise.1"}) {
+  void Write(bool closed = true,
+             const std::vector<Leg>& legs = {"real", "replay", "noise.1"}) {
     OrDie(CreateTraceFolder(folder_.path(), "{}", true));
     RankMeta meta = TensorParallelMeta(0, 1);
     meta.chained = false;  // so that a test can change lines
     const auto writer = OrDie(TraceWriter::Open(
         folder_.path(), meta, std::make_unique<ThreeBytes>()));
-    for (const std::string& leg : legs) {
+    for (const Leg& leg : legs) {
       for (int t = 0; t < 3; ++t) {
         const bool differs = t == 1 && (leg == "replay" || leg == "isolated");
         const std::vector<float> values = ValuesOf(t, differs ? 7.0F : 3.0F);
@@ -146,7 +146,7 @@ TEST_F(RerunRecords, ComparedWithAnotherRunHaveNoValues) {
       << "values that are there need no comparison";
   ASSERT_EQ(records[4].compared_with(), ComparedWith{"real"});
   EXPECT_FALSE(records[4].holds_values());
-  EXPECT_EQ(records[4].fields().compared_with, ComparedWith{"real"});
+  EXPECT_EQ(records[4].payload(), Payload(KeptComparison{{"real"}, {}}));
   const std::vector<float> values = ValuesOf(1, 7);
   const auto checksum = std::byte(
       XXH3_64bits(values.data(), values.size() * sizeof(float)) & 0xff);

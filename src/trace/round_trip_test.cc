@@ -138,8 +138,7 @@ TEST(RoundTrip, KeepsEverythingThatIsNotBytes) {
   EXPECT_EQ(rank.notes[0].rank, 2);
   EXPECT_EQ(rank.notes[0].kind, "notice");
   EXPECT_EQ(rank.notes[0].json, R"({"n":1})");
-  EXPECT_EQ(rank.sealed,
-            (std::vector<std::pair<int, std::string>>{{3, "noise.1"}}));
+  EXPECT_EQ(rank.sealed, (std::vector<std::pair<int, Leg>>{{3, "noise.1"}}));
   EXPECT_TRUE(rank.closed);
   EXPECT_FALSE(rank.complete);
   EXPECT_EQ(rank.incomplete_reason, "the user said so");

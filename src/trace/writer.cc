@@ -124,7 +124,7 @@ class Writer final : public TraceWriter {
     RecordFields record;
     Result<std::string> line = Describe(spec, occurrence, record);
     if (!line.ok()) return AboutTensor(line.error(), spec, occurrence);
-    record.summary = kind;
+    record.payload = KeptSummary{kind, {}};
     const Status written = WriteSummary(bytes, record);
     if (!written.ok()) return Fail(written.error());
     AppendExtent(record, *line);
@@ -138,12 +138,8 @@ class Writer final : public TraceWriter {
     TTRACE_ASSIGN_OR_RETURN(const KnownSpec* const known, Know(record->spec()));
     TTRACE_ASSIGN_OR_RETURN(std::string line,
                             EncodeRecordStart(*record, known->number));
-    record->same_as.reset();
-    const std::vector<int64_t> strides = RowMajorStrides(record->local_shape);
-    const Status written = record->summary ? WriteSummary(bytes, *record)
-                           : record->holds_values()
-                               ? WriteValues({bytes.data(), strides}, *record)
-                               : WriteBytes(bytes, *record);
+    SetSameAs(std::nullopt, &record->payload);
+    const Status written = WriteRestated(bytes, *record);
     if (!written.ok()) return Fail(written.error());
     AppendExtent(*record, line);
     ++next_sequence_;
@@ -164,7 +160,7 @@ class Writer final : public TraceWriter {
     return FailUnlessOk(WriteLines());
   }
 
-  Status Seal(int iteration, const std::string& leg) override {
+  Status Seal(int iteration, const Leg& leg) override {
     TTRACE_RETURN_IF_ERROR(Usable());
     TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeSeal({iteration, leg}));
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(DecideOn(iteration, leg)));
@@ -261,21 +257,30 @@ class Writer final : public TraceWriter {
       TTRACE_ASSIGN_OR_RETURN(const auto reduced,
                               reducer_->Reduce(record, view, *base, written_));
       if (reduced && reduced->equal) {
-        Share({base->same_as.value_or(base->sequence), base->extent}, record);
+        Share({base->same_as().value_or(base->sequence), base->extent}, record);
         return Done{};
       }
       if (reduced) {
-        record.measured = Measured{base->sequence};
+        record.payload = KeptDifference{base->sequence};
         return WriteBytes(reduced->bytes, record);
       }
     }
     TTRACE_ASSIGN_OR_RETURN(const auto summarized,
                             reducer_->Summarize(record, view));
     if (summarized) {
-      record.summary = summarized->kind;
+      record.payload = KeptSummary{summarized->kind, {}};
       return WriteSummary(summarized->bytes, record);
     }
     return WriteValues(view, record);
+  }
+
+  Status WriteRestated(std::span<const std::byte> bytes, RecordFields& record) {
+    if (std::holds_alternative<KeptSummary>(record.payload)) {
+      return WriteSummary(bytes, record);
+    }
+    if (!record.holds_values()) return WriteBytes(bytes, record);
+    const std::vector<int64_t> strides = RowMajorStrides(record.local_shape);
+    return WriteValues({bytes.data(), strides}, record);
   }
 
   // Unless they are there already.
@@ -293,12 +298,12 @@ class Writer final : public TraceWriter {
     // What others are measured against is read back: it has to be there.
     if (reducer_ != nullptr && !reducer_->IsBase(record)) {
       if (const RecordFields* run = FindRepeated(record, digest)) {
-        record.compared_with = run->compared_with;
+        record.payload = run->payload;
         Share({run->sequence, run->extent}, record);
         return Done{};
       }
       if (auto compared = reducer_->Compare(record, view, digest)) {
-        record.compared_with = std::move(compared->legs);
+        record.payload = KeptComparison{std::move(compared->legs), {}};
         TTRACE_RETURN_IF_ERROR(WriteBytes(compared->bytes, record));
         Remember(record, digest);
         return Done{};
@@ -329,7 +334,7 @@ class Writer final : public TraceWriter {
   }
 
   // What was set aside of this leg.
-  Status DecideOn(int iteration, const std::string& leg) {
+  Status DecideOn(int iteration, const Leg& leg) {
     if (aside_.held().empty() || aside_.held().front().record.leg != leg) {
       return Done{};
     }
@@ -359,10 +364,10 @@ class Writer final : public TraceWriter {
     TTRACE_ASSIGN_OR_RETURN(const KnownSpec* const known, Know(record.spec()));
     TTRACE_ASSIGN_OR_RETURN(std::string line,
                             EncodeRecordStart(record, known->number));
-    if (compared && !record.same_as) {
-      record.compared_with = std::move(compared->legs);
+    if (compared && !record.same_as()) {
+      record.payload = KeptComparison{std::move(compared->legs), {}};
       TTRACE_RETURN_IF_ERROR(WriteBytes(compared->bytes, record));
-    } else if (!record.same_as) {
+    } else if (!record.same_as()) {
       TTRACE_RETURN_IF_ERROR(WriteHeldValues(held, record));
     }
     AppendExtent(record, line);
@@ -407,7 +412,7 @@ class Writer final : public TraceWriter {
   // Compared in place, with these values.
   const RecordFields* FindRepeated(const RecordFields& record,
                                    uint64_t digest) const {
-    const std::string leg = reducer_->RepeatedBy(record.leg);
+    const Leg leg = reducer_->RepeatedBy(record.leg);
     if (leg.empty()) return nullptr;
     const RecordFields* run = compared_.CounterpartOf(record, leg);
     if (run == nullptr || digests_.at(run->sequence) != digest) return nullptr;
@@ -422,7 +427,7 @@ class Writer final : public TraceWriter {
 
   const RecordFields* FindBase(const RecordFields& record) const {
     if (record.extent.bytes == 0) return nullptr;
-    for (const std::string& leg : reducer_->BasesOf(record.leg)) {
+    for (const Leg& leg : reducer_->BasesOf(record.leg)) {
       if (const auto* base = written_.CounterpartOf(record, leg)) return base;
     }
     return nullptr;
@@ -536,7 +541,7 @@ class Writer final : public TraceWriter {
     Extent extent;
   };
   static void Share(const Owner& owner, RecordFields& record) {
-    record.same_as = owner.sequence;
+    SetSameAs(owner.sequence, &record.payload);
     record.extent = owner.extent;
   }
   std::map<ContentKey, Owner> contents_;

@@ -26,6 +26,7 @@
 #include "src/trace/record_fields.h"
 #include "src/trace/writing/deferred_records.h"
 #include "src/trace/writing/written_records.h"
+#include "ttrace/leg.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
@@ -84,7 +85,7 @@ class Reducer {
 
   // The legs of whose values those of `leg` may be measured instead of kept,
   // the best first. None: they are kept.
-  virtual std::vector<std::string> BasesOf(const std::string& leg) const = 0;
+  virtual std::vector<Leg> BasesOf(const Leg& leg) const = 0;
 
   // Whether a rerun may be measured against `record`, which is then kept in
   // mind until the next iteration.
@@ -158,9 +159,7 @@ class Reducer {
 
   // The leg that `leg` repeats, as far as it is compared with the same: what of
   // it is the same bit by bit is not compared again. Empty: none.
-  virtual std::string RepeatedBy(const std::string& /*leg*/) const {
-    return "";
-  }
+  virtual Leg RepeatedBy(const Leg& /*leg*/) const { return {}; }
 };
 
 class TraceWriter {
@@ -199,8 +198,8 @@ class TraceWriter {
 
   // Adds a record of another trace of the same rank, with what it holds: its
   // values, or `bytes` in their place. It gets the next sequence, which is
-  // written to it; what it refers to (`same_as`, `measured`) has to be one of
-  // this trace's. Fails as Append.
+  // written to it; what it was measured against has to be one of this trace's.
+  // Fails as Append.
   virtual Status Restate(RecordFields* record,
                          std::span<const std::byte> bytes) = 0;
 
@@ -215,7 +214,7 @@ class TraceWriter {
 
   // All records of (iteration, leg) are written: flushes them to the disk and
   // says so in the index.
-  virtual Status Seal(int iteration, const std::string& leg) = 0;
+  virtual Status Seal(int iteration, const Leg& leg) = 0;
 
   // Writes safetensors headers and the end line. `complete` is false when
   // capture gave up; `reason` then says why. No call may follow.

@@ -118,7 +118,7 @@ TEST(TraceWriter, HostileNamesRoundTripAndNeverBecomePaths) {
     const auto writer = OpenRank(folder / "trace", 0, 1);
     for (const std::string& name : names) {
       Occurrence occurrence = RealOccurrence();
-      occurrence.leg = "leg" + name;
+      occurrence.leg = Leg("leg" + name);
       OrDie(AppendOne(*writer, PlainSpec(name, DType::kF32, {2}), occurrence));
       OrDie(writer->Seal(0, occurrence.leg));
     }
@@ -128,7 +128,7 @@ TEST(TraceWriter, HostileNamesRoundTripAndNeverBecomePaths) {
   ASSERT_EQ(trace->records().size(), names.size());
   for (size_t i = 0; i < names.size(); ++i) {
     EXPECT_EQ(trace->records()[i].id().fqn, names[i]);
-    EXPECT_EQ(trace->records()[i].leg(), "leg" + names[i]);
+    EXPECT_EQ(trace->records()[i].leg().name(), "leg" + names[i]);
   }
   std::vector<std::string> found;
   for (const auto& entry :

@@ -28,7 +28,7 @@ struct RoutedPiece {
   int rank = 0;
   int micro_batch = 0;
   int iteration = 0;
-  std::string leg;
+  Leg leg;
   RecordSpec spec;
   std::vector<int64_t> tokens;  // of its rows, as they are meant
   std::vector<float> values;    // row-major; of a map 0 and 1
@@ -48,11 +48,11 @@ class RoutedRun {
   int tp = 1;
   int64_t rows_of_a_batch = 2;
   int iterations = 1;
-  std::vector<std::string> legs = {"real"};
+  std::vector<Leg> legs = {"real"};
   float noise = 0;  // relative rounding of this run's own
   float noise_of_legs = 0x1p-24f;
   // The experts of a token; null: Route.
-  std::function<std::set<int>(const std::string& leg, int64_t token)> routing;
+  std::function<std::set<int>(const Leg& leg, int64_t token)> routing;
   // The map of a forward that is computed again; null: none is recorded.
   std::function<std::set<int>(int64_t token)> recomputed;
   // Returns false for what is not to be written.
@@ -131,7 +131,7 @@ class RoutedRun {
     return row_of(token / kSequence) * kSequence + token % kSequence;
   }
 
-  std::set<int> ExpertsOf(const std::string& leg, int64_t token) const {
+  std::set<int> ExpertsOf(const Leg& leg, int64_t token) const {
     return routing ? routing(leg, Logical(token)) : Route(Logical(token));
   }
 
@@ -156,7 +156,7 @@ class RoutedRun {
                          R"({"name":"ep","sources":[)" + list + "]}"));
     }
     for (int iteration = 0; iteration < iterations; ++iteration) {
-      for (const std::string& leg : legs) {
+      for (const Leg& leg : legs) {
         for (int k = 0; k < Batches(); ++k) {
           WriteForward(*writer, rank, k, iteration, leg);
         }
@@ -169,7 +169,7 @@ class RoutedRun {
     OrDie(writer->Close(true, ""));
   }
 
-  RoutedPiece Start(int rank, int k, int iteration, const std::string& leg,
+  RoutedPiece Start(int rank, int k, int iteration, const Leg& leg,
                     const std::string& fqn, Role role,
                     const std::string& arg) const {
     RoutedPiece out;
@@ -193,10 +193,10 @@ class RoutedRun {
     const std::string name = piece.spec.fqn + "|" +
                              std::string(ToString(piece.spec.role)) + "|" +
                              piece.spec.arg;
-    const bool noisy = piece.leg.find("noise") != std::string::npos;
+    const bool noisy = piece.leg.is_noise();
     const bool fed = piece.spec.fqn.empty() && piece.spec.role == Role::kInput;
     const float size = fed ? 0 : noisy ? noise_of_legs : noise;
-    const NoiseKey key = MakeNoiseKey(2, piece.leg + name);
+    const NoiseKey key = MakeNoiseKey(2, piece.leg.name() + name);
     return static_cast<float>(
         Value(name, index) *
         (1.0 + static_cast<double>(size) *
@@ -222,7 +222,7 @@ class RoutedRun {
   }
 
   // A tensor [sequence, batch, width].
-  RoutedPiece OfTokens(int rank, int k, int iteration, const std::string& leg,
+  RoutedPiece OfTokens(int rank, int k, int iteration, const Leg& leg,
                        const std::string& fqn, Role role,
                        const std::string& arg, int64_t width) const {
     RoutedPiece out = Start(rank, k, iteration, leg, fqn, role, arg);
@@ -237,7 +237,7 @@ class RoutedRun {
   }
 
   void PutTokens(TraceWriter& writer, int rank, int k, int iteration,
-                 const std::string& leg, const std::string& fqn, Role role,
+                 const Leg& leg, const std::string& fqn, Role role,
                  const std::string& arg, int64_t width) const {
     RoutedPiece piece =
         OfTokens(rank, k, iteration, leg, fqn, role, arg, width);
@@ -252,14 +252,14 @@ class RoutedRun {
   // In an isolated leg that names it otherwise, the map that is used comes
   // beside what the router itself decides, which is what it does in its run.
   void PutMap(TraceWriter& writer, int rank, int k, int iteration,
-              const std::string& leg) const {
-    const bool isolated = leg.find("isolated") != std::string::npos;
+              const Leg& leg) const {
+    const bool isolated = leg.is_isolated();
     const std::string used = isolated ? map_of_isolated : "1";
     PutMap(writer, rank, k, iteration, leg, leg, used);
     if (used != "1") PutMap(writer, rank, k, iteration, leg, "real", "1");
   }
   void PutMap(TraceWriter& writer, int rank, int k, int iteration,
-              const std::string& leg, const std::string& routed_as,
+              const Leg& leg, const Leg& routed_as,
               const std::string& arg) const {
     RoutedPiece piece = OfTokens(rank, k, iteration, leg, "moe.router",
                                  Role::kOutput, arg, kExperts);
@@ -279,8 +279,7 @@ class RoutedRun {
   }
 
   void PutRows(TraceWriter& writer, int rank, int k, int iteration,
-               const std::string& leg, Role role,
-               const std::string& arg) const {
+               const Leg& leg, Role role, const std::string& arg) const {
     const Place place = PlaceOf(rank);
     const int held = kExperts / dp;
     const bool partial = role == Role::kOutput || role == Role::kGradInput;
@@ -296,7 +295,7 @@ class RoutedRun {
       piece.spec.local_shape = {static_cast<int64_t>(piece.tokens.size()),
                                 kHidden};
       piece.spec.global_shape = {kTokens, kHidden};
-      const bool isolated = leg.find("isolated") != std::string::npos;
+      const bool isolated = leg.is_isolated();
       piece.spec.routed =
           RoutedRows{"moe.router", isolated ? map_of_isolated : "1", e, "ep"};
       for (const int64_t token : piece.tokens) {
@@ -314,7 +313,7 @@ class RoutedRun {
   }
 
   void WriteForward(TraceWriter& writer, int rank, int k, int iteration,
-                    const std::string& leg) const {
+                    const Leg& leg) const {
     PutTokens(writer, rank, k, iteration, leg, "", Role::kInput, "tokens", 1);
     PutTokens(writer, rank, k, iteration, leg, "moe.router", Role::kInput, "x",
               kHidden);
@@ -329,7 +328,7 @@ class RoutedRun {
   }
 
   void WriteBackward(TraceWriter& writer, int rank, int k, int iteration,
-                     const std::string& leg) const {
+                     const Leg& leg) const {
     PutRows(writer, rank, k, iteration, leg, Role::kGradOutput, "0");
     PutRows(writer, rank, k, iteration, leg, Role::kGradInput, "x");
   }

@@ -45,11 +45,11 @@ class SyntheticRun {
  public:
   // What a rank really holds: may change the value at a logical index.
   using Fault =
-      std::function<void(const SyntheticTensor&, int rank,
-                         const std::string& leg, int64_t index, float* value)>;
+      std::function<void(const SyntheticTensor&, int rank, const Leg& leg,
+                         int64_t index, float* value)>;
 
   std::vector<MeshDim> mesh;
-  std::vector<std::string> legs = {"real"};
+  std::vector<Leg> legs = {"real"};
   float noise = 0;            // relative rounding of this run's own
   DType dtype = DType::kF32;  // or kBF16 (the same values, cut off), or kI64
   std::map<std::string, DType> dtypes;  // of some fqn
@@ -66,17 +66,17 @@ class SyntheticRun {
   }
   std::string omitted_fqn = "none";
   // What a rank did not write.
-  std::function<bool(const SyntheticTensor&, int rank, const std::string& leg,
+  std::function<bool(const SyntheticTensor&, int rank, const Leg& leg,
                      int iteration)>
       omit;
   // Ranks whose capture stopped in this iteration: no seal, an end that says
   // so.
   std::vector<int> stopped_ranks;
   int stopped_in = 0;
-  std::string select;                      // as of --select
-  bool reverse_ranks = false;              // write the last rank first
-  std::vector<SyntheticTensor> extra;      // beside those of Model()
-  std::vector<std::string> unsealed_legs;  // that rank ends did not complete
+  std::string select;                  // as of --select
+  bool reverse_ranks = false;          // write the last rank first
+  std::vector<SyntheticTensor> extra;  // beside those of Model()
+  std::vector<Leg> unsealed_legs;      // that rank ends did not complete
   int iterations = 1;         // all with the same values, but for faults
   int faulty_iteration = -1;  // -1: the fault is in all of them
   std::string run_id;
@@ -209,7 +209,7 @@ class SyntheticRun {
     const bool stops = std::find(stopped_ranks.begin(), stopped_ranks.end(),
                                  rank) != stopped_ranks.end();
     for (int iteration = 0; iteration < iterations; ++iteration) {
-      for (const std::string& leg : legs) {
+      for (const Leg& leg : legs) {
         std::vector<SyntheticTensor> tensors = Model();
         tensors.insert(tensors.end(), extra.begin(), extra.end());
         for (const SyntheticTensor& t : tensors) {
@@ -236,7 +236,7 @@ class SyntheticRun {
   }
 
   void WritePiece(TraceWriter& writer, const RankMeta& meta,
-                  const SyntheticTensor& t, const std::string& leg, int rank,
+                  const SyntheticTensor& t, const Leg& leg, int rank,
                   int micro_batch, int iteration) const {
     PlacementMap placements;
     for (const auto& p : t.placements) {
@@ -257,10 +257,9 @@ class SyntheticRun {
       float value = Value(t, index) / terms;
       const bool integer_like = (t.role == Role::kInput && t.fqn.empty()) ||
                                 !Info(DTypeOf(t)).floating;
-      const float size =
-          leg.find("noise") != std::string::npos ? noise_of_legs : noise;
+      const float size = leg.is_noise() ? noise_of_legs : noise;
       if (!integer_like && t.role != Role::kParam) {
-        const NoiseKey key = MakeNoiseKey(2, leg + t.fqn + t.arg);
+        const NoiseKey key = MakeNoiseKey(2, leg.name() + t.fqn + t.arg);
         // In double: the factor itself is not to be rounded to one side.
         value = static_cast<float>(
             value * (1.0 + static_cast<double>(size) *

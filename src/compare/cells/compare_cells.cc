@@ -29,7 +29,7 @@ bool StandsFor(const Trace& trace, const Record& rerun, const Record& run) {
   const int64_t wanted = rerun.measured()->against;
   if (wanted == run.sequence()) return true;
   const std::optional<Record> base = trace.records().Find(rerun.rank(), wanted);
-  return base && base->leg() == "replay" && run.leg() == "real";
+  return base && base->leg() == kReplay && run.leg() == kReal;
 }
 
 Result<CellTable> ReadCells(const Trace& trace, const Record& record) {

@@ -30,7 +30,7 @@ std::optional<Diagnosis> NonFinite(const Evidence& evidence) {
           "{} of {} elements are NaN or Inf (reference: {}) in leg {}; "
           "{} is the first to make any",
           worst->stats.nonfinite_cand, worst->stats.count,
-          worst->stats.nonfinite_ref, worst->leg,
+          worst->stats.nonfinite_ref, worst->leg.name(),
           evidence.culprit->fqn.empty() ? "the model" : evidence.culprit->fqn),
       static_cast<double>(worst->stats.nonfinite_cand)};
 }

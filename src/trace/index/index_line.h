@@ -17,6 +17,7 @@
 #include "src/trace/index/record_check.h"
 #include "src/trace/record_fields.h"
 #include "src/trace/writer.h"
+#include "ttrace/leg.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
@@ -33,7 +34,7 @@ struct NoteLine {
 };
 struct SealLine {
   int iteration = 0;
-  std::string leg;
+  Leg leg;
 };
 struct EndLine {
   bool complete = false;

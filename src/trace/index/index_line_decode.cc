@@ -139,7 +139,8 @@ Result<RecordSpec> DecodeSpecFields(const JsonFields& fields) {
 // What an occurrence says, but for its rows.
 Result<Occurrence> DecodeOccurrenceFields(const JsonFields& fields) {
   Occurrence occurrence;
-  TTRACE_ASSIGN_OR_RETURN(occurrence.leg, fields.Text("leg"));
+  TTRACE_ASSIGN_OR_RETURN(const std::string_view leg, fields.Text("leg"));
+  occurrence.leg = Leg(leg);
   TTRACE_ASSIGN_OR_RETURN(occurrence.iteration,
                           fields.SmallInt("iteration", 0));
   TTRACE_ASSIGN_OR_RETURN(occurrence.call, fields.SmallInt("call", 0));
@@ -171,34 +172,36 @@ Result<ComparedWith> DecodeComparedWith(const JsonFields& fields) {
   return legs;
 }
 
-// Of a record that does not hold its own values.
-Status DecodeOrigin(const JsonFields& fields, RecordFields& record) {
+// No more than one thing is said of what the bytes are.
+Result<Payload> DecodePayload(const JsonFields& fields) {
+  std::optional<int64_t> same_as;
   if (fields.Has("same_as")) {
-    TTRACE_ASSIGN_OR_RETURN(record.same_as, fields.Int("same_as", 0));
+    TTRACE_ASSIGN_OR_RETURN(same_as, fields.Int("same_as", 0));
   }
   if (fields.Has("measured_against")) {
     TTRACE_ASSIGN_OR_RETURN(const int64_t against,
                             fields.Int("measured_against", 0));
-    record.measured = Measured{against};
+    if (same_as || fields.Has("summary") || fields.Has("compared_with")) {
+      return BadField("measured_against",
+                      "excludes same_as, summary and compared_with");
+    }
+    return Payload(KeptDifference{against});
   }
   if (fields.Has("summary")) {
     TTRACE_ASSIGN_OR_RETURN(const std::string_view text,
                             fields.Text("summary"));
-    record.summary = ParseSummary(text);
-    if (!record.summary) {
-      return BadField("summary", "is unknown: " + Abridged(text));
+    const std::optional<Summary> kind = ParseSummary(text);
+    if (!kind) return BadField("summary", "is unknown: " + Abridged(text));
+    if (fields.Has("compared_with")) {
+      return BadField("summary", "excludes compared_with");
     }
-  }
-  if (record.measured && (record.same_as || record.summary)) {
-    return BadField("measured_against", "excludes same_as and summary");
+    return Payload(KeptSummary{*kind, same_as});
   }
   if (fields.Has("compared_with")) {
-    TTRACE_ASSIGN_OR_RETURN(record.compared_with, DecodeComparedWith(fields));
-    if (record.measured || record.summary) {
-      return BadField("compared_with", "excludes measured_against and summary");
-    }
+    TTRACE_ASSIGN_OR_RETURN(ComparedWith legs, DecodeComparedWith(fields));
+    return Payload(KeptComparison{std::move(legs), same_as});
   }
-  return Done{};
+  return Payload(KeptValues{same_as});
 }
 
 Status DecodeExtent(const JsonFields& fields, Extent& extent) {
@@ -211,13 +214,6 @@ Status DecodeExtent(const JsonFields& fields, Extent& extent) {
 }
 
 }  // namespace
-
-std::optional<Summary> ParseSummary(std::string_view text) {
-  for (const Summary summary : {Summary::kDigest, Summary::kSketch}) {
-    if (ToString(summary) == text) return summary;
-  }
-  return std::nullopt;
-}
 
 Result<IndexLine> IndexLineDecoder::DecodeSpec(const JsonFields& fields) {
   TTRACE_ASSIGN_OR_RETURN(const int64_t number,
@@ -281,7 +277,7 @@ Result<IndexLine> IndexLineDecoder::DecodeRecord(
                           fields.Int("sequence", 0, kMaxSequence - 1));
   TTRACE_RETURN_IF_ERROR(DecodeExtent(fields, record.extent));
   TTRACE_ASSIGN_OR_RETURN(const int64_t bytes, fields.Int("bytes", 0));
-  TTRACE_RETURN_IF_ERROR(DecodeOrigin(fields, record));
+  TTRACE_ASSIGN_OR_RETURN(record.payload, DecodePayload(fields));
   if (!record.holds_values()) {
     // Less than the values are, or they would have been kept.
     if (bytes >= record.extent.bytes) {
@@ -319,7 +315,8 @@ Result<IndexLine> IndexLineDecoder::DecodePadded(std::string_view line) {
   if (type == "seal") {
     SealLine seal;
     TTRACE_ASSIGN_OR_RETURN(seal.iteration, fields.SmallInt("iteration", 0));
-    TTRACE_ASSIGN_OR_RETURN(seal.leg, fields.Text("leg"));
+    TTRACE_ASSIGN_OR_RETURN(const std::string_view leg, fields.Text("leg"));
+    seal.leg = Leg(leg);
     if (seal.leg.empty()) return BadField("leg", "is empty");
     return IndexLine(std::move(seal));
   }

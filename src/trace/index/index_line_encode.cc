@@ -105,10 +105,6 @@ std::string BoxJson(const Box& box) {
 
 }  // namespace
 
-std::string_view ToString(Summary summary) {
-  return summary == Summary::kDigest ? "digest" : "sketch";
-}
-
 Result<std::string> EncodeSpec(const SpecLine& of) {
   const RecordSpec& spec = of.spec;
   LineBuilder line("spec");
@@ -133,7 +129,7 @@ Result<std::string> EncodeRecordStart(const RecordFields& record,
   LineBuilder line("record");
   line.Int("sequence", record.sequence);
   line.Int("spec", spec);
-  line.Text("leg", record.leg);
+  line.Text("leg", record.leg.name());
   line.Int("iteration", record.id.iteration);
   line.Int("call", record.id.call);
   line.Text("pass", ToString(record.id.pass));
@@ -144,20 +140,19 @@ Result<std::string> EncodeRecordStart(const RecordFields& record,
 
 void AppendExtent(const RecordFields& record, std::string& line) {
   const Extent& extent = record.extent;
-  if (record.same_as) {
-    line.append(",\"same_as\":").append(std::to_string(*record.same_as));
+  if (const std::optional<int64_t> same_as = record.same_as()) {
+    line.append(",\"same_as\":").append(std::to_string(*same_as));
   }
-  if (record.measured) {
+  if (const auto* measured = std::get_if<KeptDifference>(&record.payload)) {
     line.append(",\"measured_against\":");
-    line.append(std::to_string(record.measured->against));
-  }
-  if (record.summary) {
-    line.append(",\"summary\":\"").append(ToString(*record.summary));
+    line.append(std::to_string(measured->against));
+  } else if (const auto* summary = std::get_if<KeptSummary>(&record.payload)) {
+    line.append(",\"summary\":\"").append(ToString(summary->kind));
     line.append("\"");
-  }
-  if (!record.compared_with.empty()) {
-    line.append(",\"compared_with\":");
-    line.append(TextsJson(record.compared_with));
+  } else if (const auto* compared =
+                 std::get_if<KeptComparison>(&record.payload)) {
+    line.append(",\"compared_with\":")
+        .append(TextsJson(NamesOf(compared->legs)));
   }
   line.append(",\"segment\":").append(std::to_string(extent.segment));
   line.append(",\"offset\":").append(std::to_string(extent.offset));
@@ -181,7 +176,7 @@ Result<std::string> EncodeSeal(const SealLine& seal) {
   }
   LineBuilder line("seal");
   line.Int("iteration", seal.iteration);
-  line.Text("leg", seal.leg);
+  line.Text("leg", seal.leg.name());
   return std::move(line).Finish();
 }
 

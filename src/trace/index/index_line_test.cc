@@ -157,25 +157,23 @@ TEST(IndexLine, OfARecordRoundTrips) {
 
 TEST(IndexLine, OfWhatWasComparedInPlaceRoundTrips) {
   RecordFields record = SomeRecord();
-  record.compared_with = {"real", "fp32"};
+  record.payload = KeptComparison{{"real", "fp32"}, {}};
   record.extent.bytes = 60;
   const std::string line = EncodeLines(record);
   EXPECT_NE(line.find(R"(,"compared_with":["real","fp32"],"segment":2,)"),
             std::string::npos)
       << line;
   const RecordFields back = std::get<RecordFields>(OrDie(Decode(line)));
-  EXPECT_EQ(back.compared_with, record.compared_with);
+  EXPECT_EQ(back.payload, record.payload);
   EXPECT_EQ(back.extent.bytes, 60);
   EXPECT_FALSE(back.holds_values());
 
   // A replay of it has the same bytes.
-  record.same_as = 0;
+  SetSameAs(0, &record.payload);
   EXPECT_TRUE(Decode(EncodeLines(record)).ok());
-  record.same_as.reset();
-
   // The longest that a reader takes fits what a writer leaves room for.
-  record.compared_with.assign(kMaxComparedLegs,
-                              std::string(kMaxComparedLegBytes, '\x01'));
+  const Leg longest(std::string(kMaxComparedLegBytes, '\x01'));
+  record.payload = KeptComparison{ComparedWith(kMaxComparedLegs, longest), {}};
   EXPECT_TRUE(Decode(EncodeLines(record)).ok());
 
   const std::string legs = R"(["real","fp32"])";
@@ -232,7 +230,7 @@ TEST(IndexLine, NamesThatNoReaderWouldTakeAreNotWritten) {
     const Result<std::string> line = EncodeSpec({0, record.spec()});
     ASSERT_FALSE(line.ok());
     EXPECT_EQ(line.error().code(), ErrorCode::kInvalidArgument);
-    record.leg = name;
+    record.leg = Leg(name);
     EXPECT_FALSE(EncodeRecordStart(record, 0).ok());
   }
   EXPECT_FALSE(EncodeNote({"", "{}"}).ok());

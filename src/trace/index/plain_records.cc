@@ -74,7 +74,7 @@ bool PlainRecords::LookUp(const PlainRecordLine& line, Pass pass, uint32_t kind,
   auto place = places_.find({kind, line.micro_batch, row});
   if (form == forms_.end() || place == places_.end()) {
     Occurrence occurrence;
-    occurrence.leg = line.leg;
+    occurrence.leg = Leg(line.leg);
     occurrence.pass = pass;
     occurrence.micro_batch = static_cast<int>(line.micro_batch);
     occurrence.row_begin = row;

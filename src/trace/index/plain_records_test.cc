@@ -117,7 +117,7 @@ class PlainRecordsTest : public testing::Test {
 auto AllOf(const RecordFields& r) {
   return std::tuple(r.rank, r.sequence, r.id, r.leg, r.micro_batch, r.dtype,
                     r.local_shape, r.placements, r.grid, r.scale.numerator,
-                    r.scale.denominator, r.reduced_over, r.layout, r.same_as,
+                    r.scale.denominator, r.reduced_over, r.layout, r.same_as(),
                     r.number);
 }
 

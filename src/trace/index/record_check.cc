@@ -144,7 +144,7 @@ Result<SpecFacts> CheckSpec(const RankMeta& meta, const RecordSpec& spec) {
                      spec.global_shape[dim]};
   }
   Occurrence any;
-  any.leg = "real";
+  any.leg = kReal;
   RecordFields record = UnresolvedRecord(meta, spec, any);
   record.rows = rows;
   TTRACE_RETURN_IF_ERROR(CompleteRecord(meta, spec.global_shape, record));

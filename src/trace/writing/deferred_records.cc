@@ -5,7 +5,7 @@
 namespace ttrace {
 
 void DeferredRecords::Hold(RecordFields record) {
-  TTRACE_CHECK(record.same_as.has_value(), "the values have a place");
+  TTRACE_CHECK(record.same_as().has_value(), "the values have a place");
   held_.push_back({std::move(record), generation_, 0});
 }
 

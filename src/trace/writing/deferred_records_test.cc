@@ -79,9 +79,7 @@ TEST(DeferredRecords, NothingOutsideOfATensorIsRead) {
 // Decides by name: "compared" is, and all else keeps its values.
 class ByName final : public Reducer {
  public:
-  std::vector<std::string> BasesOf(const std::string&) const override {
-    return {};
-  }
+  std::vector<Leg> BasesOf(const Leg&) const override { return {}; }
   bool IsBase(const RecordFields&) const override { return false; }
   Result<std::optional<Reduced>> Reduce(const RecordFields&, const StridedView&,
                                         const RecordFields&,

@@ -15,6 +15,7 @@
 #include "src/trace/device/device_copier.h"
 #include "src/trace/writer.h"
 #include "src/trace/writing/arrivals.h"
+#include "ttrace/leg.h"
 
 namespace ttrace {
 
@@ -44,7 +45,7 @@ struct NoteCall {
 };
 struct SealCall {
   int iteration = 0;
-  std::string leg;
+  Leg leg;
 };
 using Call =
     std::variant<AppendCall, SummaryCall, LostCall, NoteCall, SealCall>;

@@ -74,7 +74,7 @@ class WriterThread final : public Sink {
     return writer_->Flush();
   }
 
-  Status Seal(int iteration, const std::string& leg) override {
+  Status Seal(int iteration, const Leg& leg) override {
     if (!Mine()) return writer_->Seal(iteration, leg);
     Thread().Add(SealCall{iteration, leg});
     return Thread().TakeError();

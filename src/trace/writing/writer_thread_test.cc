@@ -109,7 +109,7 @@ class WritesNothing : public TraceWriter {
     return Done{};
   }
   Status Flush() override { return Done{}; }
-  Status Seal(int, const std::string&) override { return Done{}; }
+  Status Seal(int, const Leg&) override { return Done{}; }
   Status Close(bool, const std::string&) override { return Done{}; }
 };
 
@@ -167,7 +167,7 @@ class Held final : public WritesNothing {
     appended_at_flush = appended.load();
     return Done{};
   }
-  Status Seal(int, const std::string&) override {
+  Status Seal(int, const Leg&) override {
     appended_at_seal = appended.load();
     ++seals;
     return Done{};
@@ -220,7 +220,7 @@ class Summing final : public TraceWriter {
     return Done{};
   }
   Status Flush() override { return Done{}; }
-  Status Seal(int, const std::string&) override { return Done{}; }
+  Status Seal(int, const Leg&) override { return Done{}; }
   Status Close(bool, const std::string&) override { return Done{}; }
 
   const std::thread::id caller = std::this_thread::get_id();

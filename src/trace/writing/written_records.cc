@@ -22,14 +22,14 @@ void WrittenRecords::Add(const RecordFields& record) {
 }
 
 const std::vector<RecordFields>& WrittenRecords::Find(
-    const std::string& leg, const TensorId& id) const {
+    const Leg& leg, const TensorId& id) const {
   static const std::vector<RecordFields> kNone;
   const auto found = records_.find({leg, id});
   return found == records_.end() ? kNone : found->second;
 }
 
-const RecordFields* WrittenRecords::CounterpartOf(
-    const RecordFields& record, const std::string& leg) const {
+const RecordFields* WrittenRecords::CounterpartOf(const RecordFields& record,
+                                                  const Leg& leg) const {
   const std::vector<RecordFields>& pieces = Find(leg, record.id);
   const auto found = std::find_if(
       pieces.begin(), pieces.end(), [&](const RecordFields& piece) {

@@ -18,6 +18,7 @@
 
 #include "src/trace/file.h"
 #include "src/trace/record_fields.h"
+#include "ttrace/leg.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
@@ -32,12 +33,12 @@ class WrittenRecords {
   int iteration() const { return iteration_; }  // -1: nothing was added
 
   // All pieces of a tensor in `leg`, in the order in which they were written.
-  const std::vector<RecordFields>& Find(const std::string& leg,
+  const std::vector<RecordFields>& Find(const Leg& leg,
                                         const TensorId& id) const;
   // The piece of `leg` in the place of `record`: of the same tensor, dtype,
   // place and micro-batch. Null: there is none.
   const RecordFields* CounterpartOf(const RecordFields& record,
-                                    const std::string& leg) const;
+                                    const Leg& leg) const;
 
   // As Trace::Read, without a checksum.
   Status Read(const RecordFields& record, int64_t offset,
@@ -46,8 +47,7 @@ class WrittenRecords {
  private:
   std::string rank_folder_;
   int iteration_ = -1;
-  std::map<std::pair<std::string, TensorId>, std::vector<RecordFields>>
-      records_;
+  std::map<std::pair<Leg, TensorId>, std::vector<RecordFields>> records_;
   std::map<int, File> segments_;  // the last that were read
 };
 
