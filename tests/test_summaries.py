@@ -128,7 +128,6 @@ def test_of_a_trace_that_lacks_tensors_nothing_is_said_to_be_the_same(
 def test_inspect_shows_what_was_kept(runs: Path) -> None:
     for trace, kept, places in (
         ("clean-sketch", "kept instead: a digest, a sketch of 1,024 numbers, a sample of", 256),
-        ("clean-bits", "kept instead: a digest, a sample of", 64),
     ):
         outcome = ttrace("inspect", runs / trace, "*0.mlp.linear_fc1 output*", "--leg", "real")
         text = " ".join(outcome.text.split())

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <string>
 
 #include "src/check/testing/check_fixture.h"
 #include "src/judge/reason_words.h"
@@ -33,10 +32,10 @@ TEST_F(BitsTest, RunsWithoutRerunsAreTheSameComputation) {
 
 // What a tolerance allows is another computation.
 TEST_F(BitsTest, TheLastBitOfOneElementIsADifference) {
-  candidate_.fault = [](const SyntheticTensor& t, int rank,
-                        const std::string& leg, int64_t index, float* value) {
-    if (t.fqn == "fc" && t.role == Role::kOutput && rank == 0 &&
-        leg == "real" && index == 3) {
+  candidate_.fault = [](const SyntheticTensor& t, int rank, const Leg& leg,
+                        int64_t index, float* value) {
+    if (t.fqn == "fc" && t.role == Role::kOutput && rank == 0 && leg == kReal &&
+        index == 3) {
       *value = std::bit_cast<float>(std::bit_cast<uint32_t>(*value) ^ 1U);
     }
   };
@@ -56,9 +55,9 @@ TEST_F(BitsTest, TheLastBitOfOneElementIsADifference) {
 
 // Reruns of either run do not count: they are not the runs.
 TEST_F(BitsTest, LegsOtherThanTheRunsAreNotCompared) {
-  candidate_.fault = [](const SyntheticTensor&, int, const std::string& leg,
-                        int64_t, float* value) {
-    if (leg != "real") *value += 1;
+  candidate_.fault = [](const SyntheticTensor&, int, const Leg& leg, int64_t,
+                        float* value) {
+    if (leg != kReal) *value += 1;
   };
   const CheckResult result = Check();
   EXPECT_EQ(result.verdict, Verdict::kBitwiseEqual) << result.reason;

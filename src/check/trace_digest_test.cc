@@ -13,7 +13,8 @@
 namespace ttrace {
 namespace {
 
-uint64_t Digest(const SyntheticRun& run, const std::vector<Leg>& legs = {}) {
+uint64_t Digest(const SyntheticRun& run,
+                const std::vector<std::string>& legs = {}) {
   const ScratchFolder folder;
   run.Write(folder / "trace");
   return DigestOf(OrDie(Side::Open(folder / "trace", legs)));

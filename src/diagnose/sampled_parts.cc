@@ -19,11 +19,10 @@ std::optional<SampledParts> SamplesOfParts(const ValueView& view,
       candidate.global_shape() != shape) {
     return std::nullopt;
   }
-  const auto most = PlacesKept({&view.reference(), &candidate});
   const auto boxes =
-      PlanKept(shape, kSampleBesideSketch, {&view.reference(), &candidate});
-  if (!most.ok() || !boxes.ok()) return std::nullopt;
-  const SampleGrid grid(shape, *most);
+      PlanKept(shape, kSamplePlaces, {&view.reference(), &candidate});
+  if (!boxes.ok()) return std::nullopt;
+  const SampleGrid grid(shape);
   const auto reference = ReadKept(view.reference(), *boxes);
   const auto groups = GroupInstances(candidate, view.evidence().compare);
   if (!reference.ok() || !groups.ok()) return std::nullopt;

@@ -404,24 +404,32 @@ TEST(KeptSample, TermsAddUpAlsoWhereOnlyTheQuestionMakesThemTerms) {
   EXPECT_EQ(OrDie(ReadKept(pieces, boxes, options)), expected);
 }
 
-TEST(KeptSample, OfADigestAndASketchIsOfThePlacesThatBothHave) {
+TEST(KeptSample, OfTwoSketchesIsOfTheSamePlacesHoweverTheyAreCut) {
   const std::vector<double> values = LargeValues();
   const ShardedTrace whole(kLarge, values, kWhole);
-  const Small digest(ShardedTrace(kLarge, values, Cut(Shard{0})), 0);
-  const Small sketch(ShardedTrace(kLarge, values, Cut(Shard{2})));
-  const auto pair = OrDie(SamplePair(digest.pieces(), sketch.pieces(), 1, {}));
+  const Small rows(ShardedTrace(kLarge, values, Cut(Shard{0})));
+  const Small columns(ShardedTrace(kLarge, values, Cut(Shard{2})));
+  const auto pair = OrDie(SamplePair(rows.pieces(), columns.pieces(), 1, {}));
   EXPECT_TRUE(pair.of_summaries);
-  EXPECT_EQ(pair.boxes.size(), 64u);
+  EXPECT_EQ(pair.boxes.size(), 256u);
   EXPECT_EQ(pair.reference, pair.candidate);
   EXPECT_EQ(pair.reference, OrDie(ReadSample(whole.pieces(), pair.boxes)));
   size_t places = 1;
   for (const auto& indices : pair.indices) places *= indices.size();
-  EXPECT_EQ(places, 64u);
+  EXPECT_EQ(places, 256u);
   // With values on both sides as many as were asked for.
   const auto of_values =
       OrDie(SamplePair(whole.pieces(), whole.pieces(), 1 << 20, {}));
   EXPECT_FALSE(of_values.of_summaries);
   EXPECT_EQ(of_values.reference, values);
+}
+
+TEST(KeptSample, OfADigestThereIsNone) {
+  const ShardedTrace whole(kLarge, LargeValues(), kWhole);
+  const Small digest(whole, 0);
+  const TensorPieces pieces = digest.pieces();
+  EXPECT_FALSE(OrDie(HasSamples({&pieces})));
+  EXPECT_FALSE(SamplePair(pieces, whole.pieces(), 1, {}).ok());
 }
 
 TEST(KeptSample, HasNothingElse) {
@@ -473,7 +481,8 @@ TEST(KeptSample, IsNotInWhatAnEarlierVersionWrote) {
   EXPECT_TRUE(
       OrDie(CompareTensor(small.pieces(), pieces)).total.bitwise_equal());
   const TensorPieces now = small.pieces();
-  EXPECT_EQ(OrDie(PlacesKept({&now, &pieces})), 0);
+  EXPECT_TRUE(OrDie(HasSamples({&now})));
+  EXPECT_FALSE(OrDie(HasSamples({&now, &pieces})));
   EXPECT_FALSE(PlanKept(kLarge, 1, {&now, &pieces}).ok());
   EXPECT_FALSE(ReadKept(pieces, OrDie(PlanKept(kLarge, 1, {&now}))).ok());
 }

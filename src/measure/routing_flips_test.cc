@@ -47,8 +47,8 @@ std::function<bool(RoutedPiece*)> Scores(int64_t token,
   };
 }
 
-std::function<std::set<int>(const Leg&, int64_t)> Sends(
-    int64_t token, std::set<int> experts) {
+std::function<std::set<int>(const Leg&, int64_t)> Sends(int64_t token,
+                                                        std::set<int> experts) {
   return [=](const Leg&, int64_t t) {
     return t == token ? experts : RoutedRun::Route(t);
   };

@@ -10,7 +10,7 @@
 #define TTRACE_SRC_NUMERIC_FIXED_VECTORS_H_
 
 #ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS \
+#define HWY_DISABLED_TARGETS                                                \
   (HWY_SSSE3 | HWY_SSE4 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | \
    HWY_RVV)
 #endif

@@ -98,9 +98,9 @@ struct CheckResult {
   int64_t not_checkable = 0;  // neither end to end nor isolated
   // Compared tensors by what their first leg was compared by (Fidelity).
   std::array<int64_t, 3> by_fidelity = {};
-  int64_t tests = 0;                     // that the risk was divided over
+  int64_t tests = 0;     // that the risk was divided over
   bool bitwise = false;  // it was asked whether bits are equal, no more
-  double risk = 0;                       // of flagging a clean run
+  double risk = 0;       // of flagging a clean run
   std::vector<TensorJudgement> tensors;  // by order
   std::vector<std::string> next_steps;   // commands or advice
   double seconds = 0;

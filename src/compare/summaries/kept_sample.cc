@@ -24,20 +24,18 @@ Error NotKept(const TensorPieces& pieces) {
                    ": its values were not kept, nor a sample of these places");
 }
 
-// The grid whose places, in their order, these boxes are.
+// The grid, if these boxes are its places in their order.
 std::optional<SampleGrid> GridOf(const std::vector<SampledBox>& boxes,
                                  const Shape& shape) {
-  for (const int64_t most : {kSampleBesideSketch, kSampleBesideDigest}) {
-    const SampleGrid grid(shape, most);
-    if (grid.count() != static_cast<int64_t>(boxes.size())) continue;
-    bool same = true;
-    for (int64_t i = 0; same && i < grid.count(); ++i) {
-      const SampledBox& box = boxes[static_cast<size_t>(i)];
-      same = box.begin == grid.at(i) && box.size == Shape(shape.size(), 1);
+  SampleGrid grid(shape);
+  if (grid.count() != static_cast<int64_t>(boxes.size())) return std::nullopt;
+  for (int64_t i = 0; i < grid.count(); ++i) {
+    const SampledBox& box = boxes[static_cast<size_t>(i)];
+    if (box.begin != grid.at(i) || box.size != Shape(shape.size(), 1)) {
+      return std::nullopt;
     }
-    if (same) return grid;
   }
-  return std::nullopt;
+  return grid;
 }
 
 // What a piece holds of the grid's places, by number.
@@ -62,18 +60,10 @@ Result<std::map<int64_t, double>> ValuesOf(const Trace& trace,
   TTRACE_ASSIGN_OR_RETURN(const TensorSummary summary,
                           ReadSummary(trace, record));
   if (!summary.sample) return NotKept(pieces);
-  // The sample may be of more places: they are known by where they lie.
-  std::map<int64_t, double> kept;
-  const SampleGrid own(layout.global_shape(), summary.sample->most);
   size_t i = 0;
-  for (const SampleGrid::Held& held : own.HeldBy(layout, strides)) {
-    kept[held.local] = WidenElement(
-        record.dtype(), summary.sample->values.data() + i++ * itemsize);
-  }
   for (const SampleGrid::Held& held : wanted) {
-    const auto found = kept.find(held.local);
-    if (found == kept.end()) return NotKept(pieces);
-    out[held.place] = found->second;
+    out[held.place] = WidenElement(
+        record.dtype(), summary.sample->values.data() + i++ * itemsize);
   }
   return out;
 }
@@ -86,17 +76,16 @@ bool GivesValues(const TensorPieces& pieces) {
       [&](const Record& record) { return pieces.trace->GivesValues(record); });
 }
 
-Result<int64_t> PlacesKept(std::initializer_list<const TensorPieces*> tensors) {
-  int64_t fewest = kSampleBesideSketch;
+Result<bool> HasSamples(std::initializer_list<const TensorPieces*> tensors) {
   for (const TensorPieces* pieces : tensors) {
     for (const Record& record : pieces->pieces) {
       if (pieces->trace->GivesValues(record)) continue;
       TTRACE_ASSIGN_OR_RETURN(const TensorSummary summary,
                               ReadSummary(*pieces->trace, record));
-      fewest = std::min(fewest, summary.sample ? summary.sample->most : 0);
+      if (!summary.sample) return false;
     }
   }
-  return fewest;
+  return true;
 }
 
 Result<std::vector<SampledBox>> PlanKept(
@@ -106,9 +95,9 @@ Result<std::vector<SampledBox>> PlanKept(
                   [](const TensorPieces* t) { return GivesValues(*t); })) {
     return PlanSample(shape, max_elements);
   }
-  TTRACE_ASSIGN_OR_RETURN(const int64_t most, PlacesKept(tensors));
-  if (most == 0) return NotKept(**tensors.begin());
-  const SampleGrid grid(shape, most);
+  TTRACE_ASSIGN_OR_RETURN(const bool sampled, HasSamples(tensors));
+  if (!sampled) return NotKept(**tensors.begin());
+  const SampleGrid grid(shape);
   std::vector<SampledBox> out;
   for (int64_t i = 0; i < grid.count(); ++i) {
     out.push_back({grid.at(i), Shape(shape.size(), 1)});
@@ -161,11 +150,7 @@ Result<SampledPair> SamplePair(const TensorPieces& reference,
   out.of_summaries = !GivesValues(reference) || !GivesValues(candidate);
   TTRACE_ASSIGN_OR_RETURN(
       out.boxes, PlanKept(shape, max_elements, {&reference, &candidate}));
-  if (out.of_summaries) {
-    TTRACE_ASSIGN_OR_RETURN(const int64_t most,
-                            PlacesKept({&reference, &candidate}));
-    out.indices = SampleGrid(shape, most).indices();
-  }
+  if (out.of_summaries) out.indices = SampleGrid(shape).indices();
   TTRACE_ASSIGN_OR_RETURN(out.reference, ReadKept(reference, out.boxes));
   TTRACE_ASSIGN_OR_RETURN(out.candidate,
                           ReadKept(candidate, out.boxes, options));

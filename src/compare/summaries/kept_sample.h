@@ -25,9 +25,8 @@ namespace ttrace {
 // Whether the values of all pieces can be read.
 bool GivesValues(const TensorPieces& pieces);
 
-// The places that all of `tensors` have a sample of, where one lacks values: 0
-// if one has no sample. Fails as ReadSummary.
-Result<int64_t> PlacesKept(std::initializer_list<const TensorPieces*> tensors);
+// Whether of all pieces without values a sample was kept. Fails as ReadSummary.
+Result<bool> HasSamples(std::initializer_list<const TensorPieces*> tensors);
 
 // Boxes for ReadKept of all these tensors, which are of `shape`: as PlanSample
 // if all have their values, else the places of their samples, row-major.

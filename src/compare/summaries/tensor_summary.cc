@@ -40,10 +40,6 @@ struct SampleHead {
 };
 static_assert(sizeof(SampleHead) == 8);
 
-int64_t PlacesBeside(size_t buckets) {
-  return buckets > 0 ? kSampleBesideSketch : kSampleBesideDigest;
-}
-
 // Of an element of a floating dtype.
 constexpr size_t kMostBytes = 8;
 
@@ -128,14 +124,12 @@ Result<ValueSample> DecodeSample(std::span<const std::byte> bytes) {
   std::memcpy(&head, bytes.data(), sizeof(SampleHead));
   bytes = bytes.subspan(sizeof(SampleHead));
   const bool sized =
-      (head.most == kSampleBesideSketch || head.most == kSampleBesideDigest) &&
-      head.places <= head.most &&
+      head.most == kSamplePlaces && head.places <= head.most &&
       (head.places == 0 ? bytes.empty()
                         : bytes.size() % head.places == 0 &&
                               bytes.size() / head.places <= kMostBytes);
   if (!sized) return Corrupt("no sample of a tensor");
   ValueSample out;
-  out.most = head.most;
   out.places.assign(head.places, -1);
   out.values.assign(bytes.begin(), bytes.end());
   return out;
@@ -163,7 +157,7 @@ Status TensorSummary::Place(const Layout& layout, DType dtype) {
                    " elements, not of " + std::to_string(layout.local_count()));
   }
   if (!sample) return Done{};
-  const SampleGrid grid(layout.global_shape(), sample->most);
+  const SampleGrid grid(layout.global_shape());
   const std::vector<SampleGrid::Held> held =
       grid.HeldBy(layout, RowMajorStrides(layout.local_shape()));
   const auto itemsize = static_cast<size_t>(Info(dtype).itemsize);
@@ -219,12 +213,13 @@ Result<TensorSummary> Summarize(const PlacedTensor& tensor, size_t buckets,
   out.nonfinite = stats.nonfinite_ref;
   out.sum_sq = stats.sum_sq_ref;
   out.max_abs = stats.max_abs_ref;
-  out.sample = TakeSample(tensor, PlacesBeside(buckets));
+  if (buckets > 0) out.sample = TakeSample(tensor);
   return out;
 }
 
 int64_t EncodedSummaryBytes(size_t buckets, const Layout& layout, DType dtype) {
-  const SampleGrid grid(layout.global_shape(), PlacesBeside(buckets));
+  if (buckets == 0) return sizeof(Head);
+  const SampleGrid grid(layout.global_shape());
   return static_cast<int64_t>(sizeof(Head) + buckets * sizeof(float) +
                               sizeof(SampleHead)) +
          grid.CountHeldBy(layout) * Info(dtype).itemsize;
@@ -256,7 +251,7 @@ std::vector<std::byte> EncodeSummary(const TensorSummary& summary) {
   add(buckets.data(), buckets.size() * sizeof(float));
   if (summary.sample) {
     const SampleHead sample = {
-        static_cast<uint32_t>(summary.sample->most),
+        static_cast<uint32_t>(kSamplePlaces),
         static_cast<uint32_t>(summary.sample->places.size())};
     add(&sample, sizeof(SampleHead));
     add(summary.sample->values.data(), summary.sample->values.size());

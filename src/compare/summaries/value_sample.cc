@@ -51,13 +51,11 @@ int64_t LocalIndex(const DimLayout& dim, int64_t index) {
 
 }  // namespace
 
-SampleGrid::SampleGrid(const Shape& shape, int64_t most)
-    : indices_(shape.size()) {
+SampleGrid::SampleGrid(const Shape& shape) : indices_(shape.size()) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return;
-  const std::vector<int64_t> counts = CountsOf(shape, most);
-  const std::vector<int64_t> all = CountsOf(shape, kSampleBesideSketch);
+  const std::vector<int64_t> counts = CountsOf(shape, kSamplePlaces);
   for (size_t d = 0; d < shape.size(); ++d) {
-    const int64_t middle = shape[d] / all[d] / 2;
+    const int64_t middle = shape[d] / counts[d] / 2;
     for (int64_t i = 0; i < counts[d]; ++i) {
       indices_[d].push_back(Share(i, shape[d], counts[d]) + middle);
     }
@@ -111,13 +109,11 @@ int64_t SampleGrid::CountHeldBy(const Layout& layout) const {
 }
 
 Status ValueSample::Merge(const ValueSample& other) {
-  if (other.most != most || other.dtype != dtype) {
-    return Error(ErrorCode::kInvalidArgument,
-                 "samples of different places or dtypes");
+  if (other.dtype != dtype) {
+    return Error(ErrorCode::kInvalidArgument, "samples of different dtypes");
   }
   const auto itemsize = static_cast<size_t>(Info(dtype).itemsize);
   ValueSample both;
-  both.most = most;
   both.dtype = dtype;
   both.places.reserve(places.size() + other.places.size());
   both.values.reserve(values.size() + other.values.size());
@@ -140,12 +136,11 @@ Status ValueSample::Merge(const ValueSample& other) {
   return Done{};
 }
 
-ValueSample TakeSample(const PlacedTensor& tensor, int64_t most) {
+ValueSample TakeSample(const PlacedTensor& tensor) {
   ValueSample out;
-  out.most = most;
   out.dtype = tensor.dtype;
   const int64_t itemsize = Info(tensor.dtype).itemsize;
-  const SampleGrid grid(tensor.layout.global_shape(), most);
+  const SampleGrid grid(tensor.layout.global_shape());
   for (const SampleGrid::Held& held :
        grid.HeldBy(tensor.layout, tensor.strides)) {
     out.places.push_back(held.place);

@@ -22,13 +22,10 @@
 
 namespace ttrace {
 
-// Places of a whole tensor that are kept beside a sketch and beside a digest
-// alone. 256 are as a rule 16 x 16: slices of 16 elements can be told apart at
-// the bounds of 16-bit runs (diagnose/slices.h). 64 are enough to see a factor,
-// zeros or a sum, which ask for 8 to 32 elements, and take 2 to 4 times what a
-// digest does.
-inline constexpr int64_t kSampleBesideSketch = 256;
-inline constexpr int64_t kSampleBesideDigest = 64;
+// Places of a whole tensor that are kept beside a sketch, at most: as a rule 16
+// x 16, so that slices of 16 elements can be told apart at the bounds of 16-bit
+// runs (diagnose/slices.h).
+inline constexpr int64_t kSamplePlaces = 256;
 
 // Which places: along each dimension some indices, and all of their
 // combinations, so that slices and rows of the tensor are seen in part, at the
@@ -36,15 +33,12 @@ inline constexpr int64_t kSampleBesideDigest = 64;
 //
 // Every dimension begins with one index. The dimension that has fewest, the
 // last one of several, is given twice as many, or all; and so on, until that
-// would be more than `most` places. Of n indices k are floor(i n / k) + s, with
-// s = floor(n / (2 K)), K being k of kSampleBesideSketch: in the middle of
-// equal ranges, and equally far apart wherever k divides n, so that a shard
-// that took another's place shows its elements. The places of fewer are some of
-// those of more.
+// would be more than kSamplePlaces. Of n indices k are floor(i n / k) + floor(n
+// / (2 k)): in the middle of equal ranges, and equally far apart wherever k
+// divides n, so that a shard that took another's place shows its elements.
 class SampleGrid {
  public:
-  // REQUIRES: 1 <= most <= kSampleBesideSketch
-  SampleGrid(const Shape& shape, int64_t most);
+  explicit SampleGrid(const Shape& shape);
 
   // Rising, of each dimension.
   const std::vector<std::vector<int64_t>>& indices() const { return indices_; }
@@ -70,19 +64,18 @@ class SampleGrid {
 };
 
 struct ValueSample {
-  int64_t most = 0;             // of the grid
-  std::vector<int64_t> places;  // numbers in it, rising
+  std::vector<int64_t> places;  // numbers in the grid, rising
   DType dtype = DType::kF32;
   std::vector<std::byte> values;  // of the places, as they are in the tensor
 
   // Adds that of another part of the tensor. Fails with kInvalidArgument if it
-  // is of another grid or dtype, or has a place that this one has.
+  // is of another dtype, or has a place that this one has.
   Status Merge(const ValueSample& other);
   bool operator==(const ValueSample&) const = default;
 };
 
-// REQUIRES: a stride for each dimension, and `most` as above.
-ValueSample TakeSample(const PlacedTensor& tensor, int64_t most);
+// REQUIRES: a stride for each dimension.
+ValueSample TakeSample(const PlacedTensor& tensor);
 
 }  // namespace ttrace
 

@@ -61,35 +61,27 @@ const Shape kShapes[] = {{},       {1},         {7},           {256},
                          {50, 3},  {2, 4096},   {4096, 2},     {61, 67},
                          {16, 16}, {64, 8, 64}, {5, 1, 7, 11}, {3, 3, 3, 3, 3}};
 
-TEST(SampleGrid, HasPlacesAllOverTheTensorAndThoseOfFewerAreSomeOfThem) {
+TEST(SampleGrid, HasPlacesAllOverTheTensor) {
   for (const Shape& shape : kShapes) {
-    std::set<Shape> larger;
-    for (const int64_t most : {kSampleBesideSketch, kSampleBesideDigest}) {
-      const SampleGrid grid(shape, most);
-      const int64_t count = CountOf(shape);
-      EXPECT_LE(grid.count(), most);
-      EXPECT_GE(2 * grid.count(), std::min(count, most));
-      if (count <= most) {
-        EXPECT_EQ(grid.count(), count);
-      }
-      std::set<Shape> places;
-      for (int64_t i = 0; i < grid.count(); ++i) {
-        const Shape at = grid.at(i);
-        for (size_t d = 0; d < shape.size(); ++d) {
-          EXPECT_GE(at[d], 0);
-          EXPECT_LT(at[d], shape[d]);
-        }
-        places.insert(at);
-      }
-      EXPECT_EQ(static_cast<int64_t>(places.size()), grid.count());
-      if (most == kSampleBesideSketch) {
-        larger = places;
-        continue;
-      }
-      for (const Shape& at : places) EXPECT_TRUE(larger.contains(at));
+    const SampleGrid grid(shape);
+    const int64_t count = CountOf(shape);
+    EXPECT_LE(grid.count(), kSamplePlaces);
+    EXPECT_GE(2 * grid.count(), std::min(count, kSamplePlaces));
+    if (count <= kSamplePlaces) {
+      EXPECT_EQ(grid.count(), count);
     }
+    std::set<Shape> places;
+    for (int64_t i = 0; i < grid.count(); ++i) {
+      const Shape at = grid.at(i);
+      for (size_t d = 0; d < shape.size(); ++d) {
+        EXPECT_GE(at[d], 0);
+        EXPECT_LT(at[d], shape[d]);
+      }
+      places.insert(at);
+    }
+    EXPECT_EQ(static_cast<int64_t>(places.size()), grid.count());
   }
-  const SampleGrid square({64, 512}, kSampleBesideSketch);
+  const SampleGrid square({64, 512});
   EXPECT_EQ(square.indices()[0].size(), 16u);
   EXPECT_EQ(square.indices()[1].size(), 16u);
   EXPECT_EQ(square.at(0), (Shape{2, 16}));
@@ -98,7 +90,7 @@ TEST(SampleGrid, HasPlacesAllOverTheTensorAndThoseOfFewerAreSomeOfThem) {
 
 TEST(SampleGrid, OfASizeThatOverflowsHasPlaces) {
   const int64_t n = int64_t{1} << 62;
-  const SampleGrid grid({n}, kSampleBesideSketch);
+  const SampleGrid grid({n});
   EXPECT_EQ(grid.count(), 256);
   EXPECT_EQ(grid.indices()[0].back(), n / 256 * 255 + n / 512);
 }
@@ -116,11 +108,10 @@ TEST(ValueSample, OfShardsIsThatOfTheWholeBitForBit) {
       {{"tp", ZigzagShard{0}}, {"dp", Shard{1}}},
       {{"tp", StridedShard{2, 3}}},
   };
-  for (const size_t buckets : {size_t{0}, size_t{64}}) {
+  for (const size_t buckets : {size_t{16}, size_t{64}}) {
     const TensorSummary expected = SummaryOf(bits, whole, buckets);
     ASSERT_TRUE(expected.sample);
-    EXPECT_EQ(static_cast<int64_t>(expected.sample->places.size()),
-              buckets == 0 ? 64 : 256);
+    EXPECT_EQ(expected.sample->places.size(), 256u);
     EXPECT_EQ(expected.sample->values.size(),
               2 * expected.sample->places.size());
     for (const PlacementMap& placements : kCuts) {
@@ -178,7 +169,7 @@ TEST(ValueSample, IsTakenFromMemoryInAnyOrder) {
   DeviceMesh mesh;
   mesh.dims = {{"tp", 1}};
   const Layout layout = LayoutOf(mesh, {0}, {}, shape);
-  const TensorSummary packed = SummaryOf(bits, layout, 0);
+  const TensorSummary packed = SummaryOf(bits, layout, 16);
   std::vector<std::byte> transposed(bits.size());
   for (size_t i = 0; i < 40; ++i) {
     for (size_t j = 0; j < 30; ++j) {
@@ -187,7 +178,7 @@ TEST(ValueSample, IsTakenFromMemoryInAnyOrder) {
   }
   const std::vector<int64_t> strides = {1, 40};
   EXPECT_EQ(
-      *OrDie(Summarize({transposed.data(), DType::kBF16, strides, layout}, 0))
+      *OrDie(Summarize({transposed.data(), DType::kBF16, strides, layout}, 16))
            .sample,
       *packed.sample);
 }
@@ -198,17 +189,17 @@ TEST(ValueSample, PartsThatOverlapAreRefused) {
   DeviceMesh mesh;
   mesh.dims = {{"tp", 2}};
   TensorSummary part =
-      SummaryOf(bits, LayoutOf(mesh, {0}, {{"tp", Shard{0}}}, shape), 0);
+      SummaryOf(bits, LayoutOf(mesh, {0}, {{"tp", Shard{0}}}, shape), 16);
   EXPECT_FALSE(part.Merge(part).ok());
   // What an earlier version wrote of another part has no sample.
   TensorSummary old =
-      SummaryOf(bits, LayoutOf(mesh, {1}, {{"tp", Shard{0}}}, shape), 0);
+      SummaryOf(bits, LayoutOf(mesh, {1}, {{"tp", Shard{0}}}, shape), 16);
   old.sample.reset();
   OrDie(part.Merge(old));
   EXPECT_FALSE(part.sample);
 }
 
-TEST(TensorSummary, OfAnEarlierVersionHasNoSample) {
+TEST(TensorSummary, OfADigestAloneHasNoSample) {
   const Shape shape = {24, 36};
   DeviceMesh mesh;
   mesh.dims = {{"tp", 1}};
@@ -231,7 +222,7 @@ TEST(TensorSummary, BytesThatAreNoneAreRefused) {
   mesh.dims = {{"tp", 2}};
   const Layout layout = LayoutOf(mesh, {0}, {{"tp", Shard{0}}}, shape);
   const std::vector<std::byte> bits = RandomBits(CountOf(shape));
-  for (const size_t buckets : {size_t{0}, size_t{64}}) {
+  for (const size_t buckets : {size_t{16}, size_t{64}}) {
     const std::vector<std::byte> good =
         EncodeSummary(SummaryOf(bits, layout, buckets));
     EXPECT_EQ(static_cast<int64_t>(good.size()),
@@ -264,7 +255,7 @@ TEST(TensorSummary, BytesThatAreNoneAreRefused) {
       EXPECT_FALSE(DecodeSummary(bad).ok());
     }
     // More places than such a grid has.
-    const auto most = static_cast<uint32_t>(buckets == 0 ? 64 : 256);
+    const auto most = static_cast<uint32_t>(kSamplePlaces);
     std::vector<std::byte> many = with(sample + 4, most + 1);
     many.resize(sample + 8 + most + 1);
     EXPECT_FALSE(DecodeSummary(many).ok());
@@ -287,10 +278,9 @@ TEST(TensorSummary, OfAnyBytesIsOneThatFitsItsPieceOrNone) {
   std::mt19937 rng(11);
   int fitting = 0;
   for (int i = 0; i < 20'000; ++i) {
-    std::vector<std::byte> bytes =
-        EncodeSummary(SummaryOf(bits, layout, i % 2 == 0 ? 0 : 16));
+    std::vector<std::byte> bytes = EncodeSummary(SummaryOf(bits, layout, 16));
     // Where numbers of elements stand, and anywhere.
-    const size_t sample = 64 + (i % 2 == 0 ? 0 : 64);
+    const size_t sample = 64 + 64;
     const size_t places[] = {0, 4, 8, 16, sample, sample + 4};
     for (unsigned changes = rng() % 3 + 1; changes-- > 0;) {
       const size_t at =
@@ -309,7 +299,7 @@ TEST(TensorSummary, OfAnyBytesIsOneThatFitsItsPieceOrNone) {
     EXPECT_EQ(summary.sample->values.size(), 2 * summary.sample->places.size());
     for (const int64_t place : summary.sample->places) {
       EXPECT_GE(place, 0);
-      EXPECT_LT(place, summary.sample->most);
+      EXPECT_LT(place, kSamplePlaces);
     }
   }
   // Those of which values or sums were changed.

@@ -81,7 +81,7 @@ TEST(OfSamples, AFactorIsFoundInOneRanksPart) {
 
 TEST(OfSamples, AFactorIsNotBelievedWhereASketchContradictsIt) {
   // Twice the reference where the sample is, and a stranger elsewhere.
-  const SampleGrid grid(kLarge, kSampleBesideSketch);
+  const SampleGrid grid(kLarge);
   std::vector<double> candidate = RandomValues(8, kElements);
   const std::vector<double> truth = Truth();
   for (int64_t i = 0; i < grid.count(); ++i) {
@@ -194,7 +194,7 @@ TEST(OfSamples, EachRowMayHaveAFactorOfItsOwn) {
   EXPECT_THAT(lab.First(), HasSubstr("the sample of 256 elements"));
 }
 
-TEST(OfSamples, DigestsOfCopiesThatAreTermsOfASum) {
+TEST(OfSamples, CopiesThatAreTermsOfASum) {
   const auto term = RandomValues(31, kElements);
   const std::vector<double> truth = Truth();
   const Damage terms = [&](Piece* piece) {
@@ -203,10 +203,10 @@ TEST(OfSamples, DigestsOfCopiesThatAreTermsOfASum) {
     }
     return true;
   };
-  Lab lab = Summarized(truth, Copies(2), terms, 0);
+  Lab lab = Summarized(truth, Copies(2), terms);
   EXPECT_THAT(lab.First(), StartsWith("P: copies on ranks 0, 1 differ"));
   EXPECT_THAT(lab.First(), HasSubstr("a sum over tp is missing"));
-  EXPECT_THAT(lab.First(), HasSubstr("the sample of 64 elements"));
+  EXPECT_THAT(lab.First(), HasSubstr("the sample of 256 elements"));
   // One copy that is off by little: their mean is nearly right, and no mean is
   // missing.
   const Damage one = [&](Piece* piece) {
@@ -216,8 +216,7 @@ TEST(OfSamples, DigestsOfCopiesThatAreTermsOfASum) {
     }
     return true;
   };
-  EXPECT_THAT(Summarized(truth, Copies(4), one, 0).Letters(),
-              Not(HasSubstr("P")));
+  EXPECT_THAT(Summarized(truth, Copies(4), one).Letters(), Not(HasSubstr("P")));
 }
 
 TEST(OfSamples, AReplayOfWhichOnlyDigestsAreKnownIsNoRace) {

@@ -35,9 +35,7 @@ std::set<int> All(int64_t) { return {0, 1, 2, 3}; }
 RoutedRun Layer(const Source& source, float extra = 0,
                 std::set<int> (*experts)(int64_t) = Two) {
   RoutedRun run;
-  run.routing = [=](const Leg&, int64_t token) {
-    return experts(token);
-  };
+  run.routing = [=](const Leg&, int64_t token) { return experts(token); };
   run.change = [=](RoutedPiece* piece) {
     if (piece->spec.fqn != "moe" || piece->spec.role != Role::kOutput) {
       return true;
