@@ -50,7 +50,7 @@ class Capture:
 
     def begin(self, step: int) -> None:
         self.hooks.flush()
-        self.session.moment = Moment(step, "real", 0, self.batch)
+        self.session.now.begin_forward(Moment(step, "real", 0, self.batch))
 
 
 def nothing(*_arguments: Any, **_named: Any) -> None:

@@ -76,7 +76,7 @@ def trace(folder, kind, case, select=""):
                 if not tensor.is_sparse and not tensor.is_neg():
                     tensor.untyped_storage().fill_(0)  # the user's, from here on
         session.seal(step, "real")
-    counted = session.input_bytes, session.cost._leg_bytes, session.cost._fp32_leg_bytes
+    counted = session.now.input_bytes, session.cost._leg_bytes, session.cost._fp32_leg_bytes
     session.finish()
     files = [(folder / RANK / name).read_bytes() for name in ("index.jsonl",)]
     files += [path.read_bytes() for path in sorted((folder / RANK).glob("*.safetensors"))]

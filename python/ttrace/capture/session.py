@@ -22,7 +22,8 @@ from ttrace.capture import process_messages
 from ttrace.capture.cost import Cost
 from ttrace.capture.device_memory import DeviceMemory, Where
 from ttrace.capture.free_memory import Peak
-from ttrace.capture.placed import Box, Moment, Position, RoutedRows, Scale
+from ttrace.capture.iteration import Iteration
+from ttrace.capture.placed import Box, Moment, RoutedRows, Scale
 from ttrace.capture.rewrite import Place
 from ttrace.capture.settings import Settings
 from ttrace.capture.slots import Slot, may_have_slot, sizes
@@ -44,27 +45,20 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class Session:
     """States: not started, recording, over (finished or failed). Never goes back."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, first: Iteration | None = None) -> None:
+        """`first`: the iteration that capture begins in; without one, it has yet to begin."""
         _native.throw_on_failed_checks()  # a bug of ours must not end the user's process
         self.settings = settings
         self.rank = 0
-        self.leg = settings.leg
-        self.iteration = -1
-        self.moment: Moment | None = None  # None: outside the model's forward
-        self.pass_ = "forward"
-        self._again = False  # a recomputation within one runs
-        # The micro-batch whose backward runs now: parameter gradients have no other way to know.
-        self.backward_moment: Moment | None = None
+        self.now = first or Iteration(-1, settings.leg)
         self.over = False
-        self.failed_hooks: str | None = None  # set instead of raising, while a leg runs
+        self._hook_failures: list[str] | None = None  # kept here instead, while a rerun goes on
         self.stopped: str | None = None  # why capture is off, in words for the other ranks
         self.no_reruns: str | None = None  # why later iterations have none, the same on all ranks
         self._said_later: str | None = None  # of a capture that stopped within `legs_running`
         self._in_legs = False
         self._complete: list[int] = []  # iterations of which all was recorded
         self._passes_complete = -1  # the iteration whose forward and backward were
-        # Of the current iteration's real call: what an isolated leg will hold copies of.
-        self.input_bytes = 0
         self.peak: Peak | None = None  # of the current iteration's real call, if legs will follow
         self.cost: Cost | None = Cost()  # until the first rerun
         self.measures_noise = False  # of noise legs numbers are kept, not values
@@ -81,7 +75,44 @@ class Session:
         # A child of fork has the parent's files open and must not touch them.
         os.register_at_fork(after_in_child=self._abandon)
 
+    # Where the run is
+
+    def next_iteration(self) -> None:
+        """The one that ran is over, and all that was known of it alone goes."""
+        self.now = self.now.following()
+
+    @contextmanager
+    def rerun(self, leg: str) -> Iterator[list[str]]:
+        """Inside, the iteration runs again as this leg. Gives what fails in hooks meanwhile: that
+        is the leg's end and not the capture's."""
+        failures = self._hook_failures = []
+        try:
+            with self.now.rerun(leg):
+                yield failures
+        finally:
+            self._hook_failures = None
+
+    @property
+    def iteration(self) -> int:
+        return self.now.number
+
+    @property
+    def leg(self) -> str:
+        return self.now.leg
+
+    @property
+    def moment(self) -> Moment | None:
+        return self.now.moment
+
+    @property
+    def pass_(self) -> str:
+        return self.now.pass_
+
     # Life
+
+    def identify(self, rank: int) -> None:
+        """Before anything can fail: messages name the rank."""
+        self.rank = rank
 
     def start(
         self,
@@ -267,10 +298,10 @@ class Session:
                     self.hook_failed(error)
 
     def hook_failed(self, error: Exception) -> None:
-        if self.leg == self.settings.leg or isinstance(error, OSError):
+        if self._hook_failures is None or isinstance(error, OSError):
             self.stop(error)
-        elif self.failed_hooks is None:
-            self.failed_hooks = f"{type(error).__name__}: {error}"
+        else:
+            self._hook_failures.append(f"{type(error).__name__}: {error}")
 
     def _graph_is_captured(self) -> bool:
         """Whether what runs now becomes part of a CUDA graph. Reading a value would end that, and
@@ -292,15 +323,15 @@ class Session:
         """Whether that was said of something unsupported."""
         return what in self._unsupported
 
-    def said(self, *what: str) -> bool:
-        """Whether this was said before; from now on it was."""
-        before = what in self._said
+    def once(self, *what: str) -> bool:
+        """True the first time that it is asked of this."""
+        first = what not in self._said
         self._said.add(what)
-        return before
+        return first
 
     def not_recorded(self, fqn: str, role: str, arg: str, reason: str) -> None:
         """Once for each tensor."""
-        if self.recording and not self.said("not_recorded", fqn, role, arg):
+        if self.recording and self.once("not_recorded", fqn, role, arg):
             self.note("not_recorded", fqn=fqn, role=role, arg=arg, reason=reason)
 
     def selected(self, fqn: str, role: str, micro_batch: int) -> bool:
@@ -442,13 +473,13 @@ class Session:
         if role == "grad_output" and self.peak is not None:
             self.peak.sample(micro_batch)
         if role == "input" and self.leg == self.settings.leg:
-            self.input_bytes += size
+            self.now.count_input(size)
         if self.cost is not None:
             self.cost.add(role, size, fp32_size, needs_values)
 
     def record_at(self, place: Place, tensor: torch.Tensor) -> None:
         """Writes an activation or its gradient, as its rule says."""
-        if self._again and place.pass_ == "recompute":
+        if place.pass_ == "recompute" and self.now.recomputes_again:
             return
         if self._in_slot(place, tensor):
             return
@@ -551,42 +582,6 @@ class Session:
             reduced_over=_reduced_over(place),
             routed=None if place.rule.routed is None else place.rule.routed.rows,
         )
-
-    # Where the run is
-
-    def position(self) -> Position | None:
-        """Of the forward that runs now; for recomputing()."""
-        return None if self.moment is None else self.moment.position(self.pass_)
-
-    @contextmanager
-    def recomputing(self, position: Position | None) -> Iterator[None]:
-        """The forward since `position` runs again. Within a checkpoint within a checkpoint it does
-        so twice, with the same values: only the first is recorded, of both the gradients."""
-        if position is None:
-            with self.inside(None, "recompute"):
-                yield
-            return
-        calls, before, again = position.moment.calls, {}, self._again
-        for fqn in [fqn for fqn, pass_ in calls if pass_ == "forward"]:
-            before[fqn, "recompute"] = calls.get((fqn, "recompute"), 0)
-            calls[fqn, "recompute"] = position.calls.get(fqn, 0)
-        self._again = position.again
-        try:
-            with self.inside(position.moment, "recompute"):
-                yield
-        finally:
-            self._again = again
-            calls.update(before)
-
-    @contextmanager
-    def inside(self, moment: Moment | None, pass_: str) -> Iterator[None]:
-        """A forward that runs now belongs to `moment`."""
-        before = self.moment, self.pass_
-        self.moment, self.pass_ = moment, pass_
-        try:
-            yield
-        finally:
-            self.moment, self.pass_ = before
 
 
 def _needs_values(placements: str, scale: Scale, routed: object) -> bool:

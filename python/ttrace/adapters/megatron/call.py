@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ttrace.adapters.megatron.batch import DataItems, trace_losses
@@ -64,8 +63,7 @@ class CapturedCall:
                 self._replayer.iterators = iterators or []
                 if legs:
                     session.guarded(self._prepare_reruns)()
-                with session.around(lambda: running(own)) if own else nullcontext():
-                    self._model.hooks.rewrite = own.rewrite if own else None
+                with session.around(lambda: running(own)), self._model.hooks.rewriting(own.rewrite):
                     with session.around(lambda: capture.finalizing(self._model)):
                         result = self._schedule(**self._arguments)
                 session.guarded(capture.after_real_call)()

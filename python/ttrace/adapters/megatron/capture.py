@@ -31,8 +31,7 @@ from ttrace.capture import collective_calls, replay_data, rerun, source_lines
 from ttrace.capture.course import Course
 from ttrace.capture.dropout import Dropout
 from ttrace.capture.graft import Graft
-from ttrace.capture.legs import Leg, make_leg
-from ttrace.capture.noise import Noise
+from ttrace.capture.legs import Leg, LegFactory, Refusal
 from ttrace.capture.placed import Batch, Position
 from ttrace.capture.random_draws import RandomDraws
 from ttrace.capture.session import Session
@@ -81,7 +80,7 @@ class MegatronCapture:
         session = self.session
         if repeats.is_repetition():
             return self._repeated_call(schedule, arguments)
-        session.iteration += 1
+        session.next_iteration()
         if session.iteration not in self.settings.iterations:
             try:
                 self._leave()
@@ -147,11 +146,10 @@ class MegatronCapture:
 
     def _start(self, wrapped: list[torch.nn.Module]) -> Model:
         session, settings = self.session, self.settings
-        # Known before anything is opened: messages name the rank.
-        session.rank = dist.get_rank()
+        session.identify(dist.get_rank())
         graft = Graft(session) if settings.graft is not None else None
-        model = Model(session, wrapped, graft.shape_of if graft and graft.weights else None)
-        model.hooks.draws = self._draws
+        shape_of = graft.shape_of if graft and graft.weights else None
+        model = Model(session, wrapped, self._draws, shape_of)
         topology = model.topology
         session.start(
             dist.get_rank(),
@@ -236,11 +234,11 @@ class MegatronCapture:
 
     @property
     def position(self) -> Position | None:
-        return self.session.position()
+        return self.session.now.position()
 
     def recomputing(self, position: Position | None) -> AbstractContextManager[None]:
         """Inside, the forward runs again from there on."""
-        return self.session.recomputing(position)
+        return self.session.now.recomputing(position)
 
     # Where collectives come from
 
@@ -303,7 +301,7 @@ class MegatronCapture:
 
     def end_schedule(self) -> None:
         self.own_inputs = None
-        self.session.moment = None
+        self.session.now.end_forward()
         if self._model is not None:
             self._model.batch = None
 
@@ -364,26 +362,32 @@ class MegatronCapture:
 
     # Running as a leg: one launch per leg
 
-    def own_leg(self, model: Model) -> Leg | None:
-        """The leg that this whole launch is, if it is not the real one."""
-        name = self.settings.leg
-        if name == "real":
-            return None
-        parsed = LegName.parse(name)
-        reason = fp32.refusal(model.wrapped) if parsed.fp32 else None
-        if parsed.isolated:
-            reason = "an isolated leg needs the real call before it in the same launch"
-        if reason is not None:
-            self.session.note(
-                "leg_skipped",
-                leg=name,
-                iteration=self.session.iteration,
-                reason=reason,
-                expected=parsed.fp32 and not fp32.is_low_precision(model.wrapped),
-            )
-            return None
-        noise = Noise(self.session, parsed.noise) if parsed.noise else None
-        return make_leg(name, noise, lambda: fp32.full_precision(model.wrapped))
+    def own_leg(self, model: Model) -> Leg:
+        """The leg that this whole launch is, or the real one in its place."""
+        name, full_precision = self.settings.leg, lambda: fp32.full_precision(model.wrapped)
+        legs = LegFactory(self.session, lambda name: _launch_refusal(model, name), full_precision)
+        leg = legs.make(name)
+        if isinstance(leg, Leg):
+            return leg
+        self.session.note(
+            "leg_skipped",
+            leg=name,
+            iteration=self.session.iteration,
+            reason=leg.reason,
+            expected=leg.expected,
+        )
+        return Leg("real")
+
+
+def _launch_refusal(model: Model, name: str) -> Refusal | None:
+    """Why a whole launch cannot be this leg."""
+    leg = LegName.parse(name)
+    expected = leg.fp32 and not fp32.is_low_precision(model.wrapped)
+    if leg.isolated:
+        reason = "an isolated leg needs the real call before it in the same launch"
+        return Refusal(reason, expected)
+    reason = fp32.refusal(model.wrapped) if leg.fp32 else None
+    return None if reason is None else Refusal(reason, expected)
 
 
 def _seeded_alike() -> dict[str, Any]:

@@ -18,6 +18,7 @@ from ttrace.adapters.megatron.topology import Topology
 from ttrace.adapters.megatron.unsupported import is_sharding, uses_cuda_graphs
 from ttrace.capture.module_hooks import Arguments, ModuleHooks
 from ttrace.capture.placed import Batch, ModuleRule, Moment, ParameterRule
+from ttrace.capture.random_draws import RandomDraws
 from ttrace.capture.rewrite import Place
 from ttrace.capture.session import Session
 from ttrace.capture.settings import LegName
@@ -185,6 +186,7 @@ class Model:
         self,
         session: Session,
         wrapped: list[nn.Module],
+        draws: RandomDraws,
         reference_shape: ReferenceShape | None = None,
     ) -> None:
         self.session = session
@@ -202,7 +204,7 @@ class Model:
             for chunk, offset in zip(wrapped, first, strict=True)
         ]
         self.wrapped = wrapped
-        self.hooks = ModuleHooks(session)
+        self.hooks = ModuleHooks(session, draws)
         self.batch: Batch | None = None
         self.last_moment: Moment | None = None
         self.made_loss: MadeLoss | None = None  # of the micro-batch whose loss the schedule divides
@@ -306,14 +308,14 @@ class Model:
             if self.batch is None:
                 return None
             forward, chunk.forwards = chunk.forwards, chunk.forwards + 1
-            session.moment = self.last_moment = Moment(
+            self.last_moment = Moment(
                 session.iteration,
                 session.leg,
                 self.micro_batch(forward),
                 self.batch,
                 chunk.earlier_calls(),
             )
-            session.pass_ = "forward"
+            session.now.begin_forward(self.last_moment)
             self.hooks.begin_forward()
             return on_forward(chunk, forward, args, kwargs)
 
@@ -323,7 +325,7 @@ class Model:
         self, chunk: Chunk, on_left: Callable[[Chunk, Any], None]
     ) -> Callable[..., None]:
         def hook(module: nn.Module, args: Any, output: Any) -> None:
-            self.session.moment = None
+            self.session.now.end_forward()
             if self.batch is not None:
                 on_left(chunk, output)
 
