@@ -27,7 +27,8 @@ from ttrace.capture.kept_states import KeptStates
 from ttrace.capture.module_hooks import ModuleHooks
 from ttrace.capture.parameter_store import ParameterStore, Piece
 from ttrace.capture.placed import Scale
-from ttrace.capture.session import NO_MEMORY, Session
+from ttrace.capture.recorder import NO_MEMORY
+from ttrace.capture.session import Session
 from ttrace.capture.tensor_bytes import has_memory
 
 # States that are weights: grafted where those are.

@@ -17,7 +17,7 @@ import torch
 
 from ttrace.capture.adapter import Replayer
 from ttrace.capture.agreement import Agreement
-from ttrace.capture.free_memory import Peak, free_memory
+from ttrace.capture.free_memory import free_memory
 from ttrace.capture.legs import Leg, LegFactory, Refusal
 from ttrace.capture.module_hooks import ModuleHooks
 from ttrace.capture.rewrite import Rewrite
@@ -67,7 +67,7 @@ class Reruns:
         self._before = self._snapshot()
         self._trouble: str | None = None  # what failed since the last vote
         self._taken = 0
-        session.peak = Peak(replayer.device)
+        session.cost.watch(replayer.device)
         self._began = time.monotonic()
 
     def _snapshot(self) -> Snapshot:
@@ -103,7 +103,7 @@ class Reruns:
         if against is not None:
             if self._agreement.silent:
                 # Another iteration would wait for that rank as long again.
-                self._session.no_reruns = against
+                self._session.refuse_reruns(against)
             self._skipped(legs, Refusal(against))
             self._try(self._scales.forget)
             return
@@ -123,8 +123,7 @@ class Reruns:
         # What other ranks may read must be in the files before the vote.
         self._session.note("legs", iteration=self._iteration, names=list(legs))
         self._session.passes_complete(self._iteration)
-        peak, self._session.peak = self._session.peak, None
-        self._taken = 0 if peak is None else peak.above_now()
+        self._taken = self._session.cost.memory_above_now()
         self._say_cost(legs)
         mine = ",".join(legs)
         others = self._agreement.differing("legs", mine)
@@ -133,7 +132,7 @@ class Reruns:
         self._scales.tell(self._session.settings.leg)
 
     def _say_cost(self, legs: tuple[str, ...]) -> None:
-        cost, self._session.cost = self._session.cost, None
+        cost = self._session.cost.take()
         if cost is not None:
             possible = [leg for leg in legs if self._replayer.refusal(leg) is None]
             memory = {leg: self._needed(leg) for leg in possible}

@@ -26,9 +26,9 @@ from ttrace.adapters.torch.topology import (
     without_rows,
 )
 from ttrace.adapters.torch.waiting_records import WaitingRecord
-from ttrace.capture.placed import Batch
+from ttrace.capture.recorder import NO_MEMORY, record_of
 from ttrace.capture.rewrite import Place
-from ttrace.capture.session import NO_MEMORY, Session
+from ttrace.capture.session import Session
 from ttrace.capture.settings import Settings
 from ttrace.capture.tensor_bytes import has_memory
 
@@ -42,7 +42,6 @@ class DeferredSession(Session):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, LoopIteration(0, settings.leg))
         self.topology = Topology()
-        self._batch: Batch | None = None  # of what `record_at` records now
 
     def start_on(self, topology: Topology, adapter: dict[str, Any]) -> None:
         """Opens the rank's trace."""
@@ -60,11 +59,8 @@ class DeferredSession(Session):
         if place.pass_ == "backward" and place.rule.grad_unknown:
             self.not_recorded(place.fqn, place.role, place.arg, place.rule.grad_unknown)
             return
-        self._batch = place.moment.batch
-        try:
-            super().record_at(place, tensor)
-        finally:
-            self._batch = None
+        if place.pass_ != "recompute" or not self.now.recomputes_again:
+            self.record(rows=place.moment.batch.micro_batch_size, **record_of(place, tensor))
 
     def spec_of(self, place: Place, tensor: torch.Tensor, whole: int) -> Any | None:
         """The Spec of a plain tensor whose batch dimension has `whole` rows in another run."""
@@ -78,9 +74,6 @@ class DeferredSession(Session):
             batch_global=whole,
             scale=place.moment.batch.grad_scale if place.pass_ == "backward" else (1, 1),
         )
-
-    def _in_slot(self, place: Place, tensor: torch.Tensor) -> bool:
-        return False  # it waits, most of the time
 
     def record(  # type: ignore[override]
         self,
@@ -114,8 +107,6 @@ class DeferredSession(Session):
                 return
             tensor = tensor.detach()
             tensor = tensor.clone() if tensor.device.type == "cpu" else tensor.cpu()
-        if self._batch is not None:
-            rows = self._batch.micro_batch_size
         records.add(WaitingRecord(fqn, role, arg, tensor, placements, rows, rest))
 
     def local(
