@@ -207,7 +207,7 @@ class Model:
         self.hooks = ModuleHooks(session, draws)
         self.batch: Batch | None = None
         self.last_moment: Moment | None = None
-        self.made_loss: MadeLoss | None = None  # of the micro-batch whose loss the schedule divides
+        self._loss: MadeLoss | None = None  # of the micro-batch whose loss the schedule divides
         self.router_functions: set[str] = set()  # of which a note was made
         self.device = names.device_of(wrapped[0])
         for chunk in self.chunks:
@@ -294,6 +294,20 @@ class Model:
         for chunk in self.chunks:
             chunk.forwards = 0
             chunk.rules.begin_call(batch)
+
+    def end_call(self) -> None:
+        self.batch = None
+
+    @property
+    def has_loss(self) -> bool:
+        return self._loss is not None
+
+    def keep_loss(self, loss: MadeLoss) -> None:
+        self._loss = loss
+
+    def take_loss(self) -> MadeLoss | None:
+        loss, self._loss = self._loss, None
+        return loss
 
     def micro_batch(self, forward: int) -> int:
         """The number of a micro-batch in the global batch: in every schedule, the k-th forward of
