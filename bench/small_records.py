@@ -42,7 +42,7 @@ class Capture:
         (Path(folder) / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
         self.session = Session(Settings(out=folder, iterations=range(1_000_000)))
         self.session.start(0, 1, [("tp", 1)], [0], {})
-        self.session.cost = None  # a few counters, until the first rerun
+        self.session.cost.take()  # a few counters, until the first rerun
         self.hooks = ModuleHooks(self.session)
         for name, module in model.named_children():
             self.hooks.install(module, name, ModuleRule({"input": RULE}, {"0": RULE}))
@@ -50,7 +50,7 @@ class Capture:
 
     def begin(self, step: int) -> None:
         self.hooks.flush()
-        self.session.moment = Moment(step, "real", 0, self.batch)
+        self.session.now.begin_forward(Moment(step, "real", 0, self.batch))
 
 
 def nothing(*_arguments: Any, **_named: Any) -> None:
@@ -62,7 +62,7 @@ def only_hooks(capture: Capture) -> None:
 
 
 def only_python(capture: Capture) -> None:
-    writer = capture.session._writer
+    writer = capture.session._writer._native
 
     class Deaf:
         append = staticmethod(nothing)
@@ -70,7 +70,7 @@ def only_python(capture: Capture) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(writer, name)
 
-    capture.session._writer = Deaf()
+    capture.session._writer._native = Deaf()
 
 
 def measure(

@@ -131,6 +131,7 @@ def plant(fault: Fault) -> None:
     from ttrace.capture import rerun
     from ttrace.capture.agreement import Agreement
     from ttrace.capture.course import Course
+    from ttrace.capture.legs import Leg, LegFactory
     from ttrace.capture.session import Session
     from ttrace.capture.shared_scales import SharedScales
     from ttrace.capture.state import Part
@@ -170,10 +171,12 @@ def plant(fault: Fault) -> None:
     before(Agreement, "vote", vote)
     before(Session, "seal", lambda self, iteration, leg: fault.here("seal the leg", self, leg))
 
-    make_leg = rerun.make_leg
+    make_leg = LegFactory.make
 
-    def make(name: str, *args: Any) -> Any:
-        leg = make_leg(name, *args)
+    def make(self: Any, name: str) -> Any:
+        leg = make_leg(self, name)
+        if name == "real" or not isinstance(leg, Leg):
+            return leg
         enter, leave = leg.enter, leg.exit
 
         def entering() -> None:
@@ -187,7 +190,7 @@ def plant(fault: Fault) -> None:
         leg.enter, leg.exit = entering, leaving
         return leg
 
-    rerun.make_leg = make
+    LegFactory.make = make
 
     save = MegatronReplayer.save_gradients
 

@@ -15,6 +15,7 @@ from index_lines import read_lines
 from launch_ranks import launcher
 from ttrace.capture import collective_calls
 from ttrace.capture.collectives import CollectiveLog, _Places
+from ttrace.capture.iteration import Iteration
 
 ROOT = Path(__file__).resolve().parents[2]
 HOOK = Path(ttrace.__file__).resolve().parent / "hook"
@@ -202,12 +203,16 @@ class _Hooks:
     innermost = None
     last_backward = "layer"
 
+    def begin_iteration(self) -> None:
+        self.last_backward = ""
+
 
 class _Session:
     def __init__(self) -> None:
         self.rank, self.iteration, self.leg, self.recording = 1, 3, "real", True
-        self.moment = self.backward_moment = None
+        self.moment = None
         self.pass_ = "forward"
+        self.now = Iteration(3, "real")
         self.settings = self
         self.notes: list[tuple[str, dict]] = []
 

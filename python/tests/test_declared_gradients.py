@@ -84,7 +84,6 @@ def test_the_gradient_lies_as_the_call_declares(two_ranks):  # noqa: F811
         return whole.to_local(grad_placements=declared)
 
     known = Provenance(topology(two_ranks))
-    known.begin([], {})
     plain, term = handed_on(Replicate()), handed_on(Replicate(), [Partial()])
     part = handed_on(Shard(0))
     term_of_whole = "tp:Partial(sum)"
@@ -120,7 +119,6 @@ def test_of_what_a_function_with_its_own_backward_makes_nothing_is_known(two_ran
             return gradient
 
     known = Provenance(topology(two_ranks))
-    known.begin([], {})
     local = torch.ones(4, 6, requires_grad=True)
     whole = DTensor.from_local(local, two_ranks, [Replicate()]).to_local()
     with pytest.raises(Unplaceable, match="SumOfGradients"):
@@ -135,7 +133,6 @@ def test_without_torchs_names_nothing_is_known(two_ranks, monkeypatch):  # noqa:
     renamed = PrivateName("torch.distributed.tensor._api", "_ToTorchTensor.forward", "x", "renamed")
     monkeypatch.setattr(placement, "PROVENANCE", (renamed,))
     known = Provenance(topology(two_ranks))
-    known.begin([], {})
     for ask in (known.placements, known.gradient_placements):
         with pytest.raises(Unplaceable, match="renamed"):
             ask(torch.ones(4, requires_grad=True) * 2)
@@ -175,7 +172,8 @@ def test_an_isolated_leg_leaves_alone_what_no_other_run_has(two_ranks, rule, wor
         checkpoints=0,
         note=lambda kind, **data: kept.append(data["reason"]),
     )
-    isolation = DTensorIsolation(session, None, "real", None)  # asks no source for a value
+    # Asks no source for a value.
+    isolation = DTensorIsolation(session, None, "real", None, lambda: False)
     gradient = torch.ones(4, 6)
     assert isolation.passed_on(gradient_at(rule), gradient) is gradient
     assert len(kept) == 1 and words in kept[0]

@@ -34,7 +34,6 @@ class _Rank:
             SimpleNamespace(forwards=0, parameters=[SimpleNamespace(original=w, fqn=name)])
             for w, name in zip(self.weights, names, strict=True)
         ]
-        self.early.begin()
 
     def micro_batch(self, forward: int) -> int:
         return 2 * forward + 1
@@ -119,7 +118,7 @@ def test_a_new_iteration_knows_nothing_of_the_last() -> None:
     rank = _Rank("a")
     rank.forward(0).sum().backward()
     rank.reduce(0)
-    rank.early.begin()
+    rank.early = EarlyReductions(rank.session)  # type: ignore[arg-type]
     rank.forward(0).sum().backward()
     assert rank.notes() == []
 

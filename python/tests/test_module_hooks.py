@@ -91,10 +91,10 @@ class Capture:
 
     def begin(self, step):
         self.hooks.flush()
-        self.session.moment = Moment(step, "real", 0, Batch(8, 8, 1, (1, 1)))
+        self.session.now.begin_forward(Moment(step, "real", 0, Batch(8, 8, 1, (1, 1))))
 
     def end_forward(self):
-        self.session.moment = None
+        self.session.now.end_forward()
 
     def records(self):
         self.hooks.flush()
@@ -271,12 +271,11 @@ def test_noise_moves_values_by_one_unit_and_gradients_pass(tmp_path, dtype):
     (tmp_path / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
     session = Session(Settings(out=str(tmp_path)))
     session.start(0, 1, [("tp", 1)], [0], {})
-    hooks = ModuleHooks(session)
+    hooks = ModuleHooks(session, rewrite=Noise(session, 1))
     hooks.install(model, "linear", ModuleRule({}, {"0": ROWS}))
     x = torch.ones(8, 16, dtype=dtype, requires_grad=True)
     exact = model(x)
-    hooks.rewrite = Noise(session, 1)
-    session.moment = Moment(0, "real", 0, Batch(8, 8, 1, (1, 1)))
+    session.now.begin_forward(Moment(0, "real", 0, Batch(8, 8, 1, (1, 1))))
     noisy, again = model(x), model(x)
     unit = torch.finfo(dtype).eps / 2
     relative = ((noisy - exact) / exact).float().abs()
@@ -304,11 +303,10 @@ def test_a_rewritten_gradient_reaches_the_outermost_module_first(tmp_path):
     (tmp_path / "manifest.json").write_text('{"format": "ttrace", "version": 1}')
     session = Session(Settings(out=str(tmp_path)))
     session.start(0, 1, [("tp", 1)], [0], {})
-    hooks = ModuleHooks(session)
+    hooks = ModuleHooks(session, rewrite=Ones())
     hooks.install(model[0], "outer.inner", ModuleRule({}, {"0": ROWS}))
     hooks.install(model, "outer", ModuleRule({}, {"0": ROWS}))
-    hooks.rewrite = Ones()
-    session.moment = Moment(0, "real", 0, Batch(8, 8, 1, (1, 1)))
+    session.now.begin_forward(Moment(0, "real", 0, Batch(8, 8, 1, (1, 1))))
     (model(torch.ones(8, 4)) * 5).sum().backward()
     assert torch.equal(seen["outer"], torch.full((8, 4), 5.0))
     assert torch.equal(seen["outer.inner"], torch.ones(8, 4))
@@ -336,9 +334,9 @@ def test_the_gradient_of_a_view_that_a_module_changes_in_place(tmp_path, shape):
     session.start(0, 1, [("tp", 1)], [0], {})
     hooks = ModuleHooks(session)
     hooks.install(model, "softmax", ModuleRule({"scores": ROWS}, {"0": ROWS}))
-    session.moment = Moment(0, "real", 0, Batch(8, 8, 1, (1, 1)))
+    session.now.begin_forward(Moment(0, "real", 0, Batch(8, 8, 1, (1, 1))))
     value = loss(x, model)
-    session.moment = None
+    session.now.end_forward()
     value.backward()
     hooks.flush()
     session.finish()
@@ -368,7 +366,7 @@ def test_a_module_that_returns_its_parameter_is_noted_once(tmp_path):
     hooks = ModuleHooks(session)
     hooks.install(model.inner, "inner", ModuleRule({}, {"0": ROWS}))
     hooks.install(model, "", ModuleRule({}, {"0": ROWS}))
-    session.moment = Moment(0, "real", 0, Batch(8, 8, 1, (1, 1)))
+    session.now.begin_forward(Moment(0, "real", 0, Batch(8, 8, 1, (1, 1))))
     for _ in range(2):
         model(torch.ones(8, 4))
     session.finish()

@@ -30,8 +30,9 @@ class Rank:
         values = torch.randn(64, 1024) * (1 + 99 * self.rank)
         if "noise" in leg:
             values = values * (1 + 1e-3 * torch.randn(64, 1024))
-        self.session.leg = leg
-        self.session.record("m", "output", "0", values, "tp:Shard(0)", iteration=0, pass_="forward")
+        where = {"iteration": 0, "pass_": "forward"}
+        with self.session.rerun(leg):
+            self.session.record("m", "output", "0", values, "tp:Shard(0)", **where)
         self.session.flush()
 
     def lines(self, kind):

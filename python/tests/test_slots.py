@@ -12,8 +12,9 @@ RANK = "rank-00000.r0"
 
 
 class WithoutSlots(Session):
-    def _in_slot(self, place, tensor):
-        return False
+    def start(self, *arguments):
+        super().start(*arguments)
+        self._recorder.record_in_slot = lambda place, tensor: False
 
 
 def negated(shape):
@@ -76,7 +77,8 @@ def trace(folder, kind, case, select=""):
                 if not tensor.is_sparse and not tensor.is_neg():
                     tensor.untyped_storage().fill_(0)  # the user's, from here on
         session.seal(step, "real")
-    counted = session.input_bytes, session.cost._leg_bytes, session.cost._fp32_leg_bytes
+    cost = session.cost.take()
+    counted = session.now.input_bytes, cost._leg_bytes, cost._fp32_leg_bytes
     session.finish()
     files = [(folder / RANK / name).read_bytes() for name in ("index.jsonl",)]
     files += [path.read_bytes() for path in sorted((folder / RANK).glob("*.safetensors"))]
@@ -89,7 +91,7 @@ def test_a_slot_writes_what_the_way_without_it_does(tmp_path, case):
     plain, counted_plain, _ = trace(tmp_path / "plain", WithoutSlots, case)
     assert slots == plain
     assert counted == counted_plain
-    assert bool(session._slots) is (case != "not placed")
+    assert bool(session._recorder._slots) is (case != "not placed")
 
 
 def test_a_selection_is_followed(tmp_path):
@@ -97,4 +99,4 @@ def test_a_selection_is_followed(tmp_path):
     slots, _, session = trace(tmp_path / "slots", Session, "as it is", select)
     assert slots == trace(tmp_path / "plain", WithoutSlots, "as it is", select)[0]
     assert slots[0].count(b"grad_output") > 0 == slots[0].count(b'"output"')
-    assert not session._slots
+    assert not session._recorder._slots

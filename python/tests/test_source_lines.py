@@ -54,15 +54,15 @@ class Session:
 
     def __init__(self):
         self.notes = []
-        self._said = set()
+        self._asked = set()
 
     def note(self, kind, **fields):
         self.notes.append((kind, fields))
 
-    def said(self, what):
-        before = what in self._said
-        self._said.add(what)
-        return before
+    def once(self, what):
+        first = what not in self._asked
+        self._asked.add(what)
+        return first
 
 
 @pytest.fixture

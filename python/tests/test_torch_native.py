@@ -368,10 +368,10 @@ def test_placements_are_derived_or_refused(two_ranks):
         local = torch.ones(4, 6, requires_grad=True)
         return DTensor.from_local(local, two_ranks, [placement]).to_local()
 
-    known = Provenance(Topology({"tp": 2}, {"tp": 0}, None, two_ranks, ("tp",), 0, 2))
+    topology = Topology({"tp": 2}, {"tp": 0}, None, two_ranks, ("tp",), 0, 2)
     given = torch.ones(4)
     lies = {}
-    known.begin([given], lies)
+    known = Provenance(topology, [given], lies)
     assert (known.placements(given), lies) == ("?0", {"?0": None}), "nothing has said it yet"
     assert known.declared(given, two_ranks, [Replicate()]) == ""
     assert lies == {"?0": ""}
@@ -379,7 +379,7 @@ def test_placements_are_derived_or_refused(two_ranks):
     assert known.placements(given) == known.placements(given[1:]) == ""
     # A part of the batch, as in sequence parallel: no copy of anything.
     part, lies = torch.ones(2, 6), {}
-    known.begin([part], lies)
+    known = Provenance(topology, [part], lies)
     assert known.declared(part, two_ranks, [Shard(0)]) == "tp:Shard(0)"
     assert (known.placements(part), lies) == ("tp:Shard(0)", {"?0": "tp:Shard(0)"})
     assert known.placements(shard) == "tp:Shard(1)"

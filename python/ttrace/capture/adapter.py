@@ -23,11 +23,12 @@ class, configuration, topology); attributes that the code under test sets are re
 what the optimizer holds, and how that follows grafted weights.
 
 *Boundaries*. Once, when model and optimizer exist: `session.start`, `course.open`. At each captured
-iteration: a `Batch`, `course.begin()`; at each forward of the root a new `Moment`, set as
-`session.moment` until the forward returns (`moment.micro_batch` is the number of the micro-batch in
-the global batch, the same in every topology; a recomputed forward runs inside
-`session.recomputing(session.position() at the checkpoint)`); `course.read` when parameters are
-readable, which is in the owning module's pre-hook of the first forward, after any gather;
+iteration: `session.next_iteration()` where the one before is over, a `Batch`, `course.begin()`; at
+each forward of the root a new `Moment`, between `session.now.begin_forward(moment)` and
+`end_forward()` (`moment.micro_batch` is the number of the micro-batch in the global batch, the same
+in every topology; a recomputed forward runs inside `session.now.recomputing(position)`, with the
+`session.now.position()` at the checkpoint); `course.read` when parameters are readable, which is in
+the owning module's pre-hook of the first forward, after any gather;
 `course.reducing` right before a reduction that may overlap with backward; `course.backward_done`,
 `grafted`, `record_reduced`, `step_begins`, `norm`, `step_over`. Data through `replay_data.wrap`
 where there is an iterator, `loss` where the user's loss leaves the loss function. After the last
@@ -35,7 +36,7 @@ captured iteration `course.close()`.
 
 *A replayer*, below, handed to `rerun.Reruns`, if an iteration can be run again in the same process.
 Else the note `replayer` says "none", and the launcher starts one process per leg: the adapter then
-runs the real call inside `legs.running(make_leg(settings.leg, ...))`.
+runs the real call as the leg that a `LegFactory` makes of `settings.leg`.
 
 Every callback that runs inside user code goes through `session.guarded`, every context around a
 user's call through `session.around`. Nothing here may use torch's random state, communicate outside

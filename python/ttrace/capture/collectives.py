@@ -21,6 +21,8 @@ from ttrace.capture.module_hooks import ModuleHooks
 from ttrace.capture.session import Session
 
 Gradients = Callable[[], Iterable[tuple[str, torch.Tensor | None]]]
+# Told of each that the model's forward calls, with the module that runs.
+InForward = Callable[[Call, str], None]
 
 # A line of an index is at most 1 MiB. Names beyond a quarter of it are left out, all of them: part
 # of a list would say that the others are not reduced.
@@ -32,10 +34,15 @@ class CollectiveLog:
     when they are reduced; `stable` says that these stay where they are for an iteration."""
 
     def __init__(
-        self, session: Session, hooks: ModuleHooks, gradients: Gradients, *, stable: bool
+        self,
+        session: Session,
+        hooks: ModuleHooks,
+        gradients: Gradients,
+        *,
+        stable: bool,
+        in_forward: InForward | None = None,
     ) -> None:
-        # Told of each that the model's forward calls, with the module that runs.
-        self.in_forward: Callable[[Call, str], None] | None = None
+        self._in_forward = in_forward
         self._session = session
         self._hooks = hooks
         self._gradients = gradients
@@ -50,7 +57,7 @@ class CollectiveLog:
     def begin(self) -> None:
         """A captured iteration begins."""
         self._forget()
-        self._hooks.last_backward = ""
+        self._hooks.begin_iteration()
         collective_calls.listen(self._saw, self._failed)
 
     def end(self) -> None:
@@ -110,8 +117,8 @@ class CollectiveLog:
     def _add(self, call: Call) -> None:
         session = self._session
         phase, fqn, micro_batch, named = self._where()
-        if self.in_forward is not None and phase == "forward":
-            self.in_forward(call, fqn)
+        if self._in_forward is not None and phase == "forward":
+            self._in_forward(call, fqn)
         names = named
         if not names and phase not in ("forward", "recompute"):
             names = tuple(name for tensor in call.tensors for name in self._names(tensor))
@@ -149,7 +156,7 @@ class CollectiveLog:
         if running is not None and session.moment is not None:
             return session.pass_, running, session.moment.micro_batch, ()
         if torch._C._current_graph_task_id() >= 0:  # in a backward
-            moment = session.backward_moment
+            moment = session.now.backward_moment
             return "backward", hooks.last_backward, -1 if moment is None else moment.micro_batch, ()
         if session.moment is not None:
             return session.pass_, "", session.moment.micro_batch, ()

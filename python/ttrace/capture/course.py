@@ -18,7 +18,7 @@ from enum import Enum, auto
 
 import torch
 
-from ttrace.capture.collectives import CollectiveLog
+from ttrace.capture.collectives import CollectiveLog, InForward
 from ttrace.capture.dropout import Dropout
 from ttrace.capture.found_gradients import note_found_gradients
 from ttrace.capture.gradient_norms import note_norms
@@ -27,7 +27,8 @@ from ttrace.capture.kept_states import KeptStates
 from ttrace.capture.module_hooks import ModuleHooks
 from ttrace.capture.parameter_store import ParameterStore, Piece
 from ttrace.capture.placed import Scale
-from ttrace.capture.session import NO_MEMORY, Session
+from ttrace.capture.recorder import NO_MEMORY
+from ttrace.capture.session import Session
 from ttrace.capture.tensor_bytes import has_memory
 
 # States that are weights: grafted where those are.
@@ -56,12 +57,20 @@ class Course:
         self._states = KeptStates(session)
 
     def open(
-        self, hooks: ModuleHooks, store: ParameterStore, graft: Graft | None, *, stable: bool
+        self,
+        hooks: ModuleHooks,
+        store: ParameterStore,
+        graft: Graft | None,
+        *,
+        stable: bool,
+        in_forward: InForward | None = None,
     ) -> None:
         """When model and optimizer are known. `stable`: gradients stay where they are in memory for
-        an iteration."""
+        an iteration. `in_forward` is told of the collectives of the model's forward."""
         self._hooks, self._store, self.graft = hooks, store, graft
-        self.collectives = CollectiveLog(self._session, hooks, store.gradients, stable=stable)
+        self.collectives = CollectiveLog(
+            self._session, hooks, store.gradients, stable=stable, in_forward=in_forward
+        )
 
     @property
     def is_open(self) -> bool:
@@ -91,7 +100,6 @@ class Course:
         """A captured iteration: before its first forward."""
         assert self._store is not None and self.collectives is not None
         self._store.begin()
-        self._session.input_bytes = 0
         self.collectives.begin()
         for arg, piece in self._states_in_memory():
             if arg in _WEIGHTS:  # while they are the run's own

@@ -22,7 +22,12 @@ from typing import Any
 
 import torch
 
+from ttrace.capture.isolation import Isolation
+from ttrace.capture.isolation_source import IsolationSources
+from ttrace.capture.noise import Noise
+from ttrace.capture.recorded_values import RecordedValues
 from ttrace.capture.rewrite import Rewrite
+from ttrace.capture.session import Session
 from ttrace.capture.settings import LegName
 
 FullPrecision = Callable[[], AbstractContextManager[Any]]
@@ -39,9 +44,13 @@ class Refusal:
 class Leg:
     """Changes nothing but the values that its rewrite replaces."""
 
-    def __init__(self, name: str, rewrite: Rewrite | None) -> None:
+    def __init__(
+        self, name: str, rewrite: Rewrite | None = None, source: RecordedValues | None = None
+    ) -> None:
+        """`source`: the trace that values are taken from."""
         self.name = name
         self.rewrite = rewrite
+        self.source = source
 
     def enter(self) -> None:
         pass
@@ -53,8 +62,14 @@ class Leg:
 class Fp32Leg(Leg):
     """Everything in fp32, with weights as the low precision rounds them."""
 
-    def __init__(self, name: str, rewrite: Rewrite | None, full_precision: FullPrecision) -> None:
-        super().__init__(name, rewrite)
+    def __init__(
+        self,
+        name: str,
+        rewrite: Rewrite | None,
+        source: RecordedValues | None,
+        full_precision: FullPrecision,
+    ) -> None:
+        super().__init__(name, rewrite, source)
         self._full_precision = full_precision
         self._stack = ExitStack()
 
@@ -68,11 +83,46 @@ class Fp32Leg(Leg):
         self._stack.close()
 
 
-def make_leg(name: str, rewrite: Rewrite | None, full_precision: FullPrecision) -> Leg:
-    """The leg called `name`, one of those that settings.parse_legs accepts."""
-    if LegName.parse(name).fp32:
-        return Fp32Leg(name, rewrite, full_precision)
-    return Leg(name, rewrite)
+class LegFactory:
+    """Makes the legs of a run, be they reruns or launches of their own."""
+
+    def __init__(
+        self,
+        session: Session,
+        refusal: Callable[[str], Refusal | None],
+        full_precision: FullPrecision | None = None,
+        *,
+        noise: Callable[[Any, int], Any] = Noise,
+        isolation: Callable[[Any, RecordedValues, str, Any], Isolation] = Isolation,
+    ) -> None:
+        """`refusal(name)`: why the adapter cannot run this leg, or None. `noise` and `isolation`
+        make what puts other values in place."""
+        self._session = session
+        self._sources = IsolationSources(session)
+        self._refusal = refusal
+        self._full_precision = full_precision
+        self._noise = noise
+        self._isolation = isolation
+
+    def make(self, name: str) -> Leg | Refusal:
+        """The leg called `name`, one of those that settings.parse_legs accepts. An isolated one
+        when the legs before it are in the files of all ranks."""
+        refusal = self._refusal(name)
+        if refusal is not None:
+            return refusal
+        reason = self._sources.refusal(name)
+        if reason is not None:
+            return Refusal(reason)
+        leg, rewrite = LegName.parse(name), None
+        source = self._sources.of(name) if leg.isolated else None
+        if leg.noise:
+            rewrite = self._noise(self._session, leg.noise)
+        if source is not None:
+            rewrite = self._isolation(self._session, source, leg.source, rewrite)
+        if leg.fp32:
+            assert self._full_precision is not None  # else it was refused
+            return Fp32Leg(name, rewrite, source, self._full_precision)
+        return Leg(name, rewrite, source)
 
 
 @contextmanager

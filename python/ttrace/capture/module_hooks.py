@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -42,9 +43,14 @@ class _Frame:
 class ModuleHooks:
     """All hooks of one model (or chunk of one)."""
 
-    def __init__(self, session: Session) -> None:
-        self.rewrite: Rewrite | None = None
-        self.draws: RandomDraws | None = None
+    def __init__(
+        self,
+        session: Session,
+        draws: RandomDraws | None = None,
+        rewrite: Rewrite | None = None,
+    ) -> None:
+        self.rewrite = rewrite
+        self.draws = draws
         # In a backward, the innermost module whose output's gradient arrived last.
         self.last_backward = ""
         self._last_arrived = 0  # where that gradient lies
@@ -83,6 +89,18 @@ class ModuleHooks:
             module.register_forward_pre_hook(eager_only(before), with_kwargs=True),
             module.register_forward_hook(eager_only(after), with_kwargs=True),
         ]
+
+    @contextmanager
+    def rewriting(self, rewrite: Rewrite | None) -> Iterator[None]:
+        """Inside, it puts its values in place of those that pass."""
+        before, self.rewrite = self.rewrite, rewrite
+        try:
+            yield
+        finally:
+            self.rewrite = before
+
+    def begin_iteration(self) -> None:
+        self.last_backward = ""
 
     @property
     def handles(self) -> Sequence[Any]:
@@ -223,7 +241,7 @@ class ModuleHooks:
             # None: one of several results of compiled code, which the loss does not use.
             if gradient is None or not self._is_of_loss():
                 return
-            self._session.backward_moment = place.moment
+            self._session.now.begin_backward(place.moment)
             self._gradient_arrived(place.fqn, gradient)
             self._session.record_at(place, gradient)
 
@@ -249,7 +267,7 @@ class ModuleHooks:
         def hook(gradient: torch.Tensor | None) -> torch.Tensor | None:
             if gradient is None or not self._is_of_loss():
                 return None
-            session.backward_moment = place.moment
+            session.now.begin_backward(place.moment)
             passed_on = gradient
             for at, computes in modules:
                 recorded = rewrite.arriving(at, passed_on) if computes else passed_on

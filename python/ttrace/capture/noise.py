@@ -37,7 +37,7 @@ class Noise(Rewrite):
         self, fqn: str, rule: ParameterRule, coordinate: str, gradient: torch.Tensor
     ) -> torch.Tensor | None:
         """Terms of a sum on several ranks are different values, and get different noise."""
-        moment = self._session.backward_moment
+        moment = self._session.now.backward_moment
         if moment is None or not _can_carry_noise(gradient):
             return None
         spec = self._session.specs.get(fqn, "grad_local", "", gradient, rule.placements)

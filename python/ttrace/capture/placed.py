@@ -6,7 +6,7 @@ Plain values, shared by adapters and hooks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -181,6 +181,13 @@ class Moment:
     @property
     def row_begin(self) -> int:
         return self.micro_batch * self.batch.micro_batch_size
+
+    def change_batch(self, **values: Any) -> None:
+        """More is known of the batch than when the forward began."""
+        self.batch = replace(self.batch, **values)
+
+    def place_rows(self, placed: Any) -> None:
+        self.placed = placed
 
     def position(self, pass_: str) -> Position:
         calls = {fqn: count for (fqn, of), count in self.calls.items() if of == pass_}

@@ -17,12 +17,9 @@ import torch
 
 from ttrace.capture.adapter import Replayer
 from ttrace.capture.agreement import Agreement
-from ttrace.capture.free_memory import Peak, free_memory
-from ttrace.capture.isolation import Isolation
-from ttrace.capture.isolation_source import IsolationSources
-from ttrace.capture.legs import Leg, Refusal, make_leg
+from ttrace.capture.free_memory import free_memory
+from ttrace.capture.legs import Leg, LegFactory, Refusal
 from ttrace.capture.module_hooks import ModuleHooks
-from ttrace.capture.noise import Noise
 from ttrace.capture.rewrite import Rewrite
 from ttrace.capture.session import Session
 from ttrace.capture.settings import LegName
@@ -66,11 +63,11 @@ class Reruns:
         self._hooks = hooks
         self._replayer = replayer
         self._iteration = iteration
-        self._sources = IsolationSources(session)
+        self._legs = LegFactory(session, replayer.refusal, replayer.full_precision)
         self._before = self._snapshot()
         self._trouble: str | None = None  # what failed since the last vote
         self._taken = 0
-        session.peak = Peak(replayer.device)
+        session.cost.watch(replayer.device)
         self._began = time.monotonic()
 
     def _snapshot(self) -> Snapshot:
@@ -106,7 +103,7 @@ class Reruns:
         if against is not None:
             if self._agreement.silent:
                 # Another iteration would wait for that rank as long again.
-                self._session.no_reruns = against
+                self._session.refuse_reruns(against)
             self._skipped(legs, Refusal(against))
             self._try(self._scales.forget)
             return
@@ -126,8 +123,7 @@ class Reruns:
         # What other ranks may read must be in the files before the vote.
         self._session.note("legs", iteration=self._iteration, names=list(legs))
         self._session.passes_complete(self._iteration)
-        peak, self._session.peak = self._session.peak, None
-        self._taken = 0 if peak is None else peak.above_now()
+        self._taken = self._session.cost.memory_above_now()
         self._say_cost(legs)
         mine = ",".join(legs)
         others = self._agreement.differing("legs", mine)
@@ -136,7 +132,7 @@ class Reruns:
         self._scales.tell(self._session.settings.leg)
 
     def _say_cost(self, legs: tuple[str, ...]) -> None:
-        cost, self._session.cost = self._session.cost, None
+        cost = self._session.cost.take()
         if cost is not None:
             possible = [leg for leg in legs if self._replayer.refusal(leg) is None]
             memory = {leg: self._needed(leg) for leg in possible}
@@ -233,18 +229,10 @@ class Reruns:
         return reason
 
     def _make(self, name: str) -> Leg | Refusal:
-        refusal = self._refusal(name)
-        if refusal is not None:
-            return refusal
-        return make_leg(name, self._rewrite(name), self._replayer.full_precision)
+        leg = self._legs.make(name)
+        return leg if isinstance(leg, Refusal) else self._lacks_memory(name) or leg
 
-    def _refusal(self, name: str) -> Refusal | None:
-        refusal = self._replayer.refusal(name)
-        if refusal is not None:
-            return refusal
-        reason = self._sources.refusal(name)
-        if reason is not None:
-            return Refusal(reason)
+    def _lacks_memory(self, name: str) -> Refusal | None:
         needed, free = self._needed(name), free_memory(self._replayer.device)
         if needed > free:
             return Refusal(
@@ -259,16 +247,8 @@ class Reruns:
         activations = self._taken * (1 + leg.fp32) * (3 if leg.noise else 2) // 2
         needed = activations + self._replayer.memory(name)
         if leg.isolated:
-            needed += self._session.input_bytes  # what is put in place of inputs
+            needed += self._session.now.input_bytes  # what is put in place of inputs
         return needed
-
-    def _rewrite(self, name: str) -> Rewrite | None:
-        parsed = LegName.parse(name)
-        noise = Noise(self._session, parsed.noise) if parsed.noise else None
-        if parsed.isolated:
-            source = self._sources.of(name)
-            return Isolation(self._session, source, parsed.source, noise)
-        return noise
 
     def _enter(self, leg: Leg, inside: ExitStack) -> None:
         """Everything as it was before the real call, and what the leg changes."""
@@ -278,10 +258,8 @@ class Reruns:
         self._replayer.clear_gradients()
         leg.enter()
         inside.callback(self._leave, leg)
-        handles: list[Any] = []
-        inside.callback(self._no_rewriting, handles)
-        self._hooks.rewrite = leg.rewrite
-        self._rewrite_parameter_gradients(leg.rewrite, handles)
+        inside.enter_context(self._hooks.rewriting(leg.rewrite))
+        self._rewrite_parameter_gradients(leg.rewrite, inside)
 
     def _leave(self, leg: Leg) -> None:
         try:
@@ -292,30 +270,21 @@ class Reruns:
                 " training would go on in its precision"
             )
 
-    def _no_rewriting(self, handles: list[Any]) -> None:
-        self._hooks.rewrite = None
-        for handle in handles:
-            handle.remove()
-
     def _rerun(self, name: str) -> str | None:
         """What went wrong, or None."""
         session = self._session
-        session.failed_hooks = None
-        session.leg = name
         try:
-            self._replayer.run(name)
-            self._hooks.flush()
+            with session.rerun(name) as failures:
+                self._replayer.run(name)
+                self._hooks.flush()
         except Exception as error:
             return _words(error)
         except BaseException as error:  # an interrupt: the user's to handle, once all is put back
             self._watchdog.failed(_words(error))
             raise
-        finally:
-            session.leg = session.settings.leg
-            session.moment = session.backward_moment = None
-        return session.failed_hooks
+        return failures[0] if failures else None
 
-    def _rewrite_parameter_gradients(self, rewrite: Rewrite | None, handles: list[Any]) -> None:
+    def _rewrite_parameter_gradients(self, rewrite: Rewrite | None, inside: ExitStack) -> None:
         if rewrite is None:
             return
 
@@ -326,7 +295,8 @@ class Reruns:
 
         for fqn, parameter, rule, coordinate in self._replayer.parameters():
             if parameter.requires_grad:
-                handles.append(parameter.register_hook(hook(fqn, rule, coordinate)))
+                handle = parameter.register_hook(hook(fqn, rule, coordinate))
+                inside.callback(handle.remove)
 
     def _put_back(self, gradients: list[Part], after: Snapshot) -> None:
         """Gradients first. The optimizer must never see those of a leg."""

@@ -45,7 +45,7 @@ def note_modules(session: Any, modules: Iterable[tuple[str, Any]]) -> None:
 
 def note_caller(session: Any, what: str) -> None:
     """Once for each thing that is called: from where the loop calls `what` now."""
-    if session.said(f"source of {what}"):
+    if not session.once(f"source of {what}"):
         return
     frame = sys._getframe(1)
     while frame is not None and _is_between(frame.f_globals.get("__name__", "")):
@@ -57,7 +57,7 @@ def note_caller(session: Any, what: str) -> None:
 
 def note_function(session: Any, what: str, function: Any) -> None:
     """Once: where the function is written that the loop hands over as `what`."""
-    if session.said(f"source of {what}"):
+    if not session.once(f"source of {what}"):
         return
     while hasattr(function, "func"):  # functools.partial
         function = function.func

@@ -142,14 +142,14 @@ def _keep_loss(model: Model, moment: Moment, returned: tuple[Any, ...]) -> None:
     if len(returned) == 3:
         total = returned[0].detach().clone()
         tokens = torch.as_tensor(returned[1]).detach().clone()
-    model.made_loss = MadeLoss(moment, total, tokens)
+    model.keep_loss(MadeLoss(moment, total, tokens))
 
 
 def record_loss(model: Model, made: Any) -> None:
     """The sum that the loss function returned, and what the schedule made of it, which is what
     gradients are of: divided by tokens and micro-batches, and averaged over the ranks of dp and cp
     when gradients are. A sum per token is divided with the gradients: there it has no value."""
-    loss, model.made_loss = model.made_loss, None
+    loss = model.take_loss()
     if loss is None:
         return
     output = made[0] if isinstance(made, tuple) and made else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ttrace.adapters.megatron.batch import DataItems, trace_losses
@@ -38,7 +37,10 @@ class CapturedCall:
             record_buffers(self._model, capture.course.graft)
         self._items = DataItems(self._model, self._batch, iteration, capture.course.graft)
         self._keep = bool(capture.settings.legs)
-        capture.own_inputs = OwnInputs(self._model, self._items, capture.course.graft, self._keep)
+        assert capture.iteration is not None
+        capture.iteration.begin_schedule(
+            OwnInputs(self._model, self._items, capture.course.graft, self._keep)
+        )
         source = arguments["data_iterator"]
         self._hidden = HiddenData(arguments["forward_step_func"] if _is_none(source) else None)
         self._arguments = {
@@ -61,11 +63,10 @@ class CapturedCall:
         try:
             own = self._own_leg
             with session.around(lambda: self._hidden.wrapped(self._wrap)) as iterators:
-                self._replayer.iterators = iterators or []
+                self._replayer.rewind_too(iterators or [])
                 if legs:
                     session.guarded(self._prepare_reruns)()
-                with session.around(lambda: running(own)) if own else nullcontext():
-                    self._model.hooks.rewrite = own.rewrite if own else None
+                with session.around(lambda: running(own)), self._model.hooks.rewriting(own.rewrite):
                     with session.around(lambda: capture.finalizing(self._model)):
                         result = self._schedule(**self._arguments)
                 session.guarded(capture.after_real_call)()

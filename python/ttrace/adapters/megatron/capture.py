@@ -19,9 +19,8 @@ import torch.distributed as dist
 from ttrace.adapters.megatron import fp32, hyperparameters, notes, repeats
 from ttrace.adapters.megatron.batch import DataItems, record_loss
 from ttrace.adapters.megatron.call import CapturedCall
-from ttrace.adapters.megatron.early_reductions import EarlyReductions
 from ttrace.adapters.megatron.experts import GROUP, global_sources
-from ttrace.adapters.megatron.inputs import OwnInputs
+from ttrace.adapters.megatron.iteration import CapturedIteration
 from ttrace.adapters.megatron.loss_scale import divided, loss_scale
 from ttrace.adapters.megatron.model import Chunk, Model
 from ttrace.adapters.megatron.replayer import MegatronReplayer
@@ -31,8 +30,7 @@ from ttrace.capture import collective_calls, replay_data, rerun, source_lines
 from ttrace.capture.course import Course
 from ttrace.capture.dropout import Dropout
 from ttrace.capture.graft import Graft
-from ttrace.capture.legs import Leg, make_leg
-from ttrace.capture.noise import Noise
+from ttrace.capture.legs import Leg, LegFactory, Refusal
 from ttrace.capture.placed import Batch, Position
 from ttrace.capture.random_draws import RandomDraws
 from ttrace.capture.session import Session
@@ -48,14 +46,11 @@ class MegatronCapture:
         self._draws = RandomDraws(self.session, self._innermost)
         dropout = Dropout(self.session, self._innermost, _seeded_alike, self._draws)
         self.course = Course(self.session, dropout)
-        self.own_inputs: OwnInputs | None = None
+        self.iteration: CapturedIteration | None = None
         self._model: Model | None = None
         self._store: Store | None = None
         self._optimizer: Any = None
-        self._unread: set[int] = set()  # owners whose parameters this iteration has not read
-        self._fingerprint: Any = None
         self._changed_before_step = False
-        self._early = EarlyReductions(self.session)
 
     def _innermost(self) -> str | None:
         return None if self._model is None else self._model.hooks.innermost
@@ -81,7 +76,8 @@ class MegatronCapture:
         session = self.session
         if repeats.is_repetition():
             return self._repeated_call(schedule, arguments)
-        session.iteration += 1
+        session.next_iteration()
+        self.iteration = None
         if session.iteration not in self.settings.iterations:
             try:
                 self._leave()
@@ -133,7 +129,7 @@ class MegatronCapture:
         if over and self._model is not None:
             self.course.close()
             self._model.remove_hooks()
-            self._model = self._store = None
+            self._model = self._store = self.iteration = None
 
     def begin(self, wrapped: list[torch.nn.Module]) -> Model:
         """At each captured iteration; does everything at the first."""
@@ -141,17 +137,16 @@ class MegatronCapture:
             self._model = self._start(wrapped)
         self._model.go_last()
         self.course.begin()
-        self._early.begin()
-        self._unread = {id(entry.owner) for entry in self._model.parameters()}
+        owners = (entry.owner for entry in self._model.parameters())
+        self.iteration = CapturedIteration(self.session, owners)
         return self._model
 
     def _start(self, wrapped: list[torch.nn.Module]) -> Model:
         session, settings = self.session, self.settings
-        # Known before anything is opened: messages name the rank.
-        session.rank = dist.get_rank()
+        session.identify(dist.get_rank())
         graft = Graft(session) if settings.graft is not None else None
-        model = Model(session, wrapped, graft.shape_of if graft and graft.weights else None)
-        model.hooks.draws = self._draws
+        shape_of = graft.shape_of if graft and graft.weights else None
+        model = Model(session, wrapped, self._draws, shape_of)
         topology = model.topology
         session.start(
             dist.get_rank(),
@@ -161,13 +156,13 @@ class MegatronCapture:
             topology.views(),
         )
         self._store = Store(model)
-        self._store.optimizer = self._optimizer
+        self._store.step_by(self._optimizer)
         self.course.open(model.hooks, self._store, graft, stable=True)
         session.note("replayer", name="megatron")
         if topology.views():
             ranks = global_sources(topology, model.config)
             session.note("expert_group", name=GROUP, sources=ranks)
-        model.install(self._forward_begins, self._owner_called, self._early.forward_over)
+        model.install(self._forward_begins, self._owner_called, self._forward_over)
         notes.write_notes(model)
         return model
 
@@ -181,14 +176,17 @@ class MegatronCapture:
             for entry in chunk.parameters:
                 if entry.early and not chunk.gathers_where_used(entry):
                     self._owner_called(entry.owner)
-        if self.own_inputs is None:
-            return None
-        return self.own_inputs.enter(chunk, forward, args, kwargs)
+        own_inputs = None if self.iteration is None else self.iteration.own_inputs
+        return None if own_inputs is None else own_inputs.enter(chunk, forward, args, kwargs)
+
+    def _forward_over(self, chunk: Chunk, output: Any) -> None:
+        if self.iteration is not None:
+            self.iteration.early.forward_over(chunk, output)
 
     def _owner_called(self, owner: torch.nn.Module) -> None:
         """Parameters are read where the first forward uses them, after any gather."""
-        if id(owner) in self._unread and self.session.leg == self.settings.leg:
-            self._unread.discard(id(owner))
+        iteration, is_real = self.iteration, self.session.leg == self.settings.leg
+        if iteration is not None and is_real and iteration.read(owner):
             self._read_parameters(owner, used=False)
 
     def _read_parameters(self, owner: torch.nn.Module, used: bool) -> None:
@@ -197,10 +195,9 @@ class MegatronCapture:
 
     def read_what_was_not_used(self) -> None:
         """Parameters that no module's forward asked for."""
-        assert self._model is not None
+        assert self._model is not None and self.iteration is not None
         for entry in list(self._model.parameters()):
-            if id(entry.owner) in self._unread:
-                self._unread.discard(id(entry.owner))
+            if self.iteration.read(entry.owner):
                 self._read_parameters(entry.owner, used=True)
 
     def before_reduction(self, group: Any) -> None:
@@ -211,9 +208,9 @@ class MegatronCapture:
             self.session.guarded(self._note_reduction)(group)
 
     def _note_reduction(self, group: Any) -> None:
-        if self._model is not None:
+        if self._model is not None and self.iteration is not None:
             buckets = group.buckets
-            self._early.reducing(self._model, [p for b in buckets for p in b.params_list])
+            self.iteration.early.reducing(self._model, [p for b in buckets for p in b.params_list])
 
     def routing(self, router: Any, logits: torch.Tensor) -> None:
         """A router is about to choose by these."""
@@ -223,7 +220,7 @@ class MegatronCapture:
 
     def loss_made(self, returned: Any) -> None:
         """The schedule's forward step of a micro-batch is over, and has put out this."""
-        if self._model is not None and self._model.made_loss is not None:
+        if self._model is not None and self._model.has_loss:
             self.session.guarded(record_loss)(self._model, returned)
 
     # Random numbers
@@ -236,11 +233,11 @@ class MegatronCapture:
 
     @property
     def position(self) -> Position | None:
-        return self.session.position()
+        return self.session.now.position()
 
     def recomputing(self, position: Position | None) -> AbstractContextManager[None]:
         """Inside, the forward runs again from there on."""
-        return self.session.recomputing(position)
+        return self.session.now.recomputing(position)
 
     # Where collectives come from
 
@@ -287,32 +284,34 @@ class MegatronCapture:
 
     def after_real_call(self) -> None:
         model = self._model
-        assert model is not None
+        assert model is not None and self.iteration is not None
         self.course.backward_done()
         self._draws.end_iteration()
-        self._early.write(model)
+        self.iteration.early.write(model)
         self.read_what_was_not_used()
         if self.course.is_first:
             notes.note_not_called(model)
         self.course.grafted()
 
     def before_reruns(self, replayer: MegatronReplayer) -> None:
-        assert self._store is not None
-        replayer.records_reduced = not self._changed_before_step
-        self._fingerprint = self._store.fingerprint()
+        assert self._store is not None and self.iteration is not None
+        if self._changed_before_step:
+            replayer.leave_out_reduced()
+        self.iteration.leave(self._store.fingerprint())
 
     def end_schedule(self) -> None:
-        self.own_inputs = None
-        self.session.moment = None
+        if self.iteration is not None:
+            self.iteration.end_schedule()
+        self.session.now.end_forward()
         if self._model is not None:
-            self._model.batch = None
+            self._model.end_call()
 
     # The optimizer
 
     def wrap_optimizer(self, optimizer: Any) -> Any:
         self._optimizer = optimizer
         if self._store is not None:
-            self._store.optimizer = optimizer
+            self._store.step_by(optimizer)
         original = getattr(optimizer, "step", None)
         if original is None:
             return optimizer
@@ -330,17 +329,15 @@ class MegatronCapture:
     def _before_step(self) -> None:
         if not self.course.captures:
             return
-        assert self._store is not None
-        if self._fingerprint is not None:
-            if self._fingerprint != self._store.fingerprint():
-                self._changed_before_step = True
-                self.session.note(
-                    "notice",
-                    text=f"iteration {self.session.iteration}: gradients changed between the"
-                    " schedule's end and the optimizer's step: grad_reduced of reruns is not"
-                    " comparable with it",
-                )
-            self._fingerprint = None
+        assert self._store is not None and self.iteration is not None
+        if not self.iteration.is_left(self._store.fingerprint):
+            self._changed_before_step = True
+            self.session.note(
+                "notice",
+                text=f"iteration {self.session.iteration}: gradients changed between the"
+                " schedule's end and the optimizer's step: grad_reduced of reruns is not"
+                " comparable with it",
+            )
         self.course.record_reduced()
         self.course.step_begins(self._note_hyperparameters)
 
@@ -364,26 +361,32 @@ class MegatronCapture:
 
     # Running as a leg: one launch per leg
 
-    def own_leg(self, model: Model) -> Leg | None:
-        """The leg that this whole launch is, if it is not the real one."""
-        name = self.settings.leg
-        if name == "real":
-            return None
-        parsed = LegName.parse(name)
-        reason = fp32.refusal(model.wrapped) if parsed.fp32 else None
-        if parsed.isolated:
-            reason = "an isolated leg needs the real call before it in the same launch"
-        if reason is not None:
-            self.session.note(
-                "leg_skipped",
-                leg=name,
-                iteration=self.session.iteration,
-                reason=reason,
-                expected=parsed.fp32 and not fp32.is_low_precision(model.wrapped),
-            )
-            return None
-        noise = Noise(self.session, parsed.noise) if parsed.noise else None
-        return make_leg(name, noise, lambda: fp32.full_precision(model.wrapped))
+    def own_leg(self, model: Model) -> Leg:
+        """The leg that this whole launch is, or the real one in its place."""
+        name, full_precision = self.settings.leg, lambda: fp32.full_precision(model.wrapped)
+        legs = LegFactory(self.session, lambda name: _launch_refusal(model, name), full_precision)
+        leg = legs.make(name)
+        if isinstance(leg, Leg):
+            return leg
+        self.session.note(
+            "leg_skipped",
+            leg=name,
+            iteration=self.session.iteration,
+            reason=leg.reason,
+            expected=leg.expected,
+        )
+        return Leg("real")
+
+
+def _launch_refusal(model: Model, name: str) -> Refusal | None:
+    """Why a whole launch cannot be this leg."""
+    leg = LegName.parse(name)
+    expected = leg.fp32 and not fp32.is_low_precision(model.wrapped)
+    if leg.isolated:
+        reason = "an isolated leg needs the real call before it in the same launch"
+        return Refusal(reason, expected)
+    reason = fp32.refusal(model.wrapped) if leg.fp32 else None
+    return None if reason is None else Refusal(reason, expected)
 
 
 def _seeded_alike() -> dict[str, Any]:

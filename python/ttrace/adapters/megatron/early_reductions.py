@@ -31,16 +31,12 @@ class _Reduction:
 
 
 class EarlyReductions:
-    """Of the real leg of one iteration at a time."""
+    """Of the real leg of one iteration."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._begun: dict[int, set[int]] = {}  # id of a chunk -> its forwards
         self._reductions: dict[tuple[str, ...], _Reduction] = {}
-
-    def begin(self) -> None:
-        """A captured iteration begins."""
-        self._begun, self._reductions = {}, {}
 
     def forward_over(self, chunk: Chunk, output: Any) -> None:
         """The last forward of `chunk` made `output`."""
@@ -82,4 +78,4 @@ class EarlyReductions:
                 micro_batches=len(self._begun[id(reduction.chunk)]),
                 late=[model.micro_batch(forward) for forward in sorted(late)],
             )
-        self.begin()
+        self._reductions.clear()

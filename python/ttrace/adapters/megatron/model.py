@@ -18,6 +18,7 @@ from ttrace.adapters.megatron.topology import Topology
 from ttrace.adapters.megatron.unsupported import is_sharding, uses_cuda_graphs
 from ttrace.capture.module_hooks import Arguments, ModuleHooks
 from ttrace.capture.placed import Batch, ModuleRule, Moment, ParameterRule
+from ttrace.capture.random_draws import RandomDraws
 from ttrace.capture.rewrite import Place
 from ttrace.capture.session import Session
 from ttrace.capture.settings import LegName
@@ -185,6 +186,7 @@ class Model:
         self,
         session: Session,
         wrapped: list[nn.Module],
+        draws: RandomDraws,
         reference_shape: ReferenceShape | None = None,
     ) -> None:
         self.session = session
@@ -202,10 +204,10 @@ class Model:
             for chunk, offset in zip(wrapped, first, strict=True)
         ]
         self.wrapped = wrapped
-        self.hooks = ModuleHooks(session)
+        self.hooks = ModuleHooks(session, draws)
         self.batch: Batch | None = None
         self.last_moment: Moment | None = None
-        self.made_loss: MadeLoss | None = None  # of the micro-batch whose loss the schedule divides
+        self._loss: MadeLoss | None = None  # of the micro-batch whose loss the schedule divides
         self.router_functions: set[str] = set()  # of which a note was made
         self.device = names.device_of(wrapped[0])
         for chunk in self.chunks:
@@ -293,6 +295,20 @@ class Model:
             chunk.forwards = 0
             chunk.rules.begin_call(batch)
 
+    def end_call(self) -> None:
+        self.batch = None
+
+    @property
+    def has_loss(self) -> bool:
+        return self._loss is not None
+
+    def keep_loss(self, loss: MadeLoss) -> None:
+        self._loss = loss
+
+    def take_loss(self) -> MadeLoss | None:
+        loss, self._loss = self._loss, None
+        return loss
+
     def micro_batch(self, forward: int) -> int:
         """The number of a micro-batch in the global batch: in every schedule, the k-th forward of
         a chunk is micro-batch k."""
@@ -306,14 +322,14 @@ class Model:
             if self.batch is None:
                 return None
             forward, chunk.forwards = chunk.forwards, chunk.forwards + 1
-            session.moment = self.last_moment = Moment(
+            self.last_moment = Moment(
                 session.iteration,
                 session.leg,
                 self.micro_batch(forward),
                 self.batch,
                 chunk.earlier_calls(),
             )
-            session.pass_ = "forward"
+            session.now.begin_forward(self.last_moment)
             self.hooks.begin_forward()
             return on_forward(chunk, forward, args, kwargs)
 
@@ -323,7 +339,7 @@ class Model:
         self, chunk: Chunk, on_left: Callable[[Chunk, Any], None]
     ) -> Callable[..., None]:
         def hook(module: nn.Module, args: Any, output: Any) -> None:
-            self.session.moment = None
+            self.session.now.end_forward()
             if self.batch is not None:
                 on_left(chunk, output)
 

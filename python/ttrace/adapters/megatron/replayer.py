@@ -58,8 +58,16 @@ class MegatronReplayer:
         self._arguments = arguments
         self._batch = batch
         self._hidden = hidden
-        self.iterators: list[Any] = []  # of data, beside the schedule's own
-        self.records_reduced = True
+        self._iterators: list[Any] = []  # of data, beside the schedule's own
+        self._records_reduced = True
+
+    def rewind_too(self, iterators: list[Any]) -> None:
+        """Iterators of data beside the schedule's own."""
+        self._iterators = iterators
+
+    def leave_out_reduced(self) -> None:
+        """What the schedule leaves in reduced gradients is not what the optimizer finds."""
+        self._records_reduced = False
 
     @property
     def device(self) -> torch.device:
@@ -89,7 +97,7 @@ class MegatronReplayer:
 
     def refusal(self, leg: str) -> Refusal | None:
         in_fp32 = LegName.parse(leg).fp32
-        lost = replay_data.lost([self._arguments["data_iterator"], *self.iterators])
+        lost = replay_data.lost([self._arguments["data_iterator"], *self._iterators])
         if lost is not None:
             return Refusal(f"the iteration's data could not be kept: {lost}")
         reason = leg_refusal(self._model, in_fp32)
@@ -132,10 +140,10 @@ class MegatronReplayer:
     def run(self, leg: str) -> None:
         self._model.begin_call(self._batch)
         self._course.begin_rerun()
-        replay_data.rewind([self._arguments["data_iterator"], *self.iterators])
+        replay_data.rewind([self._arguments["data_iterator"], *self._iterators])
         with not_validating():
             self._schedule(**self._arguments)
-        self._course.end_rerun(self.records_reduced)
+        self._course.end_rerun(self._records_reduced)
 
 
 def _groups(wrapped: Any) -> list[Any]:

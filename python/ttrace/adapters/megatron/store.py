@@ -28,7 +28,7 @@ class Store:
     """See capture/parameter_store.py."""
 
     def __init__(self, model: Model) -> None:
-        self.optimizer: Any = None  # Megatron's, once it is there
+        self._optimizer: Any = None  # Megatron's, once it is there
         self._model = model
         self._local_done: dict[str, None] = {}  # in the order of reduction
         self._loss_scale = 1.0  # of the iteration that runs, or ran last
@@ -36,6 +36,9 @@ class Store:
         self._ranges = own_ranges(model) if uses_distributed_optimizer(model) else None
         self._said = False
         self._found: Mapping[str, torch.Tensor | None] = {}
+
+    def step_by(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
 
     def begin(self) -> None:
         self._local_done.clear()
@@ -138,9 +141,9 @@ class Store:
             yield Piece(fqn, tensor, rule.owned_placements, scale, reduced_over, part)
 
     def states(self) -> Iterator[tuple[str, Piece]]:
-        if self.optimizer is None or is_sharded(self._model):
+        if self._optimizer is None or is_sharded(self._model):
             return
-        for arg, parameter, value in states(self.optimizer):
+        for arg, parameter, value in states(self._optimizer):
             entry = self._model.entry_of(parameter)
             if entry is None:
                 continue
@@ -162,8 +165,8 @@ class Store:
 
     def write_back(self) -> None:
         """Masters follow the working copies."""
-        if self.optimizer is not None:
-            self.optimizer.reload_model_params()
+        if self._optimizer is not None:
+            self._optimizer.reload_model_params()
 
     def fingerprint(self) -> list[bytes]:
         """Enough to notice that the user's loop changed gradients. Not for comparing runs. Bits, as

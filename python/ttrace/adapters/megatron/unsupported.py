@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from ttrace.adapters.megatron import names
-from ttrace.capture.session import CUDA_GRAPHS
+from ttrace.capture.recorder import CUDA_GRAPHS
 
 if TYPE_CHECKING:
     from ttrace.adapters.megatron.model import Model

@@ -35,7 +35,7 @@ def attach(
         optimizers = optimizer if isinstance(optimizer, list | tuple) else [optimizer]
         if _attached is not None and _attached.is_of(model):
             return  # loops of accelerate and Lightning are attached by themselves
-        if _attached is not None and not _attached.session.over:
+        if _attached is not None and not _attached.over:
             _attached.refuse_another(type(model).__name__)
             raise RuntimeError("a second model was attached; only the first is captured")
         _attached = LoopCapture(settings, model, [plain(one) for one in optimizers])

@@ -45,6 +45,6 @@ class LossBackward:
 
     def runs(self) -> bool:
         """To be asked where a gradient arrives. Says once that it is none of a loss."""
-        if self._depth == 0 and self._session.recording and not self._session.said(_NOTICE):
+        if self._depth == 0 and self._session.recording and self._session.once(_NOTICE):
             self._session.note("notice", text=_NOTICE)
         return self._depth > 0

@@ -28,6 +28,7 @@ class Checkpoints:
 
     def __init__(self, session: DeferredSession, patches: Patches) -> None:
         self._session = session
+        self._depth = 0
         patches.wrap_static(
             checkpoint, "_checkpoint_without_reentrant_generator", self._without_reentrant
         )
@@ -35,11 +36,15 @@ class Checkpoints:
         patches.wrap_static(owner, "forward", self._forward)
         patches.wrap_static(owner, "backward", self._backward)
 
+    def inside(self) -> bool:
+        """Whether the forward that runs is inside of one, but for reentrant ones."""
+        return self._depth > 0
+
     def _without_reentrant(self, original: Any, *args: Any, **kwargs: Any) -> Iterator[None]:
         """The function runs where the generator yields."""
         steps = original(*args, **kwargs)
         next(steps)
-        self._session.checkpoints += 1
+        self._depth += 1
         try:
             yield
         except BaseException as error:
@@ -47,17 +52,17 @@ class Checkpoints:
             steps.throw(error)
             raise
         finally:
-            self._session.checkpoints -= 1
+            self._depth -= 1
         yield from steps
 
     def _forward(self, original: Any, ctx: Any, *args: Any) -> Any:
         if self._session.moment is not None:
-            ctx.ttrace_position = self._session.position()
+            ctx.ttrace_position = self._session.now.position()
         return original(ctx, *args)
 
     def _backward(self, original: Any, ctx: Any, *args: Any) -> Any:
         position: Position | None = getattr(ctx, "ttrace_position", None)
         if position is None or not self._session.recording:
             return original(ctx, *args)
-        with self._session.recomputing(position):
+        with self._session.now.recomputing(position):
             return original(ctx, *args)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,7 +13,6 @@ from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.patches import Patches
 from ttrace.adapters.torch.store import Store
 from ttrace.adapters.torch.topology import is_dtensor, local_tensor
-from ttrace.capture import hyperparameters
 from ttrace.capture.placed import Scale
 
 
@@ -37,14 +35,6 @@ class Clipping:
         self._changed = changed
         self._on_norm = on_norm
         self._norm_type = 2.0
-        # What this iteration was seen to clip by. Clipping that is not seen is not "none": a loop
-        # may have a function of its own for it.
-        self._limits: dict[str, float | None] = {}
-        self._several: set[str] = set()  # limits that differ between calls: not one fact
-        self._norms: list[tuple[torch.Tensor, float]] = []  # each with its limit
-        self._clippings = 0  # in this iteration: two without a backward in between are one
-        self._follows_backward = True
-        self._has_norm = False  # of this iteration
         for owner in (clip_grad, nn.utils):
             patches.wrap_call(owner, "clip_grad_value_", session.guarded(self._clip_values))
             patches.wrap_result(owner, "clip_grad_value_", self._clipped)
@@ -59,46 +49,9 @@ class Clipping:
                 patches.wrap_call(owner, clip, session.guarded(self._clip))
                 patches.wrap_result(owner, clip, self._clipped)
 
-    @property
-    def understood(self) -> bool:
-        """Whether all that was seen is one fact."""
-        return not self._several
-
-    def of_step(self) -> dict[str, Any]:
-        """For the note of the step's hyperparameters. Reads norms from the device."""
-        if not self._norms:
-            return dict(self._limits)
-        # A norm that is not finite clips nothing that could be compared.
-        above = any(most < float(norm) < math.inf for norm, most in self._norms)
-        return {
-            **self._limits,
-            hyperparameters.CLIPPED: above,
-            hyperparameters.CLIPPINGS: self._clippings,
-        }
-
-    def backward_over(self) -> None:
-        self._follows_backward = True
-
-    def begin_iteration(self) -> None:
-        self._clippings = 0
-        self._follows_backward = True
-        self._has_norm = False
-        self._norms.clear()
-        self._limits.clear()
-        self._several.clear()
-
-    def _limit(self, name: str, value: float) -> None:
-        # An infinite limit is how one asks for the norm alone.
-        seen = float(value) if math.isfinite(value) else None
-        if name in self._several or self._limits.get(name, seen) != seen:
-            self._several.add(name)
-            self._limits.pop(name, None)
-        else:
-            self._limits[name] = seen
-
     def _clip_values(self, tensors: Any, clip_value: float, *args: Any, **kwargs: Any) -> None:
         if self._session.due:
-            self._limit("clip_grad_value", clip_value)
+            self._session.now.clipping.limit("clip_grad_value", clip_value)
 
     def _clipped(self, tensors: Any, result: Any) -> Any:
         self._session.guarded(self._changed)()
@@ -116,21 +69,19 @@ class Clipping:
         session, store = self._session, self._backward_done(several)
         if store is None:
             return
-        self._clippings += self._follows_backward
-        self._follows_backward = False
-        self._limit("clip_grad", max_norm)
-        self._limit("clip_grad_norm_type", self._norm_type)
+        seen = session.now.clipping
+        seen.clip(max_norm, self._norm_type)
         norm = total_norm
         if is_dtensor(norm):
             norm = local_tensor(norm) if all(p.is_replicate() for p in norm.placements) else None
         if norm is not None:
-            self._norms.append((norm.detach(), float(max_norm)))
-        if several is None or self._norm_type != 2.0 or self._has_norm:
+            seen.norm(norm, max_norm)
+        if several is None or self._norm_type != 2.0 or seen.has_norm:
             return  # a second one is of gradients that were clipped, or of more than were recorded
         if not store.are(several):
             return
-        self._has_norm = True
+        seen.take_norm()
         if norm is None:
             session.not_observed("grad_norm", "", "a norm whose reduction is pending")
             return
-        self._on_norm(norm, store.reduced_scale)
+        self._on_norm(norm, session.now.gradients.reduced_scale)

@@ -11,11 +11,11 @@ one gradient, and they are added: the record is the gradient of the sum of the l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from ttrace.adapters.torch.iteration import LoopIteration
 from ttrace.adapters.torch.topology import (
     Topology,
     Unplaceable,
@@ -25,41 +25,30 @@ from ttrace.adapters.torch.topology import (
     rows_cut,
     without_rows,
 )
-from ttrace.capture.placed import Batch
+from ttrace.adapters.torch.waiting_records import WaitingRecord
+from ttrace.capture.recorder import NO_MEMORY, record_of
 from ttrace.capture.rewrite import Place
-from ttrace.capture.session import NO_MEMORY, Session
+from ttrace.capture.session import Session
 from ttrace.capture.settings import Settings
 from ttrace.capture.tensor_bytes import has_memory
-
-_ADDED = ("grad_input", "grad_output", "loss")
-
-
-@dataclass
-class _Waiting:
-    fqn: str
-    role: str
-    arg: str
-    tensor: torch.Tensor
-    placements: str
-    rows: int  # of one micro-batch
-    rest: dict[str, Any]
 
 
 class DeferredSession(Session):
     """Takes DTensors too: what is recorded of one is its local tensor, and its placements are those
     that it has at that moment."""
 
+    now: LoopIteration
+
     def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
+        super().__init__(settings, LoopIteration(0, settings.leg))
         self.topology = Topology()
-        self.checkpoints = 0  # that the forward which runs is inside of, but for reentrant ones
-        self._waiting: list[_Waiting] = []
-        self._sums: dict[tuple[Any, ...], _Waiting] = {}
-        self._batch: Batch | None = None  # of what `record_at` records now
-        self._released = False  # all that waited in this iteration is written
-        # Placements of the model's inputs, by the word that stands for them in records. Known as
-        # soon as the model makes a DTensor of one.
-        self.lies: dict[str, str | None] = {}
+
+    def start_on(self, topology: Topology, adapter: dict[str, Any]) -> None:
+        """Opens the rank's trace."""
+        self.topology = topology
+        size, coordinate = topology.size, topology.coordinate
+        mesh, place = list(size.items()), list(coordinate.values())
+        self.start(topology.rank, topology.world_size, mesh, place, adapter)
 
     @property
     def due(self) -> bool:
@@ -70,11 +59,8 @@ class DeferredSession(Session):
         if place.pass_ == "backward" and place.rule.grad_unknown:
             self.not_recorded(place.fqn, place.role, place.arg, place.rule.grad_unknown)
             return
-        self._batch = place.moment.batch
-        try:
-            super().record_at(place, tensor)
-        finally:
-            self._batch = None
+        if place.pass_ != "recompute" or not self.now.recomputes_again:
+            self.record(rows=place.moment.batch.micro_batch_size, **record_of(place, tensor))
 
     def spec_of(self, place: Place, tensor: torch.Tensor, whole: int) -> Any | None:
         """The Spec of a plain tensor whose batch dimension has `whole` rows in another run."""
@@ -88,9 +74,6 @@ class DeferredSession(Session):
             batch_global=whole,
             scale=place.moment.batch.grad_scale if place.pass_ == "backward" else (1, 1),
         )
-
-    def _in_slot(self, place: Place, tensor: torch.Tensor) -> bool:
-        return False  # it waits, most of the time
 
     def record(  # type: ignore[override]
         self,
@@ -114,7 +97,8 @@ class DeferredSession(Session):
         except Unplaceable as reason:
             self.not_recorded(fqn, role, arg, str(reason))
             return
-        if self._released:
+        records = self.now.records
+        if records.released:
             super().record(fqn, role, arg, tensor.detach(), placements, **rest)
             return
         if tensor.layout is torch.strided:
@@ -123,17 +107,7 @@ class DeferredSession(Session):
                 return
             tensor = tensor.detach()
             tensor = tensor.clone() if tensor.device.type == "cpu" else tensor.cpu()
-        if self._batch is not None:
-            rows = self._batch.micro_batch_size
-        item = _Waiting(fqn, role, arg, tensor, placements, rows, rest)
-        if role in _ADDED:
-            names = ("call", "pass_", "micro_batch")
-            key = (fqn, role, arg, tensor.shape, *(rest.get(name) for name in names))
-            before = self._sums.setdefault(key, item)
-            if before is not item:
-                before.tensor = before.tensor + tensor
-                return
-        self._waiting.append(item)
+        records.add(WaitingRecord(fqn, role, arg, tensor, placements, rows, rest))
 
     def local(
         self, tensor: torch.Tensor, placements: str, batch_dim: int = -1
@@ -152,45 +126,33 @@ class DeferredSession(Session):
 
     def release(self, micro_batches: int) -> None:
         """Writes what waited. `micro_batches` is their number in the global batch."""
-        waiting, self._waiting = self._waiting, []
-        self._sums.clear()
-        for item in waiting:
-            if item.placements in self.lies:
-                self._place(item)
-            if item.rest.get("batch_dim", -1) >= 0:
-                item.rest["batch_global"] = micro_batches * item.rows
+        records = self.now.records
+        for item in records.release():
+            if item.placements in records.lies:
+                self._place(item, records.lies[item.placements])
+            item.complete(micro_batches)
             super().record(item.fqn, item.role, item.arg, item.tensor, item.placements, **item.rest)
-        self.lies.clear()
-        self._released = True
 
-    def seal(self, iteration: int, leg: str) -> None:
-        super().seal(iteration, leg)
-        self._released = False
-
-    def _place(self, item: _Waiting) -> None:
+    def _place(self, item: WaitingRecord, words: str | None) -> None:
         """Says where an input of the model lies, which was not known when it was recorded. If no
         DTensor was made of it, all ranks should have the same: the check compares the copies."""
-        words = self.lies[item.placements]
         if words is None:
             words = ""
-            if not self.said("presumed_alike", item.fqn, item.role, item.arg):
+            if self.once("presumed_alike", item.fqn, item.role, item.arg):
                 self.note("presumed_alike", fqn=item.fqn, role=item.role, arg=item.arg)
-        dim = item.rest.get("batch_dim", -1)
-        item.placements = without_rows(words, dim)
-        if item.placements != words:
-            pieces, index = rows_cut(words, dim, self.topology)
-            count = item.tensor.shape[dim]
-            item.rows = count * pieces
-            item.rest["row_begin"] = item.rest["micro_batch"] * item.rows + index * count
+        placements = without_rows(words, item.batch_dim)
+        item.place(placements)
+        if placements != words:
+            item.cut(*rows_cut(words, item.batch_dim, self.topology))
 
     def not_observed(self, fqn: str, kind: str, reason: str) -> None:
         """Once for each name and reason."""
-        if self.recording and not self.said("not_observed", fqn, reason):
+        if self.recording and self.once("not_observed", fqn, reason):
             self.note("not_observed", **{"fqn": fqn, "class": kind, "reason": reason})
 
     def not_grafted(self, what: str, fqn: str, reason: str, way_out: str) -> None:
         """Once for each name and iteration."""
-        if self.recording and not self.said("not_grafted", what, fqn, str(self.iteration)):
+        if self.recording and self.once("not_grafted", what, fqn, str(self.iteration)):
             self.note(
                 "not_grafted",
                 what=what,
@@ -203,5 +165,4 @@ class DeferredSession(Session):
     def stop(self, reason: str | BaseException) -> None:
         super().stop(reason)
         if self.over:
-            self._waiting.clear()
-            self._sums.clear()
+            self.now.records.drop()

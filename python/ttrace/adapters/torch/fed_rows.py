@@ -8,14 +8,16 @@ there, and in the check.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from ttrace import _native
-from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.topology import is_dtensor
 from ttrace.capture.nested import is_keyed, keyed_items, named_tensors
+
+if TYPE_CHECKING:
+    from ttrace.adapters.torch.deferred_session import DeferredSession
 
 _MOST_ROWS = 8192  # whose digests fit into a line of the index
 _MOST_BYTES = 1 << 28  # of a tensor that is looked at

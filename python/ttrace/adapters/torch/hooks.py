@@ -40,7 +40,7 @@ from ttrace.capture.noise import Noise
 from ttrace.capture.placed import ModuleRule, ParameterRule, RuleOrChoice, TensorRule
 from ttrace.capture.random_draws import RandomDraws
 from ttrace.capture.recorded_values import RecordedValues, Unreadable
-from ttrace.capture.rewrite import Place
+from ttrace.capture.rewrite import Place, Rewrite
 
 # Hand their input on: noise on them would be applied twice.
 _TRANSPARENT = (nn.Identity, nn.Flatten, nn.Unflatten)
@@ -74,15 +74,13 @@ class LoopHooks(ModuleHooks):
     def __init__(
         self,
         session: DeferredSession,
-        provenance: Provenance,
         draws: RandomDraws,
         backward: LossBackward,
+        rewrite: Rewrite | None,
     ) -> None:
-        super().__init__(session)
+        super().__init__(session, draws, rewrite)
         self._backward = backward
-        self.draws = draws
         self._deferred = session
-        self._provenance = provenance
         self._rules: dict[nn.Module, tuple[str, ModuleRule]] = {}
 
     def install_all(self, root: nn.Module, outside: nn.Module) -> None:
@@ -99,7 +97,7 @@ class LoopHooks(ModuleHooks):
                 continue  # the wrapper around it is called once, where this runs again
             if is_compiled(seen):
                 hidden |= set(module.modules())
-                if not self._deferred.said("compiled", fqn):
+                if self._deferred.once("compiled", fqn):
                     self._deferred.note("compiled", fqn=fqn, reason=_COMPILED)
             rule = self._rule(inside(wrappers(module)[-1]), fqn)
             self._rules[seen] = fqn, rule
@@ -158,8 +156,8 @@ class LoopHooks(ModuleHooks):
         device = next((v.device.type for _, v in nested.outputs(output) if v.requires_grad), None)
         if device is None or not torch.is_autocast_enabled(device):
             return
-        looked = self._deferred.said("precision_inside", fqn)
-        if not looked and casts_own_parameters(wrappers(module)[-1], output):
+        is_first = self._deferred.once("precision_inside", fqn)
+        if is_first and casts_own_parameters(wrappers(module)[-1], output):
             dtype = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
             self._deferred.note("precision_inside", fqn=fqn, dtype=dtype)
 
@@ -173,15 +171,15 @@ class LoopHooks(ModuleHooks):
         session = self._deferred
 
         def choose(value: torch.Tensor) -> TensorRule | None:
-            moment = session.moment
-            if moment is None:
+            moment, provenance = session.moment, session.now.provenance
+            if moment is None or provenance is None:
                 return None
             try:
                 if is_dtensor(value):
                     placements = dtensor_placements(value, session.topology)
                 else:
-                    placements = self._provenance.placements(value)
-                gradient, unknown = self._of_gradient(value, placements)
+                    placements = provenance.placements(value)
+                gradient, unknown = _of_gradient(provenance, value, placements)
                 rows = moment.batch.micro_batch_size
                 rule = placed(placements, value, rows, session.topology, gradient)
             except Unplaceable as reason:
@@ -191,14 +189,15 @@ class LoopHooks(ModuleHooks):
 
         return choose
 
-    def _of_gradient(self, value: torch.Tensor, placements: str) -> tuple[str, str]:
-        """Where the gradient of a value at `placements` lies, or why that is not known."""
-        if is_dtensor(value):
-            return placements, ""  # it is a DTensor, too, and will say it itself
-        try:
-            return self._provenance.gradient_placements(value), ""
-        except Unplaceable as reason:
-            return placements, str(reason)
+
+def _of_gradient(provenance: Provenance, value: torch.Tensor, placements: str) -> tuple[str, str]:
+    """Where the gradient of a value at `placements` lies, or why that is not known."""
+    if is_dtensor(value):
+        return placements, ""  # it is a DTensor, too, and will say it itself
+    try:
+        return provenance.gradient_placements(value), ""
+    except Unplaceable as reason:
+        return placements, str(reason)
 
 
 def placed(
@@ -289,13 +288,15 @@ class DTensorIsolation(Isolation):
         source: RecordedValues,
         source_leg: str,
         noise: DTensorNoise | None,
+        in_checkpoint: Callable[[], bool],
     ) -> None:
         super().__init__(session, source, source_leg, noise)
         self._deferred = session
+        self._in_checkpoint = in_checkpoint
         self._given: set[tuple[Any, ...]] = set()  # gradients that were put in place
 
     def given(self, place: Place, tensor: torch.Tensor) -> torch.Tensor:
-        if self._deferred.checkpoints > 0:
+        if self._in_checkpoint():
             gradient = place._replace(role="grad_output", arg="")
             self.keeps(gradient, "its forward is run again, on values that are its own")
         return super().given(place, tensor)

@@ -15,7 +15,6 @@ import torch
 
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.patches import Patches
-from ttrace.capture.placed import Scale
 
 _LARGEST = 2**52  # beside it, room for the number of ranks in 64 bits
 _WAY_OUT = "set GradScaler's init_scale to a power of two below 2**52"
@@ -34,20 +33,20 @@ class LossScale:
         session: DeferredSession,
         patches: Patches,
         optimizers: Sequence[Any],
-        scaled: Callable[[Scale], None],
         before_step: Callable[[Any], None],
         skipped: Callable[[Any, bool], None],
+        reached: Callable[[Iterable[torch.Tensor]], bool],
     ) -> None:
-        """`scaled(scale)` is called when a loss was multiplied, `before_step` for an optimizer that
-        a scaler steps, and `skipped(optimizer, cleared)` for one that makes no step: because its
-        gradients overflowed, or because the loop cleared them."""
+        """`before_step` is called for an optimizer that a scaler steps, and
+        `skipped(optimizer, cleared)` for one that makes no step: because its gradients overflowed,
+        or because the loop cleared them. `reached`: whether a gradient has reached one of these
+        parameters in this iteration."""
         self._session = session
         self._optimizers = optimizers
-        self._scaled = scaled
         self._before_step = before_step
         self._skipped = skipped
+        self._reached = reached
         self._scaler: Any = None
-        self._said = False
         self._in_step: Any = None  # the optimizer that a scaler is about to step
         guarded = session.guarded
         owner = getattr(torch.amp, "GradScaler", None)
@@ -55,12 +54,6 @@ class LossScale:
         patches.wrap_call(owner, "step", guarded(self._step_begins))
         patches.wrap_result(owner, "step", self._step_ends)
         patches.wrap_call(torch.optim.Optimizer, "zero_grad", guarded(self._zero_grad))
-        # Whether a gradient has reached one of these parameters in this iteration.
-        self.reached: Callable[[Iterable[torch.Tensor]], bool] = lambda parameters: False
-        self.stepping = False  # within an optimizer's step
-
-    def begin_iteration(self) -> None:
-        self._said = False
 
     def unscaled(self, optimizer: Any) -> bool:
         """Whether gradients have been divided by the scale."""
@@ -95,9 +88,8 @@ class LossScale:
             what = f"a loss scale of {value:g}"
             session.unsupported(what, "gradients cannot be brought back to their size", _WAY_OUT)
             return
-        self._scaled((factor.denominator, factor.numerator))
-        if session.recording and not self._said:
-            self._said = True
+        session.now.scale_loss((factor.denominator, factor.numerator), session.topology)
+        if session.recording and session.once("loss scale", str(session.iteration)):
             session.note("loss_scale", iteration=session.iteration, scale=value)
 
     def _mine(self, optimizer: Any) -> Any:
@@ -120,9 +112,10 @@ class LossScale:
     def _zero_grad(self, optimizer: Any, *_: Any, **__: Any) -> None:
         """A loop that finds its gradients unusable by itself throws them away without a step."""
         mine = self._mine(optimizer)
-        if mine is None or self.stepping or len(self._optimizers) > 1 or not self._session.due:
+        session = self._session
+        if mine is None or session.now.steps.runs or len(self._optimizers) > 1 or not session.due:
             return
-        if self.reached(parameters_of(mine)):
+        if self._reached(parameters_of(mine)):
             self._before_step(mine)
             self._skipped(mine, True)
 

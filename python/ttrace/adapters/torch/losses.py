@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,19 +17,17 @@ class Losses:
     """The scalars on which the loop calls backward(). Of several in one micro-batch the sum is the
     loss."""
 
-    def __init__(
-        self, session: DeferredSession, patches: Patches, last_moment: Callable[[], Moment | None]
-    ) -> None:
+    def __init__(self, session: DeferredSession, patches: Patches) -> None:
         self._session = session
-        self._last_moment = last_moment
         # What Tensor.backward calls, and others directly.
         patches.wrap_call(torch.autograd, "backward", session.guarded(self._backward))
 
     def _backward(self, tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
         if torch._C._current_graph_task_id() != -1:
             return  # within a backward: reentrant checkpointing
-        session, moment = self._session, self._last_moment()
-        session.backward_moment = moment
+        iteration = self._session.now
+        moment = iteration.micro_batches.last
+        iteration.begin_backward(moment)
         if moment is None:
             return
         for loss in [tensors] if torch.is_tensor(tensors) else list(tensors):

@@ -8,72 +8,69 @@ loop may also add up the losses of several items and call backward once.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from ttrace.adapters.torch.deferred_session import DeferredSession
-from ttrace.capture.placed import Batch, Moment
+from ttrace.adapters.torch.topology import Topology
+from ttrace.capture.placed import Batch, Moment, Scale
 
 
 class MicroBatches:
-    """Of the current iteration."""
+    """Of one iteration."""
 
-    def __init__(self, session: DeferredSession) -> None:
-        self.count = 0  # in this iteration
-        self.calls = 0  # of the model, in this iteration
+    def __init__(self, iteration: int, leg: str, count_before: int) -> None:
+        """`count_before`: of the iteration before."""
+        self.count = 0
+        self.calls = 0  # of the model
         self.last: Moment | None = None
-        self._session = session
-        self._count_before = 0  # of the iteration before
+        self._iteration = iteration
+        self._leg = leg
+        self._count_before = count_before
         self._closed = True  # the next forward begins a new one
-        self._open: list[Moment] = []  # forwards of this iteration
-        self._loss_scale = (1, 1)
-
-    def begin_iteration(self) -> None:
-        self._count_before, self.count = self.count, 0
-        self.calls = 0
-        self.last = None
-        self._closed = True
-        self._open.clear()
-        self._loss_scale = (1, 1)
+        self._open: list[Moment] = []
+        self._loss_scale: Scale = (1, 1)
 
     def close(self) -> None:
         """A gradient arrived, or data was taken: what ran until now is complete."""
         self._closed = True
 
+    def forget_last(self) -> None:
+        """A loss or a gradient now is of no forward that was seen."""
+        self.last = None
+
     @property
     def next_is_new(self) -> bool:
         return self._closed or self.last is None
 
-    def forward(self, rows: int, rows_of_source: int) -> Moment:
+    def forward(self, topology: Topology, rows: int, rows_of_source: int) -> Moment:
         """The Moment of a forward of `rows` rows. `rows_of_source`: of the global batch of the run
         that values are taken from, or 0."""
-        session, topology = self._session, self._session.topology
-        new = self.next_is_new
-        if new:
+        before = None if self.next_is_new else self.last
+        if before is None:
             self.count += 1
         self.calls += 1
         self._closed = False
         # A lower bound, which noise needs now. Records wait for the truth.
         counts = max(self.count, self._count_before)
         total = max(counts * topology.dp_size * rows, rows_of_source)
-        numerator, denominator = self._loss_scale
-        scale = (numerator, denominator * topology.dp_size)
         # How many there will be only the source can tell: it may well be more than until now.
         each = topology.dp_size * rows  # 0: this rank has no rows
         known = max(counts, total // each) if rows_of_source and each else 0
-        batch = Batch(total, rows, known, scale)
+        batch = Batch(total, rows, known, self._scale(topology))
         micro_batch = (self.count - 1) * topology.dp_size + topology.dp_rank
-        moment = Moment(session.iteration, session.leg, micro_batch, batch)
-        if not new and self.last is not None:
+        if before is None:
+            moment = Moment(self._iteration, self._leg, micro_batch, batch)
+        else:
             # The k-th use of a module within a micro-batch, whichever forward it is in.
-            moment.calls = self.last.calls
-            moment.call = self.last.call + 1
+            calls, call = before.calls, before.call + 1
+            moment = Moment(self._iteration, self._leg, micro_batch, batch, calls, call)
         self.last = moment
         self._open.append(moment)
         return moment
 
-    def loss_scaled(self, numerator: int, denominator: int) -> None:
-        """From now on gradients are `denominator` / `numerator` times what they mean."""
-        self._loss_scale = numerator, denominator
-        scale = (numerator, denominator * self._session.topology.dp_size)
+    def scale_loss(self, scale: Scale, topology: Topology) -> None:
+        """From now on gradients are 1 / `scale` times what they mean."""
+        self._loss_scale = scale
         for moment in self._open:
-            moment.batch = replace(moment.batch, grad_scale=scale)
+            moment.change_batch(grad_scale=self._scale(topology))
+
+    def _scale(self, topology: Topology) -> Scale:
+        numerator, denominator = self._loss_scale
+        return numerator, denominator * topology.dp_size

@@ -54,32 +54,31 @@ _Sources = frozenset[_Source]
 
 
 class Provenance:
-    """Placements of plain tensors, within one forward of the model."""
+    """Placements of plain tensors, within one forward of the model and its backward."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        given: Iterable[torch.Tensor] = (),
+        lies: dict[str, str | None] | None = None,
+    ) -> None:
+        """`given`: the model's arguments. They may be the same on all ranks of a tensor-parallel
+        group or parts of something: what the model makes of them says it, see `declared`, and
+        until then a word stands for it, to be looked up in `lies`."""
         self._topology = topology
         self._known: dict[Any, _Sources | Unplaceable] = {}
         self._given: dict[int, str] = {}  # storage -> the word that stands for its placements
         self._numels: dict[str, int] = {}
-        self._lies: dict[str, str | None] = {}
+        self._lies: dict[str, str | None] = {} if lies is None else lies
         # Without a name of torch's, a call of to_local() looks as if it was none.
         self._lost = next((str(name) for name in PROVENANCE if name.is_there is False), None)
-
-    def begin(self, given: Iterable[torch.Tensor], lies: dict[str, str | None]) -> None:
-        """A new forward, of these arguments. They may be the same on all ranks of a tensor-parallel
-        group or parts of something: what the model makes of them says it, see `declared`, and
-        until then a word stands for it, to be looked up in `lies`."""
-        self._known.clear()
-        self._given.clear()
-        self._numels.clear()
-        self._lies = lies
-        if self._topology.device_mesh is None:
+        if topology.device_mesh is None:
             return
         for tensor in given:
             if not is_dtensor(tensor):
-                word = self._given.setdefault(_storage(tensor), f"?{len(lies)}")
+                word = self._given.setdefault(_storage(tensor), f"?{len(self._lies)}")
                 self._numels[word] = max(tensor.numel(), self._numels.get(word, 0))
-                lies.setdefault(word, None)
+                self._lies.setdefault(word, None)
 
     def declared(self, local: Any, mesh: Any, placements: Any) -> str | None:
         """The model makes a DTensor of a plain tensor. Returns the placements of an argument."""

@@ -23,13 +23,12 @@ import torch
 from torch import nn
 
 from ttrace.adapters.torch.deferred_session import DeferredSession
-from ttrace.adapters.torch.seen_gradients import Seen, shared_storages, storage_of
 from ttrace.adapters.torch.topology import Unplaceable, canonical_name, is_dtensor
 from ttrace.capture.found_gradients import what_it_holds
 from ttrace.capture.graft import Graft
 from ttrace.capture.optimizer_states import stepped
 from ttrace.capture.parameter_store import Piece
-from ttrace.capture.placed import ParameterRule, Scale
+from ttrace.capture.placed import ParameterRule
 from ttrace.capture.rewrite import Rewrite
 
 # Of BatchNorm. It grows with every forward that a rank has made, and of a batch that more ranks
@@ -47,33 +46,14 @@ class Store:
         session: DeferredSession,
         root: nn.Module,
         optimizers: Sequence[torch.optim.Optimizer],
-        on_arrival: Callable[[], None],
+        rewrite: Rewrite | None,
     ) -> None:
-        """`on_arrival()` is called when a gradient reaches a parameter."""
         self._root = root
         self._optimizers = optimizers
-        self.rewrite: Rewrite | None = None
-        self.loss_scale: Scale = (1, 1)  # from a gradient as backward makes it to what it means
-        self.reduced_scale: Scale = (1, 1)  # the same for gradients as the optimizer finds them
+        self._rewrite = rewrite
         self._session = session
-        self._on_arrival = on_arrival
         self._named = {canonical_name(name): p for name, p in root.named_parameters()}
         self._begun: dict[str, tuple[int, int]] = {}  # buffers, as the run began with them
-        self._sums: dict[str, torch.Tensor] = {}
-        self._found: dict[str, torch.Tensor | None] = {}
-        self._order: list[str] = []
-        self._arrived: set[str] = set()  # in this iteration
-        self._recorded: set[str] = set()  # given out in this iteration
-        self._selected: list[str] = []  # to be given out
-        # Gradients as they were given out, or as what is known to change them left them.
-        self._known: dict[str, Seen] = {}
-        self._left: dict[str, Seen] = {}  # as the last backward left them
-        self._shared_storages: set[int] = set()  # with gradients of several optimizers
-        # Whether the loop has changed any between that and giving it out.
-        self.changed_early = False
-        # Whether a backward has added to any since, and before the step.
-        self.given_out_early = False
-        self._stepped: set[str] = set()  # in this iteration
         self._handles = [
             parameter.register_hook(self._arriving(fqn))
             for fqn, parameter in self._named.items()
@@ -84,22 +64,10 @@ class Store:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        self._sums.clear()
 
     def begin(self) -> None:
         """Before the first forward."""
-        self._sums.clear()
-        self._order.clear()
-        if self._session.leg == "real":
-            self._found.clear()
-        self._arrived.clear()
-        self._recorded.clear()
-        self._selected.clear()
-        self._known.clear()
-        self._left.clear()
-        self.changed_early = self.given_out_early = False
-        self._stepped.clear()
-        self.loss_scale = self.reduced_scale = (1, 1)
+        self._session.now.drop_gradients()
 
     def parameters(self, role: str) -> Iterator[Piece]:
         """All of them. What cannot be placed is said to be missing under `role`."""
@@ -143,29 +111,22 @@ class Store:
             session = self._session
             if gradient is None:
                 return None
-            self._on_arrival()
-            if not session.recording or session.backward_moment is None:
+            session.now.micro_batches.close()
+            if not session.recording or session.now.backward_moment is None:
                 return None
-            self._arrived.add(fqn)
-            if fqn in self._recorded and fqn not in self._stepped:
-                self.given_out_early = True
+            gradients = session.now.gradients
+            is_first = gradients.arrives(fqn)
             replaced = None
-            if self.rewrite is not None:
+            if self._rewrite is not None:
                 topology = session.topology
                 coordinate = f"dp={topology.dp_rank}" if topology.dp_size > 1 else ""
-                replaced = self.rewrite.parameter_gradient(
+                replaced = self._rewrite.parameter_gradient(
                     fqn, ParameterRule(), coordinate, gradient
                 )
                 gradient = gradient if replaced is None else replaced
-            before = self._sums.get(fqn)
-            if before is None:
-                self._order.append(fqn)
-                if session.leg == "real" and fqn not in self._recorded:
-                    self._found[fqn] = what_it_holds(self._gradient_of(fqn))
-                # Kept on the device, in the order and precision in which torch itself adds.
-                self._sums[fqn] = gradient.detach().clone()
-            else:
-                self._sums[fqn] = before + gradient.detach()
+            if is_first and session.leg == "real":
+                gradients.find(fqn, what_it_holds(self._gradient_of(fqn)))
+            gradients.add(fqn, gradient)
             return replaced
 
         return self._session.guarded(arrived)
@@ -182,39 +143,29 @@ class Store:
         return gradient._local_tensor if is_dtensor(gradient) else gradient
 
     def found_gradients(self) -> Mapping[str, torch.Tensor | None]:
-        return self._found
+        return self._session.now.gradients.found
 
     def arrived(self, of: Iterable[torch.Tensor]) -> bool:
         """Whether this iteration's backward has reached one of these parameters."""
-        wanted = {id(parameter) for parameter in of}
-        return any(id(self._named[fqn]) in wanted for fqn in self._arrived)
+        return self._session.now.gradients.has_any(self._names_of(of))
 
     def select(self, of: Iterable[torch.Tensor] | None, unscaled: bool) -> None:
         """What is given out next: of all parameters, or of those that an optimizer steps, once an
         iteration. `unscaled`: the loss scale has been taken out of what is reduced."""
-        self.reduced_scale = (1, 1) if unscaled else self.loss_scale
-        wanted = None if of is None else {id(parameter) for parameter in of}
-        # In the order of arrival: the first wrong one is where a fault began.
-        self._selected = [
-            fqn
-            for fqn in dict.fromkeys((*self._sums, *self._named))
-            if fqn not in self._recorded and (wanted is None or id(self._named[fqn]) in wanted)
-        ]
-        self._recorded.update(self._selected)
+        wanted = None if of is None else self._names_of(of)
+        self._session.now.gradients.select(self._named, wanted, unscaled)
 
     def local_gradients(self) -> Iterator[Piece]:
-        topology = self._session.topology
-        numerator, denominator = self.loss_scale
-        for fqn in self._selected:
-            total = self._sums.pop(fqn, None)
-            if total is not None:
-                terms = topology.dp_placement("Partial(sum)")
-                yield Piece(fqn, total, terms, (numerator, denominator * topology.dp_size))
+        topology, gradients = self._session.topology, self._session.now.gradients
+        numerator, denominator = gradients.loss_scale
+        for fqn, total in gradients.take_sums():
+            terms = topology.dp_placement("Partial(sum)")
+            yield Piece(fqn, total, terms, (numerator, denominator * topology.dp_size))
 
     def reduced_gradients(self) -> Iterator[Piece]:
-        topology = self._session.topology
+        topology, gradients = self._session.topology, self._session.now.gradients
         over = (topology.dp_name,) if topology.dp_name else ()
-        for fqn in self._selected:
+        for fqn in gradients.selected:
             gradient = self._named[fqn].grad
             if gradient is None:
                 continue
@@ -223,48 +174,36 @@ class Store:
             except Unplaceable as reason:
                 self._session.not_recorded(fqn, "grad_reduced", "", str(reason))
                 continue
-            left = self._left.get(fqn)
-            self._known[fqn] = self._seen(gradient)
-            # A scaler takes its scale out of them: that is known, and what else is done is not.
-            if self.loss_scale == (1, 1) and left is not None and left.differs_from(gradient):
-                self.changed_early = True
-            yield Piece(fqn, local, placements, self.reduced_scale, over)
+            gradients.give_out(fqn, gradient)
+            yield Piece(fqn, local, placements, gradients.reduced_scale, over)
 
     def backward_over(self) -> None:
         """A backward has added to gradients, and they are reduced."""
-        if len(self._optimizers) > 1:
-            there = [p.grad for p in self._named.values() if p.grad is not None]
-            self._shared_storages = shared_storages(there)
-        for fqn, parameter in self._named.items():
-            if parameter.grad is not None:
-                self._left[fqn] = self._seen(parameter.grad)
-
-    def _seen(self, gradient: Any) -> Seen:
-        shared = self._shared_storages
-        return Seen(gradient, bool(shared) and storage_of(gradient) in shared)
+        several = len(self._optimizers) > 1
+        self._session.now.gradients.backward_over(self._present(), several)
 
     def step_over(self, parameters: Iterable[torch.Tensor]) -> None:
         """An optimizer has stepped these: what reaches them now is for another iteration."""
-        theirs = {id(parameter) for parameter in parameters}
-        self._stepped.update(fqn for fqn, p in self._named.items() if id(p) in theirs)
+        self._session.now.gradients.step_over(self._names_of(parameters))
 
     def changed_knowingly(self) -> None:
         """What has just changed gradients is known, and noted."""
-        for fqn in self._known:
-            gradient = self._named[fqn].grad
-            if gradient is not None:
-                self._known[fqn] = self._seen(gradient)
+        self._session.now.gradients.changed_knowingly(self._present())
 
     def changed_otherwise(self) -> bool:
         """Whether a step would find other gradients than were given out."""
-        return any(
-            (gradient := self._named[fqn].grad) is not None and known.differs_from(gradient)
-            for fqn, known in self._known.items()
-        )
+        return self._session.now.gradients.changed_otherwise(self._present())
 
     def reduction_order(self) -> list[str]:
-        chosen = set(self._selected)
-        return [fqn for fqn in dict.fromkeys(self._order) if fqn in chosen]
+        return self._session.now.gradients.order()
+
+    def _present(self) -> dict[str, Any]:
+        """The gradients that there are, as parameters have them."""
+        return {fqn: p.grad for fqn, p in self._named.items() if p.grad is not None}
+
+    def _names_of(self, parameters: Iterable[torch.Tensor]) -> set[str]:
+        wanted = {id(parameter) for parameter in parameters}
+        return {fqn for fqn, parameter in self._named.items() if id(parameter) in wanted}
 
     def states(self) -> Iterator[tuple[str, Piece]]:
         names = {id(parameter): fqn for fqn, parameter in self._named.items()}
@@ -287,7 +226,7 @@ class Store:
     def are(self, parameters: Sequence[torch.Tensor]) -> bool:
         """Whether the gradients of these are those of all, so that a norm is the norm. One of
         several optimizers may have those of its own, while others have none yet."""
-        mine = {id(p.grad) for p in self._named.values() if p.grad is not None}
+        mine = {id(gradient) for gradient in self._present().values()}
         if not mine or {id(p.grad) for p in parameters if p.grad is not None} != mine:
             return False
         given = {id(p) for p in parameters}

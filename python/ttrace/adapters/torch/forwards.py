@@ -1,0 +1,247 @@
+"""Calls of the model: which are forwards of an iteration, of which rows, and what they get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from ttrace.adapters.torch import fed_rows, model_notes
+from ttrace.adapters.torch.attached_model import AttachedModel
+from ttrace.adapters.torch.compiled import AroundCall, watch
+from ttrace.adapters.torch.data import Data
+from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.instruments import Instrumentation, Instruments
+from ttrace.adapters.torch.patches import Patches
+from ttrace.adapters.torch.targets import watch as watch_targets
+from ttrace.adapters.torch.topology import DTensor, rows_cut
+from ttrace.capture import nested
+from ttrace.capture.course import Course
+from ttrace.capture.nested import named_tensors
+from ttrace.capture.placed import Moment
+
+_NO_ROWS = (
+    "a model without a tensor among its inputs",
+    "its forward takes no tensor: micro-batches have no rows",
+    "give the model its batch as an argument",
+)
+
+
+class Forwards:
+    """Of one model."""
+
+    def __init__(
+        self,
+        session: DeferredSession,
+        model: AttachedModel,
+        patches: Patches,
+        instrumentation: Instrumentation,
+        course: Course,
+        data: Data,
+        first: Callable[[], None],
+    ) -> None:
+        """`first()` is called at the first forward of an iteration."""
+        self._session = session
+        self._model = model
+        self._instrumentation = instrumentation
+        self._course = course
+        self._data = data
+        self._first = first
+        self._calls_inside: int | None = None  # of the model, within `one_forward`
+        guarded = session.guarded
+        self._enter = guarded(self._enter_model)
+        self._leave = guarded(self._leave_model)
+        self._declare = guarded(self._placement_declared)
+        self._before_capture = guarded(self._forward_before_capture)
+        watch_targets(patches, guarded(self._target))
+        watch(patches, guarded(self._compiled))
+        patches.wrap_static(DTensor, "from_local", self._dtensor_made)
+        self._around = self._around_calls()
+
+    def remove(self) -> None:
+        self._around.remove()
+
+    @contextmanager
+    def one_forward(self) -> Iterator[None]:
+        """Inside, all calls of the model are parts of its first."""
+        self._calls_inside = 0
+        try:
+            yield
+        finally:
+            self._calls_inside = None
+            self._session.now.end_forward()
+
+    def _around_calls(self) -> AroundCall:
+        return AroundCall(self._model.outside, self._called, self._returned, first=False)
+
+    def _compiled(self, module: nn.Module) -> None:
+        """The model, or a part of it, was compiled after `attach`: its own hooks run no more."""
+        if self._model.is_in(module):
+            self._around.remove()
+            self._model.compiled_as(module)
+            self._around = self._around_calls()
+        instruments = self._instrumentation.current
+        if instruments is not None:
+            instruments.hooks.install_all(self._model.root, self._model.outside)
+
+    # A call
+
+    def _called(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._calls_inside is not None:
+            self._calls_inside += 1
+            if self._calls_inside > 1:
+                return None
+        session = self._session
+        session.now.end_forward()  # one that an exception left unfinished
+        if not torch.is_grad_enabled() or session.over or session.now.steps.evaluates_again:
+            return None
+        if not module.training:
+            session.now.evaluate()
+            return None
+        if session.due:
+            return self._enter(module, args, kwargs)
+        if session.iteration + 1 == session.settings.iterations[0]:
+            self._before_capture(args, kwargs)
+        return None
+
+    def _forward_before_capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The iteration before the first captured one uses items that were read ahead."""
+        self._data.forward(True, 0, 0, self._model.arguments.bound(args, kwargs))
+
+    def _enter_model(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        session, names = self._session, self._model.arguments
+        starts_here = not session.started
+        instruments = self._instrumentation.ensure_started()
+        if instruments is None:
+            return None
+        if (self._model.ddp is not None) != (session.topology.dp_name is not None):
+            raise RuntimeError("the model was wrapped after the loop had read its first data")
+        iteration = session.now
+        micro_batches = iteration.micro_batches
+        if micro_batches.calls == 0:
+            self._begin_iteration(instruments)
+        arguments = names.bound(args, kwargs)
+        tensors = [t for name, v in arguments.items() for _, t in named_tensors(v, name)]
+        rows = self._rows_of(arguments, tensors)
+        new = micro_batches.next_is_new
+        model_notes.note_batch_norm(session, self._model, rows)
+        if instruments.cut_rows is not None:
+            instruments.cut_rows.begin(rows, arguments, self._shape_in_reference())
+        rows_of_source = self._rows_of_source(instruments)
+        moment = micro_batches.forward(session.topology, rows, rows_of_source)
+        iteration.give_arguments(session.topology, tensors)
+        replaced = self._data.forward(new, micro_batches.count - 1, rows, arguments)
+        changed = None
+        if replaced:
+            changed = args, kwargs = names.rebound(args, kwargs, replaced)
+            arguments = names.bound(args, kwargs)
+        self._note_fed(moment, arguments)
+        iteration.begin_forward(moment)
+        instruments.hooks.begin_forward()
+        if starts_here:
+            instruments.hooks.before_root(module, args, kwargs)
+        return changed
+
+    def _begin_iteration(self, instruments: Instruments) -> None:
+        course = self._course
+        self._first()
+        course.begin()
+        course.read(instruments.store.parameters(course.parameters_are()[0]))
+        instruments.store.record_buffers(course.graft)
+
+    def _returned(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> None:
+        if self._calls_inside is not None:
+            self._calls_inside -= 1
+            if self._calls_inside > 0:
+                return
+        self._leave(output)
+
+    def _leave_model(self, output: Any) -> None:
+        self._session.now.end_forward()
+        instruments = self._instrumentation.current
+        if instruments is not None and instruments.cut_rows is not None:
+            instruments.cut_rows.end(output)
+        scalars = (value for _, value in nested.outputs(output) if value.dim() == 0)
+        if any(value.requires_grad for value in scalars):
+            self._data.loss_is_made_inside()
+
+    # What it is given
+
+    def _rows_of(self, arguments: dict[str, Any], tensors: list[torch.Tensor]) -> int:
+        rows = self._model.rows_of(arguments, tensors)
+        if rows is None:
+            what, reason, way_out = _NO_ROWS
+            self._session.unsupported(what, reason, way_out)
+            raise RuntimeError(f"{what}: {reason}")
+        return rows
+
+    def _rows_of_source(self, instruments: Instruments) -> int:
+        """The global batch of the run that values are taken from, by the model's own inputs."""
+        if instruments.source is None:
+            return 0
+        for name in self._model.arguments.names:
+            where = ("real", "", "input", self._session.iteration, 0, name, "forward")
+            shape = instruments.source.global_shape(where)
+            if shape:
+                return shape[0]
+        return 0
+
+    def _shape_in_reference(self) -> Callable[[str], list[int]] | None:
+        graft, iteration = self._course.graft, self._session.iteration
+        return None if graft is None else lambda arg: graft.shape_of_input(arg, iteration)
+
+    def _note_fed(self, moment: Moment, arguments: dict[str, Any]) -> None:
+        """What this forward is given, row by row, and where the reference has these rows."""
+        session = self._session
+        if session.topology.device_mesh is not None:
+            return  # parts of rows may lie on other ranks
+        tensors = fed_rows.fed(arguments)
+        before = {fqn: count for (fqn, pass_), count in moment.calls.items() if pass_ == "forward"}
+        fed_rows.note(
+            session,
+            tensors,
+            fed="",
+            iteration=moment.iteration,
+            micro_batch=moment.micro_batch,
+            call=moment.call,
+            rows=moment.batch.micro_batch_size,
+            calls=before if moment.call > 0 else {},
+        )
+        placed = self._data.place(moment.iteration, moment.call, tensors)
+        if placed is not None and placed.found:
+            moment.place_rows(placed)
+
+    def _dtensor_made(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        if not torch.compiler.is_compiling() and self._session.moment is not None:
+            self._declare(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    def _placement_declared(
+        self, local: Any = None, device_mesh: Any = None, placements: Any = None, **_: Any
+    ) -> None:
+        """The model says of one of its inputs how it lies on the device mesh."""
+        session, moment = self._session, self._session.moment
+        provenance = session.now.provenance
+        if provenance is None or moment is None:
+            return
+        words = provenance.declared(local, device_mesh, placements)
+        pieces, _ = rows_cut(words, 0, session.topology) if words else (1, 0)
+        batch = moment.batch
+        if pieces > 1 and local.shape[0] == batch.micro_batch_size:
+            # What the loop gave to the model is this rank's part of the micro-batch.
+            moment.change_batch(
+                micro_batch_size=batch.micro_batch_size * pieces,
+                global_rows=batch.global_rows * pieces,
+            )
+
+    def _target(self, target: torch.Tensor) -> torch.Tensor | None:
+        """Outside of the model, of what it returned."""
+        iteration = self._session.now
+        if iteration.moment is not None or iteration.micro_batches.last is None:
+            return None
+        return self._data.target(target)

@@ -1,0 +1,206 @@
+"""The steps of a loop's optimizers, which end its iterations.
+
+Gradients are complete when they are clipped, unscaled or stepped, whichever comes first. An
+iteration is over when all optimizers have stepped, or one of them is about to step again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from ttrace.adapters.torch import model_notes
+from ttrace.adapters.torch.attached_model import AttachedModel
+from ttrace.adapters.torch.clipping import Clipping
+from ttrace.adapters.torch.comm_hook import note_comm_hook
+from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.instruments import Instrumentation
+from ttrace.adapters.torch.loss_scale import LossScale, parameters_of
+from ttrace.adapters.torch.patches import Patches
+from ttrace.adapters.torch.step_hooks import StepHooks
+from ttrace.adapters.torch.store import Store
+from ttrace.capture import hyperparameters, source_lines
+from ttrace.capture.course import Course
+
+_SEVERAL_EVALUATIONS = (
+    "a step of the optimizer calls its closure several times: only the first is recorded"
+)
+
+
+class Steps:
+    """Of all optimizers of one loop."""
+
+    def __init__(
+        self,
+        session: DeferredSession,
+        model: AttachedModel,
+        optimizers: Sequence[Any],
+        patches: Patches,
+        instrumentation: Instrumentation,
+        course: Course,
+        iteration_over: Callable[[], None],
+    ) -> None:
+        """`iteration_over()` is called when an iteration is, and its gradients were given out."""
+        self._session = session
+        self._model = model
+        self._optimizers = optimizers
+        self._instrumentation = instrumentation
+        self._course = course
+        self._iteration_over = iteration_over
+        Clipping(session, patches, self._clipping, self._clipped, course.norm)
+        self._scaler = LossScale(
+            session, patches, optimizers, self._before_step, self._skipped, self._reached
+        )
+        guarded = session.guarded
+        self._hooks = StepHooks(
+            optimizers,
+            guarded(self._before_step),
+            guarded(self._after_step),
+            guarded(self._before_closure),
+            guarded(self._before_closure_again),
+        )
+
+    def come_last(self) -> None:
+        """Behind hooks that the loop has added to its optimizers."""
+        self._hooks.come_last()
+
+    def stop(self) -> None:
+        self._hooks.stop()
+
+    @property
+    def _store(self) -> Store | None:
+        instruments = self._instrumentation.current
+        return None if instruments is None else instruments.store
+
+    # Gradients
+
+    def backward_over(self) -> None:
+        self._session.now.clipping.backward_over()
+        if self._session.due and self._store is not None:
+            self._store.backward_over()
+
+    def _reached(self, parameters: Iterable[torch.Tensor]) -> bool:
+        """Whether gradients that are cleared now are of an iteration. The backward of another model
+        may reach these parameters too, as a generator's does those of who judges it: before the
+        first forward of an iteration what it left is no part of one, and goes with the clearing."""
+        if self._store is None:
+            return False
+        if not self._session.now.is_empty:
+            return self._store.arrived(parameters)
+        self._session.now.drop_gradients()
+        return False
+
+    def _clipping(self, of: Iterable[torch.Tensor] | None) -> Store | None:
+        """Complete, or so it seems, are those that are clipped."""
+        return self._give_out(of if len(self._optimizers) > 1 else None, None)
+
+    def _clipped(self) -> None:
+        if self._store is not None:
+            self._store.changed_knowingly()
+
+    def _gradients_complete(self, optimizer: Any = None) -> None:
+        """Those that it steps are. None: those of all."""
+        several = optimizer is not None and len(self._optimizers) > 1
+        self._give_out(parameters_of(optimizer) if several else None, optimizer)
+
+    def _give_out(self, of: Iterable[torch.Tensor] | None, optimizer: Any) -> Store | None:
+        session, store = self._session, self._store
+        if not session.due or store is None:
+            return None
+        store.select(of, self._scaler.unscaled(optimizer))
+        if self._model.ddp is not None and session.once("comm hook"):
+            note_comm_hook(session, self._model.ddp)
+        self._course.backward_done()
+        self._course.record_reduced()
+        return store
+
+    # A step
+
+    def _before_closure(self, optimizer: Any) -> None:
+        """Forwards and backwards follow, within the step."""
+        steps = self._session.now.steps
+        steps.evaluate(again=False)
+        if steps.has(optimizer):
+            self._end_iteration()  # the others take no step in this iteration
+
+    def _before_closure_again(self, optimizer: Any) -> None:
+        """A line search: what it evaluates is at other weights, and leads to what the step does, of
+        which no gradient that was recorded says anything."""
+        session = self._session
+        session.now.steps.evaluate(again=True)
+        session.now.micro_batches.forget_last()
+        if session.due and session.once(_SEVERAL_EVALUATIONS):
+            session.note("notice", text=_SEVERAL_EVALUATIONS)
+
+    def _before_step(self, optimizer: Any) -> None:
+        iteration = self._session.now
+        iteration.steps.approach(repeats=iteration.is_empty)
+        if iteration.steps.repeats:
+            self._note_second_step()
+            return
+        if iteration.steps.has(optimizer):
+            self._end_iteration()
+        self._gradients_complete(optimizer)
+        self._course.step_begins(lambda: self._note_hyperparameters(optimizer))
+        self._session.now.steps.begin()
+
+    def _note_second_step(self) -> None:
+        """What it does is found when the next iteration begins."""
+        session = self._session
+        if session.due and session.started:
+            session.note("second_step", iteration=session.iteration - 1)
+
+    def _note_hyperparameters(self, optimizer: torch.optim.Optimizer) -> None:
+        session, store = self._session, self._store
+        iteration = session.now
+        if not iteration.steps.note(optimizer):
+            return
+        source_lines.note_caller(session, "step")
+        names = self._model.parameter_names()
+        of_step: dict[str, Any] = iteration.clipping.of_step()
+        if iteration.gradients.changed_early:
+            of_step[hyperparameters.CHANGED_EARLY] = True
+        changed = store is not None and store.changed_otherwise()
+        if iteration.gradients.given_out_early:
+            changed = of_step[hyperparameters.INCOMPLETE] = True
+        if changed or not iteration.clipping.is_one_fact:
+            of_step[hyperparameters.UNKNOWN_CHANGE] = True
+        hyperparameters.note_step(
+            session,
+            session.iteration,
+            [(optimizer, of_step)],
+            lambda parameter: names.get(id(parameter)),
+        )
+        none = [names.get(id(p)) for p in parameters_of(optimizer) if p.grad is None]
+        hyperparameters.note_no_gradient(
+            session, session.iteration, [name for name in none if name is not None]
+        )
+
+    def _after_step(self, optimizer: Any) -> None:
+        iteration = self._session.now
+        repeats = iteration.steps.repeats
+        iteration.steps.end(optimizer)
+        if repeats:
+            iteration.drop_gradients()  # what was made for it is no part of the next iteration
+            return
+        if self._store is not None:
+            self._store.step_over(parameters_of(optimizer))
+        self._scaler.stepped(optimizer)
+        if iteration.steps.count == len(self._optimizers):
+            self._end_iteration()
+
+    def _skipped(self, optimizer: Any, cleared: bool) -> None:
+        """The loop came to the end of an iteration, and the optimizer did nothing."""
+        if self._session.due and self._session.recording:
+            why = "were cleared without a step" if cleared else "overflowed"
+            self._course.skipped(f"the gradients {why}", cleared)
+        self._after_step(optimizer)
+
+    def _end_iteration(self) -> None:
+        session = self._session
+        if session.due and session.now.evaluated and not session.now.has_forward:
+            model_notes.refuse_evaluation(session)
+        self._gradients_complete()
+        self._iteration_over()
