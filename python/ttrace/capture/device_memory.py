@@ -1,6 +1,7 @@
 """Tensors in the memory of a device: where the writer takes them, and in the order of which stream.
 
-What is done with them there is C++ (src/trace/device/device_copier.h): nothing here waits for a device.
+What is done with them there is C++ (src/trace/device/device_copier.h): nothing here waits for a
+device.
 """
 
 from __future__ import annotations
