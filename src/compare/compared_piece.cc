@@ -24,7 +24,7 @@ static_assert(std::endian::native == std::endian::little);
 constexpr uint32_t kPlain = 1;
 constexpr uint32_t kWithSummary = 2;  // which is what follows the legs
 
-Error Corrupt() {
+Error NoComparison() {
   return Error(ErrorCode::kCorrupt, "no comparison of a piece");
 }
 
@@ -195,18 +195,18 @@ Result<ComparedPiece> DecodeComparedPiece(std::span<const std::byte> bytes) {
                  "a comparison of kind " + std::to_string(kind) +
                      ", made by another version of ttrace");
   }
-  if (legs > kMaxComparedLegs) return Corrupt();
+  if (legs > kMaxComparedLegs) return NoComparison();
   for (uint32_t i = 0; i < legs; ++i) {
     ComparedPiece::With& leg = out.legs.emplace_back();
     reader.Get(&leg.reference);
     reader.Get(&leg.element_scale);
     ForEachField(leg.sums, [&](auto& field) { reader.Get(&field); });
   }
-  if (!reader.good()) return Corrupt();
+  if (!reader.good()) return NoComparison();
   if (kind == kWithSummary) {
     TTRACE_ASSIGN_OR_RETURN(out.summary, DecodeSummary(reader.rest()));
   } else if (!reader.rest().empty()) {
-    return Corrupt();
+    return NoComparison();
   }
   return out;
 }
@@ -217,7 +217,7 @@ Result<ComparedPiece> ReadComparedPiece(const Trace& trace,
   Result<ComparedPiece> decoded = DecodeComparedPiece(bytes);
   if (!decoded.ok()) return NamedPiece(decoded.error(), record).error();
   ComparedPiece piece = *std::move(decoded);
-  if (!IsOf(piece, record)) return NamedPiece(Corrupt(), record).error();
+  if (!IsOf(piece, record)) return NamedPiece(NoComparison(), record).error();
   if (piece.summary) {
     const Status placed =
         piece.summary->Place(RecordedLayout(trace, record), record.dtype());

@@ -26,7 +26,8 @@ bool IsAsLarge(const TensorPieces& pieces, size_t dim, const Size& size) {
 }
 
 // How many indices a row has, the same in all pieces; 0: not so.
-int64_t Multiple(const TensorPieces& pieces, size_t dim, const Counts& counts) {
+int64_t MultipleOfUnit(const TensorPieces& pieces, size_t dim,
+                       const Counts& counts) {
   int64_t common = 0;
   for (const Record& piece : pieces.pieces) {
     const auto count = SizeAt(counts, piece.micro_batch());
@@ -140,8 +141,8 @@ std::optional<DimReading> FedDimensions::ReadDim(const RowsOfCall& call,
     }
   }
   for (const RowSpace& space : call.spaces) {
-    const int64_t each = Multiple(reference, dim, space.reference);
-    if (each > 1 && each == Multiple(candidate, dim, space.candidate)) {
+    const int64_t each = MultipleOfUnit(reference, dim, space.reference);
+    if (each > 1 && each == MultipleOfUnit(candidate, dim, space.candidate)) {
       return DimReading{&space, each, nullptr};
     }
   }

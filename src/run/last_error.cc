@@ -11,7 +11,7 @@
 namespace ttrace {
 namespace {
 
-constexpr size_t kLongest = 400;
+constexpr size_t kLongestError = 400;
 
 // "[rank3]: text" and "[default3]:text" -> ("rank 3", "text").
 struct Line {
@@ -161,7 +161,7 @@ bool IsConsequence(std::string_view error) {
 std::string LastError(std::string_view output) {
   const std::optional<Candidate> best = Find(output);
   if (!best) return "";
-  const std::string text = ShortenMiddle(Printable(best->text), kLongest);
+  const std::string text = ShortenMiddle(Printable(best->text), kLongestError);
   return best->rank.empty() ? text : best->rank + ": " + text;
 }
 

@@ -10,7 +10,7 @@
 namespace ttrace {
 namespace {
 
-constexpr size_t kLongest = 400;
+constexpr size_t kLongestMessages = 400;
 
 bool Flag(const nlohmann::json& message, const char* key) {
   const auto found = message.find(key);
@@ -19,7 +19,7 @@ bool Flag(const nlohmann::json& message, const char* key) {
 
 // "rank 3: text", where the process knew its rank.
 std::string WithRank(const nlohmann::json& message, const std::string& text) {
-  const std::string shown = ShortenMiddle(Printable(text), kLongest);
+  const std::string shown = ShortenMiddle(Printable(text), kLongestMessages);
   const std::string rank = MessageText(message, "rank");
   return rank.empty() ? shown : "rank " + Printable(rank) + ": " + shown;
 }

@@ -14,7 +14,7 @@ namespace ttrace {
 namespace {
 
 // Raised with every change of what a digest or a sketch is.
-constexpr uint32_t kPlain = 1;
+constexpr uint32_t kWithoutSample = 1;
 constexpr uint32_t kWithSample = 2;  // which follows the buckets
 
 // The same for all tensors: what a step left is compared with what it started
@@ -22,7 +22,7 @@ constexpr uint32_t kWithSample = 2;  // which follows the buckets
 constexpr uint64_t kSeed = 0x7474726163650001;
 
 struct Head {
-  uint32_t kind = kPlain;
+  uint32_t kind = kWithoutSample;
   uint32_t buckets = 0;
   int64_t count = 0;
   int64_t nonfinite = 0;
@@ -232,7 +232,7 @@ std::vector<std::byte> EncodeSummary(const TensorSummary& summary) {
     out.insert(out.end(), begin, begin + bytes);
   };
   Head head;
-  head.kind = summary.sample ? kWithSample : kPlain;
+  head.kind = summary.sample ? kWithSample : kWithoutSample;
   head.count = summary.count;
   head.nonfinite = summary.nonfinite;
   head.sum_sq = summary.sum_sq;
@@ -263,7 +263,7 @@ Result<TensorSummary> DecodeSummary(std::span<const std::byte> bytes) {
   Head head;
   if (bytes.size() < sizeof(Head)) return Corrupt("too short for a summary");
   std::memcpy(&head, bytes.data(), sizeof(Head));
-  if (head.kind != kPlain && head.kind != kWithSample) {
+  if (head.kind != kWithoutSample && head.kind != kWithSample) {
     return Error(ErrorCode::kUnsupported,
                  "a summary of kind " + std::to_string(head.kind) +
                      ", made by another version of ttrace");
@@ -275,7 +275,7 @@ Result<TensorSummary> DecodeSummary(std::span<const std::byte> bytes) {
   if (!sized || head.count < 0 || head.nonfinite < 0 ||
       head.nonfinite > head.count || !(head.sum_sq >= 0) ||
       !(head.max_abs >= 0) || bytes.size() < sketch_end ||
-      (head.kind == kPlain && bytes.size() != sketch_end)) {
+      (head.kind == kWithoutSample && bytes.size() != sketch_end)) {
     return Corrupt("no summary of a tensor");
   }
   TensorSummary out;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMaxDims = 64;
 
-Error Corrupt(const Error& error) {
+Error AsCorrupt(const Error& error) {
   return Error(ErrorCode::kCorrupt, error.message());
 }
 
@@ -85,7 +85,7 @@ Result<PlacementMap> DecodePlacements(const JsonFields& fields) {
   TTRACE_ASSIGN_OR_RETURN(const std::string_view text,
                           fields.Text("placements"));
   Result<PlacementMap> placements = ParsePlacements(text);
-  if (!placements.ok()) return Corrupt(placements.error());
+  if (!placements.ok()) return AsCorrupt(placements.error());
   return placements;
 }
 
@@ -229,7 +229,7 @@ Result<IndexLine> IndexLineDecoder::DecodeSpec(const JsonFields& fields) {
                             fields.SmallInt("batch_dim", 0, int{kMaxDims} - 1));
   }
   Result<SpecFacts> facts = CheckSpec(meta_, spec);
-  if (!facts.ok()) return Corrupt(facts.error());
+  if (!facts.ok()) return AsCorrupt(facts.error());
   specs_.Add(spec, *std::move(facts));
   return IndexLine(SpecLine{number, std::move(spec)});
 }
@@ -250,7 +250,7 @@ Result<RecordFields> IndexLineDecoder::DecodeOccurrence(
   }
   Result<RecordFields> record =
       MakeRecord(meta_, spec, specs_.kind(place).facts, occurrence);
-  if (!record.ok()) return Corrupt(record.error());
+  if (!record.ok()) return AsCorrupt(record.error());
   return record;
 }
 
@@ -264,7 +264,7 @@ Result<RecordFields> IndexLineDecoder::DecodeWhole(
     TTRACE_ASSIGN_OR_RETURN(record.rows, DecodeRows(fields));
   }
   const Status status = CompleteRecord(meta_, spec.global_shape, record);
-  if (!status.ok()) return Corrupt(status.error());
+  if (!status.ok()) return AsCorrupt(status.error());
   return record;
 }
 
