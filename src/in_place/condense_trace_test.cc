@@ -371,13 +371,13 @@ TEST(KeptSample, OfShardsCopiesAndTermsIsWhatIsInTheValues) {
        {kWhole, Cut(Shard{0}), Cut(ZigzagShard{0}), Cut(StridedShard{2, 4}),
         Cut(Replicate{}), Cut(Partial{}), means, batches}) {
     const ShardedTrace full(kLarge, values, cut);
-    for (const size_t buckets : {kBuckets, size_t{0}}) {
+    for (const size_t buckets : {kBuckets, 2 * kBuckets}) {
       const Small small(full, buckets);
       ASSERT_EQ(small.counts().summaries, small.counts().records);
       const TensorPieces pieces = small.pieces();
       EXPECT_FALSE(GivesValues(pieces));
       const auto boxes = OrDie(PlanKept(kLarge, 1 << 20, {&pieces}));
-      EXPECT_EQ(boxes.size(), buckets > 0 ? 256u : 64u);
+      EXPECT_EQ(boxes.size(), 256u);
       // Where the run has values they are read at the same places.
       const auto kept = OrDie(ReadKept(pieces, boxes));
       EXPECT_EQ(kept, OrDie(ReadSample(full.pieces(), boxes)));

@@ -176,9 +176,7 @@ TEST(OfSamples, ShardsThatChangedPlacesAreAPermutation) {
   EXPECT_THAT(lab.First(), StartsWith("X: along one axis (dimension 0)"));
   EXPECT_THAT(lab.First(), HasSubstr("holds rank 1's part"));
   EXPECT_THAT(lab.First(), HasSubstr("the sample of 256 elements"));
-  // 4 x 4 x 4 elements beside a digest are 4 slices of 16.
-  EXPECT_THAT(Summarized(candidate, Parts(2, 0), nullptr, 0).First(),
-              StartsWith("X: along one axis (dimension 0), 4 of 4 slices"));
+  EXPECT_EQ(Summarized(candidate, Parts(2, 0), nullptr, 0).Letters(), "");
 }
 
 TEST(OfSamples, EachRowMayHaveAFactorOfItsOwn) {
@@ -206,7 +204,6 @@ TEST(OfSamples, CopiesThatAreTermsOfASum) {
   Lab lab = Summarized(truth, Copies(2), terms);
   EXPECT_THAT(lab.First(), StartsWith("P: copies on ranks 0, 1 differ"));
   EXPECT_THAT(lab.First(), HasSubstr("a sum over tp is missing"));
-  EXPECT_THAT(lab.First(), HasSubstr("the sample of 256 elements"));
   // One copy that is off by little: their mean is nearly right, and no mean is
   // missing.
   const Damage one = [&](Piece* piece) {
