@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What sketches and digests find of what values do: planted faults and clean runs, judged with the
+"""What sketches find of what values do: planted faults and clean runs, judged with the
 reference, the candidate or both condensed (`ttrace baseline`). Writes docs/fidelity.md.
 
     scripts/fidelity_table.py [--launches 6] [--seed 1]
@@ -65,7 +65,7 @@ def ways(sweep: Sweep, launch: Launch) -> dict[str, rows.Check]:
 
 def page() -> list[str]:
     return [
-        "# What sketches and digests find",
+        "# What sketches find",
         "",
         "Of faults planted by mechanism; of the bugs of the zoo, see",
         "[the table of each](fidelity_bugs.md). How close sketches are: [their",

@@ -42,7 +42,7 @@ MODEL = (
     *("--micro-batch", "2", "--global-batch", "4"),
 )
 TOPOLOGY = (2, ("--tp", "2", "--sp"))
-BUCKETS = {"sketch": 1024, "digest": 0}
+BUCKETS = {"sketch": 1024}
 FAULTS = (
     ("collective", "drop"),
     ("collective", "double"),
@@ -192,7 +192,7 @@ def cell(found: dict[str, Any], values: dict[str, Any]) -> str:
 
 def page() -> list[str]:
     judged = entries()
-    ways = ("values", "sketch earlier", "sketch now", "digest earlier", "digest now")
+    ways = ("values", "sketch earlier", "sketch now")
     columns = [way for way in ways if all(way in entry for entry in judged)]
     heads = [
         way.replace(" earlier", " without sample").replace(" now", " with sample")
@@ -204,10 +204,9 @@ def page() -> list[str]:
         "Written by `scripts/sample_table.py`: faults of the mutation sweep, one an iteration, in",
         "a run of the zoo in fp32 (two layers, hidden 128, sequences of 64, TP 2 with SP against",
         "one process). Both runs were recorded with their values and then condensed by `ttrace",
-        "baseline`: sketches of 1,024 numbers, with samples of 256 elements of a tensor, and",
-        "digests, with samples of 64. Classes of the first culprit (-: none); where that is",
-        "another tensor than by values, it is named. Empty: nothing was blamed. Without isolated",
-        "legs, which take values.",
+        "baseline`: sketches of 1,024 numbers, with samples of 256 elements of a tensor. Classes",
+        "of the first culprit (-: none); where that is another tensor than by values, it is named.",
+        "Empty: nothing was blamed. Without isolated legs, which take values.",
         "",
         f"| fault | first culprit | {' | '.join(heads)} |",
         f"|{'---|' * (len(heads) + 2)}",
