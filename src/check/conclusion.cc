@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -17,12 +18,15 @@ bool HasNoise(const SideSummary& side) {
                      [](const Leg& leg) { return leg.is_noise(); });
 }
 
+std::string ModelOr(const std::string& fqn) {
+  return fqn.empty() ? "the model" : fqn;
+}
+
 // ", first fc output 0: the candidate has no such tensor"
 std::string FirstUnexplained(const CheckResult& result) {
   for (const TensorJudgement& t : result.tensors) {
     if (t.verdict != TensorVerdict::kUnmatched || t.explained) continue;
-    return fmt::format(", first {} {}{}{}: {}",
-                       t.id.fqn.empty() ? "the model" : t.id.fqn,
+    return fmt::format(", first {} {}{}{}: {}", ModelOr(t.id.fqn),
                        ToString(t.id.role), t.id.arg.empty() ? "" : " ",
                        t.id.arg, ReasonWords(t.reason));
   }
@@ -35,25 +39,19 @@ std::string AgainWith(const SideSummary& reference) {
                      reference.folder);
 }
 
-// What was compared is equal: whether that is all there is.
-Conclusion ConcludeBits(const CheckResult& result, bool all_equal) {
-  if (all_equal) {
-    return {Verdict::kBitwiseEqual,
-            fmt::format("the same computation bit for bit: all {} tensors",
-                        result.coverage.compared)};
-  }
-  const auto first = std::find_if(
-      result.tensors.begin(), result.tensors.end(),
-      [](const TensorJudgement& t) {
-        return !t.explained && t.verdict == TensorVerdict::kNotCheckable;
-      });
-  return {
-      Verdict::kInconclusive,
-      first == result.tensors.end()
-          ? "not all tensors could be compared"
-          : fmt::format("{} {} could not be compared: {}",
-                        first->id.fqn.empty() ? "the model" : first->id.fqn,
-                        ToString(first->id.role), ReasonWords(first->reason))};
+// The first tensor that `is`, or null.
+template <typename Is>
+const TensorJudgement* First(const CheckResult& result, const Is& is) {
+  const auto found =
+      std::find_if(result.tensors.begin(), result.tensors.end(), is);
+  return found == result.tensors.end() ? nullptr : &*found;
+}
+
+bool AllEqual(const CheckResult& result) {
+  return First(result, [](const TensorJudgement& t) {
+           return t.verdict != TensorVerdict::kUnmatched && !t.explained &&
+                  t.verdict != TensorVerdict::kBitwiseEqual;
+         }) == nullptr;
 }
 
 // Digests tell no distance, but whether there is one.
@@ -61,88 +59,141 @@ bool HasDigests(const CheckResult& result) {
   return result.by_fidelity[static_cast<size_t>(Fidelity::kDigest)] > 0;
 }
 
-}  // namespace
+Conclusion Open(std::string reason) {
+  return {Verdict::kInconclusive, std::move(reason)};
+}
 
-Conclusion Conclude(const CheckResult& result, const ConclusionInput& input) {
-  bool all_equal = true;
-  for (const TensorJudgement& t : result.tensors) {
-    if (t.verdict == TensorVerdict::kUnmatched || t.explained) continue;
-    all_equal &= t.verdict == TensorVerdict::kBitwiseEqual;
+// A rule of the verdict: what it says, or nothing.
+using Said = std::optional<Conclusion>;
+using Rule = Said (*)(const CheckResult&, const ConclusionInput&);
+
+Said Diverged(const CheckResult& result, const ConclusionInput&) {
+  if (result.culprits.empty()) return std::nullopt;
+  const Culprit& first = result.culprits.front();
+  std::string text = fmt::format("first at {} ({}, {}), iteration {}",
+                                 ModelOr(first.fqn), ToString(first.direction),
+                                 ToString(first.stage), first.iteration);
+  if (!first.classes.empty()) {
+    text += fmt::format(", class {}", LetterOf(first.classes[0].bug_class));
   }
-  if (!result.culprits.empty()) {
-    const Culprit& first = result.culprits.front();
-    const std::string name = first.fqn.empty() ? "the model" : first.fqn;
-    return {
-        Verdict::kDiverged,
-        fmt::format(
-            "first at {} ({}, {}), iteration {}{}", name,
-            ToString(first.direction), ToString(first.stage), first.iteration,
-            first.classes.empty()
-                ? ""
-                : fmt::format(", class {}",
-                              LetterOf(first.classes.front().bug_class)))};
-  }
-  if (!result.contested.empty()) {
-    return {Verdict::kInconclusive, ContestWords(result.contested.front())};
-  }
+  return Conclusion{Verdict::kDiverged, std::move(text)};
+}
+
+Said Contested(const CheckResult& result, const ConclusionInput&) {
+  if (result.contested.empty()) return std::nullopt;
+  return Open(ContestWords(result.contested.front()));
+}
+
+Said LeftOpenByNote(const CheckResult& result, const ConclusionInput&) {
   for (const RunNote& note : result.notes) {
-    if (note.leaves_verdict_open()) {
-      return {Verdict::kInconclusive, NoteWords(note)};
-    }
+    if (note.leaves_verdict_open()) return Open(NoteWords(note));
   }
-  if (result.coverage.compared == 0) {
-    return {Verdict::kInconclusive, "nothing was compared"};
+  return std::nullopt;
+}
+
+Said NothingCompared(const CheckResult& result, const ConclusionInput&) {
+  if (result.coverage.compared > 0) return std::nullopt;
+  return Open("nothing was compared");
+}
+
+Said WithoutReference(const CheckResult& result, const ConclusionInput& input) {
+  if (result.has_reference) return std::nullopt;
+  if (input.replica_groups == 0 && input.replayed_steps == 0) {
+    std::string text =
+        "no reference, no value is held by more than one rank, and no "
+        "optimizer's step could be made again";
+    if (input.step_gap) text += "; " + ReasonWords(*input.step_gap);
+    return Open(std::move(text));
   }
-  if (!result.has_reference) {
-    if (input.replica_groups == 0 && input.replayed_steps == 0) {
-      std::string text =
-          "no reference, no value is held by more than one rank, and no "
-          "optimizer's step could be made again";
-      if (input.step_gap) text += "; " + ReasonWords(*input.step_gap);
-      return {Verdict::kInconclusive, text};
-    }
-    return {Verdict::kWithin,
-            fmt::format("without a reference only copies ({} tensors), finite "
-                        "values, the gradient norm and the optimizer's steps "
-                        "({} of parameters) were checked",
-                        input.replica_groups, input.replayed_steps)};
-  }
-  const int64_t unexplained =
+  return Conclusion{
+      Verdict::kWithin,
+      fmt::format("without a reference only copies ({} tensors), finite "
+                  "values, the gradient norm and the optimizer's steps "
+                  "({} of parameters) were checked",
+                  input.replica_groups, input.replayed_steps)};
+}
+
+Said WithoutPartner(const CheckResult& result, const ConclusionInput&) {
+  const int64_t count =
       result.coverage.reference_only + result.coverage.candidate_only;
-  if (unexplained > 0) {
-    return {Verdict::kInconclusive,
-            fmt::format("{} tensor{} without a partner or not whole{}",
-                        unexplained, unexplained == 1 ? " is" : "s are",
-                        FirstUnexplained(result))};
-  }
-  if (result.bitwise) return ConcludeBits(result, all_equal);
-  if (!input.evidence.any) {
-    return {Verdict::kInconclusive,
-            input.evidence.missing.empty()
-                ? "nothing that the runs computed is checkable"
-                : "nothing that the runs computed is checkable: " +
-                      NoteWords(input.evidence.missing.front())};
-  }
+  if (count == 0) return std::nullopt;
+  return Open(fmt::format("{} tensor{} without a partner or not whole{}", count,
+                          count == 1 ? " is" : "s are",
+                          FirstUnexplained(result)));
+}
+
+// Of bits: what was compared is equal, and this is whether that is all.
+Said NotAllBits(const CheckResult& result, const ConclusionInput&) {
+  if (!result.bitwise || AllEqual(result)) return std::nullopt;
+  const TensorJudgement* first = First(result, [](const TensorJudgement& t) {
+    return !t.explained && t.verdict == TensorVerdict::kNotCheckable;
+  });
+  if (first == nullptr) return Open("not all tensors could be compared");
+  return Open(fmt::format("{} {} could not be compared: {}",
+                          ModelOr(first->id.fqn), ToString(first->id.role),
+                          ReasonWords(first->reason)));
+}
+
+Said SameBits(const CheckResult& result, const ConclusionInput&) {
+  if (!result.bitwise) return std::nullopt;
+  return Conclusion{Verdict::kBitwiseEqual,
+                    fmt::format("the same computation bit for bit: all {} "
+                                "tensors",
+                                result.coverage.compared)};
+}
+
+Said NothingCheckable(const CheckResult&, const ConclusionInput& input) {
+  if (input.evidence.any) return std::nullopt;
+  std::string text = "nothing that the runs computed is checkable";
   if (!input.evidence.missing.empty()) {
-    return {Verdict::kInconclusive, NoteWords(input.evidence.missing.front())};
+    text += ": " + NoteWords(input.evidence.missing.front());
   }
+  return Open(std::move(text));
+}
+
+Said EvidenceMissing(const CheckResult&, const ConclusionInput& input) {
+  if (input.evidence.missing.empty()) return std::nullopt;
+  return Open(NoteWords(input.evidence.missing.front()));
+}
+
+Said SummariesTooCoarse(const CheckResult& result, const ConclusionInput&) {
   const auto is_uncertain = [](const TensorJudgement& t) {
     return t.reason.kind == ReasonKind::kUncertain && !t.explained;
   };
-  const auto first =
-      std::find_if(result.tensors.begin(), result.tensors.end(), is_uncertain);
-  if (first != result.tensors.end()) {
-    const auto uncertain =
-        std::count_if(first, result.tensors.end(), is_uncertain);
-    return {Verdict::kInconclusive,
-            fmt::format("summaries cannot tell whether {} tensor{} within "
-                        "bounds, first {} {}: {}",
-                        uncertain, uncertain == 1 ? " is" : "s are",
-                        first->id.fqn.empty() ? "the model" : first->id.fqn,
-                        ToString(first->id.role), ReasonWords(first->reason))};
+  const TensorJudgement* first = First(result, is_uncertain);
+  if (first == nullptr) return std::nullopt;
+  const auto count =
+      std::count_if(result.tensors.begin(), result.tensors.end(), is_uncertain);
+  return Open(
+      fmt::format("summaries cannot tell whether {} tensor{} within "
+                  "bounds, first {} {}: {}",
+                  count, count == 1 ? " is" : "s are", ModelOr(first->id.fqn),
+                  ToString(first->id.role), ReasonWords(first->reason)));
+}
+
+Said Within(const CheckResult& result, const ConclusionInput&) {
+  if (AllEqual(result)) {
+    return Conclusion{Verdict::kBitwiseEqual, "every tensor is bit-equal"};
   }
-  if (all_equal) return {Verdict::kBitwiseEqual, "every tensor is bit-equal"};
-  return {Verdict::kWithin, "every checkable tensor is within its bound"};
+  return Conclusion{Verdict::kWithin,
+                    "every checkable tensor is within its bound"};
+}
+
+// The first that says something decides; the last one always does.
+constexpr Rule kRules[] = {
+    Diverged,         Contested,       LeftOpenByNote,     NothingCompared,
+    WithoutReference, WithoutPartner,  NotAllBits,         SameBits,
+    NothingCheckable, EvidenceMissing, SummariesTooCoarse, Within};
+
+}  // namespace
+
+Conclusion Conclude(const CheckResult& result, const ConclusionInput& input) {
+  Said said;
+  for (const Rule rule : kRules) {
+    said = rule(result, input);
+    if (said) break;
+  }
+  return *std::move(said);  // the last rule always says something
 }
 
 std::vector<std::string> NextSteps(const CheckResult& result) {

@@ -1,7 +1,6 @@
 #include "src/compare/cells/cell_comparer.h"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <algorithm>
 #include <bit>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "src/compare/compare_kernel.h"
+#include "src/numeric/fixed_vectors.h"
 #include "src/numeric/narrow.h"
 #include "src/numeric/widen.h"
 
