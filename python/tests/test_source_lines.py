@@ -150,3 +150,43 @@ def test_the_function_in_a_partial_is_named():
     source_lines.note_function(session, "loss", functools.partial(line_of, "x"))
     ((_, fields),) = session.notes
     assert fields["line"] == line_of.__code__.co_firstlineno
+
+
+def test_a_path_is_whole_where_the_working_directory_is_gone(module, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    session = Session()
+    source_lines.note_modules(session, [("", module.Twice())])
+    source_lines.note_caller(session, "step")
+    assert [fields["file"] for _, fields in session.notes] == [module.__file__, __file__]
+
+
+def test_bytes_of_a_path_that_are_no_text_are_spelled_out(monkeypatch):
+    session = Session()
+    code = compile("def loss(): pass", "bad\udcff.py", "exec")
+    names = {}
+    exec(code, names)
+    source_lines.note_function(session, "loss", names["loss"])
+    ((_, fields),) = session.notes
+    assert fields["file"] == "bad\\udcff.py"
+
+
+def test_a_caller_of_a_module_without_a_name_is_named():
+    session = Session()
+    names = {"__name__": None, "session": session, "note": source_lines.note_caller}
+    exec(compile("\nnote(session, 'step')", "nameless.py", "exec"), names)
+    ((_, fields),) = session.notes
+    assert (fields["file"], fields["line"]) == ("nameless.py", 2)
+
+
+def test_what_fails_is_not_noted_and_nothing_more():
+    class Strict(Session):
+        def note(self, kind, **fields):
+            raise ValueError("not JSON")
+
+    source_lines.note_modules(Strict(), [("a", nn.Linear(1, 1))])
+    source_lines.note_caller(Strict(), "step")
+    source_lines.note_function(Strict(), "loss", line_of)
+    source_lines.note_modules(Strict(), None)

@@ -3,26 +3,41 @@ backward and of the optimizer's step.
 
 A finding names a module; who mends it opens a file. Paths are those that the process sees, below
 its working directory relative to that. What has no source (a class that was typed in, or made by
-another one) is left out.
+another one) is left out. What cannot be found costs a line of a report, never the capture.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import linecache
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import CodeType
-from typing import Any
+from typing import Any, ParamSpec
 
 # Frames of these are between the user's loop and what it called.
 _BETWEEN = ("torch", "ttrace", "contextlib", "functools")
 # What torch gives a module that has no forward, as a list of modules.
 _UNDEFINED = "_forward_unimplemented"
 
+_P = ParamSpec("_P")
 
+
+def _never_raising(note: Callable[_P, None]) -> Callable[_P, None]:
+    @functools.wraps(note)
+    def noting(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        try:
+            note(*args, **kwargs)
+        except Exception:
+            return
+
+    return noting
+
+
+@_never_raising
 def note_modules(session: Any, modules: Iterable[tuple[str, Any]]) -> None:
     """One note for each class of `modules`, which are (name, module). Of modules of one name, a
     wrapper and what it wraps, the last is meant."""
@@ -30,19 +45,22 @@ def note_modules(session: Any, modules: Iterable[tuple[str, Any]]) -> None:
     for fqn, module in dict(modules).items():
         names.setdefault(type(module), []).append(fqn)
     for cls, fqns in names.items():
-        try:
-            place, forward = place_of_class(cls), place_of_forward(cls)
-        except Exception:  # an odd class costs a line of a report, never the capture
-            continue
-        if place is None:
-            continue
-        fields: dict[str, Any] = {"file": _shown(place[0]), "line": place[1]}
-        if forward is not None:
-            fields |= {"forward_file": _shown(forward[0]), "forward_line": forward[1]}
-        fields |= {"class": cls.__qualname__, "modules": fqns}
-        session.note("source_of_class", **fields)
+        _note_class(session, cls, fqns)
 
 
+@_never_raising
+def _note_class(session: Any, cls: type, fqns: list[str]) -> None:
+    place, forward = place_of_class(cls), place_of_forward(cls)
+    if place is None:
+        return
+    fields: dict[str, Any] = {"file": _shown(place[0]), "line": place[1]}
+    if forward is not None:
+        fields |= {"forward_file": _shown(forward[0]), "forward_line": forward[1]}
+    fields |= {"class": _utf8(cls.__qualname__), "modules": fqns}
+    session.note("source_of_class", **fields)
+
+
+@_never_raising
 def note_caller(session: Any, what: str) -> None:
     """Once for each thing that is called: from where the loop calls `what` now."""
     if not session.once(f"source of {what}"):
@@ -55,6 +73,7 @@ def note_caller(session: Any, what: str) -> None:
         session.note("source_of_call", what=what, file=file, line=frame.f_lineno)
 
 
+@_never_raising
 def note_function(session: Any, what: str, function: Any) -> None:
     """Once: where the function is written that the loop hands over as `what`."""
     if not session.once(f"source of {what}"):
@@ -94,8 +113,16 @@ def place_of_forward(cls: type) -> tuple[str, int] | None:
 
 
 def _shown(path: str) -> str:
-    here = os.getcwd() + os.sep
-    return path.removeprefix(here)
+    try:
+        path = path.removeprefix(os.getcwd() + os.sep)
+    except OSError:  # the working directory is gone
+        pass
+    return _utf8(path)
+
+
+def _utf8(text: str) -> str:
+    """A path may be any bytes; those that are no text are spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _codes(cls: type, file: str) -> Iterable[CodeType]:
@@ -108,5 +135,5 @@ def _codes(cls: type, file: str) -> Iterable[CodeType]:
             yield code
 
 
-def _is_between(module: str) -> bool:
-    return module.partition(".")[0] in _BETWEEN
+def _is_between(module: Any) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] in _BETWEEN
