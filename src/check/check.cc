@@ -91,8 +91,9 @@ void NameSource(const SourceLines& sources, Culprit* culprit) {
   const SourceOfClass* of = sources.OfModule(culprit->name_in_candidate.empty()
                                                  ? culprit->fqn
                                                  : culprit->name_in_candidate);
-  if (of == nullptr) return;
-  culprit->source = {of->at.file, of->at.line, SourceWords(*of)};
+  const SourceLine* first = of == nullptr ? nullptr : of->first();
+  if (first == nullptr) return;
+  culprit->source = {first->file, first->line, SourceWords(*of)};
 }
 
 // The second way to a place, where the candidate has an isolated leg.

@@ -63,6 +63,28 @@ TEST_F(SourceTest, OfAParameterItIsTheClassOfItsModule) {
               testing::AnyOf(HasSubstr("class Mlp"), HasSubstr("class Gpt")));
 }
 
+TEST_F(SourceTest, AClassThatWasMadeOfAnotherHasTheLineOfThat) {
+  candidate_.notes[0].second =
+      R"({"class":"Made","base":"Mlp","file":"m.py","line":8,)"
+      R"("forward_file":"n.py","forward_line":9,"modules":["fc","head"]})";
+  EXPECT_EQ(FirstWrong(Role::kOutput).source.words,
+            "m.py:8, class Mlp (base of Made), forward at n.py:9");
+}
+
+TEST_F(SourceTest, OfAClassThatIsWrittenNowhereItIsTheForward) {
+  candidate_.notes[0].second =
+      R"({"class":"Made","forward_file":"n.py","forward_line":9,)"
+      R"("modules":["fc","head"]})";
+  const Culprit culprit = FirstWrong(Role::kOutput);
+  EXPECT_EQ(culprit.source.line, 9);
+  EXPECT_EQ(culprit.source.words, "n.py:9, forward of class Made");
+}
+
+TEST_F(SourceTest, AClassWithoutALineHasNotThatOfTheModuleAround) {
+  candidate_.notes[0].second = R"({"class":"Made","modules":["fc","head"]})";
+  EXPECT_EQ(FirstWrong(Role::kOutput).source.words, "");
+}
+
 TEST_F(SourceTest, WhatNobodyNotedIsNotNamed) {
   candidate_.notes.clear();
   candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,

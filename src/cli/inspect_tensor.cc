@@ -138,7 +138,7 @@ Status AddTensor(const TensorId& id, const TensorPieces& pieces, int values,
   page.Section("TENSOR");
   page.Text(ToString(id), Tone::kStrong);
   if (const SourceOfClass* of = sources.OfModule(id.fqn);
-      of != nullptr && id.role != Role::kData) {
+      of != nullptr && of->first() != nullptr && id.role != Role::kData) {
     page.Text(SourceWords(*of));
   }
   const std::string placements = ToString(any.placements());
