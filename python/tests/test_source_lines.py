@@ -254,3 +254,30 @@ def test_what_fails_is_not_noted_and_nothing_more():
     source_lines.note_caller(Strict(), "step")
     source_lines.note_function(Strict(), "loss", line_of)
     source_lines.note_modules(Strict(), None)
+
+
+LIBRARY = "def run(function):\n    return function()"
+
+
+@pytest.mark.parametrize("name", ["accelerate.optimizer", "lightning.pytorch.x", "transformers"])
+def test_a_loop_of_the_users_is_named_and_not_the_library_that_it_calls(name):
+    session = Session()
+    library, users = {"__name__": name}, {"__name__": "__main__"}
+    exec(compile(LIBRARY, "library.py", "exec"), library)
+    users |= {"run": library["run"], "note": functools.partial(source_lines.note_caller, session)}
+    users["step"] = functools.partial(users["note"], "step")
+    exec(compile("\n\nrun(step)", "train.py", "exec"), users)
+    ((_, fields),) = session.notes
+    assert (fields["file"], fields["line"]) == ("train.py", 3)
+
+
+def test_without_a_loop_of_the_users_the_librarys_is_named():
+    session = Session()
+    library = {"__name__": "lightning.pytorch"}
+    exec(compile(LIBRARY, "library.py", "exec"), library)
+    code = "import threading\nt = threading.Thread(target=run, args=(step,))\nt.start()\nt.join()"
+    users = {"run": library["run"], "__name__": "__main__"}
+    users["step"] = functools.partial(source_lines.note_caller, session, "step")
+    exec(code, users)
+    ((_, fields),) = session.notes
+    assert (fields["file"], fields["line"]) == ("library.py", 2)

@@ -16,13 +16,16 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, ParamSpec
 
 from torch import nn
 
 # Frames of these are between the user's loop and what it called.
 _BETWEEN = ("torch", "ttrace", "contextlib", "functools")
+# And of these, where there is a loop of the user's: one of their own is better than none.
+_LOOPS = ("accelerate", "lightning", "lightning_fabric", "pytorch_lightning", "transformers")
+_STARTERS = ("multiprocessing", "runpy", "threading")
 # What torch gives a module that has no forward, as a list of modules.
 _UNDEFINED = "_forward_unimplemented"
 
@@ -82,9 +85,15 @@ def note_caller(session: Any, what: str) -> None:
     """Once for each thing that is called: from where the loop calls `what` now."""
     if not session.once(f"source of {what}"):
         return
-    frame = sys._getframe(1)
-    while frame is not None and _is_between(frame.f_globals.get("__name__", "")):
+    frame, nearest = sys._getframe(1), None
+    while frame is not None:
+        package = _package_of(frame)
+        if package not in _BETWEEN:
+            nearest = nearest or frame
+            if package not in _LOOPS and package not in _STARTERS:
+                break
         frame = frame.f_back
+    frame = frame or nearest
     if frame is not None:
         file = _shown(frame.f_code.co_filename)
         session.note("source_of_call", what=what, file=file, line=frame.f_lineno)
@@ -171,5 +180,6 @@ def _codes(cls: type, file: str) -> Iterable[CodeType]:
             yield code
 
 
-def _is_between(module: Any) -> bool:
-    return isinstance(module, str) and module.partition(".")[0] in _BETWEEN
+def _package_of(frame: FrameType) -> str:
+    name = frame.f_globals.get("__name__")
+    return name.partition(".")[0] if isinstance(name, str) else ""
