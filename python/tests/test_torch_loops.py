@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import inspect
 import re
 import subprocess
 import sys
@@ -513,6 +514,9 @@ def test_gradients_that_the_loop_throws_away_end_the_iteration(tmp_path):
         model(torch.randn(2, 6)).square().mean().backward()
         if step != 0:
             optimizer.step()
+            line = inspect.currentframe().f_lineno - 1
+    calls = notes(tmp_path / "out", "source_of_call")
+    assert [n["line"] for n in calls if n["what"] == "step"] == [line]
     skipped = notes(tmp_path / "out", "skipped_step")
     assert [(n["iteration"], n["cleared"]) for n in skipped] == [(0, True)]
     tensors = Tensors(tmp_path / "out", tmp_path / "scratch")

@@ -31,6 +31,7 @@
 #include "src/localize/dataflow.h"
 #include "src/localize/isolation.h"
 #include "src/localize/loop_scaling.h"
+#include "src/localize/source_of_tensor.h"
 
 namespace ttrace {
 namespace {
@@ -66,33 +67,6 @@ void NameInCandidate(const FusedModules& fused,
     const auto found = fused.names.find(culprit.fqn);
     if (found != fused.names.end()) culprit.name_in_candidate = found->second;
   }
-}
-
-// A step is made where the loop calls it, a loss where the loop makes it, all
-// else in the forward of a module or in what autograd makes of it.
-void NameSource(const SourceLines& sources, Culprit* culprit) {
-  const auto call = [&](const char* what, const char* words) {
-    const SourceLine* line = sources.OfCall(what);
-    if (line == nullptr) return false;
-    culprit->source = {line->file, line->line,
-                       fmt::format("{}:{}, {}", line->file, line->line, words)};
-    return true;
-  };
-  if (culprit->stage == Stage::kOptimizer &&
-      call("step", "where the loop makes its step")) {
-    return;
-  }
-  if (culprit->tensor.role == Role::kLoss &&
-      (call("loss", "the loss function") ||
-       call("backward", "where the loop calls backward"))) {
-    return;
-  }
-  if (culprit->tensor.role == Role::kData) return;
-  const SourceOfClass* of = sources.OfModule(culprit->name_in_candidate.empty()
-                                                 ? culprit->fqn
-                                                 : culprit->name_in_candidate);
-  if (of == nullptr) return;
-  culprit->source = {of->at.file, of->at.line, SourceWords(*of)};
 }
 
 // The second way to a place, where the candidate has an isolated leg.
@@ -318,7 +292,7 @@ void FindCulprits(const CheckOptions& options, const OpenRuns& runs,
   }
   NameInCandidate(candidate.facts().fused_modules, &result->culprits);
   for (Culprit& culprit : result->culprits) {
-    NameSource(candidate.facts().source_lines, &culprit);
+    culprit.source = SourceOf(candidate.facts().source_lines, culprit);
   }
   if (!options.bitwise) ContestCulprits(result);
 }

@@ -7,12 +7,20 @@
 #include <string>
 
 #include "src/check/testing/check_fixture.h"
+#include "src/localize/source_of_tensor.h"
 #include "src/report/render.h"
 
 namespace ttrace {
 namespace {
 
 using testing::HasSubstr;
+
+TensorId Id(const char* fqn, Role role) {
+  TensorId id;
+  id.fqn = fqn;
+  id.role = role;
+  return id;
+}
 
 class SourceTest : public CheckTest {
  protected:
@@ -29,6 +37,14 @@ class SourceTest : public CheckTest {
         {"source_of_call", R"({"what":"step","file":"train.py","line":31})"},
         {"source_of_call",
          R"({"what":"backward","file":"train.py","line":30})"}};
+  }
+
+  SourceLines Lines() {
+    candidate_.Write(Path("cand"));
+    const auto trace = Trace::Open(Path("cand"), 0);
+    if (trace.ok()) return SourceLines::Read(**trace);
+    ADD_FAILURE() << trace.error().message();
+    return {};
   }
 
   Culprit FirstWrong(Role role) {
@@ -61,6 +77,66 @@ TEST_F(SourceTest, OfAParameterItIsTheClassOfItsModule) {
   EXPECT_NE(culprit.fqn, "fc");
   EXPECT_THAT(culprit.source.words,
               testing::AnyOf(HasSubstr("class Mlp"), HasSubstr("class Gpt")));
+}
+
+TEST_F(SourceTest, AClassThatWasMadeOfAnotherHasTheLineOfThat) {
+  candidate_.notes[0].second =
+      R"({"class":"Made","base":"Mlp","file":"m.py","line":8,)"
+      R"("forward_file":"n.py","forward_line":9,"modules":["fc","head"]})";
+  EXPECT_EQ(FirstWrong(Role::kOutput).source.words,
+            "m.py:8, class Mlp (base of Made), forward at n.py:9");
+}
+
+TEST_F(SourceTest, OfAClassThatIsWrittenNowhereItIsTheForward) {
+  candidate_.notes[0].second =
+      R"({"class":"Made","forward_file":"n.py","forward_line":9,)"
+      R"("modules":["fc","head"]})";
+  const Culprit culprit = FirstWrong(Role::kOutput);
+  EXPECT_EQ(culprit.source.line, 9);
+  EXPECT_EQ(culprit.source.words, "n.py:9, forward of class Made");
+}
+
+TEST_F(SourceTest, AClassWithoutALineHasNotThatOfTheModuleAround) {
+  candidate_.notes[0].second = R"({"class":"Made","modules":["fc","head"]})";
+  EXPECT_EQ(FirstWrong(Role::kOutput).source.words, "");
+}
+
+TEST_F(SourceTest, OfTheLossAndItsGradientItIsWhereTheLoopMakesThem) {
+  const SourceLines lines = Lines();
+  for (const Role role : {Role::kLoss, Role::kGradOutput}) {
+    EXPECT_EQ(SourceOf(lines, Id("loss", role)).words,
+              "train.py:30, where the loop calls backward");
+    Culprit culprit;
+    culprit.fqn = "loss";
+    culprit.tensor = Id("loss", role);
+    EXPECT_EQ(SourceOf(lines, culprit).line, 30);
+  }
+}
+
+TEST_F(SourceTest, AModuleOfTheModelMayBeNamedLoss) {
+  candidate_.notes[0].second =
+      R"({"class":"Criterion","file":"c.py","line":5,"modules":["loss"]})";
+  const SourceLines lines = Lines();
+  EXPECT_EQ(SourceOf(lines, Id("loss", Role::kGradOutput)).words,
+            "c.py:5, class Criterion");
+  EXPECT_EQ(SourceOf(lines, Id("loss", Role::kLoss)).line, 30);
+}
+
+TEST_F(SourceTest, WhatTheStepMakesIsWhereTheLoopCallsIt) {
+  const SourceLines lines = Lines();
+  for (const Role role :
+       {Role::kGradNorm, Role::kParamUpdated, Role::kOptimState}) {
+    EXPECT_EQ(SourceOf(lines, Id("fc.weight", role)).words,
+              "train.py:31, where the loop makes its step");
+  }
+  EXPECT_EQ(SourceOf(lines, Id("fc.weight", Role::kGradLocal)).line, 88);
+}
+
+TEST_F(SourceTest, ANormIsOfNoModule) {
+  candidate_.notes.resize(2);  // without the calls
+  const SourceLines lines = Lines();
+  EXPECT_EQ(SourceOf(lines, Id("grad_norm", Role::kGradNorm)).file, "");
+  EXPECT_EQ(SourceOf(lines, Id("loss", Role::kLoss)).file, "");
 }
 
 TEST_F(SourceTest, WhatNobodyNotedIsNotNamed) {

@@ -29,6 +29,8 @@ std::string ResultText(const Json& json) {
 void AddCulprit(const Json& culprit, Page& page) {
   page.Section("CULPRIT", Tone::kBad);
   page.Text(ResultText(At(culprit, "fqn")), Tone::kStrong);
+  const Json& source = At(At(culprit, "source"), "text");
+  if (source.is_string()) page.Verbatim(ResultText(source));
   page.Text(ResultText(At(culprit, "role")) + ", " +
             ResultText(At(culprit, "direction")) + ", " +
             ResultText(At(culprit, "stage")) + ", iteration " +

@@ -13,6 +13,7 @@
 #include "src/compare/summaries/compare_summaries.h"
 #include "src/compare/summaries/tensor_summary.h"
 #include "src/experiment/source_lines.h"
+#include "src/localize/source_of_tensor.h"
 #include "src/numeric/widen.h"
 #include "src/report/page.h"
 
@@ -137,10 +138,8 @@ Status AddTensor(const TensorId& id, const TensorPieces& pieces, int values,
   const Record& any = pieces.pieces.front();
   page.Section("TENSOR");
   page.Text(ToString(id), Tone::kStrong);
-  if (const SourceOfClass* of = sources.OfModule(id.fqn);
-      of != nullptr && id.role != Role::kData) {
-    page.Text(SourceWords(*of));
-  }
+  const SourcePlace source = SourceOf(sources, id);
+  if (!source.file.empty()) page.Verbatim(source.words);
   const std::string placements = ToString(any.placements());
   page.Text(fmt::format("{} {}  {}", Info(any.dtype()).torch_name,
                         ShapeText(any.layout().global_shape()),

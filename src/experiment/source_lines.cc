@@ -27,13 +27,13 @@ SourceLines SourceLines::Read(const Trace& trace) {
       trace, {"source_of_class", "source_of_call"},
       [&](const ParsedNote& note) {
         std::optional<SourceLine> at = LineAt(note.json, "file", "line");
-        if (!at) return;
         if (note.kind == "source_of_call") {
-          out.calls_.emplace(TextAt(note.json, "what"), *std::move(at));
+          if (at) out.calls_.emplace(TextAt(note.json, "what"), *std::move(at));
           return;
         }
         const auto source = std::make_shared<const SourceOfClass>(
-            SourceOfClass{TextAt(note.json, "class"), *std::move(at),
+            SourceOfClass{TextAt(note.json, "class"), std::move(at),
+                          TextAt(note.json, "base"),
                           LineAt(note.json, "forward_file", "forward_line")});
         for (std::string& fqn : TextsAt(note.json, "modules")) {
           out.modules_.emplace(std::move(fqn), source);
@@ -56,10 +56,16 @@ const SourceLine* SourceLines::OfCall(const std::string& what) const {
 }
 
 std::string SourceWords(const SourceOfClass& of) {
-  std::string out =
-      fmt::format("{}:{}, class {}", of.at.file, of.at.line, of.name);
+  if (!of.at) {
+    if (!of.forward) return "";
+    return fmt::format("{}:{}, forward of class {}", of.forward->file,
+                       of.forward->line, of.name);
+  }
+  std::string out = fmt::format("{}:{}, class {}", of.at->file, of.at->line,
+                                of.base.empty() ? of.name : of.base);
+  if (!of.base.empty()) out += fmt::format(" (base of {})", of.name);
   if (!of.forward) return out;
-  if (of.forward->file == of.at.file) {
+  if (of.forward->file == of.at->file) {
     return out + fmt::format(", forward at line {}", of.forward->line);
   }
   return out +

@@ -22,10 +22,20 @@ struct SourceLine {
   int64_t line = 0;
 };
 
+// Of a class that was typed in, or whose file is gone, neither may be known.
 struct SourceOfClass {
   std::string name;
-  SourceLine at;  // the class statement
+  std::optional<SourceLine> at;  // the class statement
+  // Whose statement that is, if the class was made by another one and is
+  // written nowhere itself.
+  std::string base;
   std::optional<SourceLine> forward;
+
+  // What a reader opens first. Null: not known.
+  const SourceLine* first() const {
+    if (at) return &*at;
+    return forward ? &*forward : nullptr;
+  }
 };
 
 class SourceLines {
@@ -34,7 +44,8 @@ class SourceLines {
   static SourceLines Read(const Trace& trace);
 
   // The class of module `fqn`, or, if there is no such module, of the nearest
-  // around it: of the one whose parameter `fqn` is. Null: not known.
+  // around it: of the one whose parameter `fqn` is. Null: not known. A module
+  // whose class has no place has not that of the module around it.
   const SourceOfClass* OfModule(const std::string& fqn) const;
   // Where the loop calls "step" or "backward", or its "loss" function is.
   const SourceLine* OfCall(const std::string& what) const;
@@ -44,7 +55,7 @@ class SourceLines {
   std::map<std::string, SourceLine> calls_;
 };
 
-// "zoo/gpt/model.py:88, class Mlp, forward at line 97".
+// "zoo/gpt/model.py:88, class Mlp, forward at line 97". Empty: not known.
 std::string SourceWords(const SourceOfClass& of);
 
 }  // namespace ttrace

@@ -82,7 +82,8 @@ void Page::Verbatim(std::string_view text) {
   AddLine(ShortenMiddle(Printable(text), kMaxTextColumns), Tone::kPlain);
 }
 
-void Page::Table(const std::vector<std::vector<std::string>>& rows) {
+void Page::Table(const std::vector<std::vector<std::string>>& rows,
+                 const std::vector<std::string>& below) {
   if (rows.empty() || rows.front().empty()) return;
   const size_t last = rows.front().size() - 1;
   std::vector<std::vector<std::string>> cells = rows;
@@ -106,7 +107,8 @@ void Page::Table(const std::vector<std::vector<std::string>>& rows) {
     for (const size_t width : widths) fixed += width + kGap;
   }
   const size_t rest = columns_ > fixed + 8 ? columns_ - fixed : size_t{8};
-  for (const std::vector<std::string>& row : cells) {
+  for (size_t r = 0; r < cells.size(); ++r) {
+    const std::vector<std::string>& row = cells[r];
     std::string line;
     for (size_t i = 0; i < last; ++i) {
       line += Padded(ShortenMiddle(row[i], widths[i]), widths[i] + kGap);
@@ -117,6 +119,7 @@ void Page::Table(const std::vector<std::vector<std::string>>& rows) {
       AddLine(line, Tone::kPlain);
       line.assign(fixed, ' ');
     }
+    if (r < below.size() && !below[r].empty()) Verbatim("  " + below[r]);
   }
 }
 

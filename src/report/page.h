@@ -36,13 +36,15 @@ class Page {
   // Wrapped text; lines after the first are indented by `hang` more columns.
   void Text(std::string_view text, Tone tone = Tone::kPlain, size_t hang = 0);
 
-  // One line, never broken: a command to copy. Width is not kept.
+  // One line, never broken: a command to copy, a path. Width is not kept.
   void Verbatim(std::string_view text);
 
   // Rows of equally many cells. The last column takes the rest of the line and
   // wraps inside itself; the others are as wide as their widest cell, of which
   // the first gives way to "..." in its middle when a line runs out.
-  void Table(const std::vector<std::vector<std::string>>& rows);
+  // Below row i stands `below[i]`, indented and never broken, if there is one.
+  void Table(const std::vector<std::vector<std::string>>& rows,
+             const std::vector<std::string>& below = {});
 
   // Columns right of the gutter.
   size_t columns() const { return columns_; }

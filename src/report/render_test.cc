@@ -54,6 +54,7 @@ CheckResult HostileResult() {
     culprit.hints = {kHostile};
     culprit.found_by = {kHostile};
     culprit.disagreement = kHostile;
+    culprit.source = {kHostile, 1, kHostile};
   }
   TensorJudgement& tensor = result.tensors[0];
   tensor.id.arg = kHostile;
@@ -209,6 +210,29 @@ TEST(RenderTerminal, NeverBreaksACommand) {
   EXPECT_EQ(lines.back(), "         " + command);
 }
 
+TEST(RenderTerminal, GivesEachCulpritItsLineOfTheSourceUnbroken) {
+  CheckResult result = SampleDiverged();
+  const std::string path = std::string(60, 'a') + "/" + std::string(60, 'b');
+  result.culprits.resize(1);
+  result.culprits[0].source = {"a.py", 1, path + "/a.py:1, class A"};
+  result.culprits.push_back(result.culprits[0]);
+  result.culprits[1].source = {"b.py", 2, path + "/b.py:2, class B"};
+  result.culprits.push_back(result.culprits[0]);
+  result.culprits[2].source = {};
+  result.contested = {result.culprits[0]};
+  result.contested[0].source = {"c.py", 3, path + "/c.py:3, class C"};
+  TerminalOptions options;
+  const std::string brief = RenderTerminal(result, options);
+  EXPECT_THAT(brief, HasSubstr("\n           " + path + "/b.py:2, class B\n"));
+  EXPECT_THAT(brief, HasSubstr("\n         " + path + "/c.py:3, class C\n"));
+  options.verbose = true;
+  const std::string all = RenderTerminal(result, options);
+  const size_t tensors = all.find("TENSORS");
+  ASSERT_NE(tensors, std::string::npos);
+  EXPECT_THAT(all.substr(tensors),
+              HasSubstr("\n         " + path + "/a.py:1, class A\n"));
+}
+
 TEST(RenderTerminal, AdmitsThatNoClassIsNamed) {
   CheckResult result = SampleDiverged();
   result.culprits[0].classes.clear();
@@ -317,7 +341,9 @@ TEST(RenderTerminal, KeepsItsWidth) {
   for (const int width : {60, 80, 100}) {
     for (CheckResult result : {SampleDiverged(), SampleInconclusive(),
                                SampleClean(), HostileResult()}) {
-      result.next_steps.clear();  // commands are never broken
+      // Commands are never broken, nor are paths.
+      result.next_steps.clear();
+      for (Culprit& culprit : result.culprits) culprit.source = {};
       TerminalOptions options;
       options.width = width;
       options.verbose = true;

@@ -236,13 +236,18 @@ void AddFoundBy(const Culprit& culprit, Page* page) {
   }
 }
 
+// Not broken: a path is copied.
+void AddSource(const Culprit& culprit, Page* page) {
+  if (!culprit.source.file.empty()) page->Verbatim(culprit.source.words);
+}
+
 void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
   page->Section("FIRST", Tone::kBad);
   page->Text(Name(culprit.fqn), Tone::kStrong);
   if (!culprit.name_in_candidate.empty()) {
     page->Text("in the candidate: " + culprit.name_in_candidate);
   }
-  if (!culprit.source.file.empty()) page->Verbatim(culprit.source.words);
+  AddSource(culprit, page);
   page->Text(
       fmt::format("{}: {}", PlaceWords(culprit), TensorWords(culprit.tensor)));
   page->Text(
@@ -337,6 +342,7 @@ void AddAlso(const CheckResult& result, const Culprit& culprit, Page* page) {
                       "further culprit") +
                ":");
     std::vector<std::vector<std::string>> rows;
+    std::vector<std::string> sources;
     for (size_t i = 1; i < result.culprits.size(); ++i) {
       if (rows.size() == kMaxListed) break;
       const Culprit& other = result.culprits[i];
@@ -349,8 +355,9 @@ void AddAlso(const CheckResult& result, const Culprit& culprit, Page* page) {
            fmt::format("{}: {}, headroom {}{}", ToString(other.tensor.role),
                        PlaceWords(other), FormatHeadroom(other.headroom),
                        letters.empty() ? "" : ", " + Joined(letters))});
+      sources.push_back(other.source.words);
     }
-    page->Table(rows);
+    page->Table(rows, sources);
     if (result.culprits.size() - 1 > rows.size()) {
       page->Text(fmt::format("- and {} more in result.json",
                              FormatCount(static_cast<int64_t>(
@@ -384,6 +391,7 @@ void AddContested(const CheckResult& result, Page* page) {
                            FullWords(culprit.tensor), PlaceWords(culprit),
                            culprit.iteration,
                            FormatHeadroom(culprit.headroom)));
+    AddSource(culprit, page);
     for (const Contradiction& one : culprit.contradictions) {
       page->Text("but: " + ContradictionWords(one), Tone::kDoubtful, 2);
     }
@@ -397,6 +405,9 @@ void AddDiverged(const CheckResult& result, Page* page) {
     if (!tensor.diverged() && !tensor.out_alone()) continue;
     page->Text(fmt::format("{}, iteration {}", FullWords(tensor.id),
                            tensor.id.iteration));
+    for (const Culprit& culprit : result.culprits) {
+      if (culprit.tensor == tensor.id) AddSource(culprit, page);
+    }
     AddLegs(tensor, page);
     AddReplicas(tensor, page);
     AddNonFinite(tensor, page);

@@ -34,16 +34,18 @@ class LossScale:
         patches: Patches,
         optimizers: Sequence[Any],
         before_step: Callable[[Any], None],
+        before_clearing: Callable[[Any], None],
         skipped: Callable[[Any, bool], None],
         reached: Callable[[Iterable[torch.Tensor]], bool],
     ) -> None:
-        """`before_step` is called for an optimizer that a scaler steps, and
-        `skipped(optimizer, cleared)` for one that makes no step: because its gradients overflowed,
-        or because the loop cleared them. `reached`: whether a gradient has reached one of these
-        parameters in this iteration."""
+        """`before_step` is called for an optimizer that a scaler steps, `before_clearing` for one
+        whose gradients the loop clears instead, and `skipped(optimizer, cleared)` for one that
+        makes no step: because its gradients overflowed, or because the loop cleared them.
+        `reached`: whether a gradient has reached one of these parameters in this iteration."""
         self._session = session
         self._optimizers = optimizers
         self._before_step = before_step
+        self._before_clearing = before_clearing
         self._skipped = skipped
         self._reached = reached
         self._scaler: Any = None
@@ -116,7 +118,7 @@ class LossScale:
         if mine is None or session.now.steps.runs or len(self._optimizers) > 1 or not session.due:
             return
         if self._reached(parameters_of(mine)):
-            self._before_step(mine)
+            self._before_clearing(mine)
             self._skipped(mine, True)
 
 

@@ -51,7 +51,13 @@ class Steps:
         self._iteration_over = iteration_over
         Clipping(session, patches, self._clipping, self._clipped, course.norm)
         self._scaler = LossScale(
-            session, patches, optimizers, self._before_step, self._skipped, self._reached
+            session,
+            patches,
+            optimizers,
+            self._before_step,
+            self._before_clearing,
+            self._skipped,
+            self._reached,
         )
         guarded = session.guarded
         self._hooks = StepHooks(
@@ -135,6 +141,13 @@ class Steps:
             session.note("notice", text=_SEVERAL_EVALUATIONS)
 
     def _before_step(self, optimizer: Any) -> None:
+        self._step_begins(optimizer, called=True)
+
+    def _before_clearing(self, optimizer: Any) -> None:
+        """In the place of a step that the loop does not make."""
+        self._step_begins(optimizer, called=False)
+
+    def _step_begins(self, optimizer: Any, called: bool) -> None:
         iteration = self._session.now
         iteration.steps.approach(repeats=iteration.is_empty)
         if iteration.steps.repeats:
@@ -143,7 +156,7 @@ class Steps:
         if iteration.steps.has(optimizer):
             self._end_iteration()
         self._gradients_complete(optimizer)
-        self._course.step_begins(lambda: self._note_hyperparameters(optimizer))
+        self._course.step_begins(lambda: self._note_step(optimizer, called))
         self._session.now.steps.begin()
 
     def _note_second_step(self) -> None:
@@ -152,12 +165,13 @@ class Steps:
         if session.due and session.started:
             session.note("second_step", iteration=session.iteration - 1)
 
-    def _note_hyperparameters(self, optimizer: torch.optim.Optimizer) -> None:
+    def _note_step(self, optimizer: torch.optim.Optimizer, called: bool) -> None:
         session, store = self._session, self._store
         iteration = session.now
         if not iteration.steps.note(optimizer):
             return
-        source_lines.note_caller(session, "step")
+        if called:
+            source_lines.note_caller(session, "step")
         names = self._model.parameter_names()
         of_step: dict[str, Any] = iteration.clipping.of_step()
         if iteration.gradients.changed_early:
