@@ -30,6 +30,10 @@ double Growth(double unit) {
   return std::expm1(kRoundings * std::log1p(unit)) / (kRoundings * unit);
 }
 
+// The replay computes in double, and rounds as any other run does: twice
+// double's round-off where that is what the run computes in.
+constexpr double kReplayUnit = 0x1p-53;
+
 // Kernels may flush what is below full precision to zero; those of fp16, which
 // is converted to and from fp32, keep it.
 StepConstants::Format FormatOf(DType dtype) {
@@ -37,6 +41,14 @@ StepConstants::Format FormatOf(DType dtype) {
   const double unit = UnitRoundoff(dtype);
   return {unit, dtype == DType::kF16 ? range.step : range.tiny, range.largest,
           Growth(unit)};
+}
+
+// Of the run's arithmetic and the replay's. Sums of first order, of one unit
+// and of the other, are one sum of both.
+StepConstants::Format OfBoth(StepConstants::Format format) {
+  format.unit += kReplayUnit;
+  format.growth = Growth(format.unit);
+  return format;
 }
 
 }  // namespace
@@ -47,7 +59,8 @@ void SetClip(double limit, double norm, DType dtype, StepSetting* setting) {
   const double coefficient = limit / (norm + 1e-6);
   // The sum, the quotient, and the norm as it was before it was recorded.
   const double error =
-      4 * std::max(UnitRoundoff(dtype), UnitRoundoff(DType::kF32)) *
+      4 *
+      (std::max(UnitRoundoff(dtype), UnitRoundoff(DType::kF32)) + kReplayUnit) *
       coefficient;
   if (coefficient - error >= 1) return;  // x 1 is exact
   setting->clip = std::min(1.0, coefficient);
@@ -58,8 +71,8 @@ StepFormula::StepFormula(const StepRule& rule, const StepSetting& setting) {
   StepConstants& c = constants_;
   c.rule = rule;
   c.setting = setting;
-  c.own = FormatOf(setting.parameter);
-  const StepConstants::Format gradient = FormatOf(setting.gradient);
+  c.own = OfBoth(FormatOf(setting.parameter));
+  const StepConstants::Format gradient = OfBoth(FormatOf(setting.gradient));
   c.gradient_is_shortened = gradient.unit < c.own.unit;
   c.gradient = {std::max(gradient.unit, c.own.unit),
                 std::max(gradient.tiny, c.own.tiny),
@@ -71,7 +84,9 @@ StepFormula::StepFormula(const StepRule& rule, const StepSetting& setting) {
   c.square_largest = setting.parameter == DType::kF64
                          ? kInfinity
                          : RangeOf(DType::kF32).largest;
-  c.scalar = std::min(c.own.unit, UnitRoundoff(DType::kF32));
+  c.scalar =
+      std::min(UnitRoundoff(setting.parameter), UnitRoundoff(DType::kF32)) +
+      kReplayUnit;
   if (Info(setting.copy).floating && setting.copy != DType::kF64) {
     c.copy_precision = Info(setting.copy).precision;
     c.copy_min_exponent = MinExponent(setting.copy);

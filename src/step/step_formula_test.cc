@@ -38,14 +38,16 @@ StepSetting SettingOf(DType dtype, int count) {
   return out;
 }
 
-float Stored(float x, DType dtype) {
-  return static_cast<float>(RoundTo(static_cast<double>(x), dtype));
+template <typename Real>
+Real Stored(Real x, DType dtype) {
+  return static_cast<Real>(RoundTo(static_cast<double>(x), dtype));
 }
 
-StepElement ElementOf(const StepState& before, float gradient,
-                      const StepState& after) {
+template <typename Real>
+StepElement ElementOf(const StateIn<Real>& before, Real gradient,
+                      const StateIn<Real>& after) {
   StepElement out = {};
-  const auto put = [&](StepField field, float value) {
+  const auto put = [&](StepField field, Real value) {
     out[At(field)] = static_cast<double>(value);
   };
   put(StepField::kParameter, before.parameter);
@@ -84,14 +86,20 @@ class Draw {
   double Power(double low, double high) {
     return std::pow(10, Between(low, high));
   }
-  float Signed(double low, double high) {
-    return static_cast<float>((Chance(0.5) ? 1 : -1) * Power(low, high));
+  template <typename Real = float>
+  Real Signed(double low, double high) {
+    return static_cast<Real>((Chance(0.5) ? 1 : -1) * Power(low, high));
   }
   // Zeros, denormals, tiny and huge numbers.
-  float Extreme() {
-    if (Chance(0.1)) return Chance(0.5) ? 0.0f : -0.0f;
-    if (Chance(0.1)) return Signed(-45, -38);
-    return Chance(0.5) ? Signed(-25, 15) : Signed(-6, 1);
+  template <typename Real = float>
+  Real Extreme() {
+    constexpr double kNormal = std::numeric_limits<Real>::min_exponent10;
+    if (Chance(0.1)) return Chance(0.5) ? Real{0} : -Real{0};
+    if (Chance(0.1)) {
+      return Signed<Real>(kNormal - std::numeric_limits<Real>::digits10 - 1,
+                          kNormal - 1);
+    }
+    return Chance(0.5) ? Signed<Real>(-25, 15) : Signed<Real>(-6, 1);
   }
 
   StepRule Rule() {
@@ -124,30 +132,31 @@ class HonestSteps : public testing::TestWithParam<DType> {};
 
 // One rule and many elements, then another rule: more than 10^6 elements of
 // each dtype, every order of arithmetic.
-TEST_P(HonestSteps, AreWithinTheBound) {
+template <typename Real>
+void ExpectHonestStepsWithin(DType dtype) {
   Draw draw(7);
   for (int round = 0; round < 1500; ++round) {
     const StepRule rule = draw.Rule();
     const int count = static_cast<int>(draw.Power(0, draw.Chance(0.5) ? 1 : 6));
-    StepSetting setting = SettingOf(GetParam(), count);
+    StepSetting setting = SettingOf(dtype, count);
     setting.first_step = count == 1;
     const StepFormula formula(rule, setting);
     for (const StepOrder order : kStepOrders) {
       // Divides by the learning rate: torch itself gives NaN for 0.
       if (order == StepOrder::kCapturable && rule.lr == 0) continue;
-      const FloatStep step(order, rule, count, GetParam());
+      const StepIn<Real> step(order, rule, count, dtype);
       constexpr size_t kCount = 152;
       std::array<std::array<double, kCount>, kStepFields> fields;
       StepColumns columns;
       for (size_t f = 0; f < kStepFields; ++f) columns[f] = fields[f].data();
       for (size_t i = 0; i < kCount; ++i) {
-        StepState before;
-        before.parameter = Stored(draw.Extreme(), GetParam());
-        before.first = Stored(draw.Extreme(), GetParam());
-        before.second = Stored(std::fabs(draw.Extreme()), GetParam());
-        before.largest = Stored(std::fabs(draw.Extreme()), GetParam());
+        StateIn<Real> before;
+        before.parameter = Stored(draw.Extreme<Real>(), dtype);
+        before.first = Stored(draw.Extreme<Real>(), dtype);
+        before.second = Stored(std::fabs(draw.Extreme<Real>()), dtype);
+        before.largest = Stored(std::fabs(draw.Extreme<Real>()), dtype);
         if (count == 1) before.first = before.second = before.largest = 0;
-        const float gradient = Stored(draw.Extreme(), GetParam());
+        const Real gradient = Stored(draw.Extreme<Real>(), dtype);
         const StepElement element = ElementOf(
             before, gradient, step.After(before, gradient, count == 1));
         for (size_t f = 0; f < kStepFields; ++f) fields[f][i] = element[f];
@@ -179,9 +188,17 @@ TEST_P(HonestSteps, AreWithinTheBound) {
   }
 }
 
+TEST_P(HonestSteps, AreWithinTheBound) {
+  if (GetParam() == DType::kF64) {
+    ExpectHonestStepsWithin<double>(GetParam());
+  } else {
+    ExpectHonestStepsWithin<float>(GetParam());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(DTypes, HonestSteps,
-                         testing::Values(DType::kF32, DType::kBF16,
-                                         DType::kF16));
+                         testing::Values(DType::kF32, DType::kBF16, DType::kF16,
+                                         DType::kF64));
 
 // A bound that admits everything would pass the test above. Of ordinary values
 // it is a few units in the last place of what is added up.
@@ -214,6 +231,50 @@ TEST(StepFormula, BoundsAreTight) {
         EXPECT_LE(bound(StepQuantity::kFirst), 4e-3 * unit * 1.2);
         EXPECT_LE(bound(StepQuantity::kSecond), 5e-6 * unit * 1.2);
       }
+    }
+  }
+}
+
+// Where the step is a few roundings of double, so is the replay, and either may
+// fuse what the other does not: twice the bound of one, and honest steps come
+// near it.
+TEST(StepFormula, StepsInDoubleAreWithinTwiceTheirOwnRoundings) {
+  const auto largest = [](StepOrder order, StepRule rule, double wrong_lr) {
+    Draw draw(13);
+    const StepFormula formula(rule, SettingOf(DType::kF64, 3));
+    rule.lr *= wrong_lr;
+    const StepIn<double> step(order, rule, 3, DType::kF64);
+    double out = 0;
+    for (int i = 0; i < 4000; ++i) {
+      StateIn<double> before;
+      before.parameter = draw.Signed<double>(-2, 0);
+      before.first = draw.Signed<double>(-2, 1);
+      before.second = draw.Power(-4, 0);
+      const auto gradient = draw.Signed<double>(-2, 1);
+      out = std::fmax(
+          out, Headroom(formula, ElementOf(before, gradient,
+                                           step.After(before, gradient))));
+    }
+    return out;
+  };
+  StepRule plain = Sgd();
+  plain.momentum = plain.dampening = plain.weight_decay = 0;
+  StepRule nesterov = Sgd();
+  nesterov.dampening = 0;
+  nesterov.nesterov = true;
+  StepRule up = Sgd();
+  up.maximize = true;
+  for (const StepRule& rule : {plain, Sgd(), nesterov, up, AdamW()}) {
+    for (const StepOrder order : kStepOrders) {
+      const double honest = largest(order, rule, 1);
+      EXPECT_LE(honest, 1);
+      // More than what the bound of one side alone allows.
+      if (order == StepOrder::kFusedFma &&
+          rule.algorithm == StepAlgorithm::kSgd) {
+        EXPECT_GT(honest, 0.5);
+      }
+      EXPECT_GT(largest(order, rule, 1 + 1e-6), 1e5);
+      EXPECT_GT(largest(order, rule, 1 + 1e-12), 1);
     }
   }
 }

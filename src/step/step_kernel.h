@@ -40,7 +40,9 @@ struct StepSetting {
 // from them.
 struct StepConstants {
   struct Format {
-    double unit = 0;     // unit round-off
+    // Unit round-off; where it is that of arithmetic, the run's and the
+    // replay's together.
+    double unit = 0;
     double tiny = 0;     // what underflow may lose
     double largest = 0;  // finite
     double growth = 1;   // of errors, by terms of second order and above
@@ -49,14 +51,14 @@ struct StepConstants {
   StepRule rule;
   StepSetting setting;
 
-  Format own;       // of the arithmetic
-  Format gradient;  // coarser of the gradient's and the arithmetic's
+  Format own;       // of the arithmetic, both
+  Format gradient;  // both; coarser of the gradient's and the arithmetic's
   bool gradient_is_shortened = false;  // to the dtype of the arithmetic
   Format first;                        // as stored; also of the momentum buffer
   Format second;
   Format largest;
   double square_largest = 0;  // squares from here on may overflow
-  double scalar = 0;  // roundoff of hyperparameters and of a kernel's registers
+  double scalar = 0;  // of hyperparameters and of a kernel's registers, both
   double correction1 = 1;  // of bias
   double correction2 = 1;
   double correction_error = 0;  // relative, of the size of a whole step

@@ -1,5 +1,5 @@
-// For tests and benchmarks: optimizer steps in float, as frameworks' kernels
-// compute them, written down without a look at step_kernel.cc.
+// For tests and benchmarks: optimizer steps in float or double, as frameworks'
+// kernels compute them, written down without a look at step_kernel.cc.
 //
 // Thread safety: pure functions.
 
@@ -29,8 +29,8 @@ inline StepRule AdamW() {
 // In which order, and in what, a kernel computes.
 enum class StepOrder {
   kTensors,     // torch for-loop and foreach: one operation after the other
-  kCapturable,  // the same with the step's size in the denominator, in float
-  kFused,       // registers in float, results stored once
+  kCapturable,  // the same with the step's size in the denominator
+  kFused,       // registers are not stored, results stored once
   kFusedFma,    // with fused multiply-adds
   kApex,        // moments are corrected before the root; decay in the update
 };
@@ -38,25 +38,30 @@ inline constexpr StepOrder kStepOrders[] = {
     StepOrder::kTensors, StepOrder::kCapturable, StepOrder::kFused,
     StepOrder::kFusedFma, StepOrder::kApex};
 
-struct StepState {
-  float parameter = 0;
-  float first = 0;  // or the momentum buffer
-  float second = 0;
-  float largest = 0;
+template <typename Real>
+struct StateIn {
+  Real parameter = 0;
+  Real first = 0;  // or the momentum buffer
+  Real second = 0;
+  Real largest = 0;
 };
 
-class FloatStep {
+// `dtype`: of what is stored.
+template <typename Real>
+class StepIn {
  public:
-  FloatStep(StepOrder order, const StepRule& rule, int count, DType dtype)
+  using State = StateIn<Real>;
+
+  StepIn(StepOrder order, const StepRule& rule, int count, DType dtype)
       : order_(order), rule_(rule), count_(count), dtype_(dtype) {}
 
   // `gradient`: clipped. `first_step` of SGD: the buffer is made.
-  StepState After(const StepState& before, float gradient,
-                  bool first_step = false) const {
-    StepState out = before;
-    float g = rule_.maximize ? -gradient : gradient;
+  State After(const State& before, Real gradient,
+              bool first_step = false) const {
+    State out = before;
+    Real g = rule_.maximize ? -gradient : gradient;
     if (rule_.weight_decay != 0 && !rule_.decoupled) {
-      g = Op(MulAdd(static_cast<float>(rule_.weight_decay), out.parameter, g));
+      g = Op(MulAdd(static_cast<Real>(rule_.weight_decay), out.parameter, g));
     }
     if (rule_.algorithm == StepAlgorithm::kAdam) {
       Adam(g, &out);
@@ -70,39 +75,39 @@ class FloatStep {
   bool fused() const {
     return order_ != StepOrder::kTensors && order_ != StepOrder::kCapturable;
   }
-  float Stored(float x) const {
-    return static_cast<float>(RoundTo(static_cast<double>(x), dtype_));
+  Real Stored(Real x) const {
+    return static_cast<Real>(RoundTo(static_cast<double>(x), dtype_));
   }
   // The result of one operation on tensors.
-  float Op(float x) const { return fused() ? x : Stored(x); }
-  float MulAdd(float a, float b, float c) const {
+  Real Op(Real x) const { return fused() ? x : Stored(x); }
+  Real MulAdd(Real a, Real b, Real c) const {
     return order_ == StepOrder::kFusedFma ? std::fma(a, b, c) : a * b + c;
   }
 
-  void Adam(float g, StepState* s) const {
-    const auto b1 = static_cast<float>(rule_.beta1);
-    const auto b2 = static_cast<float>(rule_.beta2);
+  void Adam(Real g, State* s) const {
+    const auto b1 = static_cast<Real>(rule_.beta1);
+    const auto b2 = static_cast<Real>(rule_.beta2);
     const bool in_double =
         order_ == StepOrder::kTensors || order_ == StepOrder::kFused;
-    const float w1 = in_double ? static_cast<float>(1 - rule_.beta1) : 1 - b1;
-    const float w2 = in_double ? static_cast<float>(1 - rule_.beta2) : 1 - b2;
-    const auto lr = static_cast<float>(rule_.lr);
-    const auto decay = static_cast<float>(rule_.weight_decay);
-    const auto eps = static_cast<float>(rule_.eps);
+    const Real w1 = in_double ? static_cast<Real>(1 - rule_.beta1) : 1 - b1;
+    const Real w2 = in_double ? static_cast<Real>(1 - rule_.beta2) : 1 - b2;
+    const auto lr = static_cast<Real>(rule_.lr);
+    const auto decay = static_cast<Real>(rule_.weight_decay);
+    const auto eps = static_cast<Real>(rule_.eps);
     const bool decays = rule_.decoupled && rule_.weight_decay != 0;
     if (decays && order_ != StepOrder::kApex) {
       s->parameter = Op(s->parameter *
-                        static_cast<float>(1 - rule_.lr * rule_.weight_decay));
+                        static_cast<Real>(1 - rule_.lr * rule_.weight_decay));
     }
     if (order_ == StepOrder::kApex) {
       s->first = b1 * s->first + w1 * g;
       s->second = b2 * s->second + w2 * g * g;
     } else {
-      s->first = Op(w1 < 0.5f ? MulAdd(w1, g - s->first, s->first)
-                              : g - (g - s->first) * (1 - w1));
+      s->first = Op(w1 < Real{0.5} ? MulAdd(w1, g - s->first, s->first)
+                                   : g - (g - s->first) * (1 - w1));
       s->second = Op(MulAdd(w2 * g, g, Op(b2 * s->second)));
     }
-    float v = s->second;
+    Real v = s->second;
     if (rule_.amsgrad) {
       s->largest = std::fmax(s->largest, s->second);
       v = s->largest;
@@ -112,26 +117,26 @@ class FloatStep {
     if (rule_.bias_correction) {
       c1 = in_double ? 1 - std::pow(rule_.beta1, count_)
                      : static_cast<double>(
-                           1 - std::pow(b1, static_cast<float>(count_)));
+                           1 - std::pow(b1, static_cast<Real>(count_)));
       c2 = in_double ? 1 - std::pow(rule_.beta2, count_)
                      : static_cast<double>(
-                           1 - std::pow(b2, static_cast<float>(count_)));
+                           1 - std::pow(b2, static_cast<Real>(count_)));
     }
-    const auto f1 = static_cast<float>(c1);
-    const auto f2 = static_cast<float>(c2);
+    const auto f1 = static_cast<Real>(c1);
+    const auto f2 = static_cast<Real>(c2);
     if (order_ == StepOrder::kApex) {
-      const float update = (s->first / f1) / (std::sqrt(v / f2) + eps) +
-                           (decays ? decay * s->parameter : 0.0f);
+      const Real update = (s->first / f1) / (std::sqrt(v / f2) + eps) +
+                          (decays ? decay * s->parameter : Real{0});
       s->parameter -= lr * update;
     } else if (order_ == StepOrder::kCapturable) {
-      const float size = -(lr / f1);
-      const float below =
+      const Real size = -(lr / f1);
+      const Real below =
           Op(Op(Op(std::sqrt(v)) / (std::sqrt(f2) * size)) + eps / size);
       s->parameter = Op(s->parameter + s->first / below);
     } else {
-      const auto root = static_cast<float>(std::sqrt(c2));
-      const auto size = static_cast<float>(-rule_.lr / c1);
-      const float below = Op(Op(Op(std::sqrt(v)) / root) + eps);
+      const auto root = static_cast<Real>(std::sqrt(c2));
+      const auto size = static_cast<Real>(-rule_.lr / c1);
+      const Real below = Op(Op(Op(std::sqrt(v)) / root) + eps);
       s->parameter = Op(order_ == StepOrder::kFusedFma
                             ? std::fma(size, s->first / below, s->parameter)
                             : s->parameter + size * s->first / below);
@@ -139,20 +144,20 @@ class FloatStep {
     Store(s);
   }
 
-  void Sgd(float g, bool first_step, StepState* s) const {
-    const auto momentum = static_cast<float>(rule_.momentum);
-    const auto taken = static_cast<float>(1 - rule_.dampening);
-    float direction = g;
+  void Sgd(Real g, bool first_step, State* s) const {
+    const auto momentum = static_cast<Real>(rule_.momentum);
+    const auto taken = static_cast<Real>(1 - rule_.dampening);
+    Real direction = g;
     if (rule_.momentum != 0) {
       s->first = first_step ? g : Op(MulAdd(taken, g, Op(momentum * s->first)));
       direction = rule_.nesterov ? Op(MulAdd(momentum, s->first, g)) : s->first;
     }
     s->parameter =
-        Op(MulAdd(-static_cast<float>(rule_.lr), direction, s->parameter));
+        Op(MulAdd(-static_cast<Real>(rule_.lr), direction, s->parameter));
     Store(s);
   }
 
-  void Store(StepState* s) const {
+  void Store(State* s) const {
     s->parameter = Stored(s->parameter);
     s->first = Stored(s->first);
     s->second = Stored(s->second);
@@ -164,6 +169,9 @@ class FloatStep {
   int count_;
   DType dtype_;
 };
+
+using StepState = StateIn<float>;
+using FloatStep = StepIn<float>;
 
 }  // namespace ttrace
 
