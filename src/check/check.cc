@@ -101,13 +101,13 @@ void ConvictCarriedBuffers(CheckResult* result) {
   for (const Culprit& culprit : result->culprits) named.insert(culprit.tensor);
   for (TensorJudgement& t : result->tensors) {
     if (!t.carried_out() || !named.contains(t.id)) continue;
-    const auto counted = result->coverage.explained.find(ReasonWords(t.reason));
-    if (counted != result->coverage.explained.end() && --counted->second == 0) {
-      result->coverage.explained.erase(counted);
+    const auto counted = result->coverage.excused.find(ReasonWords(t.reason));
+    if (counted != result->coverage.excused.end() && --counted->second == 0) {
+      result->coverage.excused.erase(counted);
     }
     ++result->coverage.compared;
     t.verdict = TensorVerdict::kDiverged;
-    t.explained = false;
+    t.excused = false;
     t.reason = {};
   }
 }
@@ -303,15 +303,15 @@ void CountTensors(CheckResult* result) {
   for (const TensorJudgement& t : result->tensors) {
     result->suspects +=
         t.verdict == TensorVerdict::kSuspect ||
-        (t.judged_alone() && t.isolated->verdict == TensorVerdict::kSuspect);
-    if (!t.legs.empty() && !t.explained &&
+        (t.judged_isolated() && t.isolated->verdict == TensorVerdict::kSuspect);
+    if (!t.legs.empty() && !t.excused &&
         t.verdict != TensorVerdict::kUnmatched) {
       ++result->by_fidelity[static_cast<size_t>(t.legs.front().fidelity)];
     }
     const bool too_wide =
-        t.verdict == TensorVerdict::kNotCheckable && !t.explained;
-    result->not_checkable += too_wide && !t.judged_alone();
-    result->isolation.rescued += too_wide && t.judged_alone();
+        t.verdict == TensorVerdict::kNotCheckable && !t.excused;
+    result->not_checkable += too_wide && !t.judged_isolated();
+    result->isolation.rescued += too_wide && t.judged_isolated();
   }
   SummariseRouting(result);
 }

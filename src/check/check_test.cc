@@ -316,7 +316,7 @@ TEST_F(CheckTest, OtherItemsOfDataMatterOnlyThroughTheModelsInput) {
   reference_.omit = [](const SyntheticTensor& t, int, const Leg&, int) {
     return t.fqn.empty() && t.role == Role::kOutput;
   };
-  EXPECT_FALSE(Find(CheckAgain(), "data", Role::kData).explained);
+  EXPECT_FALSE(Find(CheckAgain(), "data", Role::kData).excused);
 }
 
 // The random numbers of a tensor-parallel rank are to be its own.

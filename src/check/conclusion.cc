@@ -25,7 +25,7 @@ std::string ModelOr(const std::string& fqn) {
 // ", first fc output 0: the candidate has no such tensor"
 std::string FirstUnexplained(const CheckResult& result) {
   for (const TensorJudgement& t : result.tensors) {
-    if (t.verdict != TensorVerdict::kUnmatched || t.explained) continue;
+    if (t.verdict != TensorVerdict::kUnmatched || t.excused) continue;
     return fmt::format(", first {} {}{}{}: {}", ModelOr(t.id.fqn),
                        ToString(t.id.role), t.id.arg.empty() ? "" : " ",
                        t.id.arg, ReasonWords(t.reason));
@@ -49,7 +49,7 @@ const TensorJudgement* First(const CheckResult& result, const Is& is) {
 
 bool AllEqual(const CheckResult& result) {
   return First(result, [](const TensorJudgement& t) {
-           return t.verdict != TensorVerdict::kUnmatched && !t.explained &&
+           return t.verdict != TensorVerdict::kUnmatched && !t.excused &&
                   t.verdict != TensorVerdict::kBitwiseEqual;
          }) == nullptr;
 }
@@ -126,7 +126,7 @@ Said WithoutPartner(const CheckResult& result, const ConclusionInput&) {
 Said NotAllBits(const CheckResult& result, const ConclusionInput&) {
   if (!result.bitwise || AllEqual(result)) return std::nullopt;
   const TensorJudgement* first = First(result, [](const TensorJudgement& t) {
-    return !t.explained && t.verdict == TensorVerdict::kNotCheckable;
+    return !t.excused && t.verdict == TensorVerdict::kNotCheckable;
   });
   if (first == nullptr) return Open("not all tensors could be compared");
   return Open(fmt::format("{} {} could not be compared: {}",
@@ -158,7 +158,7 @@ Said EvidenceMissing(const CheckResult&, const ConclusionInput& input) {
 
 Said SummariesTooCoarse(const CheckResult& result, const ConclusionInput&) {
   const auto is_uncertain = [](const TensorJudgement& t) {
-    return t.reason.kind == ReasonKind::kUncertain && !t.explained;
+    return t.reason.kind == ReasonKind::kUncertain && !t.excused;
   };
   const TensorJudgement* first = First(result, is_uncertain);
   if (first == nullptr) return std::nullopt;

@@ -40,7 +40,7 @@ class DamageTest : public testing::Test {
     return RunCheck(options);
   }
 
-  Result<CheckResult> CheckAlone() const {
+  Result<CheckResult> CheckWithoutReference() const {
     CheckOptions options;
     options.candidate = folder_ / "cand";
     return RunCheck(options);
@@ -115,7 +115,8 @@ TEST_F(DamageTest, WithoutAReferenceWhatIsLookedAtIsNamedToo) {
   for (const Record& record : records) {
     // Nothing is asked of an activation that no other rank holds.
     if (record.id().fqn == "fc" && record.id().role == Role::kOutput) continue;
-    Zeroed(trace, record, [&] { ExpectNamed(record, CheckAlone()); });
+    Zeroed(trace, record,
+           [&] { ExpectNamed(record, CheckWithoutReference()); });
   }
 }
 

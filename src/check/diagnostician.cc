@@ -70,7 +70,7 @@ Diagnostician::Diagnostician(const Side* reference, const Side& candidate,
         t.verdict == TensorVerdict::kNotCheckable && UncertainLeg(t)) {
       unknown_outputs_.insert(t.id.iteration);
     }
-    if (t.verdict == TensorVerdict::kUnmatched && !t.explained) {
+    if (t.verdict == TensorVerdict::kUnmatched && !t.excused) {
       unmatched_.push_back(&t);
     }
   }

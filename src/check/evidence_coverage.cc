@@ -33,7 +33,7 @@ bool IsComputed(Role role) {
 
 // Whether it has to be judged at all.
 bool IsAsked(const TensorJudgement& t) {
-  return IsComputed(t.id.role) && !t.explained &&
+  return IsComputed(t.id.role) && !t.excused &&
          t.verdict != TensorVerdict::kUnmatched;
 }
 
@@ -75,7 +75,7 @@ struct EvidenceCount {
 
 bool IsJudged(const TensorJudgement& t) {
   return !t.all_zero &&
-         (t.verdict != TensorVerdict::kNotCheckable || t.judged_alone());
+         (t.verdict != TensorVerdict::kNotCheckable || t.judged_isolated());
 }
 
 void EvidenceCount::Add(const TensorJudgement& t) {

@@ -100,7 +100,7 @@ Coverage ExplainCoverage(const Side* reference, const Side& candidate,
       reference == nullptr ? Names{} : NamesOf(*reference);
   for (TensorJudgement& t : *tensors) {
     if (t.verdict != TensorVerdict::kUnmatched) {
-      t.explained ? ++out.explained[ReasonWords(t.reason)] : ++out.compared;
+      t.excused ? ++out.excused[ReasonWords(t.reason)] : ++out.compared;
       continue;
     }
     const bool in_reference = reference != nullptr &&
@@ -140,8 +140,8 @@ Coverage ExplainCoverage(const Side* reference, const Side& candidate,
     }
     if (why.none() && selected) why = Because(ReasonKind::kNotSelected);
     if (!why.none()) {
-      t.explained = true;
-      ++out.explained[ReasonWords(why)];
+      t.excused = true;
+      ++out.excused[ReasonWords(why)];
       t.reason = std::move(why);
       continue;
     }
@@ -155,7 +155,7 @@ std::vector<CleanCount> CountClean(
   std::vector<CleanCount> counts = {
       {"forward"}, {"backward"}, {"gradients"}, {"update"}};
   for (const TensorJudgement& t : tensors) {
-    if (t.verdict == TensorVerdict::kUnmatched || t.explained) continue;
+    if (t.verdict == TensorVerdict::kUnmatched || t.excused) continue;
     size_t kind = 3;
     switch (t.id.role) {
       case Role::kData:
@@ -186,7 +186,7 @@ std::vector<CleanCount> CountClean(
     }
     if (count.open == 0) count.first_open = t.reason;
     ++count.open;
-    count.open_but_isolated += t.judged_alone();
+    count.open_but_isolated += t.judged_isolated();
   }
   counts.erase(std::remove_if(counts.begin(), counts.end(),
                               [](const CleanCount& c) { return c.of == 0; }),

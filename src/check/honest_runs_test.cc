@@ -89,7 +89,7 @@ TEST_F(ReportedNormTest, WhatTheLibraryLosesIsNoFault) {
   for (const double loss : {1 - 1.0e-5, 1 - 2.1e-4, 1 - 3.9e-3}) {
     loss_ = loss;
     ExpectWithin(CheckAgain());
-    ExpectWithin(CheckAlone());
+    ExpectWithin(CheckWithoutReference());
   }
   // The same loss that the primitive does not have.
   wrong_ = 1 - 2.1e-4;
@@ -268,7 +268,7 @@ TEST_F(ReportedNormTest, OfAnIterationThatWasCutIsNotJudged) {
       return iteration == 1 && is_lost(t, rank);
     };
     ExpectOpen(CheckAgain(), "the trace of rank 1 is incomplete");
-    ExpectOpen(CheckAlone(), "the trace of rank 1 is incomplete");
+    ExpectOpen(CheckWithoutReference(), "the trace of rank 1 is incomplete");
   }
   candidate_.stopped_ranks = {};
   candidate_.omit = nullptr;
@@ -384,7 +384,7 @@ TEST_F(SelectionTest, OneRankIsComparedAndTheRestIsSaid) {
     candidate_.fault = nullptr;
     const CheckResult result = CheckAgain();
     ExpectWithin(result);
-    EXPECT_THAT(result.coverage.explained,
+    EXPECT_THAT(result.coverage.excused,
                 Contains(testing::Key("left out by --select")));
     EXPECT_EQ(result.coverage.reference_only, 0);
     candidate_.fault = Wrong;
@@ -449,7 +449,7 @@ TEST_F(HonestRunTest, OtherWeightsAfterAStepAccuseNobodyInTheNextIteration) {
   };
   const CheckResult result = Check();
   ExpectWithin(result);
-  EXPECT_THAT(result.coverage.explained,
+  EXPECT_THAT(result.coverage.excused,
               Contains(testing::Key(HasSubstr("other weights"))));
   // Grafted, each iteration starts from the reference's.
   candidate_.notes = {{"graft", R"({"what":"weights"})"}};
@@ -509,7 +509,7 @@ TEST_F(HonestRunTest, WithoutAReferenceWhatIsNotWholeIsNotCalledFinite) {
   candidate_.omit = [](const SyntheticTensor& t, int rank, const Leg&, int) {
     return t.role == Role::kGradLocal && rank == 1;
   };
-  const CheckResult result = CheckAlone();
+  const CheckResult result = CheckWithoutReference();
   const TensorJudgement& t = Find(result, "fc.weight", Role::kGradLocal);
   EXPECT_EQ(t.verdict, TensorVerdict::kNotCheckable);
   EXPECT_THAT(ReasonWords(t.reason), HasSubstr("has only 1 terms"));
@@ -526,10 +526,10 @@ TEST_F(HonestRunTest, WithoutAReferenceActivationsMayBeInfinite) {
     };
   };
   candidate_.fault = infinite(Role::kOutput);
-  ExpectWithin(CheckAlone());
+  ExpectWithin(CheckWithoutReference());
   std::filesystem::remove_all(Path("cand"));
   candidate_.fault = infinite(Role::kGradOutput);
-  const CheckResult result = CheckAlone();
+  const CheckResult result = CheckWithoutReference();
   ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
   EXPECT_EQ(result.culprits.front().tensor.role, Role::kGradOutput);
   EXPECT_THAT(result.culprits.front().ranks, testing::ElementsAre(0));

@@ -354,7 +354,7 @@ TEST_F(IsolatedCheckTest, WhatTheRunCouldNotHideIsNoFaultOfIt) {
   const CheckResult result = Check();
   EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
   const TensorJudgement& t = Find(result, "fc", Role::kOutput);
-  EXPECT_FALSE(t.judged_alone());
+  EXPECT_FALSE(t.judged_isolated());
   EXPECT_THAT(ReasonWords(t.isolated->reason),
               HasSubstr("by more than the run itself can be"));
 }
@@ -515,7 +515,7 @@ TEST_F(IsolatedCheckTest, CopiesThatDifferOnEqualInputsAreTheModulesFault) {
     };
     const CheckResult result = Check();
     ASSERT_EQ(result.verdict, Verdict::kDiverged);
-    EXPECT_EQ(Find(result, "fc", Role::kGradInput).out_alone(), alone);
+    EXPECT_EQ(Find(result, "fc", Role::kGradInput).out_isolated(), alone);
     EXPECT_EQ(result.isolation.faulty, alone ? 1 : 0);
     std::filesystem::remove_all(Path("cand"));
   }

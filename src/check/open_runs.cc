@@ -65,7 +65,7 @@ Result<std::unique_ptr<const OpenRuns>> OpenRuns::Open(
         context.rows,
         FindRows(*runs->reference, *runs->candidate, options.iterations));
     context.batch =
-        SettleBatch(&*runs->reference, &*runs->candidate, context.rows);
+        ResolveBatchDim(&*runs->reference, &*runs->candidate, context.rows);
     LegPlans plans = PlanLegs(*runs->reference, *runs->candidate);
     context.plans = std::move(plans.plans);
     runs->plan_notes = std::move(plans.notes);

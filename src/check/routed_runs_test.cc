@@ -132,7 +132,7 @@ TEST_F(RoutedRunsTest, CleanOnesAreWithinOnEveryMesh) {
     EXPECT_EQ(rows.verdict, TensorVerdict::kWithin);
     ASSERT_TRUE(rows.legs[0].routed);
     EXPECT_EQ(rows.legs[0].routed->only_candidate, 0);
-    EXPECT_TRUE(rows.judged_alone());
+    EXPECT_TRUE(rows.judged_isolated());
     EXPECT_THAT(RenderJson(result), HasSubstr("\"only_reference\":0"));
     EXPECT_THAT(RenderTerminal(result, {}), Not(HasSubstr("routed otherwise")));
   }
@@ -223,7 +223,7 @@ TEST_F(RoutedRunsTest, ATieThatFellOtherwiseIsNoFinding) {
   const TensorJudgement& after = Find(result, "moe", Role::kOutput, "0");
   EXPECT_EQ(after.verdict, TensorVerdict::kNotCheckable);
   EXPECT_EQ(after.reason.kind, ReasonKind::kRoutedUpstream);
-  EXPECT_TRUE(after.judged_alone());
+  EXPECT_TRUE(after.judged_isolated());
   // The tokens of both sides are as they were.
   const TensorJudgement& lost = Find(
       result, "moe.experts." + std::to_string(Dropped()), Role::kOutput, "0");

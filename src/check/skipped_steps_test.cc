@@ -144,11 +144,11 @@ TEST_F(OverflowTest, AStepThatIsLeftOutWithoutOneIsAFault) {
 TEST_F(OverflowTest, WithoutAReference) {
   candidate_.mesh = {{"dp", 2}};
   candidate_.fault = Put(kInfinity, Role::kGradReduced);
-  const CheckResult result = CheckAlone();
+  const CheckResult result = CheckWithoutReference();
   EXPECT_EQ(result.verdict, Verdict::kInconclusive) << result.reason;
   Describe("F16", {});
   std::filesystem::remove_all(Path("cand"));
-  EXPECT_EQ(CheckAlone().verdict, Verdict::kDiverged);
+  EXPECT_EQ(CheckWithoutReference().verdict, Verdict::kDiverged);
 }
 
 // The pass that trains a generator leaves gradients in the discriminator, which

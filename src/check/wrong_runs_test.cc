@@ -471,7 +471,7 @@ TEST_F(WrongRunTest, TheInsideOfAModuleMayBeMissing) {
     return Made(fqn, role, {SyntheticRun::kRows, 16});
   };
   const auto is_explained = [&] {
-    return Find(CheckAgain(), "block.softmax", Role::kOutput).explained;
+    return Find(CheckAgain(), "block.softmax", Role::kOutput).excused;
   };
   reference_.extra.push_back(shown("block.softmax", Role::kOutput));
   EXPECT_TRUE(is_explained());
@@ -496,7 +496,7 @@ TEST_F(WrongRunTest, WhatCouldNotBeRecordedIsNotMissing) {
                        R"({"fqn":"block","role":"output","arg":"0",)"
                        R"("reason":"its sum is pending"})"}};
   const TensorJudgement block = Find(Check(), "block", Role::kOutput);
-  EXPECT_TRUE(block.explained);
+  EXPECT_TRUE(block.excused);
   EXPECT_THAT(ReasonWords(block.reason), HasSubstr("its sum is pending"));
 }
 
@@ -558,7 +558,7 @@ TEST_F(WrongRunTest, AModuleThatIsFusedIntoAnotherIsNotMissing) {
        R"({"fqn":"block.norm","reason":"inside a fused linear"})"}};
   const CheckResult result = CheckAgain();
   EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
-  EXPECT_THAT(result.coverage.explained,
+  EXPECT_THAT(result.coverage.excused,
               Contains(testing::Key("not materialised: inside a fused "
                                     "linear")));
 }
@@ -617,13 +617,13 @@ TEST_F(WrongRunTest, ABufferIsTheCulpritOfWhatIsComputedWithIt) {
   };
   const CheckResult kept = CheckAgain();
   EXPECT_EQ(kept.verdict, Verdict::kWithin) << kept.reason;
-  EXPECT_THAT(kept.coverage.explained,
+  EXPECT_THAT(kept.coverage.excused,
               Contains(testing::Key(HasSubstr("a statistic of a rank's own"))));
   used = true;
   const CheckResult found = CheckAgain();
   ASSERT_EQ(found.verdict, Verdict::kDiverged) << found.reason;
   EXPECT_EQ(found.culprits.front().fqn, "fc.mean");
-  EXPECT_TRUE(found.coverage.explained.empty());
+  EXPECT_TRUE(found.coverage.excused.empty());
   EXPECT_EQ(found.coverage.compared, kept.coverage.compared + 1);
 }
 

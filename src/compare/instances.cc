@@ -186,7 +186,7 @@ Instance MakeInstance(const Trace* trace, const PendingSum& pending,
   }
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  instance.ranks = Few<int>(std::move(ranks));
+  instance.ranks = SmallVector<int>(std::move(ranks));
   if (!pending.sum.over_micro_batches) {
     instance.micro_batch = pending.records.front().micro_batch();
   }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "src/align/catalog.h"
-#include "src/base/few.h"
+#include "src/base/small_vector.h"
 #include "src/compare/compare_options.h"
 #include "ttrace/layout.h"
 #include "ttrace/status.h"
@@ -29,9 +29,9 @@ bool IsTerm(const Record& record);
 
 struct Instance {
   const Trace* trace = nullptr;
-  Few<Term> terms;       // never empty; sorted by (rank, micro-batch)
-  Few<int> ranks;        // sorted, each once
-  int micro_batch = -1;  // -1 also for a sum over micro-batches
+  SmallVector<Term> terms;  // never empty; sorted by (rank, micro-batch)
+  SmallVector<int> ranks;   // sorted, each once
+  int micro_batch = -1;     // -1 also for a sum over micro-batches
   // Mesh dimensions that were summed over: coordinates along them say nothing.
   std::vector<std::string> summed;
 };

@@ -38,27 +38,28 @@ OverlapIndex::OverlapIndex(const std::vector<const Layout*>& layouts) {
     }
   }
   for (const Layout* layout : layouts) {
-    Reach reach = ReachOf(*layout);
+    Affects reach = ReachOf(*layout);
     reach.place = reaches_.size();
     longest_ = std::max(longest_, reach.end - reach.begin);
     reaches_.push_back(reach);
   }
-  std::sort(reaches_.begin(), reaches_.end(),
-            [](const Reach& a, const Reach& b) { return a.begin < b.begin; });
+  std::sort(
+      reaches_.begin(), reaches_.end(),
+      [](const Affects& a, const Affects& b) { return a.begin < b.begin; });
 }
 
-OverlapIndex::Reach OverlapIndex::ReachOf(const Layout& layout) const {
+OverlapIndex::Affects OverlapIndex::ReachOf(const Layout& layout) const {
   // A scalar has no dimension, and is everywhere.
   if (layout.dims.empty()) return {0, 1, 0};
   return {BeginOf(layout.dims[dim_]), EndOf(layout.dims[dim_]), 0};
 }
 
 std::vector<size_t> OverlapIndex::Near(const Layout& region) const {
-  const Reach reach = ReachOf(region);
+  const Affects reach = ReachOf(region);
   std::vector<size_t> out;
   auto at = std::lower_bound(
       reaches_.begin(), reaches_.end(), reach.begin - longest_,
-      [](const Reach& r, int64_t begin) { return r.begin < begin; });
+      [](const Affects& r, int64_t begin) { return r.begin < begin; });
   for (; at != reaches_.end() && at->begin < reach.end; ++at) {
     if (at->end > reach.begin) out.push_back(at->place);
   }

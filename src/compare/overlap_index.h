@@ -26,16 +26,16 @@ class OverlapIndex {
 
  private:
   // What a layout reaches over in the dimension that tells most of them apart.
-  struct Reach {
+  struct Affects {
     int64_t begin = 0;
     int64_t end = 0;
     size_t place = 0;
   };
-  Reach ReachOf(const Layout& layout) const;
+  Affects ReachOf(const Layout& layout) const;
 
   size_t dim_ = 0;
   int64_t longest_ = 0;
-  std::vector<Reach> reaches_;  // by begin
+  std::vector<Affects> reaches_;  // by begin
 };
 
 }  // namespace ttrace

@@ -550,8 +550,8 @@ class Settler {
 
 }  // namespace
 
-BatchReadings SettleBatch(Side* reference, Side* candidate,
-                          const RowAlignment& rows) {
+BatchReadings ResolveBatchDim(Side* reference, Side* candidate,
+                              const RowAlignment& rows) {
   return Settler(reference, candidate, rows).Run();
 }
 

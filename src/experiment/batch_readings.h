@@ -35,8 +35,8 @@ struct BatchReadings {
 
 // Gives data, activations and their gradients, in all legs of both sides, the
 // layout that fits both.
-BatchReadings SettleBatch(Side* reference, Side* candidate,
-                          const RowAlignment& rows);
+BatchReadings ResolveBatchDim(Side* reference, Side* candidate,
+                              const RowAlignment& rows);
 
 }  // namespace ttrace
 

@@ -140,13 +140,13 @@ TensorComparison Compare(RecordedRun& a, RecordedRun& b, const TensorId& id) {
       CompareTensor(*a.side()->Find("real", id), *b.side()->Find("real", id)));
 }
 
-TEST(SettleBatch, FlattenedRowsAreRows) {
+TEST(ResolveBatchDim, FlattenedRowsAreRows) {
   // Five elements a row on both sides.
   RecordedRun reference({.local = {40, kWidth}, .counts = true});
   RecordedRun candidate(
       {.dp = 2, .micro_batches = 2, .local = {10, kWidth}, .counts = true});
   EXPECT_TRUE(
-      SettleBatch(reference.side(), candidate.side(), {}).unknown.empty());
+      ResolveBatchDim(reference.side(), candidate.side(), {}).unknown.empty());
   for (const TensorId& id : {Output(), Gradient()}) {
     const TensorComparison compared = Compare(reference, candidate, id);
     EXPECT_TRUE(compared.complete());
@@ -155,7 +155,7 @@ TEST(SettleBatch, FlattenedRowsAreRows) {
   }
 }
 
-TEST(SettleBatch, FlattenedRowsInAnOrderOfTheirOwnAreUnknown) {
+TEST(ResolveBatchDim, FlattenedRowsInAnOrderOfTheirOwnAreUnknown) {
   Said whole = {.local = {40, 16}, .counts = true, .last_first = true};
   Said parts = {.dp = 2,
                 .micro_batches = 2,
@@ -165,29 +165,29 @@ TEST(SettleBatch, FlattenedRowsInAnOrderOfTheirOwnAreUnknown) {
   RecordedRun reference(whole);
   RecordedRun candidate(parts);
   const std::set<TensorId> unknown =
-      SettleBatch(reference.side(), candidate.side(), {}).unknown;
+      ResolveBatchDim(reference.side(), candidate.side(), {}).unknown;
   EXPECT_EQ(unknown.count(Output()), 1u);
   EXPECT_EQ(unknown.count(Gradient()), 1u);
   // Of other values the order is that of the batch, and they are wrong.
   parts.counts = false;
   RecordedRun wrong(parts);
-  EXPECT_TRUE(
-      SettleBatch(RecordedRun(whole).side(), wrong.side(), {}).unknown.empty());
+  EXPECT_TRUE(ResolveBatchDim(RecordedRun(whole).side(), wrong.side(), {})
+                  .unknown.empty());
 }
 
-TEST(SettleBatch, FlattenedRowsThatVaryAreRowsThoughShapesAgree) {
+TEST(ResolveBatchDim, FlattenedRowsThatVaryAreRowsThoughShapesAgree) {
   RecordedRun reference(
       {.micro_batches = 4, .local = {10, kWidth}, .counts = true});
   RecordedRun candidate(
       {.dp = 2, .micro_batches = 2, .local = {10, kWidth}, .counts = true});
   EXPECT_TRUE(
-      SettleBatch(reference.side(), candidate.side(), {}).unknown.empty());
+      ResolveBatchDim(reference.side(), candidate.side(), {}).unknown.empty());
   const TensorComparison compared = Compare(reference, candidate, Output());
   EXPECT_EQ(compared.total.count, 40 * kWidth);
   EXPECT_EQ(compared.total.mismatched, 0);
 }
 
-TEST(SettleBatch, AnotherDimensionMayHaveTheNumberOfRowsByChance) {
+TEST(ResolveBatchDim, AnotherDimensionMayHaveTheNumberOfRowsByChance) {
   constexpr int64_t kFive = 5;
   Said flat = {.local = {kFive * kRows, kWidth}, .counts = true};
   RecordedRun reference(flat);
@@ -197,13 +197,13 @@ TEST(SettleBatch, AnotherDimensionMayHaveTheNumberOfRowsByChance) {
   flat.dim = 1;
   RecordedRun candidate(flat);
   EXPECT_TRUE(
-      SettleBatch(reference.side(), candidate.side(), {}).unknown.empty());
+      ResolveBatchDim(reference.side(), candidate.side(), {}).unknown.empty());
   const TensorComparison compared = Compare(reference, candidate, Output());
   EXPECT_TRUE(compared.complete());
   EXPECT_EQ(compared.total.mismatched, 0);
 }
 
-TEST(SettleBatch, WhatIsTheSameForAllRowsMayHaveTheirNumberByChance) {
+TEST(ResolveBatchDim, WhatIsTheSameForAllRowsMayHaveTheirNumberByChance) {
   // [1, width] beside one row, [1, width] beside eight.
   RecordedRun reference({.local = {1, kWidth}, .terms = {8}});
   RecordedRun candidate({.dp = 2,
@@ -212,7 +212,7 @@ TEST(SettleBatch, WhatIsTheSameForAllRowsMayHaveTheirNumberByChance) {
                          .has_rows = true,
                          .terms = {1, 1, 2, 0, 1, 1, 1, 1}});
   EXPECT_TRUE(
-      SettleBatch(reference.side(), candidate.side(), {}).unknown.empty());
+      ResolveBatchDim(reference.side(), candidate.side(), {}).unknown.empty());
   const TensorComparison value = Compare(reference, candidate, Output());
   EXPECT_TRUE(value.complete());
   EXPECT_EQ(value.total.count, kWidth);
@@ -223,13 +223,13 @@ TEST(SettleBatch, WhatIsTheSameForAllRowsMayHaveTheirNumberByChance) {
   EXPECT_EQ(gradient.total.mismatched, 0);
 }
 
-TEST(SettleBatch, EachRunMayTakeAnotherDimensionForTheRows) {
+TEST(ResolveBatchDim, EachRunMayTakeAnotherDimensionForTheRows) {
   // Eight positions beside eight rows, four heads beside four.
   RecordedRun reference({.local = {8, 4}, .has_rows = true, .terms = {2}});
   RecordedRun candidate(
       {.dp = 2, .local = {8, 4}, .has_rows = true, .dim = 1, .terms = {1, 1}});
   EXPECT_TRUE(
-      SettleBatch(reference.side(), candidate.side(), {}).unknown.empty());
+      ResolveBatchDim(reference.side(), candidate.side(), {}).unknown.empty());
   for (const TensorId& id : {Output(), Gradient()}) {
     const TensorComparison compared = Compare(reference, candidate, id);
     EXPECT_TRUE(compared.complete());
@@ -239,7 +239,7 @@ TEST(SettleBatch, EachRunMayTakeAnotherDimensionForTheRows) {
 }
 
 // Where ranks have other numbers of rows, one of them has that many by chance.
-TEST(SettleBatch, RanksThatDisagreeHoldNoRows) {
+TEST(ResolveBatchDim, RanksThatDisagreeHoldNoRows) {
   RecordedRun reference({.local = {4, kWidth}, .terms = {3}});
   const Said said = {.dp = 2,
                      .local = {4, kWidth},
@@ -248,47 +248,48 @@ TEST(SettleBatch, RanksThatDisagreeHoldNoRows) {
                      .terms = {1, 2}};
   RecordedRun candidate(said);
   EXPECT_TRUE(
-      SettleBatch(reference.side(), candidate.side(), {}).unknown.empty());
+      ResolveBatchDim(reference.side(), candidate.side(), {}).unknown.empty());
   EXPECT_EQ(Compare(reference, candidate, Output()).total.mismatched, 0);
   EXPECT_EQ(Compare(reference, candidate, Gradient()).total.mismatched, 0);
   // Values that differ between ranks are of their rows all the same.
   Said own = said;
   own.counts = true;
   RecordedRun varies(own);
-  EXPECT_TRUE(SettleBatch(reference.side(), varies.side(), {})
+  EXPECT_TRUE(ResolveBatchDim(reference.side(), varies.side(), {})
                   .unknown.contains(Output()));
 }
 
-TEST(SettleBatch, WhatNeitherExplainsIsUnknown) {
+TEST(ResolveBatchDim, WhatNeitherExplainsIsUnknown) {
   RecordedRun reference({.local = {9, kWidth}});
   RecordedRun candidate({.dp = 2, .local = {7, kWidth}});
   const std::set<TensorId> unknown =
-      SettleBatch(reference.side(), candidate.side(), {}).unknown;
+      ResolveBatchDim(reference.side(), candidate.side(), {}).unknown;
   EXPECT_TRUE(unknown.contains(Output()));
   EXPECT_TRUE(unknown.contains(Gradient()));
 }
 
-TEST(SettleBatch, AMeanOverTheRowsOfOtherMicroBatchesIsUnknown) {
+TEST(ResolveBatchDim, AMeanOverTheRowsOfOtherMicroBatchesIsUnknown) {
   RecordedRun reference({.local = {1, kWidth}, .counts = true});
   RecordedRun candidate({.dp = 2, .local = {1, kWidth}, .counts = true});
-  EXPECT_TRUE(SettleBatch(reference.side(), candidate.side(), {})
+  EXPECT_TRUE(ResolveBatchDim(reference.side(), candidate.side(), {})
                   .unknown.contains(Output()));
   // Of the same micro-batches each has its own.
   RecordedRun alike({.micro_batches = 2, .local = {1, kWidth}, .counts = true});
-  EXPECT_TRUE(SettleBatch(alike.side(), candidate.side(), {}).unknown.empty());
+  EXPECT_TRUE(
+      ResolveBatchDim(alike.side(), candidate.side(), {}).unknown.empty());
   EXPECT_EQ(Compare(alike, candidate, Output()).total.mismatched, 0);
 }
 
-TEST(SettleBatch, OtherShapesOfEqualBatchesStayAFinding) {
+TEST(ResolveBatchDim, OtherShapesOfEqualBatchesStayAFinding) {
   RecordedRun reference({.dp = 2, .local = {9, kWidth}});
   RecordedRun candidate({.dp = 2, .local = {7, kWidth}});
   EXPECT_TRUE(
-      SettleBatch(reference.side(), candidate.side(), {}).unknown.empty());
+      ResolveBatchDim(reference.side(), candidate.side(), {}).unknown.empty());
   EXPECT_NE(reference.side()->Find("real", Output())->global_shape(),
             candidate.side()->Find("real", Output())->global_shape());
 }
 
-TEST(SettleBatch, WhatBothSayAlikeStaysAsItIs) {
+TEST(ResolveBatchDim, WhatBothSayAlikeStaysAsItIs) {
   RecordedRun reference(
       {.local = {kRows, kWidth}, .has_rows = true, .counts = true});
   RecordedRun candidate({.dp = 2,
@@ -296,7 +297,7 @@ TEST(SettleBatch, WhatBothSayAlikeStaysAsItIs) {
                          .has_rows = true,
                          .counts = true});
   EXPECT_TRUE(
-      SettleBatch(reference.side(), candidate.side(), {}).unknown.empty());
+      ResolveBatchDim(reference.side(), candidate.side(), {}).unknown.empty());
   EXPECT_EQ(Compare(reference, candidate, Output()).total.mismatched, 0);
 }
 

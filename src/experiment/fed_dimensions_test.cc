@@ -154,7 +154,7 @@ Outcome Compare(FedRun& reference, FedRun& candidate) {
   const RowAlignment rows =
       OrDie(FindRows(*reference.side(), *candidate.side()));
   Outcome out;
-  out.read = SettleBatch(reference.side(), candidate.side(), rows);
+  out.read = ResolveBatchDim(reference.side(), candidate.side(), rows);
   const TensorPieces& pieces = *candidate.side()->Find("real", Output());
   out.compared = OrDie(
       CompareTensor(*reference.side()->Find("real", Output()), pieces,

@@ -1,5 +1,5 @@
-// What SettleBatch makes of what the model itself is given: items of lists, and
-// what counts within the batch of its rank.
+// What ResolveBatchDim makes of what the model itself is given: items of lists,
+// and what counts within the batch of its rank.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -112,7 +112,7 @@ BatchReadings Settle(const std::vector<RankGiven>& reference,
   GivenRun theirs(reference);
   GivenRun own(candidate);
   const RowAlignment rows = OrDie(FindRows(*theirs.side(), *own.side()));
-  return SettleBatch(theirs.side(), own.side(), rows);
+  return ResolveBatchDim(theirs.side(), own.side(), rows);
 }
 
 TensorId Input(const std::string& fqn, const std::string& arg) {
@@ -141,7 +141,7 @@ RankGiven Images(const std::string& list, const std::vector<int64_t>& images) {
   return out;
 }
 
-TEST(SettleBatch, ItemsOfAListThatAreRowsAreListed) {
+TEST(ResolveBatchDim, ItemsOfAListThatAreRowsAreListed) {
   const BatchReadings read =
       Settle({Images("images", {1, 2, 3, 4})},
              {Images("images", {1, 3}), Images("images", {2, 4})});
@@ -151,14 +151,14 @@ TEST(SettleBatch, ItemsOfAListThatAreRowsAreListed) {
                           Input("", "images.2"), Input("", "images.3")));
 }
 
-TEST(SettleBatch, ItemsOfAListWithoutANameAreTheNumberedOnes) {
+TEST(ResolveBatchDim, ItemsOfAListWithoutANameAreTheNumberedOnes) {
   const BatchReadings read = Settle({Images("", {1, 2, 3, 4})},
                                     {Images("", {1, 3}), Images("", {2, 4})});
   EXPECT_THAT(read.listed, ElementsAre(Input("", "0"), Input("", "1"),
                                        Input("", "2"), Input("", "3")));
 }
 
-TEST(SettleBatch, AListWhoseItemsAreNoRowsIsNotListed) {
+TEST(ResolveBatchDim, AListWhoseItemsAreNoRowsIsNotListed) {
   // Each rank is given the same two: levels of a pyramid.
   std::vector<RankGiven> reference = {Images("images", {1, 2, 3, 4})};
   std::vector<RankGiven> candidate = {Images("images", {1, 3}),
@@ -168,7 +168,7 @@ TEST(SettleBatch, AListWhoseItemsAreNoRowsIsNotListed) {
   EXPECT_THAT(Settle(reference, candidate).listed, IsEmpty());
 }
 
-TEST(SettleBatch, ATensorWithoutANameIsNoList) {
+TEST(ResolveBatchDim, ATensorWithoutANameIsNoList) {
   const auto given = [](const std::vector<int64_t>& rows) {
     RankGiven out;
     out.notes = {{false, "", 0, rows}};
@@ -180,7 +180,7 @@ TEST(SettleBatch, ATensorWithoutANameIsNoList) {
       IsEmpty());
 }
 
-TEST(SettleBatch, ItemsOfAListOfTheDataAreListed) {
+TEST(ResolveBatchDim, ItemsOfAListOfTheDataAreListed) {
   const auto item = [](const std::vector<int64_t>& images) {
     RankGiven out;
     out.notes = {{true, "images", kListDim, images}, {false, "x", 0, images}};
@@ -196,7 +196,7 @@ TEST(SettleBatch, ItemsOfAListOfTheDataAreListed) {
   EXPECT_EQ(read.listed.begin()->role, Role::kData);
 }
 
-TEST(SettleBatch, WhatEachRankIsFedWholeIsTheSameForAllRows) {
+TEST(ResolveBatchDim, WhatEachRankIsFedWholeIsTheSameForAllRows) {
   const auto given = [](const std::vector<int64_t>& item,
                         const std::vector<int64_t>& used) {
     RankGiven out;
@@ -212,7 +212,7 @@ TEST(SettleBatch, WhatEachRankIsFedWholeIsTheSameForAllRows) {
   EXPECT_TRUE(rows.Find({true, 0, 0})->shared);
   EXPECT_FALSE(rows.Find({false, 0, 0})->shared);
   const BatchReadings read =
-      SettleBatch(reference.side(), candidate.side(), rows);
+      ResolveBatchDim(reference.side(), candidate.side(), rows);
   EXPECT_THAT(read.unknown, IsEmpty());
   for (const auto& [id, pieces] : candidate.side()->real()) {
     EXPECT_THAT(pieces.global_shape(), ElementsAre(4)) << ToString(id);
@@ -232,20 +232,21 @@ RankGiven Bag(const std::vector<int64_t>& rows,
   return out;
 }
 
-TEST(SettleBatch, WhatCountsWithinTheBatchOfARankIsUnknownWhereverItIsGiven) {
+TEST(ResolveBatchDim,
+     WhatCountsWithinTheBatchOfARankIsUnknownWhereverItIsGiven) {
   const BatchReadings read = Settle({Bag({1, 2, 3, 4}, {0, 3, 5, 6})},
                                     {Bag({1, 2}, {0, 3}), Bag({3, 4}, {0, 1})});
   EXPECT_THAT(read.unknown,
               ElementsAre(Input("", "offsets"), Input("bag", "1")));
 }
 
-TEST(SettleBatch, WhatCountsWithinTheSameBatchIsCompared) {
+TEST(ResolveBatchDim, WhatCountsWithinTheSameBatchIsCompared) {
   // No rank has other rows than the reference's.
   EXPECT_THAT(Settle({Bag({1, 2}, {0, 3})}, {Bag({1, 2}, {0, 3})}).unknown,
               IsEmpty());
 }
 
-TEST(SettleBatch, OtherValuesThatCountNothingStayAFinding) {
+TEST(ResolveBatchDim, OtherValuesThatCountNothingStayAFinding) {
   const BatchReadings read =
       Settle({Bag({1, 2}, {0, 3}, false)}, {Bag({1, 2}, {0, 4}, false)});
   EXPECT_THAT(read.unknown, IsEmpty());

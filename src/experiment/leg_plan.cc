@@ -26,7 +26,8 @@ LegPlan IsolatedPlan(const Leg& name, const Leg& plain, const Side& reference,
   plan.isolated = true;
   plan.noise_legs =
       reference.NoiseLegsOf(plain == kFp32 ? kFp32Isolated : kIsolated);
-  if (plain == kReal && reference.HasLeg(kFp32)) plan.reference_hp_leg = kFp32;
+  if (plain == kReal && reference.HasLeg(kFp32))
+    plan.reference_fp32_leg = kFp32;
   if (plan.noise_legs.empty()) {
     plan.noise_legs = reference.NoiseLegsOf(plain);
     plan.borrowed_noise = true;

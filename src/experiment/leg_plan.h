@@ -24,7 +24,7 @@ struct LegPlan {
   Leg fp32_leg;                 // of the reference; empty: none
   // Of the reference, where only its own distance from the truth is known: an
   // isolated leg in low precision. Empty: none.
-  Leg reference_hp_leg;
+  Leg reference_fp32_leg;
   double unit_roundoff = 0;
   // Judges what each module adds, not the run: TensorJudgement::isolated.
   bool isolated = false;

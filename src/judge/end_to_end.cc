@@ -63,7 +63,7 @@ EndToEnd SeeEndToEnd(const TensorFacts& facts,
     Reason gap = GapIn(facts, leg);
     if (!gap.none()) out.gap = std::move(gap);
     if (!leg.usable) continue;
-    Add(legs[index], index, ties.Reach(facts, leg.plan), &out);
+    Add(legs[index], index, ties.Affects(facts, leg.plan), &out);
   }
   if (!out.gap.none() && !facts.complete) {
     out.gap = Because(ReasonKind::kIterationCut);

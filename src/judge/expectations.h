@@ -39,7 +39,7 @@ class Expectations {
   // Whether all that was computed up to this place in the order of execution is
   // repeated bit for bit by the replay of either run. After a value that is not
   // nothing is exact, even if its own replay happened to be.
-  bool RepeatsUntil(int64_t order) const { return order < first_unrepeated_; }
+  bool RepeatsBefore(int64_t order) const { return order < first_unrepeated_; }
 
  private:
   // (role, argument, name without layer numbers, pass, plan)

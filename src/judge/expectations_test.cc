@@ -120,15 +120,15 @@ TEST(Expectations, NothingIsExactBehindWhatEitherRunDoesNotRepeat) {
   first.order = 3;
   second.order = 5;
   second.reference_repeat = RepeatFacts{};  // bit for bit
-  EXPECT_TRUE(Expectations({first, second}, kRunRisk).RepeatsUntil(9));
+  EXPECT_TRUE(Expectations({first, second}, kRunRisk).RepeatsBefore(9));
   second.reference_repeat = Differs();
   const Expectations reference({first, second}, kRunRisk);
-  EXPECT_TRUE(reference.RepeatsUntil(4));
-  EXPECT_FALSE(reference.RepeatsUntil(5));
+  EXPECT_TRUE(reference.RepeatsBefore(4));
+  EXPECT_FALSE(reference.RepeatsBefore(5));
   first.candidate_repeat = Differs();
   const Expectations both({first, second}, kRunRisk);
-  EXPECT_TRUE(both.RepeatsUntil(2));
-  EXPECT_FALSE(both.RepeatsUntil(3));
+  EXPECT_TRUE(both.RepeatsBefore(2));
+  EXPECT_FALSE(both.RepeatsBefore(3));
 }
 
 }  // namespace

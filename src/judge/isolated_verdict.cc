@@ -124,7 +124,7 @@ std::optional<TensorJudgement::Isolated> ConcludeIsolated(
 bool ContradictedByRun(const TensorJudgement& judgement) {
   // What is left of the difference if the run is anywhere within its bound.
   constexpr double kBothSides = 2;
-  if (!judgement.out_alone() || !judgement.judged_alone() ||
+  if (!judgement.out_isolated() || !judgement.judged_isolated() ||
       judgement.isolated->replicas_differ ||
       judgement.isolated->deciding_leg < 0 || judgement.nonfinite) {
     return false;

@@ -27,7 +27,7 @@ TensorJudgement Open() {
   TensorJudgement t;
   t.id = kUpdated;
   t.verdict = TensorVerdict::kNotCheckable;
-  t.explained = true;
+  t.excused = true;
   t.reason = Because(ReasonKind::kAfterStep);
   return t;
 }
@@ -44,7 +44,7 @@ TensorJudgement Judged(TensorJudgement t, const ReplayedStep& step,
 TEST(JudgeSteps, ARightStepIsWithinAndNoSuspect) {
   const TensorJudgement t = Judged(Open(), StepOf(0));
   EXPECT_EQ(t.verdict, TensorVerdict::kWithin);
-  EXPECT_FALSE(t.explained);
+  EXPECT_FALSE(t.excused);
   EXPECT_TRUE(t.reason.none());
   EXPECT_EQ(t.headroom, 0.9);
   ASSERT_NE(t.deciding(), nullptr);
@@ -56,7 +56,7 @@ TEST(JudgeSteps, AWrongStepIsDiverged) {
   const TensorJudgement t = Judged(Open(), StepOf(3));
   EXPECT_EQ(t.verdict, TensorVerdict::kDiverged);
   EXPECT_TRUE(t.step_differs());
-  EXPECT_FALSE(t.explained);
+  EXPECT_FALSE(t.excused);
   EXPECT_EQ(t.ranks, std::vector<int>{1});
   EXPECT_EQ(t.reason.counts, (std::vector<int64_t>{3, 100}));
   EXPECT_EQ(t.reason.numbers, (std::vector<double>{0.5, 0.1}));
@@ -71,7 +71,7 @@ TEST(JudgeSteps, ATensorThatIsNotWhollyJudgedIsNotWithin) {
   state.id.arg = "master";
   const TensorJudgement t = Judged(Open(), step);
   EXPECT_EQ(t.verdict, TensorVerdict::kNotCheckable);
-  EXPECT_TRUE(t.explained);
+  EXPECT_TRUE(t.excused);
   EXPECT_EQ(t.reason.kind, ReasonKind::kStepNotHeld);
   EXPECT_EQ(t.reason.ranks, std::vector<int>{3});
   EXPECT_NE(t.legs.front().Find(Statistic::kStep), nullptr);
@@ -101,7 +101,7 @@ TEST(JudgeSteps, WhatTheReferenceDoesTooIsNotJudged) {
   const ReplayedStep wrong = StepOf(3);
   const TensorJudgement t = Judged(Open(), wrong, &wrong);
   EXPECT_EQ(t.verdict, TensorVerdict::kNotCheckable);
-  EXPECT_TRUE(t.explained);
+  EXPECT_TRUE(t.excused);
   EXPECT_EQ(t.reason.kind, ReasonKind::kReferenceStep);
   const ReplayedStep right = StepOf(0);
   EXPECT_TRUE(Judged(Open(), wrong, &right).diverged());
@@ -119,7 +119,7 @@ TEST(JudgeSteps, OtherFindingsStand) {
   EXPECT_EQ(Judged(copies, StepOf(3)).headroom, copies.headroom);
   TensorJudgement equal = Open();
   equal.verdict = TensorVerdict::kBitwiseEqual;
-  equal.explained = false;
+  equal.excused = false;
   equal.reason = {};
   EXPECT_EQ(Judged(equal, StepOf(0)).verdict, TensorVerdict::kBitwiseEqual);
 }
@@ -129,7 +129,7 @@ TEST(JudgeSteps, WhatAStepStartsFromIsSaidToBeThat) {
   before.id = {"w", Role::kOptimState, 2, 0, "exp_avg", Pass::kForward};
   const TensorJudgement t = Judged(before, StepOf(0));
   EXPECT_EQ(t.reason.kind, ReasonKind::kBeforeStep);
-  EXPECT_TRUE(t.explained);
+  EXPECT_TRUE(t.excused);
 }
 
 }  // namespace

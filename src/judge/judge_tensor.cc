@@ -122,7 +122,7 @@ TensorJudgement TensorJudge::Judge(const TensorFacts& facts) const {
     of.seen = SeeEndToEnd(facts, out.legs, plans_, ties_);
     of.copies_differ = CopiesDiffer(facts, facts.replicas, out.legs);
     out.Conclude(ConcludeAgainst(of));
-    ConcludeAlone(facts, &out);
+    ConcludeIsolatedLegs(facts, &out);
   }
   out.carried = of.carried;
   out.replicas_differ = of.copies_differ && !of.carried;
@@ -147,8 +147,8 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
   errors.stats = leg.candidate.total;
   errors.noise = Totals(leg.noise);
   errors.repeat = Total(leg.repeat);
-  errors.candidate_hp = Total(leg.candidate_hp);
-  errors.reference_hp = Total(leg.reference_hp);
+  errors.candidate_fp32 = Total(leg.candidate_fp32);
+  errors.reference_fp32 = Total(leg.reference_fp32);
   errors.vector_gradient = IsParameterGradient(id.role) && facts.vector;
   errors.lookup_gradient = facts.lookup;
   errors.rounding = rounding_->Of(id, plan.isolated, fp32);
@@ -220,8 +220,8 @@ void TensorJudge::AddPieces(const LegFacts& leg, const LegErrors& whole,
       part.noise[i] = of(leg.noise[i]);
     }
     if (leg.repeat) part.repeat = of(*leg.repeat);
-    if (leg.candidate_hp) part.candidate_hp = of(*leg.candidate_hp);
-    if (leg.reference_hp) part.reference_hp = of(*leg.reference_hp);
+    if (leg.candidate_fp32) part.candidate_fp32 = of(*leg.candidate_fp32);
+    if (leg.reference_fp32) part.reference_fp32 = of(*leg.reference_fp32);
     std::optional<Test> test = JudgePart(part);
     if (!test) continue;
     test->ranks = instance.ranks;
@@ -237,7 +237,7 @@ bool TensorJudge::CopiesDiffer(const TensorFacts& facts,
                                const ReplicaComparison& copies,
                                const std::vector<LegJudgement>& legs) const {
   if (copies.differing == 0) return false;
-  if (expectations_.RepeatsUntil(facts.order)) return true;
+  if (expectations_.RepeatsBefore(facts.order)) return true;
   const auto real = std::find_if(legs.begin(), legs.end(), [](const auto& leg) {
     return leg.leg == kReal && leg.checkable && !leg.tests.empty();
   });
@@ -274,7 +274,7 @@ Case TensorJudge::CaseOf(const TensorFacts& facts,
   of.replaced_by_graft =
       (id.role == Role::kParam && weights_grafted_) ||
       (id.role == Role::kData && data_grafted_ && !facts.own_rows);
-  of.after_draws = draws_.Reach(facts) && !HasNoTolerance(id.role);
+  of.after_draws = draws_.Affects(facts) && !HasNoTolerance(id.role);
   of.unequal_start = unequal_starts_.contains(id.iteration);
   of.may_overflow = skipped_.MayOverflow(id);
   of.step_skipped = skipped_.LeaveOutStep(id.iteration);
@@ -284,9 +284,9 @@ Case TensorJudge::CaseOf(const TensorFacts& facts,
   return of;
 }
 
-void TensorJudge::ConcludeAlone(const TensorFacts& facts,
-                                TensorJudgement* out) const {
-  if (draws_.ReachIsolated(facts.id)) return;
+void TensorJudge::ConcludeIsolatedLegs(const TensorFacts& facts,
+                                       TensorJudgement* out) const {
+  if (draws_.AffectsIsolated(facts.id)) return;
   std::vector<bool> is_isolated;
   bool copies_differ = false;
   for (const LegFacts& leg : facts.legs) {

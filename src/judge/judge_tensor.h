@@ -55,7 +55,8 @@ class TensorJudge {
               const std::vector<LegJudgement>& legs) const;
   void JudgeLegs(const TensorFacts& facts, TensorJudgement* out) const;
   // The verdict of the isolated legs.
-  void ConcludeAlone(const TensorFacts& facts, TensorJudgement* out) const;
+  void ConcludeIsolatedLegs(const TensorFacts& facts,
+                            TensorJudgement* out) const;
 
   bool has_reference_;
   int first_iteration_;  // that the candidate recorded

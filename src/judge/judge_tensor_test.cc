@@ -103,7 +103,7 @@ TEST_F(TensorJudgeTest, NothingMeasuredOfDamagedBytesIsEvidence) {
   const TensorJudgement out = Judge(facts);
   EXPECT_EQ(out.verdict, TensorVerdict::kNotCheckable);
   EXPECT_EQ(out.reason.kind, ReasonKind::kDamaged);
-  EXPECT_FALSE(out.explained);
+  EXPECT_FALSE(out.excused);
   EXPECT_THAT(out.legs, IsEmpty());
 }
 
@@ -113,7 +113,7 @@ TEST_F(TensorJudgeTest, WhatDependsOnTheBatchUnknownHowIsNotJudged) {
   const TensorJudgement out = Judge(facts);
   EXPECT_EQ(out.verdict, TensorVerdict::kNotCheckable);
   EXPECT_EQ(out.reason.kind, ReasonKind::kBatchUnknown);
-  EXPECT_TRUE(out.explained);
+  EXPECT_TRUE(out.excused);
 }
 
 TEST_F(TensorJudgeTest, ItemsOfListsAreJudgedByWhatIsMadeOfThem) {
@@ -122,7 +122,7 @@ TEST_F(TensorJudgeTest, ItemsOfListsAreJudgedByWhatIsMadeOfThem) {
   const TensorJudgement out = Judge(facts);
   EXPECT_EQ(out.verdict, TensorVerdict::kNotCheckable);
   EXPECT_EQ(out.reason.kind, ReasonKind::kRowOfList);
-  EXPECT_TRUE(out.explained);
+  EXPECT_TRUE(out.excused);
 }
 
 TEST_F(TensorJudgeTest, OfRowsThatArePaddedFurtherWhatBothHaveIsJudged) {
@@ -241,10 +241,10 @@ TEST_F(TensorJudgeTest, WhatAStepMadeIsLeftToTheNextIteration) {
   TensorFacts facts = Facts(4e-2);
   facts.id.role = Role::kParamUpdated;
   EXPECT_EQ(Judge(facts).reason.kind, ReasonKind::kAfterStep);
-  EXPECT_TRUE(Judge(facts).explained);
+  EXPECT_TRUE(Judge(facts).excused);
   facts.id.role = Role::kOutput;
   EXPECT_EQ(Judge(facts, {0}).reason.kind, ReasonKind::kUnequalStart);
-  EXPECT_TRUE(Judge(facts, {0}).explained);
+  EXPECT_TRUE(Judge(facts, {0}).excused);
   EXPECT_EQ(Judge(facts, {1}).verdict, TensorVerdict::kDiverged);
 }
 
@@ -279,12 +279,12 @@ TEST_F(TensorJudgeTest, APartsBoundIsThatOfTheSamePart) {
   leg.candidate.instances[1] = {{1}, -1, Stats(4e-2), 1};
   for (PairFacts& noise : leg.noise) noise.regions.resize(2, Stats(1e-2));
   EXPECT_THAT(Judge(facts).ranks, ElementsAre(1));
-  leg.candidate_hp = PairFacts{Stats(0), {Stats(0), Stats(0)}};
-  leg.reference_hp = PairFacts{Stats(0), {Stats(0), Stats(4e-2)}};
+  leg.candidate_fp32 = PairFacts{Stats(0), {Stats(0), Stats(0)}};
+  leg.reference_fp32 = PairFacts{Stats(0), {Stats(0), Stats(4e-2)}};
   EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kWithin);
-  leg.candidate_hp->regions[1] = Stats(6e-2);
+  leg.candidate_fp32->regions[1] = Stats(6e-2);
   EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kSuspect);
-  leg.candidate_hp->regions[1] = Stats(9e-2);
+  leg.candidate_fp32->regions[1] = Stats(9e-2);
   EXPECT_EQ(Judge(facts).verdict, TensorVerdict::kDiverged);
 }
 
@@ -349,7 +349,7 @@ TEST_F(TensorJudgeTest, WhatWasPresumedAlikeAndIsNotLiesNobodyKnowsWhere) {
   const TensorJudgement unknown = Judge(facts);
   EXPECT_EQ(unknown.verdict, TensorVerdict::kNotCheckable);
   EXPECT_EQ(unknown.reason.kind, ReasonKind::kNotAlike);
-  EXPECT_TRUE(unknown.explained);
+  EXPECT_TRUE(unknown.excused);
   EXPECT_FALSE(unknown.replicas_differ);
   facts.id.role = Role::kOutput;
   EXPECT_TRUE(Judge(facts).replicas_differ) << "nobody presumed that";
@@ -407,7 +407,7 @@ TEST_F(TensorJudgeTest, TheLossBesideOtherModelsIsNotJudgedAlone) {
   AddLeg("isolated", true, &facts);
   facts.legs.back().candidate.total = Stats(4e-2);
   facts.id = {"", Role::kGradOutput, 0, 0, "0", Pass::kBackward};
-  EXPECT_TRUE(Judge(facts).out_alone());
+  EXPECT_TRUE(Judge(facts).out_isolated());
   const ScratchFolder folder;
   OrDie(CreateTraceFolder(folder.path(), "{}", true));
   const auto writer = OpenRank(folder.path(), 0, 1);
@@ -415,11 +415,11 @@ TEST_F(TensorJudgeTest, TheLossBesideOtherModelsIsNotJudgedAlone) {
   OrDie(writer->Close(true, ""));
   const Side beside = OrDie(Side::Open(folder.path(), {}));
   const TensorJudgement out = JudgeOf(beside, facts);
-  EXPECT_FALSE(out.out_alone());
+  EXPECT_FALSE(out.out_isolated());
   EXPECT_EQ(out.isolated->reason.kind, ReasonKind::kOfOtherModels);
   // A module inside is given what arrives at it.
   facts.id.fqn = "fc";
-  EXPECT_TRUE(JudgeOf(beside, facts).out_alone());
+  EXPECT_TRUE(JudgeOf(beside, facts).out_isolated());
 }
 
 TEST_F(TensorJudgeTest, WithoutABoundAReplayIsNotJudged) {
@@ -479,7 +479,7 @@ TEST_F(TensorJudgeTest, ABufferThatForwardsChangedIsNoFindingByItself) {
   TensorJudgement out = Judge(facts);
   EXPECT_EQ(out.verdict, TensorVerdict::kNotCheckable);
   EXPECT_TRUE(out.carried_out());
-  EXPECT_TRUE(out.explained);
+  EXPECT_TRUE(out.excused);
   EXPECT_FALSE(out.replicas_differ);
   EXPECT_NEAR(out.headroom, 2, 1e-9);
   EXPECT_THAT(out.ranks, ElementsAre(1));

@@ -146,11 +146,11 @@ struct TensorJudgement : Outcome {
   // By its own step: not what its inputs make it.
   bool step_differs() const { return reason.kind == ReasonKind::kStepDiffers; }
   // Out of bound in an isolated leg, by its own fault or not.
-  bool out_alone() const {
+  bool out_isolated() const {
     return isolated && isolated->verdict == TensorVerdict::kDiverged;
   }
   // An isolated leg has a bound for it, and nothing from outside came in.
-  bool judged_alone() const {
+  bool judged_isolated() const {
     return isolated && isolated->verdict != TensorVerdict::kNotCheckable &&
            isolated->verdict != TensorVerdict::kUnmatched &&
            (isolated->replaced || IsEdge(id.role));
@@ -159,7 +159,7 @@ struct TensorJudgement : Outcome {
   // The leg whose evidence is the cleanest: an isolated one if it convicts,
   // because no error of another module is in it.
   const LegJudgement* convicting() const {
-    if (out_alone() && judged_alone() && isolated->deciding_leg >= 0) {
+    if (out_isolated() && judged_isolated() && isolated->deciding_leg >= 0) {
       return Leg(isolated->deciding_leg);
     }
     return deciding();

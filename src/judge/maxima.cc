@@ -112,8 +112,8 @@ Test Judge(Statistic statistic, double err, const Noise& noise, double floor,
   }
   out.headroom = err / out.bound;
   if (hp) {
-    out.value_hp = hp->candidate;
-    out.reference_hp = hp->reference;
+    out.value_fp32 = hp->candidate;
+    out.reference_fp32 = hp->reference;
     // The reference's own rounding is a single sample.
     const double factor_hp = NoiseFactor(hp->equivalent, 1, errors.risk);
     const double bound_hp =
@@ -138,10 +138,10 @@ Test Judge(Statistic statistic, double err, const Noise& noise, double floor,
 }
 
 std::optional<HighPrecision> ElementHp(const LegErrors& errors) {
-  if (!errors.candidate_hp || !errors.reference_hp) return std::nullopt;
-  const ErrorStats& ref = *errors.reference_hp;
+  if (!errors.candidate_fp32 || !errors.reference_fp32) return std::nullopt;
+  const ErrorStats& ref = *errors.reference_fp32;
   HighPrecision out;
-  out.candidate = errors.candidate_hp->max_elem;
+  out.candidate = errors.candidate_fp32->max_elem;
   out.reference = ref.max_elem;
   if (ref.max_elem > 0) {
     out.equivalent = ref.sum_sq_elem / (ref.max_elem * ref.max_elem);
@@ -150,9 +150,9 @@ std::optional<HighPrecision> ElementHp(const LegErrors& errors) {
 }
 
 std::optional<HighPrecision> BlockHp(const LegErrors& errors) {
-  if (!errors.candidate_hp || !errors.reference_hp) return std::nullopt;
-  const ErrorStats& cand = *errors.candidate_hp;
-  const ErrorStats& ref = *errors.reference_hp;
+  if (!errors.candidate_fp32 || !errors.reference_fp32) return std::nullopt;
+  const ErrorStats& cand = *errors.candidate_fp32;
+  const ErrorStats& ref = *errors.reference_fp32;
   HighPrecision out;
   out.candidate = BlockError(cand, cand.sum_sq_ref);
   out.reference = BlockError(ref, ref.sum_sq_ref);
@@ -188,7 +188,7 @@ double LargestBlockFactor(int64_t elements, int legs, double risk) {
 }
 
 void JudgeMaxima(const LegErrors& errors, LegJudgement* leg) {
-  const bool has_hp = errors.candidate_hp && errors.reference_hp;
+  const bool has_hp = errors.candidate_fp32 && errors.reference_fp32;
   const double unit = errors.rounding.unit_roundoff;
   if (errors.noise.empty()) return;
   if (errors.sums_tokens() && unit > kFp32Roundoff && !has_hp) return;

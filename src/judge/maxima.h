@@ -1,5 +1,5 @@
-// Few wrong elements among many: bounds for the largest error of one element
-// and of one block of elements, beside the rule for the norm (rule.h).
+// SmallVector wrong elements among many: bounds for the largest error of one
+// element and of one block of elements, beside the rule for the norm (rule.h).
 //
 // Both maxima are compared with those of the noise legs. With s legs, n
 // elements, and the statistic of a clean tensor being one more draw of what the

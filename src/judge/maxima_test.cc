@@ -210,18 +210,19 @@ TEST(JudgeMaxima, BothEstimatesMustFlag) {
   far.max_block_sq_err *= 100;
   Sample setup(far);
   ErrorStats hp = far;  // the reference is as far from its fp32 leg
-  setup.errors.reference_hp = hp;
-  setup.errors.candidate_hp = far;
+  setup.errors.reference_fp32 = hp;
+  setup.errors.candidate_fp32 = far;
   EXPECT_LT(ElementHeadroom(setup.Judged()), 1);
   EXPECT_LT(BlockHeadroom(setup.Judged()), 1);
   for (const Statistic statistic : {Statistic::kElement, Statistic::kBlock}) {
     EXPECT_EQ(setup.Judged().Find(statistic)->expected.origin,
               Origin::kReferenceFp32);
   }
-  setup.errors.reference_hp = Normal(1e-2);
+  setup.errors.reference_fp32 = Normal(1e-2);
   EXPECT_GT(ElementHeadroom(setup.Judged()), 1);
   EXPECT_GT(BlockHeadroom(setup.Judged()), 1);
-  setup.errors.candidate_hp = Normal(1e-2);  // the candidate is near the truth
+  setup.errors.candidate_fp32 =
+      Normal(1e-2);  // the candidate is near the truth
   EXPECT_LT(ElementHeadroom(setup.Judged()), 1);
   EXPECT_LT(BlockHeadroom(setup.Judged()), 1);
 }
@@ -241,9 +242,9 @@ TEST(JudgeMaxima, LeavesToTheNormWhatItCannotJudge) {
   Sample vector(Normal(1e-2));
   vector.errors.vector_gradient = true;
   EXPECT_FALSE(HasElement(vector.Judged()));
-  vector.errors.candidate_hp = vector.errors.reference_hp = Normal(1e-2);
+  vector.errors.candidate_fp32 = vector.errors.reference_fp32 = Normal(1e-2);
   EXPECT_TRUE(HasElement(vector.Judged()));
-  vector.errors.candidate_hp = vector.errors.reference_hp = std::nullopt;
+  vector.errors.candidate_fp32 = vector.errors.reference_fp32 = std::nullopt;
   vector.errors.rounding.unit_roundoff = kFp32Roundoff;
   EXPECT_TRUE(HasElement(vector.Judged()));
   const ErrorStats small = Normal(1e-2, 4, kCompareBlock);

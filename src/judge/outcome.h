@@ -31,8 +31,8 @@ std::string_view ToString(TensorVerdict verdict);
 
 struct Outcome {
   TensorVerdict verdict = TensorVerdict::kUnmatched;
-  Reason reason;           // why not checkable, unmatched, explained or flagged
-  bool explained = false;  // not compared, and `reason` says why that is right
+  Reason reason;         // why not checkable, unmatched, explained or flagged
+  bool excused = false;  // not compared, and `reason` says why that is right
   // Index into the tensor's legs of the end-to-end leg with the largest
   // headroom; -1: none decides.
   int deciding_leg = -1;
@@ -66,7 +66,7 @@ inline Outcome NotCheckable(Reason reason) {
 // It is not comparable, and that is right.
 inline Outcome Excused(Reason reason) {
   Outcome out = NotCheckable(std::move(reason));
-  out.explained = true;
+  out.excused = true;
   return out;
 }
 

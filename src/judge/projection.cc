@@ -45,13 +45,13 @@ void JudgeProjection(const LegErrors& errors, double pooled,
   const double random =
       std::max({norm->noise * expected.growth * coarser,
                 errors.least_rounding(), errors.unseen_rounding(),
-                std::isnan(norm->reference_hp)
+                std::isnan(norm->reference_fp32)
                     ? 0
-                    : errors.longer_sums() * norm->reference_hp}) /
+                    : errors.longer_sums() * norm->reference_fp32}) /
       std::sqrt(independent);
   const double repeat = errors.repeat ? CommonFactorError(*errors.repeat) : 0;
   const double fp32 =
-      errors.reference_hp ? CommonFactorError(*errors.reference_hp) : 0;
+      errors.reference_fp32 ? CommonFactorError(*errors.reference_fp32) : 0;
   const std::pair<double, Origin> candidates[] = {
       {by_legs * coarser * std::sqrt(std::max(own, pooled)), Origin::kNoise},
       {by_many * random, Origin::kRandomFactor},

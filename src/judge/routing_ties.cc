@@ -79,7 +79,7 @@ const Test* RoutingTies::Find(const TensorId& map, size_t plan) const {
   return found == tests_.end() ? nullptr : &found->second;
 }
 
-bool RoutingTies::Reach(const TensorFacts& tensor, size_t plan) const {
+bool RoutingTies::Affects(const TensorFacts& tensor, size_t plan) const {
   const auto found = first_.find({tensor.id.iteration, plan});
   if (found == first_.end()) return false;
   const Place& first = found->second;

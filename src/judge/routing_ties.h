@@ -49,7 +49,7 @@ class RoutingTies {
 
   // Whether it was computed after ties of its iteration that fell otherwise in
   // the leg of `plan`, and nothing else wrong with that map.
-  bool Reach(const TensorFacts& tensor, size_t plan) const;
+  bool Affects(const TensorFacts& tensor, size_t plan) const;
 
  private:
   struct Place {

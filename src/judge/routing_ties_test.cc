@@ -100,22 +100,22 @@ TEST(RoutingTies, ReachWhatIsComputedAfterThem) {
   EXPECT_EQ(ties.Find(layer[3].id, 0)->bound, 0.2);
   EXPECT_EQ(ties.Find(layer[3].id, 1), nullptr);
   EXPECT_EQ(ties.Find(layer[4].id, 0), nullptr);
-  const auto reached = [&](size_t i) { return ties.Reach(layer[i], 0); };
+  const auto reached = [&](size_t i) { return ties.Affects(layer[i], 0); };
   EXPECT_FALSE(reached(0));
   EXPECT_FALSE(reached(1));
   EXPECT_TRUE(reached(2));  // made of the choice, recorded before it
   EXPECT_FALSE(reached(3));
   EXPECT_TRUE(reached(4));
-  EXPECT_FALSE(ties.Reach(layer[4], 1));
+  EXPECT_FALSE(ties.Affects(layer[4], 1));
   TensorFacts next = layer[4];
   next.id.iteration = 1;
-  EXPECT_FALSE(ties.Reach(next, 0));
+  EXPECT_FALSE(ties.Affects(next, 0));
 }
 
 TEST(RoutingTies, OfAMapWithoutFlipsOrWithAFaultReachNothing) {
   for (const auto& margins : {std::vector<double>(), std::vector{0.1, 0.3}}) {
     const std::vector<TensorFacts> layer = Layer(margins);
-    EXPECT_FALSE(Ties(layer).Reach(layer[4], 0));
+    EXPECT_FALSE(Ties(layer).Affects(layer[4], 0));
   }
 }
 

@@ -20,8 +20,9 @@ double RootMeanSquare(const std::vector<ErrorStats>& noise) {
 Test JudgeNorm(const LegErrors& errors) {
   Test test;
   test.value = errors.stats.rel_err();
-  if (errors.candidate_hp) test.value_hp = errors.candidate_hp->rel_err();
-  if (errors.reference_hp) test.reference_hp = errors.reference_hp->rel_err();
+  if (errors.candidate_fp32) test.value_fp32 = errors.candidate_fp32->rel_err();
+  if (errors.reference_fp32)
+    test.reference_fp32 = errors.reference_fp32->rel_err();
 
   const int legs = static_cast<int>(errors.noise.size());
   const double measured = RootMeanSquare(errors.noise);
@@ -33,13 +34,13 @@ Test JudgeNorm(const LegErrors& errors) {
   const double unseen = errors.unseen_rounding();
   const double seen = errors.noise_growth() * test.noise;
   const double noise = std::max(growth * seen, std::hypot(seen, unseen));
-  const bool has_hp = errors.candidate_hp && errors.reference_hp;
+  const bool has_hp = errors.candidate_fp32 && errors.reference_fp32;
   double factor =
       NoiseFactor(IndependentErrors(errors.noise), legs, errors.risk);
   const double longer_sums = errors.longer_sums();
   const bool token_sum =
       errors.sums_tokens() && !has_hp && unit > kFp32Roundoff;
-  if (token_sum && (errors.vector_gradient || !errors.reference_hp)) {
+  if (token_sum && (errors.vector_gradient || !errors.reference_fp32)) {
     factor = std::max(factor, kTokenSumFactor * longer_sums);
   }
 
@@ -47,11 +48,11 @@ Test JudgeNorm(const LegErrors& errors) {
   Origin origin = noise < floor || seen < unseen ? Origin::kFloor
                   : repeat <= measured           ? Origin::kNoise
                                                  : Origin::kRepeat;
-  if (token_sum && errors.reference_hp) {
+  if (token_sum && errors.reference_fp32) {
     // Both sides round one exact sum over tokens, each by about what the
     // reference is off (which also holds what came from other modules), or that
     // times `longer_sums`: their difference is the root of both squares.
-    const double rounding = std::hypot(1, longer_sums) * test.reference_hp;
+    const double rounding = std::hypot(1, longer_sums) * test.reference_fp32;
     if (kNoiseFactor * rounding > factor * scale_b) {
       scale_b = rounding;
       factor = kNoiseFactor;
@@ -61,13 +62,13 @@ Test JudgeNorm(const LegErrors& errors) {
   double score = test.value / scale_b;
   test.bound = factor * scale_b;
   if (has_hp) {
-    const double reference_hp = longer_sums * test.reference_hp;
-    const double scale_d = std::max({reference_hp, noise, floor});
-    const double score_d = test.value_hp / scale_d;
+    const double reference_fp32 = longer_sums * test.reference_fp32;
+    const double scale_d = std::max({reference_fp32, noise, floor});
+    const double score_d = test.value_fp32 / scale_d;
     if (score_d < score) {
       score = score_d;
       test.bound = factor * scale_d;
-      if (reference_hp >= std::max(noise, floor)) {
+      if (reference_fp32 >= std::max(noise, floor)) {
         origin = Origin::kReferenceFp32;
       }
     }
@@ -153,10 +154,10 @@ LegErrors AtEnd(LegErrors errors, bool candidate_low) {
     *stats = low ? stats->AtLow() : stats->AtHigh();
   };
   end(&errors.stats, candidate_low);
-  if (errors.candidate_hp) end(&*errors.candidate_hp, candidate_low);
+  if (errors.candidate_fp32) end(&*errors.candidate_fp32, candidate_low);
   for (ErrorStats& leg : errors.noise) end(&leg, !candidate_low);
   if (errors.repeat) end(&*errors.repeat, !candidate_low);
-  if (errors.reference_hp) end(&*errors.reference_hp, !candidate_low);
+  if (errors.reference_fp32) end(&*errors.reference_fp32, !candidate_low);
   return errors;
 }
 
@@ -174,8 +175,8 @@ bool LegErrors::estimated() const {
   const auto is = [](const std::optional<ErrorStats>& measured) {
     return measured && measured->estimated();
   };
-  return stats.estimated() || is(repeat) || is(candidate_hp) ||
-         is(reference_hp) ||
+  return stats.estimated() || is(repeat) || is(candidate_fp32) ||
+         is(reference_fp32) ||
          std::any_of(noise.begin(), noise.end(),
                      [](const ErrorStats& one) { return one.estimated(); });
 }

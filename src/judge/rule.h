@@ -35,8 +35,8 @@ struct LegErrors {
   std::optional<ErrorStats> repeat;
   // Against the reference's fp32 leg. Both or neither, but that an isolated leg
   // has the reference's alone.
-  std::optional<ErrorStats> candidate_hp;
-  std::optional<ErrorStats> reference_hp;
+  std::optional<ErrorStats> candidate_fp32;
+  std::optional<ErrorStats> reference_fp32;
   bool vector_gradient = false;  // one-dimensional parameter gradient
   bool lookup_gradient = false;  // of a table that tokens look up
   Rounding rounding;

@@ -92,13 +92,13 @@ TEST(JudgeEstimates, WithoutNoiseNothingIsSaid) {
 
 TEST(JudgeLeg, BothEstimatesMustFlag) {
   LegErrors errors = Errors(6e-2, {1e-2, 1e-2, 1e-2});
-  errors.candidate_hp = StatsWith(3e-2);
-  errors.reference_hp =
+  errors.candidate_fp32 = StatsWith(3e-2);
+  errors.reference_fp32 =
       StatsWith(3e-2);  // the reference is as far from the truth
   EXPECT_NEAR(JudgeLeg(errors).headroom, 0.5, 1e-9);
   EXPECT_EQ(JudgeLeg(errors).deciding()->expected.origin,
             Origin::kReferenceFp32);
-  errors.candidate_hp = StatsWith(9e-2);
+  errors.candidate_fp32 = StatsWith(9e-2);
   EXPECT_NEAR(JudgeLeg(errors).headroom, 1.5, 1e-9);
 }
 
@@ -130,10 +130,10 @@ TEST(JudgeLeg, VectorGradientsAreWiderOnlyWithoutFp32Leg) {
   LegErrors errors = Errors(6e-2, {1e-2, 1e-2, 1e-2});
   errors.vector_gradient = true;
   EXPECT_LT(JudgeLeg(errors).headroom, 1);
-  errors.candidate_hp = StatsWith(6e-2);
-  errors.reference_hp = StatsWith(1e-2);
+  errors.candidate_fp32 = StatsWith(6e-2);
+  errors.reference_fp32 = StatsWith(1e-2);
   EXPECT_GT(JudgeLeg(errors).headroom, 1);
-  errors.candidate_hp = errors.reference_hp = std::nullopt;
+  errors.candidate_fp32 = errors.reference_fp32 = std::nullopt;
   errors.rounding.unit_roundoff = 0x1p-24;
   EXPECT_GT(JudgeLeg(errors).headroom, 1);
 }
@@ -187,14 +187,14 @@ TEST(JudgeLeg, AVectorGradientAloneIsAllowedTheReferencesOwnRounding) {
   errors.vector_gradient = true;
   const LegJudgement eight_times_noise = JudgeLeg(errors);
   EXPECT_GT(eight_times_noise.headroom, 1);
-  errors.reference_hp = StatsWith(0.05);
+  errors.reference_fp32 = StatsWith(0.05);
   const LegJudgement rounding = JudgeLeg(errors);
   EXPECT_NEAR(rounding.bound, 2 * std::sqrt(2) * 0.05, 1e-12);
   EXPECT_NEAR(rounding.headroom, 0.05 / rounding.bound, 1e-12);
   // Where that is less, noise decides as before; and never for matrices.
-  errors.reference_hp = StatsWith(0.001);
+  errors.reference_fp32 = StatsWith(0.001);
   EXPECT_EQ(JudgeLeg(errors).bound, eight_times_noise.bound);
-  errors.reference_hp = StatsWith(0.05);
+  errors.reference_fp32 = StatsWith(0.05);
   errors.vector_gradient = false;
   EXPECT_LT(JudgeLeg(errors).bound, 0.05);
 }
@@ -203,22 +203,22 @@ TEST(JudgeLeg, AVectorGradientAloneIsAllowedTheReferencesOwnRounding) {
 TEST(JudgeLeg, LongerSumsOverTokensRoundMore) {
   LegErrors errors = Errors(0.1, {0.005, 0.005, 0.005});
   errors.vector_gradient = true;
-  errors.reference_hp = StatsWith(0.02);
+  errors.reference_fp32 = StatsWith(0.02);
   const double alone = JudgeLeg(errors).bound;
   EXPECT_NEAR(alone, 2 * std::sqrt(2) * 0.02, 1e-12);
-  errors.candidate_hp = StatsWith(0.1);
+  errors.candidate_fp32 = StatsWith(0.1);
   EXPECT_GT(JudgeLeg(errors).headroom, 1);
   errors.rounding.reference_tokens = 5;
   errors.rounding.candidate_tokens = 20;
   EXPECT_NEAR(JudgeLeg(errors).headroom, 0.1 / (2 * 4 * 0.02), 1e-9);
   EXPECT_EQ(JudgeLeg(errors).deciding()->expected.origin,
             Origin::kReferenceFp32);
-  errors.candidate_hp.reset();
+  errors.candidate_fp32.reset();
   EXPECT_NEAR(JudgeLeg(errors).bound, 2 * std::sqrt(17) * 0.02, 1e-12);
-  errors.reference_hp.reset();
+  errors.reference_fp32.reset();
   EXPECT_NEAR(JudgeLeg(errors).bound, 4 * 8 * 0.005, 1e-12);
   // Shorter ones excuse nothing, nor do those of any other tensor, nor in fp32.
-  errors.reference_hp = StatsWith(0.02);
+  errors.reference_fp32 = StatsWith(0.02);
   errors.rounding.candidate_tokens = 2;
   EXPECT_EQ(JudgeLeg(errors).bound, alone);
   errors.rounding.candidate_tokens = 20;
@@ -234,8 +234,8 @@ TEST(JudgeLeg, LongerSumsOverTokensRoundMore) {
 TEST(JudgeLeg, MuchLongerSumsOverTokensAreNotCheckable) {
   LegErrors errors = Errors(0.1, {0.005, 0.005, 0.005});
   errors.vector_gradient = true;
-  errors.reference_hp = StatsWith(0.005);
-  errors.candidate_hp = StatsWith(0.1);
+  errors.reference_fp32 = StatsWith(0.005);
+  errors.candidate_fp32 = StatsWith(0.1);
   errors.rounding.reference_tokens = 10;
   errors.rounding.candidate_tokens = 50;
   LegJudgement leg = JudgeLeg(errors);
@@ -273,7 +273,7 @@ TEST(JudgeLeg, ATableWhoseRoundingIsKnownNeedsNoWiderFactor) {
   LegErrors errors = Errors(0.05, {0.005, 0.005});
   errors.lookup_gradient = true;
   EXPECT_NEAR(JudgeLeg(errors).bound, 8 * 0.005, 1e-12);
-  errors.reference_hp = StatsWith(1e-3);
+  errors.reference_fp32 = StatsWith(1e-3);
   EXPECT_NEAR(JudgeLeg(errors).bound, 2 * 0.005, 1e-12);
 }
 

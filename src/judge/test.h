@@ -78,8 +78,8 @@ struct Test {
   double noise = 0;  // what the noise legs show of it: rms, or largest
   // Against the reference's fp32 leg: the candidate's and the reference's own.
   // NaN where there is none.
-  double value_hp = std::numeric_limits<double>::quiet_NaN();
-  double reference_hp = std::numeric_limits<double>::quiet_NaN();
+  double value_fp32 = std::numeric_limits<double>::quiet_NaN();
+  double reference_fp32 = std::numeric_limits<double>::quiet_NaN();
 };
 
 }  // namespace ttrace

@@ -51,7 +51,7 @@ UnlikeDraws::UnlikeDraws(const Side* reference, const Side& candidate,
     if (!is_input && id.role != Role::kGradOutput) continue;
     const bool stays = (is_input && tensor.exact) ||
                        left.contains({id.iteration, id.fqn, id.role, id.arg});
-    if (stays && Reach(tensor) && Differs(tensor)) {
+    if (stays && Affects(tensor) && Differs(tensor)) {
       (is_input ? inputs_left_ : gradients_left_)
           .insert({id.iteration, id.fqn});
     }
@@ -64,14 +64,14 @@ std::set<std::string> UnlikeDraws::modules() const {
   return out;
 }
 
-bool UnlikeDraws::Reach(const TensorFacts& tensor) const {
+bool UnlikeDraws::Affects(const TensorFacts& tensor) const {
   const auto first = first_.find(tensor.id.iteration);
   if (first == first_.end() || tensor.order < first->second) return false;
   // The first value of the module that draws first: an input is from before.
   return tensor.order > first->second || tensor.id.role != Role::kInput;
 }
 
-bool UnlikeDraws::ReachIsolated(const TensorId& id) const {
+bool UnlikeDraws::AffectsIsolated(const TensorId& id) const {
   std::string module = id.fqn;
   if (IsParameterGradient(id.role)) module = ParentName(id.fqn);
   // Inputs are replaced, outputs are not: what arrives at a module is made of

@@ -31,12 +31,12 @@ class UnlikeDraws {
 
   // Whether the value was computed after the first of them, in a run whose
   // values are its own.
-  bool Reach(const TensorFacts& tensor) const;
+  bool Affects(const TensorFacts& tensor) const;
   // Whether it was computed with them even where every module works on the
   // reference's values: by a module that draws, or that was left values made
   // from what was drawn (integers, and others that could not be replaced), or
   // has one inside that does.
-  bool ReachIsolated(const TensorId& id) const;
+  bool AffectsIsolated(const TensorId& id) const;
 
  private:
   // The nearest module around it that was called; lists are not.

@@ -295,14 +295,14 @@ Outcome OfCarried(Outcome before) {
   if (!before.diverged()) return before;
   before.verdict = TensorVerdict::kNotCheckable;
   before.reason = Because(ReasonKind::kOwnStatistic);
-  before.explained = true;
+  before.excused = true;
   return before;
 }
 
 // Whatever else is not comparable: copies need no reference.
 Outcome WithDifferingCopies(const Case& of, Outcome out) {
   out.verdict = TensorVerdict::kDiverged;
-  out.explained = false;
+  out.excused = false;
   if (!(out.headroom > 1)) out.headroom = kInfinity;
   if (out.ranks.empty()) out.ranks = of.facts.replicas.differing_ranks;
   return out;

@@ -82,7 +82,7 @@ TEST_F(VerdictRules, InfinitiesOfReplacedDataAreTheirs) {
   EXPECT_EQ(Conclude().verdict, TensorVerdict::kDiverged);
   const Outcome out = Conclude([](Case* of) { of->replaced_by_graft = true; });
   EXPECT_EQ(out.reason.kind, ReasonKind::kReplacedByGraft);
-  EXPECT_TRUE(out.explained);
+  EXPECT_TRUE(out.excused);
   EXPECT_FALSE(out.nonfinite);
 }
 
@@ -91,7 +91,7 @@ TEST_F(VerdictRules, InfinitiesAfterOtherRandomNumbersAreNoFinding) {
     for (const int64_t wrong : {0, 2}) {
       legs_ = {Leg(headroom, 0, wrong)};
       const auto drawn = Conclude([](Case* of) { of->after_draws = true; });
-      EXPECT_EQ(drawn.explained, headroom > 1 || wrong > 0);
+      EXPECT_EQ(drawn.excused, headroom > 1 || wrong > 0);
     }
   }
 }
@@ -145,7 +145,7 @@ TEST_F(VerdictRules, AStatisticOfOwnRowsIsExcusedWhateverItsCopiesAre) {
     of->copies_differ = true;
   });
   EXPECT_EQ(out.reason.kind, ReasonKind::kOwnStatistic);
-  EXPECT_TRUE(out.explained);
+  EXPECT_TRUE(out.excused);
   EXPECT_EQ(out.headroom, 4);  // for whoever finds that it was used
   EXPECT_THAT(out.ranks, ElementsAre(0));
 }

@@ -179,7 +179,7 @@ class Joiner {
   void AddUnconfirmed(Culprit culprit, size_t isolated) {
     const TensorJudgement& t = Of(culprit.tensor);
     const bool explained = isolation_.explained.contains(t.id);
-    if (!t.judged_alone()) {
+    if (!t.judged_isolated()) {
       out_.culprits.push_back(std::move(culprit));
       return;
     }

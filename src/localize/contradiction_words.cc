@@ -15,7 +15,7 @@ std::string ContradictionWords(const Contradiction& contradiction) {
           "all {} reduced gradients of its iteration are within bounds, which "
           "other input data would change",
           contradiction.count);
-    case ContradictionKind::kCleanAlone:
+    case ContradictionKind::kCleanIsolated:
       return fmt::format(
           "isolation finds it clean: on the reference's values its headroom is "
           "{:.2g}, end to end {:.3g}",

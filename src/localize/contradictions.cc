@@ -27,7 +27,7 @@ std::optional<Contradiction> CleanGradients(
   int64_t clean = 0;
   for (const TensorJudgement& t : tensors) {
     if (t.id.role != Role::kGradReduced ||
-        t.id.iteration != culprit.iteration || t.explained) {
+        t.id.iteration != culprit.iteration || t.excused) {
       continue;
     }
     if (t.diverged() || t.verdict == TensorVerdict::kUnmatched ||
@@ -47,11 +47,11 @@ std::optional<Contradiction> CleanAlone(const Culprit& culprit,
                                         const TensorJudgement& t) {
   const bool made = t.id.role == Role::kOutput || t.id.role == Role::kGradInput;
   if (!made || culprit.found_by != std::vector<std::string>{"dataflow"} ||
-      !t.judged_alone() || t.out_alone()) {
+      !t.judged_isolated() || t.out_isolated()) {
     return std::nullopt;
   }
-  return Contradiction{ContradictionKind::kCleanAlone, 0, t.isolated->headroom,
-                       culprit.headroom};
+  return Contradiction{ContradictionKind::kCleanIsolated, 0,
+                       t.isolated->headroom, culprit.headroom};
 }
 
 // A bound that means nothing convicts nobody.

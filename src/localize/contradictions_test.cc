@@ -36,7 +36,8 @@ TEST(Contradicting, AModuleThatIsCleanInIsolationIsNotConvicted) {
   for (const Role role : {Role::kOutput, Role::kGradInput}) {
     IsolatedRun run;
     run.EndToEnd("layers.1.mlp", role);
-    EXPECT_THAT(Contradict(run), ElementsAre(ContradictionKind::kCleanAlone));
+    EXPECT_THAT(Contradict(run),
+                ElementsAre(ContradictionKind::kCleanIsolated));
     run.Alone("layers.1.mlp", role);
     EXPECT_THAT(Contradict(run), IsEmpty());
   }

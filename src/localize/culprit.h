@@ -30,7 +30,7 @@ struct Diagnosis {
 // Evidence that speaks against a culprit; see contradictions.h.
 enum class ContradictionKind : uint8_t {
   kCleanGradients,  // count: reduced gradients of its iteration, all clean
-  kCleanAlone,      // value: its headroom isolated; other: end to end
+  kCleanIsolated,   // value: its headroom isolated; other: end to end
   kWideBound,       // value: the bound, which means nothing
 };
 

@@ -57,7 +57,7 @@ struct AbsentGradients {
   std::set<std::string> reduced;
 
   void Add(const TensorJudgement& t) {
-    if (t.explained || t.reason.kind != ReasonKind::kNotInCandidate) return;
+    if (t.excused || t.reason.kind != ReasonKind::kNotInCandidate) return;
     if (t.id.role == Role::kGradLocal) local.insert(t.id.fqn);
     if (t.id.role == Role::kGradReduced) reduced.insert(t.id.fqn);
   }

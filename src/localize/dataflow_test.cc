@@ -301,7 +301,7 @@ TEST(Localize, AStepWithoutItsGradientIsBlamedOnWhatShouldHaveMadeIt) {
   EXPECT_EQ(found.culprits[0].where,
             "the candidate's backward gives it no gradient");
   // Why it has none is known: it was not recorded, say.
-  run.Lose("layers.0.fc1.weight", Role::kGradReduced).explained = true;
+  run.Lose("layers.0.fc1.weight", Role::kGradReduced).excused = true;
   EXPECT_EQ(run.Find().culprits[0].where,
             "its reduced gradient is within bounds");
 }

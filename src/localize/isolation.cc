@@ -22,8 +22,8 @@ constexpr std::initializer_list<Role> kModuleRoles = {
 
 // Buffers are state and in no isolated leg: their end-to-end verdict counts.
 // Parameters are what the run brought, and were replaced (leg_plan.h).
-bool OutAlone(const TensorJudgement& t) {
-  return t.id.role == Role::kBuffer ? t.diverged() : t.out_alone();
+bool OutIsolated(const TensorJudgement& t) {
+  return t.id.role == Role::kBuffer ? t.diverged() : t.out_isolated();
 }
 
 bool IsRecompute(const TensorJudgement& t) {
@@ -40,7 +40,7 @@ class IsolationJudge {
   IsolationJudge(const std::vector<const TensorJudgement*>& tensors,
                  const EscapedParameters& escaped_parameters,
                  const FusedModules& fused)
-      : tree_(tensors, fused, OutAlone), escaped_(escaped_parameters) {
+      : tree_(tensors, fused, OutIsolated), escaped_(escaped_parameters) {
     for (const TensorJudgement* t : tensors) {
       if (t->id.fqn.empty()) continue;
       if (t->id.role == Role::kOutput || t->id.role == Role::kGradInput ||
@@ -53,7 +53,7 @@ class IsolationJudge {
   // Nothing if something else explains that `t` is out of bounds.
   std::optional<Blame> BlameFor(const TensorJudgement& t) const {
     // What could not be isolated may be out because of others.
-    if (!t.judged_alone() || RecomputedWrongFromTheStart(t)) {
+    if (!t.judged_isolated() || RecomputedWrongFromTheStart(t)) {
       return std::nullopt;
     }
     switch (t.id.role) {
@@ -82,7 +82,7 @@ class IsolationJudge {
     if (!IsRecompute(t)) return false;
     const auto& same = tree_.Of(t.id.fqn, t.id.role);
     return std::any_of(same.begin(), same.end(), [&](const auto* other) {
-      return other->out_alone() && !IsRecompute(*other) &&
+      return other->out_isolated() && !IsRecompute(*other) &&
              other->id.call == t.id.call && other->id.arg == t.id.arg;
     });
   }
@@ -92,7 +92,7 @@ class IsolationJudge {
   bool ReceivesErrors(const std::string& fqn, Role edge) const {
     const auto& edges = tree_.Of(fqn, edge);
     return std::any_of(edges.begin(), edges.end(), [](const auto* t) {
-      return t->out_alone() && !t->isolated->replaced;
+      return t->out_isolated() && !t->isolated->replaced;
     });
   }
 
@@ -136,7 +136,7 @@ class IsolationJudge {
     if (found == children_.end()) return false;
     return std::any_of(
         found->second.begin(), found->second.end(), [&](const auto* child) {
-          return child->id.role == role && child->out_alone() &&
+          return child->id.role == role && child->out_isolated() &&
                  child->id.pass == t.id.pass && child->order < t.order;
         });
   }
@@ -166,7 +166,7 @@ class IsolationJudge {
     if (found == children_.end()) return false;
     return std::any_of(
         found->second.begin(), found->second.end(), [](const auto* child) {
-          return child->id.role != Role::kGradInput && child->out_alone();
+          return child->id.role != Role::kGradInput && child->out_isolated();
         });
   }
 
@@ -185,7 +185,7 @@ class IsolationJudge {
           continue;
         }
         if (last == nullptr || child->order > last->order) last = child;
-        if (!child->judged_alone()) {
+        if (!child->judged_isolated()) {
           unjudged.insert(Within(child->id.fqn, container));
         }
       }
@@ -328,7 +328,7 @@ class IsolationJudge {
     if (!FactorExplains(stats, gradient->bound)) return false;
     const auto& losses = tree_.Of("loss", Role::kLoss);
     return std::any_of(losses.begin(), losses.end(), [&](const auto* loss) {
-      if (loss->id.arg != "tokens" || !loss->out_alone()) return false;
+      if (loss->id.arg != "tokens" || !loss->out_isolated()) return false;
       const LegJudgement* count = loss->convicting();
       return count != nullptr && count->stats.sum_sq_ref > 0 &&
              std::fabs(factor * count->stats.projection() - 1) <=
@@ -394,8 +394,8 @@ IsolationOutcome LocalizeIsolated(const std::vector<TensorJudgement>& tensors,
     }
     if (!t.isolated) continue;
     ++out.of;
-    out.judged += t.judged_alone();
-    if (t.judged_alone() && !t.out_alone()) {
+    out.judged += t.judged_isolated();
+    if (t.judged_isolated() && !t.out_isolated()) {
       out.worst_clean = std::max(out.worst_clean, t.isolated->headroom);
     }
   }
@@ -406,7 +406,7 @@ IsolationOutcome LocalizeIsolated(const std::vector<TensorJudgement>& tensors,
     Comparable comparable;
     for (const auto* t : of_iteration) comparable.Add(t->id);
     for (const TensorJudgement* t : of_iteration) {
-      if (!t->out_alone()) continue;
+      if (!t->out_isolated()) continue;
       const auto blame = judge.BlameFor(*t);
       if (!blame) {
         out.explained.insert(t->id);

@@ -55,8 +55,8 @@ struct LegFacts {
   // replayed and differs.
   std::optional<PairFacts> repeat;
   // Against the reference's fp32 leg.
-  std::optional<PairFacts> candidate_hp;
-  std::optional<PairFacts> reference_hp;
+  std::optional<PairFacts> candidate_fp32;
+  std::optional<PairFacts> reference_fp32;
   // Copies in the candidate's isolated leg, where those of its real leg differ.
   std::optional<ReplicaComparison> replicas;
   // Of a routing map whose scores the reference has.

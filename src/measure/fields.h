@@ -138,8 +138,8 @@ void VisitFields(A& field, LegFacts& l) {
   field("candidate", l.candidate);
   field("noise", l.noise);
   field("repeat", l.repeat);
-  field("candidate_hp", l.candidate_hp);
-  field("reference_hp", l.reference_hp);
+  field("candidate_hp", l.candidate_fp32);
+  field("reference_hp", l.reference_fp32);
   field("replicas", l.replicas);
   field("flips", l.flips);
   field("usable", l.usable);

@@ -217,8 +217,8 @@ class LegMeasurer {
 
   void PlanFp32() {
     if (token_sum_) {
-      sum_hp_ = side_.FindSameValue(plan_.reference_hp_leg, id_);
-      if (sum_hp_ != nullptr) PlanOwn(plan_.reference_hp_leg, *sum_hp_);
+      sum_hp_ = side_.FindSameValue(plan_.reference_fp32_leg, id_);
+      if (sum_hp_ != nullptr) PlanOwn(plan_.reference_fp32_leg, *sum_hp_);
     }
     hp_ = side_.FindSameValue(plan_.fp32_leg, id_);
     if (hp_ == nullptr) return;
@@ -228,15 +228,16 @@ class LegMeasurer {
 
   Status FinishFp32(LegFacts* out) {
     if (sum_hp_ != nullptr) {
-      TTRACE_ASSIGN_OR_RETURN(out->reference_hp,
-                              FinishOwn(plan_.reference_hp_leg, *sum_hp_));
+      TTRACE_ASSIGN_OR_RETURN(out->reference_fp32,
+                              FinishOwn(plan_.reference_fp32_leg, *sum_hp_));
     } else if (token_sum_ && exact_sums_ != nullptr) {
       TTRACE_RETURN_IF_ERROR(MeasureExactSum(out));
     }
     if (hp_ == nullptr) return Done{};
-    TTRACE_ASSIGN_OR_RETURN(out->candidate_hp,
+    TTRACE_ASSIGN_OR_RETURN(out->candidate_fp32,
                             Together(candidate_hp_->Finish(), *hp_, c_));
-    TTRACE_ASSIGN_OR_RETURN(out->reference_hp, FinishOwn(plan_.fp32_leg, *hp_));
+    TTRACE_ASSIGN_OR_RETURN(out->reference_fp32,
+                            FinishOwn(plan_.fp32_leg, *hp_));
     return Done{};
   }
 
@@ -290,8 +291,8 @@ class LegMeasurer {
       return error.error();
     }
     if (!*error) return Done{};
-    out->reference_hp = PairFacts{**error, {}};
-    out->reference_hp->regions.assign(candidate_->regions().size(), **error);
+    out->reference_fp32 = PairFacts{**error, {}};
+    out->reference_fp32->regions.assign(candidate_->regions().size(), **error);
     return Done{};
   }
 

@@ -132,7 +132,7 @@ Reads Measure(int64_t rows, int64_t cols, int ranks, int threads) {
       EXPECT_TRUE(leg.usable) << leg.trouble;
       EXPECT_EQ(leg.candidate.total.count, rows * cols);
       EXPECT_EQ(leg.noise.size(), leg.plan == 0 ? 2U : 1U);
-      EXPECT_TRUE(leg.candidate_hp && leg.reference_hp);
+      EXPECT_TRUE(leg.candidate_fp32 && leg.reference_fp32);
     }
     return Done{};
   }));

@@ -31,9 +31,9 @@ int ExitCode(Verdict verdict);
 
 struct Coverage {
   int64_t compared = 0;
-  int64_t reference_only = 0;                // unexplained ones
-  int64_t candidate_only = 0;                // unexplained ones
-  std::map<std::string, int64_t> explained;  // reason -> count
+  int64_t reference_only = 0;              // unexplained ones
+  int64_t candidate_only = 0;              // unexplained ones
+  std::map<std::string, int64_t> excused;  // reason -> count
 };
 
 struct SideSummary {

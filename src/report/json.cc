@@ -58,8 +58,8 @@ Json TestJson(const Test& test) {
                {"expected", Number(test.expected.scale)},
                {"factor", Number(test.expected.factor)},
                {"noise", Number(test.noise)},
-               {"value_hp", NumberOrNull(test.value_hp)},
-               {"reference_hp", NumberOrNull(test.reference_hp)}};
+               {"value_hp", NumberOrNull(test.value_fp32)},
+               {"reference_hp", NumberOrNull(test.reference_fp32)}};
   if (!test.ranks.empty()) {
     json["ranks"] = test.ranks;
     json["micro_batch"] = test.micro_batch;
@@ -166,7 +166,7 @@ Json TensorJson(const TensorJudgement& tensor) {
   }
   json["isolated"] = IsolatedJson(tensor);
   json["reason"] = ReasonWords(tensor.reason);
-  json["explained"] = tensor.explained;
+  json["explained"] = tensor.excused;
   json["ranks"] = tensor.ranks;
   json["order"] = tensor.order;
   json["nonfinite"] = tensor.nonfinite;
@@ -242,7 +242,7 @@ Json HeadJson(const CheckResult& result) {
                {"exit_code", ExitCode(result.verdict)},
                {"reason", result.reason}};
   Json explained = Json::object();
-  for (const auto& [reason, count] : result.coverage.explained) {
+  for (const auto& [reason, count] : result.coverage.excused) {
     // A key must be distinct, so its bytes are escaped rather than replaced.
     explained[Printable(reason)] = count;
   }

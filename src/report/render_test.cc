@@ -40,7 +40,7 @@ CheckResult HostileResult() {
   result.reference.folder = kHostile;
   result.candidate.mesh = kHostile;
   result.candidate.legs = {Leg(kHostile)};
-  result.coverage.explained = {{kHostile, 1}};
+  result.coverage.excused = {{kHostile, 1}};
   result.coverage.reference_only = 1;
   result.notes = {{NoteKind::kNotice, kHostile, ""},
                   {NoteKind::kNotice, std::string(100'000, 'x'), ""}};
@@ -195,7 +195,7 @@ TEST(RenderTerminal, BlamesNoExplainedTensorForNotBeingCheckable) {
   CheckResult result = SampleInconclusive();
   TensorJudgement grafted = result.tensors[1];
   grafted.id.fqn = "grafted";
-  grafted.explained = true;
+  grafted.excused = true;
   result.tensors.insert(result.tensors.begin(), grafted);
   EXPECT_THAT(RenderTerminal(result), Not(HasSubstr("grafted")));
 }

@@ -77,7 +77,7 @@ inline CheckResult SampleDiverged() {
   result.verdict = Verdict::kDiverged;
   result.reason = "decoder.layers.3.mlp.linear_fc1 goes wrong in backward";
   result.coverage.compared = 5460;
-  result.coverage.explained = {{"fused", 24}};
+  result.coverage.excused = {{"fused", 24}};
   result.notes = {
       {NoteKind::kNotice,
        "initial weights of the candidate differed and were replaced", ""}};

@@ -102,7 +102,7 @@ void AddCoverage(const CheckResult& result, Page* page) {
     page->Text(line, Tone::kDoubtful);
     size_t shown = 0;
     for (const TensorJudgement& tensor : result.tensors) {
-      if (tensor.verdict != TensorVerdict::kUnmatched || tensor.explained) {
+      if (tensor.verdict != TensorVerdict::kUnmatched || tensor.excused) {
         continue;
       }
       if (++shown > 3) break;
@@ -123,7 +123,7 @@ void AddCoverage(const CheckResult& result, Page* page) {
     line = fmt::format("{} of them NOT CHECKABLE",
                        FormatCount(result.not_checkable));
     for (const TensorJudgement& tensor : result.tensors) {
-      if (tensor.verdict != TensorVerdict::kNotCheckable || tensor.explained) {
+      if (tensor.verdict != TensorVerdict::kNotCheckable || tensor.excused) {
         continue;
       }
       line += ", first " + FullWords(tensor.id);
@@ -132,12 +132,12 @@ void AddCoverage(const CheckResult& result, Page* page) {
     }
     page->Text(line, Tone::kDoubtful, 2);
   }
-  if (!coverage.explained.empty()) {
+  if (!coverage.excused.empty()) {
     int64_t total = 0;
-    for (const auto& [reason, count] : coverage.explained) total += count;
+    for (const auto& [reason, count] : coverage.excused) total += count;
     page->Text(FormatCount(total) + " more not compared, for a known reason:");
     size_t shown = 0;
-    for (const auto& [reason, count] : coverage.explained) {
+    for (const auto& [reason, count] : coverage.excused) {
       if (++shown > kMaxListed) break;
       page->Text(fmt::format("- {}: {}", FormatCount(count), reason),
                  Tone::kPlain, 2);
@@ -274,7 +274,7 @@ void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
   }
   // Why it cannot be judged end to end is no reason where isolation convicts.
   const bool open_end_to_end =
-      tensor->verdict == TensorVerdict::kNotCheckable && tensor->out_alone();
+      tensor->verdict == TensorVerdict::kNotCheckable && tensor->out_isolated();
   if (!tensor->reason.none() && !open_end_to_end) {
     page->Text(ReasonWords(tensor->reason));
   }
@@ -402,7 +402,7 @@ void AddContested(const CheckResult& result, Page* page) {
 void AddDiverged(const CheckResult& result, Page* page) {
   page->Section("TENSORS");
   for (const TensorJudgement& tensor : result.tensors) {
-    if (!tensor.diverged() && !tensor.out_alone()) continue;
+    if (!tensor.diverged() && !tensor.out_isolated()) continue;
     page->Text(fmt::format("{}, iteration {}", FullWords(tensor.id),
                            tensor.id.iteration));
     for (const Culprit& culprit : result.culprits) {

@@ -55,7 +55,7 @@ class CheckTest : public testing::Test {
   }
 
   // The candidate without a reference.
-  CheckResult CheckAlone() {
+  CheckResult CheckWithoutReference() {
     if (!std::filesystem::exists(Path("cand"))) candidate_.Write(Path("cand"));
     CheckOptions options;
     options.candidate = Path("cand");

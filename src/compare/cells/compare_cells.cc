@@ -59,15 +59,16 @@ Result<CellTable> ReadTable(const TensorPieces& rerun, const Record& record,
 
 // Cells of one dimension that reach into a region, and with how many of their
 // indices.
-struct Reach {
+struct Affects {
   int64_t cell = 0;
   int64_t inside = 0;
   int64_t size = 0;
 };
 
-std::vector<Reach> ReachesOf(const CellGrid& grid, size_t d,
-                             const DimLayout& piece, const DimLayout& region) {
-  std::vector<Reach> out;
+std::vector<Affects> ReachesOf(const CellGrid& grid, size_t d,
+                               const DimLayout& piece,
+                               const DimLayout& region) {
+  std::vector<Affects> out;
   for (int64_t k = 0; k < grid.parts[d]; ++k) {
     const int64_t begin = grid.Begin(d, k);
     const int64_t size = grid.Begin(d, k + 1) - begin;
@@ -112,7 +113,7 @@ ErrorStats Within(const CellTable& table, const Layout& piece,
   CellGrid grid = GridOf(piece.local_shape());
   if (table.cells.size() == 1)
     std::fill(grid.parts.begin(), grid.parts.end(), 1);
-  std::vector<std::vector<Reach>> reaches;
+  std::vector<std::vector<Affects>> reaches;
   for (size_t d = 0; d < piece.dims.size(); ++d) {
     reaches.push_back(ReachesOf(grid, d, piece.dims[d], region.dims[d]));
     if (reaches.back().empty()) return {};
@@ -124,7 +125,7 @@ ErrorStats Within(const CellTable& table, const Layout& piece,
     int64_t inside = 1;
     int64_t size = 1;
     for (size_t d = 0; d < at.size(); ++d) {
-      const Reach& reach = reaches[d][at[d]];
+      const Affects& reach = reaches[d][at[d]];
       cell = cell * grid.parts[d] + reach.cell;
       inside *= reach.inside;
       size *= reach.size;

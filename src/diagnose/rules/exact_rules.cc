@@ -122,8 +122,8 @@ std::optional<Diagnosis> NotRepeatable(const Evidence& evidence) {
         repeat->value,
         fmt::format("the reference's own noise allows {:.2g}", repeat->bound));
   }
-  // Few wrong elements, or an error that only an isolated module shows, may
-  // leave the norm of the difference within its bound.
+  // SmallVector wrong elements, or an error that only an isolated module shows,
+  // may leave the norm of the difference within its bound.
   if (evidence.leg == nullptr || evidence.leg->uncertain || !t.not_repeatable ||
       !(t.repeat->err >= kIrreproducible * evidence.leg->err)) {
     return std::nullopt;

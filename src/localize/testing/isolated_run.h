@@ -90,7 +90,7 @@ class IsolatedRun {
     t.id = TensorId{fqn, Role::kBuffer, 1, 0, "", Pass::kForward};
     t.order = first->order;
     t.verdict = TensorVerdict::kNotCheckable;
-    t.carried = t.explained = true;
+    t.carried = t.excused = true;
     t.reason = Because(ReasonKind::kOwnStatistic);
     t.headroom = headroom;
     tensors_.insert(first, t);

@@ -1,4 +1,4 @@
-#include "src/base/few.h"
+#include "src/base/small_vector.h"
 
 #include <gtest/gtest.h>
 
@@ -9,12 +9,12 @@
 namespace ttrace {
 namespace {
 
-std::vector<std::string> All(const Few<std::string>& few) {
+std::vector<std::string> All(const SmallVector<std::string>& few) {
   return few.ToVector();
 }
 
-TEST(Few, HoldsAnyNumberInOrder) {
-  Few<std::string> few;
+TEST(SmallVector, HoldsAnyNumberInOrder) {
+  SmallVector<std::string> few;
   std::vector<std::string> expected;
   EXPECT_TRUE(few.empty());
   for (const std::string word : {"a", "b", "c", "d"}) {
@@ -24,29 +24,30 @@ TEST(Few, HoldsAnyNumberInOrder) {
     EXPECT_EQ(few.size(), expected.size());
     EXPECT_EQ(few.front(), "a");
     EXPECT_EQ(few.back(), word);
-    EXPECT_EQ(All(Few<std::string>(expected)), expected);
+    EXPECT_EQ(All(SmallVector<std::string>(expected)), expected);
   }
   EXPECT_EQ(few[2], "c");
 }
 
-TEST(Few, IsCopiedAndMovedWithItsElements) {
-  const Few<std::string> one = {"a"};
-  const Few<std::string> more = {"a", "b"};
-  for (const Few<std::string>& few : {one, more, Few<std::string>()}) {
-    Few<std::string> copy = few;
+TEST(SmallVector, IsCopiedAndMovedWithItsElements) {
+  const SmallVector<std::string> one = {"a"};
+  const SmallVector<std::string> more = {"a", "b"};
+  for (const SmallVector<std::string>& few :
+       {one, more, SmallVector<std::string>()}) {
+    SmallVector<std::string> copy = few;
     EXPECT_TRUE(copy == few);
-    const Few<std::string> moved = std::move(copy);
+    const SmallVector<std::string> moved = std::move(copy);
     EXPECT_TRUE(moved == few);
   }
 }
 
-TEST(Few, AreOrderedAsVectorsAre) {
+TEST(SmallVector, AreOrderedAsVectorsAre) {
   const std::vector<std::vector<int>> lists = {{},  {1},    {1, 2}, {1, 3},
                                                {2}, {2, 1}, {3}};
   for (const std::vector<int>& a : lists) {
     for (const std::vector<int>& b : lists) {
-      EXPECT_EQ(Few<int>(a) < Few<int>(b), a < b);
-      EXPECT_EQ(Few<int>(a) == Few<int>(b), a == b);
+      EXPECT_EQ(SmallVector<int>(a) < SmallVector<int>(b), a < b);
+      EXPECT_EQ(SmallVector<int>(a) == SmallVector<int>(b), a == b);
     }
   }
 }

@@ -1,9 +1,10 @@
-// Few: a sequence that mostly has one element, and then no memory of its own.
+// SmallVector: a sequence that mostly has one element, and then no memory of
+// its own.
 //
 // Thread safety: plain values.
 
-#ifndef TTRACE_SRC_BASE_FEW_H_
-#define TTRACE_SRC_BASE_FEW_H_
+#ifndef TTRACE_SRC_BASE_SMALL_VECTOR_H_
+#define TTRACE_SRC_BASE_SMALL_VECTOR_H_
 
 #include <algorithm>
 #include <compare>
@@ -16,16 +17,16 @@ namespace ttrace {
 
 // T can be copied and made of nothing.
 template <typename T>
-class Few {
+class SmallVector {
  public:
   using value_type = T;
   using const_iterator = const T*;
 
-  Few() = default;
-  Few(std::initializer_list<T> values) {
+  SmallVector() = default;
+  SmallVector(std::initializer_list<T> values) {
     for (const T& value : values) push_back(value);
   }
-  explicit Few(std::vector<T> values) {
+  explicit SmallVector(std::vector<T> values) {
     if (values.size() == 1) {
       push_back(values.front());
     } else {
@@ -55,12 +56,12 @@ class Few {
   const T* begin() const { return has_one_ ? &one_ : many_.data(); }
   const T* end() const { return begin() + size(); }
 
-  bool operator==(const Few& other) const {
+  bool operator==(const SmallVector& other) const {
     return std::equal(begin(), end(), other.begin(), other.end());
   }
   std::vector<T> ToVector() const { return {begin(), end()}; }
   // By their first elements that differ.
-  bool operator<(const Few& other) const {
+  bool operator<(const SmallVector& other) const {
     return std::lexicographical_compare(begin(), end(), other.begin(),
                                         other.end());
   }
@@ -73,4 +74,4 @@ class Few {
 
 }  // namespace ttrace
 
-#endif  // TTRACE_SRC_BASE_FEW_H_
+#endif  // TTRACE_SRC_BASE_SMALL_VECTOR_H_
