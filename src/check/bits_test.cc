@@ -53,6 +53,21 @@ TEST_F(BitsTest, TheLastBitOfOneElementIsADifference) {
   EXPECT_EQ(t.legs[0].leg, kReal);
 }
 
+TEST_F(BitsTest, TheNormOfGradientsIsComparedAsTheNumberThatItIs) {
+  for (SyntheticRun* run : {&reference_, &candidate_}) {
+    run->extra = {
+        {"", Role::kGradNorm, "", Pass::kOptimizer, {1, 1}, {}, -1, {}}};
+  }
+  EXPECT_EQ(Check().verdict, Verdict::kBitwiseEqual);
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
+    if (t.role == Role::kGradNorm) *value *= 1 + 0x1p-23f;
+  };
+  const CheckResult result = CheckAgain();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  EXPECT_EQ(result.culprits.front().tensor.role, Role::kGradNorm);
+}
+
 // Reruns of either run do not count: they are not the runs.
 TEST_F(BitsTest, LegsOtherThanTheRunsAreNotCompared) {
   candidate_.fault = [](const SyntheticTensor&, int, const Leg& leg, int64_t,

@@ -136,10 +136,15 @@ Said NotAllBits(const CheckResult& result, const ConclusionInput&) {
 
 Said SameBits(const CheckResult& result, const ConclusionInput&) {
   if (!result.bitwise) return std::nullopt;
-  return Conclusion{Verdict::kBitwiseEqual,
-                    fmt::format("the same computation bit for bit: all {} "
-                                "tensors",
-                                result.coverage.compared)};
+  int64_t left_out = 0;
+  for (const auto& [why, count] : result.coverage.excused) left_out += count;
+  std::string text =
+      fmt::format("the same computation bit for bit: all {} tensors",
+                  result.coverage.compared);
+  if (left_out > 0) {
+    text += fmt::format(" that are compared, and {} are not", left_out);
+  }
+  return Conclusion{Verdict::kBitwiseEqual, std::move(text)};
 }
 
 Said NothingCheckable(const CheckResult&, const ConclusionInput& input) {

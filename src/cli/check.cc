@@ -35,7 +35,7 @@ Examples:
   ttrace check reference candidate
   ttrace check reference candidate -o verdict
   ttrace check reference candidate --iterations 1:2
-  ttrace check before-upgrade after-upgrade --bitwise
+  ttrace check before after --bitwise
   ttrace check reference candidate --legs noise:2,fp32,fp32.noise:2
   ttrace check candidate
   ttrace check reference candidate --part 1/2 --out-part parts/

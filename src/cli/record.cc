@@ -33,6 +33,7 @@ captured or --timeout ended it.
 Examples:
   ttrace record -o reference --as-reference -- python train.py
   ttrace record -o before --bitwise -- python train.py
+  ttrace record -o after --bitwise -- python train.py
   ttrace record -o candidate --graft reference --timeout 10m -- python train.py --tp 2
   ttrace record -o piece --select "fqn=*layers.0*;role=output" --iterations 0:1 -- python train.py)";
 

@@ -1,11 +1,13 @@
 #include "src/judge/judge_bits.h"
 
 #include <limits>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "src/base/for_each.h"
+#include "src/compare/compare_tensor.h"
 
 namespace ttrace {
 namespace {
@@ -80,16 +82,35 @@ Outcome BitsOf(const TensorFacts& facts, const LegFacts* real) {
   return OfLeg(facts, *real);
 }
 
-TensorJudgement Judge(const std::vector<LegPlan>& plans,
-                      const TensorFacts& facts) {
+// The norm of gradients, which is measured by what it is the norm of: here it
+// is one number.
+std::optional<LegFacts> NormOf(const RunContext& context, const TensorId& id) {
+  if (id.role != Role::kGradNorm) return std::nullopt;
+  const TensorPieces* reference = context.reference->Find(kReal, id);
+  const TensorPieces* candidate = context.candidate->Find(kReal, id);
+  if (reference == nullptr || candidate == nullptr) return std::nullopt;
+  LegFacts out;
+  auto compared = CompareTensor(*reference, *candidate);
+  if (compared.ok()) {
+    out.candidate = *std::move(compared);
+    out.usable = true;
+  } else {
+    out.trouble = compared.error().message();
+  }
+  return out;
+}
+
+TensorJudgement Judge(const RunContext& context, const TensorFacts& facts) {
   TensorJudgement out;
   out.id = facts.id;
   out.order = facts.order;
   out.replicas = facts.replicas;
   const LegFacts* real = nullptr;
   for (const LegFacts& leg : facts.legs) {
-    if (plans[leg.plan].candidate_leg == kReal) real = &leg;
+    if (context.plans[leg.plan].candidate_leg == kReal) real = &leg;
   }
+  const std::optional<LegFacts> norm = NormOf(context, facts.id);
+  if (norm) real = &*norm;
   if (real != nullptr && real->usable) {
     LegJudgement leg;
     leg.leg = kReal;
@@ -113,7 +134,7 @@ JudgeOutcome JudgeBits(const RunContext& context, Measurements* measured) {
   out.tensors.resize(facts.size());
   // Nothing in it fails.
   (void)ForEach(context.threads, facts.size(), [&](size_t i) {
-    out.tensors[i] = Judge(context.plans, facts[i]);
+    out.tensors[i] = Judge(context, facts[i]);
     facts.Forget(i);
     return Status(Done{});
   }).ok();
