@@ -2,7 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "src/base/rank_words.h"
 #include "src/diagnose/constants.h"
@@ -12,27 +20,122 @@
 
 namespace ttrace {
 
+namespace {
+
+// Where the sides disagree about what is not finite.
+struct Disagreeing {
+  int64_t made = 0;   // NaN or Inf where the reference is finite
+  int64_t lost = 0;   // finite where the reference is not
+  int64_t other = 0;  // another sign, or NaN for Inf
+
+  int64_t all() const { return made + lost + other; }
+};
+
+// Counts of each side allow no other, or do not tell.
+std::optional<Disagreeing> FromCounts(const ErrorStats& stats) {
+  // Without a reference: the candidate is compared with itself.
+  if (stats.nonfinite_differ == 0) return Disagreeing{stats.nonfinite_cand};
+  const int64_t more = stats.nonfinite_cand - stats.nonfinite_ref;
+  const int64_t rest = stats.nonfinite_differ - std::llabs(more);
+  // Two may be one that was made and one that was lost.
+  if (rest > 1) return std::nullopt;
+  return Disagreeing{std::max<int64_t>(more, 0), std::max<int64_t>(-more, 0),
+                     rest};
+}
+
+// Nothing if the sample lacks some, or is of another copy.
+std::optional<Disagreeing> FromSample(const SampledPair* pair,
+                                      const ErrorStats& stats) {
+  if (pair == nullptr) return std::nullopt;
+  Disagreeing out;
+  for (size_t i = 0; i < pair->reference.size(); ++i) {
+    const double r = pair->reference[i];
+    const double c = pair->candidate[i];
+    if (std::isfinite(r)) {
+      out.made += std::isfinite(c) ? 0 : 1;
+    } else if (std::isfinite(c)) {
+      ++out.lost;
+    } else {
+      out.other += r == c || (std::isnan(r) && std::isnan(c)) ? 0 : 1;
+    }
+  }
+  if (out.all() != stats.nonfinite_differ) return std::nullopt;
+  return out;
+}
+
+std::optional<Disagreeing> FromValues(const Evidence& evidence,
+                                      const ErrorStats& stats) {
+  if (!ValueView::IsPossible(evidence)) return std::nullopt;
+  const ValueView view(evidence);
+  if (const auto out = FromSample(view.sample(), stats)) return out;
+  const Suspect* suspect = view.suspect();
+  return FromSample(suspect == nullptr ? nullptr : &suspect->pair, stats);
+}
+
+// "60 of 144 elements are NaN or Inf (reference: 0)".
+std::string NonFiniteWords(const ErrorStats& stats,
+                           const std::optional<Disagreeing>& of) {
+  if (!of) {
+    return fmt::format(
+        "{} of {} elements are NaN or Inf in one run and finite in the other, "
+        "or another of these ({} here, {} in the reference)",
+        stats.nonfinite_differ, stats.count, stats.nonfinite_cand,
+        stats.nonfinite_ref);
+  }
+  std::vector<std::string> words;
+  if (of->made > 0 && stats.nonfinite_ref > 0) {
+    words.push_back(fmt::format(
+        "{} of {} elements are NaN or Inf where the reference is finite",
+        of->made, stats.count));
+  } else if (of->made > 0) {
+    words.push_back(
+        fmt::format("{} of {} elements are NaN or Inf (reference: {})",
+                    of->made, stats.count, stats.nonfinite_ref));
+  }
+  if (of->lost > 0) {
+    words.push_back(
+        fmt::format("{} of {} elements that are NaN or Inf in the reference "
+                    "are finite",
+                    of->lost, stats.nonfinite_ref));
+  }
+  if (of->other > 0) {
+    words.push_back(fmt::format(
+        "{} of {} elements that are NaN or Inf in the reference are Inf of "
+        "the other sign, or NaN for Inf or Inf for NaN",
+        of->other, stats.nonfinite_ref));
+  }
+  return fmt::format("{}", fmt::join(words, "; "));
+}
+
+}  // namespace
+
 std::optional<Diagnosis> NonFinite(const Evidence& evidence) {
   if (!evidence.judgement->nonfinite) return std::nullopt;
   const LegJudgement* worst = nullptr;
   for (const LegJudgement& leg : evidence.judgement->legs) {
+    const auto size = [](const LegJudgement& l) {
+      return std::pair(l.stats.nonfinite_differ, l.stats.nonfinite_cand);
+    };
     if (leg.stats.nonfinite_cand > 0 &&
-        (worst == nullptr ||
-         leg.stats.nonfinite_cand > worst->stats.nonfinite_cand)) {
+        (worst == nullptr || size(leg) > size(*worst))) {
       worst = &leg;
     }
   }
-  // Infinities that the reference has and the candidate lost are no N.
+  // What is finite everywhere has lost something: other rules tell what.
   if (worst == nullptr) return std::nullopt;
+  auto of = FromCounts(worst->stats);
+  if (!of && worst == evidence.leg) of = FromValues(evidence, worst->stats);
+  const bool made = of && of->made > 0;
   return Diagnosis{
       BugClass::kNonFinite,
       fmt::format(
-          "{} of {} elements are NaN or Inf (reference: {}) in leg {}; "
-          "{} is the first to make any",
-          worst->stats.nonfinite_cand, worst->stats.count,
-          worst->stats.nonfinite_ref, worst->leg.name(),
-          evidence.culprit->fqn.empty() ? "the model" : evidence.culprit->fqn),
-      static_cast<double>(worst->stats.nonfinite_cand)};
+          "{} in leg {}; {} is the first to {}",
+          NonFiniteWords(worst->stats, of), worst->leg.name(),
+          evidence.culprit->fqn.empty() ? "the model" : evidence.culprit->fqn,
+          made ? "make any" : "differ so"),
+      static_cast<double>(!of    ? worst->stats.nonfinite_differ
+                          : made ? of->made
+                                 : of->all())};
 }
 
 std::optional<Diagnosis> ReplicasDiffer(const Evidence& evidence) {

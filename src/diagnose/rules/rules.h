@@ -15,7 +15,7 @@
 
 namespace ttrace {
 
-// N: non-finite values where the reference has none.
+// N: non-finite values where the reference has none, or not those that it has.
 std::optional<Diagnosis> NonFinite(const Evidence& evidence);
 // M: zero where the reference is not, everywhere or in a part.
 std::optional<Diagnosis> MissingValue(const ValueView& view);

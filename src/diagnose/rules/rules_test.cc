@@ -660,6 +660,17 @@ TEST(OtherMode, OfTheCulpritItselfOnOneSide) {
   EXPECT_EQ(lab.Letters(), "");
 }
 
+TEST(OtherStructure, TheModelItselfHasNoName) {
+  const TensorId root = Id("", Role::kOutput);
+  Lab lab = OutputLab(RandomValues(82, kCount));
+  lab.Reference(root, {8}, RandomValues(3, 8));
+  TensorJudgement unmatched;
+  unmatched.id = root;
+  lab.unmatched = {unmatched};
+  EXPECT_THAT(lab.First(),
+              HasSubstr("only in the reference (the model itself)"));
+}
+
 TEST(OtherStructure, IsWhatOnlyOneSideHas) {
   const TensorId more = Id("more", Role::kOutput);
   for (const bool of_reference : {true, false}) {
@@ -994,6 +1005,41 @@ TEST(NonFinite, CountsAndNamesTheProducer) {
   EXPECT_THAT(lab.First(),
               HasSubstr("1 of 1536 elements are NaN or Inf (reference: 0)"));
   EXPECT_THAT(lab.First(), HasSubstr("layer is the first to make any"));
+}
+
+TEST(NonFinite, OfAMaskAreSaidAsTheyDiffer) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  auto masked = Truth();
+  for (size_t i = 0; i < 60; ++i) masked[i] = -kInf;
+  const auto lab_of = [&](const std::vector<double>& values) {
+    Lab lab(Id("layer", Role::kOutput), 2e-3);
+    lab.Reference(Id("layer", Role::kOutput), kShape, masked);
+    lab.Candidate(Id("layer", Role::kOutput), kShape, values);
+    return lab;
+  };
+  auto values = masked;
+  values[3] = kInf;
+  EXPECT_THAT(lab_of(values).First(),
+              AllOf(HasSubstr("1 of 60 elements that are NaN or Inf in the "
+                              "reference are Inf of the other sign"),
+                    Not(HasSubstr("first to make"))));
+  for (size_t i = 0; i < 60; ++i) values[i] = kInf;
+  EXPECT_THAT(lab_of(values).First(), HasSubstr("60 of 60 elements that are"));
+  values = masked;
+  for (size_t i = 0; i < 30; ++i) values[i] = 1;
+  EXPECT_THAT(lab_of(values).First(),
+              AllOf(HasSubstr("30 of 60 elements that are NaN or Inf in the "
+                              "reference are finite"),
+                    Not(HasSubstr("first to make"))));
+  // As many as the reference, in other places.
+  values[100] = values[101] = kInf;
+  for (size_t i = 2; i < 30; ++i) values[i] = -kInf;
+  EXPECT_THAT(lab_of(values).First(),
+              AllOf(HasSubstr("2 of 1536 elements are NaN or Inf where the "
+                              "reference is finite"),
+                    HasSubstr("2 of 60 elements that are NaN or Inf in the "
+                              "reference are finite"),
+                    HasSubstr("layer is the first to make any")));
 }
 
 // Each rank of a table that is cut by rows has zeros for foreign tokens.

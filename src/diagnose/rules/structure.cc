@@ -101,7 +101,8 @@ std::optional<Diagnosis> OtherStructure(const Evidence& evidence) {
     words.push_back(fmt::format(
         "{} module{} or parameter{} only in {} ({}{})", names->size(),
         names->size() == 1 ? "" : "s", names->size() == 1 ? "" : "s", side,
-        *names->begin(), names->size() == 1 ? "" : ", ..."));
+        names->begin()->empty() ? "the model itself" : *names->begin(),
+        names->size() == 1 ? "" : ", ..."));
   }
   return Diagnosis{
       BugClass::kOtherModelOrInputs,

@@ -140,7 +140,8 @@ std::optional<double> ErrorOfSum(const ValueView& view, const Looked& looked,
                                  const std::vector<std::string>& over,
                                  int copies, double divisor) {
   const auto merged = Summed(view, looked, over, 1 / divisor);
-  if (!merged) return std::nullopt;
+  // An error leaves out what is not finite.
+  if (!merged || merged->nonfinite_differ > 0) return std::nullopt;
   const double err = merged->rel_err();
   if (!(err <= 2 * view.bound()) || !(2 * copies * err < looked.apart)) {
     return std::nullopt;

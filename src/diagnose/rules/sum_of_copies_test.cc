@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "src/diagnose/testing/evidence_lab.h"
 
 namespace ttrace {
@@ -47,6 +49,19 @@ TEST(SumOfCopies, ADivisionMayBeMissingWithIt) {
 
 TEST(SumOfCopies, ANumberThatNothingOfTheRunHasIsNoDivision) {
   EXPECT_FALSE(Terms(3.7).Ask(SumOfCopies));
+}
+
+TEST(SumOfCopies, OfWhatIsNotFiniteNothingIsMissing) {
+  Lab lab(kReduced, kBound);
+  lab.Reference(kReduced, kShape, Truth());
+  lab.Candidate(kReduced, kShape, Truth(), Copies(2), [](Piece* piece) {
+    if (piece->rank == 1) {
+      piece->values[0] = std::numeric_limits<double>::quiet_NaN();
+    }
+    return true;
+  });
+  EXPECT_FALSE(lab.Ask(SumOfCopies));
+  EXPECT_EQ(lab.Letters(), "NR");
 }
 
 TEST(SumOfCopies, WhereOnlyAPartWasNotReduced) {
