@@ -89,6 +89,31 @@ int64_t Elements(const TensorJudgement& t) {
   return t.legs.empty() ? 0 : t.legs.front().stats.count;
 }
 
+// Both sides have it, and it has no element: nothing in it can be wrong, and
+// nothing of it was compared. Not an expert without tokens, which has elements
+// in other iterations.
+bool IsEmpty(const TensorJudgement& t) {
+  return t.verdict == TensorVerdict::kBitwiseEqual && !t.all_zero &&
+         !t.legs.empty() &&
+         std::all_of(t.legs.begin(), t.legs.end(), [](const LegJudgement& leg) {
+           return leg.stats.count == 0;
+         });
+}
+
+// Modules that return nothing but tensors without elements, in every call.
+// Whatever goes in, no loss depends on it by them.
+std::set<std::string> WithoutOutput(
+    const std::vector<TensorJudgement>& tensors) {
+  std::set<std::string> empty;
+  std::set<std::string> others;
+  for (const TensorJudgement& t : tensors) {
+    if (t.id.role != Role::kOutput) continue;
+    (IsEmpty(t) ? empty : others).insert(t.id.fqn);
+  }
+  for (const std::string& name : others) empty.erase(name);
+  return empty;
+}
+
 // A loss, as the loss function or the model itself returns it. It is one
 // number, of which a few legs of noise say little in low precision.
 bool IsLoss(const TensorJudgement& t) {
@@ -152,7 +177,13 @@ EvidenceCoverage CoverEvidence(const Side& classes,
   std::set<std::string> judged;
   std::map<std::string, EvidenceCount> modules;
   const bool loss_by_gradient = GradientOfLossIsJudged(tensors);
+  const std::set<std::string> without_output = WithoutOutput(tensors);
   for (const TensorJudgement& t : tensors) {
+    if (IsEmpty(t)) continue;
+    if (t.all_zero && t.id.role == Role::kGradInput &&
+        without_output.contains(t.id.fqn)) {
+      continue;
+    }
     if (IsLoss(t) && loss_by_gradient && !IsJudged(t)) continue;
     if (!IsAsked(t)) continue;
     const Kind kind = KindOf(classes, t.id);

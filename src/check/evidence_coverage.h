@@ -7,6 +7,10 @@
 // all-reduce. The same holds of each module, for what it makes itself: one that
 // is judged nowhere is a place where anything may go wrong.
 //
+// A tensor without elements, the same on both sides, is neither evidence nor a
+// gap; nor is a gradient of zero for the input of a module that returns only
+// such tensors.
+//
 // Thread safety: pure function.
 
 #ifndef TTRACE_SRC_CHECK_EVIDENCE_COVERAGE_H_

@@ -161,6 +161,26 @@ TEST_F(WrongRunTest, WhatBothSidesLackIsNoEvidence) {
   EXPECT_EQ(CheckAgain().verdict, Verdict::kWithin);
 }
 
+// The gradient of its input is zero, and rightly.
+TEST_F(WrongRunTest, AModuleThatReturnsNothingIsNoGap) {
+  const auto with_columns = [&](int64_t columns) {
+    ForBoth([&](SyntheticRun* run) {
+      run->extra = {
+          Made("empty", Role::kOutput, {SyntheticRun::kRows, columns}),
+          Made("empty", Role::kGradInput, {SyntheticRun::kRows, 16})};
+      run->fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                      float* value) {
+        if (t.fqn == "empty" && t.role == Role::kGradInput) *value = 0;
+      };
+    });
+  };
+  with_columns(0);
+  const CheckResult result = CheckAgain();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  with_columns(16);
+  ExpectOpen("is zero or not finite in the reference");
+}
+
 // All but one layer of a class drown in noise.
 TEST_F(WrongRunTest, AModuleOfWhichNothingIsJudgedLeavesTheVerdictOpen) {
   ForBoth([](SyntheticRun* run) {
