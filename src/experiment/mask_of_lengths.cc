@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/compare/compare_tensor.h"
 #include "ttrace/dtype.h"
 
 namespace ttrace {
