@@ -7,7 +7,7 @@ BUILD ?= build
 
 help:
 	@echo 'make demo     find a real bug from nothing: two training runs and the explanation'
-	@echo 'make test     everything that must hold before a change lands (half an hour on two cores)'
+	@echo 'make test     everything that must hold before a change lands'
 	@echo 'make matrix   every topology and every bug of the zoo (resumable; an hour or more)'
 	@echo 'make real     the pretrain_gpt.py of a Megatron-LM checkout: MEGATRON_LM=path'
 	@echo 'make sweep    hundreds of planted faults and as many clean runs (resumable; an hour)'
