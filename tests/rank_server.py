@@ -29,10 +29,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SOCKET = "TTRACE_TEST_RANKS"
-# What may differ between this process and one that it stands for.
-_FREE = (
-    "TTRACE_",
-    "PYTEST_",
+# What may differ between this process and one that it stands for: these, and what begins so.
+_FREE = {
     "PYTHONPATH",
     "NO_COLOR",
     "COLUMNS",
@@ -45,8 +43,8 @@ _FREE = (
     "LOCAL_WORLD_SIZE",
     "MASTER_ADDR",
     "MASTER_PORT",
-    "ZOO_",
-)
+}
+_FREE_PREFIXES = ("TTRACE_", "PYTEST_", "ZOO_")
 _ENDED, _KILLED = b"t", b"k"  # signals that a client hands on
 _MOST_TEMPLATES = 20  # those used last; each has modules of its own in memory
 _FOLDER_OF_TESTS = os.path.dirname(os.path.abspath(__file__))
@@ -57,7 +55,7 @@ def _fixed(environment: dict[str, str]) -> dict[str, str]:
     return {
         key: value
         for key, value in environment.items()
-        if not (key in _FREE or key.startswith(("TTRACE_", "PYTEST_", "ZOO_")))
+        if not (key in _FREE or key.startswith(_FREE_PREFIXES))
     }
 
 
@@ -216,6 +214,9 @@ class _Template:
     """A process that imported what one script imports."""
 
     def __init__(self, request: _Request) -> None:
+        # Once, for all of them, and only if a test starts ranks at all.
+        import torch.distributed  # noqa: F401
+
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._connection = mine
         if os.fork() == 0:
@@ -237,6 +238,8 @@ class _Template:
             raise OSError("its process ended")
 
     def end(self) -> None:
+        # Later templates have the connection open, too: that it closes would tell nothing.
+        self._connection.send(b"x")
         self._connection.close()
 
     def start(self, request: _Request) -> None:
@@ -262,10 +265,7 @@ def main() -> int:
     listener.listen(64)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     sys.path[0] = _FOLDER_OF_TESTS
-    # Copies use both, wherever their paths lead.
-    import torch.distributed  # noqa: F401
-
-    import launch_ranks  # noqa: F401
+    import launch_ranks  # noqa: F401  (copies use it, wherever their paths lead)
 
     mine = _fixed(dict(os.environ))
     templates: dict[tuple[str, int, int], _Template] = {}

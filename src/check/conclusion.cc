@@ -136,8 +136,7 @@ Said NotAllBits(const CheckResult& result, const ConclusionInput&) {
 
 Said SameBits(const CheckResult& result, const ConclusionInput&) {
   if (!result.bitwise) return std::nullopt;
-  int64_t left_out = 0;
-  for (const auto& [why, count] : result.coverage.excused) left_out += count;
+  const int64_t left_out = result.coverage.excused_count();
   std::string text =
       fmt::format("the same computation bit for bit: all {} tensors",
                   result.coverage.compared);

@@ -1,6 +1,7 @@
 #include "src/compare/compare_tensor.h"
 
 #include <limits>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -28,6 +29,15 @@ Result<std::vector<InstanceGroup>> GroupWithoutOverlap(
 }
 
 }  // namespace
+
+std::vector<int> DifferingRanks(const TensorComparison& compared) {
+  std::set<int> ranks;
+  for (const InstanceStats& instance : compared.instances) {
+    if (instance.stats.bitwise_equal()) continue;
+    ranks.insert(instance.ranks.begin(), instance.ranks.end());
+  }
+  return {ranks.begin(), ranks.end()};
+}
 
 Result<TensorComparison> CompareTensor(const TensorPieces& reference,
                                        const TensorPieces& candidate,

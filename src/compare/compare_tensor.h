@@ -82,6 +82,10 @@ struct TensorComparison {
   }
 };
 
+// The ranks that hold an instance which is not bit for bit the reference's,
+// sorted.
+std::vector<int> DifferingRanks(const TensorComparison& compared);
+
 // Fails with kIncomparable if the global shapes differ, a Partial instance
 // lacks a term (a rank is missing), or rows are routed and have no place or are
 // those of one expert here and not there; with the Error of Trace::Read

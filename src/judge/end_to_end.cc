@@ -20,12 +20,7 @@ Reason GapIn(const TensorFacts& facts, const LegFacts& leg) {
     return Because(ReasonKind::kNotComparable, leg.trouble);
   }
   if (IsWhole(facts, leg.candidate)) return {};
-  Reason missing = Because(ReasonKind::kElementsMissing);
-  missing.counts = {
-      leg.candidate.candidate_gap, leg.candidate.reference_gap,
-      leg.candidate.common_gap,
-      leg.candidate.candidate_overlap + leg.candidate.reference_overlap};
-  return missing;
+  return MissingElements(leg.candidate);
 }
 
 void Add(const LegJudgement& leg, size_t index, bool tied, EndToEnd* out) {
@@ -49,6 +44,14 @@ void Add(const LegJudgement& leg, size_t index, bool tied, EndToEnd* out) {
 }
 
 }  // namespace
+
+Reason MissingElements(const TensorComparison& compared) {
+  Reason missing = Because(ReasonKind::kElementsMissing);
+  missing.counts = {compared.candidate_gap, compared.reference_gap,
+                    compared.common_gap,
+                    compared.candidate_overlap + compared.reference_overlap};
+  return missing;
+}
 
 EndToEnd SeeEndToEnd(const TensorFacts& facts,
                      const std::vector<LegJudgement>& legs,

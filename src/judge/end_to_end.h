@@ -33,6 +33,9 @@ struct EndToEnd {
   bool out() const { return headroom > 1; }
 };
 
+// Which elements a comparison that is not whole lacks.
+Reason MissingElements(const TensorComparison& compared);
+
 // `legs`: judged, of the usable ones of `facts` and in their order.
 EndToEnd SeeEndToEnd(const TensorFacts& facts,
                      const std::vector<LegJudgement>& legs,

@@ -2,25 +2,15 @@
 
 #include <limits>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "src/base/for_each.h"
 #include "src/compare/compare_tensor.h"
+#include "src/judge/end_to_end.h"
 
 namespace ttrace {
 namespace {
-
-// The ranks that hold what differs; empty: it is not known, or none does.
-std::vector<int> DifferingRanks(const TensorComparison& compared) {
-  std::set<int> out;
-  for (const InstanceStats& instance : compared.instances) {
-    if (instance.stats.bitwise_equal()) continue;
-    out.insert(instance.ranks.begin(), instance.ranks.end());
-  }
-  return {out.begin(), out.end()};
-}
 
 Reason Difference(const TensorFacts& facts, const TensorComparison& compared) {
   Reason reason;
@@ -48,12 +38,9 @@ Outcome OfLeg(const TensorFacts& facts, const LegFacts& leg) {
     return out;
   }
   if (!compared.complete()) {
-    Reason missing = Because(facts.complete ? ReasonKind::kElementsMissing
-                                            : ReasonKind::kIterationCut);
-    missing.counts = {compared.candidate_gap, compared.reference_gap,
-                      compared.common_gap,
-                      compared.candidate_overlap + compared.reference_overlap};
-    return Settled(TensorVerdict::kUnmatched, std::move(missing));
+    return Settled(TensorVerdict::kUnmatched,
+                   facts.complete ? MissingElements(compared)
+                                  : Because(ReasonKind::kIterationCut));
   }
   Outcome out = Settled(TensorVerdict::kBitwiseEqual, {});
   out.deciding_leg = 0;
@@ -70,10 +57,8 @@ Outcome BitsOf(const TensorFacts& facts, const LegFacts* real) {
         Because(ReasonKind::kNotInReference, WhyAbsent(facts.id.role)));
   }
   if (facts.reference_shape != facts.candidate_shape) {
-    Reason reason = Because(ReasonKind::kShapeDiffers);
-    reason.shape = facts.candidate_shape;
-    reason.other_shape = facts.reference_shape;
-    return Flagged({}, std::move(reason));
+    return Flagged({},
+                   ShapesDiffer(facts.candidate_shape, facts.reference_shape));
   }
   if (real == nullptr) {
     return Settled(TensorVerdict::kUnmatched,

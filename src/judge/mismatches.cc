@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
 #include <utility>
 
 namespace ttrace {
@@ -65,14 +64,7 @@ LegJudgement JudgeEquality(const Leg& name, const LegFacts& facts,
     return out;
   }
   out.Add(std::move(test));
-  if (out.headroom > 1) {
-    std::set<int> ranks;
-    for (const InstanceStats& part : facts.candidate.instances) {
-      if (part.stats.bitwise_equal()) continue;
-      ranks.insert(part.ranks.begin(), part.ranks.end());
-    }
-    out.ranks.assign(ranks.begin(), ranks.end());
-  }
+  if (out.headroom > 1) out.ranks = DifferingRanks(facts.candidate);
   return out;
 }
 

@@ -115,6 +115,13 @@ inline std::string WhyAbsent(Role role) {
   return "it does not clip its gradients, or by a function that is not known";
 }
 
+inline Reason ShapesDiffer(const Shape& candidate, const Shape& reference) {
+  Reason reason = Because(ReasonKind::kShapeDiffers);
+  reason.shape = candidate;
+  reason.other_shape = reference;
+  return reason;
+}
+
 }  // namespace ttrace
 
 #endif  // TTRACE_SRC_JUDGE_REASON_H_

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 
 namespace ttrace {
 
@@ -32,14 +31,7 @@ LegJudgement JudgeFlips(const Leg& name, const LegFacts& facts,
   }
   out.flips = flips;
   out.Add(std::move(test));
-  if (out.headroom > 1) {
-    std::set<int> ranks;
-    for (const InstanceStats& part : facts.candidate.instances) {
-      if (part.stats.bitwise_equal()) continue;
-      ranks.insert(part.ranks.begin(), part.ranks.end());
-    }
-    out.ranks.assign(ranks.begin(), ranks.end());
-  }
+  if (out.headroom > 1) out.ranks = DifferingRanks(facts.candidate);
   return out;
 }
 

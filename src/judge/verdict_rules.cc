@@ -155,10 +155,8 @@ Said NotInReference(const Case& of) {
 Said AnotherShape(const Case& of) {
   if (of.facts.reference_shape == of.facts.candidate_shape) return std::nullopt;
   if (of.after_draws) return Excused(ReasonKind::kUnlikeDraws);
-  Reason reason = Because(ReasonKind::kShapeDiffers);
-  reason.shape = of.facts.candidate_shape;
-  reason.other_shape = of.facts.reference_shape;
-  return Flagged({}, std::move(reason));
+  return Flagged(
+      {}, ShapesDiffer(of.facts.candidate_shape, of.facts.reference_shape));
 }
 
 // Which tokens its rows are is not known.

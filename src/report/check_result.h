@@ -34,6 +34,12 @@ struct Coverage {
   int64_t reference_only = 0;              // unexplained ones
   int64_t candidate_only = 0;              // unexplained ones
   std::map<std::string, int64_t> excused;  // reason -> count
+
+  int64_t excused_count() const {
+    int64_t count = 0;
+    for (const auto& [reason, of_it] : excused) count += of_it;
+    return count;
+  }
 };
 
 struct SideSummary {

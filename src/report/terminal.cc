@@ -133,9 +133,8 @@ void AddCoverage(const CheckResult& result, Page* page) {
     page->Text(line, Tone::kDoubtful, 2);
   }
   if (!coverage.excused.empty()) {
-    int64_t total = 0;
-    for (const auto& [reason, count] : coverage.excused) total += count;
-    page->Text(FormatCount(total) + " more not compared, for a known reason:");
+    page->Text(FormatCount(coverage.excused_count()) +
+               " more not compared, for a known reason:");
     size_t shown = 0;
     for (const auto& [reason, count] : coverage.excused) {
       if (++shown > kMaxListed) break;
