@@ -17,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
+import rank_server  # noqa: E402
 from cases import Case, all_cases, bug_catalog  # noqa: E402
 from runs import Outcome, diff, record_reference  # noqa: E402
 
@@ -120,6 +121,11 @@ def main() -> int:
     parser.add_argument("--only", default="", help="regular expression of case names")
     parser.add_argument("--keep", action="store_true", help="do not delete candidates' traces")
     options = parser.parse_args()
+    with rank_server.serving():
+        return run_all(options)
+
+
+def run_all(options: argparse.Namespace) -> int:
     if options.fresh:
         shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(exist_ok=True)

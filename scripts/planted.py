@@ -24,6 +24,7 @@ from row_table import RowTable
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
+import rank_server  # noqa: E402
 import runs  # noqa: E402
 from cases import bug_catalog  # noqa: E402
 
@@ -90,6 +91,11 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="do not delete traces")
     options = parser.parse_args()
     os.environ.update(OMP_NUM_THREADS="1", PYTHONWARNINGS="ignore")
+    with rank_server.serving():
+        return run_all(options)
+
+
+def run_all(options: argparse.Namespace) -> int:
     bugs = {bug.ID: bug for bug in map(bug_catalog.load, bug_catalog.planted())}
     table = RowTable(TABLE, HEADER, COLUMNS, bugs)
     wanted = [

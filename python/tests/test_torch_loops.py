@@ -383,9 +383,16 @@ COMPILED = {
     "part": (Loop(make=part(compiled)), "blocks.1"),
     "part in place": (Loop(make=part(in_place)), "blocks.1"),
     "forward": (Loop(make=forward_only), None),
+    "traced": (Loop(make=lambda: torch.jit.trace(Net(), torch.ones(4, 6))), ""),
+    "part traced": (
+        Loop(make=part(lambda b: torch.jit.trace(b, torch.ones(4, WIDTH)))),
+        "blocks.1",
+    ),
+    "part scripted": (Loop(make=part(torch.jit.script)), "blocks.1"),
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 @pytest.mark.parametrize("case", COMPILED)
 def test_compiled_modules_are_seen_from_outside(tmp_path, case):
     loop, inside = COMPILED[case]

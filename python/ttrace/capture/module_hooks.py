@@ -350,7 +350,13 @@ class Arguments:
     def of(module: nn.Module, rule: ModuleRule | None = None) -> Arguments:
         if rule is not None and rule.arguments is not None:
             return Arguments(rule.arguments)
-        parameters = inspect.signature(_named_forward(module)).parameters.values()
+        forward = _named_forward(module)
+        try:
+            parameters = inspect.signature(forward).parameters.values()
+        except ValueError:  # not written in Python; one of torch.jit has a schema
+            schema = getattr(forward, "schema", None)
+            named = () if schema is None else schema.arguments[1:]
+            return Arguments(tuple(argument.name for argument in named), "args")
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         names = tuple(parameter.name for parameter in parameters if parameter.kind in kinds)
         rest = (p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL)

@@ -1,8 +1,9 @@
-"""Modules under torch.compile: where their calls can still be seen.
+"""Modules under torch.compile or of torch.jit: where their calls can still be seen.
 
 Inside compiled code no hook runs (`eager_only`), so a compiled module is seen from outside, as one
 box: its inputs, outputs and their gradients. `torch.compile(m)` makes a wrapper, a module with
-hooks of its own; `m.compile()` replaces what a call of m runs, and with it all hooks of m.
+hooks of its own; `m.compile()` replaces what a call of m runs, and with it all hooks of m. A module
+of torch.jit takes no hooks, but what its call runs can be replaced as well.
 """
 
 from __future__ import annotations
@@ -25,7 +26,19 @@ After = Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], Any]
 
 
 def is_compiled(module: nn.Module) -> bool:
-    return is_compiled_wrapper(module) or module.__dict__.get("_compiled_call_impl") is not None
+    return is_compiled_wrapper(module) or not _takes_hooks(module)
+
+
+def compiled_by(module: nn.Module) -> str:
+    return "torch.jit" if _is_of_jit(module) else "torch.compile"
+
+
+def _is_of_jit(module: nn.Module) -> bool:
+    return isinstance(module, torch.jit.ScriptModule)
+
+
+def _takes_hooks(module: nn.Module) -> bool:
+    return module.__dict__.get("_compiled_call_impl") is None and not _is_of_jit(module)
 
 
 def anything_compiled() -> bool:
@@ -42,12 +55,28 @@ def outside(chain: list[nn.Module]) -> nn.Module:
 
 
 class _Calls:
-    """What a call of a module runs that was compiled in place. The first to come is outermost."""
+    """What a call of a module runs that takes no hooks. The first to come is outermost."""
 
     def __init__(self, module: nn.Module) -> None:
-        self.inner: Any = module._compiled_call_impl
+        self._before: Any = module.__dict__.get("_compiled_call_impl")
+        self.inner: Any = self._before or module._call_impl
         self.around: list[tuple[Before, After]] = []
         self._module = module
+        self._set(self)
+
+    @staticmethod
+    def of(module: nn.Module) -> _Calls:
+        calls = module.__dict__.get("_compiled_call_impl")
+        return calls if isinstance(calls, _Calls) else _Calls(module)
+
+    def leave(self, entry: tuple[Before, After]) -> None:
+        self.around.remove(entry)
+        if not self.around and self._module.__dict__.get("_compiled_call_impl") is self:
+            self._set(self._before)
+
+    def _set(self, called: Any) -> None:
+        # Not as an attribute: modules of torch.jit keep those elsewhere.
+        self._module.__dict__["_compiled_call_impl"] = called
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
@@ -69,32 +98,25 @@ class AroundCall:
 
     def __init__(self, module: nn.Module, before: Before, after: After, first: bool) -> None:
         """`first`: `after` runs before the module's other hooks."""
-        self._module = module
         self._handles: list[Any] = []
         self._entry = before, after
         self._calls: _Calls | None = None
-        if module.__dict__.get("_compiled_call_impl") is None:
+        if _takes_hooks(module):
             self._handles = [
                 module.register_forward_pre_hook(eager_only(before), with_kwargs=True),
                 module.register_forward_hook(eager_only(after), with_kwargs=True, prepend=first),
             ]
             return
-        calls: Any = module._compiled_call_impl
-        if not isinstance(calls, _Calls):
-            calls = module._compiled_call_impl = _Calls(module)  # type: ignore[assignment]
-        calls.around.append(self._entry)
-        self._calls = calls
+        self._calls = _Calls.of(module)
+        self._calls.around.append(self._entry)
 
     def remove(self) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
         calls, self._calls = self._calls, None
-        if calls is None:
-            return
-        calls.around.remove(self._entry)
-        if not calls.around and self._module._compiled_call_impl is calls:
-            self._module._compiled_call_impl = calls.inner
+        if calls is not None:
+            calls.leave(self._entry)
 
 
 def wrappers_around(root: nn.Module) -> list[nn.Module]:

@@ -16,7 +16,7 @@ from torch import nn
 
 from ttrace.adapters.torch.autocast import casts_own_parameters
 from ttrace.adapters.torch.backward import LossBackward
-from ttrace.adapters.torch.compiled import AroundCall, is_compiled
+from ttrace.adapters.torch.compiled import AroundCall, compiled_by, is_compiled
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.fed_rows import Placed
 from ttrace.adapters.torch.placement import Provenance, batch_dim
@@ -47,7 +47,7 @@ _TRANSPARENT = (nn.Identity, nn.Flatten, nn.Unflatten)
 
 _NO_TERMS = "a sum that is pending has no terms in another run"
 
-_COMPILED = "torch.compile: what it computes inside is not observed"
+_COMPILED = "what it computes inside is not observed"
 
 Choice = Callable[[torch.Tensor], TensorRule | None]
 
@@ -98,7 +98,8 @@ class LoopHooks(ModuleHooks):
             if is_compiled(seen):
                 hidden |= set(module.modules())
                 if self._deferred.once("compiled", fqn):
-                    self._deferred.note("compiled", fqn=fqn, reason=_COMPILED)
+                    reason = f"{compiled_by(seen)}: {_COMPILED}"
+                    self._deferred.note("compiled", fqn=fqn, reason=reason)
             rule = self._rule(inside(wrappers(module)[-1]), fqn)
             self._rules[seen] = fqn, rule
             self.install(seen, fqn, rule)
