@@ -1,16 +1,21 @@
-# What nearly every file includes, parsed once per target: without optimisation
-# reading headers is most of the work.
-function(ttrace_precompile target)
-  if(TTRACE_PRECOMPILE_HEADERS)
-    # ccache reuses what was compiled with such a file only if that file holds no
-    # time of its making.
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-      target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
-    endif()
+# What nearly every file includes, parsed once for all stages and once for all
+# tests: without optimisation reading headers is most of the work.
+function(ttrace_precompile target owner)
+  if(NOT TTRACE_PRECOMPILE_HEADERS)
+    return()
+  endif()
+  # ccache reuses what was compiled with such a file only if that file holds no
+  # time of its making.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+  endif()
+  if(target STREQUAL owner)
     target_precompile_headers(${target} PRIVATE
       <algorithm> <cmath> <cstring> <filesystem> <functional> <limits> <map>
       <memory> <optional> <set> <string> <tuple> <utility> <variant> <vector>
       <fmt/format.h> ${ARGN})
+  else()
+    target_precompile_headers(${target} REUSE_FROM ${owner})
   endif()
 endfunction()
 
@@ -47,7 +52,7 @@ function(ttrace_stage name)
   target_include_directories(${target} SYSTEM PUBLIC ${XXHASH_INCLUDE_DIR})
   target_link_libraries(${target} PUBLIC ${ARG_USES} PRIVATE ${ARG_LIBS})
 
-  ttrace_precompile(${target})
+  ttrace_precompile(${target} ttrace_stage_base <nlohmann/json.hpp>)
   if(ARG_ONCE_A_RUN)
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
@@ -60,7 +65,10 @@ function(ttrace_stage name)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE ${target} ${ARG_LIBS}
       GTest::gmock GTest::gtest_main)
-    ttrace_precompile(${name}_test <gmock/gmock.h> <gtest/gtest.h>)
+    ttrace_precompile(${name}_test base_test <nlohmann/json.hpp> <gmock/gmock.h> <gtest/gtest.h>)
+    if(TTRACE_UNITY_BUILD)
+      set_target_properties(${name}_test PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+    endif()
     gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST
       TEST_PREFIX "${name}." PROPERTIES LABELS unit)
   endif()

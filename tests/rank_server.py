@@ -2,19 +2,22 @@
 
 To import torch and megatron-core takes longer than what most tests train. This process imports a
 script's modules once (all of the script but what it does as `__main__`; of one that does not ask
-whether it is that, torch alone), keeps that process, and each start of the script is a copy of it.
+whether it is that, the installed modules that it names first of all), keeps that process, and each
+start of the script is a copy of it.
 `launch_ranks.py` asks for one, but where its environment is another than this one's. Capture then
 finds torch imported already, and looks for who copied names, as it does in an interpreter that
 somebody else started; that a fresh one is captured as well is what tests with torchrun show, and
 `make demo`.
 
-    with serving(): ...   # TTRACE_TEST_RANKS names its socket
+    with serving(): ...   # TEST_RANKS names its socket
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import dataclasses
+import importlib
 import json
 import os
 import random
@@ -28,9 +31,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-SOCKET = "TTRACE_TEST_RANKS"
+SOCKET = "TEST_RANKS"
 # What may differ between this process and one that it stands for: these, and what begins so.
 _FREE = {
+    SOCKET,
     "PYTHONPATH",
     "NO_COLOR",
     "COLUMNS",
@@ -46,6 +50,9 @@ _FREE = {
 }
 _FREE_PREFIXES = ("TTRACE_", "PYTEST_", "ZOO_")
 _ENDED, _KILLED = b"t", b"k"  # signals that a client hands on
+# What an optimizer imports when it is made, and capture when it starts.
+_ALWAYS = ("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor.parallel")
+_KEPT = {"torch", "numpy", "transformers", "accelerate", "lightning", "datasets", "trl", "peft"}
 _MOST_TEMPLATES = 20  # those used last; each has modules of its own in memory
 _FOLDER_OF_TESTS = os.path.dirname(os.path.abspath(__file__))
 
@@ -65,6 +72,22 @@ def asks(script: str) -> bool:
         return "\nif __name__ ==" in Path(script).read_text()
     except (OSError, UnicodeDecodeError):
         return False
+
+
+def imported(script: str) -> tuple[str, ...]:
+    """The installed modules that a script imports before anything else can happen, without those
+    of tests."""
+    try:
+        body = ast.parse(Path(script).read_text()).body
+    except (OSError, UnicodeDecodeError, SyntaxError):
+        return ()
+    names = set(_ALWAYS)
+    for line in body:
+        if isinstance(line, ast.Import):
+            names |= {alias.name for alias in line.names}
+        elif isinstance(line, ast.ImportFrom) and line.module and not line.level:
+            names.add(line.module)
+    return tuple(sorted(name for name in names if name.partition(".")[0] in _KEPT))
 
 
 def start_elsewhere(words: list[str]) -> int | None:
@@ -226,6 +249,8 @@ class _Template:
             with contextlib.suppress(BaseException):
                 if asks(request.script()):
                     runpy.run_path(request.script(), run_name="__ranks__")
+                for name in () if asks(request.script()) else imported(request.script()):
+                    importlib.import_module(name)
                 request.close()
                 _serve_copies(its)
             os._exit(1)
@@ -268,7 +293,7 @@ def main() -> int:
     import launch_ranks  # noqa: F401  (copies use it, wherever their paths lead)
 
     mine = _fixed(dict(os.environ))
-    templates: dict[tuple[str, int, int], _Template] = {}
+    templates: dict[tuple[object, ...], _Template] = {}
     while True:
         connection, _ = listener.accept()
         try:
@@ -281,8 +306,8 @@ def main() -> int:
             if theirs != mine:
                 raise OSError("another environment")
             status = os.stat(request.script())
-            key = (request.script(), status.st_mtime_ns, status.st_size)
-            key = key if asks(request.script()) else ("", 0, 0)
+            key: tuple[object, ...] = (request.script(), status.st_mtime_ns, status.st_size)
+            key = key if asks(request.script()) else imported(request.script())
             template = templates.pop(key, None) or _Template(request)
             template.wait_until_ready()
             templates[key] = template

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from captured_run import compared
+from launch_ranks import launcher
 
 SCRIPT = """
 import sys
@@ -46,7 +47,7 @@ def recorded(tmp_path_factory):
             legs = ["--as-reference", "--legs", "replay,noise:2"] if side == "reference" else []
             options = ["--dropout", "off", *legs]
             command = [sys.executable, "-m", "ttrace._cli", "record", "-o", str(out), *options]
-            script = [sys.executable, str(folder / "script.py"), *([place] if place else [])]
+            script = [*launcher(0), str(folder / "script.py"), *([place] if place else [])]
             subprocess.run([*command, "--", *script], check=True)
         return out
 
@@ -84,7 +85,7 @@ def test_a_model_that_is_trained_in_evaluation_mode_is_refused(tmp_path, first):
     (tmp_path / "script.py").write_text(SCRIPT.replace("    optimizer.zero_grad()", evaluate))
     trace = str(tmp_path / "trace")
     tool = [sys.executable, "-m", "ttrace._cli"]
-    command = [*tool, "record", "-o", trace, "--", sys.executable, str(tmp_path / "script.py")]
+    command = [*tool, "record", "-o", trace, "--", *launcher(0), str(tmp_path / "script.py")]
     if first > 0:
         subprocess.run(command, check=True)
         command = [*tool, "check", "-o", str(tmp_path / "verdict"), trace, trace]

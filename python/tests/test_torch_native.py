@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -240,9 +241,9 @@ def test_parallel_runs_align_with_one_process(tmp_path, script, arguments):
 def diff(folder, candidate, reference=DDP):
     """The exit code and the result of comparing a DDP candidate with a loop in one process."""
     command = [sys.executable, "-m", "ttrace._cli", "diff", "-o", str(folder)]
-    two = f"{sys.executable} -m torch.distributed.run --standalone --nproc-per-node 2 {candidate}"
+    one, two = (shlex.join([*launcher(n), str(s)]) for n, s in ((0, reference), (2, candidate)))
     done = subprocess.run(
-        [*command, "--reference", f"{sys.executable} {reference}", "--candidate", two],
+        [*command, "--reference", one, "--candidate", two],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -5,7 +5,7 @@
 
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::catalog_test {
 namespace {
 
 using testing::ElementsAre;
@@ -133,4 +133,4 @@ TEST(Catalog, ASumIsWholeIfThePassesThatMakeItAre) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::catalog_test

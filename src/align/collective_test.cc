@@ -7,7 +7,7 @@
 
 #include "src/align/attribute.h"
 
-namespace ttrace {
+namespace ttrace::collective_test {
 namespace {
 
 constexpr const char* kReduce =
@@ -144,4 +144,4 @@ TEST(Attributes, OneForAllRanksThatSaySo) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::collective_test

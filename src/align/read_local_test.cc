@@ -11,7 +11,7 @@
 #include "src/trace/reader.h"
 #include "src/trace/writer.h"
 
-namespace ttrace {
+namespace ttrace::read_local_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -204,4 +204,4 @@ TEST_F(ReadLocalTest, IntegersSaturate) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::read_local_test

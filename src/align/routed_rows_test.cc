@@ -9,7 +9,7 @@
 #include "src/align/read_local.h"
 #include "src/align/testing/routed_run.h"
 
-namespace ttrace {
+namespace ttrace::routed_rows_test {
 namespace {
 
 using testing::HasSubstr;
@@ -432,4 +432,4 @@ TEST(RoutedRows, WithoutAPlaceAreNotReadBack) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::routed_rows_test

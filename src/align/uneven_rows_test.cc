@@ -12,7 +12,7 @@
 #include "src/align/catalog.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::uneven_rows_test {
 namespace {
 
 using testing::ElementsAre;
@@ -128,4 +128,4 @@ TEST(UnevenRows, NotesThatSayNothingMoveNothing) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::uneven_rows_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace ttrace {
+namespace ttrace::dropout_faults_test {
 namespace {
 
 using testing::ElementsAre;
@@ -347,4 +347,4 @@ TEST(DropoutFaults, ACallOfOneRunAloneIsNoFault) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::dropout_faults_test

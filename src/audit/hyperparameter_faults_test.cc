@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace ttrace {
+namespace ttrace::hyperparameter_faults_test {
 namespace {
 
 using testing::ElementsAre;
@@ -274,4 +274,4 @@ TEST(HyperparameterFaults, UnreadableNotesAreCounted) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::hyperparameter_faults_test

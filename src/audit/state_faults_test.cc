@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace ttrace {
+namespace ttrace::state_faults_test {
 namespace {
 
 using testing::ElementsAre;
@@ -224,4 +224,4 @@ TEST(StateFaults, AFactorNeedsToExplainTheChange) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::state_faults_test

@@ -7,7 +7,7 @@
 
 #include "src/base/check.h"
 
-namespace ttrace {
+namespace ttrace::check_handler_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -34,4 +34,4 @@ TEST(CheckHandlerDeathTest, InsideAnotherProgramTheCallEnds) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::check_handler_test

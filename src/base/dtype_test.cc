@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ttrace {
+namespace ttrace::dtype_test {
 namespace {
 
 TEST(DType, BothSpellingsParse) {
@@ -27,4 +27,4 @@ TEST(DType, UnitRoundoffIsHalfOfTheMachineEpsilon) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::dtype_test

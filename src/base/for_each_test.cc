@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::for_each_test {
 namespace {
 
 Error ErrorOf(size_t i) {
@@ -117,4 +117,4 @@ TEST(ForEach, NoThreadBeginsOtherWorkWhileItWaitsForParts) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::for_each_test

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace ttrace {
+namespace ttrace::format_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -119,4 +119,4 @@ TEST(Wrap, BreaksAWordThatFitsOnNoLine) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::format_test

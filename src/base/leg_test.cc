@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::leg_test {
 namespace {
 
 std::string KindOf(const Leg& leg) {
@@ -69,4 +69,4 @@ TEST(Leg, OrderIsThatOfNames) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::leg_test

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::small_vector_test {
 namespace {
 
 std::vector<std::string> All(const SmallVector<std::string>& few) {
@@ -53,4 +53,4 @@ TEST(SmallVector, AreOrderedAsVectorsAre) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::small_vector_test

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-namespace ttrace {
+namespace ttrace::status_test {
 namespace {
 
 Result<int> Half(int value) {
@@ -47,4 +47,4 @@ TEST(Error, ContextIsPutInFrontAndKeepsTheCode) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::status_test

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-namespace ttrace {
+namespace ttrace::tensor_id_test {
 namespace {
 
 TEST(TensorId, EveryRoleAndPassHasANameOfItsOwnThatParses) {
@@ -50,4 +50,4 @@ TEST(TensorId, ReadsAsASentenceForPeople) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::tensor_id_test

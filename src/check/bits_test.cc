@@ -8,7 +8,7 @@
 #include "src/check/testing/check_fixture.h"
 #include "src/judge/reason_words.h"
 
-namespace ttrace {
+namespace ttrace::bits_test {
 namespace {
 
 using testing::HasSubstr;
@@ -94,4 +94,4 @@ TEST_F(BitsTest, TheRoundOffOfAnotherTopologyIsADifference) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::bits_test

@@ -15,7 +15,7 @@
 #include "src/check/testing/check_fixture.h"
 #include "src/report/render.h"
 
-namespace ttrace {
+namespace ttrace::check_test {
 namespace {
 
 using testing::Contains;
@@ -668,4 +668,4 @@ TEST_F(CheckTest, TheReportDependsOnNeitherThreadsNorTheOrderOfRanks) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::check_test

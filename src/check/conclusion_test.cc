@@ -8,7 +8,7 @@
 
 #include "src/judge/judge_step.h"
 
-namespace ttrace {
+namespace ttrace::conclusion_test {
 namespace {
 
 using testing::ElementsAre;
@@ -114,4 +114,4 @@ TEST_F(ConclusionTest, NextStepsOfAnOpenVerdictCloseIt) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::conclusion_test

@@ -16,7 +16,7 @@
 #include "src/trace/reader.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::damage_test {
 namespace {
 
 using testing::HasSubstr;
@@ -181,4 +181,4 @@ TEST_F(DamageTest, SegmentsOfTwoRanksSwappedAreNoDivergence) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::damage_test

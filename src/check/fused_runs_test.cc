@@ -8,7 +8,7 @@
 
 #include "src/check/testing/check_fixture.h"
 
-namespace ttrace {
+namespace ttrace::fused_runs_test {
 namespace {
 
 using testing::Contains;
@@ -113,4 +113,4 @@ TEST_F(FusedRunTest, NotesThatSayNothingUsefulAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::fused_runs_test

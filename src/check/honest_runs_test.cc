@@ -18,7 +18,7 @@
 #include "src/trace/reader.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::honest_runs_test {
 namespace {
 
 using testing::Contains;
@@ -537,4 +537,4 @@ TEST_F(HonestRunTest, WithoutAReferenceActivationsMayBeInfinite) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::honest_runs_test

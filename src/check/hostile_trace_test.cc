@@ -9,7 +9,7 @@
 #include "src/check/testing/synthetic_run.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::hostile_trace_test {
 namespace {
 
 constexpr int64_t kHuge = int64_t{1} << 36;
@@ -68,4 +68,4 @@ TEST(HostileTrace, DeclaredSizesDriveNeitherMemoryNorLoops) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::hostile_trace_test

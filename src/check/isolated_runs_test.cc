@@ -14,7 +14,7 @@
 #include "src/judge/reason_words.h"
 #include "src/report/render.h"
 
-namespace ttrace {
+namespace ttrace::isolated_runs_test {
 namespace {
 
 using testing::Contains;
@@ -561,4 +561,4 @@ TEST_F(IsolatedCheckTest, ABiasGradientMayBeAsFarOffAsTheReferenceIsFromFp32) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::isolated_runs_test

@@ -10,7 +10,7 @@
 
 #include "src/check/testing/check_fixture.h"
 
-namespace ttrace {
+namespace ttrace::open_verdicts_test {
 namespace {
 
 using testing::Contains;
@@ -156,4 +156,4 @@ TEST_F(UnknownTest, GradientsThatAreAllZeroAreNoEvidence) {
 // Where a module has several results, one may be zero on purpose.
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::open_verdicts_test

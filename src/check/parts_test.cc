@@ -22,7 +22,7 @@
 #include "src/report/render.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::parts_test {
 namespace {
 
 using testing::AllOf;
@@ -608,4 +608,4 @@ TEST(PartPath, IsInAFolderOrItself) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::parts_test

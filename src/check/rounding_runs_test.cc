@@ -6,7 +6,7 @@
 
 #include "src/check/testing/check_fixture.h"
 
-namespace ttrace {
+namespace ttrace::rounding_runs_test {
 namespace {
 
 class SmallNumbersTest : public CheckTest {
@@ -99,4 +99,4 @@ TEST_F(TokenSumTest, MayBeOffMoreWhereMoreTokensAreSummedAtOnce) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::rounding_runs_test

@@ -11,7 +11,7 @@
 #include "src/judge/reason_words.h"
 #include "src/report/render.h"
 
-namespace ttrace {
+namespace ttrace::routed_runs_test {
 namespace {
 
 using testing::ElementsAre;
@@ -341,4 +341,4 @@ TEST_F(RoutedRunsTest, AnExpertWithoutTokensIsNoEvidence) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::routed_runs_test

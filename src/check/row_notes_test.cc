@@ -11,7 +11,7 @@
 #include "src/compare/row_map.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::row_notes_test {
 namespace {
 
 using testing::AllOf;
@@ -276,4 +276,4 @@ TEST(RowNotes, AModelThatIsCalledAnotherNumberOfTimesLeavesTheVerdictOpen) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::row_notes_test

@@ -10,7 +10,7 @@
 
 #include "src/check/testing/check_fixture.h"
 
-namespace ttrace {
+namespace ttrace::scaling_conventions_test {
 namespace {
 
 using testing::Contains;
@@ -265,4 +265,4 @@ TEST_F(ReductionHookTest, CopiesThatDifferAreFoundWhateverTheHook) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::scaling_conventions_test

@@ -8,7 +8,7 @@
 
 #include "src/check/testing/check_fixture.h"
 
-namespace ttrace {
+namespace ttrace::skipped_steps_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -193,4 +193,4 @@ TEST_F(ClearedTest, GradientsBeforeTheReductionAreOthers) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::skipped_steps_test

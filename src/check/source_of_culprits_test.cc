@@ -10,7 +10,7 @@
 #include "src/localize/source_of_tensor.h"
 #include "src/report/render.h"
 
-namespace ttrace {
+namespace ttrace::source_of_culprits_test {
 namespace {
 
 using testing::HasSubstr;
@@ -152,4 +152,4 @@ TEST_F(SourceTest, WhatNobodyNotedIsNotNamed) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::source_of_culprits_test

@@ -11,7 +11,7 @@
 #include "src/in_place/candidate_reducer.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::stand_in_trace_test {
 namespace {
 
 constexpr int64_t kRows = 32;
@@ -121,4 +121,4 @@ TEST(StandInTrace, HasTheReferencesValuesOfWhatWasComparedWithIt) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::stand_in_trace_test

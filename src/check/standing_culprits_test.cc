@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::standing_culprits_test {
 namespace {
 
 using testing::ElementsAre;
@@ -135,4 +135,4 @@ TEST(Insert, PutsWhatNoTensorShowsAtItsMoment) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::standing_culprits_test

@@ -15,7 +15,7 @@
 #include "src/report/render.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::step_check_test {
 namespace {
 
 using testing::HasSubstr;
@@ -620,4 +620,4 @@ TEST_F(StepCheck, StateThatIsNotRecordedBeforeIsKnownOnlyInTheFirstStep) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::step_check_test

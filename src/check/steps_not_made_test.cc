@@ -9,7 +9,7 @@
 #include "src/check/testing/check_fixture.h"
 #include "src/in_place/condense_trace.h"
 
-namespace ttrace {
+namespace ttrace::steps_not_made_test {
 namespace {
 
 using testing::ElementsAre;
@@ -228,4 +228,4 @@ TEST_F(UpdateTest, WhatOtherRanksMovedSaysNothingOfAHalf) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::steps_not_made_test

@@ -10,7 +10,7 @@
 #include "src/check/testing/synthetic_run.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::trace_digest_test {
 namespace {
 
 uint64_t Digest(const SyntheticRun& run,
@@ -55,4 +55,4 @@ TEST(TraceDigest, IsOfWhatATraceHoldsAndNotOfWhereItLies) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::trace_digest_test

@@ -14,7 +14,7 @@
 #include "src/check/testing/check_fixture.h"
 #include "src/judge/reason_words.h"
 
-namespace ttrace {
+namespace ttrace::wrong_runs_test {
 namespace {
 
 using testing::Contains;
@@ -658,4 +658,4 @@ TEST_F(WrongRunTest, ANoteOfWhatIsNotObservedDoesNotDenyWhatWasCompared) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::wrong_runs_test

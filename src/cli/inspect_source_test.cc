@@ -9,7 +9,7 @@
 #include "src/check/testing/check_fixture.h"
 #include "src/cli/inspect.h"
 
-namespace ttrace {
+namespace ttrace::inspect_source_test {
 namespace {
 
 using testing::HasSubstr;
@@ -55,4 +55,4 @@ TEST_F(InspectSourceTest, OfAResultEachCulpritHasItsOwn) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::inspect_source_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ttrace {
+namespace ttrace::misspelling_test {
 namespace {
 
 const std::vector<std::string> kKnown = {"--iterations", "--legs", "--graft",
@@ -22,4 +22,4 @@ TEST(Nearest, DoesNotGuessFar) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::misspelling_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace ttrace {
+namespace ttrace::plan_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -52,4 +52,4 @@ TEST(TooLargeWords, SpeakWhereTheRestOfTheTraceHasNoRoom) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::plan_test

@@ -15,7 +15,7 @@
 #include "src/numeric/instruction_set.h"
 #include "src/numeric/widen.h"
 
-namespace ttrace {
+namespace ttrace::compare_kernel_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -744,4 +744,4 @@ INSTANTIATE_TEST_SUITE_P(AllTargets, CompareKernel,
                          });
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::compare_kernel_test

@@ -13,7 +13,7 @@
 #include "src/compare/row_map.h"
 #include "src/compare/testing/sharded_trace.h"
 
-namespace ttrace {
+namespace ttrace::compare_tensor_test {
 namespace {
 
 using testing::HasSubstr;
@@ -541,4 +541,4 @@ TEST(ReadBox, GivesABoxAndRefusesOneOutside) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::compare_tensor_test

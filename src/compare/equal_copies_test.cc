@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::equal_copies_test {
 namespace {
 
 using testing::ElementsAre;
@@ -92,4 +92,4 @@ TEST(EqualCopies, ComeOutAlikeInAnyOrderAndInAnySteps) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::equal_copies_test

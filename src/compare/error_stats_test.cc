@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ttrace {
+namespace ttrace::error_stats_test {
 namespace {
 
 // Of a candidate alpha * ref + rest, where rest is orthogonal to ref and has
@@ -27,4 +27,4 @@ TEST(ErrorStats, WhatAFactorLeavesIsSeenHoweverSmall) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::error_stats_test

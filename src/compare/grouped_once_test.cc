@@ -8,7 +8,7 @@
 #include "src/compare/equal_copies.h"
 #include "src/compare/testing/sharded_trace.h"
 
-namespace ttrace {
+namespace ttrace::grouped_once_test {
 namespace {
 
 Sharding Copied() {
@@ -81,4 +81,4 @@ TEST(GroupedOnce, CopiesAreJoinedAsTheyAreFound) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::grouped_once_test

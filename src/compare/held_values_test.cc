@@ -9,7 +9,7 @@
 
 #include "src/compare/testing/sharded_trace.h"
 
-namespace ttrace {
+namespace ttrace::held_values_test {
 namespace {
 
 const Shape kShape = {6, 8};
@@ -79,4 +79,4 @@ TEST(CutLayout, AScalarIsOnePart) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::held_values_test

@@ -12,7 +12,7 @@
 #include "src/compare/compare_tensor.h"
 #include "src/compare/testing/sharded_trace.h"
 
-namespace ttrace {
+namespace ttrace::instances_test {
 namespace {
 
 using testing::ElementsAre;
@@ -181,4 +181,4 @@ TEST(Instances, ATermRecordedTwiceMakesTwoSumsNotOneDouble) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::instances_test

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::layout_overlap_test {
 namespace {
 
 // Marks every element: what the sweep must not do.
@@ -97,4 +97,4 @@ TEST(LayoutOverlap, CostsNothingForHugeTensors) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::layout_overlap_test

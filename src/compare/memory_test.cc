@@ -53,7 +53,7 @@ void operator delete[](void* p, const std::nothrow_t&) noexcept { Release(p); }
 void operator delete(void* p, size_t) noexcept { Release(p); }
 void operator delete[](void* p, size_t) noexcept { Release(p); }
 
-namespace ttrace {
+namespace ttrace::memory_test {
 namespace {
 
 constexpr int64_t kRows = 4096;
@@ -116,4 +116,4 @@ TEST_P(Memory, IsBoundedByTilesNotByTensors) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::memory_test

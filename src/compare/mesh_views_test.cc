@@ -12,7 +12,7 @@
 #include "src/compare/compare_tensor.h"
 #include "src/compare/testing/sharded_trace.h"
 
-namespace ttrace {
+namespace ttrace::mesh_views_test {
 namespace {
 
 // [experts, features]
@@ -116,4 +116,4 @@ TEST(MeshViews, BoxesOfAnExpertLieAlongTheView) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::mesh_views_test

@@ -5,7 +5,7 @@
 
 #include <random>
 
-namespace ttrace {
+namespace ttrace::overlap_index_test {
 namespace {
 
 using testing::ElementsAre;
@@ -84,4 +84,4 @@ TEST(OverlapIndex, MissesNoneOfAnyRegions) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::overlap_index_test

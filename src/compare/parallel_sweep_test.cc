@@ -15,7 +15,7 @@
 #include "src/compare/testing/sharded_trace.h"
 #include "src/numeric/narrow.h"
 
-namespace ttrace {
+namespace ttrace::parallel_sweep_test {
 namespace {
 
 const Shape kLarge = {1024, 1536};
@@ -216,4 +216,4 @@ TEST(ParallelSweep, OfDamagedBytesNamesTheSameTensors) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::parallel_sweep_test

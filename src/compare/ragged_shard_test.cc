@@ -13,7 +13,7 @@
 #include "src/compare/row_map.h"
 #include "src/compare/testing/sharded_trace.h"
 
-namespace ttrace {
+namespace ttrace::ragged_shard_test {
 namespace {
 
 const Shape kParameter = {5, 8};
@@ -227,4 +227,4 @@ TEST(RaggedShard, BoxesOfABatchFollowTheRowMap) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::ragged_shard_test

@@ -12,7 +12,7 @@
 #include "src/compare/row_map.h"
 #include "src/compare/tile.h"
 
-namespace ttrace {
+namespace ttrace::routed_rows_test {
 namespace {
 
 using testing::ElementsAre;
@@ -300,4 +300,4 @@ TEST(RoutedComparison, ManyRowsInNoOrderTakeNoLonger) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::routed_rows_test

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::row_map_test {
 namespace {
 
 using testing::ElementsAre;
@@ -71,4 +71,4 @@ TEST(MapRows, WhatIsNoPermutationIsRefused) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::row_map_test

@@ -11,7 +11,7 @@
 #include "src/compare/compare_tensor.h"
 #include "src/compare/testing/sharded_trace.h"
 
-namespace ttrace {
+namespace ttrace::same_bytes_test {
 namespace {
 
 constexpr int kCopies = 4;
@@ -119,4 +119,4 @@ TEST(SameBytes, ThatAreNoLongerThoseThatWereWrittenAreRefused) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::same_bytes_test

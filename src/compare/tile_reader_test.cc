@@ -11,7 +11,7 @@
 #include "src/compare/sweep.h"
 #include "src/compare/testing/sharded_trace.h"
 
-namespace ttrace {
+namespace ttrace::tile_reader_test {
 namespace {
 
 // Another trace, and how much is read of it.
@@ -88,4 +88,4 @@ TEST(TileReader, PartsByColumnsReadAWideReferenceOnceTogether) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::tile_reader_test

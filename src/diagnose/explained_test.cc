@@ -4,7 +4,7 @@
 
 #include "src/diagnose/constants.h"
 
-namespace ttrace {
+namespace ttrace::explained_test {
 namespace {
 
 TEST(IsEnough, NearlyAllThatIsWrongIsExplained) {
@@ -26,4 +26,4 @@ TEST(BitsOfMatch, FewValuesAndManyStrangersAreChance) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::explained_test

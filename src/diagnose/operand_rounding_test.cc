@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace ttrace {
+namespace ttrace::operand_rounding_test {
 namespace {
 
 constexpr size_t kRows = 16;
@@ -94,4 +94,4 @@ TEST(FitRounding, FindsNothingWhereNothingWasRounded) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::operand_rounding_test

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-namespace ttrace {
+namespace ttrace::same_explanation_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -144,4 +144,4 @@ TEST(JoinSameExplanation, ModulesAndTheUnexplainedStayApart) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::same_explanation_test

@@ -4,7 +4,7 @@
 
 #include "src/step/testing/float_step.h"
 
-namespace ttrace {
+namespace ttrace::step_hypotheses_test {
 namespace {
 
 StepRule Rule() {
@@ -74,4 +74,4 @@ TEST(ExplainStep, IsSilentAboutFewElements) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::step_hypotheses_test

@@ -13,7 +13,7 @@
 #include "src/diagnose/token_counts.h"
 #include "src/diagnose/topology_factors.h"
 
-namespace ttrace {
+namespace ttrace::units_test {
 namespace {
 
 using testing::ElementsAre;
@@ -221,4 +221,4 @@ TEST(ExplainByTokens, NeedsOneNumberForAllMicroBatches) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::units_test

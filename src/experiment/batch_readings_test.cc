@@ -10,7 +10,7 @@
 #include "src/compare/compare_tensor.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::batch_readings_test {
 namespace {
 
 constexpr int64_t kRows = 8;
@@ -302,4 +302,4 @@ TEST(ResolveBatchDim, WhatBothSayAlikeStaysAsItIs) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::batch_readings_test

@@ -12,7 +12,7 @@
 #include "src/experiment/execution_order.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::common_clock_test {
 namespace {
 
 using testing::ElementsAre;
@@ -130,4 +130,4 @@ TEST(CommonClock, NothingHappensInNoTime) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::common_clock_test

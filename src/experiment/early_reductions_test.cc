@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace ttrace {
+namespace ttrace::early_reductions_test {
 namespace {
 
 using testing::ElementsAre;
@@ -51,4 +51,4 @@ TEST(EarlyReductions, WhatCannotBeReadIsCounted) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::early_reductions_test

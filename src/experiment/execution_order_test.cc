@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::execution_order_test {
 namespace {
 
 using testing::ElementsAre;
@@ -74,4 +74,4 @@ TEST(FollowReference, LeavesPhasesApartAndOtherPhasesAlone) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::execution_order_test

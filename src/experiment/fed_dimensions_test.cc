@@ -13,7 +13,7 @@
 #include "src/experiment/batch_readings.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::fed_dimensions_test {
 namespace {
 
 // A micro-batch of tokens, padded by 0 to one length, on a rank of its own.
@@ -233,4 +233,4 @@ TEST(FedDimensions, WhatHasNoRowsIsTheSameForAll) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::fed_dimensions_test

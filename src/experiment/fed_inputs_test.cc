@@ -15,7 +15,7 @@
 #include "src/experiment/batch_readings.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::fed_inputs_test {
 namespace {
 
 using testing::ElementsAre;
@@ -253,4 +253,4 @@ TEST(ResolveBatchDim, OtherValuesThatCountNothingStayAFinding) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::fed_inputs_test

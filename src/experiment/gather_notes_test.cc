@@ -13,7 +13,7 @@
 #include "src/trace/reader.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::gather_notes_test {
 namespace {
 
 using testing::ElementsAre;
@@ -125,4 +125,4 @@ TEST_F(GatherNotesTest, RanksThatComputeAnotherFunctionAreKept) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::gather_notes_test

@@ -9,7 +9,7 @@
 #include "src/experiment/leg_plan.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::graft_source_test {
 namespace {
 
 struct Piece {
@@ -98,4 +98,4 @@ TEST(GraftSource, OfAnotherTraceIsKnownWhereTheCandidateSaysIt) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::graft_source_test

@@ -7,7 +7,7 @@
 
 #include <utility>
 
-namespace ttrace {
+namespace ttrace::loss_unit_test {
 namespace {
 
 // Two ranks that average a loss over all: half before, the same as stepped.
@@ -73,4 +73,4 @@ TEST(UnitOfLoss, IsReadWhereItIsToldBest) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::loss_unit_test

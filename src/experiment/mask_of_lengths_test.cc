@@ -8,7 +8,7 @@
 #include "src/experiment/side.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::mask_of_lengths_test {
 namespace {
 
 constexpr int64_t kPlaces = 8;
@@ -59,4 +59,4 @@ TEST(IsMaskOfLengths, NotOfSoFewThatChanceMayMakeThem) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::mask_of_lengths_test

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::match_rows_test {
 namespace {
 
 using testing::ElementsAre;
@@ -90,4 +90,4 @@ TEST(KeysWithoutPadding, TheLastTokenMayBeLeftOutOfTheLongestRow) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::match_rows_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ttrace {
+namespace ttrace::module_names_test {
 namespace {
 
 TEST(WithoutLayerNumbers, ReplacesWordsThatAreNumbersAndNoOthers) {
@@ -20,4 +20,4 @@ TEST(ParentName, OfTheRootIsTheRoot) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::module_names_test

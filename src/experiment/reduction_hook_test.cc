@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::reduction_hook_test {
 namespace {
 
 const Note kHook = {
@@ -92,4 +92,4 @@ TEST(ReductionHook, IsUnknownWhereCollectivesWereNotRecorded) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::reduction_hook_test

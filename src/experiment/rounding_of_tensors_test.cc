@@ -11,7 +11,7 @@
 #include "src/experiment/side.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::rounding_of_tensors_test {
 namespace {
 
 // A model whose forward is seen from outside of "region" and of "head": what is
@@ -105,4 +105,4 @@ TEST_F(RoundingOfTensorsTest, ModelsBesideRoundWhatComesOfTheLoss) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::rounding_of_tensors_test

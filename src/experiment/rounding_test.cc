@@ -9,7 +9,7 @@
 
 #include "src/numeric/round_to.h"
 
-namespace ttrace {
+namespace ttrace::rounding_test {
 namespace {
 
 constexpr double kBf16 = 0x1p-8;
@@ -356,4 +356,4 @@ TEST(RoundingOfSent, CountsTheSpacingOfItsSmallestNumbers) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::rounding_test

@@ -5,7 +5,7 @@
 #include <deque>
 #include <string>
 
-namespace ttrace {
+namespace ttrace::rounds_test {
 namespace {
 
 // What ranks of a pipeline record, one module after the other.
@@ -73,4 +73,4 @@ TEST(Rounds, AreOfBackwardByItself) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::rounds_test

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::row_alignment_test {
 namespace {
 
 using testing::ElementsAre;
@@ -424,4 +424,4 @@ TEST(PlaceRows, ARankFindsItsRowsAmongAll) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::row_alignment_test

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::row_order_test {
 namespace {
 
 constexpr size_t kWidth = 16;
@@ -90,4 +90,4 @@ TEST(SameRowsInAnotherOrder, NotWhatCannotBeTold) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::row_order_test

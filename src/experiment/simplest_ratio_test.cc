@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace ttrace {
+namespace ttrace::simplest_ratio_test {
 namespace {
 
 TEST(SimplestRatio, IsTheOneOfTheSmallestDenominatorThatIsNearEnough) {
@@ -43,4 +43,4 @@ TEST(SimplestRatio, ThereIsNoneOfWhatIsNoFactorOrTakesTooLargeNumbers) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::simplest_ratio_test

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::twin_ranks_test {
 namespace {
 
 using testing::ElementsAre;
@@ -53,4 +53,4 @@ TEST(RanksFedAlike, CountAllMicroBatchesOfARank) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::twin_ranks_test

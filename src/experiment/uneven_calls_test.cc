@@ -8,7 +8,7 @@
 
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::uneven_calls_test {
 namespace {
 
 // Outputs of a module, as often for each micro-batch as `calls` says.
@@ -54,4 +54,4 @@ TEST(UnevenCalls, AreOfThoseThatCallIt) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::uneven_calls_test

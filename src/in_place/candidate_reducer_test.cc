@@ -21,7 +21,7 @@
 #include "src/in_place/summarizer.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::candidate_reducer_test {
 namespace {
 
 using testing::ElementsAre;
@@ -530,4 +530,4 @@ TEST_F(RealLegReducerTest, ValuesAreKeptOfWhatIsReadOtherwise) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::candidate_reducer_test

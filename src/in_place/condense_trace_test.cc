@@ -20,7 +20,7 @@
 #include "src/compare/summaries/tensor_summary.h"
 #include "src/compare/testing/sharded_trace.h"
 
-namespace ttrace {
+namespace ttrace::condense_trace_test {
 namespace {
 
 using testing::HasSubstr;
@@ -488,4 +488,4 @@ TEST(KeptSample, IsNotInWhatAnEarlierVersionWrote) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::condense_trace_test

@@ -12,7 +12,7 @@
 #include "src/measure/packed.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::element_scales_test {
 namespace {
 
 // [begin, end) of 8 rows of 4.
@@ -266,4 +266,4 @@ TEST(ElementScales, AnAnswerOfNoScalesIsRefused) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::element_scales_test

@@ -19,7 +19,7 @@
 #include "src/compare/testing/error_fields.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::leg_reducer_test {
 namespace {
 
 using testing::HasSubstr;
@@ -505,4 +505,4 @@ TEST_F(LegReducerTest, NaNIsCounted) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::leg_reducer_test

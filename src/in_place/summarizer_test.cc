@@ -18,7 +18,7 @@
 #include "src/trace/testing/scratch_trace.h"
 #include "src/trace/writing/writer_thread.h"
 
-namespace ttrace {
+namespace ttrace::summarizer_test {
 namespace {
 
 std::vector<float> Random(size_t count) {
@@ -141,4 +141,4 @@ TEST(Summarizer, AThreadWritesWhatIsWrittenWithoutOne) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::summarizer_test

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::expectations_test {
 namespace {
 
 // Noise legs that move all of it by `factor`.
@@ -132,4 +132,4 @@ TEST(Expectations, NothingIsExactBehindWhatEitherRunDoesNotRepeat) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::expectations_test

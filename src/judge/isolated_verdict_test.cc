@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::isolated_verdict_test {
 namespace {
 
 using testing::ElementsAre;
@@ -234,4 +234,4 @@ TEST(ContradictedByRun, NeedsARunThatWasJudged) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::isolated_verdict_test

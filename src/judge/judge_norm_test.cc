@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::judge_norm_test {
 namespace {
 
 ReportedNorm Facts(double reported, double exact,
@@ -142,4 +142,4 @@ TEST(JudgeReportedNorm, WhatIsNotKnownIsNotJudged) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::judge_norm_test

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::judge_step_test {
 namespace {
 
 const TensorId kUpdated = {"w", Role::kParamUpdated, 2, 0,
@@ -133,4 +133,4 @@ TEST(JudgeSteps, WhatAStepStartsFromIsSaidToBeThat) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::judge_step_test

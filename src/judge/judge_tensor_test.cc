@@ -10,7 +10,7 @@
 
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::judge_tensor_test {
 namespace {
 
 using testing::ElementsAre;
@@ -522,4 +522,4 @@ TEST_F(TensorJudgeTest, OfASumWhoseTermsCancelTheNormAloneIsJudged) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::judge_tensor_test

@@ -12,7 +12,7 @@
 #include "src/judge/constants.h"
 #include "src/judge/small_sample.h"
 
-namespace ttrace {
+namespace ttrace::maxima_test {
 namespace {
 
 constexpr double kBf16 = 0x1p-8;
@@ -328,4 +328,4 @@ TEST(JudgeMaxima, DrawsOfOneLawStayWithin) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::maxima_test

@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace ttrace {
+namespace ttrace::mismatches_test {
 namespace {
 
 ErrorStats Flipped(int64_t flips) {
@@ -69,4 +69,4 @@ TEST(AllowedFlips, ARiskThatSumsOfDoublesDoNotResolveEndsToo) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::mismatches_test

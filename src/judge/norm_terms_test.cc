@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-namespace ttrace {
+namespace ttrace::norm_terms_test {
 namespace {
 
 // Two layers, cut along tp but for biases.
@@ -81,4 +81,4 @@ TEST(ExplainNorm, SeveralAreNone) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::norm_terms_test

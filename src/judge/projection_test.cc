@@ -7,7 +7,7 @@
 #include "src/judge/constants.h"
 #include "src/judge/small_sample.h"
 
-namespace ttrace {
+namespace ttrace::projection_test {
 namespace {
 
 constexpr int64_t kCount = 1 << 20;
@@ -88,4 +88,4 @@ TEST(JudgeProjection, SaysNothingWithoutNoiseOrOfZeros) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::projection_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ttrace {
+namespace ttrace::reason_words_test {
 namespace {
 
 TEST(ReasonWords, SaysEachKind) {
@@ -42,4 +42,4 @@ TEST(ReasonWords, AddsRowsThatAreReadOtherwise) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::reason_words_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace ttrace {
+namespace ttrace::routing_ties_test {
 namespace {
 
 using testing::ElementsAre;
@@ -141,4 +141,4 @@ TEST(RoutingTies, NeedScoresWithABound) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::routing_ties_test

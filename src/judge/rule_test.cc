@@ -7,7 +7,7 @@
 
 #include "src/judge/constants.h"
 
-namespace ttrace {
+namespace ttrace::rule_test {
 namespace {
 
 constexpr double kBf16 = 0x1p-8;
@@ -362,4 +362,4 @@ TEST(JudgePart, IsJudgedByTheNoiseOfThatPart) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::rule_test

@@ -6,7 +6,7 @@
 
 #include "src/judge/constants.h"
 
-namespace ttrace {
+namespace ttrace::small_sample_test {
 namespace {
 
 constexpr double kRisk = 1e-6;
@@ -79,4 +79,4 @@ TEST(NoiseFactor, HoldsForDrawnErrors) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::small_sample_test

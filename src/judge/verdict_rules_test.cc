@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::verdict_rules_test {
 namespace {
 
 using testing::ElementsAre;
@@ -186,4 +186,4 @@ TEST_F(VerdictRules, WithoutAReferenceValuesMustBeFinite) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::verdict_rules_test

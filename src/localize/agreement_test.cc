@@ -5,7 +5,7 @@
 
 #include "src/localize/testing/isolated_run.h"
 
-namespace ttrace {
+namespace ttrace::agreement_test {
 namespace {
 
 using testing::ElementsAre;
@@ -196,4 +196,4 @@ TEST(Agree, AFaultOfOneIterationDoesNotHideAnotherOfTheNext) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::agreement_test

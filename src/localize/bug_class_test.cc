@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace ttrace {
+namespace ttrace::bug_class_test {
 namespace {
 
 TEST(BugClass, LettersFollowTheOrderOfTheEnumeration) {
@@ -19,4 +19,4 @@ TEST(BugClass, LettersFollowTheOrderOfTheEnumeration) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::bug_class_test

@@ -7,7 +7,7 @@
 
 #include "src/localize/testing/isolated_run.h"
 
-namespace ttrace {
+namespace ttrace::carried_buffers_test {
 namespace {
 
 using testing::ElementsAre;
@@ -66,4 +66,4 @@ TEST(CarriedBuffers, ExplainNoOtherModuleNoOtherIterationAndNoBackward) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::carried_buffers_test

@@ -8,7 +8,7 @@
 
 #include "src/localize/testing/isolated_run.h"
 
-namespace ttrace {
+namespace ttrace::contradictions_test {
 namespace {
 
 using testing::ElementsAre;
@@ -81,7 +81,7 @@ struct Fed {
     }
   }
   std::vector<ContradictionKind> Kinds() const {
-    return ttrace::Kinds(Contradicting(culprit, tensors));
+    return contradictions_test::Kinds(Contradicting(culprit, tensors));
   }
 
   Culprit culprit;
@@ -159,4 +159,4 @@ TEST(Contradicting, ASettingIsAFactBesideTheTensors) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::contradictions_test

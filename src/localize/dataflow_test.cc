@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::dataflow_test {
 namespace {
 
 // A run of a tiny model, in execution order; Break() puts tensors out of
@@ -479,4 +479,4 @@ TEST(Localize, WithoutGraftingABadUpdateSpoilsTheNextIteration) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::dataflow_test

@@ -9,7 +9,7 @@
 
 #include "src/localize/testing/isolated_run.h"
 
-namespace ttrace {
+namespace ttrace::fused_modules_test {
 namespace {
 
 using testing::ElementsAre;
@@ -86,4 +86,4 @@ TEST(FusedModules, TheNormsOwnGradientIsMadeOfWhatArrivesAtTheLinear) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::fused_modules_test

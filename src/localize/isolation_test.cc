@@ -5,7 +5,7 @@
 
 #include "src/localize/testing/isolated_run.h"
 
-namespace ttrace {
+namespace ttrace::isolation_test {
 namespace {
 
 using testing::Contains;
@@ -431,4 +431,4 @@ TEST(Isolation, ARecomputedForwardIsAFaultOfItsOwnOnlyIfItWasRightAtFirst) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::isolation_test

@@ -11,7 +11,7 @@
 
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::exact_sums_test {
 namespace {
 
 constexpr double kEps = 1e-3;
@@ -218,4 +218,4 @@ TEST_F(ExactSumsTest, NothingIsSaidOfWhatIsNotKnown) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::exact_sums_test

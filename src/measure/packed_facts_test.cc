@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::packed_facts_test {
 namespace {
 
 TensorFacts Named(const std::string& fqn, int64_t order) {
@@ -68,4 +68,4 @@ TEST(PackedFacts, OfATensorOfManyRanksAreSmall) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::packed_facts_test

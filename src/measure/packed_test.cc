@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::packed_test {
 namespace {
 
 template <typename T>
@@ -151,4 +151,4 @@ TEST(Packed, WordsThatDoNotExistAreRefused) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::packed_test

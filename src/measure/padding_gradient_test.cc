@@ -8,7 +8,7 @@
 #include "src/experiment/side.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::padding_gradient_test {
 namespace {
 
 // Of a gradient of these values, of which the other run has those whose squares
@@ -39,4 +39,4 @@ TEST(GradientOfPadding, IsNotKnownOfWhatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::padding_gradient_test

@@ -46,7 +46,7 @@ extern "C" ssize_t pread64(int file, void* out, size_t size, off_t offset) {
   return CountedRead(file, out, size, offset);
 }
 
-namespace ttrace {
+namespace ttrace::reads_test {
 namespace {
 
 // Bytes read of a record, over its bytes.
@@ -176,4 +176,4 @@ TEST_P(TensorReads, OfALargeTensorAreOneForAllLegs) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::reads_test

@@ -8,7 +8,7 @@
 #include "src/compare/compare_tensor.h"
 #include "src/compare/testing/sharded_trace.h"
 
-namespace ttrace {
+namespace ttrace::repeated_bytes_test {
 namespace {
 
 std::vector<double> Values() { return {1, -2, 0.5, 3, 1e-30, 4, 0, 7}; }
@@ -62,4 +62,4 @@ TEST(RepeatedBytes, ThatAreDamagedAreNotEqual) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::repeated_bytes_test

@@ -11,7 +11,7 @@
 #include "src/compare/row_map.h"
 #include "src/measure/packed_facts.h"
 
-namespace ttrace {
+namespace ttrace::routing_flips_test {
 namespace {
 
 class Loaded {
@@ -218,4 +218,4 @@ TEST(RoutingFacts, AreGivenBackAsTheyWerePacked) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::routing_flips_test

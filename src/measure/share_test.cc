@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::share_test {
 namespace {
 
 TEST(ParseShare, TakesPartsFromOneToAll) {
@@ -55,4 +55,4 @@ TEST(DealOut, DealsOutWhatIsEmptyToo) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::share_test

@@ -14,7 +14,7 @@
 #include "src/numeric/digest_kernel.h"
 #include "src/numeric/fixed_vectors.h"
 
-namespace ttrace {
+namespace ttrace::digest_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -378,4 +378,4 @@ TEST(DigestMultiset, ElementsAndPairsOfThemAreToldApart) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::digest_test

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::exact_sum_test {
 namespace {
 
 double SumOf(const std::vector<double>& values) {
@@ -117,4 +117,4 @@ TEST(ExactSum, OverflowAndNonFiniteAddendsShow) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::exact_sum_test

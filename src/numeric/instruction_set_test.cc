@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-namespace ttrace {
+namespace ttrace::instruction_set_test {
 namespace {
 
 using testing::HasSubstr;
@@ -49,4 +49,4 @@ TEST_F(InstructionSetTest, IsReadFromTheEnvironment) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::instruction_set_test

@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::layout_runs_test {
 namespace {
 
 // Global 4 x 6, local rows 3, 0, 1 and columns 2..3 and 5.
@@ -106,4 +106,4 @@ TEST(LayoutRuns, AStrideForEachDimensionIsAskedFor) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::layout_runs_test

@@ -9,7 +9,7 @@
 
 #include "src/numeric/widen.h"
 
-namespace ttrace {
+namespace ttrace::narrow_test {
 namespace {
 
 constexpr DType kShort[] = {DType::kF16, DType::kBF16, DType::kF8E4M3FN,
@@ -71,4 +71,4 @@ TEST(Narrow, BeyondTheRange) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::narrow_test

@@ -12,7 +12,7 @@
 #include "src/numeric/fixed_vectors.h"
 #include "src/numeric/noise.h"
 
-namespace ttrace {
+namespace ttrace::noise_kernel_test {
 namespace {
 
 constexpr NoiseKey kKey = {0x123456789ABCDEFULL, 0xFEDCBA9876543210ULL};
@@ -137,4 +137,4 @@ TEST(PerturbBits, IsTheExactProductRounded) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::noise_kernel_test

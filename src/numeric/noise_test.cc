@@ -14,7 +14,7 @@
 #include "src/numeric/round_to.h"
 #include "src/numeric/widen.h"
 
-namespace ttrace {
+namespace ttrace::noise_test {
 namespace {
 
 const NoiseKey kKey = MakeNoiseKey(17, "decoder.layers.0.mlp");
@@ -281,4 +281,4 @@ TEST(Noise, RefusesWhatHasNoRoundOffOrSharesMemory) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::noise_test

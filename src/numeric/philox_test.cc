@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ttrace {
+namespace ttrace::philox_test {
 namespace {
 
 // The known answers that the authors publish with Random123.
@@ -18,4 +18,4 @@ TEST(Philox, AgreesWithPublishedVectors) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::philox_test

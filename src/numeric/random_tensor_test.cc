@@ -20,7 +20,7 @@
 
 // Built with -ffp-contract=off, as the kernel is.
 
-namespace ttrace {
+namespace ttrace::random_tensor_test {
 namespace {
 
 const NoiseKey kKey = MakeNoiseKey(7, "random");
@@ -315,4 +315,4 @@ TEST_F(RandomQuality, NeighboursSeedsAndNamesAreIndependent) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::random_tensor_test

@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-namespace ttrace {
+namespace ttrace::round_to_test {
 namespace {
 
 TEST(RoundTo, IsWhatFloatDoes) {
@@ -50,4 +50,4 @@ TEST(RangeOf, IsThatOfTheFormats) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::round_to_test

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::row_digests_test {
 namespace {
 
 RowDigests Of(const std::vector<int64_t>& values, size_t rows) {
@@ -62,4 +62,4 @@ TEST(RowDigests, RowsWithoutElementsAreEqual) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::row_digests_test

@@ -18,7 +18,7 @@
 #include "src/numeric/sketch_kernel.h"
 #include "src/numeric/widen.h"
 
-namespace ttrace {
+namespace ttrace::sketch_test {
 namespace {
 
 constexpr uint64_t kSeed = 42;
@@ -364,4 +364,4 @@ TEST(SketchAccuracy, IntervalsAreAsWideAsTheyNeedToBe) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::sketch_test

@@ -14,7 +14,7 @@
 #include "src/numeric/fixed_vectors.h"
 #include "src/numeric/widen_kernel.h"
 
-namespace ttrace {
+namespace ttrace::widen_test {
 namespace {
 
 // The definition of binary16, by arithmetic.
@@ -218,4 +218,4 @@ INSTANTIATE_TEST_SUITE_P(AllTargets, WidenKernel,
                          });
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::widen_test

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::box_test {
 namespace {
 
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
@@ -213,4 +213,4 @@ TEST(ResolvePiece, ABoxComesWithARaggedShardAndOnlyThen) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::box_test

@@ -4,7 +4,7 @@
 
 #include "ttrace/layout.h"
 
-namespace ttrace {
+namespace ttrace::index_list_test {
 namespace {
 
 std::vector<Segment> SegmentsOf(const std::vector<int64_t>& indices) {
@@ -33,4 +33,4 @@ TEST(ListIndices, RefusesWhatNoTensorHolds) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::index_list_test

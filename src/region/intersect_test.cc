@@ -6,7 +6,7 @@
 
 #include "ttrace/layout.h"
 
-namespace ttrace {
+namespace ttrace::intersect_test {
 namespace {
 
 TEST(Intersect, GivesRunsSortedByGlobalIndex) {
@@ -84,4 +84,4 @@ TEST(Intersect, MatchesTheDefinitionForEveryPairOfCuts) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::intersect_test

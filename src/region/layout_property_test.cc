@@ -12,7 +12,7 @@
 
 #include "ttrace/layout.h"
 
-namespace ttrace {
+namespace ttrace::layout_property_test {
 namespace {
 
 using Indices = std::vector<int64_t>;
@@ -197,4 +197,4 @@ TEST(LayoutProperty, ShardsTileTheTensorForEveryPlacementAndMesh) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::layout_property_test

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::layout_test {
 namespace {
 
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
@@ -179,4 +179,4 @@ TEST(GlobalShape, RefusesALocalShapeThatNoEvenCutGives) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::layout_test

@@ -4,7 +4,7 @@
 
 #include "ttrace/mesh.h"
 
-namespace ttrace {
+namespace ttrace::placement_test {
 namespace {
 
 TEST(Placements, TextFormRoundTrips) {
@@ -78,4 +78,4 @@ TEST(DeviceMesh, FindsDimensionsByName) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::placement_test

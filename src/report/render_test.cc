@@ -10,7 +10,7 @@
 #include "src/base/format.h"
 #include "src/report/result_samples.h"
 
-namespace ttrace {
+namespace ttrace::render_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -498,4 +498,4 @@ TEST(RenderJson, ParsesWithoutTensorsOrReference) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::render_test

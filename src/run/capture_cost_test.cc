@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-namespace ttrace {
+namespace ttrace::capture_cost_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -78,4 +78,4 @@ TEST(CaptureCost, IsNothingWhereNothingWasSaid) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::capture_cost_test

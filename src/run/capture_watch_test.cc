@@ -14,7 +14,7 @@
 #include "src/run/stall_notice.h"
 #include "src/trace/writer.h"
 
-namespace ttrace {
+namespace ttrace::capture_watch_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -143,4 +143,4 @@ TEST(Duration, IsANumberWithAUnit) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::capture_watch_test

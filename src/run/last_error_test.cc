@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace ttrace {
+namespace ttrace::last_error_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -113,4 +113,4 @@ TEST(LastError, CannotActOnATerminal) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::last_error_test

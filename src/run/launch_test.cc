@@ -14,7 +14,7 @@
 
 #include "src/run/orphan_ranks.h"
 
-namespace ttrace {
+namespace ttrace::launch_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -263,4 +263,4 @@ TEST(LastLines, AreSafeToPrint) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::launch_test

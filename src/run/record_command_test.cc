@@ -24,7 +24,7 @@
 #include "src/run/output_folder.h"
 #include "src/trace/writer.h"
 
-namespace ttrace {
+namespace ttrace::record_command_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -458,4 +458,4 @@ TEST_F(LaunchRecordTest, ForceRemovesAReportThatCanProveIt) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::record_command_test

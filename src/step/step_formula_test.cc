@@ -15,7 +15,7 @@
 #include "src/numeric/round_to.h"
 #include "src/step/testing/float_step.h"
 
-namespace ttrace {
+namespace ttrace::step_formula_test {
 namespace {
 
 constexpr size_t At(StepField field) { return static_cast<size_t>(field); }
@@ -558,4 +558,4 @@ TEST(StepFormula, WhatMayOverflowOnTheWayIsNotJudged) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::step_formula_test

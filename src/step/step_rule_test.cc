@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::step_rule_test {
 namespace {
 
 StepRuleReading Read(const std::string& kind, const std::string& values,
@@ -103,4 +103,4 @@ TEST(ReadStepRule, TwoValuesOfOneRankAreNone) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::step_rule_test

@@ -9,7 +9,7 @@
 
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::broken_trace_test {
 namespace {
 
 std::string IndexPath(const ScratchFolder& folder) {
@@ -363,4 +363,4 @@ TEST(BrokenSegment, ThatShrinksWhileItIsReadIsAnErrorAndNoSignal) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::broken_trace_test

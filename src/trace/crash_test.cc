@@ -11,7 +11,7 @@
 
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::crash_test {
 namespace {
 
 constexpr int kPerIteration = 20;
@@ -81,4 +81,4 @@ TEST(Crash, WhatWasSealedBeforeAKillIsThere) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::crash_test

@@ -10,7 +10,7 @@
 
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::file_test {
 namespace {
 
 std::span<const std::byte> Bytes(const std::string& text) {
@@ -120,4 +120,4 @@ TEST(WholeFile, IsReplacedAtomicallyAndLeavesNothingBehind) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::file_test

@@ -9,7 +9,7 @@
 
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -309,4 +309,4 @@ TEST(CreateTraceFolder, WithForceRemovesTheOldTraceAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::folder_test

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-namespace ttrace {
+namespace ttrace::format_test {
 namespace {
 
 TEST(RankFolder, NameRoundTrips) {
@@ -36,4 +36,4 @@ TEST(Abridged, ShortensOnlyLongText) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::format_test

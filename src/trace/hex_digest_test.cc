@@ -9,7 +9,7 @@
 #include <random>
 #include <string>
 
-namespace ttrace {
+namespace ttrace::hex_digest_test {
 namespace {
 
 std::string Printed(uint64_t digest) {
@@ -49,4 +49,4 @@ TEST(HexDigestTest, NoOtherByteIsADigitAnywhere) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::hex_digest_test

@@ -11,7 +11,7 @@
 #include "src/trace/rank_meta.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::mesh_views_test {
 namespace {
 
 // Six ranks: (dp 2, tp 3) and, no refinement of it, (pp 1, edp 3, ep 2).
@@ -191,4 +191,4 @@ TEST(MeshViews, ThatDifferBetweenRanksAreCorrupt) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::mesh_views_test

@@ -8,7 +8,7 @@
 #include "src/trace/index/record_check.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::piece_in_memory_test {
 namespace {
 
 RecordFields FieldsOf(const RankMeta& meta, const Shape& shape) {
@@ -41,4 +41,4 @@ TEST(PieceInMemory, IsReadAsAPieceOfAFolderIs) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::piece_in_memory_test

@@ -12,7 +12,7 @@
 #include "src/trace/segments/segment_pool.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::reader_test {
 namespace {
 
 TEST(TraceReader, ReadsAnyPartOfATensor) {
@@ -174,4 +174,4 @@ TEST(TraceReader, ReadsManyLines) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::reader_test

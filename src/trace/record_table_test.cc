@@ -10,7 +10,7 @@
 #include "src/trace/format.h"
 #include "src/trace/record_list.h"
 
-namespace ttrace {
+namespace ttrace::record_table_test {
 namespace {
 
 // With something in every field; `n` tells them apart.
@@ -204,4 +204,4 @@ TEST(RecordList, SortsAndErases) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::record_table_test

@@ -14,7 +14,7 @@
 
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::rerun_records_test {
 namespace {
 
 using testing::HasSubstr;
@@ -202,4 +202,4 @@ TEST_F(RerunRecords, CutAnywhereInTheSegmentKeepWhatHasItsBytes) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::rerun_records_test

@@ -9,7 +9,7 @@
 
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::round_trip_test {
 namespace {
 
 std::vector<std::byte> ReadBytes(const Trace& trace, const Record& record) {
@@ -229,4 +229,4 @@ TEST(RoundTrip, ALargeTensorGetsASegmentOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::round_trip_test

@@ -12,7 +12,7 @@
 #include "src/trace/index/record_check.h"
 #include "src/trace/testing/scratch_lines.h"
 
-namespace ttrace {
+namespace ttrace::routed_line_test {
 namespace {
 
 RankMeta Meta() {
@@ -123,4 +123,4 @@ TEST(RoutedLine, TheFirstDimensionIsNeitherCutNorTheBatchs) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::routed_line_test

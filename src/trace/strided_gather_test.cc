@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::strided_gather_test {
 namespace {
 
 // By definition: one element at a time, index by index.
@@ -123,4 +123,4 @@ TEST(StridedGather, ReadsMemoryThatIsNotAligned) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::strided_gather_test

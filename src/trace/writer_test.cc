@@ -11,7 +11,7 @@
 
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::writer_test {
 namespace {
 
 Status AppendOne(TraceWriter& writer, const RecordSpec& spec,
@@ -279,4 +279,4 @@ TEST(TraceWriter, CannotOpenWhereAFolderCannotBe) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::writer_test

@@ -17,7 +17,7 @@
 #include "src/numeric/narrow.h"
 #include "src/numeric/widen.h"
 
-namespace ttrace {
+namespace ttrace::cell_comparer_test {
 namespace {
 
 constexpr double kScale = 0.5;
@@ -314,4 +314,4 @@ TEST(CellTable, BytesAreThatTableAndNoOther) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::cell_comparer_test

@@ -13,7 +13,7 @@
 #include "src/compare/summaries/tensor_summary.h"
 #include "src/compare/testing/sharded_trace.h"
 
-namespace ttrace {
+namespace ttrace::value_sample_test {
 namespace {
 
 using testing::HasSubstr;
@@ -307,4 +307,4 @@ TEST(TensorSummary, OfAnyBytesIsOneThatFitsItsPieceOrNone) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::value_sample_test

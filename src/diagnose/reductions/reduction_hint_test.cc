@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::reduction_hint_test {
 namespace {
 
 using testing::AllOf;
@@ -454,4 +454,4 @@ TEST_F(ReductionHintTest, SilenceAlongADimensionWhoseTrafficIsNeverSeen) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::reduction_hint_test

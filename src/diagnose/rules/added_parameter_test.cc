@@ -9,7 +9,7 @@
 
 #include "src/diagnose/testing/evidence_lab.h"
 
-namespace ttrace {
+namespace ttrace::added_parameter_test {
 namespace {
 
 using testing::HasSubstr;
@@ -195,4 +195,4 @@ TEST(AddedParameter, IsSeenInASampleOfTheOutput) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::added_parameter_test

@@ -13,7 +13,7 @@
 #include "src/compare/summaries/value_sample.h"
 #include "src/diagnose/testing/evidence_lab.h"
 
-namespace ttrace {
+namespace ttrace::kept_sample_test {
 namespace {
 
 using testing::HasSubstr;
@@ -230,4 +230,4 @@ TEST(OfSamples, AReplayOfWhichOnlyDigestsAreKnownIsNoRace) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::kept_sample_test

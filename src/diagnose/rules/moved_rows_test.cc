@@ -10,7 +10,7 @@
 #include "src/align/testing/routed_run.h"
 #include "src/diagnose/rules/rules.h"
 
-namespace ttrace {
+namespace ttrace::moved_rows_test {
 namespace {
 
 using testing::HasSubstr;
@@ -165,4 +165,4 @@ TEST(MovedRows, AMatchThatMayBeChanceIsNone) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::moved_rows_test

@@ -11,7 +11,7 @@
 #include "src/diagnose/rules/rules.h"
 #include "src/diagnose/testing/evidence_lab.h"
 
-namespace ttrace {
+namespace ttrace::rows_test {
 namespace {
 
 using testing::HasSubstr;
@@ -141,4 +141,4 @@ TEST(RowPairs, OfOneDimensionThereAreNone) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::rows_test

@@ -10,7 +10,7 @@
 #include "src/diagnose/operand_rounding.h"
 #include "src/diagnose/testing/evidence_lab.h"
 
-namespace ttrace {
+namespace ttrace::rules_test {
 namespace {
 
 using testing::HasSubstr;
@@ -1074,4 +1074,4 @@ TEST(Diagnose, NamesEachLetterOnceAndAtMostThree) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::rules_test

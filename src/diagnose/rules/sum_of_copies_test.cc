@@ -9,7 +9,7 @@
 
 #include "src/diagnose/testing/evidence_lab.h"
 
-namespace ttrace {
+namespace ttrace::sum_of_copies_test {
 namespace {
 
 using testing::HasSubstr;
@@ -78,4 +78,4 @@ TEST(SumOfCopies, StrangersAreNoTermsInAPartEither) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::sum_of_copies_test

@@ -13,7 +13,7 @@
 #include "src/align/testing/routed_run.h"
 #include "src/diagnose/rules/rules.h"
 
-namespace ttrace {
+namespace ttrace::summed_rows_test {
 namespace {
 
 using testing::HasSubstr;
@@ -183,4 +183,4 @@ TEST(SummedRows, SearchesNoSumsOfMoreThanTwo) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::summed_rows_test

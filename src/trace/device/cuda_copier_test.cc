@@ -22,7 +22,7 @@
 #include "src/trace/writing/writer_thread.h"
 #include "src/trace/writing/writing_queue.h"
 
-namespace ttrace {
+namespace ttrace::cuda_copier_test {
 namespace {
 
 using testing::AllOf;
@@ -407,4 +407,4 @@ TEST_F(CudaCopierTest, AForkedChildIsRefusedAndHasNoneOfTheMemory) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::cuda_copier_test

@@ -10,7 +10,7 @@
 
 #include "src/trace/strided_gather.h"
 
-namespace ttrace {
+namespace ttrace::span_copy_test {
 namespace {
 
 std::vector<std::byte> GatherAll(const std::byte* data, const Shape& shape,
@@ -120,4 +120,4 @@ TEST(SpanCopy, WhatLeavesMemoryIsRefused) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::span_copy_test

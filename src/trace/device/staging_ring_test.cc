@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-namespace ttrace {
+namespace ttrace::staging_ring_test {
 namespace {
 
 TEST(StagingRing, GivesAllOfItselfAndThenNothing) {
@@ -105,4 +105,4 @@ TEST(StagingRing, WhatComesAfterItInItsMemoryIsTheChildrens) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::staging_ring_test

@@ -12,7 +12,7 @@
 #include "src/trace/index/record_check.h"
 #include "src/trace/testing/scratch_lines.h"
 
-namespace ttrace {
+namespace ttrace::index_line_test {
 namespace {
 
 RankMeta Meta() {
@@ -458,4 +458,4 @@ TEST(IndexLine, DepthIsBounded) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::index_line_test

@@ -17,7 +17,7 @@
 #include "src/trace/rank_reader.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::plain_records_test {
 namespace {
 
 constexpr int kRank = 1;
@@ -360,4 +360,4 @@ TEST_F(PlainRecordsTest, ALineOfAnotherRankIsNoticed) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::plain_records_test

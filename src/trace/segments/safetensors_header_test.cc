@@ -7,7 +7,7 @@
 
 #include "src/trace/format.h"
 
-namespace ttrace {
+namespace ttrace::safetensors_header_test {
 namespace {
 
 std::string WithLength(uint64_t length, const std::string& json) {
@@ -122,4 +122,4 @@ TEST(SafetensorsHeader, BrokenRulesAreCorrupt) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::safetensors_header_test

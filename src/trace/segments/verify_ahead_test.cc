@@ -7,7 +7,7 @@
 
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::verify_ahead_test {
 namespace {
 
 constexpr size_t kDamaged = 3;
@@ -88,4 +88,4 @@ TEST_F(VerifyAheadTest, AFileThatBecameShorterLosesOnlyWhatWasCut) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::verify_ahead_test

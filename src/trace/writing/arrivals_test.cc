@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-namespace ttrace {
+namespace ttrace::arrivals_test {
 namespace {
 
 // One copy, on its way until it is let arrive.
@@ -60,4 +60,4 @@ TEST(Arrivals, WhoGaveUpOnceWaitsNoMoreAndTakesWhatIsThere) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::arrivals_test

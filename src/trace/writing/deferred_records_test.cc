@@ -12,7 +12,7 @@
 #include "src/trace/own_trace.h"
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::deferred_records_test {
 namespace {
 
 using testing::ElementsAre;
@@ -190,4 +190,4 @@ TEST(OwnTrace, ReadsWhatWasWrittenAndWhatWasDeferredRecords) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::deferred_records_test

@@ -16,7 +16,7 @@
 
 #include "src/trace/testing/scratch_trace.h"
 
-namespace ttrace {
+namespace ttrace::writer_thread_test {
 namespace {
 
 constexpr size_t kRing = 16 * 1024;
@@ -420,4 +420,4 @@ TEST(WriterThread, AFullDiskIsSaidAndTheTraceIsNotComplete) {
 }
 
 }  // namespace
-}  // namespace ttrace
+}  // namespace ttrace::writer_thread_test
