@@ -142,6 +142,13 @@ def test_a_class_that_was_made_of_another_has_the_place_of_that(module):
     assert of_weighted["line"] == line_of("class OfLinear")
 
 
+def test_what_torch_makes_a_parameter_of_has_the_place_of_its_module():
+    session = Session()
+    weighted = nn.utils.parametrizations.weight_norm(nn.Linear(1, 1))
+    source_lines.note_modules(session, weighted.named_modules())
+    assert [fields["modules"] for _, fields in session.notes] == [[""]]
+
+
 def test_of_a_file_that_is_gone_the_forward_is_known(module, tmp_path):
     (tmp_path / "some_model.py").unlink()
     linecache.checkcache()

@@ -54,6 +54,8 @@ def note_modules(session: Any, modules: Iterable[tuple[str, Any]]) -> None:
     of_class: dict[type, _Place | None] = {}
     for fqn, module in dict(modules).items():
         cls = type(module)
+        if "parametrizations" in fqn.split(".") and cls.__module__.startswith("torch."):
+            continue  # how weight_norm makes a parameter: to look at is what has the parameter
         if cls not in of_class:
             of_class[cls] = _or_none(place_of_forward, cls)
         own = vars(module).get("forward")
