@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
+import rank_server  # noqa: E402
 from mutation_sweep.experiments import experiments  # noqa: E402
 from mutation_sweep.judge import judge_clean, judge_mutant  # noqa: E402
 from mutation_sweep.launch import (  # noqa: E402
@@ -240,9 +241,14 @@ def main() -> int:
         options.candidate_legs,
         options.timeout,
     )
+    with rank_server.serving():
+        return run(sweep, options)
+
+
+def run(sweep: Sweep, options: argparse.Namespace) -> int:
     if options.only is not None:
         return run_one(sweep, options)
-    results = Results(folder / RESULTS)
+    results = Results(sweep.folder / RESULTS)
     if options.again:
         judge_again(sweep, options, results)
     elif not options.table:

@@ -15,6 +15,9 @@ from typing import Any
 
 from mutation_sweep.plan import ROOT, Launch
 
+sys.path.insert(0, str(ROOT / "tests"))
+from launch_ranks import launcher
+
 BIN = Path(sys.executable).parent
 
 
@@ -46,9 +49,13 @@ class Sweep:
 def command(sweep: Sweep, launch: Launch, mutated: bool) -> list[str]:
     """The training command, of the reference or of the candidate."""
     processes, flags = (launch.processes, launch.flags) if mutated else (1, ())
-    words = [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", str(processes)]
     # The update of the last captured step is seen at the start of the next.
-    words += [str(ROOT / "zoo" / "train_gpt.py"), "--steps", str(sweep.iterations + 1)]
+    words = [
+        *launcher(processes),
+        str(ROOT / "zoo" / "train_gpt.py"),
+        "--steps",
+        str(sweep.iterations + 1),
+    ]
     words += [*launch.model, *flags]
     if mutated:
         words += ["--recompute"] if launch.recompute else []
