@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -21,12 +22,21 @@ LONGEST = "test_build.py"
 
 
 ranks = contextlib.ExitStack()
+refusals = pytest.StashKey[Callable[[], Counter[str]]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """One server of ranks for all workers, which inherit where it is."""
     if not hasattr(config, "workerinput") and not config.option.collectonly:
-        ranks.enter_context(rank_server.serving())
+        config.stash[refusals] = ranks.enter_context(rank_server.serving())
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Starts that were no copies take many times as long, and nobody would see it."""
+    for reason, times in config.stash[refusals]().most_common() if refusals in config.stash else ():
+        terminalreporter.write_line(f"slow start of ranks, {times} times: {reason}")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -28,7 +28,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 SOCKET = "TEST_RANKS"
@@ -47,6 +48,9 @@ _FREE = {
     "LOCAL_WORLD_SIZE",
     "MASTER_ADDR",
     "MASTER_PORT",
+    # Torch writes these where it compiles, as it does in tests themselves.
+    "TORCHINDUCTOR_CACHE_DIR",
+    "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR",
 }
 _FREE_PREFIXES = ("TTRACE_", "PYTEST_", "ZOO_")
 _ENDED, _KILLED = b"t", b"k"  # signals that a client hands on
@@ -121,8 +125,9 @@ def start_elsewhere(words: list[str]) -> int | None:
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[None]:
-    """A server for as long as the block lasts; those who start in it find it."""
+def serving() -> Iterator[Callable[[], Counter[str]]]:
+    """A server for as long as the block lasts; those who start in it find it. Gives a function that
+    says for which reasons it sent how many away, who then imported everything themselves."""
     with tempfile.TemporaryDirectory(prefix="ttrace-ranks-") as folder:
         path = os.path.join(folder, "socket")
         server = subprocess.Popen(
@@ -132,8 +137,13 @@ def serving() -> Iterator[None]:
             start_new_session=True,
         )
         os.environ[SOCKET] = path
+
+        def refused() -> Counter[str]:
+            lines = Path(f"{path}.refused")
+            return Counter(lines.read_text().splitlines() if lines.exists() else ())
+
         try:
-            yield
+            yield refused
         finally:
             del os.environ[SOCKET]
             with contextlib.suppress(ProcessLookupError):
@@ -304,7 +314,8 @@ def main() -> int:
         theirs = {"OMP_NUM_THREADS": "1", **_fixed(request.environment)}
         try:
             if theirs != mine:
-                raise OSError("another environment")
+                other = {name for name, _ in theirs.items() ^ mine.items()}
+                raise OSError(f"another environment: {' '.join(sorted(other))}")
             status = os.stat(request.script())
             key: tuple[object, ...] = (request.script(), status.st_mtime_ns, status.st_size)
             key = key if asks(request.script()) else imported(request.script())
@@ -315,7 +326,9 @@ def main() -> int:
                 templates.pop(next(iter(templates))).end()
             connection.send(b"y")
             template.start(request)
-        except OSError:
+        except OSError as reason:
+            with open(f"{sys.argv[1]}.refused", "a") as refused:
+                refused.write(f"{request.words[1]}: {reason}\n")
             with contextlib.suppress(OSError):
                 connection.send(b"n")
         request.close()
