@@ -34,7 +34,7 @@ class Loaded {
 
 // A token's scores: those given, by expert.
 std::function<bool(RoutedPiece*)> Scores(int64_t token,
-                                         std::vector<float> scores) {
+                                         const std::vector<float>& scores) {
   return [=](RoutedPiece* piece) {
     if (piece->spec.arg != kScoresArg) return true;
     for (size_t i = 0; i < piece->tokens.size(); ++i) {
@@ -47,8 +47,8 @@ std::function<bool(RoutedPiece*)> Scores(int64_t token,
   };
 }
 
-std::function<std::set<int>(const Leg&, int64_t)> Sends(int64_t token,
-                                                        std::set<int> experts) {
+std::function<std::set<int>(const Leg&, int64_t)> Sends(
+    int64_t token, const std::set<int>& experts) {
   return [=](const Leg&, int64_t t) {
     return t == token ? experts : RoutedRun::Route(t);
   };
