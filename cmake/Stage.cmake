@@ -13,7 +13,7 @@ function(ttrace_precompile target owner)
     target_precompile_headers(${target} PRIVATE
       <algorithm> <cmath> <cstring> <filesystem> <functional> <limits> <map>
       <memory> <optional> <set> <string> <tuple> <utility> <variant> <vector>
-      <fmt/format.h> ${ARGN})
+      <fmt/format.h> <nlohmann/json.hpp> ${ARGN})
   else()
     target_precompile_headers(${target} REUSE_FROM ${owner})
   endif()
@@ -56,11 +56,11 @@ function(ttrace_stage name)
   # them run, for less than that to compile.
   if(ARG_ONCE_A_RUN)
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
-    ttrace_precompile(${target} ttrace_stage_experiment <nlohmann/json.hpp>)
+    ttrace_precompile(${target} ttrace_stage_experiment)
   else()
     target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-O1>
       $<$<AND:$<CONFIG:Debug>,$<CXX_COMPILER_ID:Clang>>:SHELL:-mllvm -inline-threshold=50>)
-    ttrace_precompile(${target} ttrace_stage_base <nlohmann/json.hpp>)
+    ttrace_precompile(${target} ttrace_stage_base)
   endif()
   # Headers and their templates are most of what a file takes.
   if(TTRACE_UNITY_BUILD)
@@ -71,7 +71,7 @@ function(ttrace_stage name)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE ${target} ${ARG_LIBS}
       GTest::gmock GTest::gtest_main)
-    ttrace_precompile(${name}_test base_test <nlohmann/json.hpp> <gmock/gmock.h> <gtest/gtest.h>)
+    ttrace_precompile(${name}_test base_test <gmock/gmock.h> <gtest/gtest.h>)
     if(TTRACE_UNITY_BUILD)
       set_target_properties(${name}_test PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
     endif()

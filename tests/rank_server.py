@@ -246,7 +246,8 @@ def _launch(request: _Request) -> None:
 class _Template:
     """A process that imported what one script imports."""
 
-    def __init__(self, request: _Request) -> None:
+    def __init__(self, request: _Request, modules: tuple[str, ...] | None) -> None:
+        """`modules`: what it imports; None: all that the script does but as `__main__`."""
         # Once, for all of them, and only if a test starts ranks at all.
         import torch.distributed  # noqa: F401
 
@@ -257,9 +258,9 @@ class _Template:
             sys.argv[:] = request.words[1:]
             sys.path[0] = os.path.dirname(os.path.abspath(request.script()))
             with contextlib.suppress(BaseException):
-                if asks(request.script()):
+                if modules is None:
                     runpy.run_path(request.script(), run_name="__ranks__")
-                for name in () if asks(request.script()) else imported(request.script()):
+                for name in modules or ():
                     importlib.import_module(name)
                 request.close()
                 _serve_copies(its)
@@ -317,9 +318,9 @@ def main() -> int:
                 other = {name for name, _ in theirs.items() ^ mine.items()}
                 raise OSError(f"another environment: {' '.join(sorted(other))}")
             status = os.stat(request.script())
-            key: tuple[object, ...] = (request.script(), status.st_mtime_ns, status.st_size)
-            key = key if asks(request.script()) else imported(request.script())
-            template = templates.pop(key, None) or _Template(request)
+            modules = None if asks(request.script()) else imported(request.script())
+            key = modules or (request.script(), status.st_mtime_ns, status.st_size)
+            template = templates.pop(key, None) or _Template(request, modules)
             template.wait_until_ready()
             templates[key] = template
             if len(templates) > _MOST_TEMPLATES:
