@@ -8,6 +8,8 @@ other files.
 from __future__ import annotations
 
 import contextlib
+import gc
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +22,10 @@ import rank_server
 # is at them when there is nothing left for the other.
 LONGEST = "test_build.py"
 
+
+# Before torch is imported, which reads it then: there are more workers than cores already, and
+# threads of one that has nothing to do ask again and again whether there is something.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ranks = contextlib.ExitStack()
 refusals = pytest.StashKey[Callable[[], Counter[str]]]()
@@ -52,5 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
+    # Nothing of what was imported so far is garbage.
+    gc.freeze()
     if "megatron_cpu" in sys.modules:
         raise pytest.UsageError("a test file imports megatron_cpu: run it in a process of its own")

@@ -53,10 +53,15 @@ make_venv() {
   fi
 }
 
+# Of the files of torch and megatron-core a run imports one in three: those are
+# compiled here, by importing them, and pip does not compile them all.
 install_packages() {
   # torch on its own, so that no other package's wish chooses its version.
-  quietly "$python" -m pip install "$(pinned torch)"
-  quietly "$python" -m pip install -r "$requirements"
+  quietly "$python" -m pip install --no-compile "$(pinned torch)"
+  quietly "$python" -m pip install --no-compile -r "$requirements"
+  quietly env -u PYTHONDONTWRITEBYTECODE "$python" -c "
+import torch._dynamo, torch.distributed.fsdp, torch.distributed.run, torch.distributed.tensor
+import megatron.core.distributed, megatron.core.models.gpt, megatron.core.optimizer"
   cat requirements-demo.txt "$requirements" > "$venv/.${requirements%.txt}"
 }
 

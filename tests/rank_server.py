@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import gc
 import importlib
 import json
 import os
@@ -284,6 +285,9 @@ class _Template:
 
 
 def _serve_copies(connection: socket.socket) -> None:
+    # Copies neither look through what was imported for garbage nor have its memory copied for it.
+    gc.collect()
+    gc.freeze()
     while connection.recv(1) == b"?":
         connection.send(b"y")
         _, fds, _, _ = socket.recv_fds(connection, 1, 4)

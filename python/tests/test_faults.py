@@ -1,4 +1,5 @@
-"""Real torchrun runs in which something fails in the middle of a rerun, on one rank of two.
+"""Real runs in which something fails in the middle of a rerun, on one rank of two. Those that end of
+it are torchrun's.
 
 All combinations are in docs/faults.md, made by scripts/fault_table.py.
 """
@@ -12,6 +13,7 @@ import pytest
 
 import with_fault
 from captured_run import HOOK, ROOT, index
+from launch_ranks import launcher
 
 pytest.importorskip("megatron.core")
 
@@ -21,15 +23,18 @@ ARGUMENTS = "--tp 2 --steps 3 --layers 1 --hidden 32 --ffn 64 --print-state".spl
 LEG_TIMEOUT = 8
 
 
-def train(out=None, size=(), **fault):
-    """(exit code of torchrun, lines about the run's numbers, everything it said)"""
+LAUNCHER = launcher(2)
+TORCHRUN = [sys.executable, *"-m torch.distributed.run --standalone --nproc-per-node 2".split()]
+
+
+def train(out=None, size=(), start=LAUNCHER, **fault):
+    """(exit code of what starts the ranks, lines about the run's numbers, everything it said)"""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if out is not None:
         fault = {"rank": 1, **fault}
         environment |= with_fault.environment(out, HOOK, "replay,noise:1", LEG_TIMEOUT, fault)
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [sys.executable, *launcher, "zoo/with_fault.py", "zoo/train_gpt.py", *ARGUMENTS, *size],
+        [*start, "zoo/with_fault.py", "zoo/train_gpt.py", *ARGUMENTS, *size],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,
@@ -125,7 +130,7 @@ def test_the_run_goes_on_with_its_own_numbers(tmp_path, plain, step, fault, word
 )
 def test_the_run_ends_on_all_ranks_with_one_reason(tmp_path, plain, step, fault, words):
     out = tmp_path / "trace"
-    code, lines, log = train(out, step=step, fault=fault)
+    code, lines, log = train(out, start=TORCHRUN, step=step, fault=fault)
     assert code != 0
     # Not one step was made with a rerun's gradients.
     assert lines == [line for line in plain if line.startswith("step 0")]

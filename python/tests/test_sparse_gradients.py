@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+from launch_ranks import launcher
 from test_torch_native import entries, notes
 
 SCRIPT = """
@@ -34,10 +35,9 @@ dist.destroy_process_group()
 def test_sparse_gradients_are_recorded_in_all_legs(tmp_path):
     script, out = tmp_path / "loop.py", tmp_path / "out"
     script.write_text(SCRIPT)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     done = subprocess.run(
         [sys.executable, "-m", "ttrace._cli", "record", "-o", str(out), "--legs", "noise:1",
-         "--", *torchrun, "--nproc-per-node", "2", str(script)],
+         "--", *launcher(2), str(script)],
         capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

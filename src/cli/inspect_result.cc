@@ -7,6 +7,7 @@
 #include "src/cli/inspect.h"
 #include "src/report/page.h"
 #include "src/trace/file.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
@@ -23,7 +24,7 @@ const Json& At(const Json& json, const char* key) {
 // Strings without quotes, everything else as JSON.
 std::string ResultText(const Json& json) {
   if (json.is_string()) return json.get<std::string>();
-  return json.is_null() ? "-" : json.dump();
+  return json.is_null() ? "-" : JsonText(json);
 }
 
 void AddCulprit(const Json& culprit, Page& page) {
@@ -67,7 +68,7 @@ Result<std::string> DescribeResult(const std::string& path,
   constexpr size_t kLargest = size_t{1} << 30;
   TTRACE_ASSIGN_OR_RETURN(const std::string text,
                           ReadWholeFile(path, kLargest, Links::kFollow));
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = ParseJson(text);
   if (!At(json, "schema").is_number_integer() ||
       !At(json, "verdict").is_string()) {
     return Error(ErrorCode::kCorrupt,

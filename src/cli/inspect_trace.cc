@@ -7,6 +7,7 @@
 #include "src/base/format.h"
 #include "src/cli/inspect.h"
 #include "src/report/page.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
@@ -45,7 +46,7 @@ std::string MeshText(const DeviceMesh& mesh) {
 void AddOrigin(const Trace& trace, Page& page) {
   page.Section("TRACE");
   page.Text(trace.folder());
-  const Json manifest = Json::parse(trace.manifest_json(), nullptr, false);
+  const Json manifest = ParseJson(trace.manifest_json());
   if (!manifest.is_object()) return;
   const std::string command =
       manifest.contains("command") ? CommandText(manifest["command"]) : "";

@@ -7,14 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "src/trace/hex_digest.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
 
 // The text at `manifest[object]["values"]`; empty: there is none.
 std::string ValuesIn(const Trace& trace, const char* object) {
-  const auto manifest =
-      nlohmann::json::parse(trace.manifest_json(), nullptr, false);
+  const auto manifest = ParseJson(trace.manifest_json());
   const auto path =
       nlohmann::json::json_pointer(std::string("/") + object + "/values");
   if (!manifest.is_object() || !manifest.contains(path)) return "";

@@ -190,7 +190,7 @@ const GradientNorm* RunFacts::FindGradientNorm(int rank, int iteration,
 
 RunFacts ReadRunFacts(const Trace& trace) {
   RunFacts out;
-  const Json manifest = Json::parse(trace.manifest_json(), nullptr, false);
+  const Json manifest = ParseJson(trace.manifest_json());
   if (manifest.is_object()) out.selection = TextAt(manifest, "select");
   out.collectives = ReadCollectives(trace);
   out.reduction_hook = ReadReductionHook(trace, out.collectives);

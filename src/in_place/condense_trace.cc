@@ -14,6 +14,7 @@
 #include "src/experiment/leg_names.h"
 #include "src/in_place/summarizer.h"
 #include "src/trace/format.h"
+#include "src/trace/note_json.h"
 #include "src/trace/reader.h"
 #include "src/trace/writer.h"
 
@@ -157,9 +158,10 @@ Status CondenseRank(const Trace& trace, const RankTrace& rank,
 Status CondenseFolder(const Trace& trace, const CondenseOptions& options,
                       const std::string& values, Condensed* counts) {
   TTRACE_RETURN_IF_ERROR(CheckComplete(trace));
-  auto manifest = nlohmann::json::parse(trace.manifest_json());
+  auto manifest = ParseJson(trace.manifest_json());
   manifest["condensed"] = {{"buckets", options.buckets}, {"values", values}};
-  TTRACE_RETURN_IF_ERROR(CreateTraceFolder(options.to, manifest.dump(), false));
+  TTRACE_RETURN_IF_ERROR(
+      CreateTraceFolder(options.to, JsonText(manifest), false));
   const auto total = static_cast<int64_t>(trace.records().size());
   for (const RankTrace& rank : trace.ranks()) {
     TTRACE_RETURN_IF_ERROR(CondenseRank(trace, rank, options, total, counts));

@@ -10,6 +10,7 @@
 #include "src/run/capture_watch.h"
 #include "src/run/process_messages.h"
 #include "src/trace/format.h"
+#include "src/trace/note_json.h"
 #include "src/trace/reader.h"
 
 namespace ttrace {
@@ -17,7 +18,7 @@ namespace {
 
 // The value of a note's string field, or "".
 std::string NoteField(const Note& note, const char* key) {
-  const auto json = nlohmann::json::parse(note.json, nullptr, false);
+  const auto json = ParseJson(note.json);
   if (!json.is_object()) return "";
   const auto found = json.find(key);
   return found != json.end() && found->is_string() ? found->get<std::string>()

@@ -159,9 +159,11 @@ TEST_F(LaunchTest, AnInterruptIsForwardedAndLeavesNothing) {
     flag.signal = SIGINT;
     flag.count = 1;
   });
+  // Ready once it has a session of its own. A shell that runs a command in the
+  // foreground may lose an interrupt; one that waits does not.
   const LaunchOutcome outcome =
-      Run("setsid sleep 60 & trap 'echo got it; exit 3' INT; touch " +
-          Path("ready") + "; while true; do sleep 0.05; done");
+      Run("trap 'echo got it; exit 3' INT; setsid sh -c 'touch " +
+          Path("ready") + "; exec sleep 60' & wait");
   user.join();
   EXPECT_EQ(outcome.ending, Ending::kInterrupted);
   EXPECT_EQ(ShellExitCode(outcome), 130);

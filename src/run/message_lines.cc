@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/trace/file.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 
@@ -16,7 +17,7 @@ std::vector<nlohmann::json> ReadMessageLines(const std::string& trace_folder) {
   if (!text.ok()) return out;
   std::istringstream lines(*text);
   for (std::string line; std::getline(lines, line);) {
-    auto message = nlohmann::json::parse(line, nullptr, false);
+    auto message = ParseJson(line);
     if (message.is_object()) out.push_back(std::move(message));
   }
   return out;

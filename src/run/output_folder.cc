@@ -14,6 +14,7 @@
 #include "src/run/orphan_ranks.h"
 #include "src/trace/file.h"
 #include "src/trace/format.h"
+#include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
@@ -62,7 +63,7 @@ bool IsTrace(const fs::path& folder) {
   const Result<std::string> text =
       ReadWholeFile(manifest.string(), kMaxJsonFileBytes);
   if (!text.ok()) return false;
-  const auto json = nlohmann::json::parse(*text, nullptr, false);
+  const auto json = ParseJson(*text);
   const auto format = json.is_object() ? json.find("format") : json.end();
   return format != json.end() && *format == std::string(kFormatName);
 }

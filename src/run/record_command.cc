@@ -20,6 +20,7 @@
 #include "src/run/free_space.h"
 #include "src/run/last_error.h"
 #include "src/run/stall_notice.h"
+#include "src/trace/note_json.h"
 #include "src/trace/writer.h"
 #include "ttrace/version.h"
 
@@ -88,8 +89,7 @@ std::string Manifest(const RecordOptions& options, const std::string& run_id) {
   if (options.dropout_off) manifest["dropout"] = "off";
   manifest["seed"] = options.seed;
   // A command line is bytes, and JSON is UTF-8.
-  return manifest.dump(-1, ' ', false,
-                       nlohmann::json::error_handler_t::replace);
+  return JsonText(manifest);
 }
 
 using Wish = LaunchOptions::Wish;

@@ -7,10 +7,18 @@ namespace ttrace {
 namespace {
 
 std::string TextOf(const nlohmann::json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  return value.is_string() ? value.get<std::string>() : JsonText(value);
 }
 
 }  // namespace
+
+nlohmann::json ParseJson(std::string_view text) {
+  return nlohmann::json::parse(text, nullptr, false);
+}
+
+std::string JsonText(const nlohmann::json& value) {
+  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 std::optional<int> IterationAt(const nlohmann::json& note) {
   if (!note.is_object()) return std::nullopt;
@@ -55,7 +63,7 @@ int64_t ForEachNoteIf(const NoteList& notes,
   for (const std::span<const Note> part : notes.parts()) {
     for (const Note& note : part) {
       if (!wanted(note.kind)) continue;
-      const auto json = nlohmann::json::parse(note.json, nullptr, false);
+      const auto json = ParseJson(note.json);
       if (json.is_object()) {
         read(ParsedNote{note.rank, note.kind, json});
       } else {

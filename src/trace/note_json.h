@@ -1,5 +1,7 @@
 // Reading notes, which anybody may have written: what is no object is left out,
-// and what is not there in one, or of another type, is empty.
+// and what is not there in one, or of another type, is empty. Parser and writer
+// are used here, not where the templates are: each file with them of its own
+// takes a second more to compile.
 //
 // Thread safety: pure functions.
 
@@ -19,6 +21,12 @@
 #include "src/trace/reader.h"
 
 namespace ttrace {
+
+// What a text says; `is_discarded()` if it is no JSON.
+nlohmann::json ParseJson(std::string_view text);
+
+// The text of a value, in one line. Strings that are no UTF-8 are mended.
+std::string JsonText(const nlohmann::json& value);
 
 // Which iteration a note is of; nothing if it is no object or does not say.
 std::optional<int> IterationAt(const nlohmann::json& note);
