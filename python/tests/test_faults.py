@@ -1,5 +1,5 @@
-"""Real runs in which something fails in the middle of a rerun, on one rank of two. Those that end of
-it are torchrun's.
+"""Real runs in which something fails in the middle of a rerun, on one rank of two. Those that end
+of it are torchrun's.
 
 All combinations are in docs/faults.md, made by scripts/fault_table.py.
 """
