@@ -14,9 +14,10 @@
 #include "src/trace/note_json.h"
 
 namespace ttrace {
-namespace {
 
-using Json = nlohmann::json;
+// Not unnamed: where files are compiled together, a field of an unnamed
+// namespace's type is warned of.
+namespace gathered {
 
 constexpr size_t kExamples = 3;
 
@@ -86,9 +87,13 @@ struct Grafted {
   std::set<int> ranks;
 };
 
-}  // namespace
+}  // namespace gathered
 
 class NoteGatherer::Groups {
+  using Json = nlohmann::json;
+  using Group = gathered::Group;
+  using Grafted = gathered::Grafted;
+
  public:
   // What is said of notes of `kind`; null: nothing.
   using Adds = void (Groups::*)(int rank, const Json&);
@@ -118,7 +123,8 @@ class NoteGatherer::Groups {
       out.push_back(Unsupported(what, why.first, why.second));
     }
     for (const auto& [key, group] : groups_) {
-      out.push_back({key.first, Words(key.first, group), group.way_out});
+      out.push_back(
+          {key.first, gathered::Words(key.first, group), group.way_out});
     }
     if (!beside_.empty())
       out.push_back({NoteKind::kModulesBeside, beside_, ""});
@@ -207,8 +213,8 @@ class NoteGatherer::Groups {
     const auto leaks = json.find("leaks");
     if (leaks == json.end() || !leaks->is_array() || leaks->empty()) return;
     const std::string leg = TextAt(json, "leg");
-    Group& group = groups_[{NoteKind::kStateLeft, leg + leaks->dump()}];
-    group.reason = leaks->dump();
+    Group& group = groups_[{NoteKind::kStateLeft, leg + JsonText(*leaks)}];
+    group.reason = JsonText(*leaks);
     group.things = {leg};
     group.ranks.insert(rank);
   }
