@@ -150,6 +150,9 @@ TEST_F(LaunchTest, LeavesWhatOutlivesARecordedCommandAlone) {
 }
 
 TEST_F(LaunchTest, AnInterruptIsForwardedAndLeavesNothing) {
+  // In the background of a script it may be ignored, and whoever inherits that
+  // cannot undo it.
+  signal(SIGINT, SIG_DFL);
   InterruptFlag flag;
   options_.interrupt = &flag;
   std::thread user([&] {

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from launch_ranks import launcher
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 TTRACE = Path(sys.executable).with_name("ttrace")
 RANK = f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).with_name('tiny_rank.py')))}"
@@ -89,8 +91,16 @@ def test_help_examples_run(tmp_path: Path) -> None:
         "import runpy, sys\n"
         f"sys.path.insert(0, {str(ROOT / 'zoo')!r})\n"
         "sys.argv = ['train_gpt.py', '--layers', '1']\n"
-        f"runpy.run_path({str(ROOT / 'zoo' / 'train_gpt.py')!r}, run_name='__main__')\n"
+        f"TRAIN = {str(ROOT / 'zoo' / 'train_gpt.py')!r}\n"
+        "if __name__ == '__main__':\n"
+        "    runpy.run_path(TRAIN, run_name='__main__')\n"
+        "else:\n"
+        "    runpy.run_path(TRAIN)\n"
     )
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nexec {shlex.join(launcher(0))} "$@"\n')
+    python.chmod(0o755)
     examples: list[str] = []
     for command in COMMANDS:
         text = ttrace(command, "--help").stdout.split("Examples:")[1]
@@ -105,7 +115,7 @@ def test_help_examples_run(tmp_path: Path) -> None:
         "merge": 5,
         "inspect": 6,
     }
-    path = f"{TTRACE.parent}:{os.environ['PATH']}"
+    path = f"{python.parent}:{TTRACE.parent}:{os.environ['PATH']}"
     for example in sorted(examples, key=lambda line: order[line.split()[1]]):
         done = subprocess.run(
             ["/bin/sh", "-c", example],
