@@ -117,7 +117,7 @@ def test_one_note_for_a_class():
     assert kind == "source_of_class"
     assert (fields["class"], fields["modules"]) == ("Linear", ["a", "c"])
     assert fields["forward_file"] == fields["file"]
-    assert "base" not in fields
+    assert fields["of_torch"] and "base" not in fields
 
 
 def test_a_class_without_a_place_is_noted_as_such():

@@ -207,10 +207,9 @@ std::vector<std::string> NextSteps(const CheckResult& result) {
     out.push_back(fmt::format("ttrace inspect {} '{}'", result.candidate.folder,
                               first.tensor.fqn));
     if (result.bitwise) {
-      out.push_back(fmt::format(
-          "whether that is round-off, with reruns of the reference: ttrace "
-          "check {} {}",
-          result.reference.folder, result.candidate.folder));
+      out.emplace_back(
+          "whether that is round-off, reruns tell: record both again without "
+          "--bitwise, the reference with --as-reference, and check those");
     } else if (result.has_reference) {
       out.push_back("after a fix: " + AgainWith(result.reference));
     } else {

@@ -70,7 +70,10 @@ Diagnostician::Diagnostician(const Side* reference, const Side& candidate,
         t.verdict == TensorVerdict::kNotCheckable && UncertainLeg(t)) {
       unknown_outputs_.insert(t.id.iteration);
     }
-    if (t.verdict == TensorVerdict::kUnmatched && !t.excused) {
+    // What an iteration lacks that was cut short may have been to come.
+    if (t.verdict == TensorVerdict::kUnmatched && !t.excused &&
+        (candidate_.Completed(t.id.iteration) ||
+         candidate_.Find(kReal, t.id) != nullptr)) {
       unmatched_.push_back(&t);
     }
   }
@@ -191,7 +194,6 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
   }
   const auto affected = affected_.find({t->id.role, t->id.iteration});
   if (affected != affected_.end()) evidence.affected = affected->second;
-  evidence.cut_short = !candidate_.Completed(t->id.iteration);
   evidence.unmatched = unmatched_;
   evidence.weight_decays = weight_decays_;
   if (t->step_differs()) {

@@ -14,6 +14,7 @@ namespace ttrace::source_of_culprits_test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 TensorId Id(const char* fqn, Role role) {
   TensorId id;
@@ -99,6 +100,41 @@ TEST_F(SourceTest, OfAClassThatIsWrittenNowhereItIsTheForward) {
 TEST_F(SourceTest, AClassWithoutALineHasNotThatOfTheModuleAround) {
   candidate_.notes[0].second = R"({"class":"Made","modules":["fc","head"]})";
   EXPECT_EQ(FirstWrong(Role::kOutput).source.words, "");
+}
+
+TEST_F(SourceTest, OfAClassOfTorchItIsWhoUsesIt) {
+  const auto torchs = [](const char* name, const char* module) {
+    return std::string(R"({"class":")") + name +
+           R"(","file":"torch/x.py","line":5,"of_torch":true,"modules":[")" +
+           module + R"("]})";
+  };
+  candidate_.notes.push_back({"source_of_class", torchs("Linear", "fc.a.b.0")});
+  candidate_.notes.push_back(
+      {"source_of_class", torchs("Sequential", "fc.a.b")});
+  const SourceLines lines = Lines();
+  for (const char* name : {"fc.a.b.0", "fc.a.b.0.weight"}) {
+    const SourcePlace place = SourceOf(lines, Id(name, Role::kGradLocal));
+    EXPECT_EQ(place.line, 88);
+    EXPECT_EQ(place.words,
+              "/home/a b/model.py:88, class Mlp, forward at line 97, whose "
+              "a.b.0 is torch's Linear");
+  }
+  EXPECT_EQ(SourceOf(lines, Id("fc.a.b", Role::kOutput)).words,
+            "/home/a b/model.py:88, class Mlp, forward at line 97, whose a.b "
+            "is torch's Sequential");
+  EXPECT_THAT(SourceOf(lines, Id("fc", Role::kOutput)).words,
+              Not(HasSubstr("torch")));
+}
+
+// A model that is torch's all through has no other place.
+TEST_F(SourceTest, OfAModelOfTorchAloneItIsTorchs) {
+  candidate_.notes = {
+      {"source_of_class", R"({"class":"Linear","file":"torch/linear.py",)"
+                          R"("line":5,"of_torch":true,"modules":["0"]})"},
+      {"source_of_class", R"({"class":"Sequential","file":"torch/c.py",)"
+                          R"("line":7,"of_torch":true,"modules":[""]})"}};
+  EXPECT_EQ(SourceOf(Lines(), Id("0.weight", Role::kGradLocal)).words,
+            "torch/linear.py:5, class Linear");
 }
 
 TEST_F(SourceTest, OfTheLossAndItsGradientItIsWhereTheLoopMakesThem) {

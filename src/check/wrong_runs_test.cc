@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <set>
@@ -59,6 +60,32 @@ class WrongRunTest : public CheckTest {
             {}};
   }
 };
+
+// A run that ended in its second iteration was about to make the gradients that
+// it lacks there; what is wrong in the first is wrong all the same.
+TEST_F(WrongRunTest, WhatAnIterationThatWasCutLacksIsNotMissing) {
+  ForBoth([](SyntheticRun* run) { run->iterations = 2; });
+  candidate_.faulty_iteration = 0;
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
+    if (t.role == Role::kGradReduced) *value *= 1.5F;
+  };
+  for (const bool cut : {false, true}) {
+    candidate_.stopped_ranks =
+        cut ? std::vector<int>{0, 1} : std::vector<int>{};
+    candidate_.stopped_in = 1;
+    candidate_.omit = [](const SyntheticTensor& t, int, const Leg&,
+                         int iteration) {
+      return iteration == 1 && t.role == Role::kGradReduced;
+    };
+    const CheckResult result = CheckAgain();
+    ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+    EXPECT_EQ(result.culprits[0].iteration, 0);
+    const std::vector<std::string> letters = Letters(result.culprits[0]);
+    EXPECT_EQ(std::count(letters.begin(), letters.end(), "M"), cut ? 0 : 1);
+    EXPECT_THAT(letters, Contains("K"));
+  }
+}
 
 // A module that computes in bf16 where the reference does in fp32.
 TEST_F(WrongRunTest, AWrongCastDoesNotWidenItsOwnBound) {

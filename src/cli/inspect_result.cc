@@ -27,6 +27,11 @@ std::string ResultText(const Json& json) {
   return json.is_null() ? "-" : JsonText(json);
 }
 
+std::string HeadroomText(const Json& json) {
+  return json.is_number() ? FormatHeadroom(json.get<double>())
+                          : ResultText(json);
+}
+
 void AddCulprit(const Json& culprit, Page& page) {
   page.Section("CULPRIT", Tone::kBad);
   page.Text(ResultText(At(culprit, "fqn")), Tone::kStrong);
@@ -37,7 +42,7 @@ void AddCulprit(const Json& culprit, Page& page) {
             ResultText(At(culprit, "stage")) + ", iteration " +
             ResultText(At(culprit, "iteration")) + ", ranks " +
             ResultText(At(culprit, "ranks")) + ", headroom " +
-            ResultText(At(culprit, "headroom")));
+            HeadroomText(At(culprit, "headroom")));
   const Json& affected = At(culprit, "affected");
   page.Text("affected: " + ResultText(At(affected, "count")) + " of " +
             ResultText(At(affected, "of")));

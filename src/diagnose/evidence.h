@@ -67,9 +67,6 @@ struct Evidence {
   std::vector<Attribute> reference_attributes;
   // Diverged tensors of the culprit's role and iteration, in order.
   std::vector<const TensorJudgement*> affected;
-  // The candidate ended before all ranks had completed this iteration: what it
-  // has not may have been to come.
-  bool cut_short = false;
   // The step that made the culprit's tensor, made again; null: it is not one
   // that is wrong. And all weight decays that the run steps with.
   const ReplayedStep* step = nullptr;

@@ -34,7 +34,8 @@ SourceLines SourceLines::Read(const Trace& trace) {
         const auto source = std::make_shared<const SourceOfClass>(
             SourceOfClass{TextAt(note.json, "class"), std::move(at),
                           TextAt(note.json, "base"),
-                          LineAt(note.json, "forward_file", "forward_line")});
+                          LineAt(note.json, "forward_file", "forward_line"),
+                          TrueAt(note.json, "of_torch")});
         for (std::string& fqn : TextsAt(note.json, "modules")) {
           out.modules_.emplace(std::move(fqn), source);
         }
@@ -42,12 +43,32 @@ SourceLines SourceLines::Read(const Trace& trace) {
   return out;
 }
 
-const SourceOfClass* SourceLines::OfModule(const std::string& fqn) const {
+SourceLines::Modules::const_iterator SourceLines::Nearest(
+    const std::string& fqn) const {
   for (std::string name = fqn;; name = ParentName(name)) {
     const auto found = modules_.find(name);
-    if (found != modules_.end()) return found->second.get();
-    if (name.empty()) return nullptr;
+    if (found != modules_.end() || name.empty()) return found;
   }
+}
+
+const SourceOfClass* SourceLines::OfModule(const std::string& fqn) const {
+  const auto found = Nearest(fqn);
+  return found == modules_.end() ? nullptr : found->second.get();
+}
+
+std::optional<UserOfClass> SourceLines::UserOf(const std::string& fqn) const {
+  const auto used = Nearest(fqn);
+  auto user = used;
+  while (user != modules_.end() && user->second->of_torch) {
+    if (user->first.empty()) return std::nullopt;
+    user = Nearest(ParentName(user->first));
+  }
+  if (user == modules_.end() || user == used ||
+      user->second->first() == nullptr) {
+    return std::nullopt;
+  }
+  const size_t above = user->first.empty() ? 0 : user->first.size() + 1;
+  return UserOfClass{user->second.get(), used->first.substr(above)};
 }
 
 const SourceLine* SourceLines::OfCall(const std::string& what) const {

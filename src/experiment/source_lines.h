@@ -30,12 +30,19 @@ struct SourceOfClass {
   // written nowhere itself.
   std::string base;
   std::optional<SourceLine> forward;
+  bool of_torch = false;  // one of torch's own classes
 
   // What a reader opens first. Null: not known.
   const SourceLine* first() const {
     if (at) return &*at;
     return forward ? &*forward : nullptr;
   }
+};
+
+// A class that uses a module of another one.
+struct UserOfClass {
+  const SourceOfClass* of = nullptr;  // its first() is known
+  std::string part;                   // what it calls the module: "mlp.0"
 };
 
 class SourceLines {
@@ -47,11 +54,19 @@ class SourceLines {
   // around it: of the one whose parameter `fqn` is. Null: not known. A module
   // whose class has no place has not that of the module around it.
   const SourceOfClass* OfModule(const std::string& fqn) const;
+  // The nearest module around `fqn` whose class is not one of torch's: whoever
+  // uses a Linear wrote that. Nothing: OfModule(fqn) is not torch's, or there
+  // is none with a place.
+  std::optional<UserOfClass> UserOf(const std::string& fqn) const;
   // Where the loop calls "step" or "backward", or its "loss" function is.
   const SourceLine* OfCall(const std::string& what) const;
 
  private:
-  std::map<std::string, std::shared_ptr<const SourceOfClass>> modules_;
+  using Modules = std::map<std::string, std::shared_ptr<const SourceOfClass>>;
+  // The module `fqn`, or the nearest around it.
+  Modules::const_iterator Nearest(const std::string& fqn) const;
+
+  Modules modules_;
   std::map<std::string, SourceLine> calls_;
 };
 

@@ -44,6 +44,12 @@ SourcePlace SourceOf(const SourceLines& lines, Role role,
     return OfCall(lines, "backward", "where the loop calls backward");
   }
   const SourceOfClass* of = lines.OfModule(name);
+  if (const auto user = lines.UserOf(name)) {
+    const SourceLine& line = *user->of->first();
+    return {line.file, line.line,
+            fmt::format("{}, whose {} is torch's {}", SourceWords(*user->of),
+                        user->part, of->name)};
+  }
   const SourceLine* first = of == nullptr ? nullptr : of->first();
   if (first == nullptr) return {};
   return {first->file, first->line, SourceWords(*of)};

@@ -237,7 +237,7 @@ TEST(RenderTerminal, AdmitsThatNoClassIsNamed) {
   CheckResult result = SampleDiverged();
   result.culprits[0].classes.clear();
   EXPECT_THAT(RenderTerminal(result),
-              HasSubstr("WHY      no class named: the evidence is weak\n"));
+              HasSubstr("WHY      no class named: none of those known fits\n"));
 }
 
 TEST(RenderTerminal, AnnouncesNoListThatItDoesNotHave) {

@@ -301,7 +301,7 @@ std::string ClassWords(const Diagnosis& diagnosis, const Culprit& culprit) {
 void AddWhy(const Culprit& culprit, Page* page) {
   page->Section("WHY", Tone::kBad);
   if (culprit.classes.empty()) {
-    page->Text("no class named: the evidence is weak");
+    page->Text("no class named: none of those known fits");
     return;
   }
   for (const Diagnosis& diagnosis : culprit.classes) {

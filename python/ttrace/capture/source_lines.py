@@ -74,6 +74,8 @@ def _note_class(session: Any, cls: type, forward: _Place | None, fqns: list[str]
         place = _or_none(place_of_class, base) if is_of_module else None
         if place is not None:
             fields |= {"file": _shown(place[0]), "line": place[1]}
+            if base.__module__.partition(".")[0] == "torch":
+                fields["of_torch"] = True  # to look at is what uses it
             if base is not cls:
                 fields["base"] = _utf8(base.__qualname__)
             break

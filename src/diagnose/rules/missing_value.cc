@@ -91,7 +91,7 @@ bool HasNoGradient(const Evidence& evidence, const TensorId& gradient) {
 std::optional<Diagnosis> AbsentGradient(const Evidence& evidence) {
   // A gradient explains nothing of a forward pass.
   if (evidence.culprit->direction == Direction::kForward ||
-      evidence.culprit->fqn.empty() || evidence.cut_short) {
+      evidence.culprit->fqn.empty()) {
     return std::nullopt;
   }
   std::set<std::string> absent;

@@ -178,9 +178,6 @@ TEST(MissingValue, OfAGradientThatTheCandidateHasNot) {
     lab.culprit().direction = Direction::kBackward;
     lab.culprit().fqn = "other";
     EXPECT_EQ(lab.Letters(), "");
-    lab.culprit().fqn = "layer";
-    lab.cut_short = true;
-    EXPECT_EQ(lab.Letters(), "");
   }
 }
 
@@ -688,11 +685,7 @@ TEST(OtherStructure, IsWhatOnlyOneSideHas) {
                 HasSubstr(of_reference ? "1 module or parameter only in the "
                                          "reference (more)"
                                        : "only in the candidate (more)"));
-    // A run that was cut short may not have come to it yet.
-    lab.cut_short = true;
-    EXPECT_EQ(lab.Letters(), of_reference ? "" : "Z");
     // Both have it, and one lacks elements.
-    lab.cut_short = false;
     lab.Reference(more, {8}, RandomValues(3, 8));
     lab.Candidate(more, {8}, RandomValues(3, 8));
     EXPECT_EQ(lab.Letters(), "");

@@ -87,7 +87,7 @@ std::optional<Diagnosis> OtherStructure(const Evidence& evidence) {
       continue;
     }
     if (evidence.find_candidate(t->id) == nullptr) {
-      if (!evidence.cut_short) reference_only.insert(t->id.fqn);
+      reference_only.insert(t->id.fqn);
     } else if (evidence.find_reference(t->id) == nullptr) {
       candidate_only.insert(t->id.fqn);
     }

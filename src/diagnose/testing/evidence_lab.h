@@ -141,7 +141,6 @@ class Lab {
     e.sums_were_made = sums_were_made;
     e.wrong_group = wrong_group;
     e.affected = {&judgement_};
-    e.cut_short = cut_short;
     e.outputs_are_known = outputs_are_known;
     for (const TensorJudgement& t : unmatched) e.unmatched.push_back(&t);
     return e;
@@ -181,7 +180,6 @@ class Lab {
   std::vector<Attribute> attributes;
   std::vector<Attribute> reference_attributes;
   std::vector<TensorJudgement> unmatched;
-  bool cut_short = false;
 
  private:
   struct Tensor {
