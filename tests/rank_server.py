@@ -305,8 +305,6 @@ def main() -> int:
     listener.bind(sys.argv[1])
     listener.listen(64)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    # What a test waits for may wait for who compiles: that takes the longest of all, on its own.
-    os.nice(5)
     sys.path[0] = _FOLDER_OF_TESTS
     import launch_ranks  # noqa: F401  (copies use it, wherever their paths lead)
 
