@@ -87,6 +87,34 @@ TEST_F(WrongRunTest, WhatAnIterationThatWasCutLacksIsNotMissing) {
   }
 }
 
+// Nor is a module of the reference alone what such an iteration has not come
+// to.
+TEST_F(WrongRunTest, WhatAnIterationThatWasCutLacksIsNoOtherStructure) {
+  ForBoth([](SyntheticRun* run) {
+    run->iterations = 2;
+    run->extra.push_back(Made("more", Role::kOutput, {SyntheticRun::kRows, 4}));
+  });
+  candidate_.faulty_iteration = 1;
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
+    if (t.fqn == "fc" && t.role == Role::kOutput) *value *= 1.5F;
+  };
+  candidate_.omit = [](const SyntheticTensor& t, int, const Leg&,
+                       int iteration) {
+    return iteration == 1 && t.fqn == "more";
+  };
+  for (const bool cut : {false, true}) {
+    candidate_.stopped_ranks =
+        cut ? std::vector<int>{0, 1} : std::vector<int>{};
+    candidate_.stopped_in = 1;
+    const CheckResult result = CheckAgain();
+    ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+    EXPECT_EQ(result.culprits[0].iteration, 1);
+    const std::vector<std::string> letters = Letters(result.culprits[0]);
+    EXPECT_EQ(std::count(letters.begin(), letters.end(), "Z"), cut ? 0 : 1);
+  }
+}
+
 // A module that computes in bf16 where the reference does in fp32.
 TEST_F(WrongRunTest, AWrongCastDoesNotWidenItsOwnBound) {
   ForBoth([](SyntheticRun* run) {
