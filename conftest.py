@@ -18,9 +18,9 @@ import pytest
 
 import rank_server
 
-# Its build and the C++ tests are a third of all work, one after the other: begun late, one core
-# is at them when there is nothing left for the other.
-LONGEST = "test_build.py"
+# Build and tests of C++ are a third of all work, one after the other, and clang-tidy takes minutes:
+# begun late, one core is at them when there is nothing left for the other.
+LONGEST = ("test_build.py", "test_static_checks.py")
 
 
 # Before torch is imported, which reads it then: there are more workers than cores already, and
@@ -51,10 +51,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest file first, then those of most tests, each as a whole."""
+    """The longest files first, then those of most tests, each as a whole."""
     tests = Counter(item.path for item in items)
     files = {path: place for place, path in enumerate(tests)}
-    items.sort(key=lambda item: (item.path.name != LONGEST, -tests[item.path], files[item.path]))
+    items.sort(
+        key=lambda item: (item.path.name not in LONGEST, -tests[item.path], files[item.path])
+    )
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -64,7 +64,7 @@ function(ttrace_stage name)
   endif()
   # Headers and their templates are most of what a file takes.
   if(TTRACE_UNITY_BUILD)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 20)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
   endif()
 
   if(TTRACE_BUILD_TESTS AND tests)
@@ -73,7 +73,7 @@ function(ttrace_stage name)
       GTest::gmock GTest::gtest_main)
     ttrace_precompile(${name}_test base_test <gmock/gmock.h> <gtest/gtest.h>)
     if(TTRACE_UNITY_BUILD)
-      set_target_properties(${name}_test PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+      set_target_properties(${name}_test PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
     endif()
     gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST
       TEST_PREFIX "${name}." PROPERTIES LABELS unit)

@@ -20,8 +20,6 @@ from runs import Outcome, launch, ttrace
 WITHIN, DIVERGED, UNDECIDED = 0, 1, 2
 # A noise leg gives bounds, the isolated ones places. More would measure the same more finely.
 LEGS = ("--reference-legs", "replay,noise:1,isolated.noise:1", "--legs", "isolated")
-
-
 @dataclass(frozen=True)
 class Case:
     script: str
@@ -64,6 +62,8 @@ CASES = (
     Case("bias_without_gradient"),
     Case("bias_on_every_rank"),
     Case("bias_on_every_rank", candidate=BUG, codes=(DIVERGED,), phrase="bias", letter="K"),
+    Case("few_rows_in_unequal_parts", legs=()),
+    Case("few_rows_in_unequal_parts", candidate=BUG, codes=(DIVERGED,)),
     # Steps: who is called in which order, and what is stepped.
     Case("step_with_closure", quick=True),
     Case("lightning_module", needs="lightning"),

@@ -65,7 +65,7 @@ for step in range(2):
         loss.backward()
     optimizer.step()
     optimizer.zero_grad()
-    print("step", step, loss.item(), flush=True)
+    sys.stdout.write(f"step {step} {loss.item()}\\n")  # at once: ranks share it
 if mesh is not None:
     dist.destroy_process_group()
 """

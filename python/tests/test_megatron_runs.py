@@ -51,6 +51,20 @@ def test_an_unknown_module_has_parameters_all_the_same(tmp_path):
     }
 
 
+@pytest.mark.parametrize("dtype", [[], ["--bf16"]])
+def test_how_large_the_parts_of_a_gradient_are_is_noted(tmp_path, dtype):
+    notes, records = captured(tmp_path, [*dtype, "--micro-batch", "4"], name="whole")
+    (norms, later), (squares, _) = notes["gradient_norms"], notes["gradient_parts"]
+    assert norms["iteration"] == squares["iteration"] == 0 and later["iteration"] == 1
+    assert set(squares["squares"]) == {r["fqn"] for r in records if r["role"] == "grad_local"}
+    # Of one micro-batch the part is the gradient.
+    roots = {fqn: square**0.5 for fqn, square in squares["squares"].items()}
+    assert roots == pytest.approx(norms["norms"], rel=1e-3)
+    notes, _ = captured(tmp_path, dtype, name="parts")
+    cut = notes["gradient_parts"][0]["squares"]
+    assert set(cut) == set(roots) and cut != pytest.approx(squares["squares"], rel=1e-3)
+
+
 def test_a_graft_reaches_unknown_parameters_and_tells_where_buffers_lie(tmp_path):
     arguments = ["--feed-forward", "own"]
     captured(tmp_path, arguments, name="reference")

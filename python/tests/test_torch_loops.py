@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import inspect
+import itertools
 import re
 import subprocess
 import sys
@@ -578,6 +579,24 @@ def test_a_norm_keeps_its_precision(tmp_path):
     assert found.tensors.shapes["grad_norm", "grad_norm", 0, 0, "", "optimizer"][0] == "bfloat16"
     # One process has no copies to compare, but steps that can be made again.
     assert verdict(found)[0] == 0
+
+
+def test_how_large_the_parts_of_a_gradient_are_is_noted(tmp_path):
+    found = Captured(tmp_path, "found", Loop())
+    noted = found.notes("gradient_parts")
+    assert [note["iteration"] for note in noted] == [0, 1]
+    torch.manual_seed(0)
+    model, squares, largest = Net(), Counter(), Counter()
+    for x, y in itertools.islice(Loop().batches(), 4):  # the first step's
+        (simple(model, x, y)[0] / 4).backward()
+        for fqn, parameter in model.named_parameters():
+            squares[fqn] += parameter.grad.double().square().sum().item()
+            largest[fqn] += parameter.grad.double().abs().max().item() ** 2
+        model.zero_grad()
+    assert noted[0]["squares"] == pytest.approx(dict(squares), rel=1e-5)
+    assert noted[0]["largest"] == pytest.approx(dict(largest), rel=1e-5)
+    # Of one part on one rank the gradient itself tells.
+    assert Captured(tmp_path, "whole", Loop(rows=8)).notes("gradient_parts") == []
 
 
 def test_what_the_library_loses_in_a_norm_is_no_fault(tmp_path, monkeypatch):

@@ -31,6 +31,19 @@ double RoundingsOverRanks(int64_t ranks) {
   return 1 + (n - 1) * (n + 2) / (2 * n);
 }
 
+// Whether as many summands are the same ones. If they are, their squares differ
+// by no more than the fp32 norms that these are made of are off. As many of
+// which nothing is known are taken to be the same: those that a kernel adds up
+// without rounding them are not noted.
+bool HasSameSummands(const Rounding& rounding) {
+  if (rounding.reference_summands != rounding.candidate_summands) return false;
+  const double reference = rounding.reference_parts.squares;
+  const double candidate = rounding.candidate_parts.squares;
+  if (!(reference > 0) || !(candidate > 0)) return true;
+  return std::fabs(reference - candidate) <=
+         kFp32Roundoff * std::max(reference, candidate);
+}
+
 }  // namespace
 
 // Low-precision kernels sum in fp32, so a result is rounded once, which is what
@@ -103,10 +116,7 @@ SentRounding RoundingOfSent(DType dtype, int64_t ranks, int64_t times,
 // rounding of the sum: there are two of them, of the one run and of the other.
 double OtherSummandsRounding(const Rounding& rounding) {
   const double unit = rounding.coarsest_roundoff();
-  if (unit <= kFp32Roundoff ||
-      rounding.reference_summands == rounding.candidate_summands) {
-    return 0;
-  }
+  if (unit <= kFp32Roundoff || HasSameSummands(rounding)) return 0;
   return unit * kOneRoundingEach;
 }
 

@@ -27,6 +27,13 @@ struct SentRounding {
   int64_t sent = 0;    // how many such numbers the result is a sum of
 };
 
+// What ranks and micro-batches add to a parameter's gradient, each of which is
+// rounded by itself. Zeros: not known.
+struct GradientParts {
+  double squares = 0;  // of all elements of all parts, added up
+  double largest = 0;  // the same of the largest element of each
+};
+
 struct Rounding {
   double unit_roundoff = 0;  // of the precision its values are computed in
   // Of the code that makes them, where that is coarser: what a module is given
@@ -61,6 +68,8 @@ struct Rounding {
   double candidate_spacing = 0;
   int64_t reference_summands = 1;
   int64_t candidate_summands = 1;
+  GradientParts reference_parts;  // as local gradients are meant
+  GradientParts candidate_parts;
   // Tokens that one operation of each run sums up into a gradient that is a sum
   // over tokens: those of a rank and a micro-batch. 0: not known.
   int64_t reference_tokens = 0;
@@ -91,12 +100,12 @@ double SummationGrowthOfElement(const Rounding& rounding);
 // docs/tolerance.md.
 double PartialSumRounding(const Rounding& rounding);
 
-// The relative difference of two runs that round other numbers of summands, of
-// which a value is the sum over ranks and micro-batches: the roundings of the
-// one are not those of the other. 0 in fp32, and where the numbers are the
-// same. A noise leg shows it only if its noise is as large as the rounding,
-// which that of float32 values is not that are cast before they are used.
-// Derivation: docs/tolerance.md.
+// The relative difference of two runs that round other summands, of which a
+// value is the sum over ranks and micro-batches: the roundings of the one are
+// not those of the other. 0 in fp32, and where the summands are as many and, as
+// far as is known, as large. A noise leg shows it only if its noise is as large
+// as the rounding, which that of float32 values is not that are cast before
+// they are used. Derivation: docs/tolerance.md.
 double OtherSummandsRounding(const Rounding& rounding);
 
 // What one rounding in either run makes them differ by, where each of a sum's

@@ -1,7 +1,9 @@
 #include "src/experiment/rounding_of_tensors.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "src/experiment/gradient_parts.h"
 #include "src/experiment/models_beside.h"
 #include "src/experiment/module_names.h"
 #include "src/experiment/parameter_roles.h"
@@ -92,12 +94,17 @@ SumsWith SumsWithParameter(const Shape& shape, const std::string& kind) {
   return out;
 }
 
+// Of a parameter's gradient, before its reduction.
+TensorId OfLocalGradient(TensorId id) {
+  id.role = Role::kGradLocal;
+  return id;
+}
+
 // What a run's own reduction of a gradient rounds beside its computation.
 SentRounding RoundingOfHook(const std::optional<ReductionHook>& hook,
                             TensorId id) {
   if (!hook || !hook->sends || id.role != Role::kGradReduced) return {};
-  id.role = Role::kGradLocal;
-  const auto terms = hook->terms.find(id);
+  const auto terms = hook->terms.find(OfLocalGradient(std::move(id)));
   if (terms == hook->terms.end()) return {};
   return RoundingOfSent(*hook->sends, hook->ranks, hook->times, terms->second);
 }
@@ -209,6 +216,7 @@ void RoundingOfTensors::ReadDimensions(const Side& reference) {
 RoundingOfTensors::Sums RoundingOfTensors::SumsOf(const Side& reference,
                                                   const Side& side) const {
   Sums out;
+  out.parts = PartsOfGradients(side);
   const int64_t micro_batches = side.MicroBatchesPerRank();
   std::map<std::string, int64_t> uses;  // of a module in one micro-batch
   for (const auto& [id, pieces] : side.real()) {
@@ -354,6 +362,13 @@ Rounding RoundingOfTensors::Of(const TensorId& id, bool isolated,
   if (!isolated && after_loss) out.models_beside = models_beside_;
   out.reference_summands = ValueOr(reference_sums_.summands, id, int64_t{1});
   out.candidate_summands = ValueOr(candidate_sums_.summands, id, int64_t{1});
+  if (IsParameterGradient(id.role)) {
+    const TensorId local = OfLocalGradient(id);
+    out.reference_parts =
+        ValueOr(reference_sums_.parts, local, GradientParts());
+    out.candidate_parts =
+        ValueOr(candidate_sums_.parts, local, GradientParts());
+  }
   if (id.role == Role::kBuffer) {
     out.reference_summands = reference_parts_;
     out.candidate_summands = candidate_parts_;

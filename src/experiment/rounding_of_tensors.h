@@ -69,6 +69,7 @@ class RoundingOfTensors {
     std::map<TensorId, int64_t> summands;
     std::map<TensorId, double> scales;      // declared, other than 1
     std::map<std::string, int64_t> tokens;  // most that a module puts out
+    std::map<TensorId, GradientParts> parts;
   };
 
   void ReadPrecisions(const Side& reference);

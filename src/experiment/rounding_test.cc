@@ -159,6 +159,13 @@ TEST(OtherSummandsRounding, IsWhatTwoCutsOfASumShow) {
     rounding.unit_roundoff = kBf16;
     rounding.reference_summands = summands;
     EXPECT_EQ(OtherSummandsRounding(rounding), 0);
+    // As many, and other ones.
+    rounding.reference_parts.squares = 10;
+    EXPECT_EQ(OtherSummandsRounding(rounding), 0);
+    rounding.candidate_parts.squares = 10;
+    EXPECT_EQ(OtherSummandsRounding(rounding), 0);
+    rounding.candidate_parts.squares = 10 + 1e-5;
+    EXPECT_EQ(OtherSummandsRounding(rounding), expected);
   }
 }
 

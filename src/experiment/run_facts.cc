@@ -107,6 +107,21 @@ void GradientNorms(int rank, const Json& json, RunFacts* out) {
   });
 }
 
+void PartsOfGradients(int rank, const Json& json, RunFacts* out) {
+  const auto iteration = static_cast<int>(CountAt(json, "iteration"));
+  const Json largest = json.value("largest", Json::object());
+  ForEachAt(json, "squares", [&](const std::string& fqn, const Json& squares) {
+    const auto element = largest.find(fqn);
+    if (!squares.is_number() || element == largest.end() ||
+        !element->is_number()) {
+      return;
+    }
+    const GradientParts parts = {squares.get<double>(), element->get<double>()};
+    if (parts.squares < 0 || parts.largest < 0) return;
+    out->gradient_parts[{rank, iteration, fqn}] = parts;
+  });
+}
+
 void PrecisionInside(int, const Json& json, RunFacts* out) {
   const auto dtype = ParseDType(TextAt(json, "dtype"));
   if (dtype && Info(*dtype).floating) {
@@ -162,6 +177,7 @@ const std::map<std::string_view, Reader>& Readers() {
       {"modules_beside", ModulesBeside},
       {"modules", Modules},
       {"gradient_norms", GradientNorms},
+      {"gradient_parts", PartsOfGradients},
       {"precision_inside", PrecisionInside},
       {"token_sums", SumsOverTokens},
       {"random_draws", RandomDraws},
@@ -186,6 +202,12 @@ const GradientNorm* RunFacts::FindGradientNorm(int rank, int iteration,
                                                const std::string& fqn) const {
   const auto found = gradient_norms.find({rank, iteration, fqn});
   return found == gradient_norms.end() ? nullptr : &found->second;
+}
+
+const GradientParts* RunFacts::FindGradientParts(int rank, int iteration,
+                                                 const std::string& fqn) const {
+  const auto found = gradient_parts.find({rank, iteration, fqn});
+  return found == gradient_parts.end() ? nullptr : &found->second;
 }
 
 RunFacts ReadRunFacts(const Trace& trace) {

@@ -24,6 +24,7 @@
 #include "src/experiment/escaped_parameters.h"
 #include "src/experiment/fused_modules.h"
 #include "src/experiment/reduction_hook.h"
+#include "src/experiment/rounding.h"
 #include "src/experiment/source_lines.h"
 #include "src/experiment/state_changes.h"
 #include "src/trace/reader.h"
@@ -99,6 +100,9 @@ struct RunFacts {
 
   // (rank, iteration, fqn)
   std::map<std::tuple<int, int, std::string>, GradientNorm> gradient_norms;
+  // (rank, iteration, fqn) -> what that rank's micro-batches add to its local
+  // gradient, as its framework makes it.
+  std::map<std::tuple<int, int, std::string>, GradientParts> gradient_parts;
   // Parameter fqn -> its place in the order in which gradients are reduced, on
   // the first rank that says so.
   std::map<std::string, int64_t> reduction_index;
@@ -127,6 +131,8 @@ struct RunFacts {
   // Null: not known.
   const GradientNorm* FindGradientNorm(int rank, int iteration,
                                        const std::string& fqn) const;
+  const GradientParts* FindGradientParts(int rank, int iteration,
+                                         const std::string& fqn) const;
 };
 
 // All but what single notes say by themselves, which is added note by note.

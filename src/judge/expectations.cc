@@ -35,6 +35,7 @@ Expectations::Expectations(const PackedFacts& tensors, double run_risk) {
       first_unrepeated_ = std::min(first_unrepeated_, tensor.order);
     }
     AddArriving(tensor);
+    AddLocalGradient(tensor);
     for (const LegFacts& leg : tensor.legs) {
       tests_ += TestsOf(leg);
       if (!leg.usable || leg.noise.empty() || tensor.exact) continue;
@@ -62,6 +63,28 @@ void Expectations::AddArriving(const TensorFacts& tensor) {
   arriving.one_output &= arriving.arg == tensor.id.arg;
   arriving.sum_sq += leg->candidate.total.sum_sq_ref;
   arriving.count += leg->candidate.total.count;
+}
+
+void Expectations::AddLocalGradient(const TensorFacts& tensor) {
+  if (tensor.id.role != Role::kGradLocal) return;
+  const auto leg = std::find_if(tensor.legs.begin(), tensor.legs.end(),
+                                [](const LegFacts& one) { return one.usable; });
+  if (leg == tensor.legs.end()) return;
+  local_gradients_.emplace(std::pair(tensor.id.iteration, tensor.id.fqn),
+                           leg->candidate.total);
+}
+
+GradientParts Expectations::PartsBeside(const TensorId& id,
+                                        const Rounding& rounding) const {
+  const auto local = local_gradients_.find({id.iteration, id.fqn});
+  if (local == local_gradients_.end()) return {};
+  const double sum_sq = local->second.sum_sq_ref;
+  if (!(sum_sq > 0)) return {};
+  const GradientParts& reference = rounding.reference_parts;
+  const GradientParts& candidate = rounding.candidate_parts;
+  const auto count = static_cast<double>(local->second.count);
+  return {std::max(reference.squares, candidate.squares) / sum_sq,
+          std::max(reference.largest, candidate.largest) * count / sum_sq};
 }
 
 double Expectations::TermsOf(const TensorFacts& facts) const {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/experiment/rounding.h"
 #include "src/judge/constants.h"
 #include "src/measure/facts.h"
 #include "src/measure/packed_facts.h"
@@ -36,6 +37,10 @@ class Expectations {
   // up, where they are known: of a bias, which is added to what its module
   // makes, the gradients that arrive there. 0: not known.
   double TermsOf(const TensorFacts& facts) const;
+  // What ranks and micro-batches add to a parameter's gradient, of the run in
+  // which that is more, in units of the squares of the reference's gradient:
+  // `squares` of all of them, `largest` of their mean.
+  GradientParts PartsBeside(const TensorId& id, const Rounding& rounding) const;
   // Whether all that was computed up to this place in the order of execution is
   // repeated bit for bit by the replay of either run. After a value that is not
   // nothing is exact, even if its own replay happened to be.
@@ -60,8 +65,13 @@ class Expectations {
   using Use = std::pair<int, std::string>;  // iteration, module
   void AddArriving(const TensorFacts& tensor);
 
+  // Parameters' local gradients in one iteration, by name.
+  void AddLocalGradient(const TensorFacts& tensor);
+
   std::map<Family, Pool> pools_;
   std::map<Use, Arriving> arriving_;
+  // The reference's local gradients.
+  std::map<std::pair<int, std::string>, ErrorStats> local_gradients_;
   int64_t tests_ = 0;
   int64_t first_unrepeated_ = std::numeric_limits<int64_t>::max();
   double risk_ = kRunRisk;

@@ -114,6 +114,30 @@ TEST(Expectations, ABiasIsTheSumOfWhatArrivesAtItsModule) {
   EXPECT_EQ(terms(matrix, {Arriving(0)}), 0);
 }
 
+TEST(Expectations, PartsOfAGradientAreSeenBesideTheLocalOne) {
+  TensorFacts local = Facts("fc.weight", 0, Role::kGradLocal);
+  local.legs[0].candidate.total.sum_sq_ref = 4;
+  local.legs[0].candidate.total.count = 8;
+  TensorFacts silent = Facts("head.weight", 0, Role::kGradLocal);
+  silent.legs[0].usable = false;
+  const Expectations all({local, silent}, kRunRisk);
+  Rounding rounding;
+  EXPECT_EQ(all.PartsBeside(local.id, rounding).squares, 0);
+  rounding.reference_parts = {20, 3};
+  EXPECT_EQ(all.PartsBeside(local.id, rounding).squares, 5);
+  EXPECT_EQ(all.PartsBeside(local.id, rounding).largest, 6);
+  rounding.candidate_parts = {40, 1};  // the larger of the two runs
+  EXPECT_EQ(all.PartsBeside(local.id, rounding).squares, 10);
+  EXPECT_EQ(all.PartsBeside(local.id, rounding).largest, 6);
+  // The same, whatever the loop multiplied the reduced one with.
+  const TensorFacts reduced = Facts("fc.weight", 0, Role::kGradReduced);
+  EXPECT_EQ(all.PartsBeside(reduced.id, rounding).squares, 10);
+  EXPECT_EQ(all.PartsBeside(silent.id, rounding).squares, 0);
+  TensorId later = local.id;
+  later.iteration = 1;
+  EXPECT_EQ(all.PartsBeside(later, rounding).squares, 0);
+}
+
 TEST(Expectations, NothingIsExactBehindWhatEitherRunDoesNotRepeat) {
   TensorFacts first = Facts("a", 0);
   TensorFacts second = Facts("b", 0);

@@ -154,6 +154,7 @@ LegJudgement TensorJudge::JudgeLegOf(const TensorFacts& facts,
   errors.rounding = rounding_->Of(id, plan.isolated, fp32);
   errors.risk = expectations_.risk();
   errors.terms_sq = expectations_.TermsOf(facts);
+  errors.parts = expectations_.PartsBeside(id, errors.rounding);
   const bool whole = leg.candidate.fidelity == Fidelity::kValues;
   const bool estimated = errors.estimated();
   LegJudgement out = estimated ? JudgeEstimates(errors) : JudgeLeg(errors);

@@ -209,10 +209,15 @@ void JudgeMaxima(const LegErrors& errors, LegJudgement* leg) {
                    LargestElement(stats));
   const double extreme = LargestElementFactor(
       stats.count, std::numeric_limits<int>::max(), errors.risk);
-  leg->Add(Judge(Statistic::kElement, stats.max_elem, ElementNoise(errors),
-                 element_floor,
-                 std::hypot(errors.unseen_rounding(), summands) * extreme,
-                 errors, ElementHp(errors)));
+  // What parts that cancel are rounded by.
+  const double of_parts = std::hypot(PartialSumRounding(errors.rounding),
+                                     OtherSummandsRounding(errors.rounding));
+  const double smallest =
+      SpacingRounding(errors.rounding, stats.count, stats.sum_sq_ref);
+  leg->Add(Judge(
+      Statistic::kElement, stats.max_elem, ElementNoise(errors), element_floor,
+      std::hypot(errors.cancelled_in_element() * of_parts, smallest) * extreme,
+      errors, ElementHp(errors)));
   // A tensor of one block: its norm says the same, and more sharply.
   if (stats.count > kCompareBlock && stats.sum_sq_ref > 0) {
     // The norm's floor, for the largest share of the norm a block can have.
@@ -223,9 +228,7 @@ void JudgeMaxima(const LegErrors& errors, LegJudgement* leg) {
     // Summands and partial sums round in proportion to what a block holds, the
     // smallest numbers alike everywhere.
     const double unseen = std::hypot(
-        std::hypot(errors.cancelled() * PartialSumRounding(errors.rounding),
-                   summands) *
-            share,
+        errors.cancelled_in_block(kBlock) * of_parts,
         SpacingRounding(errors.rounding, kCompareBlock, stats.sum_sq_ref));
     leg->Add(Judge(Statistic::kBlock, BlockError(stats, stats.sum_sq_ref),
                    BlockNoise(errors), floor * share, kNoiseFactor * unseen,

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <random>
 #include <vector>
@@ -11,6 +13,8 @@
 #include "src/compare/compare_kernel.h"
 #include "src/judge/constants.h"
 #include "src/judge/small_sample.h"
+#include "src/numeric/round_to.h"
+#include "ttrace/dtype.h"
 
 namespace ttrace::maxima_test {
 namespace {
@@ -325,6 +329,119 @@ TEST(JudgeMaxima, DrawsOfOneLawStayWithin) {
         Sample(candidate, {draw(), draw(), draw()}).Judged();
     EXPECT_LT(leg.headroom, 1);
   }
+}
+
+// The gradient of a linear of a few rows: a sum of their outer products. What
+// arrives adds up to little over the rows, as of a loss that is nearly at rest,
+// and inputs are much alike.
+class FewRows {
+ public:
+  static constexpr size_t kWidth = 32;
+  static constexpr size_t kElements = kWidth * kWidth;
+  using Gradient = std::vector<double>;
+
+  FewRows(std::mt19937* rng, size_t rows) : rows_(rows, Gradient(kElements)) {
+    std::normal_distribution<double> normal;
+    std::vector<double> arriving(rows);
+    for (size_t out = 0; out < kWidth; ++out) {
+      double mean = 0;
+      for (double& g : arriving) {
+        g = normal(*rng);
+        mean += g / static_cast<double>(rows);
+      }
+      for (size_t row = 0; row < rows; ++row) {
+        for (size_t in = 0; in < kWidth; ++in) {
+          rows_[row][out * kWidth + in] = arriving[row] - mean;
+        }
+      }
+    }
+    for (size_t in = 0; in < kWidth; ++in) {
+      const double alike = normal(*rng);
+      for (Gradient& row : rows_) {
+        const double x = alike + normal(*rng) / 4;
+        for (size_t out = 0; out < kWidth; ++out) row[out * kWidth + in] *= x;
+      }
+    }
+  }
+
+  // Of rows up to each of `cuts`, as they add up where each part is rounded,
+  // and what is known of the parts.
+  Gradient SumOf(const std::vector<size_t>& cuts, GradientParts* parts) const {
+    Gradient sum(kElements);
+    size_t row = 0;
+    for (const size_t cut : cuts) {
+      Gradient part(kElements);
+      for (; row < cut; ++row) {
+        for (size_t i = 0; i < kElements; ++i) part[i] += rows_[row][i];
+      }
+      double largest = 0;
+      for (size_t i = 0; i < kElements; ++i) {
+        const double rounded = RoundTo(part[i], DType::kBF16);
+        sum[i] += rounded;
+        parts->squares += rounded * rounded;
+        largest = std::max(largest, std::fabs(rounded));
+      }
+      parts->largest += largest * largest;
+    }
+    return sum;
+  }
+
+ private:
+  std::vector<Gradient> rows_;
+};
+
+ErrorStats StatsOf(const FewRows::Gradient& candidate,
+                   const FewRows::Gradient& reference) {
+  ErrorStats stats;
+  stats.count = static_cast<int64_t>(reference.size());
+  for (const double x : reference) {
+    stats.sum_sq_ref += x * x;
+    stats.max_abs_ref = std::max(stats.max_abs_ref, std::fabs(x));
+  }
+  const double rms =
+      std::sqrt(stats.sum_sq_ref / static_cast<double>(stats.count));
+  double block = 0;
+  for (size_t i = 0; i < reference.size(); ++i) {
+    if (i % kCompareBlock == 0) block = 0;
+    const double err = candidate[i] - reference[i];
+    const double elem = std::fabs(err) / (std::fabs(reference[i]) + rms);
+    stats.mismatched += err != 0;
+    stats.sum_sq_err += err * err;
+    stats.sum_sq_elem += elem * elem;
+    stats.max_abs_err = std::max(stats.max_abs_err, std::fabs(err));
+    stats.max_elem = std::max(stats.max_elem, elem);
+    block += err * err;
+    stats.max_block_sq_err = std::max(stats.max_block_sq_err, block);
+  }
+  return stats;
+}
+
+// A quarter and the rest, against halves: noise shows nothing of their
+// rounding.
+TEST(JudgeMaxima, PartsOfFewRowsAreRoundedAsTheyAre) {
+  std::mt19937 rng(4);
+  int flagged_unknown = 0;
+  double closest = 0;
+  for (int round = 0; round < 100; ++round) {
+    const FewRows rows(&rng, 8);
+    GradientParts reference;
+    GradientParts candidate;
+    const FewRows::Gradient trusted = rows.SumOf({2, 8}, &reference);
+    const FewRows::Gradient other = rows.SumOf({1, 4, 6, 8}, &candidate);
+    const ErrorStats none = StatsOf(trusted, trusted);
+    Sample sample(StatsOf(other, trusted), {none, none, none});
+    sample.errors.rounding.reference_summands = 2;
+    sample.errors.rounding.candidate_summands = 4;
+    flagged_unknown += sample.Judged().headroom > 1;
+    const double mean = none.sum_sq_ref / FewRows::kElements;
+    sample.errors.parts = {
+        std::max(reference.squares, candidate.squares) / none.sum_sq_ref,
+        std::max(reference.largest, candidate.largest) / mean};
+    closest = std::max(closest, sample.Judged().headroom);
+  }
+  EXPECT_LT(closest, 0.9);
+  EXPECT_GT(closest, 0.2) << "bounds are no wider than they need to be";
+  EXPECT_GT(flagged_unknown, 0) << "parts need not be known";
 }
 
 }  // namespace

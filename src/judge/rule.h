@@ -15,6 +15,7 @@
 #ifndef TTRACE_SRC_JUDGE_RULE_H_
 #define TTRACE_SRC_JUDGE_RULE_H_
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -44,6 +45,9 @@ struct LegErrors {
   // The squares of all terms that the reference's value is the sum of, added
   // up; 0: not known.
   double terms_sq = 0;
+  // What ranks and micro-batches add to it, in units of its own squares:
+  // `squares` of all of them, `largest` of their mean. Zeros: not known.
+  GradientParts parts;
 
   // Whether some of the errors are estimates.
   bool estimated() const;
@@ -62,10 +66,18 @@ struct LegErrors {
   // relative to it. More than 1 where terms cancel: their sum is then rounded
   // as they are, not as what is left of them.
   double cancelled() const {
-    return terms_sq > stats.sum_sq_ref && stats.sum_sq_ref > 0
-               ? std::sqrt(terms_sq / stats.sum_sq_ref)
-               : 1;
+    const double sum_sq = stats.sum_sq_ref;
+    const double terms_over_sum = sum_sq > 0 ? terms_sq / sum_sq : 0;
+    return std::sqrt(std::max({1.0, terms_over_sum, parts.squares}));
   }
+  // The same for a single element, of which parts may be as large as the
+  // largest of any, while next to nothing is left of them. Relative to the root
+  // of the mean square, so never to the element.
+  double cancelled_in_element() const {
+    return std::max(cancelled(), std::sqrt(parts.largest));
+  }
+  // For a block of `size` elements, relative to the norm.
+  double cancelled_in_block(double size) const;
   // What is rounded beside what noise legs show: partial sums, and numbers
   // below the smallest normal one. Relative to the norm of `stats`' reference.
   double unseen_rounding() const {

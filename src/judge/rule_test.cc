@@ -329,6 +329,17 @@ TEST(JudgeLeg, WhatIsLeftOfTermsIsRoundedAsTheyAre) {
   EXPECT_EQ(errors.cancelled(), 1);
 }
 
+TEST(JudgeLeg, ASumIsRoundedAsThePartsThatRanksAndMicroBatchesAdd) {
+  LegErrors errors = Errors(100 * kBf16 / 4, {0, 0, 0});
+  EXPECT_GT(JudgeLeg(errors).headroom, 1);
+  errors.parts.squares = 1e4;
+  EXPECT_NEAR(JudgeLeg(errors).headroom, 0.5, 1e-9);
+  errors.terms_sq = 4e4;  // the larger of the two
+  EXPECT_NEAR(JudgeLeg(errors).headroom, 0.25, 1e-9);
+  errors.stats.sum_sq_ref *= 9;  // a part of another size
+  EXPECT_EQ(errors.cancelled(), 100);
+}
+
 // A common factor is one error, however many elements it moves.
 TEST(IndependentErrors, AreFewWhereNoiseIsACommonFactor) {
   ErrorStats leg = StatsWith(1e-2);

@@ -130,6 +130,7 @@ class Course:
         assert self._store is not None and self._hooks is not None
         self._hooks.flush()
         self._record_local(self._store.local_gradients())
+        self._store.note_parts()
         order = self._store.reduction_order()
         if self.is_first and order:
             self._session.note("reduction_order", names=list(order))

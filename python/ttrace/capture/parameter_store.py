@@ -69,6 +69,9 @@ class ParameterStore(Protocol):
     def local_gradients(self) -> Iterable[Piece]:
         """Before any reduction, as backward left them: those not given out before."""
 
+    def note_parts(self) -> None:
+        """See capture/gradient_parts.py: of the local gradients given out."""
+
     def reduced_gradients(self) -> Iterable[Piece]:
         """As the optimizer finds them, before clipping: those not given out before."""
 

@@ -129,6 +129,8 @@ class MegatronCapture:
         if over and self._model is not None:
             self.course.close()
             self._model.remove_hooks()
+            if self._store is not None:
+                self._store.remove()
             self._model = self._store = self.iteration = None
 
     def begin(self, wrapped: list[torch.nn.Module]) -> Model:
@@ -157,6 +159,7 @@ class MegatronCapture:
         )
         self._store = Store(model)
         self._store.step_by(self._optimizer)
+        self._store.watch()
         self.course.open(model.hooks, self._store, graft, stable=True)
         session.note("replayer", name="megatron")
         if topology.views():

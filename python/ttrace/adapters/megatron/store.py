@@ -7,7 +7,7 @@ before it, whether it overlaps with backward or not.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -17,8 +17,13 @@ from ttrace.adapters.megatron.loss_scale import divided
 from ttrace.adapters.megatron.model import Model, ParameterEntry
 from ttrace.adapters.megatron.names import TIED_WEIGHT, has_copies_of_embedding
 from ttrace.adapters.megatron.optimizer_state import states
-from ttrace.adapters.megatron.unsupported import is_sharded, uses_distributed_optimizer
+from ttrace.adapters.megatron.unsupported import (
+    is_sharded,
+    uses_cuda_graphs,
+    uses_distributed_optimizer,
+)
 from ttrace.capture.found_gradients import what_it_holds
+from ttrace.capture.gradient_parts import GradientParts
 from ttrace.capture.parameter_store import Part, Piece
 from ttrace.capture.placed import Scale
 from ttrace.capture.tensor_bytes import on_host
@@ -36,12 +41,31 @@ class Store:
         self._ranges = own_ranges(model) if uses_distributed_optimizer(model) else None
         self._said = False
         self._found: Mapping[str, torch.Tensor | None] = {}
+        self._parts = GradientParts()
+        self._handles: list[Any] = []
+
+    def watch(self) -> None:
+        """Notes from now on how large the parts of gradients are."""
+        # Of a captured graph a hook would become a part; what is sharded is not recorded.
+        if is_sharded(self._model) or uses_cuda_graphs(self._model.config):
+            return
+        self._handles = [
+            entry.original.register_hook(self._arriving(entry))
+            for entry in self._model.parameters()
+            if entry.original.requires_grad
+        ]
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
 
     def step_by(self, optimizer: Any) -> None:
         self._optimizer = optimizer
 
     def begin(self) -> None:
         self._local_done.clear()
+        self._parts = GradientParts()
         if self._model.session.leg == "real":
             # The schedule's backward adds to what is there now.
             self._found = {fqn: what_it_holds(gradient) for fqn, gradient in self.gradients()}
@@ -75,6 +99,21 @@ class Store:
 
     def reduction_order(self) -> list[str]:
         return list(self._local_done)
+
+    def _arriving(self, entry: ParameterEntry) -> Callable[[torch.Tensor | None], None]:
+        session = self._model.session
+
+        def arrived(gradient: torch.Tensor | None) -> None:
+            if gradient is None or not session.recording or session.leg != "real":
+                return
+            # A fused kernel adds to the main gradient itself, in fp32, and rounds nothing.
+            if not getattr(entry.original, "grad_added_to_main_grad", False):
+                self._parts.add(entry.fqn, gradient)
+
+        return session.guarded(arrived)
+
+    def note_parts(self) -> None:
+        self._parts.note(self._model.session, self._local_done)
 
     def _local(self, entry: ParameterEntry) -> Iterator[Piece]:
         gradient = gradient_of(entry)

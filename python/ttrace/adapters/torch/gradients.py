@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ttrace.adapters.torch.seen_gradients import Seen, shared_storages, storage_of
+from ttrace.capture.gradient_parts import GradientParts
 from ttrace.capture.placed import Scale
 
 
@@ -28,6 +29,7 @@ class Gradients:
         self.changed_early = False
         # Whether a backward has added to any since, and before the step.
         self.given_out_early = False
+        self.parts = GradientParts()  # of what is a sum of several terms
         self._sums: dict[str, torch.Tensor] = {}
         self._arrived: dict[str, None] = {}  # in this order
         self._given_out: set[str] = set()
@@ -50,10 +52,15 @@ class Gradients:
         """What the parameter's gradient held before the first term was added."""
         self.found[fqn] = norm
 
-    def add(self, fqn: str, term: torch.Tensor) -> None:
-        """Kept on the device, in the order and precision in which torch itself adds."""
+    def add(self, fqn: str, term: torch.Tensor, measured: bool) -> None:
+        """Kept on the device, in the order and precision in which torch itself adds. `measured`:
+        how large it is is wanted, where there are several."""
         before = self._sums.get(fqn)
         term = term.detach()
+        if measured and before is not None:
+            if not self.parts.has(fqn):
+                self.parts.add(fqn, before)
+            self.parts.add(fqn, term)
         self._sums[fqn] = term.clone() if before is None else before + term
 
     def backward_over(self, gradients: Mapping[str, Any], several_optimizers: bool) -> None:

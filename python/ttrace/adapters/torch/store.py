@@ -124,9 +124,10 @@ class Store:
                     fqn, ParameterRule(), coordinate, gradient
                 )
                 gradient = gradient if replaced is None else replaced
-            if is_first and session.leg == "real":
+            is_real = session.leg == "real"
+            if is_first and is_real:
                 gradients.find(fqn, what_it_holds(self._gradient_of(fqn)))
-            gradients.add(fqn, gradient)
+            gradients.add(fqn, gradient, measured=is_real and not is_dtensor(gradient))
             return replaced
 
         return self._session.guarded(arrived)
@@ -160,7 +161,14 @@ class Store:
         numerator, denominator = gradients.loss_scale
         for fqn, total in gradients.take_sums():
             terms = topology.dp_placement("Partial(sum)")
+            is_part = topology.dp_size > 1 and self._session.leg == "real"
+            if is_part and not gradients.parts.has(fqn) and not is_dtensor(total):
+                gradients.parts.add(fqn, total)
             yield Piece(fqn, total, terms, (numerator, denominator * topology.dp_size))
+
+    def note_parts(self) -> None:
+        gradients = self._session.now.gradients
+        gradients.parts.note(self._session, gradients.selected)
 
     def reduced_gradients(self) -> Iterator[Piece]:
         topology, gradients = self._session.topology, self._session.now.gradients
