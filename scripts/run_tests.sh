@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Everything that must hold before a change lands, from a fresh machine. One
 # pytest run reports all of it, the C++ tests and static checks included
-# (tests/test_build.py, test_static_checks.py), so that the last line is its summary. Three workers for
+# (tests/test_build.py, tests/test_static_checks.py), so that the last line is
+# its summary. Three workers for
 # two cores: real runs wait for one another a good part of their time. A file's
 # tests stay together, because they share what was recorded once, and files run
 # in the order that conftest.py gives them.

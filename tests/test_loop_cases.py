@@ -20,6 +20,8 @@ from runs import Outcome, launch, ttrace
 WITHIN, DIVERGED, UNDECIDED = 0, 1, 2
 # A noise leg gives bounds, the isolated ones places. More would measure the same more finely.
 LEGS = ("--reference-legs", "replay,noise:1,isolated.noise:1", "--legs", "isolated")
+
+
 @dataclass(frozen=True)
 class Case:
     script: str

@@ -22,6 +22,13 @@ int64_t TestsOf(const LegFacts& leg) {
   return 4 + pieces;
 }
 
+// Null: none is.
+const LegFacts* FirstUsable(const TensorFacts& tensor) {
+  const auto leg = std::find_if(tensor.legs.begin(), tensor.legs.end(),
+                                [](const LegFacts& one) { return one.usable; });
+  return leg == tensor.legs.end() ? nullptr : &*leg;
+}
+
 bool Repeats(const std::optional<RepeatFacts>& repeat) {
   return !repeat || repeat->bitwise();
 }
@@ -55,9 +62,8 @@ double Expectations::PooledProjection(const TensorId& id, size_t plan) const {
 
 void Expectations::AddArriving(const TensorFacts& tensor) {
   if (tensor.id.role != Role::kGradOutput || tensor.exact) return;
-  const auto leg = std::find_if(tensor.legs.begin(), tensor.legs.end(),
-                                [](const LegFacts& one) { return one.usable; });
-  if (leg == tensor.legs.end()) return;
+  const LegFacts* leg = FirstUsable(tensor);
+  if (leg == nullptr) return;
   Arriving& arriving = arriving_[{tensor.id.iteration, tensor.id.fqn}];
   if (arriving.count == 0) arriving.arg = tensor.id.arg;
   arriving.one_output &= arriving.arg == tensor.id.arg;
@@ -67,9 +73,8 @@ void Expectations::AddArriving(const TensorFacts& tensor) {
 
 void Expectations::AddLocalGradient(const TensorFacts& tensor) {
   if (tensor.id.role != Role::kGradLocal) return;
-  const auto leg = std::find_if(tensor.legs.begin(), tensor.legs.end(),
-                                [](const LegFacts& one) { return one.usable; });
-  if (leg == tensor.legs.end()) return;
+  const LegFacts* leg = FirstUsable(tensor);
+  if (leg == nullptr) return;
   local_gradients_.emplace(std::pair(tensor.id.iteration, tensor.id.fqn),
                            leg->candidate.total);
 }

@@ -227,8 +227,13 @@ void JudgeMaxima(const LegErrors& errors, LegJudgement* leg) {
         std::min(1.0, stats.max_abs_ref * std::sqrt(kBlock / stats.sum_sq_ref));
     // Summands and partial sums round in proportion to what a block holds, the
     // smallest numbers alike everywhere.
+    const double largest_parts = std::sqrt(errors.parts.largest * kBlock /
+                                           static_cast<double>(stats.count));
+    const double in_block =
+        std::max(errors.cancelled() * share,
+                 std::min(errors.cancelled(), largest_parts));
     const double unseen = std::hypot(
-        errors.cancelled_in_block(kBlock) * of_parts,
+        in_block * of_parts,
         SpacingRounding(errors.rounding, kCompareBlock, stats.sum_sq_ref));
     leg->Add(Judge(Statistic::kBlock, BlockError(stats, stats.sum_sq_ref),
                    BlockNoise(errors), floor * share, kNoiseFactor * unseen,

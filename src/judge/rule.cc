@@ -171,14 +171,6 @@ double LegErrors::least_rounding() const {
                                  OtherSummandsRounding(rounding)});
 }
 
-double LegErrors::cancelled_in_block(double size) const {
-  if (!(stats.sum_sq_ref > 0)) return cancelled();
-  const double by_largest = std::max(
-      stats.max_abs_ref * std::sqrt(size / stats.sum_sq_ref) * cancelled(),
-      std::sqrt(parts.largest * size / static_cast<double>(stats.count)));
-  return std::min(cancelled(), by_largest);
-}
-
 bool LegErrors::estimated() const {
   const auto is = [](const std::optional<ErrorStats>& measured) {
     return measured && measured->estimated();

@@ -76,8 +76,6 @@ struct LegErrors {
   double cancelled_in_element() const {
     return std::max(cancelled(), std::sqrt(parts.largest));
   }
-  // For a block of `size` elements, relative to the norm.
-  double cancelled_in_block(double size) const;
   // What is rounded beside what noise legs show: partial sums, and numbers
   // below the smallest normal one. Relative to the norm of `stats`' reference.
   double unseen_rounding() const {
