@@ -95,8 +95,12 @@ def run_as_main(script: str) -> NoReturn:
     and without capture too. A thread of the process group's lets go of its last all-reduce, which
     holds a Python object, asks for the interpreter's lock, is made to exit there, and a destructor
     may not be unwound ("terminate called without an active exception").
+
+    Ranks share a pipe: what a script prints in one call arrives in one piece, also where the
+    environment asks for output without buffers.
     """
     code = 0
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
