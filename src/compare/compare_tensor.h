@@ -97,9 +97,10 @@ std::vector<int> DifferingRanks(const TensorComparison& compared);
 //
 // Where a piece of either side has only a summary, or was compared with another
 // reference and has a summary, summaries are made of all, and the tensor is one
-// region with one instance for all ranks (of a summary
-// nothing can be said of parts): equal digests are equal bits; else the error
-// is an estimate (ErrorStats::estimated), or, without sketches, anything.
+// region (of a summary nothing can be said of parts): equal digests are equal
+// bits; else the error is an estimate (ErrorStats::estimated), or, without
+// sketches, anything. The ranks are one instance, or two: those whose pieces
+// have the reference's digests, and the others (compare_as_whole.h).
 // Fails with kIncomparable where summaries have no place: rows that are in
 // another order, rows that a router chose.
 Result<TensorComparison> CompareTensor(const TensorPieces& reference,

@@ -1,14 +1,13 @@
 #include "src/compare/planned_comparison.h"
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 
+#include "src/compare/compare_as_whole.h"
 #include "src/compare/compared_piece.h"
 #include "src/compare/equal_copies.h"
-#include "src/compare/first_copies.h"
 #include "src/compare/layout_overlap.h"
 #include "src/compare/overlap_index.h"
 #include "src/compare/routed_tokens.h"
@@ -38,42 +37,6 @@ CompareOptions AsRecorded(const CompareOptions& options) {
   CompareOptions out;
   out.grouped = options.grouped;
   return out;
-}
-
-Layout WholeLayout(const Shape& shape) {
-  Layout layout;
-  for (const int64_t size : shape) {
-    DimLayout& dim = layout.dims.emplace_back();
-    dim.global_size = size;
-    if (size > 0) dim.segments = {{0, size}};
-  }
-  return layout;
-}
-
-// As one region, with one instance.
-Status CompareAsWhole(const TensorPieces& reference,
-                      const std::vector<InstanceGroup>& refs,
-                      const TensorPieces& candidate,
-                      const std::vector<InstanceGroup>& cands,
-                      TensorComparison* out) {
-  InstanceStats whole;
-  std::set<int> ranks;
-  for (const InstanceGroup& group : cands) {
-    for (const Instance& instance : group.instances) {
-      ranks.insert(instance.ranks.begin(), instance.ranks.end());
-    }
-  }
-  whole.ranks.assign(ranks.begin(), ranks.end());
-  TTRACE_ASSIGN_OR_RETURN(const auto r, FirstCopies(reference, refs));
-  TTRACE_ASSIGN_OR_RETURN(const auto c, FirstCopies(candidate, cands));
-  TTRACE_ASSIGN_OR_RETURN(const SummaryComparison compared,
-                          CompareSummaries(r, c));
-  out->fidelity = compared.fidelity;
-  out->reordered = compared.reordered;
-  out->total = whole.stats = compared.stats;
-  out->instances = {std::move(whole)};
-  out->regions = {WholeLayout(refs.front().layout.global_shape())};
-  return Done{};
 }
 
 PlannedSums PlanSums(const Result<FoundSums>& found,

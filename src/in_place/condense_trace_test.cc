@@ -89,6 +89,37 @@ TEST(CondenseTrace, EqualTensorsAreEqualHoweverTheyAreCut) {
   }
 }
 
+// Of copies the first is no better than the others: which rank holds other bits
+// is told by digests, where the reference is cut alike or they are copies.
+TEST(CondenseTrace, TheRankThatHoldsOtherBitsIsTold) {
+  const std::vector<double> values = RandomReals(1);
+  const Damage on_rank_1 = [](Piece* piece) {
+    if (piece->rank == 1) piece->values[5] += 1;
+    return true;
+  };
+  const auto ranks = [&](const Sharding& r, const Sharding& c,
+                         size_t buckets = 0) {
+    const ShardedTrace reference(kShape, values, r);
+    const ShardedTrace candidate(kShape, values, c, on_rank_1);
+    const auto compared = OrDie(
+        CompareTensor(reference.pieces(), Small(candidate, buckets).pieces()));
+    EXPECT_FALSE(compared.total.bitwise_equal());
+    EXPECT_EQ(compared.regions.size(), 1u);
+    return DifferingRanks(compared);
+  };
+  const std::vector<int> second = {1};
+  for (const Sharding& cut : {Cut(Shard{0}), Cut(Replicate{})}) {
+    EXPECT_EQ(ranks(cut, cut), second);
+    EXPECT_EQ(ranks(cut, cut, kBuckets), second);
+  }
+  EXPECT_EQ(ranks(kWhole, Cut(Replicate{})), second);
+  EXPECT_EQ(ranks(Cut(Shard{0}), Cut(Replicate{})), second);
+  const std::vector<int> both = {0, 1};
+  EXPECT_EQ(ranks(Cut(Partial{}), Cut(Partial{})), both) << "they make one sum";
+  EXPECT_EQ(ranks(Cut(Shard{2}), Cut(Shard{0})), both)
+      << "the digest of a part of a piece is not known";
+}
+
 TEST(CondenseTrace, AnErrorIsEstimatedAndLiesInItsInterval) {
   const std::vector<double> values = RandomReals(1);
   const ShardedTrace reference(kShape, values, kWhole);
