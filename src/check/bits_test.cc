@@ -46,6 +46,8 @@ TEST_F(BitsTest, TheLastBitOfOneElementIsADifference) {
   EXPECT_EQ(first.tensor.role, Role::kOutput);
   EXPECT_TRUE(first.classes.empty());
   EXPECT_TRUE(first.contradictions.empty());
+  EXPECT_THAT(first.where, HasSubstr("its 1 input is equal"));
+  EXPECT_EQ(first.ranks, (std::vector<int>{0}));
   EXPECT_TRUE(result.contested.empty());
   const TensorJudgement& t = Find(result, "fc", Role::kOutput);
   EXPECT_THAT(ReasonWords(t.reason), HasSubstr("1 of "));
@@ -66,6 +68,25 @@ TEST_F(BitsTest, TheNormOfGradientsIsComparedAsTheNumberThatItIs) {
   const CheckResult result = CheckAgain();
   ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
   EXPECT_EQ(result.culprits.front().tensor.role, Role::kGradNorm);
+  EXPECT_THAT(result.culprits.front().where, HasSubstr("are equal"));
+}
+
+TEST_F(BitsTest, TheNormOfOtherGradientsFollowsThem) {
+  for (SyntheticRun* run : {&reference_, &candidate_}) {
+    run->extra = {
+        {"", Role::kGradNorm, "", Pass::kOptimizer, {1, 1}, {}, -1, {}}};
+  }
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
+    if (t.role == Role::kGradReduced || t.role == Role::kGradNorm) {
+      *value *= 1 + 0x1p-23f;
+    }
+  };
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  for (const Culprit& culprit : result.culprits) {
+    EXPECT_EQ(culprit.tensor.role, Role::kGradReduced) << culprit.where;
+  }
 }
 
 // Reruns of either run do not count: they are not the runs.

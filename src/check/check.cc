@@ -222,6 +222,7 @@ void Locate(const OpenRuns& runs, CheckResult* result) {
   JoinIsolation(Localize(result->tensors,
                          {.weights_grafted = candidate.facts().weights_grafted,
                           .data_grafted = candidate.facts().data_grafted,
+                          .bitwise = result->bitwise,
                           .fused = candidate.facts().fused_modules}),
                 candidate, result);
   ConvictCarriedBuffers(result);

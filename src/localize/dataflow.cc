@@ -32,14 +32,13 @@ bool AnyIsJudged(const std::vector<const TensorJudgement*>& tensors) {
   });
 }
 
-std::string Worst(const std::vector<const TensorJudgement*>& tensors,
-                  const char* what) {
-  double worst = 0;
-  for (const auto* t : tensors) worst = std::max(worst, t->headroom);
-  return fmt::format("its {} {}{} within bounds (worst headroom {:.2g})",
-                     tensors.size(), what,
-                     tensors.size() == 1 ? " is" : "s are", worst);
-}
+// What is said of a tensor that is no culprit, and of one that is out.
+struct Words {
+  std::string_view fine;
+  std::string_view out;
+};
+constexpr Words kOfBounds = {"within bounds", "out of bounds"};
+constexpr Words kOfBits = {"equal", "another one"};
 
 // Whether two tensors that are out hold the same values, on both sides.
 bool OfTheSameValues(const TensorJudgement& a, const TensorJudgement& b) {
@@ -66,8 +65,12 @@ struct AbsentGradients {
 class Judge {
  public:
   Judge(const ModuleTree& tree, const AbsentGradients& absent,
-        bool dirty_parameters)
-      : tree_(tree), absent_(absent), dirty_parameters_(dirty_parameters) {}
+        bool dirty_parameters, bool bitwise)
+      : tree_(tree),
+        absent_(absent),
+        dirty_parameters_(dirty_parameters),
+        bitwise_(bitwise),
+        words_(bitwise ? kOfBits : kOfBounds) {}
 
   std::optional<Blame> BlameFor(const TensorJudgement& t,
                                 const Seen& seen) const {
@@ -86,7 +89,7 @@ class Judge {
       case Role::kLoss:
         if (seen.forward || seen.state) return std::nullopt;
         return Blame{"loss", Direction::kForward, Stage::kCompute,
-                     "all activations are within bounds"};
+                     fmt::format("all activations are {}", words_.fine)};
       case Role::kGradOutput:
         return ForGradOutput(t, seen);
       case Role::kGradInput:
@@ -111,12 +114,26 @@ class Judge {
         }
         if (absent_.reduced.contains(t.id.fqn)) return ForAbsentGradient(t);
         return Blame{t.id.fqn, Direction::kUpdate, Stage::kOptimizer,
-                     "its reduced gradient is within bounds"};
+                     fmt::format("its reduced gradient is {}", words_.fine)};
     }
     return std::nullopt;
   }
 
  private:
+  // How far from its bound, which bits have none.
+  std::string Headroom(const char* what, double headroom) const {
+    return bitwise_ ? "" : fmt::format(" ({} {:.2g})", what, headroom);
+  }
+
+  std::string Worst(const std::vector<const TensorJudgement*>& tensors,
+                    const char* what) const {
+    double worst = 0;
+    for (const auto* t : tensors) worst = std::max(worst, t->headroom);
+    return fmt::format("its {} {}{} {}{}", tensors.size(), what,
+                       tensors.size() == 1 ? " is" : "s are", words_.fine,
+                       Headroom("worst headroom", worst));
+  }
+
   Blame ForAbsentGradient(const TensorJudgement& t) const {
     if (absent_.local.contains(t.id.fqn)) {
       return {t.id.fqn, Direction::kBackward, Stage::kCompute,
@@ -148,6 +165,12 @@ class Judge {
 
   std::optional<Blame> ForGradNorm(const TensorJudgement& t,
                                    const Seen& seen) const {
+    if (bitwise_) {
+      // It is compared as a number: that of other gradients is another one.
+      if (seen.reduced) return std::nullopt;
+      return Blame{"grad_norm", Direction::kUpdate, Stage::kOptimizer,
+                   "the gradients it is taken of are equal"};
+    }
     if (!t.replicas_differ || t.headroom > 1) {
       return Blame{"grad_norm", Direction::kUpdate, Stage::kOptimizer,
                    "it is not the norm of the gradients it is taken of"};
@@ -172,9 +195,9 @@ class Judge {
         container, recompute ? Direction::kBackward : Direction::kForward,
         Stage::kCompute,
         fmt::format("{} of {}{} arrives wrong while everything before it is "
-                    "within bounds: the code between modules, in {}",
+                    "{}: the code between modules, in {}",
                     t.id.arg, t.id.fqn, recompute ? " (recomputed)" : "",
-                    NameOrModel(container))};
+                    words_.fine, NameOrModel(container))};
   }
 
   std::optional<Blame> ForOutput(const TensorJudgement& t,
@@ -190,9 +213,11 @@ class Judge {
     return Blame{
         t.id.fqn, recompute ? Direction::kBackward : Direction::kForward,
         Stage::kCompute,
-        !AnyIsJudged(inputs) ? "nothing is known of its inputs, and nothing "
-                               "before it is out of bounds"
-                             : Worst(inputs, "input")};
+        !AnyIsJudged(inputs)
+            ? fmt::format("nothing is known of its inputs, and nothing before "
+                          "it is {}",
+                          words_.out)
+            : Worst(inputs, "input")};
   }
 
   std::optional<Blame> ForGradOutput(const TensorJudgement& t,
@@ -201,16 +226,17 @@ class Judge {
     const std::string module = OutermostThatHandsOn(t);
     if (module.empty()) {
       return Blame{"loss", Direction::kBackward, Stage::kCompute,
-                   "the gradient that the loss sends into the model is out of "
-                   "bounds while the loss is within bounds"};
+                   fmt::format("the gradient that the loss sends into the "
+                               "model is {} while the loss is {}",
+                               words_.out, words_.fine)};
     }
     const std::string container = tree_.Container(module);
     return Blame{
         container, Direction::kBackward, Stage::kCompute,
         fmt::format(
-            "the gradient arriving at {} is out of bounds while nothing "
-            "before it is: the code between modules, in {}",
-            module, NameOrModel(container))};
+            "the gradient arriving at {} is {} while nothing before it is: the "
+            "code between modules, in {}",
+            module, words_.out, NameOrModel(container))};
   }
 
   // The outermost module that hands on what `t` is the gradient of, or its own:
@@ -245,7 +271,7 @@ class Judge {
     return Blame{
         tree_.CodeOf(t.id.fqn), Direction::kBackward, Stage::kCompute,
         !AnyIsJudged(arriving)
-            ? "nothing before it is out of bounds"
+            ? fmt::format("nothing before it is {}", words_.out)
             : "its forward values and " + Worst(arriving, "arriving gradient")};
   }
 
@@ -262,8 +288,10 @@ class Judge {
       return std::nullopt;
     }
     return Blame{t.id.fqn, Direction::kBackward, Stage::kCompute,
-                 "the gradients and forward values of its module are within "
-                 "bounds, its own gradient before any reduction is not"};
+                 fmt::format("the gradients and forward values of its module "
+                             "are {}, its own gradient before any reduction "
+                             "is not",
+                             words_.fine)};
   }
 
   std::optional<Blame> ForGradReduced(const TensorJudgement& t,
@@ -275,19 +303,23 @@ class Judge {
     if (!AnyIsJudged(local)) {
       if (seen.forward || seen.backward || seen.state) return std::nullopt;
       return Blame{t.id.fqn, Direction::kBackward, Stage::kCommunication,
-                   "all activation gradients are within bounds, and no "
-                   "gradient was handed to a reduction"};
+                   fmt::format("all activation gradients are {}, and no "
+                               "gradient was handed to a reduction",
+                               words_.fine)};
     }
     const auto* before = local.front();
-    return Blame{t.id.fqn, Direction::kBackward, Stage::kCommunication,
-                 fmt::format("the local gradients, merged, are within bounds "
-                             "(headroom {:.2g}); the reduced gradient is not",
-                             before->headroom)};
+    return Blame{
+        t.id.fqn, Direction::kBackward, Stage::kCommunication,
+        fmt::format("the local gradients, merged, are {}{}; the "
+                    "reduced gradient is not",
+                    words_.fine, Headroom("headroom", before->headroom))};
   }
 
   const ModuleTree& tree_;
   const AbsentGradients& absent_;
   bool dirty_parameters_;
+  bool bitwise_;
+  Words words_;
 };
 
 // Out of bound, and something was computed from it.
@@ -347,7 +379,8 @@ Localization Localize(const std::vector<TensorJudgement>& tensors,
         options.weights_grafted
             ? ModuleTree(of_iteration, options.fused, OutAndUsed)
             : ModuleTree(of_iteration, options.fused);
-    const Judge judge(tree, absent[iteration], dirty_parameters);
+    const Judge judge(tree, absent[iteration], dirty_parameters,
+                      options.bitwise);
     const CarriedBuffers carried(of_iteration);
     Comparable comparable;
     for (const auto* t : of_iteration) comparable.Add(t->id);

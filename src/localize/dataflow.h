@@ -32,6 +32,7 @@ struct LocalizeOptions {
   // each iteration.
   bool weights_grafted = false;
   bool data_grafted = false;  // likewise, what it reads
+  bool bitwise = false;       // the tensors are judged by their bits
   FusedModules fused = {};    // of the candidate
 };
 
