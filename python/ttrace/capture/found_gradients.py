@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 import torch
 
+from ttrace.capture.note_lines import in_lines
 from ttrace.capture.session import Session
 from ttrace.capture.tensor_bytes import on_host
 
 # An index line holds at most 1 MiB.
-_NAMES_PER_NOTE = 4096
 
 
 def what_it_holds(gradient: torch.Tensor | None) -> torch.Tensor | None:
@@ -36,10 +36,10 @@ def note_found_gradients(session: Session, found: Mapping[str, torch.Tensor | No
     there = {fqn: value for fqn, value in found.items() if value is not None}
     values = on_host(list(there.values()))
     kept = [fqn for fqn, value in zip(there, values, strict=True) if float(value) != 0]
-    for begin in range(0, len(kept) or 1, _NAMES_PER_NOTE):
+    for part in tuple(in_lines(kept)) or ([],):
         session.note(
             "found_gradients",
             iteration=session.iteration,
             parameters=len(found),
-            kept=kept[begin : begin + _NAMES_PER_NOTE],
+            kept=part,
         )

@@ -13,10 +13,9 @@ from collections.abc import Iterable
 
 import torch
 
+from ttrace.capture.note_lines import in_lines
 from ttrace.capture.session import Session
 from ttrace.capture.tensor_bytes import on_host
-
-_NAMES_PER_NOTE = 500  # a line of the index is at most 1 MiB
 
 
 def note_norms(
@@ -35,8 +34,7 @@ def note_norms(
     norms = _on_host({fqn: _norm(g.float() if fqn in low else g) for fqn, g in found.items()})
     rounded = _on_host({fqn: _norm(found[fqn]) for fqn in low})
     names = [fqn for fqn, norm in norms.items() if math.isfinite(norm)]  # as JSON has numbers
-    for begin in range(0, len(names), _NAMES_PER_NOTE):
-        part = names[begin : begin + _NAMES_PER_NOTE]
+    for part in in_lines(names):
         said = {"norms": {fqn: norms[fqn] for fqn in part}}
         own = {fqn: rounded[fqn] for fqn in part if math.isfinite(rounded.get(fqn, math.inf))}
         if own:

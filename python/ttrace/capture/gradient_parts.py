@@ -12,10 +12,9 @@ from collections.abc import Iterable
 import torch
 
 from ttrace.capture.found_gradients import what_it_holds
+from ttrace.capture.note_lines import in_lines
 from ttrace.capture.session import Session
 from ttrace.capture.tensor_bytes import on_host
-
-_NAMES_PER_NOTE = 500  # a line of the index is at most 1 MiB
 
 
 class GradientParts:
@@ -47,9 +46,7 @@ class GradientParts:
             if math.isfinite(square):  # as JSON has numbers
                 squares[fqn] = square
                 largest[fqn] = sum(max(-low, high) ** 2 for _, low, high in found)
-        kept = list(squares)
-        for begin in range(0, len(kept), _NAMES_PER_NOTE):
-            part = kept[begin : begin + _NAMES_PER_NOTE]
+        for part in in_lines(list(squares)):
             session.note(
                 "gradient_parts",
                 iteration=session.iteration,

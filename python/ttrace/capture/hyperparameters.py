@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ttrace.capture.note_lines import in_lines
 from ttrace.capture.session import Session
 
 # How the step is executed, not what it computes.
@@ -20,8 +21,6 @@ _EXECUTION = frozenset({"params", "foreach", "fused", "capturable", "differentia
 # Beside what an optimizer declares in `defaults`: schedulers and frameworks put these into groups.
 _USED = ("lr", "weight_decay", "betas", "eps", "momentum", "dampening", "nesterov", "amsgrad")
 _KNOWN = frozenset({"torch", "apex", "transformer_engine"})
-# An index line holds at most 1 MiB.
-_NAMES_PER_NOTE = 4096
 
 # A value of the whole step: the loop changed gradients after they were recorded, and not in a way
 # that is known. The check knows no such hyperparameter, and does not replay the step.
@@ -60,7 +59,7 @@ def note_step(
             values = {name: _plain(group[name]) for name in names if name in group}
             known = {name: v for name, v in {**of_kind, **values}.items() if v is not _UNKNOWN}
             parameters = list(dict.fromkeys(filter(None, map(name_of, group["params"]))))
-            for begin in range(0, len(parameters), _NAMES_PER_NOTE):
+            for part in in_lines(parameters):
                 session.note(
                     "optimizer_group",
                     iteration=iteration,
@@ -68,15 +67,14 @@ def note_step(
                     group=number,
                     **kind,
                     values={**known, **of_step},
-                    parameters=parameters[begin : begin + _NAMES_PER_NOTE],
+                    parameters=part,
                 )
 
 
 def note_no_gradient(session: Session, iteration: int, parameters: Sequence[str]) -> None:
     """Of those whose gradient is None, which is not zeros: a step leaves them alone, where weight
     decay and momentum would change them."""
-    for begin in range(0, len(parameters), _NAMES_PER_NOTE):
-        names = parameters[begin : begin + _NAMES_PER_NOTE]
+    for names in in_lines(parameters):
         session.note("no_gradient", iteration=iteration, parameters=names)
 
 

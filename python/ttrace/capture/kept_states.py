@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ttrace.capture.note_lines import in_lines
 from ttrace.capture.parameter_store import Piece
 from ttrace.capture.session import Session
 from ttrace.capture.tensor_bytes import digest_of, host_view
@@ -20,7 +21,6 @@ from ttrace.capture.tensor_bytes import digest_of, host_view
 # Enough to tell what reaches a few values, as clipping does, from what reaches all.
 _SAMPLE = 64
 # An index line holds at most 1 MiB.
-_CHANGES_PER_NOTE = 2048
 
 # Parameter, state, and of a flat range where it begins.
 Name = tuple[str, str, int]
@@ -79,12 +79,12 @@ class KeptStates:
                 {"fqn": fqn, "arg": arg, **change}
                 for (fqn, arg, _), change in self._changed.items()
             ]
-            for begin in range(0, len(changed) or 1, _CHANGES_PER_NOTE):
+            for part in tuple(in_lines(changed)) or ([],):
                 self._session.note(
                     "found_states",
                     iteration=self._session.iteration,
                     states=sorted(self._looked_at),
-                    changed=changed[begin : begin + _CHANGES_PER_NOTE],
+                    changed=part,
                 )
         self._looked_at, self._changed = set(), {}
 
