@@ -84,10 +84,11 @@ def test_what_json_cannot_hold_is_left_out():
 
 
 def test_many_parameters_are_several_notes():
-    parameters = [nn.Parameter(torch.ones(1)) for _ in range(5000)]
+    parameters = [nn.Parameter(torch.ones(1)) for _ in range(20_000)]
     names = {id(parameter): str(i) for i, parameter in enumerate(parameters)}
     notes = noted(torch.optim.SGD(parameters, lr=1.0), names=names)
-    assert [len(note["parameters"]) for note in notes] == [4096, 904]
+    assert len(notes) > 1
+    assert sum((note["parameters"] for note in notes), []) == list(names.values())
 
 
 def test_a_plain_loop_says_what_it_steps_and_clips_by(tmp_path):

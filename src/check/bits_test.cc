@@ -106,6 +106,80 @@ TEST_F(BitsTest, WhatOneRunLacksLeavesItOpen) {
   EXPECT_THAT(result.reason, HasSubstr("without a partner"));
 }
 
+// Each rank's piece is compared where both runs cut alike.
+TEST_F(BitsTest, NoTermHidesInASum) {
+  reference_.mesh = candidate_.mesh = {{"dp", 2}};
+  const auto terms = [](float of_rank_0) {
+    return [of_rank_0](const SyntheticTensor& t, int rank, const Leg&, int64_t,
+                       float* value) {
+      if (t.role == Role::kGradLocal)
+        *value = rank == 0 ? of_rank_0 : 3 - of_rank_0;
+    };
+  };
+  reference_.fault = terms(1);
+  candidate_.fault = terms(2);
+  const CheckResult result = Check();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  const TensorJudgement& t = Find(result, "fc.weight", Role::kGradLocal);
+  EXPECT_THAT(ReasonWords(t.reason), HasSubstr("the same numbers together"));
+  EXPECT_EQ(t.ranks, (std::vector<int>{0, 1}));
+  candidate_.fault = terms(1);
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kBitwiseEqual);
+}
+
+// Of two runs that are cut otherwise neither may hide a copy.
+TEST_F(BitsTest, NoCopyHidesInTheReference) {
+  reference_.mesh = {{"dp", 1}, {"tp", 2}};
+  candidate_.mesh = {{"dp", 1}, {"tp", 1}};
+  EXPECT_EQ(Check().verdict, Verdict::kBitwiseEqual);
+  reference_.fault = [](const SyntheticTensor& t, int rank, const Leg&,
+                        int64_t index, float* value) {
+    if (t.fqn == "fc" && t.role == Role::kInput && rank == 1 && index == 3) {
+      *value += 1;
+    }
+  };
+  const CheckResult result = CheckAgain();
+  ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+  const TensorJudgement& t = Find(result, "fc", Role::kInput);
+  EXPECT_THAT(ReasonWords(t.reason), HasSubstr("differ in the reference"));
+}
+
+TEST_F(BitsTest, APayloadOfNaNIsABit) {
+  const auto nan = [](uint32_t bits) {
+    return [bits](const SyntheticTensor& t, int, const Leg&, int64_t index,
+                  float* value) {
+      if (t.role == Role::kParam && index == 3) {
+        *value = std::bit_cast<float>(bits);
+      }
+    };
+  };
+  reference_.fault = nan(0x7fc00000);
+  candidate_.fault = nan(0x7fc00000);
+  reference_.mesh = candidate_.mesh;
+  EXPECT_EQ(Check().verdict, Verdict::kBitwiseEqual);
+  candidate_.fault = nan(0x7fc00001);
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
+}
+
+TEST_F(BitsTest, EqualNumbersOfAnotherDTypeAreOther) {
+  reference_.fault = candidate_.fault = [](const SyntheticTensor& t, int,
+                                           const Leg&, int64_t, float* value) {
+    if (t.role == Role::kParam) *value = 1;
+  };
+  for (const bool alike : {true, false}) {
+    if (alike) reference_.mesh = candidate_.mesh;
+    if (!alike) reference_.mesh = {};
+    candidate_.dtypes = {};
+    EXPECT_EQ(CheckAgain().verdict, Verdict::kBitwiseEqual);
+    candidate_.dtypes = {{"fc.weight", DType::kBF16}};
+    const CheckResult result = CheckAgain();
+    ASSERT_EQ(result.verdict, Verdict::kDiverged) << result.reason;
+    const TensorJudgement& t = Find(result, "fc.weight", Role::kParam);
+    EXPECT_THAT(ReasonWords(t.reason),
+                HasSubstr("its dtype is bfloat16, the reference's is float32"));
+  }
+}
+
 TEST_F(BitsTest, TheRoundOffOfAnotherTopologyIsADifference) {
   EXPECT_EQ(Check().verdict, Verdict::kBitwiseEqual);
   candidate_.noise = 0x1p-24f;

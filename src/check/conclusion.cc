@@ -229,11 +229,13 @@ std::vector<std::string> NextSteps(const CheckResult& result) {
                                 result.reference.folder,
                                 result.candidate.folder));
     }
-    if (result.has_reference && !HasNoise(result.reference)) {
+    // Whether bits are equal no rerun tells.
+    const bool reruns = result.has_reference && !result.bitwise;
+    if (reruns && !HasNoise(result.reference)) {
       out.push_back(
           "record the reference again with its noise legs: ttrace record -o "
           "NEW --as-reference -- CMD");
-    } else if (result.has_reference) {
+    } else if (reruns) {
       out.push_back("another try: " + AgainWith(result.reference));
     }
     out.push_back(fmt::format("ttrace inspect {}", result.candidate.folder));

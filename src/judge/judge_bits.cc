@@ -1,11 +1,14 @@
 #include "src/judge/judge_bits.h"
 
+#include <fmt/format.h>
+
 #include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "src/base/for_each.h"
+#include "src/compare/alike_pieces.h"
 #include "src/compare/compare_tensor.h"
 #include "src/judge/end_to_end.h"
 
@@ -25,29 +28,93 @@ Reason Difference(const TensorFacts& facts, const TensorComparison& compared) {
   return reason;
 }
 
-Outcome OfLeg(const TensorFacts& facts, const LegFacts& leg) {
-  if (!leg.trouble.empty()) {
-    return NotCheckable(Because(ReasonKind::kNotComparable, leg.trouble));
+Reason OtherDType(const Record& candidate, const Record& reference) {
+  return Because(ReasonKind::kOtherDType,
+                 fmt::format("{}, the reference's is {}",
+                             Info(candidate.dtype()).torch_name,
+                             Info(reference.dtype()).torch_name));
+}
+
+Outcome Different(std::vector<int> ranks, Reason reason) {
+  Outcome out = Flagged(std::move(ranks), std::move(reason));
+  out.headroom = std::numeric_limits<double>::infinity();
+  out.deciding_leg = 0;
+  return out;
+}
+
+// One tensor of both runs, and what was found of what its pieces make together.
+struct Both {
+  const TensorFacts& facts;
+  const TensorPieces& reference;
+  const TensorPieces& candidate;
+  const LegFacts& found;
+
+  Reason WhyOther() const {
+    if (!found.trouble.empty()) return Because(ReasonKind::kOtherDigest);
+    if (found.candidate.total.bitwise_equal()) {
+      return Because(ReasonKind::kOtherPieces);
+    }
+    return Difference(facts, found.candidate);
   }
-  const TensorComparison& compared = leg.candidate;
-  if (!compared.total.bitwise_equal()) {
-    Outcome out =
-        Flagged(DifferingRanks(compared), Difference(facts, compared));
-    out.headroom = std::numeric_limits<double>::infinity();
-    out.deciding_leg = 0;
-    return out;
+};
+
+// Of runs that cut a tensor alike each rank's piece is compared. Nothing: they
+// are the same.
+std::optional<Outcome> OfAlikePieces(const Both& both) {
+  const auto ranks = RanksOfOtherBits(both.reference, both.candidate);
+  if (!ranks.ok()) {
+    return NotCheckable(
+        Because(ReasonKind::kNotComparable, ranks.error().message()));
   }
-  if (!compared.complete()) {
+  if (ranks->empty()) return std::nullopt;
+  return Different(*ranks, both.WhyOther());
+}
+
+// Of others what their pieces make together, and that no copy hides in the
+// reference: those of the candidate were compared one by one.
+std::optional<Outcome> OfOtherCuts(const Both& both) {
+  if (!both.found.trouble.empty()) return std::nullopt;
+  const TensorComparison& merged = both.found.candidate;
+  if (!merged.total.bitwise_equal()) {
+    if (merged.fidelity != Fidelity::kValues &&
+        (HasTermsOrFactors(both.reference) ||
+         HasTermsOrFactors(both.candidate))) {
+      return NotCheckable(Because(ReasonKind::kDigestsOfTerms));
+    }
+    return Different(DifferingRanks(merged), both.WhyOther());
+  }
+  const auto copies = CompareReplicas(both.reference);
+  if (!copies.ok()) {
+    return NotCheckable(
+        Because(ReasonKind::kNotComparable, copies.error().message()));
+  }
+  if (copies->differing == 0) return std::nullopt;
+  Reason reason = Because(ReasonKind::kReferenceCopies);
+  reason.ranks = copies->differing_ranks;
+  return Different({}, std::move(reason));
+}
+
+Outcome OfLeg(const Both& both) {
+  const std::optional<Outcome> different =
+      AreCutAlike(both.reference, both.candidate) ? OfAlikePieces(both)
+                                                  : OfOtherCuts(both);
+  if (different) return *different;
+  if (!both.found.trouble.empty()) {
+    return NotCheckable(
+        Because(ReasonKind::kNotComparable, both.found.trouble));
+  }
+  if (!both.found.candidate.complete()) {
     return Settled(TensorVerdict::kUnmatched,
-                   facts.complete ? MissingElements(compared)
-                                  : Because(ReasonKind::kIterationCut));
+                   both.facts.complete ? MissingElements(both.found.candidate)
+                                       : Because(ReasonKind::kIterationCut));
   }
   Outcome out = Settled(TensorVerdict::kBitwiseEqual, {});
   out.deciding_leg = 0;
   return out;
 }
 
-Outcome BitsOf(const TensorFacts& facts, const LegFacts* real) {
+Outcome BitsOf(const RunContext& context, const TensorFacts& facts,
+               const LegFacts* real) {
   if (!facts.damage.empty()) {
     return NotCheckable(Because(ReasonKind::kDamaged, facts.damage));
   }
@@ -60,11 +127,20 @@ Outcome BitsOf(const TensorFacts& facts, const LegFacts* real) {
     return Flagged({},
                    ShapesDiffer(facts.candidate_shape, facts.reference_shape));
   }
-  if (real == nullptr) {
+  const TensorPieces* reference = context.reference->Find(kReal, facts.id);
+  const TensorPieces* candidate = context.candidate->Find(kReal, facts.id);
+  if (reference != nullptr && candidate != nullptr) {
+    const Record mine = candidate->pieces.front();
+    const Record theirs = reference->pieces.front();
+    if (mine.dtype() != theirs.dtype()) {
+      return Different({}, OtherDType(mine, theirs));
+    }
+  }
+  if (real == nullptr || reference == nullptr || candidate == nullptr) {
     return Settled(TensorVerdict::kUnmatched,
                    Because(ReasonKind::kNoCommonLeg));
   }
-  return OfLeg(facts, *real);
+  return OfLeg({facts, *reference, *candidate, *real});
 }
 
 // The norm of gradients, which is measured by what it is the norm of: here it
@@ -106,7 +182,7 @@ TensorJudgement Judge(const RunContext& context, const TensorFacts& facts) {
     leg.ranks = DifferingRanks(real->candidate);
     out.legs.push_back(std::move(leg));
   }
-  out.Conclude(BitsOf(facts, real));
+  out.Conclude(BitsOf(context, facts, real));
   if (out.legs.empty()) out.deciding_leg = -1;
   return out;
 }

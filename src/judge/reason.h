@@ -68,8 +68,12 @@ enum class ReasonKind : uint8_t {
   kShapeDiffers,    // shapes: the candidate's, the reference's
   kElementsDiffer,  // counts: that differ, of; dtype
   kOtherDigest,     // counts: 1 if it has the same elements in another order
-  kNotUpdated,      // counts: unchanged, of them changed by the reference
-  kForeignPart,     // ranks hold the part of `owners`
+  kOtherDType,      // detail: both
+  kOtherPieces,     // which make the same together
+  kDigestsOfTerms,
+  kReferenceCopies,  // ranks: of the reference, that hold copies that differ
+  kNotUpdated,       // counts: unchanged, of them changed by the reference
+  kForeignPart,      // ranks hold the part of `owners`
   // numbers: reported, expected, and where it is known how often what `detail`
   // names is counted; counts: of these, and the one coordinate that counts
   kReportedNorm,

@@ -68,6 +68,11 @@ std::string DigestWords(const Reason& reason) {
              : "its digest is another one";
 }
 
+std::string ReferenceCopiesWords(const Reason& reason) {
+  return fmt::format("its copies on {} differ in the reference",
+                     RankWords(reason.ranks));
+}
+
 std::string NotHeldWords(const Reason& reason) {
   return fmt::format(
       "its step is not replayed: {} {} no {} for what it updates",
@@ -253,6 +258,15 @@ constexpr std::array<Clause, kReasonKinds> kClauses = {{
     {ReasonKind::kShapeDiffers, ShapeWords},
     {ReasonKind::kElementsDiffer, ElementsWords},
     {ReasonKind::kOtherDigest, DigestWords},
+    {ReasonKind::kOtherDType, "its dtype is {}"},
+    {ReasonKind::kOtherPieces,
+     "its pieces hold other bits than the reference's, which make the same "
+     "numbers together"},
+    {ReasonKind::kDigestsOfTerms,
+     "it is a sum or has a factor, and its parts are others in the two runs: "
+     "digests tell nothing of what they make together (record both without "
+     "--bitwise)"},
+    {ReasonKind::kReferenceCopies, ReferenceCopiesWords},
     {ReasonKind::kNotUpdated, NotUpdatedWords},
     {ReasonKind::kForeignPart, ForeignPartWords},
     {ReasonKind::kReportedNorm, NormWords},
