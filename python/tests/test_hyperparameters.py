@@ -88,7 +88,7 @@ def test_many_parameters_are_several_notes():
     names = {id(parameter): str(i) for i, parameter in enumerate(parameters)}
     notes = noted(torch.optim.SGD(parameters, lr=1.0), names=names)
     assert len(notes) > 1
-    assert sum((note["parameters"] for note in notes), []) == list(names.values())
+    assert [name for note in notes for name in note["parameters"]] == list(names.values())
 
 
 def test_a_plain_loop_says_what_it_steps_and_clips_by(tmp_path):

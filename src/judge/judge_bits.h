@@ -15,7 +15,8 @@ namespace ttrace {
 
 // As JudgeRun, of the leg `real` alone; of what only digests were kept these
 // are compared. Where both runs cut a tensor alike, each rank's piece has to be
-// the same; else what the pieces make together, and all copies. The facts of `measured` are gone afterwards.
+// the same; else what the pieces make together, and all copies. The facts of
+// `measured` are gone afterwards.
 // REQUIRES: a reference.
 JudgeOutcome JudgeBits(const RunContext& context, Measurements* measured);
 
