@@ -30,6 +30,7 @@ void AddCheck(CLI::App& app, Action* action);
 void AddDiff(CLI::App& app, Action* action);
 void AddMerge(CLI::App& app, Action* action);
 void AddBaseline(CLI::App& app, Action* action);
+void AddReport(CLI::App& app, Action* action);
 void AddInspect(CLI::App& app, Action* action);
 void AddVersion(CLI::App& app, Action* action);
 

@@ -152,6 +152,7 @@ int RunCommandLine(int argc, char** argv) {
   AddCheck(app, &action);
   AddMerge(app, &action);
   AddBaseline(app, &action);
+  AddReport(app, &action);
   AddInspect(app, &action);
   AddVersion(app, &action);
   try {
