@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Configures a build of the given preset (default: ci) unless it is configured as the presets say now.
+# Configures a build of the given preset (default: ci) unless it is configured
+# as the presets say now.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=${1:-ci}

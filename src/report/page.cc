@@ -1,5 +1,7 @@
 #include "src/report/page.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "src/base/format.h"
@@ -121,6 +123,11 @@ void Page::Table(const std::vector<std::vector<std::string>>& rows,
     }
     if (r < below.size() && !below[r].empty()) Verbatim("  " + below[r]);
   }
+}
+
+std::string Plural(int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", FormatCount(count), noun,
+                     count == 1 ? "" : "s");
 }
 
 }  // namespace ttrace

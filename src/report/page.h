@@ -12,6 +12,7 @@
 #define TTRACE_SRC_REPORT_PAGE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -62,6 +63,9 @@ class Page {
   bool spaced_ = false;
   std::string out_;
 };
+
+// "1,820 tensors".
+std::string Plural(int64_t count, std::string_view noun);
 
 }  // namespace ttrace
 

@@ -26,11 +26,6 @@ std::string Name(const std::string& fqn) {
   return fqn.empty() ? "(the model itself)" : fqn;
 }
 
-std::string Plural(int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", FormatCount(count), noun,
-                     count == 1 ? "" : "s");
-}
-
 std::string Joined(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, ", "));
 }

@@ -14,8 +14,6 @@ from ttrace.capture.note_lines import in_lines
 from ttrace.capture.session import Session
 from ttrace.capture.tensor_bytes import on_host
 
-# An index line holds at most 1 MiB.
-
 
 def what_it_holds(gradient: torch.Tensor | None) -> torch.Tensor | None:
     """Its norm, on its device, which nothing waits for; None: there is no gradient, or none of

@@ -20,7 +20,6 @@ from ttrace.capture.tensor_bytes import digest_of, host_view
 
 # Enough to tell what reaches a few values, as clipping does, from what reaches all.
 _SAMPLE = 64
-# An index line holds at most 1 MiB.
 
 # Parameter, state, and of a flat range where it begins.
 Name = tuple[str, str, int]

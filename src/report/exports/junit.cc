@@ -59,8 +59,7 @@ std::string Element(const char* element, const std::string& type,
 }
 
 std::vector<std::string> TextOfPlace(const ResultFile::Place& place) {
-  std::vector<std::string> lines = {PlaceName(place.fqn) + ": " +
-                                    PlaceTitle(place)};
+  std::vector<std::string> lines = {PlaceHeading(place)};
   for (std::string& line : PlaceLines(place)) lines.push_back(std::move(line));
   return lines;
 }
@@ -116,10 +115,10 @@ Case GroupCase(const std::string& name, const Group& group) {
   if (group.culprit != nullptr) {
     const ResultFile::Place& place = *group.culprit;
     out.kind = Case::Kind::kFailed;
-    out.outcome = Element(
-        "failure",
-        place.classes.empty() ? "no class" : place.classes.front().name,
-        PlaceName(place.fqn) + ": " + PlaceTitle(place), PlaceLines(place));
+    out.outcome =
+        Element("failure",
+                place.classes.empty() ? "no class" : place.classes.front().name,
+                PlaceHeading(place), PlaceLines(place));
   } else if (group.diverged > 0) {
     out.kind = Case::Kind::kFailed;
     out.outcome = Element(

@@ -9,6 +9,7 @@
 #include "src/base/format.h"
 #include "src/report/exports/exports.h"
 #include "src/report/exports/place_words.h"
+#include "src/report/page.h"
 
 namespace ttrace {
 namespace {
@@ -50,11 +51,6 @@ std::string Details(const std::string& summary, const std::string& inside) {
          "\n</details>\n";
 }
 
-std::string CountOf(int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", FormatCount(count), noun,
-                     count == 1 ? "" : "s");
-}
-
 std::string MarkdownOf(const ResultFile::Place& place) {
   std::string out = Code(PlaceName(place.fqn)) + " " + Code(PlaceTitle(place));
   if (!place.source_file.empty()) {
@@ -76,13 +72,13 @@ std::string PlacesText(const ResultFile& result) {
                         result.culprits.size() - kMaxPlaces);
   }
   if (!more.empty()) {
-    out += Details(CountOf(static_cast<int64_t>(result.culprits.size()) - 1,
-                           "later place"),
+    out += Details(Plural(static_cast<int64_t>(result.culprits.size()) - 1,
+                          "later place"),
                    more) +
            "\n";
   }
   if (result.downstream > 0) {
-    out += CountOf(result.downstream, "tensor") +
+    out += Plural(result.downstream, "tensor") +
            " out of bounds downstream of these.\n\n";
   }
   return out;
@@ -100,7 +96,7 @@ std::string CountsTable(const ResultFile& result) {
 
 std::string SidesText(const ResultFile& result) {
   std::string out =
-      CountOf(result.compared, "tensor") +
+      Plural(result.compared, "tensor") +
       (result.has_reference ? " compared" : " examined, without a reference");
   const int64_t alone = result.reference_only + result.candidate_only;
   if (alone > 0) out += ", " + FormatCount(alone) + " without a partner";
@@ -128,7 +124,7 @@ std::string NotesText(const ResultFile& result) {
     lines.push_back(fmt::format("and {} more in result.json",
                                 result.notes.size() - kMaxNotesShown));
   }
-  return Details(CountOf(static_cast<int64_t>(result.notes.size()), "note"),
+  return Details(Plural(static_cast<int64_t>(result.notes.size()), "note"),
                  Block("text", lines));
 }
 

@@ -22,6 +22,10 @@ std::string PlaceTitle(const ResultFile::Place& place) {
   return out + ", " + RankWords(ranks);
 }
 
+std::string PlaceHeading(const ResultFile::Place& place) {
+  return PlaceName(place.fqn) + ": " + PlaceTitle(place);
+}
+
 std::vector<std::string> PlaceLines(const ResultFile::Place& place) {
   std::vector<std::string> out;
   if (!place.source_text.empty()) out.push_back(Printable(place.source_text));

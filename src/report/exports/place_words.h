@@ -18,6 +18,9 @@ std::string PlaceName(const std::string& fqn);  // of "" the model itself
 // "grad_reduced, backward, communication, iteration 0, rank 1".
 std::string PlaceTitle(const ResultFile::Place& place);
 
+// Both: "fc.weight: grad_reduced, ...".
+std::string PlaceHeading(const ResultFile::Place& place);
+
 // How it was found and why, a sentence a line; never empty.
 std::vector<std::string> PlaceLines(const ResultFile::Place& place);
 

@@ -102,8 +102,7 @@ Json PlaceResult(const ResultFile::Place& place, const char* level,
                  const std::string& root) {
   return {{"ruleId", RuleOf(place)},
           {"level", level},
-          {"message", LinesJson(PlaceName(place.fqn) + ": " + PlaceTitle(place),
-                                PlaceLines(place))},
+          {"message", LinesJson(PlaceHeading(place), PlaceLines(place))},
           {"locations", Locations(place, root)},
           {"partialFingerprints", {{"place/v1", Fingerprint(place)}}}};
 }
