@@ -1,136 +1,71 @@
 #include "src/report/result_file.h"
 
 #include <filesystem>
-#include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "src/base/format.h"
+#include "src/report/json_reader.h"
 #include "src/trace/file.h"
 #include "src/trace/note_json.h"
 
 namespace ttrace {
 namespace {
 
-using ReadJson = nlohmann::json;
-
 constexpr int64_t kNewestSchema = 2;
 
 // As large as a result of a very large model.
 constexpr size_t kLargest = size_t{1} << 30;
 
-bool Take(const ReadJson& value, std::string* out) {
-  if (!value.is_string()) return false;
-  *out = value.get<std::string>();
-  return true;
+void ReadGrid(ObjectReader& fields, ResultFile::Grid* out) {
+  fields.Read("name", &out->name);
+  fields.Objects("axes", &out->axes,
+                 [](ObjectReader& one, ResultFile::Axis* axis) {
+                   one.Read("name", &axis->name);
+                   one.Read("size", &axis->size);
+                 });
+  fields.Read("coordinates", &out->coordinates);
 }
 
-bool Take(const ReadJson& value, int64_t* out) {
-  if (!value.is_number_integer()) return false;
-  *out = value.get<int64_t>();
-  return true;
-}
-
-bool Take(const ReadJson& value, bool* out) {
-  if (!value.is_boolean()) return false;
-  *out = value.get<bool>();
-  return true;
-}
-
-// What JSON cannot spell is text.
-bool Take(const ReadJson& value, double* out) {
-  static const std::map<std::string, double> kSpelled = {
-      {"NaN", std::numeric_limits<double>::quiet_NaN()},
-      {"Infinity", std::numeric_limits<double>::infinity()},
-      {"-Infinity", -std::numeric_limits<double>::infinity()}};
-  if (value.is_number()) {
-    *out = value.get<double>();
-    return true;
-  }
-  if (!value.is_string()) return false;
-  const auto spelled = kSpelled.find(value.get<std::string>());
-  if (spelled == kSpelled.end()) return false;
-  *out = spelled->second;
-  return true;
-}
-
-template <typename T>
-bool Take(const ReadJson& value, std::vector<T>* out) {
-  if (!value.is_array()) return false;
-  out->reserve(value.size());
-  for (const ReadJson& item : value) {
-    if (!Take(item, &out->emplace_back())) return false;
-  }
-  return true;
-}
-
-// Reads the fields of one object after another. The first that is of another
-// type than is asked for is remembered, and all that follow are left out.
-class Fields {
- public:
-  // REQUIRES: outlived by `json`.
-  explicit Fields(const ReadJson& json) : json_(json) {
-    if (!json.is_object()) problem_ = "an object is expected";
-  }
-
-  template <typename T>
-  void Read(const char* key, T* out) {
-    const ReadJson* value = Find(key);
-    if (value != nullptr && !Take(*value, out)) {
-      problem_ = "'" + std::string(key) + "' is of another type";
-    }
-  }
-  // `read` is given the fields of the object at `key`.
-  template <typename ReadFields>
-  void Object(const char* key, ReadFields read) {
-    const ReadJson* value = Find(key);
-    if (value == nullptr) return;
-    Fields object(*value);
-    read(object);
-    AddProblem(key, object);
-  }
-  // The same of each object of a list.
-  template <typename T, typename ReadFields>
-  void Objects(const char* key, std::vector<T>* out, ReadFields read) {
-    const ReadJson* value = Find(key);
-    if (value == nullptr) return;
-    out->reserve(value->size());
-    for (const ReadJson& item : *value) {
-      Fields object(item);
-      read(object, &out->emplace_back());
-      AddProblem(key, object);
-    }
-  }
-
-  const std::string& problem() const { return problem_; }
-
- private:
-  // Null if it is not there, and if something was wrong before.
-  const ReadJson* Find(const char* key) const {
-    if (!problem_.empty()) return nullptr;
-    const auto found = json_.find(key);
-    return found == json_.end() || found->is_null() ? nullptr : &*found;
-  }
-  void AddProblem(const char* key, const Fields& inner) {
-    if (problem_.empty() && !inner.problem_.empty()) {
-      problem_ = "in '" + std::string(key) + "': " + inner.problem_;
-    }
-  }
-
-  const ReadJson& json_;
-  std::string problem_;
-};
-
-void ReadSide(Fields& fields, ResultFile::Side* out) {
+void ReadSide(ObjectReader& fields, ResultFile::Side* out) {
   fields.Read("folder", &out->folder);
   fields.Read("mesh", &out->mesh);
   fields.Read("world_size", &out->world_size);
+  fields.Read("legs", &out->legs);
+  fields.Objects("grids", &out->grids, ReadGrid);
 }
 
-void ReadPlace(Fields& fields, ResultFile::Place* out) {
+void ReadId(ObjectReader& fields, ResultFile::Id* out) {
+  fields.Read("fqn", &out->fqn);
+  fields.Read("role", &out->role);
+  fields.Read("iteration", &out->iteration);
+  fields.Read("call", &out->call);
+  fields.Read("arg", &out->arg);
+  fields.Read("pass", &out->pass);
+}
+
+void ReadPiece(ObjectReader& fields, ResultFile::Pattern::Piece* out) {
+  fields.Read("ranks", &out->ranks);
+  fields.Read("micro_batch", &out->micro_batch);
+  fields.Read("box", &out->box);
+  fields.Read("err", &out->err);
+  fields.Read("mismatched", &out->mismatched);
+  fields.Read("elements", &out->elements);
+}
+
+void ReadPattern(ObjectReader& fields, ResultFile::Pattern* out) {
+  fields.Read("leg", &out->leg);
+  fields.Read("dims", &out->dims);
+  fields.Read("rows", &out->rows);
+  fields.Read("columns", &out->columns);
+  fields.Read("errors", &out->errors);
+  fields.Read("sampled", &out->sampled);
+  fields.Objects("pieces", &out->pieces, ReadPiece);
+}
+
+void ReadPlace(ObjectReader& fields, ResultFile::Place* out) {
   fields.Read("fqn", &out->fqn);
   fields.Read("name_in_candidate", &out->name_in_candidate);
-  fields.Object("source", [&](Fields& source) {
+  fields.Object("source", [&](ObjectReader& source) {
     source.Read("file", &out->source_file);
     source.Read("line", &out->source_line);
     source.Read("text", &out->source_text);
@@ -141,62 +76,152 @@ void ReadPlace(Fields& fields, ResultFile::Place* out) {
   fields.Read("ranks", &out->ranks);
   fields.Read("iteration", &out->iteration);
   fields.Read("headroom", &out->headroom);
-  fields.Object("affected", [&](Fields& affected) {
+  fields.Object("affected", [&](ObjectReader& affected) {
     affected.Read("count", &out->affected);
     affected.Read("of", &out->affected_of);
+    affected.Read("examples", &out->affected_examples);
   });
   fields.Objects("classes", &out->classes,
-                 [](Fields& one, ResultFile::Class* of) {
+                 [](ObjectReader& one, ResultFile::Class* of) {
                    one.Read("class", &of->letter);
                    one.Read("name", &of->name);
                    one.Read("evidence", &of->evidence);
                  });
+  fields.Object("tensor", [&](ObjectReader& id) { ReadId(id, &out->tensor); });
   fields.Read("where", &out->where);
+  fields.Read("found_by", &out->found_by);
+  fields.Read("disagreement", &out->disagreement);
+  fields.Read("contradictions", &out->contradictions);
   fields.Read("hints", &out->hints);
+  fields.Object("pattern", &out->pattern, ReadPattern);
 }
 
-void ReadTensor(Fields& fields, ResultFile::Tensor* out) {
-  fields.Read("fqn", &out->fqn);
-  fields.Read("role", &out->role);
-  fields.Read("iteration", &out->iteration);
+void ReadLeg(ObjectReader& fields, ResultFile::Leg* out) {
+  fields.Read("leg", &out->leg);
+  fields.Read("err", &out->err);
+  fields.Read("bound", &out->bound);
+  fields.Read("headroom", &out->headroom);
+  fields.Read("checkable", &out->checkable);
+  fields.Read("provenance", &out->provenance);
+  fields.Read("statistic", &out->statistic);
+  fields.Read("noise", &out->noise);
+  fields.Read("ranks", &out->ranks);
+  fields.Read("elements", &out->elements);
+  fields.Read("mismatched", &out->mismatched);
+  fields.Read("max_abs_err", &out->max_abs_err);
+  fields.Read("max_abs_ref", &out->max_abs_ref);
+  fields.Read("projection", &out->projection);
+  fields.Read("fidelity", &out->fidelity);
+}
+
+void ReadIsolated(ObjectReader& fields, ResultFile::Isolated* out) {
   fields.Read("verdict", &out->verdict);
   fields.Read("headroom", &out->headroom);
+  fields.Read("leg", &out->leg);
+  fields.Read("replaced", &out->replaced);
+  fields.Read("reason", &out->reason);
+}
+
+void ReadCopies(ObjectReader& fields, ResultFile::Copies* out) {
+  fields.Read("groups", &out->groups);
+  fields.Read("copies", &out->copies);
+  fields.Read("differing", &out->differing);
+  fields.Read("worst_rel_err", &out->worst_rel_err);
+  fields.Read("ranks", &out->ranks);
+  fields.Read("mesh_dims", &out->mesh_dims);
+}
+
+void ReadTensor(ObjectReader& fields, ResultFile::Tensor* out) {
+  ReadId(fields, out);
+  fields.Read("order", &out->order);
+  fields.Read("verdict", &out->verdict);
+  fields.Read("headroom", &out->headroom);
+  fields.Read("leg", &out->leg);
+  fields.Objects("legs", &out->legs, ReadLeg);
   fields.Read("reason", &out->reason);
   fields.Read("explained", &out->explained);
-  fields.Object("isolated", [&](Fields& isolated) {
-    isolated.Read("verdict", &out->verdict_isolated);
+  fields.Object("isolated", &out->isolated, ReadIsolated);
+  fields.Read("ranks", &out->ranks);
+  fields.Read("nonfinite", &out->nonfinite);
+  fields.Read("replicas_differ", &out->replicas_differ);
+  fields.Object("replicas", &out->copies, ReadCopies);
+  fields.Read("shape", &out->shape);
+  fields.Read("dtype", &out->dtype);
+  fields.Object("cause", [&](ObjectReader& cause) {
+    cause.Read("culprit", &out->culprit);
+    cause.Read("as", &out->cause);
   });
 }
 
-void ReadHead(Fields& fields, ResultFile* out) {
+void ReadModule(ObjectReader& fields, ResultFile::Module* out) {
+  fields.Read("fqn", &out->fqn);
+  fields.Read("class", &out->class_name);
+  fields.Read("file", &out->source_file);
+  fields.Read("line", &out->source_line);
+}
+
+void ReadIsolation(ObjectReader& fields, ResultFile::Isolation* out) {
+  fields.Read("judged", &out->judged);
+  fields.Read("of", &out->of);
+  fields.Read("faulty", &out->faulty);
+  fields.Read("hidden", &out->hidden);
+  fields.Read("disputed", &out->disputed);
+  fields.Read("rescued", &out->rescued);
+}
+
+void ReadCounts(ObjectReader& fields, ResultFile* out) {
+  fields.Objects(
+      "clean", &out->clean, [](ObjectReader& one, ResultFile::Kind* of) {
+        one.Read("kind", &of->kind);
+        one.Read("clean", &of->clean);
+        one.Read("of", &of->of);
+        one.Read("not_checkable", &of->not_checkable);
+        one.Read("not_checkable_but_isolated", &of->not_checkable_but_isolated);
+      });
+  fields.Read("suspects", &out->suspects);
+  fields.Read("not_checkable", &out->not_checkable);
+  fields.Read("downstream", &out->downstream);
+  fields.Object("isolation", &out->isolation, ReadIsolation);
+  fields.Object("routing", &out->routing,
+                [](ObjectReader& one, ResultFile::Routing* of) {
+                  one.Read("tokens", &of->tokens);
+                  one.Read("otherwise", &of->otherwise);
+                  one.Read("tied", &of->tied);
+                });
+  fields.Read("seconds", &out->seconds);
+  fields.Read("bytes_compared", &out->bytes_compared);
+  fields.Read("tests", &out->tests);
+  fields.Read("risk", &out->risk);
+}
+
+void ReadHead(ObjectReader& fields, ResultFile* out) {
   fields.Read("verdict", &out->verdict);
   fields.Read("exit_code", &out->exit_code);
   fields.Read("reason", &out->reason);
-  fields.Object("coverage", [&](Fields& coverage) {
+  fields.Object("coverage", [&](ObjectReader& coverage) {
     coverage.Read("compared", &out->compared);
     coverage.Read("reference_only", &out->reference_only);
     coverage.Read("candidate_only", &out->candidate_only);
+    coverage.Members("explained", &out->explained);
   });
-  fields.Object("sides", [&](Fields& sides) {
-    sides.Object("reference", [&](Fields& side) {
+  fields.Object("sides", [&](ObjectReader& sides) {
+    sides.Object("reference", [&](ObjectReader& side) {
       out->has_reference = true;
       ReadSide(side, &out->reference);
     });
     sides.Object("candidate",
-                 [&](Fields& side) { ReadSide(side, &out->candidate); });
+                 [&](ObjectReader& side) { ReadSide(side, &out->candidate); });
   });
+  fields.Read("legs", &out->legs);
   fields.Read("iterations", &out->iterations);
-  fields.Objects("clean", &out->clean, [](Fields& one, ResultFile::Kind* of) {
-    one.Read("kind", &of->kind);
-    one.Read("clean", &of->clean);
-    one.Read("of", &of->of);
-  });
-  fields.Read("seconds", &out->seconds);
-  fields.Read("downstream", &out->downstream);
-  fields.Objects("notes", &out->notes, [](Fields& one, std::string* text) {
-    one.Read("text", text);
-  });
+  fields.Read("bitwise", &out->bitwise);
+  fields.Objects("notes", &out->notes,
+                 [](ObjectReader& one, ResultFile::Note* note) {
+                   one.Read("kind", &note->kind);
+                   one.Read("text", &note->text);
+                 });
   fields.Read("next_steps", &out->next_steps);
+  fields.Objects("modules", &out->modules, ReadModule);
 }
 
 }  // namespace
@@ -208,11 +233,12 @@ Result<ResultFile> ParseResult(std::string_view text) {
       {"diverged", 1},
       {"inconclusive", 2}};
   const ReadJson json = ParseJson(std::string(text));
-  Fields fields(json);
+  ObjectReader fields(json);
   int64_t schema = 0;
   fields.Read("schema", &schema);
   ResultFile out;
   ReadHead(fields, &out);
+  ReadCounts(fields, &out);
   if (schema > kNewestSchema) {
     return Error(ErrorCode::kUnsupported,
                  "it is of schema " + std::to_string(schema) +

@@ -73,7 +73,9 @@ Case VerdictCase(const ResultFile& result) {
       lines.push_back(std::move(line));
     lines.emplace_back();
   }
-  for (const std::string& note : result.notes) lines.push_back("note: " + note);
+  for (const ResultFile::Note& note : result.notes) {
+    lines.push_back("note: " + note.text);
+  }
   if (result.exit_code == 1) {
     out.kind = Case::Kind::kFailed;
     out.outcome = Element("failure", result.verdict, result.reason, lines);
@@ -96,12 +98,13 @@ struct Group {
   void Add(const ResultFile::Tensor& tensor) {
     ++tensors;
     const bool out =
-        tensor.verdict == "diverged" || tensor.verdict_isolated == "diverged";
+        tensor.verdict == "diverged" ||
+        (tensor.isolated && tensor.isolated->verdict == "diverged");
     if (out && ++diverged == 1) first_diverged = tensor.fqn;
     const bool open =
         tensor.verdict == "not_checkable" || tensor.verdict == "unmatched";
-    if (!open || (!tensor.verdict_isolated.empty() &&
-                  tensor.verdict_isolated != "not_checkable")) {
+    if (!open ||
+        (tensor.isolated && tensor.isolated->verdict != "not_checkable")) {
       ++judged;
     } else if (first_reason.empty()) {
       first_reason = tensor.reason;

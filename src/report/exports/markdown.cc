@@ -118,7 +118,7 @@ std::string NotesText(const ResultFile& result) {
   if (result.notes.empty()) return "";
   std::vector<std::string> lines;
   for (size_t i = 0; i < std::min(result.notes.size(), kMaxNotesShown); ++i) {
-    lines.push_back("- " + Printable(result.notes[i]));
+    lines.push_back("- " + Printable(result.notes[i].text));
   }
   if (result.notes.size() > kMaxNotesShown) {
     lines.push_back(fmt::format("and {} more in result.json",
