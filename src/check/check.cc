@@ -14,6 +14,7 @@
 #include "src/audit/hyperparameter_faults.h"
 #include "src/audit/state_faults.h"
 #include "src/check/conclusion.h"
+#include "src/check/describe_run.h"
 #include "src/check/diagnostician.h"
 #include "src/check/evidence_coverage.h"
 #include "src/check/explain_coverage.h"
@@ -36,19 +37,8 @@
 namespace ttrace {
 namespace {
 
-SideSummary Summarise(const Side& side) {
-  SideSummary out;
-  out.folder = side.trace().folder();
-  out.world_size = side.trace().world_size();
-  out.legs = side.Legs();
-  std::vector<std::string> dims;
-  for (const MeshDim& dim : side.trace().mesh().dims) {
-    if (dim.size > 1) dims.push_back(fmt::format("{}={}", dim.name, dim.size));
-  }
-  out.mesh =
-      dims.empty() ? "1 process" : fmt::format("{}", fmt::join(dims, " "));
-  return out;
-}
+// A reader looks at the first places: each picture reads a tensor again.
+constexpr size_t kMostPictures = 8;
 
 void NameForeignRows(const RowAlignment& rows,
                      std::vector<TensorJudgement>* tensors) {
@@ -257,6 +247,10 @@ void ExplainCulprits(const OpenRuns& runs, const Hyperparameters& settings,
                      joined, joined == 1 ? " has" : "s have"),
          ""});
   }
+  const size_t pictured = std::min(result->culprits.size(), kMostPictures);
+  for (size_t i = 0; i < pictured; ++i) {
+    diagnostician.Picture(&result->culprits[i]);
+  }
 }
 
 // Culprits in the order of execution, explained, and those that other evidence
@@ -356,8 +350,8 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
   const Side& candidate = *runs.candidate;
   const Side* reference = runs.reference ? &*runs.reference : nullptr;
   result.has_reference = reference != nullptr;
-  result.candidate = Summarise(candidate);
-  if (reference != nullptr) result.reference = Summarise(*reference);
+  result.candidate = DescribeSide(candidate);
+  if (reference != nullptr) result.reference = DescribeSide(*reference);
   result.iterations = runs.iterations;
   SettingsOfRuns said = {std::nullopt, RunSettings(candidate)};
   if (reference != nullptr) said.reference.emplace(*reference);
@@ -386,6 +380,9 @@ Result<CheckResult> JudgeAndExplain(const CheckOptions& options,
 
   FindCulprits(options, runs, said, measured.steps, &result);
   CountTensors(&result);
+  result.forms = FormsOf(result.tensors, reference, candidate);
+  result.causes = CausesOf(result.tensors, result.culprits);
+  result.modules = ModulesOf(candidate);
 
   const ConclusionInput input =
       WhatDecides(runs, measured.steps, judged.replica_groups, result);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/diagnose/diagnose.h"
+#include "src/diagnose/find_pattern.h"
 #include "src/measure/exact_values.h"
 #include "src/step/hyperparameters.h"
 
@@ -165,7 +166,10 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
       evidence.candidate != nullptr) {
     auto compared = CompareTensor(*evidence.reference, *evidence.candidate,
                                   evidence.compare);
-    if (compared.ok()) evidence.instances = (*std::move(compared)).instances;
+    if (compared.ok()) {
+      evidence.instances = std::move(compared->instances);
+      evidence.regions = std::move(compared->regions);
+    }
   }
   // The grid whose names the tensor uses: factors are its sizes.
   evidence.candidate_mesh = &candidate_.trace().mesh(
@@ -229,6 +233,12 @@ void Diagnostician::Explain(Culprit* culprit) const {
       culprit->Has(BugClass::kMissingPartialSum) &&
       (t.replicas_differ || evidence.reduced_early != nullptr)) {
     culprit->stage = Stage::kCommunication;
+  }
+}
+
+void Diagnostician::Picture(Culprit* culprit) const {
+  if (by_id_.contains(culprit->tensor)) {
+    culprit->pattern = FindPattern(Gather(*culprit));
   }
 }
 

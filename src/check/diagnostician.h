@@ -40,6 +40,9 @@ class Diagnostician {
   // is a fault of when.
   void Explain(Culprit* culprit) const;
 
+  // Sets the culprit's pattern.
+  void Picture(Culprit* culprit) const;
+
  private:
   // Pieces of the candidate with other pieces' stand-ins, by what they were.
   using StandIns = std::map<const TensorPieces*, TensorPieces>;

@@ -15,6 +15,7 @@
 #include "src/experiment/source_lines.h"
 #include "src/localize/source_of_tensor.h"
 #include "src/numeric/widen.h"
+#include "src/region/box_words.h"
 #include "src/report/page.h"
 
 namespace ttrace {
@@ -70,25 +71,6 @@ Result<PieceStats> ReadPiece(const Trace& trace, const Record& record,
 
 std::string ShapeText(const Shape& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
-// "0:32 64:96" for a dimension of two segments, "all" for a whole one.
-std::string BoxText(const Layout& layout) {
-  std::string text;
-  for (const DimLayout& dim : layout.dims) {
-    if (!text.empty()) text += ", ";
-    if (dim.segments.size() == 1 && dim.segments[0].size == dim.global_size) {
-      text += "all";
-      continue;
-    }
-    std::string runs;
-    for (const Segment& segment : dim.segments) {
-      if (!runs.empty()) runs += ' ';
-      runs += fmt::format("{}:{}", segment.begin, segment.begin + segment.size);
-    }
-    text += runs.empty() ? "none" : runs;
-  }
-  return "[" + text + "]";
 }
 
 std::string StatsText(const PieceStats& stats) {
@@ -155,7 +137,7 @@ Status AddTensor(const TensorId& id, const TensorPieces& pieces, int values,
     }
     page.Text(
         fmt::format("{}: {} at {}", where, ShapeText(record.local_shape()),
-                    BoxText(record.layout())),
+                    BoxWords(record.layout())),
         Tone::kPlain, 2);
     if (!record.compared_with().empty()) {
       TTRACE_ASSIGN_OR_RETURN(const ComparedPiece compared,

@@ -39,6 +39,7 @@ struct Evidence {
   const TensorPieces* candidate = nullptr;
   // Candidate against reference in that leg, by rank and micro-batch.
   std::vector<InstanceStats> instances;
+  std::vector<Layout> regions;  // that they hold
   TensorLookup find_reference;
   TensorLookup find_candidate;
   // Calls `visit` for every tensor of the reference of that leg.

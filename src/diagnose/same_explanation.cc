@@ -40,6 +40,10 @@ Culprit OfName(const Culprit& culprit, const Culprit::Affected::Name& name) {
   out.affected.count = name.count;
   out.affected.examples = {name.first.fqn};
   out.affected.names = {name};
+  const std::string known = WithoutLayerNumbers(name.first.fqn);
+  std::erase_if(out.shown_by, [&](const TensorId& id) {
+    return WithoutLayerNumbers(id.fqn) != known;
+  });
   return out;
 }
 
@@ -89,6 +93,7 @@ void Join(const Culprit& from, Culprit* into) {
     if (names.insert(name).second) into->affected.examples.push_back(name);
   }
   AddRanks(from.ranks, into);
+  AddShownBy(from.shown_by, into);
   for (const std::string& way : from.found_by) {
     auto& ways = into->found_by;
     if (std::find(ways.begin(), ways.end(), way) == ways.end()) {
@@ -109,6 +114,7 @@ std::vector<Culprit> ExplainEachName(
   kept.affected.examples.clear();
   kept.affected.count = 0;
   kept.ranks.clear();
+  kept.shown_by.clear();
   for (const Culprit::Affected::Name& name : whole.affected.names) {
     Culprit part = OfName(whole, name);
     if (name.first != whole.tensor) explain(&part);

@@ -22,7 +22,14 @@ Culprit Make(const std::string& fqn, Role role,
   out.affected.count = 2;
   out.affected.of = 10;
   out.affected.examples = {fqn};
+  out.shown_by = {out.tensor};
   if (bug_class) out.classes.push_back({*bug_class, "evidence", value});
+  return out;
+}
+
+std::vector<std::string> Shown(const Culprit& culprit) {
+  std::vector<std::string> out;
+  for (const TensorId& id : culprit.shown_by) out.push_back(id.fqn);
   return out;
 }
 
@@ -40,6 +47,7 @@ TEST(JoinSameExplanation, JoinsParametersWithTheSameClass) {
   EXPECT_THAT(culprits[0].ranks, ElementsAre(1, 2));
   EXPECT_THAT(culprits[0].found_by, ElementsAre("dataflow", "isolation"));
   EXPECT_EQ(culprits[1].fqn, "ccc");
+  EXPECT_THAT(Shown(culprits[0]), ElementsAre("a", "bb"));
 }
 
 // Two slices that are taken wrongly are one fault only in the same code.
@@ -66,6 +74,7 @@ class ExplainEachNameTest : public testing::Test {
       id.fqn = std::string(1, static_cast<char>('a' + i));
       all.affected.names.push_back({id, 3, 2, {static_cast<int>(i)}});
       all.affected.count += 3;
+      if (i > 0) all.shown_by.push_back(id);
     }
     return ExplainEachName(all, [&](Culprit* culprit) {
       const auto& [bug_class, value] =
@@ -85,8 +94,10 @@ TEST_F(ExplainEachNameTest, OtherFactorsAreOtherCulprits) {
   EXPECT_THAT(found[0].affected.examples, ElementsAre("a", "c", "d"));
   EXPECT_EQ(found[0].affected.count, 9);
   EXPECT_THAT(found[0].ranks, ElementsAre(0, 2, 3));
+  EXPECT_THAT(Shown(found[0]), ElementsAre("a", "c", "d"));
   EXPECT_EQ(found[1].fqn, "b");
   EXPECT_EQ(found[1].tensor.fqn, "b");
+  EXPECT_THAT(Shown(found[1]), ElementsAre("b", "e"));
   EXPECT_EQ(found[1].affected.count, 6);
   EXPECT_THAT(found[1].ranks, ElementsAre(1, 4));
 }

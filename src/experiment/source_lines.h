@@ -61,8 +61,10 @@ class SourceLines {
   // Where the loop calls "step" or "backward", or its "loss" function is.
   const SourceLine* OfCall(const std::string& what) const;
 
- private:
   using Modules = std::map<std::string, std::shared_ptr<const SourceOfClass>>;
+  const Modules& modules() const { return modules_; }  // by name
+
+ private:
   // The module `fqn`, or the nearest around it.
   Modules::const_iterator Nearest(const std::string& fqn) const;
 

@@ -95,6 +95,7 @@ class Joiner {
                             ? alone.affected
                             : whole.affected;
       AddRanks(alone.ranks, &joined);
+      AddShownBy(alone.shown_by, &joined);
       joined.where +=
           fmt::format("; isolated, {} is out of bounds too (headroom {:.3g})",
                       NameOrModel(alone.tensor.fqn), alone.headroom);
@@ -114,6 +115,7 @@ class Joiner {
       }
       AddRanks(whole.ranks, &alone);
     }
+    AddShownBy(whole.shown_by, &alone);
     alone.found_by = {"dataflow", "isolation"};
     ++out_.by_both;
     out_.culprits.push_back(std::move(alone));

@@ -40,6 +40,7 @@ TEST(Agree, ThePlaceThatBothNameIsOneCulprit) {
   EXPECT_EQ(culprit.disagreement, "");
   EXPECT_EQ(culprit.headroom, 20);
   EXPECT_EQ(culprit.affected.count, 2);
+  EXPECT_EQ(culprit.shown_by.size(), 2u);
   EXPECT_THAT(culprit.ranks, ElementsAre(0, 1));
   EXPECT_THAT(culprit.where, HasSubstr("within bounds"));
   EXPECT_THAT(culprit.where, HasSubstr("isolated, on the reference"));

@@ -1,6 +1,7 @@
 #include "src/localize/blame.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "src/experiment/module_names.h"
@@ -22,6 +23,13 @@ void AddRanks(const std::vector<int>& ranks, Culprit* culprit) {
   std::set<int> all(culprit->ranks.begin(), culprit->ranks.end());
   all.insert(ranks.begin(), ranks.end());
   culprit->ranks.assign(all.begin(), all.end());
+}
+
+void AddShownBy(const std::vector<TensorId>& ids, Culprit* culprit) {
+  const std::set<TensorId> known(culprit->shown_by.begin(),
+                                 culprit->shown_by.end());
+  std::copy_if(ids.begin(), ids.end(), std::back_inserter(culprit->shown_by),
+               [&](const TensorId& id) { return !known.contains(id); });
 }
 
 Cause CauseOf(Role role, const Blame& blame) {
@@ -83,6 +91,7 @@ size_t CulpritList::Add(const TensorJudgement& t, const Blame& blame,
   AddRanks(ranks, &culprit);
   // A buffer is named by each tensor that it explains.
   if (!is_new && t.id == culprit.tensor) return at->second;
+  culprit.shown_by.push_back(t.id);
   // Counted within the culprit's own iteration: a fault that repeats in the
   // next one is not more faults.
   if (t.id.iteration != culprit.iteration) return at->second;

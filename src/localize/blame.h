@@ -41,6 +41,9 @@ std::string NameOrModel(const std::string& fqn);
 // Adds to the culprit's ranks, which stay sorted and each there once.
 void AddRanks(const std::vector<int>& ranks, Culprit* culprit);
 
+// Adds to the tensors that show the culprit, each once.
+void AddShownBy(const std::vector<TensorId>& ids, Culprit* culprit);
+
 // Two blames of equal cause are one culprit.
 struct Cause {
   Role role;

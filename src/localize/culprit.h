@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "src/localize/bug_class.h"
+#include "src/localize/error_pattern.h"
 #include "ttrace/tensor_id.h"
 
 namespace ttrace {
@@ -77,6 +79,9 @@ struct Culprit {
     };
     std::vector<Name> names;
   } affected;
+  // Every tensor that was laid to it, in all iterations, each once; of a
+  // culprit that is made of settings alone none.
+  std::vector<TensorId> shown_by;
   // Which of the two ways named it: "dataflow", "isolation", or both in this
   // order; and, where they disagree, how.
   std::vector<std::string> found_by = {"dataflow"};
@@ -85,6 +90,8 @@ struct Culprit {
   std::vector<Contradiction> contradictions;
   // Where to look, each with what was observed there; may be empty.
   std::vector<std::string> hints;
+  std::optional<ErrorPattern>
+      pattern;  // of its tensor in the leg that convicts
 
   bool Has(BugClass bug_class) const {
     return std::any_of(classes.begin(), classes.end(), [&](const Diagnosis& d) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,8 +15,12 @@
 
 #include "src/experiment/run_note.h"
 #include "src/judge/judgement.h"
+#include "src/localize/causes.h"
 #include "src/localize/culprit.h"
+#include "ttrace/dtype.h"
+#include "ttrace/layout.h"
 #include "ttrace/leg.h"
+#include "ttrace/mesh.h"
 
 namespace ttrace {
 
@@ -42,11 +47,34 @@ struct Coverage {
   }
 };
 
+// One way in which the ranks of a run lie: its mesh, or a view of it.
+struct GridSummary {
+  std::string name;  // "mesh", or its dimensions' names
+  DeviceMesh mesh;
+  // Of each rank, parallel to the mesh's dimensions; of a missing rank nothing.
+  std::vector<Coordinate> coordinates;
+};
+
 struct SideSummary {
   std::string folder;
   std::string mesh;  // "pp=1 dp=1 cp=1 tp=2", or "1 process"
   int world_size = 0;
   std::vector<Leg> legs;
+  std::vector<GridSummary> grids;  // the mesh first
+};
+
+// What a tensor is made of.
+struct TensorForm {
+  Shape shape;  // of the whole logical tensor
+  std::optional<DType> dtype;
+};
+
+// A module of the candidate, and where its class is written.
+struct ModuleSummary {
+  std::string fqn;
+  std::string class_name;
+  std::string file;  // empty: not known
+  int64_t line = 0;
 };
 
 // How many tensors of one kind are in bounds: "forward" 1820 of 1820.
@@ -108,7 +136,11 @@ struct CheckResult {
   bool bitwise = false;  // it was asked whether bits are equal, no more
   double risk = 0;       // of flagging a clean run
   std::vector<TensorJudgement> tensors;  // by order
-  std::vector<std::string> next_steps;   // commands or advice
+  // Parallel to `tensors`; empty: not known.
+  std::vector<TensorForm> forms;
+  std::vector<TensorCause> causes;
+  std::vector<ModuleSummary> modules;   // by name
+  std::vector<std::string> next_steps;  // commands or advice
   double seconds = 0;
   int64_t bytes_compared = 0;
 };

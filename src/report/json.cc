@@ -153,7 +153,20 @@ Json IsolatedJson(const TensorJudgement& tensor) {
   return json;
 }
 
-Json TensorJson(const TensorJudgement& tensor) {
+Json FormJson(const TensorForm& form) {
+  Json json = {{"shape", form.shape}, {"dtype", nullptr}};
+  if (form.dtype) json["dtype"] = Info(*form.dtype).torch_name;
+  return json;
+}
+
+Json CauseJson(const TensorCause& cause) {
+  if (cause.culprit < 0) return nullptr;
+  return {{"culprit", cause.culprit}, {"as", ToString(cause.as)}};
+}
+
+// The tensor at `index`.
+Json TensorJson(const CheckResult& result, size_t index) {
+  const TensorJudgement& tensor = result.tensors[index];
   Json json = IdJson(tensor.id);
   json["verdict"] = ToString(tensor.verdict);
   json["headroom"] = Number(tensor.headroom);
@@ -174,12 +187,47 @@ Json TensorJson(const TensorJudgement& tensor) {
   if (tensor.replicas.copies > 0) {
     json["replicas"] = ReplicasJson(tensor.replicas);
   }
+  if (index < result.forms.size()) json.update(FormJson(result.forms[index]));
+  if (index < result.causes.size()) {
+    json["cause"] = CauseJson(result.causes[index]);
+  }
   return json;
 }
 
 Json SourceJson(const SourcePlace& source) {
   if (source.file.empty()) return nullptr;
   return {{"file", source.file}, {"line", source.line}, {"text", source.words}};
+}
+
+// Of a picture: three digits are more than it shows.
+Json Rounded(double value) {
+  if (!std::isfinite(value) || value == 0) return Number(value);
+  const double unit =
+      std::pow(10, std::floor(std::log10(std::fabs(value))) - 2);
+  return std::stod(fmt::format("{:.3g}", std::round(value / unit) * unit));
+}
+
+Json PatternJson(const std::optional<ErrorPattern>& pattern) {
+  if (!pattern) return nullptr;
+  Json errors = Json::array();
+  for (const double error : pattern->errors) errors.push_back(Rounded(error));
+  Json pieces = Json::array();
+  for (const ErrorPattern::Piece& piece : pattern->pieces) {
+    pieces.push_back({{"ranks", piece.ranks},
+                      {"micro_batch", piece.micro_batch},
+                      {"box", piece.box},
+                      {"err", Number(piece.err)},
+                      {"mismatched", piece.mismatched},
+                      {"elements", piece.elements}});
+  }
+  return {{"leg", pattern->leg.name()},
+          {"dims", {pattern->row_dim, pattern->column_dim}},
+          {"rows", pattern->rows},
+          {"columns", pattern->columns},
+          {"errors", std::move(errors)},
+          {"sampled", pattern->sampled},
+          {"pieces", std::move(pieces)},
+          {"pieces_of", pattern->pieces_of}};
 }
 
 Json CulpritJson(const Culprit& culprit) {
@@ -213,14 +261,37 @@ Json CulpritJson(const Culprit& culprit) {
           {"found_by", culprit.found_by},
           {"disagreement", culprit.disagreement},
           {"contradictions", std::move(contradictions)},
-          {"hints", culprit.hints}};
+          {"hints", culprit.hints},
+          {"pattern", PatternJson(culprit.pattern)}};
+}
+
+Json GridJson(const GridSummary& grid) {
+  Json axes = Json::array();
+  for (const MeshDim& dim : grid.mesh.dims) {
+    axes.push_back({{"name", dim.name}, {"size", dim.size}});
+  }
+  return {{"name", grid.name},
+          {"axes", std::move(axes)},
+          {"coordinates", grid.coordinates}};
+}
+
+Json ModuleJson(const ModuleSummary& module) {
+  Json json = {{"fqn", module.fqn}, {"class", module.class_name}};
+  if (!module.file.empty()) {
+    json["file"] = module.file;
+    json["line"] = module.line;
+  }
+  return json;
 }
 
 Json SideJson(const SideSummary& side) {
+  Json grids = Json::array();
+  for (const GridSummary& grid : side.grids) grids.push_back(GridJson(grid));
   return {{"folder", side.folder},
           {"mesh", side.mesh},
           {"world_size", side.world_size},
-          {"legs", NamesOf(side.legs)}};
+          {"legs", NamesOf(side.legs)},
+          {"grids", std::move(grids)}};
 }
 
 // Legs in which a tensor was judged, in the order in which judgements list
@@ -300,19 +371,20 @@ Json HeadJson(const CheckResult& result) {
   return head;
 }
 
-template <typename Items, typename ToJson>
-void AppendLines(const char* key, const Items& items, ToJson to_json,
+// `count` objects, a line each.
+template <typename ToJson>
+void AppendLines(const char* key, size_t count, ToJson to_json,
                  std::string* out) {
   *out += ",\n  \"";
   *out += key;
   *out += "\": [";
   const char* separator = "\n    ";
-  for (const auto& item : items) {
+  for (size_t i = 0; i < count; ++i) {
     *out += separator;
-    *out += Dump(to_json(item));
+    *out += Dump(to_json(i));
     separator = ",\n    ";
   }
-  *out += items.empty() ? "]" : "\n  ]";
+  *out += count == 0 ? "]" : "\n  ]";
 }
 
 }  // namespace
@@ -321,9 +393,18 @@ std::string RenderJson(const CheckResult& result) {
   std::string out = Dump(HeadJson(result), 2);
   // Cut "\n}", the end of the head's object, and go on inside it.
   out.resize(out.size() - 2);
-  AppendLines("culprits", result.culprits, CulpritJson, &out);
-  AppendLines("contested", result.contested, CulpritJson, &out);
-  AppendLines("tensors", result.tensors, TensorJson, &out);
+  AppendLines(
+      "modules", result.modules.size(),
+      [&](size_t i) { return ModuleJson(result.modules[i]); }, &out);
+  AppendLines(
+      "culprits", result.culprits.size(),
+      [&](size_t i) { return CulpritJson(result.culprits[i]); }, &out);
+  AppendLines(
+      "contested", result.contested.size(),
+      [&](size_t i) { return CulpritJson(result.contested[i]); }, &out);
+  AppendLines(
+      "tensors", result.tensors.size(),
+      [&](size_t i) { return TensorJson(result, i); }, &out);
   out += "\n}\n";
   return out;
 }

@@ -484,7 +484,7 @@ TEST(RenderJson, PutsEachTensorOnALineOfItsOwn) {
   for (const std::string& line : Lines(RenderJson(result))) {
     if (line.rfind("    {\"fqn\"", 0) == 0) ++lines;
   }
-  EXPECT_EQ(lines, 2 + 2) << "two culprits, two tensors";
+  EXPECT_EQ(lines, 1 + 2 + 2) << "a module, two culprits, two tensors";
 }
 
 TEST(RenderJson, ParsesWithoutTensorsOrReference) {

@@ -60,6 +60,7 @@ void ReadPattern(ObjectReader& fields, ResultFile::Pattern* out) {
   fields.Read("errors", &out->errors);
   fields.Read("sampled", &out->sampled);
   fields.Objects("pieces", &out->pieces, ReadPiece);
+  fields.Read("pieces_of", &out->pieces_of);
 }
 
 void ReadPlace(ObjectReader& fields, ResultFile::Place* out) {

@@ -88,14 +88,16 @@ struct ResultFile {
       int64_t elements = 0;
     };
     std::string leg;
-    std::vector<int64_t> dims;     // that rows and columns are indices of
+    // That rows and columns are indices of; -1: of none, there is one block.
+    std::vector<int64_t> dims;
     std::vector<int64_t> rows;     // the first index of each, and the end
     std::vector<int64_t> columns;  // as rows
-    // Of each block, row by row, its error per element over the reference's rms
+    // Of each block, row by row: the rms of its errors over the reference's rms
     // of the whole tensor.
     std::vector<double> errors;
-    bool sampled = false;  // not all of the elements were read
-    std::vector<Piece> pieces;
+    bool sampled = false;       // not all of the elements were read
+    std::vector<Piece> pieces;  // the worst of them
+    int64_t pieces_of = 0;      // how many there are
   };
   struct Place {  // of `culprits` and `contested`
     std::string fqn;

@@ -49,10 +49,16 @@ inline TensorJudgement SampleTensor(TensorId id, TensorVerdict verdict,
 
 inline CheckResult SampleCommon() {
   CheckResult result;
-  result.reference = {
-      "report/reference", "1 process", 1, {kReal, kReplay, "noise.1", kFp32}};
-  result.candidate = {
-      "report/candidate", "pp=1 dp=1 cp=1 tp=2", 2, {kReal, kFp32}};
+  result.reference = {"report/reference",
+                      "1 process",
+                      1,
+                      {kReal, kReplay, "noise.1", kFp32},
+                      {{"mesh", {{{"tp", 1}}}, {{0}}}}};
+  result.candidate = {"report/candidate",
+                      "pp=1 dp=1 cp=1 tp=2",
+                      2,
+                      {kReal, kFp32},
+                      {{"mesh", {{{"tp", 2}}}, {{0}, {1}}}}};
   result.iterations = {0, 1};
   result.seconds = 1.24;
   result.bytes_compared = 3'400'000'000;
@@ -104,6 +110,10 @@ inline CheckResult SampleDiverged() {
   tensor.replicas.differing_ranks = {0, 1};
   tensor.replicas.mesh_dims = {"tp"};
   result.tensors = {tensor};
+  result.forms = {{{8, 64}, DType::kBF16}};
+  result.causes = {{0, TensorCause::As::kFirst}};
+  result.modules = {
+      {"decoder.layers.3.mlp", "MLP", "megatron/core/transformer/mlp.py", 57}};
 
   Culprit culprit;
   culprit.fqn = id.fqn;
@@ -127,7 +137,18 @@ inline CheckResult SampleDiverged() {
   culprit.hints = {
       "backward of linear_fc1: 0 all-reduces seen over tp, the reference's "
       "topology needs 1"};
+  ErrorPattern pattern;
+  pattern.row_dim = 0;
+  pattern.column_dim = 1;
+  pattern.rows = {0, 4, 8};
+  pattern.columns = {0, 32, 64};
+  pattern.errors = {0, 0.671, 0, std::numeric_limits<double>::infinity()};
+  pattern.pieces = {{{0}, -1, "[all, 0:32]", 0, 0, 256},
+                    {{1}, -1, "[all, 32:64]", 0.671, 250, 256}};
+  pattern.pieces_of = 2;
+  culprit.pattern = pattern;
   Culprit other = culprit;
+  other.pattern.reset();
   other.fqn = "decoder.layers.0.self_attention.linear_qkv";
   other.name_in_candidate = "decoder.layers.0.attention.qkv";
   other.headroom = 56;

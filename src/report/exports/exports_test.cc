@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -197,6 +198,45 @@ TEST(ResultFile, KeepsWhatWasWritten) {
   EXPECT_EQ(read.tensors.size(), result.tensors.size());
   EXPECT_TRUE(read.has_reference);
   EXPECT_EQ(read.candidate.world_size, 2);
+}
+
+TEST(ResultFile, KeepsWhatARunAndItsTensorsAre) {
+  const CheckResult result = SampleDiverged();
+  const ResultFile read = Read(result);
+  ASSERT_EQ(read.candidate.grids.size(), 1u);
+  const ResultFile::Grid& grid = read.candidate.grids[0];
+  EXPECT_EQ(grid.name, "mesh");
+  ASSERT_EQ(grid.axes.size(), 1u);
+  EXPECT_EQ(grid.axes[0].name, "tp");
+  EXPECT_EQ(grid.axes[0].size, 2);
+  EXPECT_THAT(grid.coordinates, testing::ElementsAre(testing::ElementsAre(0),
+                                                     testing::ElementsAre(1)));
+  ASSERT_EQ(read.modules.size(), 1u);
+  EXPECT_EQ(read.modules[0].class_name, "MLP");
+  EXPECT_EQ(read.modules[0].source_line, 57);
+  EXPECT_THAT(read.explained,
+              testing::ElementsAre(std::make_pair(std::string("fused"), 24)));
+
+  const ResultFile::Tensor& tensor = read.tensors[0];
+  EXPECT_THAT(tensor.shape, testing::ElementsAre(8, 64));
+  EXPECT_EQ(tensor.dtype, "bfloat16");
+  EXPECT_EQ(tensor.culprit, 0);
+  EXPECT_EQ(tensor.cause, "first");
+  ASSERT_EQ(tensor.legs.size(), 2u);
+  EXPECT_EQ(tensor.legs[1].leg, "fp32");
+  EXPECT_EQ(tensor.legs[1].bound, result.tensors[0].legs[1].bound);
+  ASSERT_TRUE(tensor.copies);
+  EXPECT_THAT(tensor.copies->mesh_dims, testing::ElementsAre("tp"));
+  EXPECT_TRUE(tensor == read.culprits[0].tensor);
+
+  ASSERT_TRUE(read.culprits[0].pattern);
+  const ResultFile::Pattern& pattern = *read.culprits[0].pattern;
+  EXPECT_THAT(pattern.dims, testing::ElementsAre(0, 1));
+  ASSERT_EQ(pattern.errors.size(), 4u);
+  EXPECT_EQ(pattern.errors[1], 0.671);
+  EXPECT_TRUE(std::isinf(pattern.errors[3]));
+  EXPECT_EQ(pattern.pieces[1].box, "[all, 32:64]");
+  EXPECT_FALSE(read.culprits[1].pattern);
 }
 
 TEST(ResultFile, WhatIsNoResultIsRefusedByItsField) {
