@@ -1,5 +1,6 @@
 #include "src/in_place/condense_trace.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -40,27 +41,28 @@ Status CheckComplete(const Trace& trace) {
   return Done{};
 }
 
-// One rank of one trace folder.
+// One rank, of the trace of its run and of those of its reruns.
 class RankCondenser {
  public:
-  RankCondenser(const Trace& trace, size_t buckets, TraceWriter* writer,
-                Condensed* counts)
-      : trace_(trace),
-        buckets_(buckets),
+  RankCondenser(size_t buckets, TraceWriter* writer, Condensed* counts)
+      : buckets_(buckets),
         summarizer_(MakeSummarizer(buckets)),
         writer_(*writer),
         counts_(*counts) {}
 
-  Status Add(const Record& record) {
+  // REQUIRES: what a rerun is measured against was added before it.
+  Status Add(const Trace& trace, const Record& record) {
     if (record.leg().is_isolated()) return Done{};
     RecordFields out = record.fields();
     SetSameAs(std::nullopt, &out.payload);
     TTRACE_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes,
-                            WhatIsKept(record, &out));
+                            WhatIsKept(trace, record, &out));
     TTRACE_RETURN_IF_ERROR(writer_.Restate(&out, bytes));
-    sequences_.emplace(record.sequence(), out.sequence);
+    sequences_.emplace(std::pair(&trace, record.sequence()), out.sequence);
     if (!record.leg().is_noise()) {
-      runs_[{record.leg(), record.id()}].pieces.push_back(record);
+      TensorPieces& run = runs_[{record.leg(), record.id()}];
+      run.trace = &trace;
+      run.pieces.push_back(record);
     }
     ++counts_.records;
     counts_.summaries += std::holds_alternative<KeptSummary>(out.payload);
@@ -70,21 +72,28 @@ class RankCondenser {
   }
 
  private:
-  Result<std::vector<std::byte>> WhatIsKept(const Record& record,
+  // A record, and the trace that holds it.
+  struct Found {
+    const Trace* trace = nullptr;
+    Record record;
+  };
+
+  Result<std::vector<std::byte>> WhatIsKept(const Trace& trace,
+                                            const Record& record,
                                             RecordFields* out) {
     if (record.leg().is_noise()) {
-      TTRACE_ASSIGN_OR_RETURN(auto difference, Difference(record, out));
+      TTRACE_ASSIGN_OR_RETURN(auto difference, Difference(trace, record, out));
       if (difference) return *std::move(difference);
     }
     if (!record.holds_values()) {
-      TTRACE_ASSIGN_OR_RETURN(auto bytes, trace_.ReadInstead(record));
+      TTRACE_ASSIGN_OR_RETURN(auto bytes, trace.ReadInstead(record));
       if (auto* measured = std::get_if<KeptDifference>(&out->payload)) {
-        measured->against = sequences_.at(measured->against);
+        measured->against = sequences_.at({&trace, measured->against});
       }
       return bytes;
     }
     std::vector<std::byte> values(static_cast<size_t>(record.extent().bytes));
-    TTRACE_RETURN_IF_ERROR(trace_.Read(record, 0, values));
+    TTRACE_RETURN_IF_ERROR(trace.Read(record, 0, values));
     const std::vector<int64_t> strides = RowMajorStrides(record.local_shape());
     TTRACE_ASSIGN_OR_RETURN(
         auto summary, summarizer_->Summarize(*out, {values.data(), strides}));
@@ -94,105 +103,146 @@ class RankCondenser {
   }
 
   // Of a noise rerun, where that of the run is not kept.
-  Result<std::optional<std::vector<std::byte>>> Difference(const Record& rerun,
+  Result<std::optional<std::vector<std::byte>>> Difference(const Trace& trace,
+                                                           const Record& rerun,
                                                            RecordFields* out) {
     using Bytes = std::optional<std::vector<std::byte>>;
-    const std::optional<Record> run = RunOf(rerun);
-    if (!run || !run->holds_values() ||
-        !MayBeSummarized(run->fields(), buckets_)) {
+    const std::optional<Found> run = RunOf(trace, rerun);
+    if (!run || !run->record.holds_values() ||
+        !MayBeSummarized(run->record.fields(), buckets_)) {
       return Bytes();
     }
-    TTRACE_ASSIGN_OR_RETURN(const auto table,
-                            CompareAsOneCell(trace_, *run, rerun));
+    TTRACE_ASSIGN_OR_RETURN(
+        const auto table,
+        CompareAsOneCell(*run->trace, run->record, trace, rerun));
     if (!table) return Bytes();
-    out->payload = KeptDifference{sequences_.at(run->sequence())};
+    out->payload =
+        KeptDifference{sequences_.at({run->trace, run->record.sequence()})};
     return Bytes(EncodeCells(*table));
   }
 
   // What a noise rerun is compared with, if that is known.
-  std::optional<Record> RunOf(const Record& rerun) const {
+  std::optional<Found> RunOf(const Trace& trace, const Record& rerun) const {
     if (rerun.measured()) {
-      return trace_.records().Find(rerun.rank(), rerun.measured()->against);
+      const std::optional<Record> run =
+          trace.records().Find(rerun.rank(), rerun.measured()->against);
+      if (!run) return std::nullopt;
+      return Found{&trace, *run};
     }
     for (const Leg& leg : rerun.leg().Perturbed()) {
       const auto found = runs_.find({leg, rerun.id()});
       if (found == runs_.end()) continue;
-      if (const auto run = CounterpartOf(found->second, rerun)) return run;
+      if (const auto run = CounterpartOf(found->second, rerun)) {
+        return Found{found->second.trace, *run};
+      }
     }
     return std::nullopt;
   }
 
-  const Trace& trace_;
   size_t buckets_;
   std::unique_ptr<Reducer> summarizer_;
   TraceWriter& writer_;
   Condensed& counts_;
-  std::map<int64_t, int64_t> sequences_;  // of records that were written
+  // Of records that were written, by where they were.
+  std::map<std::pair<const Trace*, int64_t>, int64_t> sequences_;
   std::map<std::pair<Leg, TensorId>, TensorPieces> runs_;  // by leg
 };
 
-Status CondenseRank(const Trace& trace, const RankTrace& rank,
-                    const CondenseOptions& options, int64_t total,
-                    Condensed* counts) {
+// The run, and reruns that were launches of their own.
+using Folders = std::vector<std::shared_ptr<const Trace>>;
+
+int64_t RecordsOf(const Folders& folders) {
+  int64_t total = 0;
+  for (const auto& trace : folders) {
+    total += static_cast<int64_t>(trace->records().size());
+  }
+  return total;
+}
+
+const RankTrace* FindRank(const Trace& trace, int rank) {
+  for (const RankTrace& one : trace.ranks()) {
+    if (one.meta.rank == rank) return &one;
+  }
+  return nullptr;
+}
+
+Status CondenseRank(const Folders& folders, const RankTrace& rank,
+                    const CondenseOptions& options, Condensed* counts) {
   TTRACE_ASSIGN_OR_RETURN(const std::unique_ptr<TraceWriter> writer,
                           TraceWriter::Open(options.to, rank.meta));
   for (const Note& note : rank.notes) {
     TTRACE_RETURN_IF_ERROR(writer->Note(note.kind, note.json));
   }
-  RankCondenser condenser(trace, options.buckets, writer.get(), counts);
-  for (const Record& record : trace.records()) {
-    if (record.rank() != rank.meta.rank) continue;
-    TTRACE_RETURN_IF_ERROR(condenser.Add(record));
-    if (options.progress && counts->records % 100 == 0) {
-      options.progress(counts->records, total);
+  const int64_t total = RecordsOf(folders);
+  RankCondenser condenser(options.buckets, writer.get(), counts);
+  for (const auto& trace : folders) {
+    for (const Record& record : trace->records()) {
+      if (record.rank() != rank.meta.rank) continue;
+      TTRACE_RETURN_IF_ERROR(condenser.Add(*trace, record));
+      if (options.progress && counts->records % 100 == 0) {
+        options.progress(counts->records, total);
+      }
     }
   }
-  for (const auto& [iteration, leg] : rank.sealed) {
-    if (leg.is_isolated()) continue;
-    TTRACE_RETURN_IF_ERROR(writer->Seal(iteration, leg));
+  for (const auto& trace : folders) {
+    const RankTrace* of = FindRank(*trace, rank.meta.rank);
+    if (of == nullptr) continue;
+    for (const auto& [iteration, leg] : of->sealed) {
+      if (leg.is_isolated()) continue;
+      TTRACE_RETURN_IF_ERROR(writer->Seal(iteration, leg));
+    }
   }
   return writer->Close(rank.complete, rank.incomplete_reason);
 }
 
-// `values`: DigestOfGraftSource of all folders.
-Status CondenseFolder(const Trace& trace, const CondenseOptions& options,
-                      const std::string& values, Condensed* counts) {
-  TTRACE_RETURN_IF_ERROR(CheckComplete(trace));
-  auto manifest = ParseJson(trace.manifest_json());
-  manifest["condensed"] = {{"buckets", options.buckets}, {"values", values}};
-  TTRACE_RETURN_IF_ERROR(
-      CreateTraceFolder(options.to, JsonText(manifest), false));
-  const auto total = static_cast<int64_t>(trace.records().size());
-  for (const RankTrace& rank : trace.ranks()) {
-    TTRACE_RETURN_IF_ERROR(CondenseRank(trace, rank, options, total, counts));
+// A rerun is laid beside its run rank by rank.
+Status CheckSameRanks(const Trace& run, const Trace& rerun) {
+  if (run.world_size() == rerun.world_size() && run.mesh() == rerun.mesh()) {
+    return Done{};
   }
-  return Done{};
+  return Error(ErrorCode::kInvalidArgument,
+               rerun.folder() + ": its ranks do not lie as those of " +
+                   run.folder() + ", which it is a rerun of");
+}
+
+Result<Folders> OpenFolders(const std::string& from) {
+  std::vector<std::string> names = {from};
+  for (const std::string& folder : FindLegFolders(from)) {
+    const Leg leg(std::filesystem::path(folder).filename().string());
+    if (!leg.is_isolated()) names.push_back(folder);
+  }
+  // What is perturbed comes before its noise.
+  std::stable_partition(
+      names.begin() + 1, names.end(), [](const std::string& folder) {
+        return !Leg(std::filesystem::path(folder).filename().string())
+                    .is_noise();
+      });
+  Folders out;
+  for (const std::string& folder : names) {
+    TTRACE_ASSIGN_OR_RETURN(auto trace, Trace::Open(folder));
+    TTRACE_RETURN_IF_ERROR(CheckComplete(*trace));
+    if (!out.empty()) {
+      TTRACE_RETURN_IF_ERROR(CheckSameRanks(*out.front(), *trace));
+    }
+    out.push_back(std::move(trace));
+  }
+  return out;
 }
 
 }  // namespace
 
 Result<Condensed> CondenseTrace(const CondenseOptions& options) {
-  std::vector<CondenseOptions> folders = {options};
-  for (const std::string& folder : FindLegFolders(options.from)) {
-    const Leg leg(std::filesystem::path(folder).filename().string());
-    if (leg.is_isolated()) continue;
-    CondenseOptions of_leg = options;
-    of_leg.from = folder;
-    of_leg.to = LegFolder(options.to, leg);
-    folders.push_back(std::move(of_leg));
-  }
-  std::vector<std::shared_ptr<const Trace>> opened;
+  TTRACE_ASSIGN_OR_RETURN(const Folders folders, OpenFolders(options.from));
   std::vector<const Trace*> traces;
-  for (const CondenseOptions& folder : folders) {
-    TTRACE_ASSIGN_OR_RETURN(auto trace, Trace::Open(folder.from));
-    traces.push_back(trace.get());
-    opened.push_back(std::move(trace));
-  }
-  const std::string values = DigestOfGraftSource(traces);
+  for (const auto& trace : folders) traces.push_back(trace.get());
+  auto manifest = ParseJson(folders.front()->manifest_json());
+  manifest["condensed"] = {{"buckets", options.buckets},
+                           {"values", DigestOfGraftSource(traces)}};
+  TTRACE_RETURN_IF_ERROR(
+      CreateTraceFolder(options.to, JsonText(manifest), false));
   Condensed counts;
-  for (size_t i = 0; i < folders.size(); ++i) {
-    TTRACE_RETURN_IF_ERROR(
-        CondenseFolder(*traces[i], folders[i], values, &counts));
+  for (const RankTrace& rank : folders.front()->ranks()) {
+    TTRACE_RETURN_IF_ERROR(CondenseRank(folders, rank, options, &counts));
   }
   return counts;
 }

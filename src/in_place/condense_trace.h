@@ -2,8 +2,9 @@
 // runs against it later, in a thousandth of the size.
 //
 // Of the run as it was and of its fp32 rerun digests and sketches are kept; of
-// noise reruns what they differ by, exactly. Isolated reruns are left out:
-// isolating a candidate's modules takes values.
+// noise reruns what they differ by, exactly. Reruns that were launches of their
+// own are put into the one folder. Isolated reruns are left out: isolating a
+// candidate's modules takes values.
 
 #ifndef TTRACE_SRC_IN_PLACE_CONDENSE_TRACE_H_
 #define TTRACE_SRC_IN_PLACE_CONDENSE_TRACE_H_
@@ -33,8 +34,9 @@ struct Condensed {
   int64_t bytes_after = 0;
 };
 
-// Fails with kInvalidArgument if the trace is not complete, and as Trace::Open,
-// Trace::Read and TraceWriter do.
+// Fails with kInvalidArgument if the trace or a rerun of it is not complete, or
+// the ranks of a rerun lie otherwise, and as Trace::Open, Trace::Read and
+// TraceWriter do.
 Result<Condensed> CondenseTrace(const CondenseOptions& options);
 
 }  // namespace ttrace

@@ -19,6 +19,7 @@
 #include "src/compare/summaries/kept_sample.h"
 #include "src/compare/summaries/tensor_summary.h"
 #include "src/compare/testing/sharded_trace.h"
+#include "src/experiment/leg_names.h"
 
 namespace ttrace::condense_trace_test {
 namespace {
@@ -341,36 +342,59 @@ TEST(CondenseTrace, AnIncompleteTraceIsRefused) {
 }
 
 // What noise reruns differ by is the same as from values.
-TEST(CondenseTrace, NoiseIsKeptExactly) {
-  const ScratchFolder folder;
-  OrDie(CreateTraceFolder(folder / "trace", "{}", false));
-  const std::vector<double> run = RandomReals(1);
-  {
-    const auto writer = OpenRank(folder / "trace", 0, 1);
-    for (const char* leg : {"real", "noise.1"}) {
-      const auto values = Plus(run, std::string(leg) == "real" ? 0.0 : 1e-3);
-      std::vector<float> floats(values.begin(), values.end());
-      Occurrence occurrence = RealOccurrence();
-      occurrence.leg = leg;
-      const std::vector<int64_t> strides = {1};
-      OrDie(writer->Append(
-          PlainSpec("x", DType::kF32, {static_cast<int64_t>(floats.size())}),
-          occurrence, {std::as_bytes(std::span(floats)).data(), strides}));
+// A leg whose values are `share` off.
+void AppendLeg(const Leg& leg, double share, TraceWriter* writer) {
+  const std::vector<double> values = Plus(RandomReals(1), share);
+  const std::vector<float> floats(values.begin(), values.end());
+  Occurrence occurrence = RealOccurrence();
+  occurrence.leg = leg;
+  const std::vector<int64_t> strides = {1};
+  OrDie(writer->Append(
+      PlainSpec("x", DType::kF32, {static_cast<int64_t>(floats.size())}),
+      occurrence, {std::as_bytes(std::span(floats)).data(), strides}));
+  OrDie(writer->Seal(0, leg));
+}
+
+// Whether its rerun is in the trace of the run, or a launch of its own.
+class NoiseOfRun : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    OrDie(CreateTraceFolder(trace_, "{}", false));
+    std::unique_ptr<TraceWriter> writer = OpenRank(trace_, 0, 1);
+    AppendLeg("real", 0, writer.get());
+    if (GetParam()) {
+      OrDie(writer->Close(true, ""));
+      OrDie(CreateTraceFolder(leg_, "{}", false));
+      writer = OpenRank(leg_, 0, 1);
     }
+    AppendLeg("noise.1", 1e-3, writer.get());
     OrDie(writer->Close(true, ""));
   }
+
+  ScratchFolder folder_;
+  std::string trace_ = folder_ / "trace";
+  std::string leg_ = LegFolder(trace_, "noise.1");
+};
+
+INSTANTIATE_TEST_SUITE_P(CondenseTrace, NoiseOfRun, testing::Bool());
+
+TEST_P(NoiseOfRun, IsKeptExactly) {
   CondenseOptions options;
-  options.from = folder / "trace";
-  options.to = folder / "small";
+  options.from = trace_;
+  options.to = folder_ / "small";
   options.buckets = kBuckets;
   EXPECT_EQ(OrDie(CondenseTrace(options)).summaries, 1);
-  const auto full = OrDie(Trace::Open(folder / "trace"));
-  const auto small = OrDie(Trace::Open(folder / "small"));
+  EXPECT_TRUE(FindLegFolders(options.to).empty());
+  const auto full = OrDie(Trace::Open(trace_));
+  const auto rerun = GetParam() ? OrDie(Trace::Open(leg_)) : full;
+  const auto small = OrDie(Trace::Open(options.to));
   ASSERT_EQ(small->records().size(), 2u);
   EXPECT_TRUE(small->records()[0].summary());
   ASSERT_TRUE(small->records()[1].measured());
+  EXPECT_EQ(small->ranks()[0].sealed.size(), 2u);
   const Catalog catalog(small);
   const Catalog whole(full);
+  const Catalog noisy(rerun);
   const TensorPieces& real = catalog.tensors("real").begin()->second;
   const TensorPieces& noise = catalog.tensors("noise.1").begin()->second;
   const std::vector<Layout> regions = {real.pieces.front().layout()};
@@ -378,10 +402,29 @@ TEST(CondenseTrace, NoiseIsKeptExactly) {
   ASSERT_TRUE(kept);
   const auto expected =
       OrDie(CompareWithin(whole.tensors("real").begin()->second,
-                          whole.tensors("noise.1").begin()->second, regions));
+                          noisy.tensors("noise.1").begin()->second, regions));
   EXPECT_NEAR(kept->front().rel_err(), expected.front().rel_err(),
               1e-6 * expected.front().rel_err());
   EXPECT_EQ(kept->front().mismatched, expected.front().mismatched);
+}
+
+TEST(CondenseTrace, ARerunOfOtherRanksIsRefused) {
+  const ScratchFolder folder;
+  const std::string trace = folder / "trace";
+  const std::string leg = LegFolder(trace, "noise.1");
+  RankMeta meta;
+  meta.coordinate = {0};
+  for (const auto& [at, dim] : {std::pair(trace, "tp"), {leg, "dp"}}) {
+    OrDie(CreateTraceFolder(at, "{}", false));
+    meta.mesh.dims = {{dim, 1}};
+    OrDie(OrDie(TraceWriter::Open(at, meta))->Close(true, ""));
+  }
+  CondenseOptions options;
+  options.from = trace;
+  options.to = folder / "small";
+  const auto condensed = CondenseTrace(options);
+  ASSERT_FALSE(condensed.ok());
+  EXPECT_THAT(condensed.error().message(), HasSubstr("do not lie as those of"));
 }
 
 // A sketch is smaller than a part of it.

@@ -179,21 +179,22 @@ Result<ErrorStats> DifferenceOf(const Trace& trace, const Record& record) {
   return Within(table, record.layout(), record.layout());
 }
 
-Result<std::optional<CellTable>> CompareAsOneCell(const Trace& trace,
+Result<std::optional<CellTable>> CompareAsOneCell(const Trace& of_run,
                                                   const Record& run,
+                                                  const Trace& of_rerun,
                                                   const Record& rerun) {
   if (IsTerm(rerun) || rerun.routed() || rerun.scale().value() != 1) {
     return std::optional<CellTable>();
   }
   ErrorStats stats;
   if (rerun.measured()) {
-    TTRACE_ASSIGN_OR_RETURN(stats, DifferenceOf(trace, rerun));
+    TTRACE_ASSIGN_OR_RETURN(stats, DifferenceOf(of_rerun, rerun));
   } else {
     TensorPieces a;
-    a.trace = &trace;
+    a.trace = &of_run;
     a.pieces.push_back(run);
-    TensorPieces b = a;
-    b.pieces.clear();
+    TensorPieces b;
+    b.trace = &of_rerun;
     b.pieces.push_back(rerun);
     TTRACE_ASSIGN_OR_RETURN(const TensorComparison compared,
                             CompareTensor(a, b));

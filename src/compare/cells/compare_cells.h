@@ -114,10 +114,11 @@ Result<std::optional<double>> ElementScaleMeasured(const TensorPieces& run,
 Result<ErrorStats> DifferenceOf(const Trace& trace, const Record& record);
 
 // All cells of a piece as one, without errors of single elements: of `rerun`,
-// measured or not, against the piece of `run` in its place. Nothing if they are
-// not compared by cells.
-Result<std::optional<CellTable>> CompareAsOneCell(const Trace& trace,
+// measured or not, against the piece of `run` in its place, which another trace
+// may hold. Nothing if they are not compared by cells.
+Result<std::optional<CellTable>> CompareAsOneCell(const Trace& of_run,
                                                   const Record& run,
+                                                  const Trace& of_rerun,
                                                   const Record& rerun);
 
 }  // namespace ttrace
