@@ -3,7 +3,7 @@
 
 BUILD ?= build
 
-.PHONY: help demo test matrix real sweep sizes clean-runs bench tidy format clean setup
+.PHONY: help demo test matrix real sweep sizes clean-runs bench docs tidy format clean setup
 
 help:
 	@echo 'make demo     find a real bug from nothing: two training runs and the explanation'
@@ -14,6 +14,7 @@ help:
 	@echo 'make sizes    clean runs of growing models, none of which may be flagged (resumable; hours)'
 	@echo 'make clean-runs  clean runs drawn at random, the development half (resumable; hours)'
 	@echo 'make bench    what capture and check cost on this machine'
+	@echo 'make docs     the site of the documents: build/site/index.html'
 	@echo 'make format   rewrite C++ and Python in the project style'
 	@echo 'make tidy     clang-tidy on every file'
 	@echo 'make clean    remove what was built (not .venv)'
@@ -47,6 +48,10 @@ clean-runs: setup
 
 bench: setup
 	@scripts/bench.sh
+
+docs:
+	@scripts/setup_python.sh --deps
+	@scripts/docs.sh
 
 tidy: setup
 	@scripts/configure.sh tidy

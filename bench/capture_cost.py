@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What TTrace costs, in one table of one run: an untraced step, a captured one, each leg, the check
 beside the machine's read bandwidth, and the wall time of the demo; in another, of a wider model,
-each leg beside an untraced step of its own precision. Writes docs/performance.md.
+each leg beside an untraced step of its own precision. Writes docs/evidence/performance.md.
 
     bench/capture_cost.py [--only small|legs]
 
@@ -37,7 +37,7 @@ STEPS = 6
 CANDIDATE_LEGS = "replay,fp32,isolated,fp32.isolated"
 LEGS = ("replay", "noise:1", "isolated", "isolated.noise:1", "fp32", "fp32.noise:1")
 ISOLATED_FP32 = "fp32,fp32.isolated"  # needs the values of the fp32 leg
-TABLE = ROOT / "docs" / "performance.md"
+TABLE = ROOT / "docs" / "evidence" / "performance.md"
 
 WIDE_HIDDEN, WIDE_LAYERS = 1024, 2
 WIDE_STEPS, WIDE_CAPTURED = 4, range(1, 3)  # step 0 warms up

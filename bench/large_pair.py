@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A check of traces that are larger than memory: its time beside that of reading them once, its
-memory, and the same on Ray with a worker killed. Writes docs/large_pair.md.
+memory, and the same on Ray with a worker killed. Writes docs/evidence/large_pair.md.
 
     bench/large_pair.py [--gb 100] [--folder DIR] [--workers 1,2,4]
 
@@ -34,7 +34,7 @@ from ttrace import _native
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-TABLE = ROOT / "docs" / "large_pair.md"
+TABLE = ROOT / "docs" / "evidence" / "large_pair.md"
 ROWS, COLUMNS, RANKS = 2048, 2048, 4
 SIZE = ROWS * COLUMNS * 4
 NOISE = ("noise.1", "noise.2", "noise.3")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What `ttrace record` costs a step, by how much is kept: values, sketches, digests, and nothing at
-all, which is what the hooks cost; beside what people do by hand. Writes docs/record_cost.md, or
-docs/record_cost_gpu.md.
+all, which is what the hooks cost; beside what people do by hand. Writes
+docs/evidence/record_cost.md, or docs/evidence/record_cost_gpu.md.
 
     bench/record_cost.py [--hidden 1024] [--layers 2] [--rounds 3] [--only beside|one-core]
     bench/record_cost.py --cuda
@@ -30,8 +30,8 @@ from pathlib import Path
 from training import BIN, RAM_DISK, ROOT, bytes_in, losses_of, seconds_of, train
 from used_memory import held_memory
 
-TABLE = ROOT / "docs" / "record_cost.md"
-GPU_TABLE = ROOT / "docs" / "record_cost_gpu.md"
+TABLE = ROOT / "docs" / "evidence" / "record_cost.md"
+GPU_TABLE = ROOT / "docs" / "evidence" / "record_cost_gpu.md"
 CAPTURED, STEPS = range(1, 4), 8  # step 0 warms up; those behind the captured ones are untraced
 ONE_CORE = "## Where no core is free"
 NOTHING = "hooks, nothing kept"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What a reference and a candidate take with all their legs, in time and on the disk, and how it
-grows with the width, the depth and the number of ranks. Writes docs/trace_cost.md.
+grows with the width, the depth and the number of ranks. Writes docs/evidence/trace_cost.md.
 
     bench/trace_cost.py [--hidden 256,512,1024,2048] [--layers 2,8,24,48] [--ranks 1,2,4,8]
                         [--kept 512] [--add]
@@ -28,7 +28,7 @@ from pathlib import Path
 from training import BIN, ROOT, bytes_in, seconds_of, train
 from used_memory import held_memory
 
-TABLE = ROOT / "docs" / "trace_cost.md"
+TABLE = ROOT / "docs" / "evidence" / "trace_cost.md"
 INTRODUCTION = (
     "# What traces take",
     "",

@@ -5,9 +5,9 @@
     .venv/bin/python scripts/case_study.py --missing   # those that have no row yet
     .venv/bin/python scripts/case_study.py --only '^0.16.1: mtp'  # by a regular expression
 
-Writes docs/case_study_sweep.md, a row for each comparison, and from its rows the first table of
-docs/case_study.md. What is not within and no entry of `case_study_plan.py` explains is said to be
-so, and fails the run.
+Writes docs/evidence/case_study_sweep.md, a row for each comparison, and from its rows the first
+table of docs/case_study.md. What is not within and no entry of `case_study_plan.py` explains is
+said to be so, and fails the run.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ import runs  # noqa: E402
 from matrix import worst  # noqa: E402
 
 DOCUMENT = ROOT / "docs/case_study.md"
-TABLE = ROOT / "docs/case_study_sweep.md"
+TABLE = ROOT / "docs/evidence/case_study_sweep.md"
 HEADER = """# The sweep of the case study
 
 Written by `scripts/case_study.py`: `zoo/train_gpt.py` on releases of megatron-core, without a bug,
 in fp32, one process as the reference. A run is a release, options of both sides (`OPTIONS` in
 `scripts/case_study_plan.py`), a topology of the candidate (`TOPOLOGIES` there), and a correction of
-`zoo/fixes/`. *Explained by* is a bug of [the case study](case_study.md); `NOTHING` is what nobody
-has explained. *Compared*: tensors. *Headroom*: error / bound of the worst tensor of the run itself.
-What the plan has and this table has not was not run (`--missing` runs it).
+`zoo/fixes/`. *Explained by* is a bug of [the case study](../case_study.md); `NOTHING` is what
+nobody has explained. *Compared*: tensors. *Headroom*: error / bound of the worst tensor of the run
+itself. What the plan has and this table has not was not run (`--missing` runs it).
 
 """
 COLUMNS = ("run", "explained by", "verdict", "compared", "headroom", "first culprit", "said")

@@ -80,8 +80,8 @@ TOPOLOGIES: dict[str, tuple[int, tuple[str, ...]]] = {
     "TP2 SP ETP1 DP2": (4, ("--tp", "2", "--sp", "--etp", "1")),
 }
 
-# Where each option is tried with the newest release. What the matrix (docs/matrix.md) has is not
-# here again.
+# Where each option is tried with the newest release. What the matrix (docs/evidence/matrix.md) has
+# is not here again.
 GRID: dict[str, tuple[str, ...]] = {
     "plain": ("TP2 SP", "CP2", "DP2 sharded", "TP2 CP2"),
     "label smoothing": ("TP2", "TP2 SP", "CP2"),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compares clean runs drawn at random with a reference that computes the same, and writes
-docs/clean_runs.md: how often a clean run is flagged, and how near it comes to its bounds.
+docs/evidence/clean_runs.md: how often a clean run is flagged, and how near it comes to its bounds.
 
     scripts/clean_runs.py --half A --minutes 60   start nothing after so long; resumable
     scripts/clean_runs.py --half B --models 0:20  only the models of these numbers
@@ -35,7 +35,7 @@ from clean_table.table import write_table  # noqa: E402
 OUT = ROOT / "clean"
 RESULTS = OUT / "results.jsonl"
 KEPT = OUT / "kept"
-TABLE = ROOT / "docs" / "clean_runs.md"
+TABLE = ROOT / "docs" / "evidence" / "clean_runs.md"
 KEPT_BYTES = 1 << 30
 CLEAN = ("within", "bitwise_equal")
 

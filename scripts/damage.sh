@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Damages traces, checks each, and writes what came of it to docs/damage.md.
+# Damages traces, checks each, and writes what came of it to docs/evidence/damage.md.
 #   scripts/damage.sh [CASES] [further options of build/release/fuzz/damage]
 # Real runs instead of the small ones it writes: --pair NAME=REFERENCE,CANDIDATE
 set -euo pipefail
@@ -14,7 +14,7 @@ cmake --build --preset release --target damage
 status=0
 build/release/fuzz/damage --cases "$cases" --table build/damage_table.md "$@" ||
   status=$?
-sed '/^<!-- table -->$/q' docs/damage.md > build/damage.md
+sed '/^<!-- table -->$/q' docs/evidence/damage.md > build/damage.md
 { echo; cat build/damage_table.md; } >> build/damage.md
-cp build/damage.md docs/damage.md
+cp build/damage.md docs/evidence/damage.md
 exit "$status"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares models of transformers on one rank and on two, and writes docs/families.md.
+"""Compares models of transformers on one rank and on two, and writes docs/evidence/families.md.
 
     scripts/families.sh                # all, after installing requirements-loops.txt
     scripts/families.sh bert mixtral   # some; the others' rows stay
@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 import runs  # noqa: E402
 from matrix import worst  # noqa: E402
 
-TABLE = ROOT / "docs/families.md"
+TABLE = ROOT / "docs/evidence/families.md"
 SCRIPT = "loops/families.py"
 # timesformer takes the class tokens of a batch from its first rows, whichever video they are of.
 ROWS_DEPEND_ON_EACH_OTHER = ("timesformer",)

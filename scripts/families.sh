@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Architectures of transformers, clean: docs/families.md.
+# Architectures of transformers, clean: docs/evidence/families.md.
 #
 #   scripts/families.sh [ARGUMENTS OF scripts/families.py...]
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes docs/faults.md: what a job does when something fails in the middle of a rerun.
+"""Makes docs/evidence/faults.md: what a job does when something fails in the middle of a rerun.
 
 Every row is a real run of `zoo/train_gpt.py` under torchrun with one fault on one rank
 (`zoo/with_fault.py`), compared with the same run without capture.
@@ -251,7 +251,7 @@ def main() -> int:
             print(" | ".join(map(str, dataclasses.astuple(found))), flush=True)
     if not options.only:
         table = [Row(**known[(r.step, r.fault, r.ranks)]) for r in rows]
-        (ROOT / "docs" / "faults.md").write_text(document(table))
+        (ROOT / "docs" / "evidence" / "faults.md").write_text(document(table))
         return any("**" in row.job for row in table)
     return 0
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Which bugs of the zoo are found, placed and named where values were not kept. Writes
-docs/fidelity_bugs.md.
+docs/evidence/fidelity_bugs.md.
 
     scripts/fidelity_bugs.py [--only REGEX] [--minutes 60] [--precision bf16] [--write-only]
 
@@ -29,7 +29,7 @@ from runs import ttrace  # noqa: E402
 
 OUT = ROOT / "matrix" / "fidelity"
 RESULTS = OUT.with_suffix(".jsonl")
-TABLE = ROOT / "docs" / "fidelity_bugs.md"
+TABLE = ROOT / "docs" / "evidence" / "fidelity_bugs.md"
 WAYS = (("full", "full"), ("full", "sketch"), ("sketch", "sketch"))
 # Clean runs beside the zoo's controls: of each kind of placement and of scaled copies.
 CLEAN = ("tp2sp", "tp2_cp2", "pp2", "dp2_distopt", "tp2sp_ep2")
@@ -164,14 +164,14 @@ def page(done: dict[str, dict[str, Any]]) -> list[str]:
     lines = [
         "# Bugs of the zoo by what was kept",
         "",
-        "Written by `scripts/fidelity_bugs.py`: the bugs of [the zoo](../zoo/README.md#bugs), each",
-        "recorded once with values and judged by them, and with the candidate or both sides",
-        "condensed by `ttrace baseline` to sketches of 1,024 buckets, with their samples.",
-        "Tensors that are smaller than what would be kept of them stay values. Without",
-        "isolated legs, which take values; two iterations of models of hidden 64. Found: something",
-        "is blamed. Placed: the first culprit is where the bug's file expects it (place,",
-        "direction, stage, iteration). As expected: its first class is right, too, and nobody else",
-        "is blamed.",
+        "Written by `scripts/fidelity_bugs.py`: the bugs of [the",
+        "zoo](../../zoo/README.md#bugs), each recorded once with values and judged by them, and",
+        "with the candidate or both sides condensed by `ttrace baseline` to sketches of 1,024",
+        "buckets, with their samples. Tensors that are smaller than what would be kept of them",
+        "stay values. Without isolated legs, which take values; two iterations of models of hidden",
+        "64. Found: something is blamed. Placed: the first culprit is where the bug's file expects",
+        "it (place, direction, stage, iteration). As expected: its first class is right, too, and",
+        "nobody else is blamed.",
         "",
         "What sketches miss of what values name is a class whose rule asks for rows or the bits",
         "of many elements, which a sample has too few of.",

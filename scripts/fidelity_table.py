@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What sketches find of what values do: planted faults and clean runs, judged with the
-reference, the candidate or both condensed (`ttrace baseline`). Writes docs/fidelity.md.
+reference, the candidate or both condensed (`ttrace baseline`). Writes docs/evidence/fidelity.md.
 
     scripts/fidelity_table.py [--launches 6] [--seed 1]
 
@@ -22,7 +22,7 @@ from mutation_sweep.launch import BIN, LaunchFailed, Sweep, check_traces  # noqa
 from mutation_sweep.plan import Launch  # noqa: E402
 
 OUT = ROOT / "sweep" / "fidelity"
-TABLE = ROOT / "docs" / "fidelity.md"
+TABLE = ROOT / "docs" / "evidence" / "fidelity.md"
 REFERENCE_LEGS = "replay,noise:3,fp32,fp32.noise:3"
 CANDIDATE_LEGS = "replay,fp32"
 BUCKETS = {"sketch": 1024, "small sketch": 256}

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Compares honest training loops, drawn at random, with the same on one rank, and writes
-docs/honest.md: how many are accused, how many are left open, and which faults in them are found.
+docs/evidence/honest.md: how many are accused, how many are left open, and which faults in them are
+found.
 
     scripts/honest.py --half A --minutes 60   start nothing after so long; resumable
     scripts/honest.py --half A --faults       the draws that have a fault, with it
@@ -39,7 +40,7 @@ from honest_table.table import write_table  # noqa: E402
 OUT = ROOT / "honest"
 RESULTS = OUT / "results.jsonl"
 UNCHANGED = OUT / "unchanged.jsonl"
-TABLE = ROOT / "docs/honest.md"
+TABLE = ROOT / "docs/evidence/honest.md"
 # Of each half: as many have a fault as can be looked at one by one.
 FAULTS = 20
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Launches of the sweep (scripts/sweep.py) twice: measured where they run, and with all values
 written (--keep-values). Compares the results of every iteration, clean or with a planted fault, and
-writes the section of docs/in_place.md on them.
+writes the section of docs/evidence/in_place.md on them.
 
     scripts/in_place_sweep.py [--seed 1] [--launches 6] [--iterations 12] [--table]
 

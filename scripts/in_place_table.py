@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Every case of tests/cases.py twice: measured where it runs, and with all values written
-(--keep-values). Compares the two results and writes docs/in_place.md.
+(--keep-values). Compares the two results and writes docs/evidence/in_place.md.
 
     scripts/in_place_table.py [--only REGEX] [--minutes 60] [--write-only]
 
@@ -26,7 +26,7 @@ from runs import bytes_of_tensors, diff, record_reference  # noqa: E402
 
 OUT = ROOT / "matrix" / "in_place"
 RESULTS = ROOT / "matrix" / "in_place.jsonl"
-TABLE = ROOT / "docs" / "in_place.md"
+TABLE = ROOT / "docs" / "evidence" / "in_place.md"
 WAYS = {"measured": (), "kept": ("--keep-values",)}
 SWEEP = "## Planted faults"  # scripts/in_place_sweep.py writes that section
 

@@ -6,7 +6,7 @@ meant to change no verdict is held against every run whose traces were kept.
     scripts/judged_again.py judge before matrix planted sweep/seed-3 honest/kept
     ... the change, and a build ...
     scripts/judged_again.py judge after matrix planted sweep/seed-3 honest/kept
-    scripts/judged_again.py compare before after --table docs/judged_again.md
+    scripts/judged_again.py compare before after --table docs/evidence/judged_again.md
 
 A pair of traces is a folder with `reference` and `candidate`, or, of a sweep, with `reference` and
 `trace`: of these each iteration is judged alone. What was said is kept in judged/NAME.jsonl, one

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What each of the reference's legs is good for: planted faults that are found, and clean runs that
-come close to a bound, with fewer legs than the reference has. Writes docs/legs.md.
+come close to a bound, with fewer legs than the reference has. Writes docs/evidence/legs.md.
 
     scripts/leg_table.py [--launches 6] [--seed 1]
 
@@ -23,7 +23,7 @@ from mutation_sweep.launch import Sweep, check  # noqa: E402
 from mutation_sweep.plan import Launch  # noqa: E402
 
 OUT = ROOT / "sweep" / "legs"
-TABLE = ROOT / "docs" / "legs.md"
+TABLE = ROOT / "docs" / "evidence" / "legs.md"
 ALL = "replay,noise:3,fp32,fp32.noise:3,isolated.noise:2,fp32.isolated.noise:2"
 CANDIDATE_LEGS = "replay,fp32,isolated,fp32.isolated"
 DEFAULT = "replay,noise:3,fp32,fp32.noise:2,isolated.noise:2,fp32.isolated.noise:1"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Captures loops that nobody here designed, clean and with a bug, and writes docs/loops.md.
+"""Captures loops of other people, clean and with a bug, and writes docs/evidence/loops.md.
 
     scripts/loops.sh                 # all, after installing requirements-loops.txt
     scripts/loops.sh nanogpt peft    # some; the others' rows stay
@@ -25,7 +25,7 @@ from pathlib import Path
 from row_table import RowTable
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLE = ROOT / "docs/loops.md"
+TABLE = ROOT / "docs/evidence/loops.md"
 PYTHON = sys.executable
 TORCHRUN = f"{PYTHON} -m torch.distributed.run --standalone"
 REFERENCE_LEGS = "replay,noise:2,isolated.noise:1"

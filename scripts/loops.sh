@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Training loops of other people, clean and with a bug: docs/loops.md.
+# Training loops of other people, clean and with a bug: docs/evidence/loops.md.
 #
 #   scripts/loops.sh [ARGUMENTS OF scripts/loops.py...]
 set -euo pipefail

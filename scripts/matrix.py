@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every case of tests/cases.py and writes the table docs/matrix.md.
+"""Runs every case of tests/cases.py and writes the table docs/evidence/matrix.md.
 
 Resumable: finished cases are kept in matrix/results.jsonl (delete it, or pass --fresh, to start
 over). A reference bundle is recorded once for all candidates that share it. With --keep the
@@ -23,7 +23,7 @@ from runs import Outcome, diff, record_reference  # noqa: E402
 
 OUT = ROOT / "matrix"
 RESULTS = OUT / "results.jsonl"
-TABLE = ROOT / "docs" / "matrix.md"
+TABLE = ROOT / "docs" / "evidence" / "matrix.md"
 
 
 def verdict_on(case: Case, outcome: Outcome) -> str:

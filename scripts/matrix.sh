@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every topology, every bug, the loops and the models of other people, and the
-# tests too slow for `make test`. The table docs/matrix.md is resumable: finished
+# tests too slow for `make test`. The table docs/evidence/matrix.md is resumable: finished
 # cases are kept in matrix/.
 #
 #   scripts/matrix.sh [ARGUMENTS OF scripts/matrix.py...]

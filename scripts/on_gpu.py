@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs on a GPU what elsewhere runs on CPUs, and writes docs/gpu_runs.md.
+"""Runs on a GPU what elsewhere runs on CPUs, and writes docs/evidence/gpu_runs.md.
 
     scripts/on_gpu.py                     # all; needs a CUDA device, megatron-core, transformers
     scripts/on_gpu.py --jobs 4 megatron   # some, four at a time; the others' rows stay
@@ -33,7 +33,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 import runs  # noqa: E402
 from families import cells_of, first_place  # noqa: E402
 
-TABLE = ROOT / "docs/gpu_runs.md"
+TABLE = ROOT / "docs/evidence/gpu_runs.md"
 COLUMNS = ("run", "verdict", "compared", "headroom", "first, or why")
 HEADER = """# What ran on a GPU
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the zoo's planted faults and writes docs/planted.md.
+"""Runs the zoo's planted faults and writes docs/evidence/planted.md.
 
     .venv/bin/python scripts/planted.py             # all; half an hour on two cores
     .venv/bin/python scripts/planted.py --only 'PL1$'  # rows by a regular expression
@@ -28,12 +28,12 @@ import rank_server  # noqa: E402
 import runs  # noqa: E402
 from cases import bug_catalog  # noqa: E402
 
-TABLE = ROOT / "docs/planted.md"
+TABLE = ROOT / "docs/evidence/planted.md"
 HEADER = """# Faults planted by mechanism
 
 Written by `scripts/planted.py`: `zoo/train_gpt.py`, two iterations of one process as the reference,
 and as the candidate the same with the options and the fault of the row. The faults are those of
-`zoo/planted/`, which [the zoo](../zoo/README.md#planted-faults) lists with what they do to the
+`zoo/planted/`, which [the zoo](../../zoo/README.md#planted-faults) lists with what they do to the
 loss. "As expected" is `EXPECT` of the fault's file: place, direction, stage, iteration and first
 class, and that nobody else is blamed. Headroom is error / bound of the tensor that shows it. No
 class is expected where nothing that is recorded tells it:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares runs of Megatron-LM's own pretrain_gpt.py, and writes docs/real.md.
+"""Compares runs of Megatron-LM's own pretrain_gpt.py, and writes docs/evidence/real.md.
 
     make real MEGATRON_LM=path       # all; about a minute each
     scripts/real.sh path TP2 bug     # those whose name contains one of these; other rows stay
@@ -26,7 +26,7 @@ import runs  # noqa: E402
 from cases import bug_catalog  # noqa: E402
 from matrix import worst  # noqa: E402
 
-TABLE = ROOT / "docs/real.md"
+TABLE = ROOT / "docs/evidence/real.md"
 
 # Small sizes, data that need no file, and what a machine without CUDA, TransformerEngine and Apex
 # lacks. All else is as Megatron-LM has it: dropout 0.1, clipping at 1.0, its schedule, its loader.
@@ -158,8 +158,8 @@ Virtual stages run without overlap of their communication, which frees what gloo
 runs of the script by itself differ then. `zoo/megatron_lm/` is what lets the script run on a CPU.
 Dropout is turned off by `ttrace`.
 Headroom is error / bound of the worst tensor of the run itself: at most 1 in a clean run. Bugs are
-those of [the zoo](../zoo/README.md). Seconds are those of the candidate's launch, its legs and the
-check, on two cores that did much else; references are shared.
+those of [the zoo](../../zoo/README.md). Seconds are those of the candidate's launch, its legs and
+the check, on two cores that did much else; references are shared.
 
 """
 COLUMNS = (

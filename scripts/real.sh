@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Megatron-LM's own pretrain_gpt.py, clean and with bugs: docs/real.md. The
+# Megatron-LM's own pretrain_gpt.py, clean and with bugs: docs/evidence/real.md. The
 # checkout is the user's: of the version of megatron-core in requirements-demo.txt
 # (git tag core_v0.16.1). Nothing is written into it.
 #

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What is named of planted faults where values were not kept, by the samples in summaries, and
-what these samples take. Writes docs/samples.md.
+what these samples take. Writes docs/evidence/samples.md.
 
     scripts/sample_table.py [--earlier COMMAND]
 
@@ -36,7 +36,7 @@ from runs import TTRACE  # noqa: E402
 
 OUT = ROOT / "sweep" / "samples"
 RESULTS = OUT / "results.jsonl"
-TABLE = ROOT / "docs" / "samples.md"
+TABLE = ROOT / "docs" / "evidence" / "samples.md"
 MODEL = (
     *("--layers", "2", "--hidden", "128", "--ffn", "256", "--heads", "4", "--seq", "64"),
     *("--micro-batch", "2", "--global-batch", "4"),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares clean runs of many sizes with one process and writes docs/sizes.md: no false alarm, and
-how near the largest value of each test comes to its bound.
+"""Compares clean runs of many sizes with one process and writes docs/evidence/sizes.md: no false
+alarm, and how near the largest value of each test comes to its bound.
 
     scripts/sizes.py                 every model and topology; resumable, hours on two cores
     scripts/sizes.py --only "seq"    models whose name contains this
@@ -33,7 +33,7 @@ from size_table.table import write_table  # noqa: E402
 BIN = Path(sys.executable).parent
 OUT = ROOT / "sizes"
 RESULTS = OUT / "results.jsonl"
-TABLE = ROOT / "docs" / "sizes.md"
+TABLE = ROOT / "docs" / "evidence" / "sizes.md"
 SECOND_DRAW = 14
 TIMEOUT = "30m"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """How close the estimates of sketches are on tensors of real training steps. Writes
-docs/sketch_accuracy.md.
+docs/evidence/sketch_accuracy.md.
 
     scripts/sketch_accuracy.py PROGRAM [--seeds 40] [--table]
 
@@ -36,7 +36,7 @@ from mutation_sweep.plan import Launch  # noqa: E402
 from runs import ttrace  # noqa: E402
 
 OUT = ROOT / "sweep" / "sketches"
-TABLE = ROOT / "docs" / "sketch_accuracy.md"
+TABLE = ROOT / "docs" / "evidence" / "sketch_accuracy.md"
 BUCKETS = 1024
 MODEL = (
     *("--layers", "2", "--hidden", "256", "--ffn", "512", "--heads", "4", "--seq", "64"),

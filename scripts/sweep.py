@@ -5,7 +5,7 @@
     scripts/sweep.py --only 17 --keep         one launch again, with its traces (sweep/)
     scripts/sweep.py --seed 2                 other launches; the table counts those of all seeds
     scripts/sweep.py --again                  judge the traces that --keep kept once more
-    scripts/sweep.py --table                  only write docs/sweep.md
+    scripts/sweep.py --table                  only write docs/evidence/sweep.md
 
 Resumable: finished launches are kept in sweep/seed-N/results.jsonl (delete it, or pass --fresh, to
 start over). Launches follow from --seed and their number alone: up to seed 5 of dense models over
@@ -44,7 +44,7 @@ from mutation_sweep.table import write_table  # noqa: E402
 OUT = ROOT / "sweep"
 RESULTS = "results.jsonl"
 KEPT = "kept"  # beside a reference that a false alarm's traces need
-TABLE = ROOT / "docs" / "sweep.md"
+TABLE = ROOT / "docs" / "evidence" / "sweep.md"
 REFERENCE_LEGS = "noise:3,fp32,fp32.noise:2,isolated.noise:2,fp32.isolated.noise:1"
 # So many launches that fail one after the other have one reason, which more would not cure.
 FAILURES_IN_A_ROW = 3

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares runs of releases of megatron-core, clean and with bugs, and writes docs/versions.md.
+"""Compares releases of megatron-core, clean and with bugs, and writes docs/evidence/versions.md.
 
     .venv/bin/python scripts/versions.py            # all; hours on two cores
     .venv/bin/python scripts/versions.py --only '0.14.*CP2'  # rows by a regular expression
@@ -31,7 +31,7 @@ import runs  # noqa: E402
 from cases import bug_catalog  # noqa: E402
 from matrix import worst  # noqa: E402
 
-TABLE = ROOT / "docs/versions.md"
+TABLE = ROOT / "docs/evidence/versions.md"
 FOLDERS = ROOT / "build/versions"
 PACKAGE = "megatron-core"
 VERSIONS = ("0.12.3", "0.13.1", "0.14.0", "0.15.3", "0.16.1")
@@ -39,8 +39,8 @@ HEADER = """# Releases of megatron-core
 
 Written by `scripts/versions.py`: `zoo/train_gpt.py` on each release, two iterations in fp32 of one
 process as the reference and of two as the candidate, clean and with [bugs of the
-zoo](../zoo/README.md). Compared: tensors. Headroom is error / bound of the worst tensor of the run
-itself: at most 1 where nothing is wrong. Probes are names that megatron-core or torch does not
+zoo](../../zoo/README.md). Compared: tensors. Headroom is error / bound of the worst tensor of the
+run itself: at most 1 where nothing is wrong. Probes are names that megatron-core or torch does not
 promise (`private_names.py` of an adapter): each is looked up when capture begins and kept in
 `meta.json`, and a note names one that is missing and says what is lost. Releases and rows
 that are not here were not run. The full matrix of 0.16.1 is [another table](matrix.md).

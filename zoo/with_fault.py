@@ -39,7 +39,7 @@ STEPS = (
     "put back",
     "last vote",
 )
-# What ranks tell each other, which need not work: of these docs/faults.md has no rows.
+# What ranks tell each other, which need not work: of these docs/evidence/faults.md has no rows.
 WORDS = ("tell scales", "add up scales", "learn scales")
 
 

@@ -1,7 +1,7 @@
 """Real runs in which something fails in the middle of a rerun, on one rank of two. Those that end
 of it are torchrun's.
 
-All combinations are in docs/faults.md, made by scripts/fault_table.py.
+All combinations are in docs/evidence/faults.md, made by scripts/fault_table.py.
 """
 
 import os

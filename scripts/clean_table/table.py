@@ -1,4 +1,4 @@
-"""Writes docs/clean_runs.md from the results."""
+"""Writes docs/evidence/clean_runs.md from the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes docs/honest.md from the results."""
+"""Writes docs/evidence/honest.md from the results."""
 
 from __future__ import annotations
 

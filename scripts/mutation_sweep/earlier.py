@@ -27,7 +27,7 @@ class Count:
 
 
 def read_earlier(text: str) -> tuple[list[str], dict[Cell, Count]]:
-    """Names of the columns, and the cells of a table as docs/sweep.md has it."""
+    """Names of the columns, and the cells of a table as docs/evidence/sweep.md has it."""
     header, _, *lines = (line for line in text.splitlines() if line.startswith("|"))
     cells = {}
     for line in lines:

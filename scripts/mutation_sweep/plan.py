@@ -28,7 +28,7 @@ TOPOLOGIES = {
 }
 # Four processes on two cores take far longer than two, and one has no collectives.
 _WEIGHTS = (1, 4, 6, 4, 4, 4, 1, 1, 1, 1, 1, 1)
-# Launches of earlier seeds follow from what is above, and are in docs/sweep.md.
+# Launches of earlier seeds follow from what is above, and are in docs/evidence/sweep.md.
 FIRST_SEED_OF_FURTHER_AXES = 6
 _SHARDED = "--distributed-optimizer"
 _OVERLAP = ("--overlap-grad-reduce",)

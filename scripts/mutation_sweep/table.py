@@ -1,4 +1,4 @@
-"""docs/sweep.md from the results of all launches."""
+"""docs/evidence/sweep.md from the results of all launches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes docs/sizes.md: clean runs, and how the largest headroom of each test goes with size."""
+"""Writes docs/evidence/sizes.md: clean runs, and how a test's largest headroom goes with size."""
 
 from __future__ import annotations
 

@@ -167,8 +167,8 @@ void AddCheck(CLI::App& app, Action* action) {
                       "judge only these optimizer steps, FIRST:END");
   command->add_option("--legs", options->legs,
                       "judge as if of the reference's reruns it had only "
-                      "these, as `record --legs` names them; docs/legs.md "
-                      "shows what each is good for");
+                      "these, as `record --legs` names them; "
+                      "docs/evidence/legs.md shows what each is good for");
   command->add_flag("--bitwise", options->bitwise,
                     "whether both runs are the same computation bit for bit, "
                     "as after an upgrade, a resume or on another machine: what "

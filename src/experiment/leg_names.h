@@ -15,8 +15,8 @@
 namespace ttrace {
 
 // What a reference is recorded with: noise of every kind that a tolerance is
-// made of, in 20 steps of low precision (docs/legs.md). Noise one module deep
-// does not compound, so fewer legs of it are enough.
+// made of, in 20 steps of low precision (docs/evidence/legs.md). Noise one
+// module deep does not compound, so fewer legs of it are enough.
 inline constexpr std::string_view kReferenceLegs =
     "replay,noise:3,fp32,fp32.noise:2,isolated.noise:2,fp32.isolated.noise:1";
 // Of a reference of which only summaries are kept: without those that take its

@@ -1,5 +1,5 @@
 """What capture uses of megatron-core that megatron-core does not promise. Old versions lack some,
-newer ones may: see docs/versions.md."""
+newer ones may: see docs/evidence/versions.md."""
 
 from __future__ import annotations
 

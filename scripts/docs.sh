@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Builds the site of the documents into build/site. Any warning fails it: a link to a page, an
+# anchor or a file that is not there, a page that no other leads to. Nothing is asked of a network,
+# neither by the build nor by the pages.
+#
+#   scripts/docs.sh            build/site/index.html
+#   scripts/docs.sh --check    no pages, only what a build would complain about
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+builder=html
+[[ ${1:-} == --check ]] && builder=dummy
+# A tree of each page is kept for both builders, so that only what changed is read again.
+.venv/bin/python -m sphinx -b $builder -q --fail-on-warning --keep-going \
+  -c docs -d build/docs . build/site
+[[ $builder == dummy ]] || echo "docs: build/site/index.html"
