@@ -92,7 +92,10 @@ class ObjectReader {
   // The same, of what may not be there.
   template <typename T, typename ReadFields>
   void Object(const char* key, std::optional<T>* out, ReadFields read) {
-    Object(key, [&](ObjectReader& object) { read(object, &out->emplace()); });
+    Object(key, [&](ObjectReader& object) {
+      *out = T{};
+      read(object, &**out);
+    });
   }
   // The same of each object of a list.
   template <typename T, typename ReadFields>
