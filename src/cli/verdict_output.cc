@@ -6,7 +6,9 @@
 #include "src/base/format.h"
 #include "src/cli/command.h"
 #include "src/cli/terminal.h"
+#include "src/report/html/html.h"
 #include "src/report/render.h"
+#include "src/report/result_file.h"
 #include "src/run/free_space.h"
 #include "src/run/record_command.h"
 #include "src/trace/file.h"
@@ -43,11 +45,16 @@ int Report(const Result<CheckResult>& result, const std::string& folder,
     const std::filesystem::path at = folder;
     TerminalOptions plain;
     plain.verbose = true;
+    const std::string json = RenderJson(*result);
+    // By way of the file, as `ttrace report` makes it later.
+    const auto read = ParseResult(json);
+    if (!read.ok()) return Complain(read.error());
     for (const Status& written :
-         {WriteFileAtomically((at / "result.json").string(),
-                              RenderJson(*result)),
+         {WriteFileAtomically((at / "result.json").string(), json),
           WriteFileAtomically((at / "report.txt").string(),
-                              RenderTerminal(*result, plain))}) {
+                              RenderTerminal(*result, plain)),
+          WriteFileAtomically((at / "index.html").string(),
+                              RenderHtml(*read))}) {
       if (!written.ok()) {
         return Complain(written.error().message() + FullDiskWords(folder));
       }

@@ -1,5 +1,5 @@
 // The result of a check, as `check`, `diff` and `merge` all give it: the report
-// on standard output, result.json and report.txt in a folder.
+// on standard output, result.json, report.txt and index.html in a folder.
 
 #ifndef TTRACE_SRC_CLI_VERDICT_OUTPUT_H_
 #define TTRACE_SRC_CLI_VERDICT_OUTPUT_H_

@@ -1,0 +1,80 @@
+// Modules as a tree by the parts of their names, in the order in which the
+// forward reaches them; parameters stand below their module.
+const ITERATION_MARK = '\u0000'; // before what is of the iteration as a whole
+const makeNode = (label, path, seen) => ({
+  label, path, seen, kids: new Map(), list: [], own: [], all: [], first: Infinity,
+  parameter: false, depth: 0, up: null,
+});
+const root = makeNode('(model)', '', -1);
+for (let i = 0; i < N; i++) {
+  const role = roleOf(i);
+  const fqn = fqnOf(i);
+  let parts = fqn === '' ? [] : fqn.split('.');
+  if (ofIteration(role)) parts = [ITERATION_MARK + role];
+  let node = root;
+  parts.forEach((part, depth) => {
+    if (!node.kids.has(part)) {
+      const path = parts.slice(0, depth + 1).join('.');
+      node.kids.set(part, makeNode(part.replace(ITERATION_MARK, ''), path, i));
+    }
+    node = node.kids.get(part);
+    if (passOf(i) === 'forward' && ['input', 'output', 'data', 'loss'].includes(role)) {
+      node.first = Math.min(node.first, i);
+    }
+  });
+  node.own.push(i);
+  if (ofParameter(role)) node.parameter = true;
+}
+
+// A list of layers has no tensors of its own: its items stand in its place.
+const withoutEmpty = (kids) => kids.flatMap((kid) => {
+  if (kid.own.length || !kid.kids.size) return [kid];
+  const inner = [...kid.kids.values()];
+  for (const one of inner) one.label = `${kid.label}.${one.label}`;
+  return withoutEmpty(inner);
+});
+const rankOf = (node) => {
+  if (node.path[0] !== ITERATION_MARK) return node.first;
+  return node.label === 'data' ? -1 : Number.MAX_VALUE;
+};
+const arrange = (node, depth) => {
+  node.list = withoutEmpty([...node.kids.values()]).sort((a, b) =>
+    a.parameter - b.parameter || (rankOf(a) < rankOf(b) ? -1 : rankOf(a) > rankOf(b) ? 1 : 0) ||
+    a.seen - b.seen);
+  node.all = node.own.slice();
+  for (const kid of node.list) {
+    kid.depth = depth;
+    kid.up = node;
+    arrange(kid, depth + 1);
+    for (const i of kid.all) node.all.push(i);
+  }
+};
+arrange(root, 1);
+
+const opened = new Set([root]);
+const holds = (node, set) => node.all.some((i) => set.has(i));
+const openTo = (depth) => {
+  opened.clear();
+  opened.add(root);
+  const walk = (node) => {
+    for (const kid of node.list) {
+      if (kid.depth <= depth) opened.add(kid);
+      walk(kid);
+    }
+  };
+  walk(root);
+};
+const openAt = (node, set) => {
+  for (const kid of node.list) {
+    if (!kid.parameter && holds(kid, set)) {
+      opened.add(kid);
+      openAt(kid, set);
+    }
+  }
+};
+// Where the faults are, and the rest closed.
+const openFaults = () => {
+  openTo(root.list.filter((kid) => kid.list.length).length < 5 ? 1 : 0);
+  for (const kid of root.list) if (kid.list.length > 80) opened.delete(kid);
+  openAt(root, culprits);
+};
