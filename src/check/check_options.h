@@ -4,13 +4,13 @@
 #define TTRACE_SRC_CHECK_CHECK_OPTIONS_H_
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "src/experiment/iteration_range.h"
 #include "src/judge/constants.h"
+#include "src/measure/measure_progress.h"
 #include "ttrace/leg.h"
 
 namespace ttrace {
@@ -34,8 +34,8 @@ struct CheckOptions {
   // How often a clean run may be flagged by chance, over all tests together.
   double risk = kRunRisk;
   int threads = 0;  // 0: as many as cores. The result does not depend on it.
-  // Called now and then from any thread with (done, total) tensors.
-  std::function<void(int64_t, int64_t)> progress;
+  // Filled in while the check runs; null: nobody looks.
+  MeasureProgress* progress = nullptr;
 };
 
 }  // namespace ttrace

@@ -524,12 +524,15 @@ TEST_F(CheckTest, ProgressIsToldToTheEnd) {
   options.reference = Path("ref");
   options.candidate = Path("cand");
   options.threads = 1;
-  std::vector<std::pair<int64_t, int64_t>> told;
-  options.progress = [&](int64_t done, int64_t total) {
-    told.emplace_back(done, total);
-  };
-  ASSERT_TRUE(RunCheck(options).ok());
-  EXPECT_THAT(told, ElementsAre(std::pair(10, 10)));
+  MeasureProgress progress;
+  options.progress = &progress;
+  const auto result = RunCheck(options);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(progress.tensors, 10);
+  EXPECT_EQ(progress.tensors_total, 10);
+  EXPECT_EQ(progress.bytes_read, result->bytes_compared);
+  EXPECT_GT(progress.work_total, result->bytes_compared);
+  EXPECT_EQ(progress.work, progress.work_total);
 }
 
 TEST_F(CheckTest, MoreRiskIsASharperBound) {

@@ -8,7 +8,7 @@
 
 #include "src/base/format.h"
 #include "src/cli/command.h"
-#include "src/cli/terminal.h"
+#include "src/cli/live_line.h"
 #include "src/in_place/condense_trace.h"
 #include "src/run/free_space.h"
 #include "src/run/output_folder.h"
@@ -50,16 +50,16 @@ int Baseline(const BaselineArguments& options) {
       PrepareFolder(options.output, FolderKind::kTrace, options.force);
   if (!prepared.ok()) return Complain(prepared.error());
   std::optional<FolderLock> folder = *std::move(prepared);
-  ProgressLine progress;
+  std::optional<LiveLine> line(std::in_place);
   CondenseOptions condense;
   condense.from = options.trace;
   condense.to = options.output;
   condense.buckets = options.buckets;
   condense.progress = [&](int64_t done, int64_t total) {
-    progress.Show(FormatCount(done) + " of " + FormatCount(total) + " tensors");
+    line->Show({FormatCount(done) + " of " + FormatCount(total) + " tensors"});
   };
   const auto done = CondenseTrace(condense);
-  progress.Clear();
+  line.reset();
   if (!done.ok()) {
     // What is there of it is no baseline.
     folder.reset();

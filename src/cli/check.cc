@@ -1,6 +1,5 @@
 // `ttrace check [REF] CAND`: compare and judge traces that are there.
 
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,8 +10,9 @@
 #include "src/check/merge_parts.h"
 #include "src/check/part_file.h"
 #include "src/cli/command.h"
+#include "src/cli/live_line.h"
+#include "src/cli/progress.h"
 #include "src/cli/ray_engine.h"
-#include "src/cli/terminal.h"
 #include "src/cli/verdict_output.h"
 #include "src/cli/working_folder.h"
 #include "src/experiment/iteration_range.h"
@@ -56,6 +56,7 @@ struct CheckArguments {
   std::string engine = "local";
   int parts = 0;
   std::string ray_address;
+  ProgressOptions progress;
 };
 
 // CheckArguments that say nothing together; empty: there are none.
@@ -87,26 +88,25 @@ std::string Contradiction(const CheckArguments& options) {
 int CheckPart(CheckOptions check, const CheckArguments& options) {
   const auto share = ParseShare(options.part);
   if (!share.ok()) return Complain(share.error().WithContext("--part"));
-  ProgressLine progress;
   const std::string name = "part " + ToString(*share);
-  check.progress = [&](int64_t done, int64_t total) {
-    progress.Show(name + ": measuring " + FormatCount(done) + " of " +
-                  FormatCount(total) + " tensors");
-  };
   RaiseOpenFileLimit();
   const std::string path = PartPath(options.out_part, *share);
+  std::optional<CheckWatch> watch(std::in_place,
+                                  ProgressTask{.phase = "compare"});
+  check.progress = watch->measured();
   const Status done =
       RunPart(check, HeadOf(check, *share, WorkingFolder()), path);
-  progress.Clear();
+  watch.reset();
   if (!done.ok()) {
     return Complain(done.error().WithContext(name).message() +
                     FullDiskWords(path));
   }
-  std::printf("%s is measured: %s\n", name.c_str(), Printable(path).c_str());
+  Say(name + " is measured: " + Printable(path));
   return 0;
 }
 
 int Check(const CheckArguments& options) {
+  UseProgressOptions(options.progress);
   const std::string contradiction = Contradiction(options);
   if (!contradiction.empty()) return Complain(contradiction);
   CheckOptions check;
@@ -207,6 +207,7 @@ void AddCheck(CLI::App& app, Action* action) {
       ->check(CLI::Range(1, kMostParts));
   command->add_option("--ray-address", options->ray_address,
                       "of a running cluster; by default one is started here");
+  AddProgressOptions(command, &options->progress);
   command->footer(kCheckFooter);
   command->callback(
       [action, options] { *action = [options] { return Check(*options); }; });

@@ -1,7 +1,5 @@
 // `ttrace diff`: two commands in, a verdict out.
 
-#include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -9,9 +7,10 @@
 #include "src/base/format.h"
 #include "src/cli/command.h"
 #include "src/cli/interrupt.h"
+#include "src/cli/live_line.h"
 #include "src/cli/plan.h"
+#include "src/cli/progress.h"
 #include "src/cli/recording.h"
-#include "src/cli/terminal.h"
 #include "src/cli/verdict_output.h"
 #include "src/experiment/iteration_range.h"
 #include "src/experiment/leg_names.h"
@@ -54,15 +53,11 @@ struct DiffArguments {
   bool force = false;
   bool verbose = false;
   WatchOptions watch;
+  ProgressOptions progress;
 };
 
 // What one side came to.
 enum class SideEnd { kGood, kFailed, kRefused, kUnusable, kInterrupted };
-
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-      .count();
-}
 
 std::string Plural(int count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
@@ -106,17 +101,13 @@ SideEnd Report(const std::string& side, const RecordOptions& run,
   }
   const std::string time = FormatSeconds(launch.seconds);
   if (launch.ending == Ending::kFinished && finished) {
-    std::printf(
-        "%s: all %s captured after %s; command ended (use --run-to-end "
-        "to let it finish)\n",
-        side.c_str(), Plural(capture.iterations, "iteration").c_str(),
-        time.c_str());
+    Say(side + ": all " + Plural(capture.iterations, "iteration") +
+        " captured after " + time +
+        "; command ended (use --run-to-end to let it finish)");
   } else {
-    std::printf("%s: %s captured; the command %s after %s\n", side.c_str(),
-                Plural(capture.iterations, "iteration").c_str(),
-                Describe(launch).c_str(), time.c_str());
+    Say(side + ": " + Plural(capture.iterations, "iteration") +
+        " captured; the command " + Describe(launch) + " after " + time);
   }
-  std::fflush(stdout);
   if (ShellExitCode(launch) == 0) return SideEnd::kGood;
   PrintLogTail(run.log_file, launch);
   // A command that fails after all was captured failed at something else.
@@ -128,38 +119,19 @@ SideEnd RunSide(const std::string& side, RecordOptions run,
                 const InterruptGuard& guard) {
   // The two commands differ somewhere near their ends, and both are known.
   constexpr size_t kLongestCommand = 160;
-  std::printf(
-      "%s: %s\n", side.c_str(),
-      ShortenMiddle(Printable(run.argv.back()), kLongestCommand).c_str());
-  std::fflush(stdout);
+  Say(side + ": " + ShortenMiddle(Printable(run.argv.back()), kLongestCommand));
   const auto folder = PrepareFolder(run.folder, FolderKind::kTrace, false);
   if (!folder.ok()) {
     Complain(folder.error());
     return SideEnd::kUnusable;
   }
-  ProgressLine progress;
-  const auto start = std::chrono::steady_clock::now();
-  bool began = false;
-  run.progress = [&](int closed, int world_size) {
-    if (world_size > 0 && !began) {
-      began = true;
-      progress.Phase(side + ": capture began after " +
-                     FormatSeconds(SecondsSince(start)));
-    }
-    progress.Show(world_size == 0 ? side + ": waiting for the first rank"
-                                  : side + ": capture complete in " +
-                                        std::to_string(closed) + " of " +
-                                        Plural(world_size, "rank"));
-  };
   run.cost = [&](const CaptureCost& cost) {
-    progress.Clear();
-    std::printf("%s: %s\n", side.c_str(), CostWords(cost, run.folder).c_str());
-    std::fflush(stdout);
+    Say(side + ": " + CostWords(cost, run.folder));
     const std::string too_large = TooLargeWords(cost, run.folder);
     if (!too_large.empty()) Complain(side + ": " + too_large);
   };
-  const Result<RecordOutcome> outcome = RecordCommand(run);
-  progress.Clear();
+  const Result<RecordOutcome> outcome =
+      RecordWithProgress(run, {.side = side, .phase = "record"});
   if (!outcome.ok()) {
     Complain(outcome.error().WithContext(side));
     return SideEnd::kUnusable;
@@ -170,22 +142,21 @@ SideEnd RunSide(const std::string& side, RecordOptions run,
     ComplainOfUnsupported(side, outcome->capture);
     return SideEnd::kRefused;
   }
-  RunLegLaunches(run, outcome->capture, *guard.flag());
+  RunLegLaunches(run, outcome->capture, side, *guard.flag());
   return guard.interrupted() ? SideEnd::kInterrupted : end;
 }
 
 // Runs the candidate's own first step and looks at what it left.
 SideEnd RunFirstStep(const RecordOptions& run) {
   const std::string who = "first step";
-  std::printf("%s: the candidate's, with weights and data of its own\n",
-              who.c_str());
-  std::fflush(stdout);
+  Say(who + ": the candidate's, with weights and data of its own");
   const auto folder = PrepareFolder(run.folder, FolderKind::kTrace, false);
   if (!folder.ok()) {
     Complain(folder.error());
     return SideEnd::kUnusable;
   }
-  const Result<RecordOutcome> outcome = RecordCommand(run);
+  const Result<RecordOutcome> outcome =
+      RecordWithProgress(run, {.side = "candidate", .phase = "first_step"});
   if (!outcome.ok()) {
     Complain(outcome.error().WithContext(who));
     return SideEnd::kUnusable;
@@ -198,9 +169,8 @@ SideEnd RunFirstStep(const RecordOptions& run) {
   ReportSurvivors(who + ": ", launch);
   const bool refused = !capture.unsupported.empty();
   if (capture.problem.empty() && !refused) {
-    std::printf("%s: nothing that cannot be judged, after %s\n", who.c_str(),
-                FormatSeconds(launch.seconds).c_str());
-    std::fflush(stdout);
+    Say(who + ": nothing that cannot be judged, after " +
+        FormatSeconds(launch.seconds));
     std::error_code ignored;
     std::filesystem::remove(run.log_file, ignored);
     const Status removed = RemoveTrace(run.folder);
@@ -265,10 +235,7 @@ void PrintFirstLine(const DiffArguments& options) {
   if (!options.run_to_end) {
     what += "ends each command once it is captured";
   }
-  if (options.graft != "none" || !options.run_to_end) {
-    std::printf("%s\n", what.c_str());
-    std::fflush(stdout);
-  }
+  if (options.graft != "none" || !options.run_to_end) Say(what);
 }
 
 // A saved reference costs nothing, and the candidate is the first launch. A
@@ -282,33 +249,27 @@ bool LooksFirst(const DiffArguments& options) {
 // not say it.
 void PrintNextTry(const DiffArguments& options, const std::string& reference) {
   if (!options.reference_trace.empty() || options.keep != "traces") return;
-  std::printf(
-      "the reference is kept; another candidate: ttrace diff -o NEW "
-      "--reference-trace %s --candidate CMD\n",
-      Printable(reference).c_str());
-  std::fflush(stdout);
+  Say("the reference is kept; another candidate: ttrace diff -o NEW "
+      "--reference-trace " +
+      Printable(reference) + " --candidate CMD");
 }
 
 void PrintPlan(const DiffArguments& options, const IterationRange& iterations,
                const std::vector<Leg>& reference_legs,
                const std::vector<Leg>& candidate_legs) {
   if (LooksFirst(options)) {
-    std::printf(
-        "plan: first the candidate's own first step alone, one launch, to see "
+    Say("plan: first the candidate's own first step alone, one launch, to see "
         "whether\n"
-        "plan: it can be judged (--no-first-step: without)\n");
+        "plan: it can be judged (--no-first-step: without)");
   }
   if (options.reference_trace.empty()) {
-    std::printf("plan: reference: %s\n",
-                StepsWords(iterations, reference_legs).c_str());
+    Say("plan: reference: " + StepsWords(iterations, reference_legs));
   }
-  std::printf(
-      "plan: candidate: %s\n"
+  Say("plan: candidate: " + StepsWords(iterations, candidate_legs) +
+      "\n"
       "plan: bytes and memory are said before the first rerun; a loop that "
       "cannot be rerun\n"
-      "plan: in place (plain torch) is launched once more for each leg\n",
-      StepsWords(iterations, candidate_legs).c_str());
-  std::fflush(stdout);
+      "plan: in place (plain torch) is launched once more for each leg");
 }
 
 int DiscardTraces(const DiffArguments& options, int exit_code) {
@@ -323,6 +284,7 @@ int DiscardTraces(const DiffArguments& options, int exit_code) {
 }
 
 int Diff(const DiffArguments& options) {
+  UseProgressOptions(options.progress);
   if (options.reference_command.empty() == options.reference_trace.empty()) {
     return Complain("give either --reference COMMAND or --reference-trace DIR");
   }
@@ -406,7 +368,7 @@ int Diff(const DiffArguments& options) {
 
   check.reference_legs = FindLegFolders(check.reference);
   check.candidate_legs = FindLegFolders(check.candidate);
-  std::printf("\n");
+  Say("");
   const int verdict = CheckAndReport(check, options.folder, options.verbose);
   // A run that broke down is not equal to one that did not.
   const bool passed = verdict == 0 && end == SideEnd::kGood;
@@ -461,6 +423,7 @@ void AddDiff(CLI::App& app, Action* action) {
       ->capture_default_str()
       ->check(CLI::IsMember({"traces", "report"}));
   AddWatchOptions(command, &options->watch);
+  AddProgressOptions(command, &options->progress);
   command->add_flag("--run-to-end", options->run_to_end,
                     "let the commands finish");
   command->add_flag("--no-first-step", options->no_first_step,

@@ -5,6 +5,7 @@ namespace {
 
 // A signal handler can reach nothing but globals.
 InterruptFlag g_flag;
+bool g_guarded = false;
 
 static_assert(std::atomic<int>::is_always_lock_free,
               "the handler may not take a lock");
@@ -20,6 +21,7 @@ void OnSignal(int signal) {
 InterruptGuard::InterruptGuard() {
   g_flag.signal = 0;
   g_flag.count = 0;
+  g_guarded = true;
   struct sigaction action {};
   action.sa_handler = OnSignal;
   sigemptyset(&action.sa_mask);
@@ -31,10 +33,13 @@ InterruptGuard::InterruptGuard() {
 }
 
 InterruptGuard::~InterruptGuard() {
+  g_guarded = false;
   sigaction(SIGINT, &old_int_, nullptr);
   sigaction(SIGTERM, &old_term_, nullptr);
   sigaction(SIGHUP, &old_hup_, nullptr);
 }
+
+bool InterruptGuard::exists() { return g_guarded; }
 
 const InterruptFlag* InterruptGuard::flag() const { return &g_flag; }
 

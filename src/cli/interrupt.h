@@ -18,6 +18,9 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
+  // Whether there is one now.
+  static bool exists();
+
   const InterruptFlag* flag() const;
   bool interrupted() const { return flag()->signal.load() != 0; }
   // 130 for SIGINT, 143 for SIGTERM.

@@ -4,7 +4,6 @@
 // stderr.
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +11,8 @@
 #include "src/base/format.h"
 #include "src/cli/command.h"
 #include "src/cli/interrupt.h"
+#include "src/cli/live_line.h"
+#include "src/cli/progress.h"
 #include "src/cli/recording.h"
 #include "src/compare/summaries/compare_summaries.h"
 #include "src/experiment/iteration_range.h"
@@ -47,6 +48,7 @@ struct RecordArguments {
   bool bounded = true;   // the reference has noise legs
   bool force = false;
   WatchOptions watch;
+  ProgressOptions progress;
 };
 
 // Checks what the option parser cannot. Leaves `options` ready to record into a
@@ -143,34 +145,34 @@ Result<FolderLock> Complete(const CommandLine& line, RecordArguments* options) {
 }
 
 int RunRecord(const CommandLine& line, RecordArguments* options) {
+  UseProgressOptions(options->progress);
   const Result<FolderLock> folder = Complete(line, options);
   if (!folder.ok()) return Complain(folder.error());
   WarnOfOrphans();
   RecordOptions& record = options->record;
   if (!record.graft.empty()) {
-    std::fprintf(
-        stderr,
-        "ttrace: this run uses %s of %s where it can: its numbers are not its "
-        "own.\n",
-        record.graft_what == "weights,data" ? "weights and data"
-                                            : record.graft_what.c_str(),
-        Printable(record.graft).c_str());
+    SayAside("this run uses " +
+             (record.graft_what == "weights,data" ? "weights and data"
+                                                  : record.graft_what) +
+             " of " + Printable(record.graft) +
+             " where it can: its numbers are not its own.");
   }
   if (record.dropout_off && record.graft.empty()) {
-    std::fprintf(stderr,
-                 "ttrace: this run is without dropout: if it has any, its "
-                 "numbers are not its own.\n");
+    SayAside(
+        "this run is without dropout: if it has any, its numbers are not its "
+        "own.");
   }
   if (!options->bounded) {
-    std::fprintf(stderr,
-                 "ttrace: %s has no noise legs, so that a check against it has "
-                 "no bounds; record it with --as-reference.\n",
-                 Printable(record.graft).c_str());
+    Complain(Printable(record.graft) +
+             " has no noise legs, so that a check against it has no bounds; "
+             "record it with --as-reference.");
   }
 
   const InterruptGuard guard;
   record.interrupt = guard.flag();
-  const Result<RecordOutcome> outcome = RecordCommand(record);
+  ProgressTask task = {.side = "record", .phase = "record"};
+  task.shares_terminal = true;
+  const Result<RecordOutcome> outcome = RecordWithProgress(record, task);
   if (!outcome.ok()) return Complain(outcome.error());
   const LaunchOutcome& launch = outcome->launch;
   const bool timed_out = launch.ending == LaunchOutcome::Ending::kTimedOut;
@@ -193,12 +195,13 @@ int RunRecord(const CommandLine& line, RecordArguments* options) {
     Complain(warning + FullDiskWords(record.folder));
   }
   if (!guard.interrupted() && !timed_out) {
-    RunLegLaunches(record, capture, *guard.flag());
+    RunLegLaunches(record, capture, "record", *guard.flag());
   }
-  std::fprintf(stderr, "ttrace: captured %d iteration%s of %d rank%s in %s\n",
-               capture.iterations, capture.iterations == 1 ? "" : "s",
-               capture.world_size, capture.world_size == 1 ? "" : "s",
-               Printable(record.folder).c_str());
+  SayAside("captured " + std::to_string(capture.iterations) + " iteration" +
+           (capture.iterations == 1 ? "" : "s") + " of " +
+           std::to_string(capture.world_size) + " rank" +
+           (capture.world_size == 1 ? "" : "s") + " in " +
+           Printable(record.folder));
   return guard.interrupted() ? guard.exit_code() : exit_code;
 }
 
@@ -256,6 +259,7 @@ void AddRecord(CLI::App& app, const CommandLine& line, Action* action) {
   command->add_option("--seed", record.seed, "of the noise")
       ->capture_default_str();
   AddWatchOptions(command, &options->watch);
+  AddProgressOptions(command, &options->progress);
   command->add_flag("--force", options->force,
                     "replace a trace that ttrace wrote there before");
   command->footer(kRecordFooter);

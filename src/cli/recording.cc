@@ -7,10 +7,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "src/base/format.h"
 #include "src/cli/command.h"
+#include "src/cli/live_line.h"
 #include "src/experiment/leg_names.h"
 #include "src/run/duration.h"
 #include "src/run/free_space.h"
@@ -46,8 +48,42 @@ Status CheckGraft(const std::string& what) {
                    "'; there are weights,data and weights and data and none");
 }
 
+namespace {
+
+// `left`: how long this launch and those after it take, in seconds, as far as
+// it is known; of one launch of many its own time tells nothing.
+Result<RecordOutcome> RecordAndShow(RecordOptions run, const ProgressTask& task,
+                                    std::optional<double> left) {
+  Progress progress(task);
+  bool began = false;
+  run.progress = [&](CaptureProgress so_far) {
+    if (so_far.world_size > 0 && !began) {
+      began = true;
+      // On a terminal the live line says enough.
+      if (task.launches == 0 && !task.shares_terminal &&
+          isatty(STDERR_FILENO) == 0) {
+        SayAside(TaskWords(task) + ": capture began after " +
+                 FormatSeconds(so_far.seconds));
+      }
+    }
+    if (task.launches > 0) {
+      so_far.seconds_left.reset();
+      if (left) so_far.seconds_left = std::max(*left - so_far.seconds, 0.0);
+    }
+    progress.Show(so_far);
+  };
+  return RecordCommand(run);
+}
+
+}  // namespace
+
+Result<RecordOutcome> RecordWithProgress(RecordOptions run,
+                                         const ProgressTask& task) {
+  return RecordAndShow(std::move(run), task, std::nullopt);
+}
+
 void RunLegLaunches(const RecordOptions& real, const CaptureSummary& summary,
-                    const InterruptFlag& interrupt) {
+                    const std::string& side, const InterruptFlag& interrupt) {
   std::vector<Leg> legs;
   for (const Leg& leg : real.legs) {
     const auto& skipped = summary.skipped_legs;
@@ -56,11 +92,11 @@ void RunLegLaunches(const RecordOptions& real, const CaptureSummary& summary,
     }
   }
   if (!summary.one_launch_per_leg || legs.empty()) return;
-  std::fprintf(stderr,
-               "ttrace: an iteration of this framework cannot be rerun in "
-               "place, so the command\n"
-               "ttrace: is launched %zu more times, once for each leg.\n",
-               legs.size());
+  SayAside(
+      "an iteration of this framework cannot be rerun in place, so the command "
+      "is launched " +
+      std::to_string(legs.size()) + " more times, once for each leg.");
+  double seconds = 0;  // of all launches so far
   for (size_t i = 0; i < legs.size() && interrupt.signal.load() == 0; ++i) {
     RecordOptions run = real;
     run.leg = legs[i];
@@ -71,14 +107,25 @@ void RunLegLaunches(const RecordOptions& real, const CaptureSummary& summary,
     run.log_file = run.folder + ".log";
     run.end_when_captured = true;
     run.end_leftovers = true;
-    std::fprintf(stderr, "ttrace: leg %s (%zu of %zu)\n",
-                 run.leg.name().c_str(), i + 1, legs.size());
+    if (isatty(STDERR_FILENO) == 0) {
+      SayAside("leg " + run.leg.name() + " (" + std::to_string(i + 1) + " of " +
+               std::to_string(legs.size()) + ")");
+    }
     const auto folder = PrepareFolder(run.folder, FolderKind::kTrace, false);
     if (!folder.ok()) {
       Complain(folder.error());
       return;
     }
-    const Result<RecordOutcome> outcome = RecordCommand(run);
+    ProgressTask task = {.side = side, .phase = "leg"};
+    task.launch = static_cast<int>(i) + 1;
+    task.launches = static_cast<int>(legs.size());
+    std::optional<double> left;
+    if (i > 0) {
+      left = seconds / static_cast<double>(i) *
+             static_cast<double>(legs.size() - i);
+    }
+    const Result<RecordOutcome> outcome = RecordAndShow(run, task, left);
+    if (outcome.ok()) seconds += outcome->launch.seconds;
     if (outcome.ok() && outcome->capture.problem.empty()) continue;
     if (interrupt.signal.load() == 0) {
       Complain("leg " + run.leg.name() + ": " +
@@ -152,6 +199,7 @@ void ReportSurvivors(const std::string& who, const LaunchOutcome& launch) {
 }
 
 void PrintLogTail(const std::string& log_file, const LaunchOutcome& launch) {
+  ClearLiveLine();
   constexpr int kLines = 20;
   // A launcher has much to say after the rank that failed.
   std::vector<std::string> lines = LinesOfLastError(launch.output_tail, kLines);

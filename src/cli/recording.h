@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/cli/progress.h"
 #include "src/run/record_command.h"
 #include "ttrace/status.h"
 
@@ -24,9 +25,13 @@ Status CheckGraft(const std::string& what);
 // After a run in which no rank could replay: launches the command once more
 // for each leg, each into a folder of its own (LegFolder), with weights and
 // data of the run before. Says so on stderr. Legs that fail are reported and
-// left out; an interrupt ends the rest.
+// left out; an interrupt ends the rest. `side`: ProgressTask::side.
 void RunLegLaunches(const RecordOptions& real, const CaptureSummary& summary,
-                    const InterruptFlag& interrupt);
+                    const std::string& side, const InterruptFlag& interrupt);
+
+// RecordCommand, and how far it is meanwhile.
+Result<RecordOutcome> RecordWithProgress(RecordOptions run,
+                                         const ProgressTask& task);
 
 // --timeout and --stall-notice, as typed.
 struct WatchOptions {

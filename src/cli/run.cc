@@ -12,6 +12,7 @@
 
 #include "src/base/format.h"
 #include "src/cli/command.h"
+#include "src/cli/live_line.h"
 #include "src/cli/misspelling.h"
 #include "src/numeric/instruction_set.h"
 #include "ttrace/version.h"
@@ -178,6 +179,7 @@ int RunCommandLine(int argc, char** argv) {
 }  // namespace
 
 int Complain(const std::string& message) {
+  ClearLiveLine();
   std::fprintf(stderr, "ttrace: %s\n", message.c_str());
   return kCouldNotDecide;
 }

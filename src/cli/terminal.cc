@@ -4,11 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <string_view>
-
-#include "src/base/format.h"
 
 namespace ttrace {
 namespace {
@@ -38,41 +35,6 @@ TerminalOptions StandardOutputOptions() {
   return options;
 }
 
-ProgressLine::ProgressLine() : active_(isatty(STDERR_FILENO) != 0) {}
-
-void ProgressLine::Show(const std::string& text) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto now = std::chrono::steady_clock::now();
-  if (!active_) {
-    if (now - last_ < patience_) return;
-    last_ = now;
-    patience_ *= 2;
-    std::fprintf(stderr, "ttrace: %s\n", text.c_str());
-    std::fflush(stderr);
-    return;
-  }
-  if (shown_ && now - last_ < std::chrono::milliseconds(100)) return;
-  last_ = now;
-  shown_ = true;
-  const auto width = static_cast<size_t>(TerminalWidth(STDERR_FILENO) - 1);
-  const std::string line = ShortenMiddle(text, width);
-  std::fprintf(stderr, "\r\033[K%s", line.c_str());
-  std::fflush(stderr);
-}
-
-void ProgressLine::Phase(const std::string& text) {
-  if (active_) return;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  std::fprintf(stderr, "ttrace: %s\n", text.c_str());
-  std::fflush(stderr);
-}
-
-void ProgressLine::Clear() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!shown_) return;
-  std::fputs("\r\033[K", stderr);
-  std::fflush(stderr);
-  shown_ = false;
-}
+int WidthOfStandardError() { return TerminalWidth(STDERR_FILENO); }
 
 }  // namespace ttrace

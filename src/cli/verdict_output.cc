@@ -1,10 +1,16 @@
 #include "src/cli/verdict_output.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "src/base/format.h"
 #include "src/cli/command.h"
+#include "src/cli/live_line.h"
+#include "src/cli/progress.h"
 #include "src/cli/terminal.h"
 #include "src/report/html/html.h"
 #include "src/report/render.h"
@@ -18,18 +24,17 @@ namespace ttrace {
 
 int CheckAndReport(CheckOptions options, const std::string& folder,
                    bool verbose) {
-  ProgressLine progress;
-  options.progress = [&](int64_t done, int64_t total) {
-    progress.Show("comparing " + FormatCount(done) + " of " +
-                  FormatCount(total) + " tensors");
-  };
+  std::optional<CheckWatch> watch(std::in_place,
+                                  ProgressTask{.phase = "compare"});
+  options.progress = watch->measured();
   // All commands have ended: nobody inherits it.
   RaiseOpenFileLimit();
   const Result<CheckResult> result = RunCheck(options);
-  progress.Clear();
-  if (result.ok()) {
-    progress.Phase("compared " + FormatCount(result->coverage.compared) +
-                   " tensors in " + FormatSeconds(result->seconds));
+  watch.reset();
+  // On a terminal the report says it.
+  if (result.ok() && isatty(STDERR_FILENO) == 0) {
+    SayAside("compared " + FormatCount(result->coverage.compared) +
+             " tensors in " + FormatSeconds(result->seconds));
   }
   return Report(result, folder, verbose);
 }

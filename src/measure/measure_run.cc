@@ -87,6 +87,7 @@ class Work {
 
   Result<Measurements> Measure() {
     Measurements out;
+    if (context_.progress != nullptr) SayWhatThereIsToDo();
     TTRACE_RETURN_IF_ERROR(CompareUpdates(&out));
     TTRACE_RETURN_IF_ERROR(MeasureTensors(&out));
     TTRACE_RETURN_IF_ERROR(ReplaySteps(&out));
@@ -122,6 +123,30 @@ class Work {
   }
 
  private:
+  void SayWhatThereIsToDo() {
+    sizes_ = Sizes();
+    int64_t all = 0;
+    for (const size_t i : own_entries_) all += sizes_[i];
+    for (const size_t i : own_steps_) all += sizes_[StepPlace(i)];
+    for (const size_t i : own_updates_) all += sizes_[UpdatePlace(i)];
+    MeasureProgress& progress = *context_.progress;
+    progress.tensors_total = static_cast<int64_t>(own_entries_.size());
+    progress.work_total = all;
+  }
+
+  void CountWork(size_t place) {
+    if (context_.progress != nullptr) context_.progress->work += sizes_[place];
+  }
+  void CountBytes(int64_t bytes) {
+    if (context_.progress != nullptr) context_.progress->bytes_read += bytes;
+  }
+
+  // Where Sizes has a step and an update.
+  size_t StepPlace(size_t i) const { return entries_.size() + i; }
+  size_t UpdatePlace(size_t i) const {
+    return entries_.size() + steps_.size() + i;
+  }
+
   // Tensors, then steps, then updates.
   void TakeShare() {
     const size_t count = entries_.size() + steps_.size() + updates_.size();
@@ -203,15 +228,16 @@ class Work {
                                   context_.plans, context_.rows);
     out->facts.resize(own_entries_.size());
     std::vector<GradientSquare> squares(own_entries_.size());
-    std::atomic<int64_t> read = 0;
-    std::atomic<int64_t> done = 0;
-    const auto total = static_cast<int64_t>(own_entries_.size());
+    std::atomic<int64_t> all_read = 0;
     TTRACE_RETURN_IF_ERROR(
         ForEach(context_.threads, own_entries_.size(), [&](size_t i) -> Status {
           const TensorEntry& entry = *entries_[own_entries_[i]];
           const auto& [id, pieces] = entry;
+          std::atomic<int64_t> read = 0;
           TTRACE_ASSIGN_OR_RETURN(TensorFacts facts,
                                   measurer.Measure(id, pieces, &read));
+          all_read += read;
+          CountBytes(read);
           ForgetPlaces(&facts);
           facts.order = static_cast<int64_t>(own_entries_[i]);
           facts.batch_unknown = context_.batch.unknown.contains(id);
@@ -223,10 +249,8 @@ class Work {
           if (HasSquare(entry)) {
             TTRACE_ASSIGN_OR_RETURN(squares[i], SquareOf(pieces));
           }
-          const int64_t n = ++done;
-          if (context_.progress && (n % 64 == 0 || n == total)) {
-            context_.progress(n, total);
-          }
+          if (context_.progress != nullptr) ++context_.progress->tensors;
+          CountWork(own_entries_[i]);
           return Done{};
         }));
     for (size_t i = 0; i < own_entries_.size(); ++i) {
@@ -235,7 +259,7 @@ class Work {
         out->squares.emplace(entry.first, std::move(squares[i]));
       }
     }
-    out->bytes_compared += read;
+    out->bytes_compared += all_read;
     return Done{};
   }
 
@@ -261,6 +285,7 @@ class Work {
     Status status =
         ForEach(context_.threads, own_steps_.size(), [&](size_t i) -> Status {
           const StepOfParameter& step = steps_[own_steps_[i]];
+          CountWork(StepPlace(own_steps_[i]));
           TTRACE_RETURN_IF_ERROR(Replay(own_, stored_, step, &read, &own[i]));
           // Of a step that is what it should be the reference's says nothing.
           if (!own[i] || !own[i]->out() || !theirs_ ||
@@ -285,6 +310,7 @@ class Work {
         ForEach(context_.threads, own_updates_.size(), [&](size_t i) -> Status {
           TTRACE_ASSIGN_OR_RETURN(differ[i],
                                   AnyDiffers(updates_[own_updates_[i]].second));
+          CountWork(UpdatePlace(own_updates_[i]));
           return Done{};
         }));
     for (size_t i = 0; i < own_updates_.size(); ++i) {
@@ -308,6 +334,7 @@ class Work {
   std::vector<size_t> own_entries_;
   std::vector<size_t> own_steps_;
   std::vector<size_t> own_updates_;
+  std::vector<int64_t> sizes_;  // Sizes(), if somebody looks
 };
 
 // A record that several shares met has one error; the least of texts, so that

@@ -8,7 +8,6 @@
 #define TTRACE_SRC_MEASURE_MEASURE_RUN_H_
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "src/experiment/leg_plan.h"
 #include "src/experiment/row_alignment.h"
 #include "src/experiment/side.h"
+#include "src/measure/measure_progress.h"
 #include "src/measure/measurements.h"
 #include "src/measure/share.h"
 #include "ttrace/status.h"
@@ -33,8 +33,7 @@ struct RunContext {
   BatchReadings batch;
   std::optional<IterationRange> iterations;  // to judge; nothing: all
   int threads = 0;                           // 0: as many as cores
-  // Called now and then from any thread with (done, total) tensors.
-  std::function<void(int64_t, int64_t)> progress;
+  MeasureProgress* progress = nullptr;  // null: nobody looks
 
   bool Judges(int iteration) const {
     return !iterations || iterations->contains(iteration);

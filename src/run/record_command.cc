@@ -194,6 +194,17 @@ Result<RecordOutcome> RecordCommand(const RecordOptions& options) {
   StallNotice stall(options.stall_seconds);
   Refusal refusal(options);
   bool cost_said = false;
+  CaptureMeter meter(options.folder, options.iterations, !options.legs.empty());
+  const auto start = std::chrono::steady_clock::now();
+  const auto show_progress = [&] {
+    if (!options.progress) return;
+    const std::chrono::duration<double> time =
+        std::chrono::steady_clock::now() - start;
+    CaptureProgress progress = meter.Look(time.count());
+    progress.world_size = watch.world_size();
+    progress.ranks_closed = watch.ranks_closed();
+    options.progress(progress);
+  };
   LaunchOptions launch;
   launch.argv = options.argv;
   launch.environment = Environment(options, run_id);
@@ -204,15 +215,14 @@ Result<RecordOutcome> RecordCommand(const RecordOptions& options) {
   launch.timeout_seconds = options.timeout_seconds;
   launch.look = [&] {
     watch.Update();
-    if (options.progress) {
-      options.progress(watch.ranks_closed(), watch.world_size());
-    }
-    if (options.cost && !cost_said && watch.world_size() > 0) {
+    if (!cost_said && !options.legs.empty() && watch.world_size() > 0) {
       const CaptureCost cost =
           ReadCaptureCost(options.folder, options.iterations);
       cost_said = cost.ranks >= watch.world_size();
-      if (cost_said) options.cost(cost);
+      if (cost_said) meter.SetCost(cost);
+      if (cost_said && options.cost) options.cost(cost);
     }
+    show_progress();
     const std::string idle = stall.Look(watch, CaptureWatch::Clock::now());
     if (!idle.empty() && options.notice) options.notice(idle);
     if (!options.end_when_captured || !watch.AllClosed()) return Wish::kGoOn;
@@ -222,10 +232,11 @@ Result<RecordOutcome> RecordCommand(const RecordOptions& options) {
   };
   RecordOutcome outcome;
   TTRACE_ASSIGN_OR_RETURN(outcome.launch, Launch(launch));
+  watch.Update();
+  show_progress();
   outcome.capture =
       SummarizeCapture(options.folder, options.leg, options.iterations.count());
   if (outcome.launch.ending == LaunchOutcome::Ending::kTimedOut) {
-    watch.Update();
     outcome.last_records = watch.LastRecords();
   }
   return outcome;

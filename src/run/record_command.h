@@ -13,6 +13,7 @@
 
 #include "src/experiment/iteration_range.h"
 #include "src/run/capture_cost.h"
+#include "src/run/capture_progress.h"
 #include "src/run/capture_summary.h"
 #include "src/run/launch.h"
 #include "ttrace/leg.h"
@@ -43,8 +44,8 @@ struct RecordOptions {
   // `notice` is called with where each rank is. 0: never.
   double stall_seconds = 0;
   std::function<void(const std::string&)> notice;
-  // Called a few times a second with how many of how many ranks are done.
-  std::function<void(int closed, int world_size)> progress;
+  // Called a few times a second, and once more when the command has ended.
+  std::function<void(const CaptureProgress&)> progress;
   // Called once, when all ranks have said what their reruns will take. Never if
   // there are none.
   std::function<void(const CaptureCost&)> cost;

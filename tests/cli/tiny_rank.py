@@ -6,6 +6,7 @@ What the command line does with commands, logs, signals and folders needs no mod
 launch per leg. `--hang` stands still in its second iteration, `--crash` dies of a TypeError there
 and `--crash-first` before anything is written. `--refuse` writes that a part of it is not
 supported, `--crash-grafted` dies in its first iteration if it is given another run's data.
+`--pause SECONDS` waits after each leg.
 """
 
 import argparse
@@ -29,6 +30,7 @@ parser.add_argument("--crash", action="store_true")
 parser.add_argument("--crash-first", action="store_true")
 parser.add_argument("--refuse", action="store_true")
 parser.add_argument("--crash-grafted", action="store_true")
+parser.add_argument("--pause", type=float, default=0.0)
 arguments = parser.parse_args()
 if arguments.crash_first:
     int([])
@@ -63,6 +65,7 @@ for iteration in range(min(arguments.iterations, end)):
                 writer.close(False, "the process ended before iteration 1 was complete")
                 int([])
         writer.seal(iteration, name)
+        time.sleep(arguments.pause)
     print(f"iteration {iteration} done", flush=True)
 writer.close(True, "")
 if arguments.sleep:
