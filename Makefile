@@ -3,7 +3,7 @@
 
 BUILD ?= build
 
-.PHONY: help demo test matrix real sweep sizes clean-runs bench docs tidy format clean setup
+.PHONY: help demo test matrix wheel real sweep sizes clean-runs bench docs tidy format clean setup
 
 help:
 	@echo 'make demo     find a real bug from nothing: two training runs and the explanation'
@@ -13,6 +13,7 @@ help:
 	@echo 'make sweep    hundreds of planted faults and as many clean runs (resumable; an hour)'
 	@echo 'make sizes    clean runs of growing models, none of which may be flagged (resumable; hours)'
 	@echo 'make clean-runs  clean runs drawn at random, the development half (resumable; hours)'
+	@echo 'make wheel    wheels for every CPython here, for x86-64 and 64-bit Arm, in dist/'
 	@echo 'make bench    what capture and check cost on this machine'
 	@echo 'make docs     the site of the documents: build/site/index.html'
 	@echo 'make format   rewrite C++ and Python in the project style'
@@ -30,6 +31,9 @@ demo:
 
 test:
 	@scripts/run_tests.sh
+
+wheel: setup
+	@.venv/bin/python scripts/make_wheels.py
 
 matrix: setup
 	@scripts/matrix.sh

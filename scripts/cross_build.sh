@@ -11,26 +11,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=$PWD/build/cross
 root=$build/root
 objects=$build/objects
-mkdir -p "$root" "$objects" "$build"/apt/{lists/partial,cache/archives/partial}
-
-sudo=()
-[[ $(id -u) -eq 0 ]] || sudo=(sudo)
-if ! command -v aarch64-linux-gnu-g++ qemu-aarch64 > /dev/null || [[ ! -d /usr/src/googletest ]]; then
-  "${sudo[@]}" apt-get install -y --no-install-recommends g++-aarch64-linux-gnu qemu-user googletest
-fi
-
-if [[ ! -e $root/usr/lib/aarch64-linux-gnu/libhwy.so.1 ]]; then
-  cat > "$build/apt/apt.conf" << CONF
-APT::Architectures { "$(dpkg --print-architecture)"; "arm64"; };
-Dir::State::lists "$build/apt/lists";
-Dir::Cache "$build/apt/cache";
-APT::Sandbox::User "$(id -un)";
-CONF
-  export APT_CONFIG=$build/apt/apt.conf
-  apt-get update -qq
-  (cd "$build/apt" && apt-get download -qq libhwy-dev:arm64 libhwy1:arm64)
-  for package in "$build"/apt/libhwy*.deb; do dpkg-deb -x "$package" "$root"; done
-fi
+mkdir -p "$objects"
+scripts/arm64_libraries.sh
 
 # GCC 12 sees overlapping memory in std::string where there is none.
 cxx=(aarch64-linux-gnu-g++ -std=c++20 -O2 -Wall -Wextra -Wno-restrict -Iinclude -I. -DFMT_HEADER_ONLY

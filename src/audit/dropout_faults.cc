@@ -1,6 +1,7 @@
 #include "src/audit/dropout_faults.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,7 @@
 #include "src/check/notes_on_check.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>

@@ -1,6 +1,7 @@
 #include "src/check/row_notes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>

@@ -22,6 +22,7 @@ struct CommandLine {
   // may look at.
   std::vector<std::string> after_dashes;
   bool has_dashes = false;
+  std::string python;  // by which this is called, for `ttrace version`
 };
 
 // Each adds its options to `app` and sets `*action` when it is chosen.
@@ -32,7 +33,7 @@ void AddMerge(CLI::App& app, Action* action);
 void AddBaseline(CLI::App& app, Action* action);
 void AddReport(CLI::App& app, Action* action);
 void AddInspect(CLI::App& app, Action* action);
-void AddVersion(CLI::App& app, Action* action);
+void AddVersion(CLI::App& app, const CommandLine& line, Action* action);
 
 // Prints "ttrace: <message>" to stderr. Returns kCouldNotDecide.
 int Complain(const std::string& message);

@@ -123,12 +123,13 @@ int FlushOutput(int exit_code) {
                   std::strerror(error));
 }
 
-int RunCommandLine(int argc, char** argv) {
+int RunCommandLine(int argc, char** argv, std::string_view python) {
   if (const Status limited = LimitInstructionSetByEnvironment();
       !limited.ok()) {
     return Complain(limited.error());
   }
   CommandLine line;
+  line.python = python;
   std::vector<std::string> words;
   for (int i = 1; i < argc; ++i) {
     if (!line.has_dashes && std::string_view(argv[i]) == "--") {
@@ -155,7 +156,7 @@ int RunCommandLine(int argc, char** argv) {
   AddBaseline(app, &action);
   AddReport(app, &action);
   AddInspect(app, &action);
-  AddVersion(app, &action);
+  AddVersion(app, line, &action);
   try {
     // CLI11 takes them from the back.
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
@@ -186,9 +187,9 @@ int Complain(const std::string& message) {
 
 int Complain(const Error& error) { return Complain(error.message()); }
 
-int RunCli(int argc, char** argv) {
+int RunCli(int argc, char** argv, std::string_view python) {
   try {
-    return FlushOutput(RunCommandLine(argc, argv));
+    return FlushOutput(RunCommandLine(argc, argv, python));
   } catch (const std::exception& error) {
     // Only what no code can foresee comes here: memory that ran out.
     return Complain(std::string("internal error: ") + error.what());

@@ -1,6 +1,7 @@
 #include "src/diagnose/words.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

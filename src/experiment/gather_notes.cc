@@ -1,6 +1,7 @@
 #include "src/experiment/gather_notes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>

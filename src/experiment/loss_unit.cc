@@ -1,6 +1,7 @@
 #include "src/experiment/loss_unit.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "src/base/hypot.h"
 #include "src/numeric/round_to.h"
 #include "ttrace/dtype.h"
 
@@ -92,7 +93,7 @@ double PartialSumRounding(const Rounding& rounding) {
   const auto partial_sums = static_cast<double>(
       rounding.reference_ranks - 1 + rounding.candidate_ranks - 1 +
       rounding.reference_terms - 1 + rounding.candidate_terms - 1);
-  return std::hypot(
+  return Hypot(
       rounding.unit_roundoff * std::sqrt(kSquareOfOneRounding * partial_sums),
       std::sqrt(sent));
 }

@@ -1,6 +1,7 @@
 #include "src/experiment/side.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>

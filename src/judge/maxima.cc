@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "src/base/hypot.h"
 #include "src/compare/compare_kernel.h"
 #include "src/judge/constants.h"
 #include "src/judge/small_sample.h"
@@ -210,13 +211,13 @@ void JudgeMaxima(const LegErrors& errors, LegJudgement* leg) {
   const double extreme = LargestElementFactor(
       stats.count, std::numeric_limits<int>::max(), errors.risk);
   // What parts that cancel are rounded by.
-  const double of_parts = std::hypot(PartialSumRounding(errors.rounding),
-                                     OtherSummandsRounding(errors.rounding));
+  const double of_parts = Hypot(PartialSumRounding(errors.rounding),
+                                OtherSummandsRounding(errors.rounding));
   const double smallest =
       SpacingRounding(errors.rounding, stats.count, stats.sum_sq_ref);
   leg->Add(Judge(
       Statistic::kElement, stats.max_elem, ElementNoise(errors), element_floor,
-      std::hypot(errors.cancelled_in_element() * of_parts, smallest) * extreme,
+      Hypot(errors.cancelled_in_element() * of_parts, smallest) * extreme,
       errors, ElementHp(errors)));
   // A tensor of one block: its norm says the same, and more sharply.
   if (stats.count > kCompareBlock && stats.sum_sq_ref > 0) {
@@ -232,7 +233,7 @@ void JudgeMaxima(const LegErrors& errors, LegJudgement* leg) {
     const double in_block =
         std::max(errors.cancelled() * share,
                  std::min(errors.cancelled(), largest_parts));
-    const double unseen = std::hypot(
+    const double unseen = Hypot(
         in_block * of_parts,
         SpacingRounding(errors.rounding, kCompareBlock, stats.sum_sq_ref));
     leg->Add(Judge(Statistic::kBlock, BlockError(stats, stats.sum_sq_ref),

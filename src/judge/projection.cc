@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "src/base/hypot.h"
 #include "src/judge/constants.h"
 #include "src/judge/small_sample.h"
 
@@ -58,7 +59,7 @@ void JudgeProjection(const LegErrors& errors, double pooled,
       {kScalarRoundoffs * errors.rounding.unit_roundoff, Origin::kFloor},
       {kNoiseFactor * repeat, Origin::kRepeat},
       // One sample of what the reference rounds, and two sides that do so.
-      {kNoiseFactor * std::hypot(1, errors.longer_sums()) * fp32,
+      {kNoiseFactor * Hypot(1, errors.longer_sums()) * fp32,
        Origin::kReferenceFp32},
       {errors.long_sum_loss(), Origin::kLongSum},
   };

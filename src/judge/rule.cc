@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "src/base/hypot.h"
 #include "src/judge/constants.h"
 #include "src/judge/small_sample.h"
 
@@ -33,7 +34,7 @@ Test JudgeNorm(const LegErrors& errors) {
   const double floor = errors.least_rounding();
   const double unseen = errors.unseen_rounding();
   const double seen = errors.noise_growth() * test.noise;
-  const double noise = std::max(growth * seen, std::hypot(seen, unseen));
+  const double noise = std::max(growth * seen, Hypot(seen, unseen));
   const bool has_hp = errors.candidate_fp32 && errors.reference_fp32;
   double factor =
       NoiseFactor(IndependentErrors(errors.noise), legs, errors.risk);
@@ -52,7 +53,7 @@ Test JudgeNorm(const LegErrors& errors) {
     // Both sides round one exact sum over tokens, each by about what the
     // reference is off (which also holds what came from other modules), or that
     // times `longer_sums`: their difference is the root of both squares.
-    const double rounding = std::hypot(1, longer_sums) * test.reference_fp32;
+    const double rounding = Hypot(1, longer_sums) * test.reference_fp32;
     if (kNoiseFactor * rounding > factor * scale_b) {
       scale_b = rounding;
       factor = kNoiseFactor;

@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/hypot.h"
 #include "src/experiment/rounding.h"
 #include "src/judge/constants.h"
 #include "src/judge/judgement.h"
@@ -79,8 +80,8 @@ struct LegErrors {
   // What is rounded beside what noise legs show: partial sums, and numbers
   // below the smallest normal one. Relative to the norm of `stats`' reference.
   double unseen_rounding() const {
-    return std::hypot(cancelled() * PartialSumRounding(rounding),
-                      SpacingRounding(rounding, stats.count, stats.sum_sq_ref));
+    return Hypot(cancelled() * PartialSumRounding(rounding),
+                 SpacingRounding(rounding, stats.count, stats.sum_sq_ref));
   }
   // The least that two runs may differ by, relative to the norm, whatever noise
   // legs show.

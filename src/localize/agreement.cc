@@ -1,6 +1,7 @@
 #include "src/localize/agreement.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>

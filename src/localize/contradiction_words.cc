@@ -1,6 +1,7 @@
 #include "src/localize/contradiction_words.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <vector>
 

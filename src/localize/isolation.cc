@@ -1,6 +1,7 @@
 #include "src/localize/isolation.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

@@ -2,6 +2,7 @@
 // then where, why, what else, and what to type next. A clean result is short.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

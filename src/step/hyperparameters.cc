@@ -1,6 +1,7 @@
 #include "src/step/hyperparameters.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,7 @@
 // Rules whose evidence is a count or a bit: N, R, G, and Z of inputs.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

@@ -2,6 +2,7 @@
 // or written at a wrong offset holds runs of other parameters.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

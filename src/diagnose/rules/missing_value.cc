@@ -2,6 +2,7 @@
 // gradient at all.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <set>

@@ -2,6 +2,7 @@
 // code under test numbers or configures otherwise than their place says.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>

@@ -1,6 +1,7 @@
 // A step that is not what its settings make of what its rank recorded.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/await.h"
 #include "src/trace/device/cuda_copier.h"
 #include "src/trace/device/span_copy.h"
 #include "src/trace/strided_gather.h"
@@ -198,7 +199,7 @@ void WritingQueue::Do(size_t count, const std::function<void(size_t)>& part) {
   {
     std::unique_lock lock(mutex_);
     offered_ = nullptr;
-    done_.wait(lock, [this] { return !helps_; });
+    Await(done_, lock, [this] { return !helps_; });
   }
   parts.Rethrow();
 }
@@ -292,14 +293,14 @@ Status WritingQueue::CopyAndAwait(DeviceCopier& from, uintptr_t stream,
 
 void WritingQueue::WaitUntilIdle(std::unique_lock<std::mutex>& lock) {
   work_.notify_one();  // It may nap.
-  done_.wait(lock, [this] { return calls_.empty() && !flushes_; });
+  Await(done_, lock, [this] { return calls_.empty() && !flushes_; });
 }
 
 void WritingQueue::WaitUntilFewAreOnTheirWay() {
   std::unique_lock lock(mutex_);
   if (on_their_way_ < kMostOnTheirWay) return;
   work_.notify_one();  // It may nap.
-  done_.wait(lock, [this] { return on_their_way_ < kMostOnTheirWay; });
+  Await(done_, lock, [this] { return on_their_way_ < kMostOnTheirWay; });
 }
 
 std::byte* WritingQueue::Take(size_t bytes) {
@@ -307,7 +308,7 @@ std::byte* WritingQueue::Take(size_t bytes) {
   std::byte* stretch = ring_->Take(bytes);
   if (stretch != nullptr) return stretch;
   work_.notify_one();  // It may nap.
-  done_.wait(lock, [&] { return (stretch = ring_->Take(bytes)) != nullptr; });
+  Await(done_, lock, [&] { return (stretch = ring_->Take(bytes)) != nullptr; });
   return stretch;
 }
 
@@ -338,7 +339,7 @@ void WritingQueue::Run() {
       work_.wait_for(lock, kNap, has_work);
       naps_ = false;
       if (!work_.wait_for(lock, kQuiet, has_nothing_to_flush)) Flush(lock);
-      work_.wait(lock, has_work);
+      Await(work_, lock, has_work);
     }
     if (is_asked()) {
       OfferedParts& parts = *offered_;
