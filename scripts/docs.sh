@@ -10,6 +10,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 builder=html
 [[ ${1:-} == --check ]] && builder=dummy
 # A tree of each page is kept for both builders, so that only what changed is read again.
+[[ $builder == dummy ]] || rm -rf build/site  # pages that are gone
 .venv/bin/python -m sphinx -b $builder -q --fail-on-warning --keep-going \
   -c docs -d build/docs . build/site
-[[ $builder == dummy ]] || echo "docs: build/site/index.html"
+if [[ $builder == dummy ]]; then exit; fi
+if grep -rlE --include='*.html' --include='*.css' \
+  '(<script[^>]* src=|<img[^>]* src=|<link[^>]* href=|@import |url\()["'"'"']?(https?:)?//' build/site; then
+  echo 'docs: these files ask other hosts for something: pages have to work without a network' >&2
+  exit 1
+fi
+echo "docs: build/site/index.html"
