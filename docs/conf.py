@@ -29,9 +29,10 @@ smartquotes = False
 
 html_theme = "furo"
 html_title = f"TTrace {version}"
-html_static_path: list[str] = []
+html_static_path = ["site/static"]
+html_css_files = ["wide_tables.css"]
 # So that the folder opens at its first page.
-html_extra_path = ["site"]
+html_extra_path = ["site/index.html"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False

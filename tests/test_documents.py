@@ -26,6 +26,36 @@ def test_the_site_has_no_dead_link_and_no_lost_page() -> None:
     run("scripts/docs.sh", "--check")
 
 
+def site(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """What a build says of a project whose first page is this text."""
+    docs = folder / "docs"
+    docs.mkdir()
+    for name in ("conf.py", "site"):
+        (docs / name).symlink_to(ROOT / "docs" / name)
+    (folder / "CMakeLists.txt").symlink_to(ROOT / "CMakeLists.txt")
+    (docs / "index.md").write_text(text)
+    command = [str(ROOT / "scripts" / "docs.sh"), *options, str(folder)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_what_is_wrong_with_a_page_ends_the_build(tmp_path: Path) -> None:
+    links = "[a](gone.md) [b](../src/gone.h) [c](#gone-too) [d](lost.md#nowhere)"
+    (tmp_path / "lost.md").write_text("# Nobody leads here\n")
+    done = site(tmp_path, f"# First\n\n{links}\n", "--check")
+    assert done.returncode != 0
+    for said in ("gone.md", "gone.h", "gone-too", "lost.md", "isn't included in any toctree"):
+        assert said in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_pages_work_without_a_network(tmp_path: Path, here: bool) -> None:
+    (tmp_path / "dot.svg").write_text("<svg/>")
+    picture = "../dot.svg" if here else "https://other.example/dot.svg"
+    done = site(tmp_path, f"# First\n\n![a dot]({picture})\n")
+    assert (done.returncode == 0) == here, done.stderr
+    assert ("ask other hosts" in done.stderr) != here, done.stderr
+
+
 def test_the_reference_of_commands_is_what_they_say() -> None:
     run(sys.executable, "scripts/command_reference.py", "--check")
 
