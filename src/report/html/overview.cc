@@ -175,14 +175,19 @@ class Overview {
                        FormatCount(of));
   }
 
-  // Its last two parts: enough to tell layers from each other.
+  // Its last two parts, or the last: enough to tell layers from each other.
   std::string Label(size_t row) const {
-    const std::string& name = names_[row * per_row_];
+    const std::string name = Printable(names_[row * per_row_]);
     if (name.empty()) return "(model)";
-    size_t dot = name.rfind('.');
-    if (dot != std::string::npos && dot > 0) dot = name.rfind('.', dot - 1);
+    const size_t last = name.rfind('.');
+    if (last == std::string::npos || last == 0) {
+      return HtmlText(ShortenMiddle(name, kLongestRowLabel));
+    }
+    const size_t before = name.rfind('.', last - 1);
+    const std::string two =
+        before == std::string::npos ? name : name.substr(before + 1);
     return HtmlText(ShortenMiddle(
-        Printable(dot == std::string::npos ? name : name.substr(dot + 1)),
+        Columns(two) <= kLongestRowLabel ? two : name.substr(last + 1),
         kLongestRowLabel));
   }
 
