@@ -27,7 +27,7 @@ EYES = {
 }
 GROUPS = {"clean": ("s3", "s4", "s5"), "close": ("s6",), "out": ("s9", "s10", "s11", "s12")}
 # About 2 is what an eye notices where colours touch; cells are small and apart.
-LEAST = 18
+LEAST = 19
 
 Color = tuple[float, float, float]
 
@@ -47,7 +47,9 @@ def palettes() -> dict[str, dict[str, Color]]:
 
 def lab(color: Color, eyes: tuple[Color, ...]) -> Color:
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color]
-    r, g, b = (min(1.0, max(0.0, sum(w * c for w, c in zip(row, linear)))) for row in eyes)
+    r, g, b = (
+        min(1.0, max(0.0, sum(w * c for w, c in zip(row, linear, strict=True)))) for row in eyes
+    )
     x = (0.4124564 * r + 0.3575761 * g + 0.1804375 * b) / 0.95047
     y = 0.2126729 * r + 0.7151522 * g + 0.0721750 * b
     z = (0.0193339 * r + 0.1191920 * g + 0.9503041 * b) / 1.08883
@@ -56,7 +58,7 @@ def lab(color: Color, eyes: tuple[Color, ...]) -> Color:
 
 
 def distance(a: Color, b: Color, eyes: tuple[Color, ...]) -> float:
-    return sum((p - q) ** 2 for p, q in zip(lab(a, eyes), lab(b, eyes))) ** 0.5
+    return sum((p - q) ** 2 for p, q in zip(lab(a, eyes), lab(b, eyes), strict=True)) ** 0.5
 
 
 def test_distances_are_those_of_cielab() -> None:
