@@ -171,10 +171,11 @@ std::string UndecidedHtml(const ReportModel& model) {
       "scope=col>could not be decided, because<th scope=col>for example"
       "</thead><tbody>";
   for (size_t i = 0; i < std::min(rows.size(), kMostReasons); ++i) {
-    out +=
-        fmt::format("<tr><td class=num>{}<td>{}<td>",
-                    FormatCount(rows[i].second.count), HtmlText(rows[i].first));
-    for (const size_t example : rows[i].second.examples) {
+    const Undecided& one = rows[i].second;
+    out += fmt::format("<tr><td class=num>{}<td>{}{}<td>",
+                       FormatCount(one.count), HtmlText(one.reason),
+                       one.varies ? ", or another number" : "");
+    for (const size_t example : one.examples) {
       const ResultFile::Tensor& tensor = *model.tensors[example];
       out += fmt::format(
           "<a class=name href=\"{}\">{}</a> <code>{} {}</code>"

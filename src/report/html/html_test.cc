@@ -363,7 +363,7 @@ TEST(Comparison, WhatChangedIsMarked) {
   EXPECT_TRUE(Holds(page, "1 layer changed"));
   EXPECT_TRUE(Holds(page,
                     "<tr class=changed><th scope=row>decoder.layers."
-                    "3<td class=\"cell s5\""));
+                    "3<td class=\"cell s5 start\""));
   EXPECT_TRUE(Holds(page,
                     "<td class=\"cell s10\" title=\"B out: out of "
                     "bounds, up to 1,000 x the bound\">30"));
