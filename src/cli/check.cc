@@ -179,7 +179,8 @@ void AddCheck(CLI::App& app, Action* action) {
       ->check(CLI::Range(1e-12, 0.5))
       ->capture_default_str();
   command->add_option("-o,--output", options->output,
-                      "folder for result.json and report.txt");
+                      "folder for result.json, report.txt and "
+                      "index.html, a page for a browser");
   command->add_flag("--force", options->force,
                     "replace what ttrace wrote to the folder before");
   command->add_flag("-v,--verbose", options->verbose,

@@ -25,7 +25,8 @@ namespace {
 
 constexpr const char* kDiffFooter = R"(
 DIR gets reference/, candidate/, the commands' output in reference.log and
-candidate.log, result.json and report.txt. --timeout holds for each launch.
+candidate.log, result.json, report.txt, and index.html to open in a browser.
+--timeout holds for each launch.
 The candidate's own first step is run first, alone: what cannot be judged ends
 the diff there, before the reference is run (first_step/ is kept then). Not
 with --reference-trace, whose candidate is the first launch anyway.

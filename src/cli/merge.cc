@@ -61,7 +61,8 @@ void AddMerge(CLI::App& app, Action* action) {
                    "what `ttrace check --part` wrote, or folders of it")
       ->required();
   command->add_option("-o,--output", options->output,
-                      "folder for result.json and report.txt");
+                      "folder for result.json, report.txt and "
+                      "index.html, a page for a browser");
   command->add_flag("--force", options->force,
                     "replace what ttrace wrote to the folder before");
   command->add_flag("-v,--verbose", options->verbose,

@@ -68,14 +68,25 @@ bool IsTrace(const fs::path& folder) {
   return format != json.end() && *format == std::string(kFormatName);
 }
 
-// A result may be long, and its first keys tell.
-bool IsResult(const fs::path& path) {
-  if (!IsPlainFile(path)) return false;
+// A result and a page may be long, and their beginnings tell.
+std::string BeginningOf(const fs::path& path) {
+  if (!IsPlainFile(path)) return "";
   std::string start(4096, '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  return start;
+}
+
+bool IsResult(const fs::path& path) {
+  const std::string start = BeginningOf(path);
   return start.find("\"schema\"") != std::string::npos &&
          start.find("\"verdict\"") != std::string::npos;
+}
+
+// Not somebody's web site.
+bool IsReportPage(const fs::path& path) {
+  return BeginningOf(path).find("<meta name=generator content=ttrace>") !=
+         std::string::npos;
 }
 
 // Fails if something in a rank's folder was not written by a TraceWriter.
@@ -127,7 +138,8 @@ Status CheckReport(const fs::path& folder) {
     if (name == "reference" || name == "candidate" || name == "first_step") {
       TTRACE_RETURN_IF_ERROR(CheckTrace(path));
       proved = true;
-    } else if (name == "result.json" && IsResult(path)) {
+    } else if ((name == "result.json" && IsResult(path)) ||
+               (name == "index.html" && IsReportPage(path))) {
       proved = true;
     } else if (IsPlainFile(path) &&
                (name == "reference.log" || name == "candidate.log" ||

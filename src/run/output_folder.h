@@ -13,7 +13,8 @@ namespace ttrace {
 
 enum class FolderKind {
   kTrace,   // manifest.json, rank folders, legs/
-  kReport,  // reference/, candidate/, *.log, result.json, report.txt
+  kReport,  // reference/, candidate/, *.log, result.json, report.txt,
+            // index.html
 };
 
 // Makes `folder` exist and be empty. A folder with content is refused, or, with

@@ -448,6 +448,10 @@ TEST_F(LaunchRecordTest, ForceRemovesAReportThatCanProveIt) {
   Write("report/report.txt", "WITHIN");
   EXPECT_FALSE(PrepareFolder(Path("report"), FolderKind::kReport, true).ok());
   Write("report/result.json", R"({"schema": 1, "verdict": "within"})");
+  Write("report/index.html", "<html>somebody's</html>");
+  EXPECT_FALSE(PrepareFolder(Path("report"), FolderKind::kReport, true).ok());
+  Write("report/index.html",
+        "<!doctype html>\n<meta name=generator content=ttrace>");
   EXPECT_TRUE(PrepareFolder(Path("report"), FolderKind::kReport, true).ok());
   EXPECT_TRUE(fs::is_empty(Path("report")));
   // What a diff leaves that its candidate's first step ended.

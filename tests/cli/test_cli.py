@@ -255,8 +255,11 @@ def test_diff_says_what_it_does_first_and_fills_its_folder(tmp_path: Path) -> No
         "candidate.log",
         "result.json",
         "report.txt",
+        "index.html",
     }
     assert "ran to its end" not in (tmp_path / "d" / "candidate.log").read_text()
+    again = ttrace("report", tmp_path / "d", "--html", "-")
+    assert again.stdout == (tmp_path / "d" / "index.html").read_text()
     result = json.loads((tmp_path / "d" / "result.json").read_text())
     assert result["verdict"] in ("within", "bitwise_equal")
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "src/base/format.h"
@@ -106,6 +107,13 @@ std::string ResultsTable(const NamedResults& results,
   return out + "</table></div>";
 }
 
+// What fits a cell: "0.55", "30", "3e+05".
+std::string ShortHeadroom(double headroom) {
+  return std::isfinite(headroom) && headroom >= 1000
+             ? fmt::format("{:.0e}", headroom)
+             : HtmlHeadroom(headroom);
+}
+
 struct MatrixCell {
   Severity worst = Severity::kNone;
   double headroom = 0;
@@ -126,6 +134,14 @@ class Matrix {
  public:
   explicit Matrix(const std::vector<ReportModel>& models)
       : results_(models.size()) {
+    // In the order of the first; then what only the others have.
+    for (const ReportModel& model : models) {
+      for (const std::string& name : OverviewRows(model)) {
+        if (rows_.try_emplace(name, kMapColumns * results_).second) {
+          names_.push_back(name);
+        }
+      }
+    }
     for (size_t result = 0; result < models.size(); ++result) {
       for (size_t i = 0; i < models[result].tensors.size(); ++i) {
         Add(result, *models[result].tensors[i], models[result].severity[i]);
@@ -139,10 +155,12 @@ class Matrix {
     std::string letters = "<tr><th scope=col>layer";
     for (size_t column = 0; column < kMapColumns; ++column) {
       if (!used_[column]) continue;
-      out += fmt::format("<th scope=colgroup colspan={}>{}", results_,
-                         kMapColumnWords[column].label);
+      out += fmt::format("<th scope=colgroup class=start colspan={}>{}",
+                         results_, kMapColumnWords[column].label);
       for (size_t result = 0; result < results_; ++result) {
-        letters += "<th scope=col>" + ColumnLetter(result);
+        letters +=
+            (result == 0 ? "<th scope=col class=start>" : "<th scope=col>") +
+            ColumnLetter(result);
       }
     }
     out += letters + "</thead><tbody>";
@@ -167,12 +185,10 @@ class Matrix {
 
  private:
   void Add(size_t result, const ResultFile::Tensor& tensor, Severity severity) {
-    const std::string group = OverviewGroup(tensor);
-    const auto [row, fresh] = rows_.try_emplace(group, kMapColumns * results_);
-    if (fresh) names_.push_back(group);
     const size_t column = MapColumnOf(tensor);
     used_[column] = true;
-    MatrixCell& cell = row->second[column * results_ + result];
+    MatrixCell& cell =
+        rows_.at(OverviewGroup(tensor))[column * results_ + result];
     if (severity > cell.worst ||
         (severity == cell.worst && tensor.headroom > cell.headroom)) {
       cell.worst = severity;
@@ -204,11 +220,12 @@ class Matrix {
         const MatrixCell& cell = row[column * results_ + result];
         const bool with_number =
             IsOut(cell.worst) || cell.worst == Severity::kClose;
-        out += fmt::format("<td class=\"cell s{}\" title=\"{} {}: {}\">{}",
-                           static_cast<int>(cell.worst), ColumnLetter(result),
+        out += fmt::format("<td class=\"cell s{}{}\" title=\"{} {}: {}\">{}",
+                           static_cast<int>(cell.worst),
+                           result == 0 ? " start" : "", ColumnLetter(result),
                            kMapColumnWords[column].label,
                            kSeverityWords[static_cast<size_t>(cell.worst)],
-                           with_number ? HtmlHeadroom(cell.headroom) : "");
+                           with_number ? ShortHeadroom(cell.headroom) : "");
       }
     }
     return out;
@@ -216,7 +233,7 @@ class Matrix {
 
   size_t results_;
   std::map<std::string, MatrixRow> rows_;
-  std::vector<std::string> names_;  // in the order of execution
+  std::vector<std::string> names_;
   std::array<bool, kMapColumns> used_ = {};
 };
 

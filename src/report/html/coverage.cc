@@ -109,11 +109,34 @@ std::string CoverageNotes(const ResultFile& result) {
   return "<table class=\"small notes\">" + rows + "</table>" + more;
 }
 
+// Reasons that differ in their numbers are one reason.
+std::string WithoutNumbers(const std::string& reason) {
+  std::string out;
+  for (size_t i = 0; i < reason.size(); ++i) {
+    const auto is_digit = [&](size_t k) {
+      return k < reason.size() && reason[k] >= '0' && reason[k] <= '9';
+    };
+    const bool inside = !out.empty() && out.back() == '#';
+    if (is_digit(i)) {
+      if (!inside) out += '#';
+    } else if (inside && ((reason[i] == '.' && is_digit(i + 1)) ||
+                          (reason[i] == 'e' && i + 2 < reason.size() &&
+                           (reason[i + 1] == '-' || reason[i + 1] == '+') &&
+                           is_digit(i + 2)))) {
+      i += reason[i] == 'e' ? 1 : 0;
+    } else {
+      out += reason[i];
+    }
+  }
+  return out;
+}
+
 // Tensors that were not decided, by what is said of them.
 struct Undecided {
+  std::string reason;  // of the first
   int64_t count = 0;
+  bool varies = false;  // others have other numbers
   std::vector<size_t> examples;
-  size_t first = 0;
 };
 
 }  // namespace
@@ -126,10 +149,12 @@ std::string UndecidedHtml(const ReportModel& model) {
         model.severity[i] != Severity::kOneSide) {
       continue;
     }
-    const auto [one, fresh] = by_reason.try_emplace(
-        model.tensors[i]->reason.empty() ? model.tensors[i]->verdict
-                                         : model.tensors[i]->reason);
-    if (fresh) one->second.first = i;
+    const ResultFile::Tensor& tensor = *model.tensors[i];
+    const std::string& reason =
+        tensor.reason.empty() ? tensor.verdict : tensor.reason;
+    const auto [one, fresh] = by_reason.try_emplace(WithoutNumbers(reason));
+    if (fresh) one->second.reason = reason;
+    one->second.varies |= reason != one->second.reason;
     ++one->second.count;
     if (one->second.examples.size() < kExamples) {
       one->second.examples.push_back(i);
@@ -146,10 +171,11 @@ std::string UndecidedHtml(const ReportModel& model) {
       "scope=col>could not be decided, because<th scope=col>for example"
       "</thead><tbody>";
   for (size_t i = 0; i < std::min(rows.size(), kMostReasons); ++i) {
-    out +=
-        fmt::format("<tr><td class=num>{}<td>{}<td>",
-                    FormatCount(rows[i].second.count), HtmlText(rows[i].first));
-    for (const size_t example : rows[i].second.examples) {
+    const Undecided& one = rows[i].second;
+    out += fmt::format("<tr><td class=num>{}<td>{}{}<td>",
+                       FormatCount(one.count), HtmlText(one.reason),
+                       one.varies ? ", or another number" : "");
+    for (const size_t example : one.examples) {
       const ResultFile::Tensor& tensor = *model.tensors[example];
       out += fmt::format(
           "<a class=name href=\"{}\">{}</a> <code>{} {}</code>"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/base/format.h"
 #include "src/report/html/html_text.h"
 #include "src/report/html/sections.h"
 
@@ -13,7 +14,7 @@ namespace ttrace {
 namespace {
 
 constexpr double kAxisLeft = 14;
-constexpr double kAxisWidth = 192;
+constexpr double kAxisWidth = 252;
 
 bool HasPlace(double value) { return std::isfinite(value) && value > 0; }
 
@@ -60,7 +61,7 @@ class LegAxis {
 std::string LegChart(const ResultFile::Leg& leg, const LegAxis& axis,
                      bool out) {
   std::string svg = fmt::format(
-      "<svg width=220 height=20 role=img aria-label=\"error {}, bound {}, "
+      "<svg width=280 height=20 role=img aria-label=\"error {}, bound {}, "
       "noise "
       "{}\">",
       HtmlError(leg.err), HtmlError(leg.bound), HtmlError(leg.noise));
@@ -90,6 +91,20 @@ std::string LegChart(const ResultFile::Leg& leg, const LegAxis& axis,
   return svg + "</svg>";
 }
 
+// Where its bound is from, and how many of its elements differ by how much.
+std::string LegWords(const ResultFile::Leg& leg) {
+  std::string out = "bound: " + HtmlText(leg.provenance);
+  if (!leg.checkable) out += " (too wide to judge by)";
+  if (!leg.ranks.empty()) out += "; out on " + HtmlRanks(leg.ranks);
+  if (leg.fidelity.empty() && leg.mismatched > 0) {
+    out += fmt::format("; {} of {} elements differ, by at most {} of {}",
+                       FormatCount(leg.mismatched), FormatCount(leg.elements),
+                       HtmlError(leg.max_abs_err), HtmlError(leg.max_abs_ref));
+  }
+  if (!leg.fidelity.empty()) out += "; of a " + HtmlText(leg.fidelity);
+  return out;
+}
+
 }  // namespace
 
 std::string EvidenceHtml(const ResultFile::Tensor& tensor) {
@@ -100,26 +115,22 @@ std::string EvidenceHtml(const ResultFile::Tensor& tensor) {
   std::string out =
       "<div class=scroll><table class=evidence><thead><tr><th scope=col>leg"
       "<th scope=col class=num>error<th scope=col class=num>bound<th scope=col "
-      "class=num>headroom<th class=chart aria-hidden=true><svg width=220 "
+      "class=num>headroom<th class=chart aria-hidden=true><svg width=280 "
       "height=12>";
   axis.ForEachTick([&](double x, int decade) {
     out += fmt::format("<text x=\"{:.0f}\" y=9 text-anchor=middle>1e{}</text>",
                        x, decade);
   });
-  out += "</svg><th scope=col>where the bound is from</thead><tbody>";
+  out += "</svg></thead><tbody>";
   for (const ResultFile::Leg& leg : tensor.legs) {
     const bool beyond = leg.checkable && leg.headroom > 1;
     out += fmt::format(
         "<tr><th scope=row>{}<td class=num>{}<td class=num>{}<td class=\"num "
-        "{}\">{}{}<td class=chart>{}<td class=prov>{}",
+        "{}\">{}{}<td class=chart>{}<tr class=prov><td colspan=5>{}",
         HtmlText(leg.leg), HtmlError(leg.err), HtmlError(leg.bound),
         beyond ? "bad" : "",
         leg.checkable ? HtmlHeadroom(leg.headroom) : "&ndash;",
-        beyond ? " &times;" : "", LegChart(leg, axis, beyond),
-        HtmlText(leg.provenance));
-    if (!leg.checkable) out += " (too wide to judge by)";
-    if (!leg.ranks.empty()) out += "; out on " + HtmlRanks(leg.ranks);
-    if (!leg.fidelity.empty()) out += "; of a " + HtmlText(leg.fidelity);
+        beyond ? " &times;" : "", LegChart(leg, axis, beyond), LegWords(leg));
   }
   return out +
          "</table></div><p class=key><i class=k-noise></i> noise of the "

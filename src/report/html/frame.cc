@@ -25,6 +25,7 @@ std::string FrameHtml(const Frame& frame) {
   const bool has_script = !frame.data.empty();
   std::string out =
       "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n<meta "
+      "name=generator content=ttrace>\n<meta "
       "http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
       "style-src " +
       PolicyHash(kHtmlStyleSha256) + "; script-src " +

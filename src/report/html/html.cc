@@ -28,6 +28,16 @@ constexpr const char* kDepthLead =
     "lowest row is equal bit for bit. Drag to look closer; with the keyboard, "
     "arrows move from tensor to tensor and Enter opens one.</p>";
 
+// Fills of what has no number, for all drawings.
+constexpr const char* kPatterns =
+    "<svg width=0 height=0 class=patterns aria-hidden=true><defs><pattern "
+    "id=p1 width=36 height=16 patternUnits=userSpaceOnUse><path d=\"M0 16L36 "
+    "0\"/></pattern><pattern id=p2 width=6 height=6 "
+    "patternUnits=userSpaceOnUse><path d=\"M2 3h1\"/></pattern><pattern id=p7 "
+    "width=5 height=5 patternUnits=userSpaceOnUse><path d=\"M-1 1l2-2M0 "
+    "5l5-5M4 "
+    "6l2-2\"/></pattern></defs></svg>\n";
+
 std::string Navigation(const Headline& headline, bool has_tensors) {
   std::string out = fmt::format(
       "<nav aria-label=Sections><b>TTrace</b><span class=verdict>{} {}</span>"
@@ -131,7 +141,7 @@ std::string RenderHtml(const ResultFile& result) {
   frame.title = std::string("TTrace: ") + headline.words + ": " +
                 HtmlText(ShortenMiddle(Printable(result.reason), 200));
   frame.verdict = HtmlText(result.verdict);
-  frame.body = Navigation(headline, has_tensors) + "<main>" +
+  frame.body = kPatterns + Navigation(headline, has_tensors) + "<main>" +
                SummarySection(model, headline);
   if (has_tensors) frame.body += TensorSections(model);
   frame.body +=

@@ -10,7 +10,7 @@ namespace ttrace {
 namespace {
 
 // Evidence and provenance are sentences; the longest of ours are below 1,000.
-constexpr size_t kLongestHtmlText = 4000;
+constexpr size_t kLongestHtmlText = 1500;
 constexpr size_t kMostRankRuns = 12;
 
 std::string EscapeMarkup(std::string_view text) {

@@ -19,29 +19,6 @@ constexpr size_t kMostOverviewRows = 120;
 constexpr size_t kMostMultiples = 8;
 constexpr size_t kLongestRowLabel = 22;
 
-// Names of rows, in the order in which the forward reaches them.
-std::vector<std::string> OverviewRows(const ReportModel& model) {
-  std::map<std::string, std::pair<size_t, size_t>> place;
-  for (size_t i = 0; i < model.tensors.size(); ++i) {
-    const ResultFile::Tensor& tensor = *model.tensors[i];
-    const size_t never = model.tensors.size();
-    const auto [at, fresh] = place.try_emplace(OverviewGroup(tensor), never, i);
-    const bool reached = tensor.pass == "forward" &&
-                         (tensor.role == "input" || tensor.role == "output" ||
-                          tensor.role == "loss");
-    if (reached) at->second.first = std::min(at->second.first, i + 1);
-    if (tensor.role == "data") at->second.first = 0;
-    if (tensor.role == "grad_norm") at->second.first = never + 1;
-  }
-  std::vector<std::string> rows;
-  for (const auto& [name, unused] : place) rows.push_back(name);
-  std::sort(rows.begin(), rows.end(),
-            [&](const std::string& a, const std::string& b) {
-              return place[a] < place[b];
-            });
-  return rows;
-}
-
 struct OverviewCell {
   Severity worst = Severity::kNone;
   int64_t out = 0;
@@ -175,14 +152,19 @@ class Overview {
                        FormatCount(of));
   }
 
-  // Its last two parts: enough to tell layers from each other.
+  // Its last two parts, or the last: enough to tell layers from each other.
   std::string Label(size_t row) const {
-    const std::string& name = names_[row * per_row_];
+    const std::string name = Printable(names_[row * per_row_]);
     if (name.empty()) return "(model)";
-    size_t dot = name.rfind('.');
-    if (dot != std::string::npos && dot > 0) dot = name.rfind('.', dot - 1);
+    const size_t last = name.rfind('.');
+    if (last == std::string::npos || last == 0) {
+      return HtmlText(ShortenMiddle(name, kLongestRowLabel));
+    }
+    const size_t before = name.rfind('.', last - 1);
+    const std::string two =
+        before == std::string::npos ? name : name.substr(before + 1);
     return HtmlText(ShortenMiddle(
-        Printable(dot == std::string::npos ? name : name.substr(dot + 1)),
+        Columns(two) <= kLongestRowLabel ? two : name.substr(last + 1),
         kLongestRowLabel));
   }
 

@@ -114,7 +114,13 @@ using PackedCopies = std::tuple<int64_t, int64_t, std::string, std::string>;
 
 class Packer {
  public:
-  explicit Packer(const ReportModel& model) : model_(model) {}
+  explicit Packer(const ReportModel& model) : model_(model) {
+    size_t legs = 0;
+    for (const ResultFile::Tensor* tensor : model.tensors) {
+      legs += tensor->legs.size();
+    }
+    keeps_legs_of_clean_ = legs <= kMostPackedLegs;
+  }
 
   PackedJson Pack() {
     // The first of each table is what most tensors have.
@@ -140,16 +146,12 @@ class Packer {
     out["verdicts"] = verdicts_.values();
     out["t"] = tensors_.Json();
     out["l"] = leg_columns_.Json();
-    out["legsOfClean"] = KeepsLegsOfClean();
+    out["legsOfClean"] = keeps_legs_of_clean_;
     AddHead(&out);
     return out;
   }
 
  private:
-  bool KeepsLegsOfClean() const {
-    return model_.tensors.size() <= kLegsOfCleanUpTo;
-  }
-
   uint32_t NameIndex(const std::string& fqn) {
     const std::string shown = ShownName(fqn);
     const uint32_t index = names_(shown);
@@ -185,7 +187,7 @@ class Packer {
     tensors_.Add("form", forms_(FormWords(tensor)));
     tensors_.Add("cause", causes_({tensor.culprit, ShownName(tensor.cause)}));
     tensors_.Add("copies", copies_(CopiesOf(tensor)));
-    const bool with_legs = KeepsLegsOfClean() || IsOut(model_.severity[i]) ||
+    const bool with_legs = keeps_legs_of_clean_ || IsOut(model_.severity[i]) ||
                            IsOut(model_.isolated[i]);
     tensors_.Add("n",
                  with_legs ? static_cast<uint32_t>(tensor.legs.size()) : 0);
@@ -199,9 +201,15 @@ class Packer {
                                 kLongestReason)}));
       leg_columns_.Add("e", PackNumber(leg.err));
       leg_columns_.Add("b", PackNumber(leg.bound));
-      leg_columns_.Add("h", PackNumber(leg.headroom));
+      leg_columns_.Add("h", PackHeadroom(leg));
       leg_columns_.Add("z", PackNumber(leg.noise));
     }
+  }
+
+  static uint16_t PackHeadroom(const ResultFile::Leg& leg) {
+    const double ratio = leg.err / leg.bound;
+    const bool is_ratio = std::abs(ratio - leg.headroom) <= 1e-3 * leg.headroom;
+    return is_ratio ? 0 : PackNumber(leg.headroom);
   }
 
   static PackedCopies CopiesOf(const ResultFile::Tensor& tensor) {
@@ -255,6 +263,7 @@ class Packer {
   PackTable<PackedCopies> copies_;
   PackTable<std::pair<int64_t, std::string>> causes_;
   std::vector<uint32_t> odd_;
+  bool keeps_legs_of_clean_ = true;
   PackedColumns tensors_;
   PackedColumns leg_columns_;
 };

@@ -52,8 +52,8 @@ std::string BlocksSvg(const ResultFile::Pattern& pattern) {
     return "";
   }
   const double largest = LargestFinite(pattern.errors);
-  const size_t width = std::clamp<size_t>(420 / columns, 6, 40);
-  const size_t height = std::clamp<size_t>(240 / rows, 6, 24);
+  const size_t width = std::clamp<size_t>(420 / columns, 6, 80);
+  const size_t height = std::clamp<size_t>(240 / rows, 6, 30);
   std::string svg;
   size_t worst = 0;
   for (size_t i = 0; i < pattern.errors.size(); ++i) {

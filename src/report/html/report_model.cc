@@ -110,6 +110,28 @@ ReportModel MakeReportModel(const ResultFile& result) {
   return model;
 }
 
+std::vector<std::string> OverviewRows(const ReportModel& model) {
+  std::map<std::string, std::pair<size_t, size_t>> place;
+  for (size_t i = 0; i < model.tensors.size(); ++i) {
+    const ResultFile::Tensor& tensor = *model.tensors[i];
+    const size_t never = model.tensors.size();
+    const auto [at, fresh] = place.try_emplace(OverviewGroup(tensor), never, i);
+    const bool reached = tensor.pass == "forward" &&
+                         (tensor.role == "input" || tensor.role == "output" ||
+                          tensor.role == "loss");
+    if (reached) at->second.first = std::min(at->second.first, i + 1);
+    if (tensor.role == "data") at->second.first = 0;
+    if (tensor.role == "grad_norm") at->second.first = never + 1;
+  }
+  std::vector<std::string> rows;
+  for (const auto& [name, unused] : place) rows.push_back(name);
+  std::sort(rows.begin(), rows.end(),
+            [&](const std::string& a, const std::string& b) {
+              return place[a] < place[b];
+            });
+  return rows;
+}
+
 std::string FragmentOf(const ResultFile::Id& id) {
   return TensorFragment({ShownName(id.fqn), ShownName(id.role),
                          std::to_string(id.iteration), std::to_string(id.call),

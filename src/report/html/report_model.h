@@ -53,6 +53,9 @@ struct ReportModel {
 
 ReportModel MakeReportModel(const ResultFile& result);
 
+// OverviewGroups of the model, in the order in which the forward reaches them.
+std::vector<std::string> OverviewRows(const ReportModel& model);
+
 // The tensor's fragment (TensorFragment) in the page.
 std::string FragmentOf(const ResultFile::Id& id);
 

@@ -39,6 +39,9 @@ const value = (packed) => {
   return packed === 65535 ? Infinity : 10 ** ((packed - 2) * 40 / 65531 - 20);
 };
 
+// Of the test that decides in a leg, which mostly is error / bound.
+const legHeadroom = (j) => (L.h[j] ? value(L.h[j]) : (value(L.e[j]) ?? 0) / (value(L.b[j]) ?? 1));
+
 const fqnOf = (i) => names[T.fqn[i]];
 const shownName = (i) => fqnOf(i) || '(model)';
 const iterationOf = (i) => D.its[T.it[i]];

@@ -162,7 +162,7 @@ const drawValues = (s, points, js, { x }, { y }) => {
       isBound = false;
     }
     const error = value(L.e[j]);
-    const isOut = D.kinds[L.kind[j]][2] && value(L.h[j]) > 1;
+    const isOut = D.kinds[L.kind[j]][2] && legHeadroom(j) > 1;
     dots[error === 0 ? 'eq' : isOut ? 'out' : ''] += `M${at(x(k))} ${at(y(error))}h.01`;
   });
   closeArea();

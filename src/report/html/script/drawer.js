@@ -24,7 +24,7 @@ const legRows = (i) => {
   const body = el('tbody');
   const num = (text, more = '') => el('td', { className: 'num' + more, textContent: text });
   for (let j = legStart[i]; j < legStart[i + 1]; j++) {
-    const headroom = value(L.h[j]);
+    const headroom = legHeadroom(j);
     const [leg, statistic, checkable] = D.kinds[L.kind[j]];
     body.append(
       el('tr', {}, el('th', { scope: 'row', textContent: D.legs[leg] }),

@@ -217,6 +217,11 @@ grid.addEventListener('keydown', (event) => {
     if (opened.has(node) && node.list.length) return toggle(node, false);
     return focusIn(node.up && rowOf(node.up)?.cells[0]);
   }
+  if (event.key === 'Home') {
+    event.preventDefault();
+    hideTip();
+    return focusIn(cell.parentElement.cells[0]);
+  }
   const step = STEPS[event.key];
   if (!step) return;
   event.preventDefault();

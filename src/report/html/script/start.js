@@ -57,6 +57,13 @@ addEventListener('keydown', (event) => {
     findBox.focus();
   }
 });
+// Another tensor, with the filters as they are.
+document.addEventListener('click', (event) => {
+  const link = event.target.closest('a[href^="#tensor="]');
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  go({ tensor: tensorOfKey(link.getAttribute('href').slice('#tensor='.length)) });
+});
 // Sections are reached without losing what the address says of the view.
 document.querySelector('nav').addEventListener('click', (event) => {
   const to = event.target.closest('a');

@@ -7,29 +7,26 @@ const initial = {
 const state = { ...initial };
 const drawers = []; // called with the names of what changed
 
+// Written by hand or by another encoder: read, and looked up as we write it.
+const tensorOfKey = (key) => byKey.get(key.split('/')
+  .map((part) => encodeURIComponent(decodeURIComponent(part))).join('/')) ?? -1;
+
 const readAddress = () => {
   const read = { ...initial };
-  if (!location.hash.includes('=')) return read;
   for (const part of location.hash.slice(1).split('&')) {
     const cut = part.indexOf('=');
+    if (cut < 0) continue; // of a section
     const name = part.slice(0, cut);
-    let text;
     try {
       if (name === 'tensor') {
-        // Written by hand or by another encoder: read it and write it as we do.
-        const key = part.slice(cut + 1).split('/')
-          .map((one) => encodeURIComponent(decodeURIComponent(one))).join('/');
-        read.tensor = byKey.get(key) ?? -1;
+        read.tensor = tensorOfKey(part.slice(cut + 1));
         continue;
       }
-      text = decodeURIComponent(part.slice(cut + 1));
+      const text = decodeURIComponent(part.slice(cut + 1));
+      if (name === 'iteration' && D.its.includes(+text)) read.iteration = +text;
+      if (['find', 'role', 'verdict', 'only'].includes(name)) read[name] = text;
     } catch {
-      continue; // not percent-encoded
-    }
-    if (name === 'iteration') {
-      if (D.its.includes(+text)) read.iteration = +text;
-    } else if (['find', 'role', 'verdict', 'only'].includes(name)) {
-      read[name] = text;
+      // Not percent-encoded.
     }
   }
   if (read.tensor >= 0) read.iteration = iterationOf(read.tensor);

@@ -26,9 +26,12 @@ for (let i = 0; i < N; i++) {
   if (ofParameter(role)) node.parameter = true;
 }
 
-// A list of layers has no tensors of its own: its items stand in its place.
+// A list of layers has no tensors of its own, nor has a box around one module:
+// what is in them stands in their place.
+const standsForOthers = (node) => !node.own.length && node.kids.size > 0 &&
+  (node.kids.size === 1 || [...node.kids.keys()].every((part) => /^\d+$/.test(part)));
 const withoutEmpty = (kids) => kids.flatMap((kid) => {
-  if (kid.own.length || !kid.kids.size) return [kid];
+  if (!standsForOthers(kid)) return [kid];
   const inner = [...kid.kids.values()];
   for (const one of inner) one.label = `${kid.label}.${one.label}`;
   return withoutEmpty(inner);

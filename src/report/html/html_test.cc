@@ -1,0 +1,375 @@
+#include "src/report/html/html.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "src/report/html/base64.h"
+#include "src/report/html/frame.h"
+#include "src/report/html/html_text.h"
+#include "src/report/html/mesh_places.h"
+#include "src/report/html/packed_data.h"
+#include "src/report/html/sections.h"
+#include "src/report/render.h"
+#include "src/report/result_samples.h"
+
+namespace ttrace::html_test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+ResultFile Read(const CheckResult& result) {
+  auto read = ParseResult(RenderJson(result));
+  EXPECT_TRUE(read.ok()) << read.error().message();
+  return *std::move(read);
+}
+
+// A matcher would print the page where it fails.
+bool Holds(const std::string& page, const std::string& text) {
+  return page.find(text) != std::string::npos;
+}
+
+size_t CountOf(const std::string& what, const std::string& text) {
+  size_t count = 0;
+  for (size_t at = text.find(what); at != std::string::npos;
+       at = text.find(what, at + what.size())) {
+    ++count;
+  }
+  return count;
+}
+
+// What the page holds for its script.
+nlohmann::json DataOf(const std::string& page) {
+  const std::string begin = "id=data>";
+  const size_t at = page.find(begin) + begin.size();
+  return nlohmann::json::parse(page.substr(at, page.find('<', at) - at));
+}
+
+// Markup, quotes, ends of elements, and what nobody can see.
+const std::string kEvil =
+    "</script><script>x</script></style><!--\"'`&\x1b[31m\n\xE2\x80\xAE"
+    "gnp\xEF\xBB\xBF\xFF";
+
+ResultFile Evil() {
+  CheckResult result = SampleDiverged();
+  result.reason = kEvil;
+  result.next_steps = {"ttrace inspect " + kEvil, kEvil};
+  result.notes.front().text = kEvil;
+  result.coverage.excused = {{kEvil, 3}};
+  result.candidate.mesh = result.candidate.folder = kEvil;
+  for (Culprit& culprit : result.culprits) {
+    culprit.fqn = culprit.where = culprit.name_in_candidate = kEvil;
+    culprit.disagreement = kEvil;
+    culprit.affected.examples = {kEvil};
+    culprit.source = {kEvil, 7, kEvil};
+    culprit.hints = {kEvil};
+    for (Diagnosis& one : culprit.classes) one.evidence = kEvil;
+  }
+  result.contested = {result.culprits.front()};
+  for (TensorJudgement& tensor : result.tensors) {
+    tensor.id.fqn = tensor.id.arg = kEvil;
+    tensor.replicas.mesh_dims = {kEvil};
+  }
+  ResultFile out = Read(result);
+  out.modules = {{kEvil, kEvil, kEvil, 1}};
+  out.candidate.grids = {{"mesh", {{kEvil, 2}}, {{0}, {1}}}};
+  for (ResultFile::Place& place : out.culprits) {
+    place.contradictions = {kEvil};
+    place.pattern = ResultFile::Pattern{};
+    place.pattern->leg = kEvil;
+    place.pattern->pieces = {{{0}, 0, kEvil, 1, 1, 2}};
+  }
+  for (ResultFile::Tensor& tensor : out.tensors) {
+    tensor.dtype = tensor.cause = tensor.verdict = tensor.role = kEvil;
+    tensor.legs.front().provenance = tensor.legs.front().leg = kEvil;
+  }
+  out.verdict = kEvil;
+  return out;
+}
+
+TEST(Base64, IsThatOfRfc4648) {
+  EXPECT_EQ(Base64(""), "");
+  EXPECT_EQ(Base64("f"), "Zg==");
+  EXPECT_EQ(Base64("fo"), "Zm8=");
+  EXPECT_EQ(Base64("foo"), "Zm9v");
+  EXPECT_EQ(Base64("foobar"), "Zm9vYmFy");
+  EXPECT_EQ(Base64(std::string("\xFB\xFF\x00", 3)), "+/8A");
+}
+
+TEST(PolicyHash, IsBase64OfTheDigest) {
+  // Of no bytes.
+  EXPECT_EQ(
+      PolicyHash("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b"
+                 "7852b855"),
+      "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='");
+}
+
+TEST(HtmlText, EscapesMarkupAndWhatCannotBeSeen) {
+  EXPECT_EQ(HtmlText("<a b=\"c\">'&"), "&lt;a b=&quot;c&quot;&gt;&#39;&amp;");
+  EXPECT_EQ(HtmlText("a\x1b\n\xE2\x80\xAE"), "a\\x1b\\n\\u{202e}");
+  EXPECT_LT(HtmlText(std::string(100'000, 'x')).size(), 2000u);
+  EXPECT_LT(HtmlName(std::string(100'000, 'x')).size(), 400u);
+  EXPECT_EQ(HtmlName(""), "(model)");
+  EXPECT_EQ(HtmlName("a.b_c"), "a.<wbr>b_<wbr>c");
+}
+
+TEST(HtmlRanks, NamesRunsAndCutsLongLists) {
+  EXPECT_EQ(HtmlRanks({}), "");
+  EXPECT_EQ(HtmlRanks({3}), "rank 3");
+  EXPECT_EQ(HtmlRanks({0, 1, 2, 5}), "ranks 0&ndash;2, 5");
+  std::vector<int64_t> odd;
+  for (int64_t rank = 1; rank < 100; rank += 2) odd.push_back(rank);
+  EXPECT_THAT(HtmlRanks(odd), HasSubstr(", 23 and 38 more"));
+}
+
+TEST(PackNumber, KeepsTwoDigitsFromTheSmallestToTheLargest) {
+  EXPECT_EQ(PackNumber(0), 1);
+  EXPECT_EQ(PackNumber(std::nan("")), 65534);
+  EXPECT_EQ(PackNumber(kInfinity), 65535);
+  EXPECT_EQ(PackNumber(1e-30), 2);
+  EXPECT_EQ(PackNumber(1e30), 65533);
+  for (const double value : {1e-19, 3.3e-7, 0.99, 1.0, 1.01, 65536.0, 1e19}) {
+    const double back =
+        std::pow(10, (PackNumber(value) - 2) * 40.0 / 65531 - 20);
+    EXPECT_NEAR(back / value, 1, 0.001) << value;
+  }
+}
+
+TEST(ProvenanceTemplate, LosesTheNumberOfItsOwnAlone) {
+  EXPECT_EQ(ProvenanceTemplate("noise 1.3e-02 x 2 (3 noise legs)"),
+            "noise {} x 2 (3 noise legs)");
+  EXPECT_EQ(ProvenanceTemplate("equal bit for bit"), "equal bit for bit");
+  EXPECT_EQ(ProvenanceTemplate("3 x 4"), "3 x 4");
+  EXPECT_EQ(ProvenanceTemplate(" x "), " x ");
+}
+
+TEST(Html, NothingOfAFileIsMarkup) {
+  const ResultFile evil = Evil();
+  for (const std::string& page :
+       {RenderHtml(evil), RenderHtmlComparison({{kEvil, evil}, {"b", evil}})}) {
+    EXPECT_FALSE(Holds(page, "<script>x"));
+    const size_t scripts = CountOf("<script", page);
+    EXPECT_EQ(CountOf("</script", page), scripts);
+    EXPECT_LE(scripts, 2u);
+    EXPECT_EQ(CountOf("</style", page), 1u);
+    EXPECT_EQ(CountOf("<!--", page), 0u);
+    EXPECT_EQ(CountOf("\x1b", page), 0u);
+    EXPECT_EQ(CountOf("\xE2\x80\xAE", page), 0u);
+    EXPECT_EQ(CountOf("\xEF\xBB\xBF", page), 0u);
+    EXPECT_EQ(CountOf("\xFF", page), 0u);
+  }
+}
+
+TEST(Html, ThePolicyPermitsTwoConstantsAndNoRequest) {
+  const std::string page = RenderHtml(Read(SampleDiverged()));
+  EXPECT_TRUE(Holds(page, "default-src 'none'; style-src 'sha256-"));
+  EXPECT_TRUE(Holds(page, "script-src 'sha256-"));
+  EXPECT_FALSE(Holds(page, "unsafe"));
+  for (const char* request : {" src=", "url(h", "@import", "href=\"http"}) {
+    EXPECT_FALSE(Holds(page, request));
+  }
+}
+
+TEST(Html, TheFirstPlaceStandsWithItsEvidenceBeforeAllElse) {
+  const std::string page = RenderHtml(Read(SampleDiverged()));
+  const size_t first = page.find("<span class=tag>First</span>");
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_LT(first, page.find("missing partial sum"));
+  EXPECT_LT(page.find("missing partial sum"), page.find("<section id=map>"));
+  EXPECT_TRUE(Holds(page, "0 all-reduces seen over tp"));
+  EXPECT_TRUE(Holds(page, "1 more place where something goes wrong"));
+  EXPECT_TRUE(Holds(page,
+                    "ttrace inspect report/candidate "
+                    "decoder.layers.3.mlp.linear_fc1</code>"));
+  EXPECT_TRUE(Holds(page, "Along <b>tp</b> copies of 1 tensor differ"));
+}
+
+TEST(Html, AnInconclusiveResultBeginsWithWhy) {
+  const std::string page = RenderHtml(Read(SampleInconclusive()));
+  EXPECT_TRUE(Holds(page, "Could not decide"));
+  EXPECT_TRUE(Holds(page,
+                    "<span class=tag>Why not</span></h2><p "
+                    "class=where>12 tensors are unmatched"));
+  EXPECT_TRUE(Holds(page, "could not be decided, because"));
+  EXPECT_TRUE(Holds(page, "<b class=bad>12 on one side only</b>"));
+}
+
+TEST(Html, ReasonsThatDifferInTheirNumbersAreOne) {
+  ResultFile result = Read(SampleInconclusive());
+  result.tensors[0].verdict = "not_checkable";
+  result.tensors[0].order = -1;
+  result.tensors[0].reason = "its bound of 1.7e+04 is too wide";
+  result.tensors[1].reason = "its bound of 3 is too wide";
+  EXPECT_TRUE(Holds(RenderHtml(result),
+                    "<td class=num>2<td>its bound of 1.7e+04 is too wide, "
+                    "or another number"));
+}
+
+TEST(Html, ACleanResultSaysWhatCameClosest) {
+  const std::string page = RenderHtml(Read(SampleClean()));
+  EXPECT_TRUE(Holds(page, "Within bounds"));
+  EXPECT_TRUE(Holds(page, "every tensor is within its bound"));
+  EXPECT_TRUE(Holds(page, "Closest to its bound"));
+  EXPECT_FALSE(Holds(page, "named as a fault<li>"));
+}
+
+TEST(Html, NoTensorsAndNoReferenceAreAPage) {
+  ResultFile result;
+  result.verdict = "inconclusive";
+  result.reason = "nothing was compared";
+  const std::string page = RenderHtml(result);
+  EXPECT_TRUE(Holds(page, "nothing was compared"));
+  EXPECT_TRUE(Holds(page, "examined, without a reference"));
+  EXPECT_FALSE(Holds(page, "<section id=map>"));
+  EXPECT_EQ(DataOf(page)["n"], 0);
+}
+
+TEST(Html, ACulpritOfNoTensorIsNoLink) {
+  ResultFile result = Read(SampleDiverged());
+  result.culprits[0].fqn = "learning rate";
+  result.culprits[0].tensor.role = "lr";
+  const std::string page = RenderHtml(result);
+  EXPECT_TRUE(Holds(page, "<span class=name>learning rate</span>"));
+  EXPECT_EQ(DataOf(page)["culprits"][0], -1);
+}
+
+TEST(Html, HeadroomsWithoutAnOrderAreNoProblem) {
+  ResultFile result = Read(SampleClean());
+  result.tensors.assign(60, result.tensors[0]);
+  for (size_t i = 0; i < result.tensors.size(); ++i) {
+    result.tensors[i].headroom = i % 3 == 0 ? std::nan("") : i % 3 * 0.4;
+    result.tensors[i].legs[0].err = i % 2 == 0 ? kInfinity : std::nan("");
+    result.tensors[i].legs[0].bound = 0;
+  }
+  EXPECT_TRUE(Holds(RenderHtml(result), "All 60 tensors"));
+}
+
+TEST(PackedData, NamesTensorsAndLegsAreWhatTheResultHolds) {
+  ResultFile result = Read(SampleDiverged());
+  result.tensors[0].shape = {4, 8};
+  result.tensors[0].dtype = "bfloat16";
+  result.tensors[0].culprit = 0;
+  result.tensors[0].cause = "first";
+  const nlohmann::json data = DataOf(RenderHtml(result));
+  EXPECT_EQ(data["n"], 1);
+  EXPECT_EQ(data["names"][0], "0~decoder.layers.3.mlp.linear_fc1");
+  EXPECT_EQ(data["slots"][0][0], "grad_input");
+  EXPECT_EQ(data["legs"], nlohmann::json({"fp32", "real"}));
+  EXPECT_EQ(data["forms"][1], "4 x 8 bfloat16");
+  EXPECT_EQ(data["causes"][1], nlohmann::json({0, "first"}));
+  EXPECT_EQ(data["t"]["n"], "=2");
+  EXPECT_EQ(data["culprits"], nlohmann::json({0, 0}));
+}
+
+TEST(PackedData, OfVeryManyLegsThoseOfCleanTensorsAreLeftOut) {
+  ResultFile result = Read(SampleDiverged());
+  ResultFile::Tensor clean = result.tensors[0];
+  clean.verdict = "within";
+  clean.headroom = 0.3;
+  clean.legs.assign(100, clean.legs[0]);
+  result.tensors.resize(1 + kMostPackedLegs / 100, clean);
+  const std::string page = RenderHtml(result);
+  const nlohmann::json data = DataOf(page);
+  EXPECT_EQ(data["legsOfClean"], false);
+  EXPECT_THAT(data["t"]["n"].get<std::string>(),
+              testing::StartsWith("BAgAAAAA"));
+  EXPECT_LT(page.size(), 150'000u);
+}
+
+TEST(MeshPlaces, AreThoseOfTheGridElseOfItsWords) {
+  ResultFile::Side side;
+  side.mesh = "pp=1 dp=2 tp=2";
+  side.world_size = 4;
+  const MeshPlaces words = PlacesOfSide(side);
+  EXPECT_TRUE(words.assumed);
+  EXPECT_EQ(PlaceOfRank(words, 2), "dp 1, tp 0");
+  side.grids = {{"mesh", {{"tp", 2}, {"dp", 2}}, {{0, 0}, {0, 1}, {1, 0}, {}}}};
+  const MeshPlaces grid = PlacesOfSide(side);
+  EXPECT_FALSE(grid.assumed);
+  EXPECT_EQ(PlaceOfRank(grid, 2), "tp 1, dp 0");
+  EXPECT_EQ(PlaceOfRank(grid, 3), "");
+  EXPECT_EQ(PlaceOfRank(grid, 4), "");
+  // A mesh of other size than the world is not known.
+  side.grids.clear();
+  side.world_size = 3;
+  EXPECT_TRUE(PlacesOfSide(side).axes.empty());
+  side.mesh = "dp=99999999999999999999";
+  EXPECT_TRUE(PlacesOfSide(side).axes.empty());
+}
+
+TEST(MeshPlaces, WhatRanksHaveInCommonIsSaidIfTheyAreAllOfIt) {
+  ResultFile::Side side;
+  side.mesh = "dp=2 tp=2";
+  side.world_size = 4;
+  const MeshPlaces places = PlacesOfSide(side);
+  EXPECT_EQ(CommonPlaces(places, {1, 3}), "every rank with tp 1");
+  EXPECT_EQ(CommonPlaces(places, {0, 1, 2, 3}), "every rank");
+  EXPECT_EQ(CommonPlaces(places, {0, 3}), "");
+  EXPECT_EQ(CommonPlaces(places, {1}), "");
+  EXPECT_EQ(CommonPlaces(places, {1, 9}), "");
+}
+
+TEST(Html, AThousandRanksAreDrawnSmall) {
+  ResultFile result = Read(SampleDiverged());
+  result.candidate.mesh = "dp=125 tp=8";
+  result.candidate.world_size = 1000;
+  result.tensors[0].ranks = {999};
+  const std::string page = RenderHtml(result);
+  EXPECT_TRUE(Holds(page, "rank 999 (dp 124, tp 7): 1 tensor out"));
+  EXPECT_FALSE(Holds(page, "rank 500"));
+  result.candidate.world_size = int64_t{1} << 40;
+  EXPECT_TRUE(Holds(RenderHtml(result), "Only the first 4,096 are drawn."));
+}
+
+TEST(Pattern, TheWorstBlockIsSaidInWords) {
+  ResultFile::Pattern pattern;
+  pattern.leg = "real";
+  pattern.dims = {0, 1};
+  pattern.rows = {0, 4, 8};
+  pattern.columns = {0, 8, 16};
+  pattern.errors = {0, 1e-4, 1e-2, 0.7};
+  pattern.pieces = {{{1, 3}, 2, "[4:8, 0:16]", 0.7, 64, 64}};
+  const std::string html = PatternHtml(pattern);
+  EXPECT_TRUE(Holds(html,
+                    "Largest 7.0e-01 at rows 4&ndash;7, columns "
+                    "8&ndash;15"));
+  EXPECT_TRUE(Holds(html, "<rect class=h5 "));
+  EXPECT_TRUE(Holds(html, "ranks 1, 3, micro-batch 2<td>[4:8, 0:16]"));
+  // Blocks that are not as many as rows and columns say are not drawn.
+  pattern.errors.pop_back();
+  EXPECT_FALSE(Holds(PatternHtml(pattern), "<svg class=blocks"));
+  pattern.pieces.clear();
+  EXPECT_EQ(PatternHtml(pattern), "");
+}
+
+TEST(Comparison, WhatChangedIsMarked) {
+  const ResultFile good = Read(SampleClean());
+  ResultFile bad = good;
+  bad.tensors[0].verdict = "diverged";
+  bad.tensors[0].headroom = 30;
+  const std::string same = RenderHtmlComparison({{"a", good}, {"b", good}});
+  EXPECT_TRUE(Holds(same, "No layer changed"));
+  EXPECT_TRUE(Holds(same, "<tr class=same>"));
+  EXPECT_TRUE(Holds(same, "a/index.html"));
+  const std::string page =
+      RenderHtmlComparison({{"a/result.json", good}, {"b", bad}});
+  EXPECT_TRUE(Holds(page, "1 layer changed"));
+  EXPECT_TRUE(Holds(page,
+                    "<tr class=changed><th scope=row>decoder.layers."
+                    "3<td class=\"cell s5 start\""));
+  EXPECT_TRUE(Holds(page,
+                    "<td class=\"cell s10\" title=\"B out: out of "
+                    "bounds, up to 1,000 x the bound\">30"));
+  EXPECT_TRUE(Holds(page, "a/index.html"));
+  EXPECT_TRUE(Holds(page, "script-src 'none'"));
+}
+
+}  // namespace
+}  // namespace ttrace::html_test
