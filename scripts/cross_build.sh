@@ -32,7 +32,9 @@ exact=$(sed -n '/^set_source_files_properties($/,/ffp-contract=off/s|.*{PROJECT_
 [[ -n $exact ]]
 
 kernels=(src/base/{check,format,status}.cc src/region/*.cc src/numeric/*.cc
-  src/compare/compare_{kernel,double_kernel,exact}.cc src/compare/compare_kernel_test.cc)
+  src/compare/compare_{kernel,double_kernel,exact}.cc src/compare/compare_kernel_test.cc
+  src/compare/cells/cell_{kernel,comparer,sums,grid}.cc src/compare/cells/cell_comparer_test.cc
+  src/base/hypot_test.cc)
 sources=()
 for source in "${kernels[@]}"; do
   case $source in

@@ -34,17 +34,21 @@ TABLE = ROOT / "docs" / "evidence" / "wheels.md"
 RANK = ROOT / "tests" / "cli" / "tiny_rank.py"
 PLAIN = ROOT / "zoo" / "ddp_toy.py"
 COLUMNS = (
-    "Python", "wheel", "MB", "auditwheel", "installed in", "two traces recorded and checked in",
-    "from `pip install` to a verdict on a plain script",
+    "Python", "wheel", "MB", "auditwheel", "`pip install`", "two traces recorded and checked",
+    "to a verdict on bits", "to a verdict of `diff`",
 )  # fmt: skip
+UNTRIED = ["-"] * 3
 HEADER = """# Wheels
 
-Written by `scripts/wheel_table.py` on {machine}, {cores} cores. Each was installed by
-pip, without an index, into a fresh environment in a mount namespace where libtbb, libhwy,
-libsimdjson and libfmt are empty files, and passed what `scripts/wheels/contents.py` asks of it.
-*Two traces*: `ttrace record` twice and `ttrace check`, without torch. *To a verdict*: `pip
-install`, then `ttrace diff` of [a plain torch script](../../zoo/ddp_toy.py) with itself (within
-bounds); three processes import torch for it. The largest wheel is {largest:.2f} MB; 6 are allowed.
+Written by `scripts/wheel_table.py` on {machine}, {cores} cores, on which {load:.0f} processes
+wanted to run when it began. Each wheel was installed by pip, without an index, into a fresh
+environment in a mount namespace where libtbb, libhwy, libsimdjson and libfmt are empty files, and
+passed what `scripts/wheels/contents.py` asks of it. The largest is {largest:.2f} MB; 6 are allowed.
+
+*Two traces*: `ttrace record` twice and `ttrace check`, without torch. *To a verdict*: from `pip
+install` on, for [a plain torch script](../../zoo/ddp_toy.py) compared with itself; *on bits* by
+`ttrace record --bitwise` twice and `ttrace check --bitwise` (2 launches of the script), and by
+`ttrace diff` (11 launches: a plain loop is launched once for each rerun).
 
 """
 
@@ -73,26 +77,32 @@ def must(done: subprocess.CompletedProcess[str], code: int = 0) -> str:
 def tried(
     interpreter: interpreters.Interpreter, wheel: Path, bare: BareSystem, torch: Path | None
 ) -> list[str]:
-    """The last three cells."""
+    """The last four cells."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         python = environment(interpreter.path, folder / "venv")
         ttrace = python.with_name("ttrace")
-        began = time.monotonic()
         took = install(wheel, python)
-        verdict = "no torch for it here"
-        if torch is not None:
-            borrow(python, torch)
-            script = shlex.join([str(python), str(PLAIN)])
-            must(bare.run(ttrace, "diff", "-o", folder / "report", "--reference", script,
-                          "--candidate", script))  # fmt: skip
-            verdict = seconds(began)
         began = time.monotonic()
         for name in ("reference", "candidate"):
             must(bare.run(ttrace, "record", "-o", folder / name, "--as-reference",
                           "--", python, RANK))  # fmt: skip
         must(bare.run(ttrace, "check", folder / "reference", folder / "candidate"))
-        return [f"{took:.1f} s", seconds(began), verdict]
+        small = seconds(began)
+        if torch is None:
+            return [f"{took:.1f} s", small, "no torch for it here", "-"]
+        borrow(python, torch)
+        began = time.monotonic() - took
+        for name in ("before", "after"):
+            must(bare.run(ttrace, "record", "-o", folder / name, "--bitwise",
+                          "--", python, PLAIN))  # fmt: skip
+        must(bare.run(ttrace, "check", "--bitwise", folder / "before", folder / "after"))
+        bits = seconds(began)
+        began = time.monotonic() - took
+        script = shlex.join([str(python), str(PLAIN)])
+        must(bare.run(ttrace, "diff", "-o", folder / "report", "--reference", script,
+                      "--candidate", script, seconds=900))  # fmt: skip
+        return [f"{took:.1f} s", small, bits, seconds(began)]
 
 
 def tried_by_qemu(wheel: Path) -> list[str]:
@@ -110,7 +120,7 @@ def tried_by_qemu(wheel: Path) -> list[str]:
             must(python.run(RANK, TTRACE_OUT=str(trace), TTRACE_LEG="real", TTRACE_LEGS=legs,
                             TTRACE_ITERATIONS="0:2"))  # fmt: skip
         must(python.ttrace("check", folder / "reference", folder / "candidate"))
-        return ["unpacked", f"{seconds(began)} (qemu)", "-"]
+        return ["unpacked", f"{seconds(began)} under qemu", "-", "-"]
 
 
 def cells(wheel: Path) -> list[str]:
@@ -138,22 +148,22 @@ def main() -> int:
     if wrong or not wheels:
         raise SystemExit("\n".join(wrong or [f"wheels: none in {options.wheels}"]))
 
-    rows = []
+    rows, load = [], os.getloadavg()[0]
     for minor in interpreters.MINORS:
         found = interpreters.find(minor)
         tag = f"cp3{minor}-cp3{minor}" if minor < interpreters.STABLE_ABI else "abi3"
         wheel = wheel_of(wheels, tag, "x86_64")
         if wheel is None:
-            rows.append([f"3.{minor}", "not built: no interpreter here", *["-"] * 5])
+            rows.append([f"3.{minor}", "not built: no interpreter here", *["-"] * 6])
         elif found is None:
-            rows.append([f"3.{minor}", *cells(wheel), "no interpreter here: not tried", "-", "-"])
+            rows.append([f"3.{minor}", *cells(wheel), "no interpreter here: not tried", *UNTRIED])
         else:
             last = tried(found, wheel, bare, torches.get(f"3.{minor}"))
             rows.append([found.version, *cells(wheel), *last])
         print(rows[-1], flush=True)
     for wheel in (w for w in wheels if w.stem.endswith("aarch64")):
         version = "3.12 to 3.14" if "abi3" in wheel.name else f"3.{wheel.name.split('-cp3')[1]}"
-        last = ["built, not run: Debian has no such Python for Arm", "-", "-"]
+        last = ["built, not run: Debian has no such Python for Arm", *UNTRIED]
         if f"cp3{MINOR}-cp3{MINOR}" in wheel.name:
             last = tried_by_qemu(wheel)
         rows.append([f"{version} (aarch64)", *cells(wheel), *last])
@@ -164,7 +174,9 @@ def main() -> int:
     lines = [COLUMNS, ["---"] * len(COLUMNS), *rows]
     TABLE.parent.mkdir(parents=True, exist_ok=True)
     TABLE.write_text(
-        HEADER.format(machine=machine, cores=len(os.sched_getaffinity(0)), largest=largest)
+        HEADER.format(
+            machine=machine, cores=len(os.sched_getaffinity(0)), load=load, largest=largest
+        )
         + "".join(f"| {' | '.join(line)} |\n" for line in lines)
     )
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,17 +15,14 @@ from wheels import licenses
 
 def _add_licenses(built: Path, copy: Path) -> None:
     """As auditwheel makes RECORD anew, it need not be right here."""
-    texts = licenses.texts()
-    with zipfile.ZipFile(built) as source, zipfile.ZipFile(copy, "w") as target:
-        for entry in source.infolist():
-            target.writestr(entry, source.read(entry))
-            if entry.filename.endswith(".dist-info/METADATA"):
-                info = entry
-        folder = info.filename.removesuffix("METADATA") + "licenses/"
-        for name, text in texts.items():
-            added = zipfile.ZipInfo(folder + name, info.date_time)
-            added.external_attr = info.external_attr
-            target.writestr(added, text)
+    shutil.copy(built, copy)
+    with zipfile.ZipFile(copy, "a") as wheel:
+        (metadata,) = (e for e in wheel.infolist() if e.filename.endswith(".dist-info/METADATA"))
+        folder = metadata.filename.removesuffix("METADATA") + "licenses/"
+        for name, text in licenses.texts().items():
+            added = zipfile.ZipInfo(folder + name, metadata.date_time)
+            added.external_attr = metadata.external_attr
+            wheel.writestr(added, text)
 
 
 def repair(built: Path, out: Path, libraries: str | None = None) -> Path:

@@ -36,6 +36,10 @@ using load::HWY_NAMESPACE::LoadF16;
 using load::HWY_NAMESPACE::LoadF32;
 
 struct Registers {
+  // The compiler's own would be of no instruction set: GCC does not inline
+  // those of vectors of Arm into it.
+  HWY_INLINE Registers() {}
+
   F32Vec err_err[kRegisters];
   F32Vec err_ref[kRegisters];
   F32Vec ref_ref[kRegisters];
