@@ -8,6 +8,8 @@ find_package(CLI11 REQUIRED)
 find_package(fmt REQUIRED)
 find_package(TBB REQUIRED)
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
+# Its headers alone, which is how src/project/toml_table.h includes them.
+find_path(TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h REQUIRED)
 
 if(TTRACE_BUILD_TESTS)
   find_package(GTest REQUIRED)
