@@ -121,7 +121,8 @@ Status MakeFolders(const Project& project, const ExperimentFolders& folders) {
   if (error) {
     return Error(ErrorCode::kIo, "cannot make the folder '" +
                                      Printable(folders.experiment) +
-                                     "': " + error.message());
+                                     "': " + error.message() +
+                                     "; give another one as `output`");
   }
   if (!made) return Done{};
   // Gigabytes that belong into no repository.
@@ -280,8 +281,6 @@ int RunExperiment(const Project& project, const ChosenExperiment& chosen,
   SayAside("the reference is to be recorded: " + state->words);
   const auto key = KeyOf(project, *chosen.experiment, arguments);
   if (!key.ok()) return Complain(key.error());
-  // From here on what was noted is of no trace that is there.
-  ForgetReference(project, chosen);
   arguments.reference_recorded = [&]() -> Status {
     nlohmann::ordered_json note;
     const auto trace = Trace::Open(folders.reference);

@@ -94,10 +94,12 @@ SummaryRow RunOne(const Project& project, const ChosenExperiment& chosen,
                   const RunArguments& options, const InterruptGuard& guard) {
   const auto start = std::chrono::steady_clock::now();
   const std::string folder = FoldersOf(project, chosen).candidate;
-  // What an earlier run found is not what this one does.
-  std::error_code ignored;
-  std::filesystem::remove(std::filesystem::path(folder) / "result.json",
-                          ignored);
+  const auto written = [&] {
+    std::error_code missing;
+    return std::filesystem::last_write_time(
+        std::filesystem::path(folder) / "result.json", missing);
+  };
+  const auto before = written();
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child < 0) {
@@ -120,7 +122,9 @@ SummaryRow RunOne(const Project& project, const ChosenExperiment& chosen,
   const int code = Await(child, guard);
   const std::chrono::duration<double> time =
       std::chrono::steady_clock::now() - start;
-  SummaryRow row = SummaryOf(chosen.name(), folder, code, time.count());
+  // What an earlier run found is not what this one does.
+  SummaryRow row = SummaryOf(chosen.name(), written() == before ? "" : folder,
+                             code, time.count());
   if (guard.interrupted() && row.exit_code == 2) row.verdict = "interrupted";
   if (code > 128 && !guard.interrupted()) {
     row.reason = "its ttrace died of signal " + std::to_string(code - 128);
@@ -161,7 +165,7 @@ int RunAll(const Project& project, const std::vector<ChosenExperiment>& chosen,
                .string(),
            WorkingFolder());
   if (std::any_of(rows.begin(), rows.end(), [](const SummaryRow& row) {
-        return row.exit_code != 0 && row.verdict != "not run";
+        return row.exit_code != 0 && row.has_result;
       })) {
     std::printf("reports: %s\n", Printable(report).c_str());
   }

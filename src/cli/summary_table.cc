@@ -44,11 +44,14 @@ SummaryRow SummaryOf(const std::string& name, const std::string& folder,
   row.exit_code = exit_code == 0 || exit_code == 1 ? exit_code : 2;
   row.verdict = "no result";
   const auto result = ReadResult(folder);
-  if (!result.ok()) {
-    if (row.exit_code != 2) row.reason = result.error().message();
+  if (folder.empty() || !result.ok()) {
+    if (row.exit_code != 2 && !folder.empty()) {
+      row.reason = result.error().message();
+    }
     row.exit_code = 2;
     return row;
   }
+  row.has_result = true;
   row.verdict = VerdictWords(result->verdict);
   // A command that broke down after all was captured, for one.
   if (row.exit_code == 2 && result->exit_code != 2) {

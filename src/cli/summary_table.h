@@ -12,7 +12,8 @@ namespace ttrace {
 
 struct SummaryRow {
   std::string name;
-  std::string verdict;      // "within"; "no result", "not run", "interrupted"
+  std::string verdict;  // "within"; "no result", "not run", "interrupted"
+  bool has_result = false;
   std::string first_place;  // of what is wrong; empty: nothing is, or unknown
   std::string bug_class;
   std::string reason;  // why there is no verdict
@@ -20,7 +21,8 @@ struct SummaryRow {
   int exit_code = 2;
 };
 
-// Of a diff into `folder` that ended so. No result is a verdict of its own.
+// Of a diff into `folder` that ended so; "": it left nothing there. No result
+// is a verdict of its own.
 SummaryRow SummaryOf(const std::string& name, const std::string& folder,
                      int exit_code, double seconds);
 

@@ -88,7 +88,9 @@ def test_all_experiments_run_and_the_worst_decides(project: Path) -> None:
     assert done.stderr.count("the reference is reused") == 1, said(done)
     assert not (results / "first" / "clean" / "reference").exists()
     # One by itself, and the worst of what is asked for.
-    assert ttrace(project, "run", "first/clean").returncode == 0
+    once = ttrace(project, "run", "first/clean", "first/clean")
+    assert once.returncode == 0
+    assert once.stdout.count("first/clean") == 1, "it is run once"
     assert ttrace(project, "run", "broken").returncode == 2
     listed = ttrace(project, "run", "--list").stdout
     assert "first/twice: diverged, first at embedding output" in listed
@@ -303,12 +305,21 @@ def test_an_experiment_in_progress_is_not_run_twice(project: Path) -> None:
     (project / "config").write_text("1")
     folder = project / ".ttrace" / "one"
     folder.mkdir(parents=True)
+    result = folder / "candidate" / "result.json"
+    result.parent.mkdir()
+    result.write_text('{"schema":2,"verdict":"within","exit_code":0,"reason":""}')
     held = subprocess.Popen(["flock", folder, "sleep", "60"])
     try:
         time.sleep(0.3)
         done = ttrace(project, "diff", "one")
         assert done.returncode == 2
         assert "is in use" in done.stderr, said(done)
+        # What is there was found by somebody else.
+        run = ttrace(project, "run", "one")
+        assert run.returncode == 2
+        assert re.search(r"one/candidate +no result", run.stdout), said(run)
+        assert "reports:" not in run.stdout
+        assert result.exists()
     finally:
         held.kill()
         subprocess.run(["pkill", "-P", str(held.pid)])
