@@ -41,6 +41,17 @@ if(XXHASH_INCLUDE_DIR)
 else()
   ttrace_misses(xxHash xxhash libxxhash-dev xxhash-devel)
 endif()
+# Its headers alone, which is how src/project/toml_table.h includes them.
+find_path(TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h)
+if(TOMLPLUSPLUS_INCLUDE_DIR)
+  file(STRINGS ${TOMLPLUSPLUS_INCLUDE_DIR}/toml++/impl/version.h lines
+    REGEX "define TOML_LIB_(MAJOR|MINOR|PATCH)")
+  string(REGEX REPLACE "[^0-9;]" "" version "${lines}")
+  string(REPLACE ";" "." version "${version}")
+  string(APPEND TTRACE_LIBRARY_VERSIONS ", toml++ ${version}")
+else()
+  ttrace_misses(toml++ tomlplusplus libtomlplusplus-dev tomlplusplus-devel)
+endif()
 string(SUBSTRING "${TTRACE_LIBRARY_VERSIONS}  " 2 -1 TTRACE_LIBRARY_VERSIONS)
 string(STRIP "${TTRACE_LIBRARY_VERSIONS}" TTRACE_LIBRARY_VERSIONS)
 

@@ -49,7 +49,7 @@ function(ttrace_stage name)
   target_include_directories(${target} PUBLIC
     ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}
     ${PROJECT_BINARY_DIR}/generated)
-  target_include_directories(${target} SYSTEM PUBLIC ${XXHASH_INCLUDE_DIR})
+  target_include_directories(${target} SYSTEM PUBLIC ${XXHASH_INCLUDE_DIR} ${TOMLPLUSPLUS_INCLUDE_DIR})
   target_link_libraries(${target} PUBLIC ${ARG_USES} PRIVATE ${ARG_LIBS})
 
   # Half of the time of tests under sanitizers is saved by a little optimisation of what most of

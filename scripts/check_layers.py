@@ -35,6 +35,7 @@ STAGES = [
     "report",
     "check",
     "run",
+    "project",
     "cli",
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)

@@ -10,7 +10,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build
   libhwy-dev libsimdjson-dev nlohmann-json3-dev libcli11-dev libfmt-dev
-  libtbb-dev libxxhash-dev
+  libtbb-dev libxxhash-dev libtomlplusplus-dev
 )
 if [[ ${1:-} == --build ]]; then
   shift

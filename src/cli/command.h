@@ -29,10 +29,12 @@ struct CommandLine {
 void AddRecord(CLI::App& app, const CommandLine& line, Action* action);
 void AddCheck(CLI::App& app, Action* action);
 void AddDiff(CLI::App& app, Action* action);
+void AddRun(CLI::App& app, Action* action);
 void AddMerge(CLI::App& app, Action* action);
 void AddBaseline(CLI::App& app, Action* action);
 void AddReport(CLI::App& app, Action* action);
 void AddInspect(CLI::App& app, Action* action);
+void AddCompletion(CLI::App& app, Action* action);
 void AddVersion(CLI::App& app, const CommandLine& line, Action* action);
 
 // Prints "ttrace: <message>" to stderr. Returns kCouldNotDecide.

@@ -1,5 +1,7 @@
 // `ttrace diff`: two commands in, a verdict out.
 
+#include "src/cli/diff.h"
+
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -14,7 +16,6 @@
 #include "src/cli/verdict_output.h"
 #include "src/experiment/iteration_range.h"
 #include "src/experiment/leg_names.h"
-#include "src/experiment/selection.h"
 #include "src/run/free_space.h"
 #include "src/run/output_folder.h"
 #include "src/run/record_command.h"
@@ -22,40 +23,6 @@
 
 namespace ttrace {
 namespace {
-
-constexpr const char* kDiffFooter = R"(
-DIR gets reference/, candidate/, the commands' output in reference.log and
-candidate.log, result.json, report.txt, and index.html to open in a browser.
---timeout holds for each launch.
-The candidate's own first step is run first, alone: what cannot be judged ends
-the diff there, before the reference is run (first_step/ is kept then). Not
-with --reference-trace, whose candidate is the first launch anyway.
-Exit codes: 0 within bounds, 1 diverged, 2 could not decide.
-
-Examples:
-  ttrace diff -o report --reference "python train.py" --candidate "python train.py --tp 2"
-  ttrace diff -o again --timeout 30m --reference-trace report/reference --candidate "python train.py --tp 2")";
-
-struct DiffArguments {
-  std::string folder;
-  std::string reference_command;
-  std::string reference_trace;
-  std::string candidate_command;
-  std::string iterations = "0:2";
-  std::string reference_legs{kReferenceLegs};
-  std::string candidate_legs{kCandidateLegs};
-  std::string graft = "weights,data";
-  std::string keep = "traces";
-  std::string select;
-  int64_t seed = 0;
-  bool keep_values = false;
-  bool run_to_end = false;
-  bool no_first_step = false;
-  bool force = false;
-  bool verbose = false;
-  WatchOptions watch;
-  ProgressOptions progress;
-};
 
 // What one side came to.
 enum class SideEnd { kGood, kFailed, kRefused, kUnusable, kInterrupted };
@@ -116,12 +83,13 @@ SideEnd Report(const std::string& side, const RecordOptions& run,
 }
 
 // Runs one side's command and, where needed, its legs.
-SideEnd RunSide(const std::string& side, RecordOptions run,
+// `replace`: what ttrace wrote to its folder before.
+SideEnd RunSide(const std::string& side, RecordOptions run, bool replace,
                 const InterruptGuard& guard) {
   // The two commands differ somewhere near their ends, and both are known.
   constexpr size_t kLongestCommand = 160;
   Say(side + ": " + ShortenMiddle(Printable(run.argv.back()), kLongestCommand));
-  const auto folder = PrepareFolder(run.folder, FolderKind::kTrace, false);
+  const auto folder = PrepareFolder(run.folder, FolderKind::kTrace, replace);
   if (!folder.ok()) {
     Complain(folder.error());
     return SideEnd::kUnusable;
@@ -196,8 +164,6 @@ SideEnd RunFirstStep(const RecordOptions& run) {
 Result<RecordOptions> CommonOptions(const DiffArguments& options) {
   RecordOptions run;
   TTRACE_ASSIGN_OR_RETURN(run.iterations, ParseIterations(options.iterations));
-  TTRACE_RETURN_IF_ERROR(CheckGraft(options.graft));
-  TTRACE_RETURN_IF_ERROR(CheckSelection(options.select));
   TTRACE_RETURN_IF_ERROR(SetWatch(options.watch, "", &run));
   TTRACE_RETURN_IF_ERROR(UseOwnEnvironment(&run));
   run.select = options.select;
@@ -215,7 +181,14 @@ RecordOptions ForSide(const RecordOptions& common, const DiffArguments& options,
                       std::vector<Leg> legs) {
   RecordOptions run = common;
   run.argv = {"/bin/sh", "-c", command};
-  run.folder = (std::filesystem::path(options.folder) / side).string();
+  const bool reference = side == "reference";
+  run.folder = reference && !options.reference_folder.empty()
+                   ? options.reference_folder
+                   : (std::filesystem::path(options.folder) / side).string();
+  for (const auto& [name, value] : reference ? options.reference_environment
+                                             : options.candidate_environment) {
+    SetVariable(name, value, &run.environment);
+  }
   run.log_file = run.folder + ".log";
   run.legs = std::move(legs);
   run.notice = [side](const std::string& text) {
@@ -249,6 +222,8 @@ bool LooksFirst(const DiffArguments& options) {
 // How the next try does without running the reference again, where NEXT does
 // not say it.
 void PrintNextTry(const DiffArguments& options, const std::string& reference) {
+  // An experiment's reference is found again by itself.
+  if (!options.reference_folder.empty()) return;
   if (!options.reference_trace.empty() || options.keep != "traces") return;
   Say("the reference is kept; another candidate: ttrace diff -o NEW "
       "--reference-trace " +
@@ -284,8 +259,15 @@ int DiscardTraces(const DiffArguments& options, int exit_code) {
   return exit_code;
 }
 
+}  // namespace
+
 int Diff(const DiffArguments& options) {
   UseProgressOptions(options.progress);
+  if (options.folder.empty() || options.candidate_command.empty()) {
+    return Complain(
+        "give -o DIR, --reference COMMAND (or --reference-trace DIR) and "
+        "--candidate COMMAND, or the name of an experiment of ttrace.toml");
+  }
   if (options.reference_command.empty() == options.reference_trace.empty()) {
     return Complain("give either --reference COMMAND or --reference-trace DIR");
   }
@@ -297,6 +279,9 @@ int Diff(const DiffArguments& options) {
     // Modules would be given the candidate's own values: no test of anything.
     std::erase_if(*candidate_legs,
                   [](const Leg& leg) { return leg.is_isolated(); });
+  }
+  if (const Status checked = CheckDiffArguments(options); !checked.ok()) {
+    return Complain(checked.error());
   }
   const Result<RecordOptions> common = CommonOptions(options);
   if (!common.ok()) return Complain(common.error());
@@ -338,9 +323,13 @@ int Diff(const DiffArguments& options) {
       run.as_reference = true;
       run.interrupt = guard.flag();
       check.reference = run.folder;
-      end = RunSide("reference", run, guard);
+      end = RunSide("reference", run, !options.reference_folder.empty(), guard);
       if (end == SideEnd::kFailed) {
         return Complain("the reference has to be a run that works");
+      }
+      if (end == SideEnd::kGood && options.reference_recorded) {
+        const Status noted = options.reference_recorded();
+        if (!noted.ok()) Complain(noted.error());
       }
     }
     if (end == SideEnd::kGood) {
@@ -349,7 +338,7 @@ int Diff(const DiffArguments& options) {
       run.interrupt = guard.flag();
       if (options.graft != "none") run.graft = check.reference;
       check.candidate = run.folder;
-      end = RunSide("candidate", run, guard);
+      end = RunSide("candidate", run, false, guard);
     }
     if (end == SideEnd::kInterrupted) {
       Complain("interrupted; all processes of the run are ended");
@@ -376,67 +365,6 @@ int Diff(const DiffArguments& options) {
   if (verdict == 0) PrintNextTry(options, check.reference);
   return DiscardTraces(options,
                        verdict == 0 && !passed ? kCouldNotDecide : verdict);
-}
-
-}  // namespace
-
-void AddDiff(CLI::App& app, Action* action) {
-  CLI::App* command = app.add_subcommand(
-      "diff", "Run two commands and say whether, where and why they differ.");
-  const auto options = std::make_shared<DiffArguments>();
-  command->add_option("-o,--output", options->folder, "folder for all results")
-      ->required();
-  command->add_option("--reference", options->reference_command,
-                      "command of the trusted run, as one argument");
-  command->add_option("--reference-trace", options->reference_trace,
-                      "saved trace to use instead (record --as-reference)");
-  command
-      ->add_option("--candidate", options->candidate_command,
-                   "command of the run under test, as one argument")
-      ->required();
-  command
-      ->add_option("--iterations", options->iterations,
-                   "optimizer steps to compare, FIRST:END")
-      ->capture_default_str();
-  command
-      ->add_option("--graft", options->graft,
-                   "what the candidate takes from the reference: "
-                   "weights,data or weights or data or none")
-      ->capture_default_str();
-  command
-      ->add_option("--legs", options->candidate_legs, "reruns of the candidate")
-      ->capture_default_str();
-  command
-      ->add_option("--reference-legs", options->reference_legs,
-                   "reruns of the reference")
-      ->capture_default_str();
-  command->add_option("--select", options->select,
-                      "compare only these: KEY=PATTERN;... with fqn, role, "
-                      "micro_batch, rank (what other ranks hold is then "
-                      "missing from sums and shards)");
-  command->add_flag("--keep-values", options->keep_values,
-                    "write all values of all reruns, as record does with it");
-  command->add_option("--seed", options->seed, "of the noise")
-      ->capture_default_str();
-  command
-      ->add_option("--keep", options->keep,
-                   "traces: everything; report: delete the traces at the end")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"traces", "report"}));
-  AddWatchOptions(command, &options->watch);
-  AddProgressOptions(command, &options->progress);
-  command->add_flag("--run-to-end", options->run_to_end,
-                    "let the commands finish");
-  command->add_flag("--no-first-step", options->no_first_step,
-                    "do not run the candidate's own first step before the "
-                    "reference to see whether it can be judged");
-  command->add_flag("--force", options->force,
-                    "replace what ttrace wrote to the folder before");
-  command->add_flag("-v,--verbose", options->verbose,
-                    "list every tensor that is out of bounds");
-  command->footer(kDiffFooter);
-  command->callback(
-      [action, options] { *action = [options] { return Diff(*options); }; });
 }
 
 }  // namespace ttrace

@@ -39,6 +39,14 @@ Status UseOwnEnvironment(RecordOptions* options) {
   return Done{};
 }
 
+void SetVariable(const std::string& name, const std::string& value,
+                 std::vector<std::string>* environment) {
+  std::erase_if(*environment, [&](const std::string& entry) {
+    return entry.starts_with(name + "=");
+  });
+  environment->push_back(name + "=" + value);
+}
+
 Status CheckGraft(const std::string& what) {
   for (const char* known : {"weights,data", "weights", "data", "none"}) {
     if (what == known) return Done{};
@@ -95,7 +103,9 @@ void RunLegLaunches(const RecordOptions& real, const CaptureSummary& summary,
   SayAside(
       "an iteration of this framework cannot be rerun in place, so the command "
       "is launched " +
-      std::to_string(legs.size()) + " more times, once for each leg.");
+      std::to_string(legs.size()) +
+      (legs.size() == 1 ? " more time, for its leg."
+                        : " more times, once for each leg."));
   double seconds = 0;  // of all launches so far
   for (size_t i = 0; i < legs.size() && interrupt.signal.load() == 0; ++i) {
     RecordOptions run = real;

@@ -18,6 +18,10 @@ namespace ttrace {
 // console script names in TTRACE_HOOK_DIR. Fails with kNotFound without it.
 Status UseOwnEnvironment(RecordOptions* options);
 
+// Of an environment: the value that it has from here on.
+void SetVariable(const std::string& name, const std::string& value,
+                 std::vector<std::string>* environment);
+
 // Fails with kInvalidArgument unless `what` is weights,data | weights | data |
 // none.
 Status CheckGraft(const std::string& what);

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "src/base/format.h"
+#include "src/base/misspelling.h"
 #include "src/cli/command.h"
 #include "src/cli/live_line.h"
-#include "src/cli/misspelling.h"
 #include "src/numeric/instruction_set.h"
 #include "ttrace/version.h"
 
@@ -26,6 +26,7 @@ Examples:
   ttrace record -o candidate -- python train.py --tp 2
   ttrace check reference candidate
   ttrace inspect candidate
+  ttrace run --all
 
 Exit codes: 0 within bounds, 1 diverged, 2 could not decide. `record` passes
 the command's own exit code on. `ttrace COMMAND --help` tells more.)";
@@ -152,10 +153,12 @@ int RunCommandLine(int argc, char** argv, std::string_view python) {
   AddDiff(app, &action);
   AddRecord(app, line, &action);
   AddCheck(app, &action);
+  AddRun(app, &action);
   AddMerge(app, &action);
   AddBaseline(app, &action);
   AddReport(app, &action);
   AddInspect(app, &action);
+  AddCompletion(app, &action);
   AddVersion(app, line, &action);
   try {
     // CLI11 takes them from the back.

@@ -33,7 +33,7 @@ struct RunContext {
   BatchReadings batch;
   std::optional<IterationRange> iterations;  // to judge; nothing: all
   int threads = 0;                           // 0: as many as cores
-  MeasureProgress* progress = nullptr;  // null: nobody looks
+  MeasureProgress* progress = nullptr;       // null: nobody looks
 
   bool Judges(int iteration) const {
     return !iterations || iterations->contains(iteration);

@@ -20,7 +20,18 @@ from launch_ranks import launcher
 ROOT = Path(__file__).resolve().parent.parent.parent
 TTRACE = Path(sys.executable).with_name("ttrace")
 RANK = f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).with_name('tiny_rank.py')))}"
-COMMANDS = ("diff", "record", "check", "baseline", "merge", "report", "inspect", "version")
+COMMANDS = (
+    "diff",
+    "record",
+    "check",
+    "run",
+    "baseline",
+    "merge",
+    "report",
+    "inspect",
+    "completion",
+    "version",
+)
 
 
 def ttrace(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
@@ -97,6 +108,14 @@ def test_help_examples_run(tmp_path: Path) -> None:
         "else:\n"
         "    runpy.run_path(TRAIN)\n"
     )
+    (tmp_path / "ttrace.toml").write_text(
+        "[experiments.tp]\n"
+        'reference = "python train.py"\n'
+        'candidates.tp2 = "python train.py --tp 2"\n'
+        'reference-legs = "replay,noise:2"\n'
+        'legs = "none"\n'
+        "no-first-step = true\n"
+    )
     python = tmp_path / "bin" / "python"
     python.parent.mkdir()
     python.write_text(f'#!/bin/sh\nexec {shlex.join(launcher(0))} "$@"\n')
@@ -115,6 +134,8 @@ def test_help_examples_run(tmp_path: Path) -> None:
         "merge": 5,
         "report": 6,
         "inspect": 7,
+        "run": 8,
+        "completion": 9,
     }
     path = f"{python.parent}:{TTRACE.parent}:{os.environ['PATH']}"
     for example in sorted(examples, key=lambda line: order[line.split()[1]]):

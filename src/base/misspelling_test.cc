@@ -1,4 +1,4 @@
-#include "src/cli/misspelling.h"
+#include "src/base/misspelling.h"
 
 #include <gtest/gtest.h>
 

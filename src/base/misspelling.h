@@ -1,7 +1,7 @@
 // "Did you mean": the known word nearest to a misspelt one.
 
-#ifndef TTRACE_SRC_CLI_MISSPELLING_H_
-#define TTRACE_SRC_CLI_MISSPELLING_H_
+#ifndef TTRACE_SRC_BASE_MISSPELLING_H_
+#define TTRACE_SRC_BASE_MISSPELLING_H_
 
 #include <string>
 #include <string_view>
@@ -17,4 +17,4 @@ std::string Nearest(std::string_view word,
 
 }  // namespace ttrace
 
-#endif  // TTRACE_SRC_CLI_MISSPELLING_H_
+#endif  // TTRACE_SRC_BASE_MISSPELLING_H_
