@@ -33,7 +33,7 @@ it is written. docs/many_machines.md tells how to check on many machines.
 
 Examples:
   ttrace check reference candidate
-  ttrace check reference candidate -o verdict
+  ttrace check reference candidate -o verdict --junit verdict/junit.xml --sarif verdict/ttrace.sarif
   ttrace check reference candidate --iterations 1:2
   ttrace check before after --bitwise
   ttrace check reference candidate --legs noise:2,fp32,fp32.noise:2
@@ -56,6 +56,7 @@ struct CheckArguments {
   std::string engine = "local";
   int parts = 0;
   std::string ray_address;
+  ExportOptions exports;
 };
 
 // CheckArguments that say nothing together; empty: there are none.
@@ -65,6 +66,10 @@ std::string Contradiction(const CheckArguments& options) {
   }
   if (!options.part.empty() && !options.output.empty()) {
     return "a part has no result yet: give -o to `ttrace merge`";
+  }
+  if (!options.part.empty() && options.exports.any()) {
+    return "a part has no result yet: give --junit and the like to `ttrace "
+           "merge`";
   }
   if (options.bitwise && options.traces.size() < 2) {
     return "--bitwise compares two traces: give the reference, too";
@@ -79,6 +84,9 @@ std::string Contradiction(const CheckArguments& options) {
     }
   } else if (!options.part.empty()) {
     return "--engine ray makes all parts: leave out --part";
+  } else if (options.exports.any()) {
+    return "--engine ray writes result.json: give --junit and the like to "
+           "`ttrace report`";
   }
   return "";
 }
@@ -109,6 +117,8 @@ int CheckPart(CheckOptions check, const CheckArguments& options) {
 int Check(const CheckArguments& options) {
   const std::string contradiction = Contradiction(options);
   if (!contradiction.empty()) return Complain(contradiction);
+  const Status possible = CheckExports(options.exports, options.output);
+  if (!possible.ok()) return Complain(possible.error());
   CheckOptions check;
   check.candidate = options.traces.back();
   check.candidate_legs = FindLegFolders(check.candidate);
@@ -148,7 +158,8 @@ int Check(const CheckArguments& options) {
     on_ray.verbose = options.verbose;
     return CheckOnRay(on_ray);
   }
-  return CheckAndReport(check, options.output, options.verbose);
+  return CheckAndReport(check,
+                        {options.output, options.verbose, options.exports});
 }
 
 }  // namespace
@@ -180,6 +191,7 @@ void AddCheck(CLI::App& app, Action* action) {
       ->capture_default_str();
   command->add_option("-o,--output", options->output,
                       "folder for result.json and report.txt");
+  AddExportOptions(command, &options->exports);
   command->add_flag("--force", options->force,
                     "replace what ttrace wrote to the folder before");
   command->add_flag("-v,--verbose", options->verbose,

@@ -27,6 +27,7 @@ namespace {
 constexpr const char* kDiffFooter = R"(
 DIR gets reference/, candidate/, the commands' output in reference.log and
 candidate.log, result.json and report.txt. --timeout holds for each launch.
+A FILE of - is the standard output, after the report.
 The candidate's own first step is run first, alone: what cannot be judged ends
 the diff there, before the reference is run (first_step/ is kept then). Not
 with --reference-trace, whose candidate is the first launch anyway.
@@ -34,7 +35,7 @@ Exit codes: 0 within bounds, 1 diverged, 2 could not decide.
 
 Examples:
   ttrace diff -o report --reference "python train.py" --candidate "python train.py --tp 2"
-  ttrace diff -o again --timeout 30m --reference-trace report/reference --candidate "python train.py --tp 2")";
+  ttrace diff -o again --timeout 30m --reference-trace report/reference --candidate "python train.py --tp 2" --junit again/junit.xml --markdown "$GITHUB_STEP_SUMMARY")";
 
 struct DiffArguments {
   std::string folder;
@@ -54,6 +55,7 @@ struct DiffArguments {
   bool force = false;
   bool verbose = false;
   WatchOptions watch;
+  ExportOptions exports;
 };
 
 // What one side came to.
@@ -337,6 +339,8 @@ int Diff(const DiffArguments& options) {
   }
   const Result<RecordOptions> common = CommonOptions(options);
   if (!common.ok()) return Complain(common.error());
+  const Status possible = CheckExports(options.exports, options.folder);
+  if (!possible.ok()) return Complain(possible.error());
   if (!options.reference_trace.empty()) {
     const auto saved = Trace::Open(options.reference_trace);
     if (!saved.ok()) {
@@ -407,7 +411,8 @@ int Diff(const DiffArguments& options) {
   check.reference_legs = FindLegFolders(check.reference);
   check.candidate_legs = FindLegFolders(check.candidate);
   std::printf("\n");
-  const int verdict = CheckAndReport(check, options.folder, options.verbose);
+  const int verdict =
+      CheckAndReport(check, {options.folder, options.verbose, options.exports});
   // A run that broke down is not equal to one that did not.
   const bool passed = verdict == 0 && end == SideEnd::kGood;
   if (verdict == 0) PrintNextTry(options, check.reference);
@@ -460,6 +465,7 @@ void AddDiff(CLI::App& app, Action* action) {
                    "traces: everything; report: delete the traces at the end")
       ->capture_default_str()
       ->check(CLI::IsMember({"traces", "report"}));
+  AddExportOptions(command, &options->exports);
   AddWatchOptions(command, &options->watch);
   command->add_flag("--run-to-end", options->run_to_end,
                     "let the commands finish");

@@ -1,98 +1,85 @@
 // `ttrace report RESULT`: a result in, what other programs read of it out.
 
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "src/cli/command.h"
-#include "src/report/exports/exports.h"
+#include "src/cli/export_options.h"
 #include "src/report/result_file.h"
-#include "src/run/record_command.h"
-#include "src/trace/file.h"
 
 namespace ttrace {
 namespace {
 
 constexpr const char* kReportFooter = R"(
 RESULT is a result.json, or the folder that `check`, `diff` or `merge` wrote it
-to. A FILE of - is the standard output. Files of the source below --source-root
-are named relative to it in SARIF: services show them beside the source.
-JUnit, SARIF and Markdown say of an inconclusive result that it is one.
+to. A FILE of - is the standard output. `check` and `diff` take the same
+options. Files of the source below --source-root are named relative to it in
+SARIF: services show them beside the source. JUnit, SARIF and Markdown say of
+an inconclusive result that it is one. --perfetto reads the candidate's trace,
+where the result says it lies or beside the result; docs/exports.md says what
+it shows.
 Exit codes: 0 written, whatever the verdict; 2 could not.
 
 Examples:
   ttrace report report/ --junit report/junit.xml --sarif report/ttrace.sarif
+  ttrace report report/ --perfetto report/candidate.pftrace
   ttrace report report/result.json --markdown - >> "$GITHUB_STEP_SUMMARY")";
 
 struct ReportArguments {
   std::string result;
-  std::string junit;
-  std::string sarif;
-  std::string markdown;
-  std::string source_root;
+  std::string trace;
+  ExportOptions exports;
 };
 
-Status Write(const std::string& file, const std::string& text) {
-  if (file != "-") return WriteFileAtomically(file, text);
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
-      std::fflush(stdout) != 0) {
-    return Error(ErrorCode::kIo, "the standard output takes no more");
+// Where the candidate's trace is: as was said when it was checked, or, of a
+// report that was moved, beside its result.
+std::string CandidateTrace(const ReportArguments& options,
+                           const std::string& folder) {
+  if (!options.trace.empty()) return options.trace;
+  std::error_code ignored;
+  if (folder.empty() || std::filesystem::exists(folder, ignored)) {
+    return folder;
   }
-  return Done{};
+  std::filesystem::path result = options.result;
+  if (!std::filesystem::is_directory(result, ignored)) {
+    result = result.parent_path();
+  }
+  const auto beside =
+      result / std::filesystem::path(folder + "/").parent_path().filename();
+  return std::filesystem::exists(beside, ignored) ? beside.string() : folder;
 }
 
 int WriteReports(const ReportArguments& options) {
-  if (options.junit.empty() && options.sarif.empty() &&
-      options.markdown.empty()) {
+  if (!options.exports.any()) {
     return Complain(
-        "report: nothing to write: give --junit, --sarif or --markdown");
+        "report: nothing to write: give --junit, --sarif, --markdown or "
+        "--perfetto");
   }
+  const Status possible = CheckExports(options.exports, "");
+  if (!possible.ok()) return Complain(possible.error());
   const auto result = ReadResult(options.result);
   if (!result.ok()) return Complain(result.error());
-  std::vector<std::pair<std::string, std::string>> files;
-  if (!options.junit.empty()) {
-    files.emplace_back(options.junit, RenderJunit(*result));
-  }
-  if (!options.sarif.empty()) {
-    std::error_code unknown;
-    const std::string root =
-        options.source_root.empty()
-            ? std::filesystem::current_path(unknown).string()
-            : std::filesystem::absolute(options.source_root, unknown)
-                  .lexically_normal()
-                  .string();
-    files.emplace_back(options.sarif, RenderSarif(*result, root));
-  }
-  if (!options.markdown.empty()) {
-    files.emplace_back(options.markdown, RenderMarkdown(*result));
-  }
-  for (const auto& [file, text] : files) {
-    const Status written = Write(file, text);
-    if (!written.ok()) return Complain(written.error());
-  }
-  return 0;
+  const Status written =
+      WriteExports(options.exports, *result,
+                   CandidateTrace(options, result->candidate.folder));
+  return written.ok() ? 0 : Complain(written.error());
 }
 
 }  // namespace
 
 void AddReport(CLI::App& app, Action* action) {
   CLI::App* command = app.add_subcommand(
-      "report", "Write a result for other programs: JUnit, SARIF, Markdown.");
+      "report",
+      "Write a result for other programs: JUnit, SARIF, Markdown, Perfetto.");
   const auto options = std::make_shared<ReportArguments>();
   command->add_option("RESULT", options->result, "result.json or its folder")
       ->required();
-  command->add_option("--junit", options->junit,
-                      "JUnit XML: a case for each role and layer group");
-  command->add_option("--sarif", options->sarif,
-                      "SARIF 2.1.0: each culprit at its line of the source");
-  command->add_option("--markdown", options->markdown,
-                      "a summary for a pull request");
-  command->add_option("--source-root", options->source_root,
-                      "top folder of the source; the working folder by "
-                      "default");
+  AddExportOptions(command, &options->exports);
+  command
+      ->add_option("--trace", options->trace,
+                   "the candidate's trace, for --perfetto, if it is elsewhere")
+      ->type_name("DIR");
   command->footer(kReportFooter);
   command->callback([action, options] {
     *action = [options] { return WriteReports(*options); };

@@ -14,8 +14,7 @@
 
 namespace ttrace {
 
-int CheckAndReport(CheckOptions options, const std::string& folder,
-                   bool verbose) {
+int CheckAndReport(CheckOptions options, const VerdictOutput& output) {
   ProgressLine progress;
   options.progress = [&](int64_t done, int64_t total) {
     progress.Show("comparing " + FormatCount(done) + " of " +
@@ -29,18 +28,17 @@ int CheckAndReport(CheckOptions options, const std::string& folder,
     progress.Phase("compared " + FormatCount(result->coverage.compared) +
                    " tensors in " + FormatSeconds(result->seconds));
   }
-  return Report(result, folder, verbose);
+  return Report(result, output);
 }
 
-int Report(const Result<CheckResult>& result, const std::string& folder,
-           bool verbose) {
+int Report(const Result<CheckResult>& result, const VerdictOutput& output) {
   if (!result.ok()) return Complain(result.error());
   TerminalOptions terminal = StandardOutputOptions();
-  terminal.verbose = verbose;
+  terminal.verbose = output.verbose;
   std::fputs(RenderTerminal(*result, terminal).c_str(), stdout);
   std::fflush(stdout);
-  if (!folder.empty()) {
-    const std::filesystem::path at = folder;
+  if (!output.folder.empty()) {
+    const std::filesystem::path at = output.folder;
     TerminalOptions plain;
     plain.verbose = true;
     for (const Status& written :
@@ -49,10 +47,13 @@ int Report(const Result<CheckResult>& result, const std::string& folder,
           WriteFileAtomically((at / "report.txt").string(),
                               RenderTerminal(*result, plain))}) {
       if (!written.ok()) {
-        return Complain(written.error().message() + FullDiskWords(folder));
+        return Complain(written.error().message() +
+                        FullDiskWords(output.folder));
       }
     }
   }
+  const Status exported = WriteExports(output.exports, *result);
+  if (!exported.ok()) return Complain(exported.error());
   return ExitCode(result->verdict);
 }
 

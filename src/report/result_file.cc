@@ -127,6 +127,15 @@ void ReadSide(Fields& fields, ResultFile::Side* out) {
   fields.Read("world_size", &out->world_size);
 }
 
+void ReadId(Fields& fields, ResultFile::Id* out) {
+  fields.Read("fqn", &out->fqn);
+  fields.Read("role", &out->role);
+  fields.Read("iteration", &out->iteration);
+  fields.Read("call", &out->call);
+  fields.Read("arg", &out->arg);
+  fields.Read("pass", &out->pass);
+}
+
 void ReadPlace(Fields& fields, ResultFile::Place* out) {
   fields.Read("fqn", &out->fqn);
   fields.Read("name_in_candidate", &out->name_in_candidate);
@@ -145,6 +154,8 @@ void ReadPlace(Fields& fields, ResultFile::Place* out) {
     affected.Read("count", &out->affected);
     affected.Read("of", &out->affected_of);
   });
+  fields.Object("tensor",
+                [&](Fields& tensor) { ReadId(tensor, &out->tensor); });
   fields.Objects("classes", &out->classes,
                  [](Fields& one, ResultFile::Class* of) {
                    one.Read("class", &of->letter);
@@ -156,9 +167,7 @@ void ReadPlace(Fields& fields, ResultFile::Place* out) {
 }
 
 void ReadTensor(Fields& fields, ResultFile::Tensor* out) {
-  fields.Read("fqn", &out->fqn);
-  fields.Read("role", &out->role);
-  fields.Read("iteration", &out->iteration);
+  ReadId(fields, out);
   fields.Read("verdict", &out->verdict);
   fields.Read("headroom", &out->headroom);
   fields.Read("reason", &out->reason);

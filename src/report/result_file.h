@@ -33,6 +33,14 @@ struct ResultFile {
     std::string name;
     std::string evidence;
   };
+  struct Id {  // of a tensor
+    std::string fqn;
+    std::string role;
+    int64_t iteration = 0;
+    int64_t call = 0;
+    std::string arg;
+    std::string pass;
+  };
   struct Place {  // of `culprits` and `contested`
     std::string fqn;
     std::string name_in_candidate;
@@ -47,14 +55,12 @@ struct ResultFile {
     double headroom = 0;
     int64_t affected = 1;
     int64_t affected_of = 1;
+    Id tensor;  // that shows it first
     std::vector<Class> classes;
     std::string where;
     std::vector<std::string> hints;
   };
-  struct Tensor {
-    std::string fqn;
-    std::string role;
-    int64_t iteration = 0;
+  struct Tensor : Id {
     std::string verdict;
     double headroom = 0;
     std::string reason;
