@@ -32,6 +32,7 @@ void AddMerge(CLI::App& app, Action* action);
 void AddBaseline(CLI::App& app, Action* action);
 void AddReport(CLI::App& app, Action* action);
 void AddInspect(CLI::App& app, Action* action);
+void AddDoctor(CLI::App& app, Action* action);
 void AddVersion(CLI::App& app, Action* action);
 
 // Prints "ttrace: <message>" to stderr. Returns kCouldNotDecide.

@@ -154,6 +154,7 @@ int RunCommandLine(int argc, char** argv) {
   AddBaseline(app, &action);
   AddReport(app, &action);
   AddInspect(app, &action);
+  AddDoctor(app, &action);
   AddVersion(app, &action);
   try {
     // CLI11 takes them from the back.

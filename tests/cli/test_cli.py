@@ -20,7 +20,10 @@ from launch_ranks import launcher
 ROOT = Path(__file__).resolve().parent.parent.parent
 TTRACE = Path(sys.executable).with_name("ttrace")
 RANK = f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).with_name('tiny_rank.py')))}"
-COMMANDS = ("diff", "record", "check", "baseline", "merge", "report", "inspect", "version")
+COMMANDS = (
+    *("diff", "record", "check", "baseline", "merge"),
+    *("report", "inspect", "doctor", "version"),
+)
 
 
 def ttrace(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
@@ -115,6 +118,7 @@ def test_help_examples_run(tmp_path: Path) -> None:
         "merge": 5,
         "report": 6,
         "inspect": 7,
+        "doctor": 8,
     }
     path = f"{python.parent}:{TTRACE.parent}:{os.environ['PATH']}"
     for example in sorted(examples, key=lambda line: order[line.split()[1]]):
