@@ -46,9 +46,9 @@ Result<std::string> Perfetto(const ResultFile& result,
     auto trace = Trace::Open(one, 0);
     if (!trace.ok()) {
       return trace.error().WithContext(
-          "--perfetto reads the candidate's trace, and that is not to be had "
-          "(`diff --keep report` deletes it; `report --trace FOLDER` says "
-          "where it is now)");
+          "--perfetto needs the candidate's trace, which cannot be read "
+          "(`diff --keep report` deletes it; `report --trace DIR` says where "
+          "it is now)");
     }
     traces.push_back(*std::move(trace));
   }

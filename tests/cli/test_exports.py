@@ -218,8 +218,8 @@ def test_a_moved_report_finds_its_trace_and_one_without_says_so(
     subprocess.run(["rm", "-r", moved / "candidate"], check=True)
     done = ttrace("report", moved, "--perfetto", tmp_path / "q")
     assert done.returncode == 2
-    assert "--perfetto reads the candidate's trace" in done.stderr
-    assert "--trace FOLDER" in done.stderr
+    assert "--perfetto needs the candidate's trace" in done.stderr
+    assert "--trace DIR" in done.stderr
     assert not (tmp_path / "q").exists()
 
 
@@ -240,6 +240,18 @@ def test_what_cannot_be_written_is_said_before_the_check(
     assert done.returncode == 2
     assert hint in done.stderr, done.stderr
     assert "tensors" not in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_could_not_be_written_leaves_nothing(diverged: Path, tmp_path: Path) -> None:
+    command = shlex.join([str(TTRACE), "report", str(diverged), "--junit", "j.xml"])
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"ulimit -f 1; exec {command}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2 and "File too large" in done.stderr, done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
