@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from runs import ROOT, TTRACE, diff, launch, record_reference, ttrace
+import perfetto_reader
+from runs import ROOT, TTRACE, Outcome, diff, launch, record_reference, ttrace
 
 SCRIPT = "train_gpt.py"
 
@@ -45,16 +46,61 @@ def test_other_data_and_weights_are_grafted_away_and_noted(reference: Path, tmp_
     assert "its own data differed" in notes, notes
 
 
-def test_a_run_alone_shows_copies_that_differ(tmp_path: Path) -> None:
-    trace = tmp_path / "trace"
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """A run with a bug, checked without a reference, and its timeline `t.pftrace`."""
+    folder = tmp_path_factory.mktemp("alone")
+    trace, report = folder / "trace", folder / "report"
     bug = ("--tp", "2", "--sp", "--bug", "T11")
     command = launch(2, SCRIPT, "--steps", "2", *bug)
     recorded = ttrace("record", "-o", trace, "--", "/bin/sh", "-c", f"exec {command}")
     assert recorded.code == 0, recorded.explain()
-    outcome = ttrace("check", trace, "-o", tmp_path / "report", folder=tmp_path / "report")
+    timeline = ("--perfetto", report / "t.pftrace")
+    return ttrace("check", trace, "-o", report, *timeline, folder=report)
+
+
+def test_a_run_alone_shows_copies_that_differ(alone: Outcome) -> None:
+    outcome = alone
     assert outcome.code == 1, outcome.explain()
     assert outcome.letters == ["R"], outcome.explain()
     assert re.fullmatch(r".*layernorm\..*|.*bias", outcome.first["fqn"]), outcome.explain()
+
+
+def test_the_timeline_of_real_ranks_shows_modules_in_passes_and_collectives_as_flows(
+    alone: Outcome,
+) -> None:
+    assert "--perfetto" not in alone.text, alone.explain()
+    reading = perfetto_reader.read(alone.folder / "t.pftrace")
+    assert len(reading.flows) > 10
+    for flow in reading.flows.values():
+        assert {one.track.split()[1] for one in flow} == {"0", "1"}
+        assert len({one.name for one in flow}) == 1
+    # Both read one clock, and nobody leaves a collective before all have come: calls of one that
+    # lie further apart than a whole iteration were laid side by side wrongly.
+    whole = max(one.end - one.begin for one in reading.slices if one.category == "iteration")
+    assert all(abs(a.begin - b.begin) < whole for a, b in reading.flows.values())
+    for rank in "01":
+        own = [s for s in reading.slices if s.track.startswith(f"rank {rank} ")]
+        assert {one.track.split("/")[1] for one in own} == {"real"}, "modules nest in one lane"
+        passes = [s.name.removesuffix(" (out of bounds)") for s in own if s.depth == 1]
+        words = ("forward of micro-batch 0", "backward of micro-batch 0", "optimizer's step")
+        assert [one for one in passes if one in words] == [*words, *words]
+        module = "decoder.layers.0.mlp.linear_fc2"
+        calls = [
+            one
+            for one in reading.instants
+            if one.category == "collective"
+            and one.track.startswith(f"rank {rank} ")
+            and one.facts.get("module") == module
+            and one.facts.get("phase") == "forward"
+        ]
+        lasted = [(s.begin, s.end) for s in own if (s.name, s.category) == (module, "forward")]
+        assert calls and lasted
+        for one in calls:
+            assert any(begin <= one.begin <= end for begin, end in lasted), (one, lasted)
+    culprits = [one for one in reading.instants if one.category == "culprit"]
+    assert {one.track.split()[1] for one in culprits if one.name.startswith("FIRST")} <= {"0", "1"}
+    assert any(alone.first["fqn"] in one.name for one in culprits)
 
 
 def kill_ranks(run_id: bytes) -> None:

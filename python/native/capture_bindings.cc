@@ -30,6 +30,7 @@
 #include "src/numeric/noise.h"
 #include "src/numeric/sketch.h"
 #include "src/trace/index/record_check.h"
+#include "src/trace/writing/record_times.h"
 #include "src/trace/writing/writer_thread.h"
 
 namespace nb = nanobind;
@@ -278,6 +279,7 @@ class Writer {
     occurrence.pass = *parsed;
     occurrence.micro_batch = micro_batch;
     occurrence.row_begin = row_begin;
+    occurrence.time_us = RecordTimes::Now();
     if (!device) {
       const nb::gil_scoped_release release;
       ThrowIfError(

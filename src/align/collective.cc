@@ -101,6 +101,7 @@ std::optional<Collective> Parse(const Json& json, int rank) {
   fields.Read("dtype", &c.dtype);
   fields.Read("parameters", &c.parameters);
   if (json.contains("node")) fields.Read("node", &c.node);
+  if (json.contains("time_us")) fields.Read("time_us", int64_t{0}, &c.time_us);
   if (!fields.good() || c.rank != rank || !IsOneOf(c.kind, kKinds) ||
       !IsOneOf(c.phase, kPhases) ||
       !std::is_sorted(c.members.begin(), c.members.end()) ||

@@ -40,6 +40,9 @@ struct Collective {
   // The operation of the model that is being differentiated by it ("" if none:
   // not one that a gradient that is complete sets off, as a reduction's is).
   std::string node;
+  // When it was called: microseconds of its machine's monotonic clock, as the
+  // times of records; -1: not known.
+  int64_t time_us = -1;
 
   // Whether it adds or averages the terms of its members.
   bool Sums() const;

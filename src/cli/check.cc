@@ -33,7 +33,7 @@ it is written. docs/many_machines.md tells how to check on many machines.
 
 Examples:
   ttrace check reference candidate
-  ttrace check reference candidate -o verdict
+  ttrace check reference candidate -o verdict --junit verdict/junit.xml --sarif verdict/ttrace.sarif
   ttrace check reference candidate --iterations 1:2
   ttrace check before after --bitwise
   ttrace check reference candidate --legs noise:2,fp32,fp32.noise:2
@@ -57,6 +57,7 @@ struct CheckArguments {
   int parts = 0;
   std::string ray_address;
   ProgressOptions progress;
+  ExportOptions exports;
 };
 
 // CheckArguments that say nothing together; empty: there are none.
@@ -66,6 +67,10 @@ std::string Contradiction(const CheckArguments& options) {
   }
   if (!options.part.empty() && !options.output.empty()) {
     return "a part has no result yet: give -o to `ttrace merge`";
+  }
+  if (!options.part.empty() && options.exports.any()) {
+    return "a part has no result yet: give --junit and the like to `ttrace "
+           "merge`";
   }
   if (options.bitwise && options.traces.size() < 2) {
     return "--bitwise compares two traces: give the reference, too";
@@ -80,6 +85,9 @@ std::string Contradiction(const CheckArguments& options) {
     }
   } else if (!options.part.empty()) {
     return "--engine ray makes all parts: leave out --part";
+  } else if (options.exports.any()) {
+    return "--engine ray writes result.json: give --junit and the like to "
+           "`ttrace report`";
   }
   return "";
 }
@@ -109,6 +117,8 @@ int Check(const CheckArguments& options) {
   UseProgressOptions(options.progress);
   const std::string contradiction = Contradiction(options);
   if (!contradiction.empty()) return Complain(contradiction);
+  const Status possible = CheckExports(options.exports, options.output);
+  if (!possible.ok()) return Complain(possible.error());
   CheckOptions check;
   check.candidate = options.traces.back();
   check.candidate_legs = FindLegFolders(check.candidate);
@@ -133,7 +143,8 @@ int Check(const CheckArguments& options) {
   std::optional<FolderLock> folder;
   if (!options.output.empty()) {
     auto prepared =
-        PrepareFolder(options.output, FolderKind::kReport, options.force);
+        PrepareFolder(options.output, FolderKind::kReport, options.force,
+                      ExportsIn(options.exports, options.output));
     if (!prepared.ok()) return Complain(prepared.error());
     folder = *std::move(prepared);
   }
@@ -148,7 +159,8 @@ int Check(const CheckArguments& options) {
     on_ray.verbose = options.verbose;
     return CheckOnRay(on_ray);
   }
-  return CheckAndReport(check, options.output, options.verbose);
+  return CheckAndReport(check,
+                        {options.output, options.verbose, options.exports});
 }
 
 }  // namespace
@@ -181,6 +193,7 @@ void AddCheck(CLI::App& app, Action* action) {
   command->add_option("-o,--output", options->output,
                       "folder for result.json, report.txt and "
                       "index.html, a page for a browser");
+  AddExportOptions(command, &options->exports);
   command->add_flag("--force", options->force,
                     "replace what ttrace wrote to the folder before");
   command->add_flag("-v,--verbose", options->verbose,

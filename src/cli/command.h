@@ -35,6 +35,7 @@ void AddBaseline(CLI::App& app, Action* action);
 void AddReport(CLI::App& app, Action* action);
 void AddInspect(CLI::App& app, Action* action);
 void AddCompletion(CLI::App& app, Action* action);
+void AddDoctor(CLI::App& app, Action* action);
 void AddVersion(CLI::App& app, const CommandLine& line, Action* action);
 
 // Prints "ttrace: <message>" to stderr. Returns kCouldNotDecide.

@@ -285,6 +285,8 @@ int Diff(const DiffArguments& options) {
   }
   const Result<RecordOptions> common = CommonOptions(options);
   if (!common.ok()) return Complain(common.error());
+  const Status possible = CheckExports(options.exports, options.folder);
+  if (!possible.ok()) return Complain(possible.error());
   if (!options.reference_trace.empty()) {
     const auto saved = Trace::Open(options.reference_trace);
     if (!saved.ok()) {
@@ -296,7 +298,8 @@ int Diff(const DiffArguments& options) {
     }
   }
   const auto folder =
-      PrepareFolder(options.folder, FolderKind::kReport, options.force);
+      PrepareFolder(options.folder, FolderKind::kReport, options.force,
+                    ExportsIn(options.exports, options.folder));
   if (!folder.ok()) return Complain(folder.error());
   WarnOfOrphans();
   PrintFirstLine(options);
@@ -359,7 +362,8 @@ int Diff(const DiffArguments& options) {
   check.reference_legs = FindLegFolders(check.reference);
   check.candidate_legs = FindLegFolders(check.candidate);
   Say("");
-  const int verdict = CheckAndReport(check, options.folder, options.verbose);
+  const int verdict =
+      CheckAndReport(check, {options.folder, options.verbose, options.exports});
   // A run that broke down is not equal to one that did not.
   const bool passed = verdict == 0 && end == SideEnd::kGood;
   if (verdict == 0) PrintNextTry(options, check.reference);

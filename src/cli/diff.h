@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 
+#include "src/cli/export_options.h"
 #include "src/cli/progress.h"
 #include "src/cli/recording.h"
 #include "src/experiment/leg_names.h"
@@ -41,6 +42,7 @@ struct DiffArguments {
   bool verbose = false;
   WatchOptions watch;
   ProgressOptions progress;
+  ExportOptions exports;
 
   // Of an experiment, whose reference outlives the folder of one candidate.
   // Empty: in `folder`. Else what is there is replaced.

@@ -12,7 +12,8 @@ namespace {
 constexpr const char* kDiffFooter = R"(
 DIR gets reference/, candidate/, the commands' output in reference.log and
 candidate.log, result.json, report.txt, and index.html to open in a browser.
---timeout holds for each launch.
+A FILE of - is the standard output, after the report. --timeout holds for each
+launch.
 The candidate's own first step is run first, alone: what cannot be judged ends
 the diff there, before the reference is run (first_step/ is kept then). Not
 with --reference-trace, whose candidate is the first launch anyway.
@@ -23,7 +24,7 @@ Exit codes: 0 within bounds, 1 diverged, 2 could not decide.
 Examples:
   ttrace diff -o report --reference "python train.py" --candidate "python train.py --tp 2"
   ttrace diff tp/tp2
-  ttrace diff -o again --timeout 30m --reference-trace report/reference --candidate "python train.py --tp 2")";
+  ttrace diff -o again --timeout 30m --reference-trace report/reference --candidate "python train.py --tp 2" --junit again/junit.xml --markdown "$GITHUB_STEP_SUMMARY")";
 
 }  // namespace
 
@@ -75,6 +76,7 @@ void AddDiffOptions(CLI::App* command, DiffArguments* options) {
                    "traces: everything; report: delete the traces at the end")
       ->capture_default_str()
       ->check(CLI::IsMember({"traces", "report"}));
+  AddExportOptions(command, &options->exports);
   AddWatchOptions(command, &options->watch);
   AddProgressOptions(command, &options->progress);
   command->add_flag("--run-to-end", options->run_to_end,

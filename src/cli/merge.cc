@@ -32,9 +32,12 @@ struct MergeArguments {
   bool force = false;
   bool verbose = false;
   int threads = 0;
+  ExportOptions exports;
 };
 
 int Merge(const MergeArguments& options) {
+  const Status possible = CheckExports(options.exports, options.output);
+  if (!possible.ok()) return Complain(possible.error());
   std::optional<FolderLock> folder;
   if (!options.output.empty()) {
     auto prepared =
@@ -47,7 +50,8 @@ int Merge(const MergeArguments& options) {
   merge.parts = options.parts;
   merge.working_folder = WorkingFolder();
   merge.threads = options.threads;
-  return Report(MergeParts(merge), options.output, options.verbose);
+  return Report(MergeParts(merge),
+                {options.output, options.verbose, options.exports});
 }
 
 }  // namespace
@@ -65,6 +69,7 @@ void AddMerge(CLI::App& app, Action* action) {
                       "index.html, a page for a browser");
   command->add_flag("--force", options->force,
                     "replace what ttrace wrote to the folder before");
+  AddExportOptions(command, &options->exports);
   command->add_flag("-v,--verbose", options->verbose,
                     "list every tensor that is out of bounds");
   command

@@ -159,6 +159,7 @@ int RunCommandLine(int argc, char** argv, std::string_view python) {
   AddReport(app, &action);
   AddInspect(app, &action);
   AddCompletion(app, &action);
+  AddDoctor(app, &action);
   AddVersion(app, line, &action);
   try {
     // CLI11 takes them from the back.

@@ -21,9 +21,22 @@
 #include "src/trace/segments/segment_pool.h"
 
 namespace ttrace {
+namespace {
 
-int CheckAndReport(CheckOptions options, const std::string& folder,
-                   bool verbose) {
+Status WriteFolder(const CheckResult& result, const std::string& json,
+                   const ResultFile& file, const std::filesystem::path& at) {
+  TerminalOptions plain;
+  plain.verbose = true;
+  TTRACE_RETURN_IF_ERROR(
+      WriteFileAtomically((at / "result.json").string(), json));
+  TTRACE_RETURN_IF_ERROR(WriteFileAtomically((at / "report.txt").string(),
+                                             RenderTerminal(result, plain)));
+  return WriteFileAtomically((at / "index.html").string(), RenderHtml(file));
+}
+
+}  // namespace
+
+int CheckAndReport(CheckOptions options, const VerdictOutput& output) {
   std::optional<CheckWatch> watch(std::in_place,
                                   ProgressTask{.phase = "compare"});
   options.progress = watch->measured();
@@ -36,35 +49,31 @@ int CheckAndReport(CheckOptions options, const std::string& folder,
     SayAside("compared " + FormatCount(result->coverage.compared) +
              " tensors in " + FormatSeconds(result->seconds));
   }
-  return Report(result, folder, verbose);
+  return Report(result, output);
 }
 
-int Report(const Result<CheckResult>& result, const std::string& folder,
-           bool verbose) {
+int Report(const Result<CheckResult>& result, const VerdictOutput& output) {
   if (!result.ok()) return Complain(result.error());
   TerminalOptions terminal = StandardOutputOptions();
-  terminal.verbose = verbose;
+  terminal.verbose = output.verbose;
   std::fputs(RenderTerminal(*result, terminal).c_str(), stdout);
   std::fflush(stdout);
-  if (!folder.empty()) {
-    const std::filesystem::path at = folder;
-    TerminalOptions plain;
-    plain.verbose = true;
-    const std::string json = RenderJson(*result);
-    // By way of the file, as `ttrace report` makes it later.
-    const auto read = ParseResult(json);
-    if (!read.ok()) return Complain(read.error());
-    for (const Status& written :
-         {WriteFileAtomically((at / "result.json").string(), json),
-          WriteFileAtomically((at / "report.txt").string(),
-                              RenderTerminal(*result, plain)),
-          WriteFileAtomically((at / "index.html").string(),
-                              RenderHtml(*read))}) {
-      if (!written.ok()) {
-        return Complain(written.error().message() + FullDiskWords(folder));
-      }
+  if (output.folder.empty() && !output.exports.any()) {
+    return ExitCode(result->verdict);
+  }
+  // Reports are made of the file, as `ttrace report` makes them later.
+  const std::string json = RenderJson(*result);
+  const Result<ResultFile> file = ParseResult(json);
+  if (!file.ok()) return Complain(file.error());
+  if (!output.folder.empty()) {
+    const Status written = WriteFolder(*result, json, *file, output.folder);
+    if (!written.ok()) {
+      return Complain(written.error().message() + FullDiskWords(output.folder));
     }
   }
+  const Status exported =
+      WriteExports(output.exports, *file, file->candidate.folder);
+  if (!exported.ok()) return Complain(exported.error());
   return ExitCode(result->verdict);
 }
 

@@ -7,17 +7,22 @@
 #include <string>
 
 #include "src/check/check.h"
+#include "src/cli/export_options.h"
 
 namespace ttrace {
 
+struct VerdictOutput {
+  std::string folder;  // empty: nothing is written to one
+  bool verbose = false;
+  ExportOptions exports;
+};
+
 // Runs the check, with progress while it lasts, prints and writes its result.
-// `folder` may be empty: nothing is written. Returns the exit code.
-int CheckAndReport(CheckOptions options, const std::string& folder,
-                   bool verbose);
+// Returns the exit code.
+int CheckAndReport(CheckOptions options, const VerdictOutput& output);
 
 // Prints and writes a result. Returns the exit code.
-int Report(const Result<CheckResult>& result, const std::string& folder,
-           bool verbose);
+int Report(const Result<CheckResult>& result, const VerdictOutput& output);
 
 }  // namespace ttrace
 

@@ -18,6 +18,7 @@
 #include "src/trace/note_json.h"
 #include "src/trace/reader.h"
 #include "src/trace/writer.h"
+#include "src/trace/writing/record_times.h"
 
 namespace ttrace {
 namespace {
@@ -171,6 +172,8 @@ Status CondenseRank(const Folders& folders, const RankTrace& rank,
   TTRACE_ASSIGN_OR_RETURN(const std::unique_ptr<TraceWriter> writer,
                           TraceWriter::Open(options.to, rank.meta));
   for (const Note& note : rank.notes) {
+    // Of sequences that the records do not keep.
+    if (note.kind == kRecordTimesNote) continue;
     TTRACE_RETURN_IF_ERROR(writer->Note(note.kind, note.json));
   }
   const int64_t total = RecordsOf(folders);

@@ -16,7 +16,8 @@ std::optional<FileSystemSpace> SpaceOf(const std::string& folder) {
 
 std::string FullDiskWords(const std::string& folder) {
   const auto space = SpaceOf(folder);
-  if (!space) return "";
+  // What is no disk, as /proc, has none.
+  if (!space || space->all == 0) return "";
   // Less than one segment's worth is where writing begins to fail.
   constexpr double kLittle = 16e6;
   if (space->free > kLittle || space->free > 0.05 * space->all) return "";

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -129,7 +130,8 @@ Status CheckTrace(const fs::path& folder) {
 
 // Fails if something in a report is not a report's. That it *is* a report must
 // be proved by a trace or a result: other programs write logs too.
-Status CheckReport(const fs::path& folder) {
+Status CheckReport(const fs::path& folder,
+                   const std::vector<std::string>& rewritten) {
   TTRACE_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Entries(folder));
   bool proved = false;
   fs::path doubtful;
@@ -143,7 +145,9 @@ Status CheckReport(const fs::path& folder) {
       proved = true;
     } else if (IsPlainFile(path) &&
                (name == "reference.log" || name == "candidate.log" ||
-                name == "first_step.log" || name == "report.txt")) {
+                name == "first_step.log" || name == "report.txt" ||
+                std::find(rewritten.begin(), rewritten.end(), name) !=
+                    rewritten.end())) {
       doubtful = path;
     } else {
       return Foreign(path);
@@ -189,8 +193,27 @@ Status CheckNotInUse(const std::string& folder,
 
 }  // namespace
 
+Status CheckReplaceable(const std::string& folder, FolderKind kind, bool force,
+                        const std::vector<std::string>& rewritten) {
+  std::error_code error;
+  if (!fs::exists(folder, error)) return Done{};
+  TTRACE_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Entries(folder));
+  if (entries.empty()) return Done{};
+  if (!force) {
+    return Error(ErrorCode::kInvalidArgument,
+                 fmt::format("'{}' is not empty. Choose another folder, or "
+                             "replace what ttrace wrote there with --force",
+                             Printable(folder)));
+  }
+  TTRACE_RETURN_IF_ERROR(kind == FolderKind::kTrace
+                             ? CheckTrace(folder)
+                             : CheckReport(folder, rewritten));
+  return CheckNotInUse(folder, entries);
+}
+
 Result<FolderLock> PrepareFolder(const std::string& folder, FolderKind kind,
-                                 bool force) {
+                                 bool force,
+                                 const std::vector<std::string>& rewritten) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error || !fs::is_directory(folder, error)) {
@@ -200,17 +223,8 @@ Result<FolderLock> PrepareFolder(const std::string& folder, FolderKind kind,
             "': " + (error ? error.message() : "there is a file of that name"));
   }
   TTRACE_ASSIGN_OR_RETURN(FolderLock lock, FolderLock::Take(folder));
+  TTRACE_RETURN_IF_ERROR(CheckReplaceable(folder, kind, force, rewritten));
   TTRACE_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Entries(folder));
-  if (entries.empty()) return lock;
-  if (!force) {
-    return Error(ErrorCode::kInvalidArgument,
-                 fmt::format("'{}' is not empty. Choose another folder, or "
-                             "replace what ttrace wrote there with --force",
-                             Printable(folder)));
-  }
-  TTRACE_RETURN_IF_ERROR(kind == FolderKind::kTrace ? CheckTrace(folder)
-                                                    : CheckReport(folder));
-  TTRACE_RETURN_IF_ERROR(CheckNotInUse(folder, entries));
   for (const fs::path& path : entries) {
     TTRACE_RETURN_IF_ERROR(RemoveAll(path));
   }

@@ -192,8 +192,12 @@ Status WriteFileAtomically(const std::string& path, std::string_view text) {
   ::unlink(temporary.c_str());  // What a writer that died left behind.
   {
     TTRACE_ASSIGN_OR_RETURN(File file, File::Create(temporary));
-    TTRACE_RETURN_IF_ERROR(file.WriteAt(std::as_bytes(std::span(text)), 0));
-    TTRACE_RETURN_IF_ERROR(file.Sync());
+    Status written = file.WriteAt(std::as_bytes(std::span(text)), 0);
+    if (written.ok()) written = file.Sync();
+    if (!written.ok()) {
+      ::unlink(temporary.c_str());  // A full disk has better uses.
+      return written;
+    }
   }
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
     return IoError("rename to", path, errno);

@@ -85,6 +85,9 @@ struct Occurrence {
   // for the same rows in every topology with equal micro-batch size; -1: none.
   int micro_batch = -1;
   int64_t row_begin = 0;  // first row of the global batch, if batch_dim >= 0
+  // When it was recorded: microseconds of the machine's monotonic clock, as
+  // RecordTimes::Now gives them; -1: not known.
+  int64_t time_us = -1;
 };
 
 // Where the bytes are: file `segment` of the rank's folder.
@@ -133,6 +136,8 @@ struct RecordFields {
   Occurrence occurrence() const;
   // Its place in Trace::records(), copies included; -1: it was read from none.
   int64_t number = -1;
+  // Of its occurrence, while it is written. A trace keeps it in notes.
+  int64_t time_us = -1;
 };
 
 }  // namespace ttrace

@@ -26,6 +26,7 @@
 #include "src/trace/segments/segment_writer.h"
 #include "src/trace/strided_gather.h"
 #include "src/trace/writing/deferred_records.h"
+#include "src/trace/writing/record_times.h"
 
 namespace ttrace {
 namespace {
@@ -103,7 +104,7 @@ class Writer final : public TraceWriter {
       if (reducer_->IsBase(record)) written_.Add(record);
       reducer_->Wrote(record, view, written_);
     }
-    return AddRecord(*std::move(line));
+    return AddRecord(record, *std::move(line));
   }
 
   std::optional<Reducer::Summarized> SummaryOf(
@@ -128,7 +129,7 @@ class Writer final : public TraceWriter {
     const Status written = WriteSummary(bytes, record);
     if (!written.ok()) return Fail(written.error());
     AppendExtent(record, *line);
-    return AddRecord(*std::move(line));
+    return AddRecord(record, *std::move(line));
   }
 
   Status Restate(RecordFields* record,
@@ -164,6 +165,7 @@ class Writer final : public TraceWriter {
     TTRACE_RETURN_IF_ERROR(Usable());
     TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeSeal({iteration, leg}));
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(DecideOn(iteration, leg)));
+    TTRACE_RETURN_IF_ERROR(NoteTimes());
     // The seal promises that the bytes are on the disk: they go there first.
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(segments_.Sync()));
     Add(std::move(line));
@@ -175,6 +177,7 @@ class Writer final : public TraceWriter {
     TTRACE_RETURN_IF_ERROR(Usable());
     TTRACE_ASSIGN_OR_RETURN(std::string line, EncodeEnd({complete, reason}));
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(WriteAside({})));
+    TTRACE_RETURN_IF_ERROR(NoteTimes());
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(segments_.Seal()));
     Add(std::move(line));
     TTRACE_RETURN_IF_ERROR(FailUnlessOk(WriteLines()));
@@ -239,14 +242,31 @@ class Writer final : public TraceWriter {
   }
 
   // The line of a record whose bytes are written.
-  Status AddRecord(std::string line) {
+  Status AddRecord(const RecordFields& record, std::string line) {
     ++next_sequence_;
     Add(std::move(line));
+    TTRACE_RETURN_IF_ERROR(KeepTime(record));
     if (lines_.size() < kLineBufferBytes &&
         Clock::now() - flushed_ < kLineBufferTime) {
       return Done{};
     }
     return FailUnlessOk(WriteLines());
+  }
+
+  // Records of an unknown time end the run of those before.
+  Status KeepTime(const RecordFields& record) {
+    if (record.time_us < 0) return NoteTimes();
+    times_.Add(record.sequence, record.time_us);
+    return times_.full() ? NoteTimes() : Done{};
+  }
+
+  Status NoteTimes() {
+    if (times_.empty()) return Done{};
+    if (!std::exchange(clock_is_noted_, true)) {
+      TTRACE_RETURN_IF_ERROR(
+          AddNote(std::string(kClockNote), RecordTimes::ClockJson()));
+    }
+    return AddNote(std::string(kRecordTimesNote), times_.TakeJson());
   }
 
   // The tensor's bytes, if they are not there yet; of one that only measures
@@ -373,7 +393,7 @@ class Writer final : public TraceWriter {
     AppendExtent(record, line);
     ++next_sequence_;
     Add(std::move(line));
-    return Done{};
+    return KeepTime(record);
   }
 
   Status WriteHeldValues(const DeferredRecords::Held& held,
@@ -547,6 +567,8 @@ class Writer final : public TraceWriter {
   std::map<ContentKey, Owner> contents_;
   std::unique_ptr<Reducer> reducer_;
   int64_t next_sequence_ = 0;
+  RecordTimes times_;
+  bool clock_is_noted_ = false;
   Clock::time_point flushed_ = Clock::now();
   std::string lines_;
   std::optional<Error> failure_;

@@ -30,6 +30,7 @@ COMMANDS = (
     "report",
     "inspect",
     "completion",
+    "doctor",
     "version",
 )
 
@@ -136,6 +137,7 @@ def test_help_examples_run(tmp_path: Path) -> None:
         "inspect": 7,
         "run": 8,
         "completion": 9,
+        "doctor": 10,
     }
     path = f"{python.parent}:{TTRACE.parent}:{os.environ['PATH']}"
     for example in sorted(examples, key=lambda line: order[line.split()[1]]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -134,6 +135,8 @@ class CollectiveLog:
                 "rank": session.rank,
                 "iteration": session.iteration,
                 "order": len(self._seen),
+                # Of the clock by which records are timed.
+                "time_us": time.monotonic_ns() // 1000,
                 "kind": call.kind,
                 "op": call.op,
                 "members": list(call.members),

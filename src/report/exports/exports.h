@@ -10,6 +10,7 @@
 #include <string>
 
 #include "src/report/result_file.h"
+#include "src/report/timeline/timeline.h"
 
 namespace ttrace {
 
@@ -28,6 +29,11 @@ std::string RenderSarif(const ResultFile& result, const std::string& root);
 
 // A few lines of GitHub's Markdown, for a pull request or a job's summary.
 std::string RenderMarkdown(const ResultFile& result);
+
+// A trace for ui.perfetto.dev and its trace_processor (Perfetto's own binary
+// format): the ranks' legs with their modules in recorded order and time,
+// collectives as flows between ranks, findings where they were recorded.
+std::string RenderPerfetto(const Timeline& timeline, const ResultFile& result);
 
 // The group of modules that a name belongs to: all up to its first number
 // ("decoder.layers.3"), else its first part.

@@ -88,6 +88,7 @@ RecordFields UnresolvedRecord(const RankMeta& meta, const RecordSpec& spec,
   record.routed = spec.routed;
   record.scale = spec.scale;
   record.reduced_over = spec.reduced_over;
+  record.time_us = occurrence.time_us;
   return record;
 }
 
@@ -109,8 +110,8 @@ RecordSpec RecordFields::spec() const {
 }
 
 Occurrence RecordFields::occurrence() const {
-  return {leg,     id.iteration, id.call,
-          id.pass, micro_batch,  rows ? rows->begin : 0};
+  return {leg,         id.iteration,           id.call, id.pass,
+          micro_batch, rows ? rows->begin : 0, time_us};
 }
 
 Result<int> FindGrid(const RankMeta& meta, const PlacementMap& placements,

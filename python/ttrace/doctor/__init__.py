@@ -1,0 +1,1 @@
+"""What only Python can say to `ttrace doctor`: what torch and the packages beside it are."""
