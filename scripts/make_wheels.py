@@ -31,6 +31,7 @@ ARM64_PACKAGES = (
     *("libhwy-dev", "libhwy1", "libsimdjson-dev", "libsimdjson14", "libfmt-dev", "libfmt9"),
     # What CMake's files of TBB name has to be there, used or not.
     *("libtbb-dev", "libtbb12", "libtbbmalloc2", "libtbbbind-2-5", "libxxhash-dev"),
+    "libtomlplusplus-dev",
 )
 ARM64_LIBRARIES = "build/cross/root/usr/lib/aarch64-linux-gnu:/usr/aarch64-linux-gnu/lib"
 

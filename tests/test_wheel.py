@@ -110,7 +110,7 @@ def test_it_says_what_it_was_built_with(bare: BareSystem, python: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["ttrace", "compiler", "libraries", "Python"]
-    for name in ("hwy", "simdjson", "nlohmann_json", "CLI11", "fmt", "TBB", "xxHash"):
+    for name in ("hwy", "simdjson", "nlohmann_json", "CLI11", "fmt", "TBB", "xxHash", "toml++"):
         assert f"{name} " in lines[2]
     major, minor, micro = sys.version_info[:3]
     abi = f"ABI of CPython {major}.{minor}, running in {major}.{minor}.{micro}"
@@ -140,9 +140,9 @@ def test_missing_libraries_are_named_with_what_installs_them(tmp_path: Path) -> 
     )
     assert done.returncode != 0
     for command in (
-        "conda install -c conda-forge simdjson tbb-devel xxhash",
-        "apt-get install libsimdjson-dev libtbb-dev libxxhash-dev",
-        "dnf install simdjson-devel tbb-devel xxhash-devel",
+        "conda install -c conda-forge simdjson tbb-devel xxhash tomlplusplus",
+        "apt-get install libsimdjson-dev libtbb-dev libxxhash-dev libtomlplusplus-dev",
+        "dnf install simdjson-devel tbb-devel xxhash-devel tomlplusplus-devel",
     ):
         assert f"{command}\n" in done.stderr
 

@@ -16,6 +16,7 @@ PACKAGES = (
     "libfmt-dev",
     "libtbb-dev",
     "libxxhash-dev",
+    "libtomlplusplus-dev",
 )
 _NANOBIND = ("nanobind", "robin-map")  # the module holds both
 

@@ -1,14 +1,24 @@
-// `ttrace baseline TRACE -o FOLDER`: a reference in summaries, to keep.
+// `ttrace baseline TRACE -o FOLDER`: a reference in summaries, to keep. With a
+// command in place of the trace, the reference is recorded first.
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "src/base/format.h"
 #include "src/cli/command.h"
+#include "src/cli/interrupt.h"
 #include "src/cli/live_line.h"
+#include "src/cli/progress.h"
+#include "src/cli/recording.h"
+#include "src/cli/run_side.h"
+#include "src/experiment/iteration_range.h"
+#include "src/experiment/leg_names.h"
 #include "src/in_place/condense_trace.h"
 #include "src/run/free_space.h"
 #include "src/run/output_folder.h"
@@ -25,10 +35,14 @@ against it says how far a candidate is, to some percent, wherever it is sharded
 otherwise. What takes values is left out: weights and data cannot be grafted
 from a baseline, and modules not be isolated. Start the candidate from the same
 weights and data.
+A command after -- is recorded as the reference, without dropout as `diff` runs
+both sides, into FOLDER.recording, which is removed at the end. What --force
+replaces stays until then.
 Exit codes: 0 once the baseline is written, 2 if it could not be.
 
 Examples:
   ttrace baseline reference -o golden
+  ttrace baseline -o accepted --iterations 0:1 -- python train.py
   ttrace baseline reference -o smaller --buckets 256
   ttrace check golden candidate)";
 
@@ -37,9 +51,59 @@ struct BaselineArguments {
   std::string output;
   size_t buckets = kSketchBuckets;
   bool force = false;
+  // Of a command.
+  std::string iterations = "0:2";
+  int64_t seed = 0;
+  WatchOptions watch;
+  ProgressOptions progress;
 };
 
-int Baseline(const BaselineArguments& options) {
+// A reference that is being recorded, for as long as this lives.
+class Recording {
+ public:
+  explicit Recording(std::string folder) : folder_(std::move(folder)) {}
+  ~Recording() {
+    (void)RemoveTrace(folder_).ok();
+    std::error_code ignored;
+    std::filesystem::remove(Log(), ignored);
+  }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  const std::string& folder() const { return folder_; }
+  std::string Log() const { return folder_ + ".log"; }
+
+ private:
+  std::string folder_;
+};
+
+// Beside the folder, on the same disk, whatever ends its name.
+std::string RecordingFolder(const std::string& folder) {
+  const std::filesystem::path path =
+      (std::filesystem::absolute(folder) / "").lexically_normal();
+  return path.parent_path().string() + ".recording";
+}
+
+Result<RecordOptions> ReferenceOf(const BaselineArguments& options,
+                                  const std::vector<std::string>& command,
+                                  const Recording& recording) {
+  RecordOptions run;
+  run.argv = command;
+  run.folder = recording.folder();
+  run.log_file = recording.Log();
+  run.as_reference = true;
+  run.dropout_off = true;  // as `diff` runs what is compared with it
+  run.end_when_captured = true;
+  run.end_leftovers = true;
+  run.seed = options.seed;
+  TTRACE_ASSIGN_OR_RETURN(run.iterations, ParseIterations(options.iterations));
+  TTRACE_ASSIGN_OR_RETURN(run.legs, ExpandLegs(kSummarizedReferenceLegs));
+  TTRACE_RETURN_IF_ERROR(SetWatch(options.watch, "reference: ", &run));
+  TTRACE_RETURN_IF_ERROR(UseOwnEnvironment(&run));
+  return run;
+}
+
+int Condense(const BaselineArguments& options) {
   RaiseOpenFileLimit();
   {
     // Before anything is replaced.
@@ -75,14 +139,52 @@ int Baseline(const BaselineArguments& options) {
   return 0;
 }
 
+int RecordAndCondense(BaselineArguments options,
+                      const std::vector<std::string>& command) {
+  UseProgressOptions(options.progress);
+  const Status possible =
+      CheckReplaceable(options.output, FolderKind::kTrace, options.force);
+  if (!possible.ok()) return Complain(possible.error());
+  const Recording recording(RecordingFolder(options.output));
+  Result<RecordOptions> run = ReferenceOf(options, command, recording);
+  if (!run.ok()) return Complain(run.error());
+  WarnOfOrphans();
+  SideEnd end = SideEnd::kGood;
+  {
+    const InterruptGuard guard;
+    run->interrupt = guard.flag();
+    end = RunSide("reference", *std::move(run), true, guard);
+    if (end == SideEnd::kInterrupted) {
+      Complain("interrupted; all processes of the run are ended");
+      return guard.exit_code();
+    }
+  }
+  if (end != SideEnd::kGood) {
+    return Complain("the reference has to be a run that works");
+  }
+  options.trace = recording.folder();
+  return Condense(options);
+}
+
+int Baseline(const CommandLine& line, const BaselineArguments& options) {
+  if (options.trace.empty() == line.after_dashes.empty()) {
+    return Complain(
+        "baseline: give a trace, or after -- the command of a reference to "
+        "record");
+  }
+  return line.after_dashes.empty()
+             ? Condense(options)
+             : RecordAndCondense(options, line.after_dashes);
+}
+
 }  // namespace
 
-void AddBaseline(CLI::App& app, Action* action) {
+void AddBaseline(CLI::App& app, const CommandLine& line, Action* action) {
   CLI::App* command = app.add_subcommand(
       "baseline", "Condense a reference to what later checks need of it.");
   const auto options = std::make_shared<BaselineArguments>();
-  command->add_option("TRACE", options->trace, "a complete reference")
-      ->required();
+  command->add_option("TRACE", options->trace,
+                      "a complete reference; or a command after --");
   command->add_option("-o,--output", options->output, "folder of the baseline")
       ->required();
   command
@@ -92,9 +194,17 @@ void AddBaseline(CLI::App& app, Action* action) {
       ->capture_default_str();
   command->add_flag("--force", options->force,
                     "replace what ttrace wrote to the folder before");
+  command
+      ->add_option("--iterations", options->iterations,
+                   "of a command: optimizer steps to capture, FIRST:END")
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "of the noise")
+      ->capture_default_str();
+  AddWatchOptions(command, &options->watch);
+  AddProgressOptions(command, &options->progress);
   command->footer(kBaselineFooter);
-  command->callback([action, options] {
-    *action = [options] { return Baseline(*options); };
+  command->callback([action, options, &line] {
+    *action = [options, &line] { return Baseline(line, *options); };
   });
 }
 

@@ -31,7 +31,7 @@ void AddCheck(CLI::App& app, Action* action);
 void AddDiff(CLI::App& app, Action* action);
 void AddRun(CLI::App& app, Action* action);
 void AddMerge(CLI::App& app, Action* action);
-void AddBaseline(CLI::App& app, Action* action);
+void AddBaseline(CLI::App& app, const CommandLine& line, Action* action);
 void AddReport(CLI::App& app, Action* action);
 void AddInspect(CLI::App& app, Action* action);
 void AddCompletion(CLI::App& app, Action* action);

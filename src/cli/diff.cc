@@ -13,7 +13,9 @@
 #include "src/cli/plan.h"
 #include "src/cli/progress.h"
 #include "src/cli/recording.h"
+#include "src/cli/run_side.h"
 #include "src/cli/verdict_output.h"
+#include "src/experiment/graft_source.h"
 #include "src/experiment/iteration_range.h"
 #include "src/experiment/leg_names.h"
 #include "src/run/free_space.h"
@@ -23,142 +25,6 @@
 
 namespace ttrace {
 namespace {
-
-// What one side came to.
-enum class SideEnd { kGood, kFailed, kRefused, kUnusable, kInterrupted };
-
-std::string Plural(int count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
-// Whatever else is found, no verdict will stand: reruns would be for nothing.
-void ComplainOfUnsupported(const std::string& who,
-                           const CaptureSummary& capture) {
-  for (const std::string& line : capture.unsupported) {
-    Complain(who + ": " + line);
-  }
-}
-
-// Says how the launch ended. What is wrong goes to stderr.
-SideEnd Report(const std::string& side, const RecordOptions& run,
-               const RecordOutcome& outcome) {
-  using Ending = LaunchOutcome::Ending;
-  const LaunchOutcome& launch = outcome.launch;
-  const CaptureSummary& capture = outcome.capture;
-  if (launch.ending == Ending::kInterrupted) return SideEnd::kInterrupted;
-  ReportSurvivors(side + ": ", launch);
-  const bool finished = capture.iterations == run.iterations.count();
-  if (ShellExitCode(launch) != 0 && !finished) {
-    const std::string words = ReplacedWords(capture, "--graft");
-    if (!words.empty()) Complain(side + ": " + words);
-  }
-  if (!capture.problem.empty() || launch.ending == Ending::kTimedOut) {
-    std::string text = side + ": the command " + DescribeEnd(outcome);
-    if (!capture.problem.empty()) {
-      text += "\n  nothing to compare: " + capture.problem;
-    }
-    Complain(text + FullDiskWords(run.folder));
-    PrintLogTail(run.log_file, launch);
-    return SideEnd::kUnusable;
-  }
-  if (ShellExitCode(launch) != 0) {
-    Complain(side + ": the command " + DescribeEnd(outcome));
-  }
-  for (const std::string& warning : capture.warnings) {
-    Complain(side + ": " + warning + FullDiskWords(run.folder));
-  }
-  const std::string time = FormatSeconds(launch.seconds);
-  if (launch.ending == Ending::kFinished && finished) {
-    Say(side + ": all " + Plural(capture.iterations, "iteration") +
-        " captured after " + time +
-        "; command ended (use --run-to-end to let it finish)");
-  } else {
-    Say(side + ": " + Plural(capture.iterations, "iteration") +
-        " captured; the command " + Describe(launch) + " after " + time);
-  }
-  if (ShellExitCode(launch) == 0) return SideEnd::kGood;
-  PrintLogTail(run.log_file, launch);
-  // A command that fails after all was captured failed at something else.
-  return capture.warnings.empty() ? SideEnd::kGood : SideEnd::kFailed;
-}
-
-// Runs one side's command and, where needed, its legs.
-// `replace`: what ttrace wrote to its folder before.
-SideEnd RunSide(const std::string& side, RecordOptions run, bool replace,
-                const InterruptGuard& guard) {
-  // The two commands differ somewhere near their ends, and both are known.
-  constexpr size_t kLongestCommand = 160;
-  Say(side + ": " + ShortenMiddle(Printable(run.argv.back()), kLongestCommand));
-  const auto folder = PrepareFolder(run.folder, FolderKind::kTrace, replace);
-  if (!folder.ok()) {
-    Complain(folder.error());
-    return SideEnd::kUnusable;
-  }
-  run.cost = [&](const CaptureCost& cost) {
-    Say(side + ": " + CostWords(cost, run.folder));
-    const std::string too_large = TooLargeWords(cost, run.folder);
-    if (!too_large.empty()) Complain(side + ": " + too_large);
-  };
-  const Result<RecordOutcome> outcome =
-      RecordWithProgress(run, {.side = side, .phase = "record"});
-  if (!outcome.ok()) {
-    Complain(outcome.error().WithContext(side));
-    return SideEnd::kUnusable;
-  }
-  const SideEnd end = Report(side, run, *outcome);
-  if (end != SideEnd::kGood && end != SideEnd::kFailed) return end;
-  if (!outcome->capture.unsupported.empty()) {
-    ComplainOfUnsupported(side, outcome->capture);
-    return SideEnd::kRefused;
-  }
-  RunLegLaunches(run, outcome->capture, side, *guard.flag());
-  return guard.interrupted() ? SideEnd::kInterrupted : end;
-}
-
-// Runs the candidate's own first step and looks at what it left.
-SideEnd RunFirstStep(const RecordOptions& run) {
-  const std::string who = "first step";
-  Say(who + ": the candidate's, with weights and data of its own");
-  const auto folder = PrepareFolder(run.folder, FolderKind::kTrace, false);
-  if (!folder.ok()) {
-    Complain(folder.error());
-    return SideEnd::kUnusable;
-  }
-  const Result<RecordOutcome> outcome =
-      RecordWithProgress(run, {.side = "candidate", .phase = "first_step"});
-  if (!outcome.ok()) {
-    Complain(outcome.error().WithContext(who));
-    return SideEnd::kUnusable;
-  }
-  const LaunchOutcome& launch = outcome->launch;
-  const CaptureSummary& capture = outcome->capture;
-  if (launch.ending == LaunchOutcome::Ending::kInterrupted) {
-    return SideEnd::kInterrupted;
-  }
-  ReportSurvivors(who + ": ", launch);
-  const bool refused = !capture.unsupported.empty();
-  if (capture.problem.empty() && !refused) {
-    Say(who + ": nothing that cannot be judged, after " +
-        FormatSeconds(launch.seconds));
-    std::error_code ignored;
-    std::filesystem::remove(run.log_file, ignored);
-    const Status removed = RemoveTrace(run.folder);
-    if (!removed.ok()) Complain(removed.error());
-    return SideEnd::kGood;
-  }
-  if (refused) {
-    ComplainOfUnsupported(who, capture);
-  } else {
-    Complain(who + ": the command " + DescribeEnd(*outcome) +
-             "\n  nothing to compare: " + capture.problem +
-             FullDiskWords(run.folder));
-    PrintLogTail(run.log_file, launch);
-  }
-  Complain(
-      "the reference was not run (with --no-first-step this is found after "
-      "it)");
-  return SideEnd::kUnusable;
-}
 
 // What both sides' launches have in common.
 Result<RecordOptions> CommonOptions(const DiffArguments& options) {
@@ -259,9 +125,28 @@ int DiscardTraces(const DiffArguments& options, int exit_code) {
   return exit_code;
 }
 
+// Fails if it cannot be read. One of summaries has nothing to give.
+Status LookAtSavedReference(DiffArguments* options) {
+  if (options->reference_trace.empty()) return Done{};
+  const auto saved = Trace::Open(options->reference_trace);
+  if (!saved.ok()) {
+    const std::string inside = options->reference_trace + "/reference";
+    const std::string hint =
+        Trace::Open(inside).ok() ? ": the trace of this diff is " + inside : "";
+    return saved.error().WithContext("--reference-trace" + hint);
+  }
+  if (options->graft == "none" || HandsOutValues(**saved)) return Done{};
+  options->graft = "none";
+  Say("ttrace: the reference holds summaries: the candidate has to start from "
+      "the same\n"
+      "ttrace: weights and data by itself, and its modules are not isolated");
+  return Done{};
+}
+
 }  // namespace
 
-int Diff(const DiffArguments& options) {
+int Diff(const DiffArguments& asked) {
+  DiffArguments options = asked;
   UseProgressOptions(options.progress);
   if (options.folder.empty() || options.candidate_command.empty()) {
     return Complain(
@@ -270,6 +155,12 @@ int Diff(const DiffArguments& options) {
   }
   if (options.reference_command.empty() == options.reference_trace.empty()) {
     return Complain("give either --reference COMMAND or --reference-trace DIR");
+  }
+  if (const Status checked = CheckDiffArguments(options); !checked.ok()) {
+    return Complain(checked.error());
+  }
+  if (const Status seen = LookAtSavedReference(&options); !seen.ok()) {
+    return Complain(seen.error());
   }
   const auto reference_legs = ExpandLegs(options.reference_legs);
   if (!reference_legs.ok()) return Complain(reference_legs.error());
@@ -280,23 +171,10 @@ int Diff(const DiffArguments& options) {
     std::erase_if(*candidate_legs,
                   [](const Leg& leg) { return leg.is_isolated(); });
   }
-  if (const Status checked = CheckDiffArguments(options); !checked.ok()) {
-    return Complain(checked.error());
-  }
   const Result<RecordOptions> common = CommonOptions(options);
   if (!common.ok()) return Complain(common.error());
   const Status possible = CheckExports(options.exports, options.folder);
   if (!possible.ok()) return Complain(possible.error());
-  if (!options.reference_trace.empty()) {
-    const auto saved = Trace::Open(options.reference_trace);
-    if (!saved.ok()) {
-      const std::string inside = options.reference_trace + "/reference";
-      const std::string hint = Trace::Open(inside).ok()
-                                   ? ": the trace of this diff is " + inside
-                                   : "";
-      return Complain(saved.error().WithContext("--reference-trace" + hint));
-    }
-  }
   const auto folder =
       PrepareFolder(options.folder, FolderKind::kReport, options.force,
                     ExportsIn(options.exports, options.folder));

@@ -155,7 +155,7 @@ int RunCommandLine(int argc, char** argv, std::string_view python) {
   AddCheck(app, &action);
   AddRun(app, &action);
   AddMerge(app, &action);
-  AddBaseline(app, &action);
+  AddBaseline(app, line, &action);
   AddReport(app, &action);
   AddInspect(app, &action);
   AddCompletion(app, &action);

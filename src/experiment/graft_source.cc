@@ -32,6 +32,13 @@ uint64_t DigestOf(const Record& record) {
 
 }  // namespace
 
+bool HandsOutValues(const Trace& trace) {
+  for (const Record& record : trace.records()) {
+    if (record.leg() == kReal && record.summary()) return false;
+  }
+  return true;
+}
+
 std::string DigestOfGraftSource(const std::vector<const Trace*>& traces) {
   uint64_t sum = 0;  // the order does not matter
   for (const Trace* trace : traces) {

@@ -18,6 +18,10 @@
 
 namespace ttrace {
 
+// Whether a candidate can be given the values of this trace, or summaries of
+// some were kept alone.
+bool HandsOutValues(const Trace& trace);
+
 // Of all values that such a trace hands out: those of its legs "real" and
 // "fp32", by name and checksum, in whatever order and folders they lie. 16
 // hexadecimal digits. Of a trace that was condensed: that of what it was made

@@ -1,0 +1,150 @@
+#include "src/cli/run_side.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "src/base/format.h"
+#include "src/cli/command.h"
+#include "src/cli/live_line.h"
+#include "src/cli/plan.h"
+#include "src/cli/progress.h"
+#include "src/cli/recording.h"
+#include "src/run/free_space.h"
+#include "src/run/output_folder.h"
+
+namespace ttrace {
+namespace {
+
+std::string Plural(int count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+// Whatever else is found, no verdict will stand: reruns would be for nothing.
+void ComplainOfUnsupported(const std::string& who,
+                           const CaptureSummary& capture) {
+  for (const std::string& line : capture.unsupported) {
+    Complain(who + ": " + line);
+  }
+}
+
+// Says how the launch ended. What is wrong goes to stderr.
+SideEnd Report(const std::string& side, const RecordOptions& run,
+               const RecordOutcome& outcome) {
+  using Ending = LaunchOutcome::Ending;
+  const LaunchOutcome& launch = outcome.launch;
+  const CaptureSummary& capture = outcome.capture;
+  if (launch.ending == Ending::kInterrupted) return SideEnd::kInterrupted;
+  ReportSurvivors(side + ": ", launch);
+  const bool finished = capture.iterations == run.iterations.count();
+  if (ShellExitCode(launch) != 0 && !finished) {
+    const std::string words = ReplacedWords(capture, "--graft");
+    if (!words.empty()) Complain(side + ": " + words);
+  }
+  if (!capture.problem.empty() || launch.ending == Ending::kTimedOut) {
+    std::string text = side + ": the command " + DescribeEnd(outcome);
+    if (!capture.problem.empty()) {
+      text += "\n  nothing to compare: " + capture.problem;
+    }
+    Complain(text + FullDiskWords(run.folder));
+    PrintLogTail(run.log_file, launch);
+    return SideEnd::kUnusable;
+  }
+  if (ShellExitCode(launch) != 0) {
+    Complain(side + ": the command " + DescribeEnd(outcome));
+  }
+  for (const std::string& warning : capture.warnings) {
+    Complain(side + ": " + warning + FullDiskWords(run.folder));
+  }
+  const std::string time = FormatSeconds(launch.seconds);
+  if (launch.ending == Ending::kFinished && finished) {
+    Say(side + ": all " + Plural(capture.iterations, "iteration") +
+        " captured after " + time +
+        "; command ended (use --run-to-end to let it finish)");
+  } else {
+    Say(side + ": " + Plural(capture.iterations, "iteration") +
+        " captured; the command " + Describe(launch) + " after " + time);
+  }
+  if (ShellExitCode(launch) == 0) return SideEnd::kGood;
+  PrintLogTail(run.log_file, launch);
+  // A command that fails after all was captured failed at something else.
+  return capture.warnings.empty() ? SideEnd::kGood : SideEnd::kFailed;
+}
+
+}  // namespace
+
+SideEnd RunSide(const std::string& side, RecordOptions run, bool replace,
+                const InterruptGuard& guard) {
+  // The two commands differ somewhere near their ends, and both are known.
+  constexpr size_t kLongestCommand = 160;
+  Say(side + ": " + ShortenMiddle(Printable(run.argv.back()), kLongestCommand));
+  const auto folder = PrepareFolder(run.folder, FolderKind::kTrace, replace);
+  if (!folder.ok()) {
+    Complain(folder.error());
+    return SideEnd::kUnusable;
+  }
+  run.cost = [&](const CaptureCost& cost) {
+    Say(side + ": " + CostWords(cost, run.folder));
+    const std::string too_large = TooLargeWords(cost, run.folder);
+    if (!too_large.empty()) Complain(side + ": " + too_large);
+  };
+  const Result<RecordOutcome> outcome =
+      RecordWithProgress(run, {.side = side, .phase = "record"});
+  if (!outcome.ok()) {
+    Complain(outcome.error().WithContext(side));
+    return SideEnd::kUnusable;
+  }
+  const SideEnd end = Report(side, run, *outcome);
+  if (end != SideEnd::kGood && end != SideEnd::kFailed) return end;
+  if (!outcome->capture.unsupported.empty()) {
+    ComplainOfUnsupported(side, outcome->capture);
+    return SideEnd::kRefused;
+  }
+  RunLegLaunches(run, outcome->capture, side, *guard.flag());
+  return guard.interrupted() ? SideEnd::kInterrupted : end;
+}
+
+SideEnd RunFirstStep(const RecordOptions& run) {
+  const std::string who = "first step";
+  Say(who + ": the candidate's, with weights and data of its own");
+  const auto folder = PrepareFolder(run.folder, FolderKind::kTrace, false);
+  if (!folder.ok()) {
+    Complain(folder.error());
+    return SideEnd::kUnusable;
+  }
+  const Result<RecordOutcome> outcome =
+      RecordWithProgress(run, {.side = "candidate", .phase = "first_step"});
+  if (!outcome.ok()) {
+    Complain(outcome.error().WithContext(who));
+    return SideEnd::kUnusable;
+  }
+  const LaunchOutcome& launch = outcome->launch;
+  const CaptureSummary& capture = outcome->capture;
+  if (launch.ending == LaunchOutcome::Ending::kInterrupted) {
+    return SideEnd::kInterrupted;
+  }
+  ReportSurvivors(who + ": ", launch);
+  const bool refused = !capture.unsupported.empty();
+  if (capture.problem.empty() && !refused) {
+    Say(who + ": nothing that cannot be judged, after " +
+        FormatSeconds(launch.seconds));
+    std::error_code ignored;
+    std::filesystem::remove(run.log_file, ignored);
+    const Status removed = RemoveTrace(run.folder);
+    if (!removed.ok()) Complain(removed.error());
+    return SideEnd::kGood;
+  }
+  if (refused) {
+    ComplainOfUnsupported(who, capture);
+  } else {
+    Complain(who + ": the command " + DescribeEnd(*outcome) +
+             "\n  nothing to compare: " + capture.problem +
+             FullDiskWords(run.folder));
+    PrintLogTail(run.log_file, launch);
+  }
+  Complain(
+      "the reference was not run (with --no-first-step this is found after "
+      "it)");
+  return SideEnd::kUnusable;
+}
+
+}  // namespace ttrace
