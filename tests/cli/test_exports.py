@@ -25,7 +25,7 @@ RANK = f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).with_name
 SCHEMA_SHA256 = "c3b4bb2d6093897483348925aaa73af03b3e3f4bd4ca38cef26dcb4212a2682e"
 # Markup of each format, links, images, mentions, what ends a span or a table, and what nobody sees.
 HOSTILE = (
-    "a]]>\"'<script>alert(1)</script>&amp; `x` ``` | **b** <img src=x onerror=y> "
+    "a]]>\"'<script>alert(1)</script>&amp; `x ``` | **b** <img src=x onerror=y> "
     "![i](http://x/i.png) [l](javascript:x) http://x.example @everyone #1 </details>"
     "\x1b[31m\n# head\n\n- item\n\u202e\uffff"
 )
@@ -85,6 +85,8 @@ def result(
         written["next_steps"] = ["x"]
         written["notes"] = [{"kind": "x", "text": "x"}]
         written = every_string(written, lambda text: HOSTILE)
+        for row in written["clean"]:
+            row["kind"] = HOSTILE
     (folder / "result.json").write_text(json.dumps(written))
     return folder
 

@@ -55,7 +55,7 @@ TEST(Lanes, WhatCutsAnotherIsInTheNext) {
 TEST(Lanes, NoTwoOfOneOverlapHoweverTheyCome) {
   std::mt19937 random(7);
   std::vector<TimelineSlice> slices;
-  for (int i = 0; i < 400; ++i) {
+  for (int i = 0; i < 150; ++i) {
     const auto begin = static_cast<int64_t>(random() % 60);
     slices.push_back(Slice(begin, begin + static_cast<int64_t>(random() % 60)));
   }
