@@ -32,7 +32,7 @@ ARM64_PACKAGES = (
     # What CMake's files of TBB name has to be there, used or not.
     *("libtbb-dev", "libtbb12", "libtbbmalloc2", "libtbbbind-2-5", "libxxhash-dev"),
 )
-ARM64_LIBRARIES = "build/cross/root/usr/lib/aarch64-linux-gnu:/usr/aarch64-linux-gnu/lib"
+ARM64_LIBRARIES = f"{ROOT}/build/cross/root/usr/lib/aarch64-linux-gnu:/usr/aarch64-linux-gnu/lib"
 
 
 def to_build(minors: list[int]) -> Iterator[interpreters.Interpreter]:
