@@ -33,7 +33,7 @@ ARM64_PACKAGES = (
     *("libtbb-dev", "libtbb12", "libtbbmalloc2", "libtbbbind-2-5", "libxxhash-dev"),
     "libtomlplusplus-dev",
 )
-ARM64_LIBRARIES = "build/cross/root/usr/lib/aarch64-linux-gnu:/usr/aarch64-linux-gnu/lib"
+ARM64_LIBRARIES = f"{ROOT}/build/cross/root/usr/lib/aarch64-linux-gnu:/usr/aarch64-linux-gnu/lib"
 
 
 def to_build(minors: list[int]) -> Iterator[interpreters.Interpreter]:

@@ -69,7 +69,8 @@ import megatron.core.distributed, megatron.core.models.gpt, megatron.core.optimi
 # A digest of everything that the wheel is made from.
 project_digest() {
   {
-    find CMakeLists.txt pyproject.toml cmake include src python scripts/wheels -type f \
+    find CMakeLists.txt pyproject.toml cmake include src python \
+      scripts/wheels/{licenses,repair}.py -type f \
       ! -name '*_test.cc' ! -name '*_bench.cc' ! -name '*.pyc' \
       ! -path 'python/tests/*' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
     "$python" --version

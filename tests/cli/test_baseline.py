@@ -1,4 +1,4 @@
-"""`ttrace baseline` of a command: a reference is recorded, condensed, and only then put in place."""
+"""`ttrace baseline` of a command: a reference is recorded, condensed, and only then in place."""
 
 from __future__ import annotations
 
