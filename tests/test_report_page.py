@@ -258,8 +258,9 @@ def test_names_are_text_whatever_they_hold(pages: dict[str, Path], browser: Any)
         for k in range(len(names)):
             page.locator("#list .fqn a").nth(k).click()
             assert page.locator("#drawer h2").inner_text() == names[k]
-            page.reload()
-            assert page.locator("#drawer h2").inner_text() == names[k]
+            if k in (0, 4, 7):  # a script, a long one, one like an address
+                page.reload()
+                assert page.locator("#drawer h2").inner_text() == names[k]
         run(page)
     for fragment in (
         "#tensor=" + quote(made_results.HOSTILE[0], safe="") + "/output/0/0/x/forward",

@@ -30,7 +30,7 @@ Examples:
   ttrace report report/ --junit report/junit.xml --sarif report/ttrace.sarif
   ttrace report report/result.json --markdown - >> "$GITHUB_STEP_SUMMARY"
   ttrace report report/ --html report.html
-  ttrace report monday/ tuesday/ --html days.html)";
+  ttrace report report/ again/ --html both.html)";
 
 struct ReportArguments {
   std::vector<std::string> results;

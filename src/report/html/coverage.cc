@@ -123,7 +123,7 @@ std::string WithoutNumbers(const std::string& reason) {
                           (reason[i] == 'e' && i + 2 < reason.size() &&
                            (reason[i + 1] == '-' || reason[i + 1] == '+') &&
                            is_digit(i + 2)))) {
-      i += reason[i] == 'e' ? 1 : 0;
+      if (reason[i] == 'e') ++i;
     } else {
       out += reason[i];
     }
