@@ -1,5 +1,6 @@
 // Any bytes, taken for a result.json: `ttrace inspect` prints them or says that
-// it cannot. What it prints is printable.
+// it cannot, and what it prints is printable. The same of the HTML report, in
+// which nothing of them is an element.
 
 #include <unistd.h>
 
@@ -14,7 +15,9 @@
 #include "src/base/check.h"
 #include "src/check/check.h"
 #include "src/cli/inspect.h"
+#include "src/report/html/html.h"
 #include "src/report/render.h"
+#include "src/report/result_file.h"
 
 namespace ttrace {
 namespace {
@@ -40,6 +43,27 @@ void WriteSeed(const std::string& folder) {
   std::filesystem::remove_all(work);
 }
 
+size_t CountOf(const std::string& what, const std::string& text) {
+  size_t count = 0;
+  for (size_t at = text.find(what); at != std::string::npos;
+       at = text.find(what, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+void CheckPage(const std::string& json) {
+  const auto result = ParseResult(json);
+  if (!result.ok()) return;
+  const std::string page = RenderHtml(*result);
+  TTRACE_CHECK(CountOf("<script", page) == 2 && CountOf("</script", page) == 2,
+               "names from a file are text");
+  for (const char c : page) {
+    const bool control = (c >= 0 && c < 0x20 && c != '\n') || c == 0x7F;
+    TTRACE_CHECK(!control, "names from a file are escaped");
+  }
+}
+
 }  // namespace
 }  // namespace ttrace
 
@@ -50,8 +74,9 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  ttrace::WriteText(ttrace::Path(),
-                    std::string(reinterpret_cast<const char*>(data), size));
+  const std::string bytes(reinterpret_cast<const char*>(data), size);
+  ttrace::CheckPage(bytes);
+  ttrace::WriteText(ttrace::Path(), bytes);
   const auto text = ttrace::DescribeResult(ttrace::Path(), {});
   if (!text.ok()) return 0;
   for (const char c : *text) {

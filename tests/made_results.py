@@ -343,6 +343,10 @@ def large() -> dict:
     return diverged(layers=210, iterations=2)
 
 
+def nothing() -> dict:
+    return result("inconclusive", [], reason="nothing was compared")
+
+
 def write(made: dict, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "result.json"

@@ -18,7 +18,7 @@ import made_results
 pytestmark = pytest.mark.skipif(
     not chromium.CHROMIUM, reason="chromium is not installed (scripts/setup_system.sh does)"
 )
-KINDS = ("diverged", "clean", "inconclusive", "hostile", "large")
+KINDS = ("diverged", "clean", "inconclusive", "hostile", "large", "nothing")
 FAULT = "decoder.layers.2.mlp.linear_fc1.weight"
 FAULT_LINK = f"#tensor={FAULT}/grad_reduced/0/0//backward"
 
@@ -60,9 +60,9 @@ def test_a_page_opens_without_a_complaint_or_a_request(
     pages: dict[str, Path], browser: Any, kind: str
 ) -> None:
     with chromium.opened(browser, pages[kind]) as page:
-        assert page.locator("#grid tbody tr").count() > 0
-        assert page.locator("#list tbody tr").count() > 0
-        assert page.locator("#plots svg").count() > 0
+        drawn = kind != "nothing"
+        for part in ("#grid tbody tr", "#list tbody tr", "#plots svg"):
+            assert (page.locator(part).count() > 0) == drawn, part
         assert page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
@@ -258,8 +258,9 @@ def test_names_are_text_whatever_they_hold(pages: dict[str, Path], browser: Any)
         for k in range(len(names)):
             page.locator("#list .fqn a").nth(k).click()
             assert page.locator("#drawer h2").inner_text() == names[k]
-            page.reload()
-            assert page.locator("#drawer h2").inner_text() == names[k]
+            if k in (0, 4, 7):  # a script, a long one, one like an address
+                page.reload()
+                assert page.locator("#drawer h2").inner_text() == names[k]
         run(page)
     for fragment in (
         "#tensor=" + quote(made_results.HOSTILE[0], safe="") + "/output/0/0/x/forward",

@@ -31,7 +31,7 @@ Examples:
   ttrace report report/ --perfetto report/candidate.pftrace
   ttrace report report/result.json --markdown - >> "$GITHUB_STEP_SUMMARY"
   ttrace report report/ --html report.html
-  ttrace report monday/ tuesday/ --html days.html)";
+  ttrace report report/ again/ --html both.html)";
 
 struct ReportArguments {
   std::vector<std::string> results;

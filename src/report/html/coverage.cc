@@ -50,7 +50,7 @@ std::string CoverageCounts(const ResultFile& result) {
     rows += CountRow(count, "excused: " + HtmlText(reason));
     total += count;
   }
-  return fmt::format("<h3>{}</h3><table class=small>{}</table>",
+  return fmt::format("<h3>{}</h3><table class=\"small reasons\">{}</table>",
                      Plural(total, "tensor"), rows);
 }
 
@@ -123,7 +123,7 @@ std::string WithoutNumbers(const std::string& reason) {
                           (reason[i] == 'e' && i + 2 < reason.size() &&
                            (reason[i + 1] == '-' || reason[i + 1] == '+') &&
                            is_digit(i + 2)))) {
-      i += reason[i] == 'e' ? 1 : 0;
+      if (reason[i] == 'e') ++i;
     } else {
       out += reason[i];
     }
@@ -167,7 +167,8 @@ std::string UndecidedHtml(const ReportModel& model) {
     return a.second.count > b.second.count;
   });
   std::string out =
-      "<table class=small><thead><tr><th scope=col class=num>tensors<th "
+      "<table class=\"small reasons\"><thead><tr><th scope=col "
+      "class=num>tensors<th "
       "scope=col>could not be decided, because<th scope=col>for example"
       "</thead><tbody>";
   for (size_t i = 0; i < std::min(rows.size(), kMostReasons); ++i) {
@@ -200,8 +201,8 @@ std::string CoverageHtml(const ReportModel& model) {
   const std::string undecided =
       result.verdict == "inconclusive" ? "" : UndecidedHtml(model);
   return "<div class=two><div>" + CoverageCounts(result) +
-         "</div><div><h3>Sides</h3><div class=scroll><table class=small>" +
-         sides + "</table></div>" + RunFacts(result) + "</div></div>" +
+         "</div><div><h3>Sides</h3><table class=\"small sides\">" + sides +
+         "</table>" + RunFacts(result) + "</div></div>" +
          (undecided.empty() ? "" : "<h3>Not decided</h3>" + undecided) +
          "<h3>Notes</h3>" + CoverageNotes(result);
 }

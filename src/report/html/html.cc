@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "src/base/format.h"
 #include "src/report/html/frame.h"
 #include "src/report/html/html_text.h"
@@ -12,14 +14,24 @@
 namespace ttrace {
 namespace {
 
-constexpr const char* kMapLead =
-    "<p class=lead>Modules in the order in which the forward reaches them. "
-    "Forward runs down, backward up, then gradients and the step follow to the "
-    "right: an error moves that way. <b>Left</b>: the run as it was, with "
-    "everything downstream. <b>Right</b>: isolated, every module given the "
-    "reference's values, so no error passes through one: what is out there was "
-    "made there, by a module inside, or (<i>in</i>, <i>grad out</i>) by what "
-    "ran just before.</p>";
+std::string MapLead(const ReportModel& model) {
+  std::string out =
+      "<p class=lead>Modules in the order in which the forward reaches them. "
+      "Forward runs down, backward up, then gradients and the step follow to "
+      "the right: an error moves that way. ";
+  const bool isolated = std::any_of(
+      model.isolated.begin(), model.isolated.end(),
+      [](Severity severity) { return severity != Severity::kNone; });
+  if (isolated) {
+    out +=
+        "<b>Left</b>: the run as it was, with everything downstream. "
+        "<b>Right</b>: isolated, every module given the reference's values, so "
+        "no error passes through one: what is out there was made there, by a "
+        "module inside, or (<i>in</i>, <i>grad out</i>) by what ran just "
+        "before.";
+  }
+  return out + "</p>";
+}
 
 constexpr const char* kDepthLead =
     "<p class=lead>Error over the order of execution, one strip a leg. Dots "
@@ -102,7 +114,7 @@ std::string SummarySection(const ReportModel& model, const Headline& headline) {
 std::string TensorSections(const ReportModel& model) {
   const auto count = static_cast<int64_t>(model.tensors.size());
   std::string out =
-      std::string("<section id=map><h2>Map</h2>") + kMapLead +
+      "<section id=map><h2>Map</h2>" + MapLead(model) +
       "<noscript><p class=warn>The map, the depth plot and the search need "
       "JavaScript. The overview above does not.</p></noscript><div class=tools "
       "id=maptools hidden></div><div class=scroll><table id=grid class=grid "

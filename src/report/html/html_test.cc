@@ -8,10 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "src/report/html/base64.h"
-#include "src/report/html/frame.h"
-#include "src/report/html/html_text.h"
-#include "src/report/html/mesh_places.h"
 #include "src/report/html/packed_data.h"
 #include "src/report/html/sections.h"
 #include "src/report/render.h"
@@ -19,9 +15,6 @@
 
 namespace ttrace::html_test {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -92,62 +85,6 @@ ResultFile Evil() {
   }
   out.verdict = kEvil;
   return out;
-}
-
-TEST(Base64, IsThatOfRfc4648) {
-  EXPECT_EQ(Base64(""), "");
-  EXPECT_EQ(Base64("f"), "Zg==");
-  EXPECT_EQ(Base64("fo"), "Zm8=");
-  EXPECT_EQ(Base64("foo"), "Zm9v");
-  EXPECT_EQ(Base64("foobar"), "Zm9vYmFy");
-  EXPECT_EQ(Base64(std::string("\xFB\xFF\x00", 3)), "+/8A");
-}
-
-TEST(PolicyHash, IsBase64OfTheDigest) {
-  // Of no bytes.
-  EXPECT_EQ(
-      PolicyHash("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b"
-                 "7852b855"),
-      "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='");
-}
-
-TEST(HtmlText, EscapesMarkupAndWhatCannotBeSeen) {
-  EXPECT_EQ(HtmlText("<a b=\"c\">'&"), "&lt;a b=&quot;c&quot;&gt;&#39;&amp;");
-  EXPECT_EQ(HtmlText("a\x1b\n\xE2\x80\xAE"), "a\\x1b\\n\\u{202e}");
-  EXPECT_LT(HtmlText(std::string(100'000, 'x')).size(), 2000u);
-  EXPECT_LT(HtmlName(std::string(100'000, 'x')).size(), 400u);
-  EXPECT_EQ(HtmlName(""), "(model)");
-  EXPECT_EQ(HtmlName("a.b_c"), "a.<wbr>b_<wbr>c");
-}
-
-TEST(HtmlRanks, NamesRunsAndCutsLongLists) {
-  EXPECT_EQ(HtmlRanks({}), "");
-  EXPECT_EQ(HtmlRanks({3}), "rank 3");
-  EXPECT_EQ(HtmlRanks({0, 1, 2, 5}), "ranks 0&ndash;2, 5");
-  std::vector<int64_t> odd;
-  for (int64_t rank = 1; rank < 100; rank += 2) odd.push_back(rank);
-  EXPECT_THAT(HtmlRanks(odd), HasSubstr(", 23 and 38 more"));
-}
-
-TEST(PackNumber, KeepsTwoDigitsFromTheSmallestToTheLargest) {
-  EXPECT_EQ(PackNumber(0), 1);
-  EXPECT_EQ(PackNumber(std::nan("")), 65534);
-  EXPECT_EQ(PackNumber(kInfinity), 65535);
-  EXPECT_EQ(PackNumber(1e-30), 2);
-  EXPECT_EQ(PackNumber(1e30), 65533);
-  for (const double value : {1e-19, 3.3e-7, 0.99, 1.0, 1.01, 65536.0, 1e19}) {
-    const double back =
-        std::pow(10, (PackNumber(value) - 2) * 40.0 / 65531 - 20);
-    EXPECT_NEAR(back / value, 1, 0.001) << value;
-  }
-}
-
-TEST(ProvenanceTemplate, LosesTheNumberOfItsOwnAlone) {
-  EXPECT_EQ(ProvenanceTemplate("noise 1.3e-02 x 2 (3 noise legs)"),
-            "noise {} x 2 (3 noise legs)");
-  EXPECT_EQ(ProvenanceTemplate("equal bit for bit"), "equal bit for bit");
-  EXPECT_EQ(ProvenanceTemplate("3 x 4"), "3 x 4");
-  EXPECT_EQ(ProvenanceTemplate(" x "), " x ");
 }
 
 TEST(Html, NothingOfAFileIsMarkup) {
@@ -281,39 +218,6 @@ TEST(PackedData, OfVeryManyLegsThoseOfCleanTensorsAreLeftOut) {
   EXPECT_THAT(data["t"]["n"].get<std::string>(),
               testing::StartsWith("BAgAAAAA"));
   EXPECT_LT(page.size(), 150'000u);
-}
-
-TEST(MeshPlaces, AreThoseOfTheGridElseOfItsWords) {
-  ResultFile::Side side;
-  side.mesh = "pp=1 dp=2 tp=2";
-  side.world_size = 4;
-  const MeshPlaces words = PlacesOfSide(side);
-  EXPECT_TRUE(words.assumed);
-  EXPECT_EQ(PlaceOfRank(words, 2), "dp 1, tp 0");
-  side.grids = {{"mesh", {{"tp", 2}, {"dp", 2}}, {{0, 0}, {0, 1}, {1, 0}, {}}}};
-  const MeshPlaces grid = PlacesOfSide(side);
-  EXPECT_FALSE(grid.assumed);
-  EXPECT_EQ(PlaceOfRank(grid, 2), "tp 1, dp 0");
-  EXPECT_EQ(PlaceOfRank(grid, 3), "");
-  EXPECT_EQ(PlaceOfRank(grid, 4), "");
-  // A mesh of other size than the world is not known.
-  side.grids.clear();
-  side.world_size = 3;
-  EXPECT_TRUE(PlacesOfSide(side).axes.empty());
-  side.mesh = "dp=99999999999999999999";
-  EXPECT_TRUE(PlacesOfSide(side).axes.empty());
-}
-
-TEST(MeshPlaces, WhatRanksHaveInCommonIsSaidIfTheyAreAllOfIt) {
-  ResultFile::Side side;
-  side.mesh = "dp=2 tp=2";
-  side.world_size = 4;
-  const MeshPlaces places = PlacesOfSide(side);
-  EXPECT_EQ(CommonPlaces(places, {1, 3}), "every rank with tp 1");
-  EXPECT_EQ(CommonPlaces(places, {0, 1, 2, 3}), "every rank");
-  EXPECT_EQ(CommonPlaces(places, {0, 3}), "");
-  EXPECT_EQ(CommonPlaces(places, {1}), "");
-  EXPECT_EQ(CommonPlaces(places, {1, 9}), "");
 }
 
 TEST(Html, AThousandRanksAreDrawnSmall) {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "src/base/format.h"
 #include "src/report/html/html_text.h"
+#include "src/report/html/mesh_drawing.h"
 #include "src/report/html/mesh_places.h"
 #include "src/report/html/sections.h"
 #include "src/report/page.h"
@@ -15,8 +15,8 @@
 namespace ttrace {
 namespace {
 
-constexpr size_t kMostRankRows = 32;
-constexpr size_t kMostAxisPlaces = 16;
+constexpr size_t kMostRankRows = 16;
+constexpr size_t kMostAxisPlaces = 32;
 constexpr size_t kRankGroups = 6;  // of columns of the map
 
 const std::array<const char*, kRankGroups> kRankGroupWords = {
@@ -76,114 +76,6 @@ OfRanks CountByRank(const ReportModel& model) {
     }
   }
   return out;
-}
-
-// Colour by share of the rank that has most.
-int LevelOf(int64_t count, int64_t most) {
-  if (count == 0) return static_cast<int>(Severity::kEqual);
-  if (count * 3 < most) return static_cast<int>(Severity::kOut);
-  return static_cast<int>(count * 3 < most * 2 ? Severity::kFarOut
-                                               : Severity::kVeryFarOut);
-}
-
-// The last axis runs across, with the one before it while that fits; the others
-// down.
-struct Across {
-  size_t inner = 1;  // ranks of a group
-  size_t wide = 1;   // ranks of a row
-};
-Across AcrossOf(const MeshPlaces& places, size_t world) {
-  Across out;
-  if (places.axes.empty()) {
-    out.wide = out.inner = std::min<size_t>(world, 32);
-    return out;
-  }
-  out.inner =
-      static_cast<size_t>(std::clamp<int64_t>(places.axes.back().size, 1, 64));
-  out.wide = out.inner;
-  if (places.axes.size() > 1) {
-    const auto next =
-        static_cast<size_t>(places.axes[places.axes.size() - 2].size);
-    if (out.inner * next <= 32) out.wide = out.inner * next;
-  }
-  return out;
-}
-
-// Place of each rank in the drawing: by its coordinates, row-major.
-std::vector<size_t> SlotsOf(const MeshPlaces& places, size_t world) {
-  std::vector<size_t> slots(world);
-  for (size_t rank = 0; rank < world; ++rank) {
-    slots[rank] = rank;
-    if (rank >= places.coordinates.size()) continue;
-    const auto& at = places.coordinates[rank];
-    if (at.size() != places.axes.size() || at.empty()) continue;
-    size_t slot = 0;
-    bool inside = true;
-    for (size_t i = 0; i < at.size(); ++i) {
-      inside = inside && at[i] >= 0 && at[i] < places.axes[i].size;
-      slot = slot * static_cast<size_t>(places.axes[i].size) +
-             static_cast<size_t>(std::max<int64_t>(at[i], 0));
-    }
-    // A grid with holes or of other ranks: one after the other.
-    if (!inside || slot >= world) return SlotsOf({}, world);
-    slots[rank] = slot;
-  }
-  return slots;
-}
-
-std::string MeshSvg(const OfRanks& counts, const MeshPlaces& places,
-                    const std::set<int64_t>& blamed) {
-  const size_t world = counts.ranks.size();
-  int64_t most = 1;
-  for (const OfRank& rank : counts.ranks) most = std::max(most, rank.all);
-  const Across across = AcrossOf(places, world);
-  const size_t size = world <= 256 ? 30 : 11;
-  const std::vector<size_t> slots = SlotsOf(places, world);
-  std::string svg;
-  for (size_t rank = 0; rank < world; ++rank) {
-    const size_t column = slots[rank] % across.wide;
-    const size_t x = 2 + column * (size + 3) + 8 * (column / across.inner);
-    const size_t y = 2 + slots[rank] / across.wide * (size + 3);
-    const OfRank& of = counts.ranks[rank];
-    const int level = LevelOf(of.all, most);
-    svg += fmt::format("<rect class=s{} x={} y={} width={} height={}>", level,
-                       x, y, size, size);
-    // A thousand titles of "nothing" would be most of the page.
-    if (world <= 256 || of.all > 0 || of.copies > 0) {
-      svg += fmt::format(
-          "<title>rank {}{}: {} out of bounds{}</title>", rank,
-          places.axes.empty()
-              ? ""
-              : " (" +
-                    HtmlText(PlaceOfRank(places, static_cast<int64_t>(rank))) +
-                    ")",
-          Plural(of.all, "tensor"),
-          of.copies > 0 ? "; other copies of " + Plural(of.copies, "tensor")
-                        : "");
-    }
-    svg += "</rect>";
-    if (size > 20) {
-      svg +=
-          fmt::format("<text class=t{} x={} y={} text-anchor=middle>{}</text>",
-                      level, x + size / 2, y + size / 2 + 4, rank);
-    }
-    if (of.copies > 0) {
-      svg += fmt::format("<path class=copies d=\"M{} {}h{}v{}z\"/>",
-                         x + size - size / 3, y, size / 3, size / 3);
-    }
-    if (blamed.count(static_cast<int64_t>(rank)) > 0) {
-      svg += fmt::format("<rect class=ring x={} y={} width={} height={} />",
-                         x - 1, y - 1, size + 2, size + 2);
-    }
-  }
-  const size_t width =
-      across.wide * (size + 3) + 8 * ((across.wide - 1) / across.inner) + 4;
-  const size_t height =
-      (world + across.wide - 1) / across.wide * (size + 3) + 4;
-  return fmt::format(
-      "<svg class=mesh width={0} height={1} viewBox=\"0 0 {0} {1}\" role=img "
-      "aria-label=\"Ranks of the candidate\">{2}</svg>",
-      width, height, svg);
 }
 
 // Of each place along each axis, how much is wrong there: equal numbers along
@@ -274,11 +166,18 @@ std::string RanksHtml(const ReportModel& model) {
   const OfRanks counts = CountByRank(model);
   if (counts.ranks.empty()) return "";
   const MeshPlaces places = PlacesOfSide(result.candidate);
-  std::set<int64_t> blamed;
+  std::vector<RankMark> marks;
+  for (const OfRank& rank : counts.ranks) {
+    marks.push_back({rank.all, rank.copies, false});
+  }
   std::string common;
   if (!result.culprits.empty()) {
     const std::vector<int64_t>& ranks = result.culprits.front().ranks;
-    blamed.insert(ranks.begin(), ranks.end());
+    for (const int64_t rank : ranks) {
+      if (rank >= 0 && rank < static_cast<int64_t>(marks.size())) {
+        marks[static_cast<size_t>(rank)].blamed = true;
+      }
+    }
     common = CommonPlaces(places, ranks);
   }
   std::string caption = HtmlText(result.candidate.mesh) + ", " +
@@ -296,9 +195,8 @@ std::string RanksHtml(const ReportModel& model) {
     caption += fmt::format(" Only the first {} are drawn.",
                            FormatCount(kMostRanksShown));
   }
-  return "<div class=ranks><div><div class=scroll>" +
-         MeshSvg(counts, places, blamed) + "</div><p class=muted>" + caption +
-         "</p></div><div>" +
+  return "<div class=ranks><div><div class=scroll>" + MeshSvg(marks, places) +
+         "</div><p class=muted>" + caption + "</p></div><div>" +
          (common.empty() ? ""
                          : "<p>The first fault is on <b>" + HtmlText(common) +
                                "</b>.</p>") +

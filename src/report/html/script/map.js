@@ -170,20 +170,6 @@ const cellTip = (td) => {
     (n > 1 ? `\nworst of ${n} here, ${out} out of bounds` : '');
 };
 
-grid.addEventListener('click', (event) => {
-  const cell = event.target.closest('td[data-tensor]');
-  if (cell) return go({ tensor: +cell.dataset.tensor });
-  const head = event.target.closest('tbody th');
-  if (head) toggle(head.parentElement.node, !opened.has(head.parentElement.node));
-});
-grid.addEventListener('mousemove', (event) => {
-  const cell = event.target.closest('td[data-tensor]');
-  if (cell) showTip(cellTip(cell), event.clientX, event.clientY);
-  else hideTip();
-});
-grid.addEventListener('mouseleave', hideTip);
-grid.addEventListener('focusout', hideTip);
-
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 const canHold = (cell) => cell && (cell.tagName === 'TH' || 'tensor' in cell.dataset);
 // The nearest cell that way. A row that has none in this column is passed over.
@@ -197,41 +183,56 @@ const neighbour = (cell, [down, across]) => {
   }
   return rows[r]?.cells[c];
 };
-grid.addEventListener('keydown', (event) => {
-  const cell = event.target.closest('tbody td[data-tensor], tbody th');
-  if (!cell) return;
-  const node = cell.parentElement.node;
-  const isHead = cell.tagName === 'TH';
-  if (event.key === 'Enter' || event.key === ' ') {
+const mapEvents = () => {
+  grid.addEventListener('click', (event) => {
+    const cell = event.target.closest('td[data-tensor]');
+    if (cell) return go({ tensor: +cell.dataset.tensor });
+    const head = event.target.closest('tbody th');
+    if (head) toggle(head.parentElement.node, !opened.has(head.parentElement.node));
+  });
+  grid.addEventListener('mousemove', (event) => {
+    const cell = event.target.closest('td[data-tensor]');
+    if (cell) showTip(cellTip(cell), event.clientX, event.clientY);
+    else hideTip();
+  });
+  grid.addEventListener('mouseleave', hideTip);
+  grid.addEventListener('focusout', hideTip);
+  grid.addEventListener('keydown', (event) => {
+    const cell = event.target.closest('tbody td[data-tensor], tbody th');
+    if (!cell) return;
+    const node = cell.parentElement.node;
+    const isHead = cell.tagName === 'TH';
+    if (event.key === 'Enter' || event.key === ' ') {
+      event.preventDefault();
+      if (isHead) toggle(node, !opened.has(node));
+      else go({ tensor: +cell.dataset.tensor });
+      return;
+    }
+    if (isHead && node.list.length && event.key === 'ArrowRight' && !opened.has(node)) {
+      event.preventDefault();
+      return toggle(node, true);
+    }
+    if (isHead && event.key === 'ArrowLeft') {
+      event.preventDefault();
+      if (opened.has(node) && node.list.length) return toggle(node, false);
+      return focusIn(node.up && rowOf(node.up)?.cells[0]);
+    }
+    if (event.key === 'Home') {
+      event.preventDefault();
+      hideTip();
+      return focusIn(cell.parentElement.cells[0]);
+    }
+    const step = STEPS[event.key];
+    if (!step) return;
     event.preventDefault();
-    if (isHead) toggle(node, !opened.has(node));
-    else go({ tensor: +cell.dataset.tensor });
-    return;
-  }
-  if (isHead && node.list.length && event.key === 'ArrowRight' && !opened.has(node)) {
-    event.preventDefault();
-    return toggle(node, true);
-  }
-  if (isHead && event.key === 'ArrowLeft') {
-    event.preventDefault();
-    if (opened.has(node) && node.list.length) return toggle(node, false);
-    return focusIn(node.up && rowOf(node.up)?.cells[0]);
-  }
-  if (event.key === 'Home') {
-    event.preventDefault();
-    hideTip();
-    return focusIn(cell.parentElement.cells[0]);
-  }
-  const step = STEPS[event.key];
-  if (!step) return;
-  event.preventDefault();
-  const next = neighbour(cell, step);
-  if (!canHold(next)) return;
-  focusIn(next);
-  if (next.tagName === 'TH') return hideTip();
-  const box = next.getBoundingClientRect();
-  showTip(cellTip(next), box.right, box.bottom);
-});
+    const next = neighbour(cell, step);
+    if (!canHold(next)) return;
+    focusIn(next);
+    if (next.tagName === 'TH') return hideTip();
+    const box = next.getBoundingClientRect();
+    showTip(cellTip(next), box.right, box.bottom);
+  });
+};
 
 const mapTools = () => {
   const tool = (text, action) => button(text, () => { rowLimit = MOST_ROWS; action(); drawMap(); });

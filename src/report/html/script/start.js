@@ -83,6 +83,7 @@ for (const copy of document.querySelectorAll('.copy')) {
 if (N) {
   iterationTools();
   openFaults();
+  mapEvents();
   mapTools();
   depthEvents();
   tableTools();
