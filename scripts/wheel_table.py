@@ -50,7 +50,7 @@ largest is {largest:.2f} MB; 6 are allowed.
 *Two traces*: `ttrace record` twice and `ttrace check`, without torch. *To a verdict*: from `pip
 install` on, for [a plain torch script](../../zoo/ddp_toy.py) compared with itself; *on bits* by
 `ttrace record --bitwise` twice and `ttrace check --bitwise` (2 launches of the script), and by
-`ttrace diff` (11 launches: a plain loop is launched once for each rerun), with one thread of OpenMP.
+`ttrace diff` (11 launches: a plain loop is launched once for each rerun), OpenMP with one thread.
 
 """
 
