@@ -41,8 +41,8 @@ UNTRIED = ["-"] * 3
 HEADER = """# Wheels
 
 Written by `scripts/wheel_table.py` on {machine}, {cores} cores, on which {load:.0f} processes
-wanted to run when it began: where that is more than the cores, seconds are that many times too
-long. Each wheel passed what `scripts/wheels/contents.py` asks of it, and was installed by pip,
+wanted to run when it began: where that is more than the cores, seconds are longer than on an idle
+machine. Each wheel passed what `scripts/wheels/contents.py` asks of it, and was installed by pip,
 without an index, into a fresh environment in a mount namespace where libtbb, libhwy, libsimdjson
 and libfmt are empty files; one for Arm was unpacked, and qemu ran Debian's Python with it. The
 largest is {largest:.2f} MB; 6 are allowed.
