@@ -18,6 +18,7 @@ mkdir -p "$root" "$build"/apt/{lists/partial,cache/archives/partial}
 sudo=()
 [[ $(id -u) -eq 0 ]] || sudo=(sudo)
 if ! command -v aarch64-linux-gnu-g++ qemu-aarch64 > /dev/null || [[ ! -d /usr/src/googletest ]]; then
+  "${sudo[@]}" apt-get update -qq
   "${sudo[@]}" apt-get install -y --no-install-recommends g++-aarch64-linux-gnu qemu-user googletest
 fi
 

@@ -41,14 +41,16 @@ UNTRIED = ["-"] * 3
 HEADER = """# Wheels
 
 Written by `scripts/wheel_table.py` on {machine}, {cores} cores, on which {load:.0f} processes
-wanted to run when it began. Each wheel was installed by pip, without an index, into a fresh
-environment in a mount namespace where libtbb, libhwy, libsimdjson and libfmt are empty files, and
-passed what `scripts/wheels/contents.py` asks of it. The largest is {largest:.2f} MB; 6 are allowed.
+wanted to run when it began: where that is more than the cores, seconds are longer than on an idle
+machine. Each wheel passed what `scripts/wheels/contents.py` asks of it, and was installed by pip,
+without an index, into a fresh environment in a mount namespace where libtbb, libhwy, libsimdjson
+and libfmt are empty files; one for Arm was unpacked, and qemu ran Debian's Python with it. The
+largest is {largest:.2f} MB; 6 are allowed.
 
 *Two traces*: `ttrace record` twice and `ttrace check`, without torch. *To a verdict*: from `pip
 install` on, for [a plain torch script](../../zoo/ddp_toy.py) compared with itself; *on bits* by
 `ttrace record --bitwise` twice and `ttrace check --bitwise` (2 launches of the script), and by
-`ttrace diff` (11 launches: a plain loop is launched once for each rerun).
+`ttrace diff` (11 launches: a plain loop is launched once for each rerun), OpenMP with one thread.
 
 """
 
@@ -141,6 +143,8 @@ def main() -> int:
     torches = {f"3.{sys.version_info[1]}": Path(sysconfig.get_path("purelib"))}
     torches |= {name: Path(path) for name, path in (t.split("=", 1) for t in options.torch)}
     wheels = sorted(options.wheels.glob("*.whl"))
+    # As torchrun does. Threads that wait by asking are what a busy machine is slow with.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     bare = BareSystem()
     if bare.refusal:
         raise SystemExit(f"wheels: {bare.refusal}")
