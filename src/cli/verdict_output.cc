@@ -23,7 +23,7 @@ namespace ttrace {
 int CheckAndReport(CheckOptions options, const std::string& folder,
                    bool verbose) {
   std::optional<CheckWatch> watch(std::in_place,
-                                  ProgressTask{.phase = "compare"});
+                                  ProgressTask{.side = "", .phase = "compare"});
   options.progress = watch->measured();
   // All commands have ended: nobody inherits it.
   RaiseOpenFileLimit();
