@@ -100,7 +100,7 @@ int CheckPart(CheckOptions check, const CheckArguments& options) {
   RaiseOpenFileLimit();
   const std::string path = PartPath(options.out_part, *share);
   std::optional<CheckWatch> watch(std::in_place,
-                                  ProgressTask{.phase = "compare"});
+                                  ProgressTask{.side = "", .phase = "compare"});
   check.progress = watch->measured();
   const Status done =
       RunPart(check, HeadOf(check, *share, WorkingFolder()), path);

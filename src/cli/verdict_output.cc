@@ -38,7 +38,7 @@ Status WriteFolder(const CheckResult& result, const std::string& json,
 
 int CheckAndReport(CheckOptions options, const VerdictOutput& output) {
   std::optional<CheckWatch> watch(std::in_place,
-                                  ProgressTask{.phase = "compare"});
+                                  ProgressTask{.side = "", .phase = "compare"});
   options.progress = watch->measured();
   // All commands have ended: nobody inherits it.
   RaiseOpenFileLimit();

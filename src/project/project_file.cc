@@ -88,7 +88,7 @@ class ProjectReader {
   }
 
   Error Unknown(const TomlEntry& entry, const std::string& what,
-                std::vector<std::string> known) const {
+                const std::vector<std::string>& known) const {
     std::string text = "unknown " + what + " '" + Printable(entry.key) + "'" +
                        NearestWords(entry.key, known);
     return project_.Wrong(entry.at, text);

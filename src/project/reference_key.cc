@@ -237,9 +237,8 @@ std::string WhatChanged(const nlohmann::json& before,
     }
   }
   for (const auto& [key, what] : kParts) {
-    const std::string change =
-        FirstChange(before.value(key, nlohmann::json()),
-                    now.value(key, nlohmann::json()), what);
+    std::string change = FirstChange(before.value(key, nlohmann::json()),
+                                     now.value(key, nlohmann::json()), what);
     if (!change.empty()) return change;
   }
   return "what it depended on is not known";

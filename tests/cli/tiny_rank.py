@@ -6,7 +6,7 @@ What the command line does with commands, logs, signals and folders needs no mod
 launch per leg. `--hang` stands still in its second iteration, `--crash` dies of a TypeError there
 and `--crash-first` before anything is written. `--refuse` writes that a part of it is not
 supported, `--crash-grafted` dies in its first iteration if it is given another run's data.
-`--pause SECONDS` waits after each leg.
+`--pause SECONDS` waits after each leg, `--say-cost` says what reruns take before the first.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import time
 import zlib
 
 from ttrace import _native
+from ttrace.capture.cost import Cost
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--scale", type=float, default=1.0)
@@ -31,6 +32,7 @@ parser.add_argument("--crash-first", action="store_true")
 parser.add_argument("--refuse", action="store_true")
 parser.add_argument("--crash-grafted", action="store_true")
 parser.add_argument("--pause", type=float, default=0.0)
+parser.add_argument("--say-cost", action="store_true")
 arguments = parser.parse_args()
 if arguments.crash_first:
     int([])
@@ -65,6 +67,10 @@ for iteration in range(min(arguments.iterations, end)):
                 writer.close(False, "the process ended before iteration 1 was complete")
                 int([])
         writer.seal(iteration, name)
+        if arguments.say_cost and iteration == 0 and name == "real":
+            cost = Cost()
+            cost.add("output", 96, 96)
+            cost.say(os.environ["TTRACE_OUT"], dict.fromkeys(filter(None, legs[1:]), 0), 10**9)
         time.sleep(arguments.pause)
     print(f"iteration {iteration} done", flush=True)
 writer.close(True, "")
