@@ -175,8 +175,10 @@ int RunCommandLine(int argc, char** argv, std::string_view python) {
     std::fputs(app.help().c_str(), stderr);
     return kCouldNotDecide;
   }
-  if (line.has_dashes && Current(app).get_name() != "record") {
-    return Complain("only `ttrace record` takes a command after --");
+  const std::string chosen = Current(app).get_name();
+  if (line.has_dashes && chosen != "record" && chosen != "baseline") {
+    return Complain(
+        "only `ttrace record` and `ttrace baseline` take a command after --");
   }
   return action();
 }

@@ -1,7 +1,9 @@
 #include "src/cli/run_side.h"
 
 #include <filesystem>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "src/base/format.h"
 #include "src/cli/command.h"
@@ -17,6 +19,16 @@ namespace {
 
 std::string Plural(int count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+// As it was typed: of a shell's command, that.
+std::string CommandWords(const std::vector<std::string>& argv) {
+  if (argv.size() == 3 && argv[1] == "-c") return argv[2];
+  std::string words;
+  for (const std::string& word : argv) {
+    words += (words.empty() ? "" : " ") + word;
+  }
+  return words;
 }
 
 // Whatever else is found, no verdict will stand: reruns would be for nothing.
@@ -76,7 +88,8 @@ SideEnd RunSide(const std::string& side, RecordOptions run, bool replace,
                 const InterruptGuard& guard) {
   // The two commands differ somewhere near their ends, and both are known.
   constexpr size_t kLongestCommand = 160;
-  Say(side + ": " + ShortenMiddle(Printable(run.argv.back()), kLongestCommand));
+  Say(side + ": " +
+      ShortenMiddle(Printable(CommandWords(run.argv)), kLongestCommand));
   const auto folder = PrepareFolder(run.folder, FolderKind::kTrace, replace);
   if (!folder.ok()) {
     Complain(folder.error());

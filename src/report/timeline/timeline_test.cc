@@ -205,7 +205,8 @@ ResultFile WithFinding() {
   tensor.arg = "0";
   tensor.pass = "backward";
   tensor.verdict = "diverged";
-  tensor.isolated.emplace().verdict = "within";
+  tensor.isolated = ResultFile::Isolated{};
+  tensor.isolated->verdict = "within";
   result.tensors = {tensor};
   ResultFile::Place culprit;
   culprit.fqn = "fc";
