@@ -46,18 +46,22 @@ int Report(const Result<CheckResult>& result, const std::string& folder,
     TerminalOptions plain;
     plain.verbose = true;
     const std::string json = RenderJson(*result);
-    // By way of the file, as `ttrace report` makes it later.
-    const auto read = ParseResult(json);
-    if (!read.ok()) return Complain(read.error());
+    const auto write = [&](const char* name, const std::string& text) {
+      return WriteFileAtomically((at / name).string(), text);
+    };
     for (const Status& written :
-         {WriteFileAtomically((at / "result.json").string(), json),
-          WriteFileAtomically((at / "report.txt").string(),
-                              RenderTerminal(*result, plain)),
-          WriteFileAtomically((at / "index.html").string(),
-                              RenderHtml(*read))}) {
+         {write("result.json", json),
+          write("report.txt", RenderTerminal(*result, plain))}) {
       if (!written.ok()) {
         return Complain(written.error().message() + FullDiskWords(folder));
       }
+    }
+    // By way of the file, as `ttrace report` makes it later.
+    const auto read = ParseResult(json);
+    if (!read.ok()) return Complain(read.error());
+    const Status page = write("index.html", RenderHtml(*read));
+    if (!page.ok()) {
+      return Complain(page.error().message() + FullDiskWords(folder));
     }
   }
   return ExitCode(result->verdict);
