@@ -217,7 +217,8 @@ def test_essentials_need_no_script(pages: dict[str, Path], browser: Any, kind: s
         assert page.locator("svg.overview rect").count() > 10
         assert page.locator("#list tbody tr").count() == 25
         assert page.locator("noscript").first.is_visible()
-        assert "out/candidate" in page.locator("#coverage").inner_text()
+        coverage = page.locator("#coverage").inner_text()
+        assert "out/candidate" in coverage and "4,000 tests" in coverage
         if kind == "diverged":
             assert page.locator("table.evidence svg").count() > 3
             assert page.locator("svg.mesh rect.ring").count() == 2

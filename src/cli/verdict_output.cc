@@ -23,15 +23,22 @@
 namespace ttrace {
 namespace {
 
-Status WriteFolder(const CheckResult& result, const std::string& json,
-                   const ResultFile& file, const std::filesystem::path& at) {
+// result.json first: whatever else cannot be written can be made of it.
+Status WriteReports(const CheckResult& result, const std::string& json,
+                    const VerdictOutput& output) {
+  const auto write = [&](const char* name, const std::string& text) -> Status {
+    if (output.folder.empty()) return Done{};
+    return WriteFileAtomically(
+        (std::filesystem::path(output.folder) / name).string(), text);
+  };
   TerminalOptions plain;
   plain.verbose = true;
-  TTRACE_RETURN_IF_ERROR(
-      WriteFileAtomically((at / "result.json").string(), json));
-  TTRACE_RETURN_IF_ERROR(WriteFileAtomically((at / "report.txt").string(),
-                                             RenderTerminal(result, plain)));
-  return WriteFileAtomically((at / "index.html").string(), RenderHtml(file));
+  TTRACE_RETURN_IF_ERROR(write("result.json", json));
+  TTRACE_RETURN_IF_ERROR(write("report.txt", RenderTerminal(result, plain)));
+  // By way of the file, as `ttrace report` makes them later.
+  TTRACE_ASSIGN_OR_RETURN(const ResultFile file, ParseResult(json));
+  TTRACE_RETURN_IF_ERROR(write("index.html", RenderHtml(file)));
+  return WriteExports(output.exports, file, file.candidate.folder);
 }
 
 }  // namespace
@@ -61,19 +68,11 @@ int Report(const Result<CheckResult>& result, const VerdictOutput& output) {
   if (output.folder.empty() && !output.exports.any()) {
     return ExitCode(result->verdict);
   }
-  // Reports are made of the file, as `ttrace report` makes them later.
   const std::string json = RenderJson(*result);
-  const Result<ResultFile> file = ParseResult(json);
-  if (!file.ok()) return Complain(file.error());
-  if (!output.folder.empty()) {
-    const Status written = WriteFolder(*result, json, *file, output.folder);
-    if (!written.ok()) {
-      return Complain(written.error().message() + FullDiskWords(output.folder));
-    }
+  const Status written = WriteReports(*result, json, output);
+  if (!written.ok()) {
+    return Complain(written.error().message() + FullDiskWords(output.folder));
   }
-  const Status exported =
-      WriteExports(output.exports, *file, file->candidate.folder);
-  if (!exported.ok()) return Complain(exported.error());
   return ExitCode(result->verdict);
 }
 

@@ -181,7 +181,8 @@ TEST(Html, HeadroomsWithoutAnOrderAreNoProblem) {
   ResultFile result = Read(SampleClean());
   result.tensors.assign(60, result.tensors[0]);
   for (size_t i = 0; i < result.tensors.size(); ++i) {
-    result.tensors[i].headroom = i % 3 == 0 ? std::nan("") : i % 3 * 0.4;
+    result.tensors[i].headroom =
+        i % 3 == 0 ? std::nan("") : static_cast<double>(i % 3) * 0.4;
     result.tensors[i].legs[0].err = i % 2 == 0 ? kInfinity : std::nan("");
     result.tensors[i].legs[0].bound = 0;
   }

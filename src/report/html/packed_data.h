@@ -6,9 +6,7 @@
 #ifndef TTRACE_SRC_REPORT_HTML_PACKED_DATA_H_
 #define TTRACE_SRC_REPORT_HTML_PACKED_DATA_H_
 
-#include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "src/report/html/report_model.h"
 
@@ -22,19 +20,9 @@ inline constexpr size_t kMostPackedLegs = 45000;
 //
 // Strings stand once in tables, and a tensor is a row of numbers. A column of
 // these is "=7" if all are 7, else B, H or I (bytes, 16 or 32 bits, little
-// endian) and base64. Measured numbers are logarithms of 16 bits (PackNumber);
-// a leg's headroom is 0 where it is error / bound.
+// endian) and base64. Measured numbers are logarithms of 16 bits
+// (packed_values.h); a leg's headroom is 0 where it is error / bound.
 std::string PackData(const ReportModel& model);
-
-// 0: not measured, 1: zero, 65534: NaN, 65535: infinity; else the logarithm
-// from 1e-20 to 1e20 in steps of 0.14 %, of which two digits are shown.
-// REQUIRES: value is not negative; such are taken as zero.
-uint16_t PackNumber(double value);
-
-// Where a bound comes from without the number that is its own:
-// "noise 1.3e-02 x 2 (3 noise legs)" -> "noise {} x 2 (3 noise legs)". The
-// script divides the bound by the factor to put it back.
-std::string ProvenanceTemplate(std::string_view provenance);
 
 }  // namespace ttrace
 

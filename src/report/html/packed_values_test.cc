@@ -1,11 +1,11 @@
-#include "src/report/html/packed_data.h"
+#include "src/report/html/packed_values.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-namespace ttrace::packed_data_test {
+namespace ttrace::packed_values_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -32,4 +32,4 @@ TEST(ProvenanceTemplate, LosesTheNumberOfItsOwnAlone) {
 }
 
 }  // namespace
-}  // namespace ttrace::packed_data_test
+}  // namespace ttrace::packed_values_test
