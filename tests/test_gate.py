@@ -24,8 +24,8 @@ from wheels.trial import borrow, environment
 GATE = ROOT / "tests" / "gate"
 PAGE = ROOT / "docs" / "ci.md"
 CANDIDATE = "torchrun --standalone --nproc-per-node 2 train.py"
-# Two launches: the candidate's gradients are not averaged.
-BROKEN = ("DistributedDataParallel(model) if world > 1 else model", "model")
+# Which no loss shows under Adam: gradients are halved on two ranks.
+BROKEN = ("loss.backward()", "(loss / world).backward()")
 
 
 def schema(name: str, file: Path) -> None:
@@ -113,16 +113,14 @@ def test_a_pull_request_is_gated_and_a_golden_accepted(repository: Repository) -
     broken = repository.gate(golden="golden", options=options)
     assert broken.code == 1, broken.said
     assert broken.outputs["verdict"] == "diverged"
-    assert "grad" in broken.summary and "iteration 0" in broken.summary
+    assert "loss normalisation" in broken.summary and "iteration 0" in broken.summary
     report = Path(broken.outputs["report"])
     assert (report / "index.html").is_file() and (report / "ttrace.sarif").is_file()
     failed = ET.parse(report / "junit.xml").getroot().findall(".//failure")
     assert failed
 
     # A change that is meant: a golden is accepted by the command that made it.
-    repository.edit(
-        "model\nttrace", "DistributedDataParallel(model) if world > 1 else model\nttrace"
-    )
+    repository.edit(*reversed(BROKEN))
     repository.edit("nn.GELU()", "nn.SiLU()")
     assert repository.gate(golden="golden", options=options).code == 1
     repository.run("ttrace baseline -o golden --force --iterations 0:1 -- python train.py")
