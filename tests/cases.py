@@ -167,7 +167,6 @@ def _gpt(
 # cost one more launch: one of them is here. The control MG1 is TP2's clean run.
 # T1, T10 and OT8 are all in one run of SEVERAL.
 QUICK_CLEAN = {
-    ("cp2", "bf16"),
     ("tp2sp_pp2", "bf16"),
     ("dropout-tp2sp", "fp32"),
 }
@@ -222,9 +221,7 @@ def axis_cases() -> list[Case]:
     single = TOPOLOGIES["single"]
     quick = {
         ("pp2_vpp2_dp2_distopt_overlap", "fp32"),
-        ("dp2_distopt_overlap", "bf16"),
         ("ep2_dp2_distopt_overlap", "fp32"),
-        ("tp2sp_ep2", "bf16"),
     }
     cases = []
     for dtype in DTYPES:

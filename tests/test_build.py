@@ -46,7 +46,21 @@ def test_damaged_traces_crash_nothing_under_sanitizers(ci_build: None) -> None:
     assert "100% tests passed" in output, output[-2000:]
 
 
-@pytest.mark.parametrize("check", number_formats.CHECKS, ids=lambda check: check.__name__)
+# Each pair of patterns of a format: half a minute, for what changes once a year.
+LONG = {"pairs_of_patterns_are_compared"}
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(
+            check,
+            id=check.__name__,
+            marks=pytest.mark.matrix if check.__name__ in LONG else (),
+        )
+        for check in number_formats.CHECKS
+    ],
+)
 def test_numbers_are_what_numpy_and_ml_dtypes_make_of_them(
     ci_build: None, check: number_formats.Check
 ) -> None:

@@ -88,7 +88,7 @@ CASES = (
     Case("labels_in_pairs"),
     Case("labels_in_pairs", candidate=BUG, codes=(DIVERGED,), phrase="read the same rows"),
     Case("drawn_with_replacement"),
-    Case("whole_batch_on_each_rank", ("rows",), quick=True),
+    Case("whole_batch_on_each_rank", ("rows",)),
     Case("whole_batch_on_each_rank", ("rows",), BUG, codes=(DIVERGED,), letter="Z",
          phrase="are fed the same rows"),
     Case("whole_batch_on_each_rank", ("loss",), quick=True),

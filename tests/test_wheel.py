@@ -3,6 +3,7 @@ which none of the libraries are installed that it was built with."""
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -102,7 +103,7 @@ def test_a_bare_system_lacks_what_the_wheel_brings(bare: BareSystem, tmp_path: P
         files.extractall(tmp_path)
     done = bare.run(sys.executable, "-m", "ttrace._cli", "version", cwd=tmp_path)
     assert done.returncode != 0
-    assert "libtbb.so.12" in done.stderr
+    assert re.search(r"lib(tbb|hwy|simdjson|fmt)\.so\S*: file too short", done.stderr)
 
 
 def test_it_says_what_it_was_built_with(bare: BareSystem, python: Path) -> None:

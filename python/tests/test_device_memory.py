@@ -110,8 +110,13 @@ def values():
 
 
 def files(folder):
-    rank = folder / "rank-00000.r0"
-    return [(rank / name).read_bytes() for name in ("index.jsonl", "segment-00000.safetensors")]
+    """What was written, but for when: lines of the index, and the values."""
+    lines = [
+        {key: value for key, value in line.items() if key != "chain"}
+        for line in index(folder)
+        if line.get("kind") not in ("record_times", "clock")
+    ]
+    return lines, (folder / "rank-00000.r0" / "segment-00000.safetensors").read_bytes()
 
 
 def notes(folder, kind):

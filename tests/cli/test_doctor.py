@@ -82,6 +82,7 @@ def python_that(folder: Path, *options: str) -> Path:
     return script
 
 
+@pytest.mark.matrix
 def test_an_environment_that_works_is_well_and_ranks_are_tried(tmp_path: Path) -> None:
     done = doctor("--folder", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

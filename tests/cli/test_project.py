@@ -353,6 +353,7 @@ def example(folder: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{torchrun.parent}:{os.environ['PATH']}"}
 
 
+@pytest.mark.matrix
 def test_the_example_finds_its_mistake(tmp_path: Path) -> None:
     """In as few launches as there are."""
     fewer = ("--reference-legs", "noise:2", "--legs", "none", "--no-first-step")

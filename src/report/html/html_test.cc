@@ -224,6 +224,7 @@ TEST(PackedData, OfVeryManyLegsThoseOfCleanTensorsAreLeftOut) {
 TEST(Html, AThousandRanksAreDrawnSmall) {
   ResultFile result = Read(SampleDiverged());
   result.candidate.mesh = "dp=125 tp=8";
+  result.candidate.grids.clear();
   result.candidate.world_size = 1000;
   result.tensors[0].ranks = {999};
   const std::string page = RenderHtml(result);
@@ -243,10 +244,16 @@ TEST(Pattern, TheWorstBlockIsSaidInWords) {
   pattern.pieces = {{{1, 3}, 2, "[4:8, 0:16]", 0.7, 64, 64}};
   const std::string html = PatternHtml(pattern);
   EXPECT_TRUE(Holds(html,
-                    "Largest 7.0e-01 at rows 4&ndash;7, columns "
-                    "8&ndash;15"));
+                    "Largest 7.0e-01 at 4&ndash;7 of dimension 0, 8&ndash;15 "
+                    "of dimension 1"));
   EXPECT_TRUE(Holds(html, "<rect class=h5 "));
   EXPECT_TRUE(Holds(html, "ranks 1, 3, micro-batch 2<td>[4:8, 0:16]"));
+  ResultFile::Pattern line = pattern;
+  line.dims = {-1, 0};
+  line.rows = {0, 1};
+  line.columns = {0, 2, 4, 6, 8};
+  EXPECT_TRUE(
+      Holds(PatternHtml(line), "Largest 7.0e-01 at 6&ndash;7 of dimension 0."));
   // Blocks that are not as many as rows and columns say are not drawn.
   pattern.errors.pop_back();
   EXPECT_FALSE(Holds(PatternHtml(pattern), "<svg class=blocks"));

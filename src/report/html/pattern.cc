@@ -38,9 +38,22 @@ std::string Span(const std::vector<int64_t>& starts, size_t i) {
   return fmt::format("{}&ndash;{}", starts[i], starts[i + 1] - 1);
 }
 
-std::string DimensionWords(const std::vector<int64_t>& dims, size_t i,
-                           const char* fallback) {
-  return i < dims.size() ? fmt::format("dimension {}", dims[i]) : fallback;
+// "8&ndash;15 of dimension 1"; empty for what no dimension is cut along.
+std::string AlongWords(const ResultFile::Pattern& pattern, size_t which,
+                       const std::vector<int64_t>& starts, size_t block) {
+  if (which >= pattern.dims.size() || pattern.dims[which] < 0 ||
+      starts.size() < 2) {
+    return "";
+  }
+  return fmt::format("{} of dimension {}", Span(starts, block),
+                     pattern.dims[which]);
+}
+
+std::string PlaceWords(const ResultFile::Pattern& pattern, size_t row,
+                       size_t column) {
+  const std::string down = AlongWords(pattern, 0, pattern.rows, row);
+  const std::string across = AlongWords(pattern, 1, pattern.columns, column);
+  return down.empty() || across.empty() ? down + across : down + ", " + across;
 }
 
 // Blocks of one dimension stand in one row.
@@ -64,24 +77,12 @@ std::string BlocksSvg(const ResultFile::Pattern& pattern) {
     svg += fmt::format("<rect class=h{} x={} y={} width={} height={}><title>",
                        HeatStep(error, largest), column * width, row * height,
                        width - 1, height - 1);
-    if (pattern.rows.size() > 1) {
-      svg += DimensionWords(pattern.dims, 0, "rows") + ": " +
-             Span(pattern.rows, row) + ", ";
-    }
-    if (pattern.columns.size() > 1) {
-      svg += DimensionWords(pattern.dims, 1, "columns") + ": " +
-             Span(pattern.columns, column) + ", ";
-    }
-    svg += "error " + HtmlError(error) + "</title></rect>";
+    const std::string place = PlaceWords(pattern, row, column);
+    svg += place + (place.empty() ? "" : ": ") + "error " + HtmlError(error) +
+           "</title></rect>";
   }
-  std::string where;
-  if (pattern.rows.size() > 1) {
-    where += "rows " + Span(pattern.rows, worst / columns);
-  }
-  if (pattern.columns.size() > 1) {
-    where += std::string(where.empty() ? "" : ", ") + "columns " +
-             Span(pattern.columns, worst % columns);
-  }
+  const std::string where =
+      PlaceWords(pattern, worst / columns, worst % columns);
   std::string key = "<p class=key>error per element over the reference's: ";
   for (int step = 0; step < kHeatSteps; ++step) {
     const double low = largest * std::pow(10, (step - kHeatSteps + 1) / 2.0);
@@ -94,11 +95,9 @@ std::string BlocksSvg(const ResultFile::Pattern& pattern) {
              "</svg>",
              columns * width, rows * height, columns * width, rows * height,
              HtmlError(pattern.errors[worst]), where, svg) +
-         fmt::format("<p>Largest {}{}{}; down: {}, across: {}{}.</p>",
+         fmt::format("<p>Largest {}{}{}{}.</p>",
                      HtmlError(pattern.errors[worst]),
                      where.empty() ? "" : " at ", where,
-                     DimensionWords(pattern.dims, 0, "rows"),
-                     DimensionWords(pattern.dims, 1, "columns"),
                      pattern.sampled ? "; of a sample of the elements" : "") +
          key + "</p>";
 }
@@ -118,9 +117,10 @@ std::string PiecesTable(const ResultFile::Pattern& pattern) {
                        return x > y;
                      });
     by_error.resize(kMostPieces);
-    cut = fmt::format("<p class=muted>The {} worst of {} pieces.</p>",
-                      kMostPieces,
-                      FormatCount(static_cast<int64_t>(pieces.size())));
+    cut = fmt::format(
+        "<p class=muted>The {} worst of {} pieces.</p>", kMostPieces,
+        FormatCount(
+            std::max(pattern.pieces_of, static_cast<int64_t>(pieces.size()))));
     pieces = by_error;
   }
   double largest = 0;
