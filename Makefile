@@ -21,7 +21,7 @@ help:
 	@echo 'make clean    remove what was built (not .venv)'
 
 setup:
-	@scripts/setup_system.sh
+	@scripts/setup_system.sh chromium
 	@scripts/setup_python.sh
 
 demo:

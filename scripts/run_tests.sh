@@ -11,6 +11,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup_system.sh
+# The browser that opens reports is unpacked while packages are downloaded.
+scripts/setup_system.sh chromium &
+browser=$!
 scripts/setup_python.sh
+wait "$browser"
 exec .venv/bin/python -m pytest -m "not matrix" -n 3 --dist loadfile --no-loadscope-reorder \
   --durations=30 "$@"

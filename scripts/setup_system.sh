@@ -18,7 +18,6 @@ else
   packages+=(
     clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 ccache
     libgtest-dev libgmock-dev libbenchmark-dev
-    chromium  # opens the HTML report in tests
   )
 fi
 packages+=("$@")
