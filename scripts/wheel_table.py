@@ -23,7 +23,9 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+import chromium
 from wheels import interpreters
 from wheels.arm64 import MINOR, Arm64Python
 from wheels.build import ROOT
@@ -35,9 +37,11 @@ RANK = ROOT / "tests" / "cli" / "tiny_rank.py"
 PLAIN = ROOT / "zoo" / "ddp_toy.py"
 COLUMNS = (
     "Python", "wheel", "MB", "auditwheel", "`pip install`", "two traces recorded and checked",
-    "to a verdict on bits", "to a verdict of `diff`",
+    "to a verdict on bits", "to one of a short `diff`", "to one of a whole `diff`", "first paint",
 )  # fmt: skip
-UNTRIED = ["-"] * 3
+# Bounds of two noise reruns, and no rerun that proves or isolates anything.
+SHORT = ("--no-first-step", "--reference-legs", "noise:2", "--legs", "none")
+UNTRIED = ["-"] * 5
 HEADER = """# Wheels
 
 Written by `scripts/wheel_table.py` on {machine}, {cores} cores, on which {load:.0f} processes
@@ -49,8 +53,10 @@ largest is {largest:.2f} MB; 6 are allowed.
 
 *Two traces*: `ttrace record` twice and `ttrace check`, without torch. *To a verdict*: from `pip
 install` on, for [a plain torch script](../../zoo/ddp_toy.py) compared with itself; *on bits* by
-`ttrace record --bitwise` twice and `ttrace check --bitwise` (2 launches of the script), and by
-`ttrace diff` (11 launches: a plain loop is launched once for each rerun), OpenMP with one thread.
+`ttrace record --bitwise` twice and `ttrace check --bitwise` (2 launches of the script); by a short
+`ttrace diff {short}` (4 launches); and by a
+whole `ttrace diff` (11: a plain loop is launched once for each rerun). OpenMP with one thread. *First
+paint*: of the report that it wrote, in Chromium.
 
 """
 
@@ -79,7 +85,7 @@ def must(done: subprocess.CompletedProcess[str], code: int = 0) -> str:
 def tried(
     interpreter: interpreters.Interpreter, wheel: Path, bare: BareSystem, torch: Path | None
 ) -> list[str]:
-    """The last four cells."""
+    """The last six cells."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         python = environment(interpreter.path, folder / "venv")
@@ -92,7 +98,7 @@ def tried(
         must(bare.run(ttrace, "check", folder / "reference", folder / "candidate"))
         small = seconds(began)
         if torch is None:
-            return [f"{took:.1f} s", small, "no torch for it here", "-"]
+            return [f"{took:.1f} s", small, "no torch for it here", "-", "-", "-"]
         borrow(python, torch)
         began = time.monotonic() - took
         for name in ("before", "after"):
@@ -100,11 +106,26 @@ def tried(
                           "--", python, PLAIN))  # fmt: skip
         must(bare.run(ttrace, "check", "--bitwise", folder / "before", folder / "after"))
         bits = seconds(began)
-        began = time.monotonic() - took
         script = shlex.join([str(python), str(PLAIN)])
-        must(bare.run(ttrace, "diff", "-o", folder / "report", "--reference", script,
-                      "--candidate", script, seconds=900))  # fmt: skip
-        return [f"{took:.1f} s", small, bits, seconds(began)]
+        verdicts = []
+        for name, options in (("short", SHORT), ("whole", ())):
+            began = time.monotonic() - took
+            must(bare.run(ttrace, "diff", "-o", folder / name, "--reference", script,
+                          "--candidate", script, *options, seconds=900))  # fmt: skip
+            verdicts.append(seconds(began))
+        paint = first_paint(folder / "whole" / "index.html")
+        return [f"{took:.1f} s", small, bits, *verdicts, paint]
+
+
+def first_paint(page: Path) -> str:
+    """Of the report, as a reader opens it; fails if the page says or asks for anything."""
+    if not chromium.CHROMIUM:
+        return "no chromium here"
+    with chromium.started() as browser, chromium.opened(browser, page) as view:
+        view.wait_for_selector("#grid tr")
+        entry = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+        view.wait_for_function(entry)
+        return f"{view.evaluate(entry):.0f} ms"
 
 
 def tried_by_qemu(wheel: Path) -> list[str]:
@@ -122,7 +143,7 @@ def tried_by_qemu(wheel: Path) -> list[str]:
             must(python.run(RANK, TTRACE_OUT=str(trace), TTRACE_LEG="real", TTRACE_LEGS=legs,
                             TTRACE_ITERATIONS="0:2"))  # fmt: skip
         must(python.ttrace("check", folder / "reference", folder / "candidate"))
-        return ["unpacked", f"{seconds(began)} under qemu", "-", "-"]
+        return ["unpacked", f"{seconds(began)} under qemu", "-", "-", "-", "-"]
 
 
 def cells(wheel: Path) -> list[str]:
@@ -158,7 +179,7 @@ def main() -> int:
         tag = f"cp3{minor}-cp3{minor}" if minor < interpreters.STABLE_ABI else "abi3"
         wheel = wheel_of(wheels, tag, "x86_64")
         if wheel is None:
-            rows.append([f"3.{minor}", "not built: no interpreter here", *["-"] * 6])
+            rows.append([f"3.{minor}", "not built: no interpreter here", *["-"] * 8])
         elif found is None:
             rows.append([f"3.{minor}", *cells(wheel), "no interpreter here: not tried", *UNTRIED])
         else:
@@ -179,7 +200,11 @@ def main() -> int:
     TABLE.parent.mkdir(parents=True, exist_ok=True)
     TABLE.write_text(
         HEADER.format(
-            machine=machine, cores=len(os.sched_getaffinity(0)), load=load, largest=largest
+            machine=machine,
+            cores=len(os.sched_getaffinity(0)),
+            load=load,
+            largest=largest,
+            short=" ".join(SHORT),
         )
         + "".join(f"| {' | '.join(line)} |\n" for line in lines)
     )

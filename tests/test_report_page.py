@@ -16,7 +16,7 @@ import chromium
 import made_results
 
 pytestmark = pytest.mark.skipif(
-    not chromium.CHROMIUM, reason="chromium is not installed (scripts/setup_system.sh chromium does)"
+    not chromium.CHROMIUM, reason="no chromium is installed; scripts/setup_system.sh chromium"
 )
 KINDS = ("diverged", "clean", "inconclusive", "hostile", "large", "nothing")
 FAULT = "decoder.layers.2.mlp.linear_fc1.weight"
