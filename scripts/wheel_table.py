@@ -55,8 +55,8 @@ largest is {largest:.2f} MB; 6 are allowed.
 install` on, for [a plain torch script](../../zoo/ddp_toy.py) compared with itself; *on bits* by
 `ttrace record --bitwise` twice and `ttrace check --bitwise` (2 launches of the script); by a short
 `ttrace diff {short}` (4 launches); and by a
-whole `ttrace diff` (11: a plain loop is launched once for each rerun). OpenMP with one thread. *First
-paint*: of the report that it wrote, in Chromium.
+whole `ttrace diff` (11: a plain loop is launched once for each rerun). OpenMP with one thread.
+*First paint*: of the report that it wrote, in Chromium.
 
 """
 
