@@ -83,8 +83,7 @@ class Repository:
 
     def gate(self, **inputs: str) -> Ran:
         action = Action(ROOT / "integrations" / "github")
-        inputs = {"candidate": CANDIDATE, "package": "", **inputs}
-        return action.run(self.folder, self.path, **inputs)
+        return action.run(self.folder, self.path, **{"candidate": CANDIDATE, **inputs})
 
     def edit(self, before: str, after: str) -> None:
         script = self.folder / "train.py"
@@ -105,7 +104,7 @@ def test_a_pull_request_is_gated_and_a_golden_accepted(repository: Repository) -
     golden = sum(file.stat().st_size for file in (repository.folder / "golden").rglob("*"))
     assert golden < 1_000_000
     options = "--iterations 0:1"
-    same = repository.gate(golden="golden", options=options)
+    same = repository.gate(golden="golden", options=options, package=str(repository.wheel))
     assert same.code == 0, same.said
     assert same.outputs["verdict"] == "within"
 
@@ -139,10 +138,10 @@ def test_a_script_that_breaks_down_is_no_pass(repository: Repository) -> None:
 def test_inputs_that_contradict_each_other_are_named(tmp_path: Path) -> None:
     action = Action(ROOT / "integrations" / "github")
     for inputs in ({}, {"golden": "a", "reference": "b"}):
-        ran = action.run(tmp_path, os.environ["PATH"], package="", candidate="true", **inputs)
+        ran = action.run(tmp_path, os.environ["PATH"], candidate="true", **inputs)
         assert ran.code == 2
         assert "give one of the inputs" in ran.said
-    ran = action.run(tmp_path, os.environ["PATH"], package="", candidate="true", golden="nowhere")
+    ran = action.run(tmp_path, os.environ["PATH"], candidate="true", golden="nowhere")
     assert ran.code == 2
     assert "ttrace baseline -o 'nowhere'" in ran.said
 
