@@ -23,7 +23,8 @@ from wheels.trial import borrow, environment
 
 GATE = ROOT / "tests" / "gate"
 PAGE = ROOT / "docs" / "ci.md"
-CANDIDATE = "torchrun --standalone --nproc-per-node 2 train.py"
+# torchrun, which the environment of the test has borrowed without its command.
+CANDIDATE = "python -m torch.distributed.run --standalone --nproc-per-node 2 train.py"
 # Which no loss shows under Adam: gradients are halved on two ranks.
 BROKEN = ("loss.backward()", "(loss / world).backward()")
 
