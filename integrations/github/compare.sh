@@ -6,6 +6,10 @@ set -uo pipefail
 report=$PWD/$TTRACE_OUTPUT
 [[ $TTRACE_OUTPUT == /* ]] && report=$TTRACE_OUTPUT
 
+if ! command -v ttrace > /dev/null; then
+  echo "::error title=TTrace::ttrace is not installed: name a wheel in the input 'package', or install it in a step before"
+  exit 2
+fi
 arguments=(-o "$report" --force --keep report --candidate "$TTRACE_CANDIDATE"
   --junit "$report/junit.xml" --sarif "$report/ttrace.sarif")
 if [[ -n $TTRACE_GOLDEN && -n $TTRACE_REFERENCE ]] || [[ -z $TTRACE_GOLDEN$TTRACE_REFERENCE ]]; then

@@ -23,7 +23,10 @@ model = nn.Sequential(
     nn.Linear(6, 64), nn.BatchNorm1d(64), nn.Dropout(0.25), nn.GELU(), nn.Linear(64, 4)
 )
 for place in sys.argv[1:]:
-    model[int(place)].eval()
+    if place == "p":
+        model[2].p = 0.0
+    else:
+        model[int(place)].eval()
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 ttrace.attach(model, optimizer)
 data = torch.Generator().manual_seed(5)
@@ -59,8 +62,9 @@ def recorded(tmp_path_factory):
     [
         ("", "1", "1 is in evaluation mode (`eval()`) in the candidate and in training mode"),
         ("1", "", "1 is in evaluation mode (`eval()`) in the reference and in training mode"),
-        ("", "2", "and drops nothing where the reference drops with probability 0.25"),
-        ("2", "", "with probability 0.25 where the reference is in evaluation mode"),
+        ("", "2", "mode) where the reference drops with probability 0.25"),
+        ("", "p", "mode) where the reference drops with probability 0.25"),
+        ("2", "", "with probability 0.25 where the reference drops nothing"),
         ("1", "1", None),
         ("2", "2", None),
     ],

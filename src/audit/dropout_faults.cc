@@ -295,18 +295,17 @@ std::string Words(Kind kind, const std::set<std::string>& dims,
   return "";
 }
 
-// A probability of 0 is noted of evaluation mode alone.
 std::string ProbabilityWords(double p, double wanted) {
   if (p == 0) {
     return fmt::format(
-        "dropout is in evaluation mode (`eval()`) and drops nothing where the "
-        "reference drops with probability {}",
+        "dropout drops nothing (its probability is 0, or it is in evaluation "
+        "mode) where the reference drops with probability {}",
         wanted);
   }
   if (wanted == 0) {
     return fmt::format(
-        "dropout drops with probability {} where the reference is in "
-        "evaluation mode (`eval()`) and drops nothing",
+        "dropout drops with probability {} where the reference drops nothing "
+        "(its probability is 0, or it is in evaluation mode)",
         p);
   }
   return fmt::format(

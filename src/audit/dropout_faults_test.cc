@@ -323,12 +323,13 @@ TEST(DropoutFaults, EvaluationModeOnOneSideDropsNothing) {
                ? ""
                : found.culprits.front().classes.front().evidence;
   };
-  EXPECT_THAT(evidence(CompareProbabilities(trains, evaluates)),
-              HasSubstr("dropout is in evaluation mode (`eval()`) and drops "
-                        "nothing where the reference drops with probability "
-                        "0.1, in 1 of 1 modules"));
+  EXPECT_THAT(
+      evidence(CompareProbabilities(trains, evaluates)),
+      HasSubstr("dropout drops nothing (its probability is 0, or it is in "
+                "evaluation mode) where the reference drops with "
+                "probability 0.1, in 1 of 1 modules"));
   EXPECT_THAT(evidence(CompareProbabilities(evaluates, trains)),
-              HasSubstr("where the reference is in evaluation mode"));
+              HasSubstr("where the reference drops nothing"));
   EXPECT_EQ(evidence(CompareProbabilities(evaluates, evaluates)), "");
   // They drew no masks that could be equal.
   evaluates.masks.push_back(WithP(Mask(0, "", "", "layers.1"), 0));

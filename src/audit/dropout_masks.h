@@ -23,7 +23,7 @@ struct DropoutMask {
   int call = 0;     // k-th dropout in it, within one forward
   int micro_batch = 0;
   bool recompute = false;
-  double p = 0;          // 0: in evaluation mode, without a mask
+  double p = 0;          // 0: nothing is dropped, and there is no mask
   int64_t elements = 0;  // of which the mask is known: the input is not 0 there
   std::string input;     // digest
   std::string mask;      // digest

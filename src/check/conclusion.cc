@@ -224,7 +224,9 @@ std::vector<std::string> NextSteps(const CheckResult& result) {
         out.push_back(note.way_out);
       }
     }
-    if (result.has_reference && HasDigests(result) && !result.bitwise) {
+    // Of other topologies bits are others.
+    if (result.has_reference && HasDigests(result) && !result.bitwise &&
+        result.reference.mesh == result.candidate.mesh) {
       out.push_back(fmt::format("ttrace check --bitwise {} {}",
                                 result.reference.folder,
                                 result.candidate.folder));

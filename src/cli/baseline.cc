@@ -103,6 +103,20 @@ Result<RecordOptions> ReferenceOf(const BaselineArguments& options,
   return run;
 }
 
+// Of all files, as a repository has to keep them.
+double SizeOf(const std::string& folder) {
+  double bytes = 0;
+  std::error_code error;
+  std::filesystem::recursive_directory_iterator it(folder, error);
+  for (; !error && it != std::filesystem::recursive_directory_iterator();
+       it.increment(error)) {
+    std::error_code unknown;
+    const auto size = it->file_size(unknown);
+    if (!unknown) bytes += static_cast<double>(size);
+  }
+  return bytes;
+}
+
 int Condense(const BaselineArguments& options) {
   RaiseOpenFileLimit();
   {
@@ -130,12 +144,13 @@ int Condense(const BaselineArguments& options) {
     (void)RemoveTrace(options.output).ok();
     return Complain(done.error().message() + FullDiskWords(options.output));
   }
-  std::printf("%s: %s of %s tensors are summaries, %s instead of %s\n",
-              Printable(options.output).c_str(),
-              FormatCount(done->summaries).c_str(),
-              FormatCount(done->records).c_str(),
-              FormatBytes(static_cast<double>(done->bytes_after)).c_str(),
-              FormatBytes(static_cast<double>(done->bytes_before)).c_str());
+  std::printf(
+      "%s: %s of %s tensors are summaries, %s instead of %s; %s on disk\n",
+      Printable(options.output).c_str(), FormatCount(done->summaries).c_str(),
+      FormatCount(done->records).c_str(),
+      FormatBytes(static_cast<double>(done->bytes_after)).c_str(),
+      FormatBytes(static_cast<double>(done->bytes_before)).c_str(),
+      FormatBytes(SizeOf(options.output)).c_str());
   return 0;
 }
 

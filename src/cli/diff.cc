@@ -2,8 +2,11 @@
 
 #include "src/cli/diff.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "src/base/format.h"
@@ -21,6 +24,7 @@
 #include "src/run/free_space.h"
 #include "src/run/output_folder.h"
 #include "src/run/record_command.h"
+#include "src/trace/note_json.h"
 #include "src/trace/reader.h"
 
 namespace ttrace {
@@ -125,6 +129,38 @@ int DiscardTraces(const DiffArguments& options, int exit_code) {
   return exit_code;
 }
 
+// The iterations that a saved reference was recorded for; empty: not known.
+std::string IterationsOf(const Trace& reference) {
+  const nlohmann::json manifest = ParseJson(reference.manifest_json());
+  const auto found = manifest.find("iterations");
+  if (found == manifest.end() || !found->is_array() || found->size() != 2 ||
+      !found->at(0).is_number_integer() || !found->at(1).is_number_integer()) {
+    return "";
+  }
+  return fmt::format("{}:{}", found->at(0).get<int64_t>(),
+                     found->at(1).get<int64_t>());
+}
+
+// What was not asked for is that of the reference; what it lacks cannot be
+// compared.
+Status ChooseIterations(const Trace& reference, DiffArguments* options) {
+  const std::string recorded = IterationsOf(reference);
+  const auto there = ParseIterations(recorded);
+  if (!there.ok()) return Done{};
+  if (options->iterations.empty()) options->iterations = recorded;
+  const auto asked = ParseIterations(options->iterations);
+  if (!asked.ok() ||
+      (asked->begin >= there->begin && asked->end <= there->end)) {
+    return Done{};
+  }
+  return Error(ErrorCode::kInvalidArgument,
+               fmt::format("--iterations {}: the reference {} was recorded for "
+                           "{}; leave the option out, or record a reference "
+                           "for these",
+                           options->iterations, Printable(reference.folder()),
+                           recorded));
+}
+
 // Fails if it cannot be read. One of summaries has nothing to give.
 Status LookAtSavedReference(DiffArguments* options) {
   if (options->reference_trace.empty()) return Done{};
@@ -135,6 +171,7 @@ Status LookAtSavedReference(DiffArguments* options) {
         Trace::Open(inside).ok() ? ": the trace of this diff is " + inside : "";
     return saved.error().WithContext("--reference-trace" + hint);
   }
+  TTRACE_RETURN_IF_ERROR(ChooseIterations(**saved, options));
   if (options->graft == "none" || HandsOutValues(**saved)) return Done{};
   options->graft = "none";
   Say("ttrace: the reference holds summaries: the candidate has to start from "
@@ -162,6 +199,7 @@ int Diff(const DiffArguments& asked) {
   if (const Status seen = LookAtSavedReference(&options); !seen.ok()) {
     return Complain(seen.error());
   }
+  if (options.iterations.empty()) options.iterations = "0:2";
   const auto reference_legs = ExpandLegs(options.reference_legs);
   if (!reference_legs.ok()) return Complain(reference_legs.error());
   auto candidate_legs = ExpandLegs(options.candidate_legs);

@@ -28,7 +28,7 @@ struct DiffArguments {
   std::string reference_command;
   std::string reference_trace;
   std::string candidate_command;
-  std::string iterations = "0:2";
+  std::string iterations;  // empty: the saved reference's, or 0:2
   std::string reference_legs{kReferenceLegs};
   std::string candidate_legs{kCandidateLegs};
   std::string graft = "weights,data";

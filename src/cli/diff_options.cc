@@ -47,10 +47,10 @@ void AddDiffOptions(CLI::App* command, DiffArguments* options) {
                       "saved trace to use instead (record --as-reference)");
   command->add_option("--candidate", options->candidate_command,
                       "command of the run under test, as one argument");
-  command
-      ->add_option("--iterations", options->iterations,
-                   "optimizer steps to compare, FIRST:END")
-      ->capture_default_str();
+  command->add_option(
+      "--iterations", options->iterations,
+      "optimizer steps to compare, FIRST:END; 0:2 by default, or "
+      "those of --reference-trace");
   command
       ->add_option("--graft", options->graft,
                    "what the candidate takes from the reference: "
@@ -95,8 +95,10 @@ Status CheckDiffArguments(const DiffArguments& options) {
     if (parsed.ok()) return Done{};
     return parsed.error().WithContext(option);
   };
-  TTRACE_RETURN_IF_ERROR(
-      in("--iterations", ParseIterations(options.iterations)));
+  if (!options.iterations.empty()) {
+    TTRACE_RETURN_IF_ERROR(
+        in("--iterations", ParseIterations(options.iterations)));
+  }
   TTRACE_RETURN_IF_ERROR(
       in("--reference-legs", ExpandLegs(options.reference_legs)));
   TTRACE_RETURN_IF_ERROR(in("--legs", ExpandLegs(options.candidate_legs)));

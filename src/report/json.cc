@@ -102,6 +102,12 @@ Json LegJson(const LegJudgement& leg) {
                {"max_abs_ref", Number(stats.max_abs_ref)},
                {"projection", Number(stats.projection())},
                {"residual", Number(stats.residual())}};
+  if (leg.deciding() != nullptr &&
+      leg.deciding()->statistic != Statistic::kNorm) {
+    json["decided"] = {{"value", Number(leg.deciding()->value)},
+                       {"bound", Number(leg.deciding()->bound)},
+                       {"noise", Number(leg.deciding()->noise)}};
+  }
   if (leg.fidelity != Fidelity::kValues) {
     json["fidelity"] = ToString(leg.fidelity);
     if (stats.estimated()) {

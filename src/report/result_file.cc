@@ -105,6 +105,11 @@ void ReadLeg(ObjectReader& fields, ResultFile::Leg* out) {
   fields.Read("provenance", &out->provenance);
   fields.Read("statistic", &out->statistic);
   fields.Read("noise", &out->noise);
+  fields.Object("decided", [&](ObjectReader& decided) {
+    decided.Read("value", &out->err);
+    decided.Read("bound", &out->bound);
+    decided.Read("noise", &out->noise);
+  });
   fields.Read("ranks", &out->ranks);
   fields.Read("elements", &out->elements);
   fields.Read("mismatched", &out->mismatched);

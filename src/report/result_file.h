@@ -125,6 +125,8 @@ struct ResultFile {
   };
   struct Leg {
     std::string leg;
+    // Of the statistic that decides, as `headroom` is, with what it may be and
+    // what noise shows of it.
     double err = 0;
     double bound = 0;
     double headroom = 0;

@@ -84,3 +84,23 @@ def test_it_takes_a_trace_or_a_command(tmp_path: Path) -> None:
         )
         assert done.returncode == 2
         assert "give a trace, or after -- the command" in done.stderr, shlex.join(words)
+
+
+def test_a_saved_reference_says_which_iterations_are_compared(tmp_path: Path) -> None:
+    golden = tmp_path / "golden"
+    code, said = baseline(golden, options=("--iterations", "0:1"))
+    assert code == 0, said
+    words = ["--reference-trace", golden, "--candidate", shlex.join(RANK), "--legs", "replay"]
+    done = subprocess.run(
+        [TTRACE, "diff", "-o", tmp_path / "a", *words], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "iteration 0;" in done.stdout
+    done = subprocess.run(
+        [TTRACE, "diff", "-o", tmp_path / "b", "--iterations", "0:2", *words],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "--iterations 0:2: the reference" in done.stderr and "recorded for 0:1" in done.stderr
+    assert not (tmp_path / "b").exists()

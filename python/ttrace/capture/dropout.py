@@ -101,12 +101,12 @@ class Dropout:
         ) -> Any:
             if torch.compiler.is_compiling():
                 return original(input, 0.0 if off else p, training, inplace)
-            plain = not torch.is_tensor(input) or not 0.0 < p <= 1.0
+            plain = not torch.is_tensor(input) or not 0.0 <= p <= 1.0
             if plain or not (self._captured or self._is_off):
                 return original(input, p, training, inplace)
-            if not training:
+            if not training or p == 0.0:
                 if audited:
-                    self._session.guarded(self._note_evaluating)()
+                    self._session.guarded(self._note_idle)()
                 return original(input, p, training, inplace)
             self._count(p)
             before = self._session.guarded(self._look)(input) if audited else None
@@ -193,8 +193,8 @@ class Dropout:
             "known": value != 0,  # elsewhere the mask does not show
         }
 
-    def _note_evaluating(self) -> None:
-        """A call that drops nothing because its module is in evaluation mode."""
+    def _note_idle(self) -> None:
+        """A call that drops nothing: of probability 0, or of a module in evaluation mode."""
         if self._audits(self._session.moment):
             nothing = {"elements": 0, "mask": "", "input": "", "sample": [], "repeats": False}
             self._note_call(self._innermost() or "", p=0.0, **nothing)

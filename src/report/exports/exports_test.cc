@@ -200,6 +200,24 @@ TEST(ResultFile, KeepsWhatWasWritten) {
   EXPECT_EQ(read.candidate.world_size, 2);
 }
 
+TEST(ResultFile, ErrorAndBoundAreOfTheStatisticThatDecides) {
+  CheckResult result = SampleDiverged();
+  ttrace::Test projection;
+  projection.statistic = Statistic::kProjection;
+  projection.value = 0.5;
+  projection.bound = 1e-5;
+  projection.noise = 2e-6;
+  projection.headroom = 5e4;
+  result.tensors[0].legs[0].Add(projection);
+  const ResultFile read = Read(result);
+  const ResultFile::Leg& leg = read.tensors[0].legs[0];
+  EXPECT_EQ(leg.statistic, "projection");
+  EXPECT_EQ(leg.err, 0.5);
+  EXPECT_EQ(leg.bound, 1e-5);
+  EXPECT_EQ(leg.noise, 2e-6);
+  EXPECT_EQ(read.tensors[0].legs[1].bound, result.tensors[0].legs[1].bound);
+}
+
 TEST(ResultFile, KeepsWhatARunAndItsTensorsAre) {
   const CheckResult result = SampleDiverged();
   const ResultFile read = Read(result);

@@ -86,7 +86,17 @@ const tableTools = () => {
     rowsShown = 100;
     go({ [name]: box.value });
   });
-  listen(findBox, 'find');
+  // Words search all tensors, also those that the page does not begin with.
+  findBox.addEventListener('input', () => {
+    const find = findBox.value;
+    const begins = find && !state.find && state.verdict === initial.verdict;
+    rowsShown = 100;
+    go(begins ? { find, verdict: '' } : { find });
+  });
+  findBox.addEventListener('keydown', (event) => {
+    const first = event.key === 'Enter' ? matches()[0] : undefined;
+    if (first !== undefined) go({ tensor: first });
+  });
   listen(roleChoice, 'role');
   listen(verdictChoice, 'verdict');
   listen(onlyChoice, 'only');
