@@ -55,8 +55,16 @@ bool AllEqual(const CheckResult& result) {
 }
 
 // Digests tell no distance, but whether there is one.
-bool HasDigests(const CheckResult& result) {
-  return result.by_fidelity[static_cast<size_t>(Fidelity::kDigest)] > 0;
+// Whether nothing but `check --bitwise` can say more: digests without sketches,
+// or the same topology, in which bits may be equal.
+bool AreForBits(const CheckResult& result) {
+  const auto compared_by = [&](Fidelity fidelity) {
+    return result.by_fidelity[static_cast<size_t>(fidelity)] > 0;
+  };
+  return result.has_reference && !result.bitwise &&
+         compared_by(Fidelity::kDigest) &&
+         (!compared_by(Fidelity::kSketch) ||
+          result.reference.mesh == result.candidate.mesh);
 }
 
 Conclusion Open(std::string reason) {
@@ -224,9 +232,7 @@ std::vector<std::string> NextSteps(const CheckResult& result) {
         out.push_back(note.way_out);
       }
     }
-    // Of other topologies bits are others.
-    if (result.has_reference && HasDigests(result) && !result.bitwise &&
-        result.reference.mesh == result.candidate.mesh) {
+    if (AreForBits(result)) {
       out.push_back(fmt::format("ttrace check --bitwise {} {}",
                                 result.reference.folder,
                                 result.candidate.folder));

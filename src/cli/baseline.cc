@@ -58,13 +58,15 @@ struct BaselineArguments {
   ProgressOptions progress;
 };
 
-// A reference that is being recorded, for as long as this lives.
+// A reference that is being recorded, for as long as this lives. What is in the
+// folder is ours, whole or not.
 class Recording {
  public:
+  // REQUIRES: CheckReplaceable(folder)
   explicit Recording(std::string folder) : folder_(std::move(folder)) {}
   ~Recording() {
-    (void)RemoveTrace(folder_).ok();
     std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
     std::filesystem::remove(Log(), ignored);
   }
   Recording(const Recording&) = delete;
@@ -157,10 +159,13 @@ int Condense(const BaselineArguments& options) {
 int RecordAndCondense(BaselineArguments options,
                       const std::vector<std::string>& command) {
   UseProgressOptions(options.progress);
-  const Status possible =
-      CheckReplaceable(options.output, FolderKind::kTrace, options.force);
-  if (!possible.ok()) return Complain(possible.error());
-  const Recording recording(RecordingFolder(options.output));
+  const std::string folder = RecordingFolder(options.output);
+  for (const Status& possible :
+       {CheckReplaceable(options.output, FolderKind::kTrace, options.force),
+        CheckReplaceable(folder, FolderKind::kTrace, true)}) {
+    if (!possible.ok()) return Complain(possible.error());
+  }
+  const Recording recording(folder);
   Result<RecordOptions> reference = ReferenceOf(options, command, recording);
   if (!reference.ok()) return Complain(reference.error());
   RecordOptions run = *std::move(reference);

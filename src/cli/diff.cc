@@ -223,6 +223,8 @@ int Diff(const DiffArguments& asked) {
 
   CheckOptions check;
   check.reference = options.reference_trace;
+  // A saved one may have more.
+  if (!options.reference_trace.empty()) check.iterations = common->iterations;
   SideEnd end = SideEnd::kGood;
   {
     const InterruptGuard guard;

@@ -1,9 +1,12 @@
 #include "src/cli/export_options.h"
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <set>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -19,6 +22,26 @@ namespace ttrace {
 namespace {
 
 constexpr const char* kStandardOutput = "-";
+
+// A device or a pipe is written to, a link followed; what is there is replaced
+// otherwise.
+Status WriteThrough(const std::string& file, const std::string& text) {
+  std::error_code none;
+  const std::filesystem::path target = std::filesystem::canonical(file, none);
+  if (none) return WriteFileAtomically(file, text);
+  if (std::filesystem::is_regular_file(target, none)) {
+    return WriteFileAtomically(target.string(), text);
+  }
+  const std::unique_ptr<FILE, int (*)(FILE*)> out(
+      std::fopen(target.c_str(), "w"), &std::fclose);
+  if (out == nullptr ||
+      std::fwrite(text.data(), 1, text.size(), out.get()) != text.size() ||
+      std::fflush(out.get()) != 0) {
+    return Error(ErrorCode::kIo, "cannot write to '" + Printable(file) + "': " +
+                                     std::generic_category().message(errno));
+  }
+  return Done{};
+}
 
 using OptionFiles = std::array<std::pair<const char*, const std::string*>, 4>;
 OptionFiles FilesOf(const ExportOptions& options) {
@@ -116,6 +139,26 @@ std::vector<std::string> ExportsIn(const ExportOptions& options,
 }
 
 Status CheckExports(const ExportOptions& options, const std::string& output) {
+  // What ttrace itself writes under a name is not replaced by something else.
+  static const std::set<std::string> kOwn = {
+      "result.json", "report.txt", "index.html",    "manifest.json",
+      "index.jsonl", "meta.json",  "messages.jsonl"};
+  std::set<std::filesystem::path> seen;
+  for (const auto& [option, file] : FilesOf(options)) {
+    if (file->empty() || *file == kStandardOutput) continue;
+    const auto path = std::filesystem::absolute(*file).lexically_normal();
+    if (kOwn.contains(path.filename().string())) {
+      return Error(ErrorCode::kInvalidArgument,
+                   std::string(option) + ": '" + Printable(*file) +
+                       "' has the name of a file of ttrace's own: choose "
+                       "another");
+    }
+    if (!seen.insert(path).second) {
+      return Error(ErrorCode::kInvalidArgument, std::string(option) + ": '" +
+                                                    Printable(*file) +
+                                                    "' is asked for twice");
+    }
+  }
   for (const auto& [option, file] : FilesOf(options)) {
     if (file->empty() || *file == kStandardOutput) continue;
     std::error_code ignored;
@@ -136,7 +179,7 @@ Status CheckExports(const ExportOptions& options, const std::string& output) {
 
 Status WriteExport(const std::string& file, const std::string& text) {
   if (file != kStandardOutput) {
-    const Status written = WriteFileAtomically(file, text);
+    const Status written = WriteThrough(file, text);
     if (written.ok()) return Done{};
     const std::string folder =
         std::filesystem::absolute(file).parent_path().string();

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/format.h"
 #include "src/cli/command.h"
 #include "src/cli/export_options.h"
 #include "src/report/html/html.h"
@@ -81,6 +82,10 @@ int WriteReports(const ReportArguments& options) {
     return Complain(
         "report: nothing to write: give --html, --junit, --sarif, --markdown "
         "or --perfetto");
+  }
+  if (std::filesystem::path(options.html).filename() == "result.json") {
+    return Complain("report: --html: '" + Printable(options.html) +
+                    "' has the name of a result: choose another");
   }
   if (options.results.size() > 1) return WriteComparison(options);
   const Status possible = CheckExports(options.exports, "");

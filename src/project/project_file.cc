@@ -38,7 +38,7 @@ std::optional<std::string> WrongName(const std::string& name) {
            "' is no name of an experiment or a candidate: write at most 64 "
            "letters, digits, '_', '-' and '.', no '.' or '-' first";
   }
-  if (name == "reference") {
+  if (name == "reference" || name.starts_with("reference.")) {
     return "a candidate's results cannot lie where the reference does: call it "
            "something else";
   }

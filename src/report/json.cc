@@ -2,6 +2,8 @@
 // object a line, so that grep and diff work on files with many tensors, and so
 // that no document of the whole is built in memory.
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>

@@ -102,6 +102,10 @@ class ObjectReader {
   void Objects(const char* key, std::vector<T>* out, ReadFields read) {
     const ReadJson* value = Find(key);
     if (value == nullptr) return;
+    if (!value->is_array()) {
+      problem_ = "'" + std::string(key) + "' is no list";
+      return;
+    }
     out->reserve(value->size());
     for (const ReadJson& item : *value) {
       ObjectReader object(item);

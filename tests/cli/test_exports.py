@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shlex
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -269,3 +271,46 @@ def test_a_full_disk_is_no_verdict(diverged: Path) -> None:
             text=True,
         )
     assert done.returncode == 2 and "takes no more" in done.stderr
+
+
+def test_what_is_there_is_written_to_and_not_replaced(diverged: Path, tmp_path: Path) -> None:
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
+    target.write_text("before")
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True)
+    done = ttrace("report", diverged, "--markdown", pipe, "--junit", link)
+    assert done.returncode == 0, done.stderr
+    assert "TTrace" in reader.communicate(timeout=60)[0]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert link.is_symlink() and target.read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        (("--junit", "{}/result.json"), "a file of ttrace's own"),
+        (("--sarif", "{}/candidate/manifest.json"), "a file of ttrace's own"),
+        (("--junit", "{}/x", "--sarif", "{}/../d/x"), "is asked for twice"),
+        (("--html", "{}/result.json"), "the name of a result"),
+    ],
+)
+def test_no_file_of_a_report_replaces_another(
+    options: tuple[str, ...], hint: str, diverged: Path
+) -> None:
+    before = (diverged / "result.json").read_bytes()
+    done = ttrace("report", diverged, *(word.format(diverged) for word in options))
+    assert done.returncode == 2
+    assert hint in done.stderr
+    assert (diverged / "result.json").read_bytes() == before
+
+
+def test_force_replaces_a_report_with_its_exports(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    assert ttrace("record", "-o", trace, "--", *shlex.split(RANK)).returncode == 0
+    out = tmp_path / "o"
+    words = ("check", "--bitwise", trace, trace, "-o", out, "--force", "--junit", out / "j.xml")
+    assert ttrace(*words).returncode == ttrace(*words).returncode == 0
+    (out / "mine.xml").write_text("")
+    done = ttrace(*words)
+    assert done.returncode == 2 and "mine.xml" in done.stderr

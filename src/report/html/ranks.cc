@@ -101,7 +101,8 @@ std::string AxesTable(const OfRanks& counts, const MeshPlaces& places) {
     }
   }
   if (rows.empty()) return "";
-  return "<h3>Out of bounds by place along each axis (/ other copies)</h3>"
+  return "<h3>Out of bounds by place along each axis, counted on each rank (/ "
+         "other copies)</h3>"
          "<table class=\"small axes\">" +
          rows + "</table>";
 }

@@ -1,8 +1,8 @@
 // What is looked at, and its mirror in the address: a link shows another reader
 // the same. Parts that are as they begin are left out of it.
 const initial = {
-  iteration: D.first, tensor: -1, find: '', role: '', verdict: culprits.size ? 'diverged' : '',
-  only: '',
+  iteration: D.first, tensor: -1, find: '', role: '', only: '',
+  verdict: [...T.v].some((v) => D.verdicts[v] === 'diverged') ? 'diverged' : '',
 };
 const state = { ...initial };
 const drawers = []; // called with the names of what changed
