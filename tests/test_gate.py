@@ -138,13 +138,17 @@ def test_a_script_that_breaks_down_is_no_pass(repository: Repository) -> None:
 
 def test_inputs_that_contradict_each_other_are_named(tmp_path: Path) -> None:
     action = Action(ROOT / "integrations" / "github")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for inputs in ({}, {"golden": "a", "reference": "b"}):
-        ran = action.run(tmp_path, os.environ["PATH"], candidate="true", **inputs)
+        ran = action.run(tmp_path, path, candidate="true", **inputs)
         assert ran.code == 2
         assert "give one of the inputs" in ran.said
-    ran = action.run(tmp_path, os.environ["PATH"], candidate="true", golden="nowhere")
+    ran = action.run(tmp_path, path, candidate="true", golden="nowhere")
     assert ran.code == 2
     assert "ttrace baseline -o 'nowhere'" in ran.said
+    ran = action.run(tmp_path, "/usr/bin:/bin", candidate="true", golden="nowhere")
+    assert ran.code == 2
+    assert "ttrace is not installed" in ran.said
 
 
 @pytest.mark.matrix
