@@ -26,8 +26,6 @@ import made_results  # noqa: E402
 TABLE = ROOT / "docs" / "evidence" / "html_report.md"
 PICTURE = ROOT / "docs" / "pictures" / "report.png"
 TIMES = 5
-# Asked for until it is there: an observer would not be called in a page without scripts.
-FIRST_PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 # When everything that a script draws is there.
 ALL_THERE = "() => performance.timing.domContentLoadedEventEnd - performance.timing.navigationStart"
 
@@ -51,19 +49,11 @@ def size(path: Path) -> str:
     return f"{path.stat().st_size / 1000:,.0f} KB"
 
 
-def first_paint(view: object) -> float:
-    for _ in range(100):
-        if found := view.evaluate(FIRST_PAINT):
-            return found
-        view.wait_for_timeout(50)
-    raise SystemExit("html_table: the page was not painted within 5 s")
-
-
 def opened(browser: object, page: Path, script: bool = True) -> tuple[float, float]:
     paints, ends = [], []
     for _ in range(TIMES):
         with chromium.opened(browser, page, java_script_enabled=script) as view:
-            paints.append(first_paint(view))
+            paints.append(chromium.first_paint(view))
             ends.append(view.evaluate(ALL_THERE))
     return statistics.median(paints), statistics.median(ends)
 

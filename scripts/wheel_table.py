@@ -123,9 +123,7 @@ def first_paint(page: Path) -> str:
         return "no chromium here"
     with chromium.started() as browser, chromium.opened(browser, page) as view:
         view.wait_for_selector("#grid tr")
-        entry = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-        view.wait_for_function(entry)
-        return f"{view.evaluate(entry):.0f} ms"
+        return f"{chromium.first_paint(view):.0f} ms"
 
 
 def tried_by_qemu(wheel: Path) -> list[str]:

@@ -55,6 +55,17 @@ def opened(browser: object, path: Path, fragment: str = "", **context: object) -
     assert not asked, asked
 
 
+def first_paint(page: object) -> float:
+    """Milliseconds from the start of its navigation. Asked for until it is there: an observer would
+    not be called in a page without scripts."""
+    entry = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+    for _ in range(100):
+        if found := page.evaluate(entry):
+            return found
+        page.wait_for_timeout(50)
+    raise SystemExit("the page was not painted within 5 s")
+
+
 def is_of_page(line: str, path: Path) -> bool:
     kind, _, url = line.partition(": ")
     return kind == "request" and urlsplit(url).path == str(path)

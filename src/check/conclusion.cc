@@ -54,9 +54,9 @@ bool AllEqual(const CheckResult& result) {
          }) == nullptr;
 }
 
-// Digests tell no distance, but whether there is one.
-// Whether nothing but `check --bitwise` can say more: digests without sketches,
-// or the same topology, in which bits may be equal.
+// Digests tell no distance, but whether there is one. Whether nothing but
+// `check --bitwise` can say more: digests without sketches, or the same
+// topology, in which bits may be equal.
 bool AreForBits(const CheckResult& result) {
   const auto compared_by = [&](Fidelity fidelity) {
     return result.by_fidelity[static_cast<size_t>(fidelity)] > 0;

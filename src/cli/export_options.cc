@@ -1,6 +1,5 @@
 #include "src/cli/export_options.h"
 
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -43,12 +42,18 @@ Status WriteThrough(const std::string& file, const std::string& text) {
   return Done{};
 }
 
-using OptionFiles = std::array<std::pair<const char*, const std::string*>, 4>;
-OptionFiles FilesOf(const ExportOptions& options) {
-  return {{{"--junit", &options.junit},
-           {"--sarif", &options.sarif},
-           {"--markdown", &options.markdown},
-           {"--perfetto", &options.perfetto}}};
+// Options that name a file, with its name.
+std::vector<std::pair<std::string, std::string>> FilesOf(
+    const ExportOptions& options) {
+  std::vector<std::pair<std::string, std::string>> files = {
+      {"--junit", options.junit},
+      {"--sarif", options.sarif},
+      {"--markdown", options.markdown},
+      {"--perfetto", options.perfetto}};
+  std::erase_if(files, [](const auto& one) {
+    return one.second.empty() || one.second == kStandardOutput;
+  });
+  return files;
 }
 
 // By their names: one may not be there yet.
@@ -129,8 +134,7 @@ std::vector<std::string> ExportsIn(const ExportOptions& options,
                                    const std::string& folder) {
   std::vector<std::string> names;
   for (const auto& [option, file] : FilesOf(options)) {
-    if (file->empty() || *file == kStandardOutput) continue;
-    const auto path = std::filesystem::absolute(*file);
+    const auto path = std::filesystem::absolute(file);
     if (IsSameFolder(path.parent_path(), folder)) {
       names.push_back(path.filename().string());
     }
@@ -145,34 +149,29 @@ Status CheckExports(const ExportOptions& options, const std::string& output) {
       "index.jsonl", "meta.json",  "messages.jsonl"};
   std::set<std::filesystem::path> seen;
   for (const auto& [option, file] : FilesOf(options)) {
-    if (file->empty() || *file == kStandardOutput) continue;
-    const auto path = std::filesystem::absolute(*file).lexically_normal();
+    const auto path = std::filesystem::absolute(file).lexically_normal();
     if (kOwn.contains(path.filename().string())) {
       return Error(ErrorCode::kInvalidArgument,
-                   std::string(option) + ": '" + Printable(*file) +
+                   option + ": '" + Printable(file) +
                        "' has the name of a file of ttrace's own: choose "
                        "another");
     }
     if (!seen.insert(path).second) {
-      return Error(ErrorCode::kInvalidArgument, std::string(option) + ": '" +
-                                                    Printable(*file) +
-                                                    "' is asked for twice");
-    }
-  }
-  for (const auto& [option, file] : FilesOf(options)) {
-    if (file->empty() || *file == kStandardOutput) continue;
-    std::error_code ignored;
-    const auto folder = std::filesystem::absolute(*file).parent_path();
-    if (std::filesystem::is_directory(*file, ignored)) {
       return Error(ErrorCode::kInvalidArgument,
-                   std::string(option) + ": '" + Printable(*file) +
+                   option + ": '" + Printable(file) + "' is asked for twice");
+    }
+    std::error_code ignored;
+    const auto folder = std::filesystem::absolute(file).parent_path();
+    if (std::filesystem::is_directory(file, ignored)) {
+      return Error(ErrorCode::kInvalidArgument,
+                   option + ": '" + Printable(file) +
                        "' is a folder: give the name of a file");
     }
     if (std::filesystem::is_directory(folder, ignored)) continue;
     if (!output.empty() && IsSameFolder(output, folder)) continue;
-    return Error(ErrorCode::kNotFound,
-                 std::string(option) + ": there is no folder '" +
-                     Printable(folder.string()) + "': make it first");
+    return Error(ErrorCode::kNotFound, option + ": there is no folder '" +
+                                           Printable(folder.string()) +
+                                           "': make it first");
   }
   return Done{};
 }

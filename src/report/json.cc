@@ -210,9 +210,7 @@ Json SourceJson(const SourcePlace& source) {
 // Of a picture: three digits are more than it shows.
 Json Rounded(double value) {
   if (!std::isfinite(value) || value == 0) return Number(value);
-  const double unit =
-      std::pow(10, std::floor(std::log10(std::fabs(value))) - 2);
-  return std::stod(fmt::format("{:.3g}", std::round(value / unit) * unit));
+  return std::stod(fmt::format("{:.3g}", value));
 }
 
 Json PatternJson(const std::optional<ErrorPattern>& pattern) {
