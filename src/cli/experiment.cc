@@ -81,11 +81,16 @@ nlohmann::json ReadKeyFile(const std::string& path) {
   return text.ok() ? ParseJson(*text) : nlohmann::json();
 }
 
+// Fails as Trace::Open, of a trace that is not whole as well.
+Result<nlohmann::json> ManifestOf(const std::string& trace) {
+  TTRACE_ASSIGN_OR_RETURN(const auto opened, Trace::Open(trace));
+  return ParseJson(opened->manifest_json());
+}
+
 std::string RunIdOf(const std::string& trace) {
-  const auto opened = Trace::Open(trace);
-  if (!opened.ok()) return "";
-  const nlohmann::json manifest = ParseJson((*opened)->manifest_json());
-  return manifest.is_object() ? TextAt(manifest, "run_id") : "";
+  const auto manifest = ManifestOf(trace);
+  return manifest.ok() && manifest->is_object() ? TextAt(*manifest, "run_id")
+                                                : "";
 }
 
 Variables OptionsOfReference(const DiffArguments& arguments) {
@@ -224,22 +229,29 @@ Result<ReferenceState> StateOfReference(const Project& project,
   if (!chosen.experiment->reference_trace.empty()) {
     return ReferenceState{
         .reusable = true,
-        .words = "the trace " + Printable(arguments.reference_trace)};
+        .words = "the trace " + Printable(arguments.reference_trace),
+        .key = {}};
   }
-  TTRACE_ASSIGN_OR_RETURN(const nlohmann::json now,
+  ReferenceState state;
+  TTRACE_ASSIGN_OR_RETURN(state.key,
                           KeyOf(project, *chosen.experiment, arguments));
   const ExperimentFolders folders = FoldersOf(project, chosen);
   const nlohmann::json noted = ReadKeyFile(folders.reference_key);
-  if (!noted.is_object()) return ReferenceState{.words = "not recorded"};
+  if (!noted.is_object()) {
+    state.words = "not recorded";
+    return state;
+  }
   const std::string run_id = RunIdOf(folders.reference);
   if (run_id.empty() || run_id != TextAt(noted, "run_id")) {
-    return ReferenceState{.words = "its trace is not there any more"};
+    state.words = "its trace is not there any more";
+    return state;
   }
-  const std::string change =
-      WhatChanged(noted.value("key", nlohmann::json()), now);
-  if (!change.empty()) return ReferenceState{.words = change};
-  return ReferenceState{.reusable = true,
-                        .words = "recorded " + Printable(TextAt(noted, "at"))};
+  state.words = WhatChanged(noted.value("key", nlohmann::json()), state.key);
+  state.reusable = state.words.empty();
+  if (state.reusable) {
+    state.words = "recorded " + Printable(TextAt(noted, "at"));
+  }
+  return state;
 }
 
 void ForgetReference(const Project& project, const ChosenExperiment& chosen) {
@@ -279,16 +291,13 @@ int RunExperiment(const Project& project, const ChosenExperiment& chosen,
     return Diff(arguments);
   }
   SayAside("the reference is to be recorded: " + state->words);
-  const auto key = KeyOf(project, *chosen.experiment, arguments);
-  if (!key.ok()) return Complain(key.error());
   arguments.reference_recorded = [&]() -> Status {
     nlohmann::ordered_json note;
-    const auto trace = Trace::Open(folders.reference);
-    if (!trace.ok()) return trace.error();
-    const nlohmann::json manifest = ParseJson((*trace)->manifest_json());
+    TTRACE_ASSIGN_OR_RETURN(const nlohmann::json manifest,
+                            ManifestOf(folders.reference));
     note["run_id"] = TextAt(manifest, "run_id");
     note["at"] = TextAt(manifest, "created");
-    note["key"] = *key;
+    note["key"] = state->key;
     return WriteFileAtomically(folders.reference_key, JsonText(note) + "\n");
   };
   return Diff(arguments);

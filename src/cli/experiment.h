@@ -4,6 +4,7 @@
 #define TTRACE_SRC_CLI_EXPERIMENT_H_
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "src/cli/diff.h"
@@ -35,6 +36,8 @@ struct ReferenceState {
   bool reusable = false;
   // Why it is not, or when it was recorded, in words.
   std::string words;
+  // What it depends on as that is now; of a saved trace nothing.
+  nlohmann::ordered_json key;
 };
 
 // The arguments of the diff that an experiment is: as the file says, but for
