@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import inspect
 import itertools
 import re
 import subprocess
@@ -515,25 +514,6 @@ def test_a_step_that_is_skipped_ends_its_iteration(tmp_path):
         if key[1] == "param_updated" and key[2] == 0:
             before = found.tensors[key[0], "param", 0, 0, "", "forward"]
             assert torch.equal(found.tensors[key], before)
-
-
-def test_gradients_that_the_loop_throws_away_end_the_iteration(tmp_path):
-    torch.manual_seed(0)
-    model = Net()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    ttrace.attach(model, optimizer, out=str(tmp_path / "out"))
-    for step in range(3):
-        optimizer.zero_grad()
-        model(torch.randn(2, 6)).square().mean().backward()
-        if step != 0:
-            optimizer.step()
-            line = inspect.currentframe().f_lineno - 1
-    calls = notes(tmp_path / "out", "source_of_call")
-    assert [n["line"] for n in calls if n["what"] == "step"] == [line]
-    skipped = notes(tmp_path / "out", "skipped_step")
-    assert [(n["iteration"], n["cleared"]) for n in skipped] == [(0, True)]
-    tensors = Tensors(tmp_path / "out", tmp_path / "scratch")
-    assert tensors.shapes["", "output", 1, 0, "0", "forward"][1] == (2, 4)
 
 
 def test_a_column_of_an_item_in_use_is_not_taken_for_one_of_the_next_item(tmp_path):

@@ -190,6 +190,12 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
     evidence.reduced_early = candidate_.facts().early_reductions.Find(
         t->id.iteration, t->id.fqn, t->ranks);
   }
+  if (t->id.role == Role::kGradReduced && reference_ != nullptr &&
+      reference_->facts().cleared_gradients.Find(t->id.iteration, t->id.fqn) ==
+          nullptr) {
+    evidence.cleared =
+        candidate_.facts().cleared_gradients.Find(t->id.iteration, t->id.fqn);
+  }
   evidence.sums_were_made = reductions_.SumsWereMade(culprit);
   evidence.wrong_group = reductions_.WrongGroup(culprit);
   evidence.attributes = candidate_.facts().attributes;
@@ -234,6 +240,8 @@ void Diagnostician::Explain(Culprit* culprit) const {
       (t.replicas_differ || evidence.reduced_early != nullptr)) {
     culprit->stage = Stage::kCommunication;
   }
+  // The loop does it, and no reduction.
+  if (evidence.cleared != nullptr) culprit->stage = Stage::kCompute;
 }
 
 void Diagnostician::Picture(Culprit* culprit) const {

@@ -480,6 +480,43 @@ TEST_F(WrongRunTest, AReductionThatBeganTooEarlyIsCommunication) {
               Contains(HasSubstr("of early reductions unreadable")));
 }
 
+// It is the loop that clears a gradient, and no reduction that leaves it out.
+TEST_F(WrongRunTest, AGradientThatTheLoopClearsIsNamed) {
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&,
+                        int64_t index, float* value) {
+    if (t.role == Role::kGradReduced && index % 2 == 0) *value *= 1.5f;
+  };
+  const auto note = [](const char* iteration, const char* parameter) {
+    return std::pair<std::string, std::string>(
+        "gradients_cleared", std::string(R"({"iteration":)") + iteration +
+                                 R"(,"micro_batches":1,"parameters":[")" +
+                                 parameter + R"("]})");
+  };
+  const auto first = [this]() {
+    const CheckResult result = CheckAgain();
+    EXPECT_EQ(result.verdict, Verdict::kDiverged);
+    return result.culprits.front();
+  };
+  // Of another parameter or iteration it explains nothing.
+  candidate_.notes = {note("0", "other.weight"), note("7", "fc.weight")};
+  EXPECT_EQ(first().stage, Stage::kCommunication);
+  candidate_.notes = {note("0", "fc.weight")};
+  const Culprit culprit = first();
+  EXPECT_EQ(culprit.fqn, "fc.weight");
+  EXPECT_EQ(culprit.stage, Stage::kCompute);
+  EXPECT_EQ(Letters(culprit).front(), "S");
+  // What the reference does too is no difference.
+  reference_.notes = {note("0", "fc.weight")};
+  EXPECT_EQ(first().stage, Stage::kCommunication);
+  // Nor is it a fault by itself.
+  reference_.notes = {};
+  candidate_.fault = nullptr;
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kWithin);
+  candidate_.notes = {{"gradients_cleared", "{}"}};
+  EXPECT_THAT(Notes(CheckAgain()),
+              Contains(HasSubstr("of cleared gradients unreadable")));
+}
+
 // What is strange about the reference is said: it is what the user trusts.
 TEST_F(WrongRunTest, OneMaskForTwoPlacesIsACulpritOfTheCandidateAlone) {
   std::vector<std::pair<std::string, std::string>> masks;

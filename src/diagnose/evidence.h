@@ -15,6 +15,7 @@
 #include "src/align/attribute.h"
 #include "src/align/catalog.h"
 #include "src/compare/compare_tensor.h"
+#include "src/experiment/cleared_gradients.h"
 #include "src/experiment/early_reductions.h"
 #include "src/judge/judgement.h"
 #include "src/localize/culprit.h"
@@ -59,6 +60,9 @@ struct Evidence {
   bool gradients_were_kept = false;
   // Its reduction was seen to begin before its sum was whole; else null.
   const EarlyReduction* reduced_early = nullptr;
+  // The loop cleared it within the iteration, and the reference's did not; else
+  // null.
+  const Clearing* cleared = nullptr;
   // Every sum over ranks that the culprit's value needs was seen to be made.
   bool sums_were_made = false;
   // Says that such a sum was made over other ranks; empty if none was seen.

@@ -110,6 +110,7 @@ class NoteGatherer::Groups {
         {"replay", &Groups::AddLeaks},
         {"attribute", &Groups::AddAttribute},
         {"skipped_step", &Groups::AddSkippedStep},
+        {"gradients_cleared", &Groups::AddGradientsCleared},
         {"stopped", &Groups::AddStopped},
         {"notice", &Groups::AddNotice},
         {"modules_beside", &Groups::AddModulesBeside},
@@ -228,6 +229,15 @@ class NoteGatherer::Groups {
     group.reason = TextAt(json, "reason");
     group.things = {iteration};
     group.ranks.insert(rank);
+  }
+
+  void AddGradientsCleared(int rank, const Json& json) {
+    At(NoteKind::kNotice,
+       fmt::format("iteration {}: the loop clears gradients after {}, before "
+                   "the step",
+                   TextAt(json, "iteration"),
+                   Counted(CountAt(json, "micro_batches"), "micro-batch")),
+       rank);
   }
 
   void AddModulesBeside(int, const Json& json) {

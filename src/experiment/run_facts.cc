@@ -219,6 +219,7 @@ RunFacts ReadRunFacts(const Trace& trace) {
   out.state_changes = ReadStateChanges(trace);
   out.attributes = ReadAttributes(trace);
   out.early_reductions = ReadEarlyReductions(trace);
+  out.cleared_gradients = ReadClearedGradients(trace);
   out.fused_modules = ReadFusedModules(trace);
   out.source_lines = SourceLines::Read(trace);
   return out;

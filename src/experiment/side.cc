@@ -275,6 +275,7 @@ void Side::ReadNotes(const Trace& trace) {
   malformed(facts_.collectives.malformed, "collectives");
   malformed(facts_.state_changes.malformed, "found states");
   malformed(facts_.early_reductions.malformed, "early reductions");
+  malformed(facts_.cleared_gradients.malformed, "cleared gradients");
 }
 
 // A leg may be a launch and a folder of its own, so these are read from all.

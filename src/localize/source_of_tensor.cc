@@ -62,6 +62,12 @@ SourcePlace SourceOf(const SourceLines& lines, const TensorId& tensor) {
 }
 
 SourcePlace SourceOf(const SourceLines& lines, const Culprit& culprit) {
+  if (culprit.tensor.role == Role::kGradReduced &&
+      culprit.Has(BugClass::kStaleValue)) {
+    SourcePlace clearing =
+        OfCall(lines, "zero_grad", "where the loop clears its gradients");
+    if (!clearing.file.empty()) return clearing;
+  }
   const std::string& name = culprit.name_in_candidate.empty()
                                 ? culprit.fqn
                                 : culprit.name_in_candidate;

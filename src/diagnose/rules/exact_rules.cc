@@ -181,6 +181,21 @@ std::optional<Diagnosis> ReducedEarly(const Evidence& evidence) {
       static_cast<double>(early.late.size())};
 }
 
+std::optional<Diagnosis> ClearedEarly(const Evidence& evidence) {
+  if (evidence.cleared == nullptr) return std::nullopt;
+  const Clearing& clearing = *evidence.cleared;
+  const int64_t last = *clearing.after.rbegin();
+  return Diagnosis{
+      BugClass::kStaleValue,
+      fmt::format("the loop clears it after {} of the iteration, before any "
+                  "step ({}): what was there reaches no weight; the "
+                  "reference's loop does not",
+                  last == 1 ? "the first micro-batch"
+                            : fmt::format("{} micro-batches", last),
+                  RankWords({clearing.ranks.begin(), clearing.ranks.end()})),
+      static_cast<double>(last)};
+}
+
 std::optional<Diagnosis> OtherInputs(const Evidence& evidence) {
   if (evidence.culprit->stage != Stage::kInput ||
       evidence.judgement->replicas_differ) {

@@ -159,6 +159,8 @@ std::optional<Diagnosis> OwnTerms(const ValueView& view) {
 std::optional<Diagnosis> LostTerms(const ValueView& view) {
   // The terms are somewhere: something else is wrong with the value.
   if (view.evidence().sums_were_made) return std::nullopt;
+  // They were cleared, whoever should have added them.
+  if (view.evidence().cleared != nullptr) return std::nullopt;
   std::vector<std::string> over;
   for (const std::string& name :
        view.candidate().pieces.front().reduced_over()) {

@@ -30,6 +30,7 @@ std::optional<Diagnosis> AddedParameter(const ValueView& view);
 std::optional<Diagnosis> MissingPartialSum(const ValueView& view);
 // P: a partial sum was reduced: terms of micro-batches came after it.
 std::optional<Diagnosis> ReducedEarly(const Evidence& evidence);
+std::optional<Diagnosis> ClearedEarly(const Evidence& evidence);
 // P: it looks like one of several terms, the others of which are nowhere.
 std::optional<Diagnosis> LostTerms(const ValueView& view);
 // W: a sum was seen to be made over other ranks than those that hold its terms.

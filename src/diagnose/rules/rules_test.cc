@@ -443,6 +443,18 @@ TEST(ReducedEarly, IsWhyMicroBatchesAreNotInASum) {
   EXPECT_EQ(none.Letters(), "PM");
 }
 
+// As the micro-batches that are missing in it, and so that nobody looks for
+// them elsewhere.
+TEST(ClearedEarly, IsWhyMicroBatchesReachNoWeight) {
+  Lab rank = LinearRun().Make({0, 0, 1, 1}, true, Role::kGradReduced);
+  EXPECT_THAT(rank.Letters(), HasSubstr("P"));
+  rank.cleared = Clearing{{1, 2}, {0, 1}};
+  EXPECT_EQ(rank.First(),
+            "S: the loop clears it after 2 micro-batches of the iteration, "
+            "before any step (ranks 0, 1): what was there reaches no weight; "
+            "the reference's loop does not");
+}
+
 // A reduced gradient that lacks all of a rank's lacks that rank's term; a
 // rank's own gradient, or one that lacks some of each, has lost them otherwise.
 TEST(MicroBatchTerms, AllOfARankAreATermThatWasNotAdded) {

@@ -138,6 +138,7 @@ class Lab {
     e.attributes = attributes;
     e.reference_attributes = reference_attributes;
     e.reduced_early = reduced_early ? &*reduced_early : nullptr;
+    e.cleared = cleared ? &*cleared : nullptr;
     e.sums_were_made = sums_were_made;
     e.wrong_group = wrong_group;
     e.affected = {&judgement_};
@@ -175,6 +176,7 @@ class Lab {
   bool outputs_are_known = true;
   int micro_batches = 1;
   std::optional<EarlyReduction> reduced_early;
+  std::optional<Clearing> cleared;
   bool sums_were_made = false;
   std::string wrong_group;
   std::vector<Attribute> attributes;

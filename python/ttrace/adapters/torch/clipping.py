@@ -51,6 +51,7 @@ class Clipping:
 
     def _clip_values(self, tensors: Any, clip_value: float, *args: Any, **kwargs: Any) -> None:
         if self._session.due:
+            self._session.now.clipping.looked_at = True
             self._session.now.clipping.limit("clip_grad_value", clip_value)
 
     def _clipped(self, tensors: Any, result: Any) -> Any:
@@ -59,6 +60,7 @@ class Clipping:
 
     def _norm_of(self, tensors: Any, norm_type: float = 2.0, *args: Any, **kwargs: Any) -> None:
         self._norm_type = float(norm_type)
+        self._session.now.clipping.looked_at = True
 
     def _clip(
         self, tensors: Any, max_norm: float, total_norm: Any, *args: Any, **kwargs: Any
@@ -70,6 +72,7 @@ class Clipping:
         if store is None:
             return
         seen = session.now.clipping
+        seen.looked_at = True
         seen.clip(max_norm, self._norm_type)
         norm = total_norm
         if is_dtensor(norm):

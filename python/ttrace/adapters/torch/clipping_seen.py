@@ -18,6 +18,7 @@ class ClippingSeen:
         self._limits: dict[str, float | None] = {}
         self._several: set[str] = set()  # limits that differ between calls: not one fact
         self._norms: list[tuple[torch.Tensor, float]] = []  # each with its limit
+        self.looked_at = False  # by torch's functions, since the last backward
         self._clippings = 0  # two without a backward in between are one
         self._follows_backward = True
 
@@ -39,6 +40,7 @@ class ClippingSeen:
 
     def backward_over(self) -> None:
         self._follows_backward = True
+        self.looked_at = False
 
     def limit(self, name: str, value: float) -> None:
         # An infinite limit is how one asks for the norm alone.

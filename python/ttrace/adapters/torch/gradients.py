@@ -70,9 +70,9 @@ class Gradients:
         for fqn, gradient in gradients.items():
             self._left[fqn] = self._seen(gradient)
 
-    def has_any(self, names: Iterable[str]) -> bool:
-        """Whether backward has reached one of these."""
-        return any(fqn in self._arrived for fqn in names)
+    def reached(self, names: set[str]) -> list[str]:
+        """Those of these that backward has, in that order."""
+        return [fqn for fqn in self._arrived if fqn in names]
 
     # Given out
 

@@ -7,7 +7,7 @@ Gradients are then a power of two times what they mean, from `scaler.scale(loss)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -34,20 +34,14 @@ class LossScale:
         patches: Patches,
         optimizers: Sequence[Any],
         before_step: Callable[[Any], None],
-        before_clearing: Callable[[Any], None],
-        skipped: Callable[[Any, bool], None],
-        reached: Callable[[Iterable[torch.Tensor]], bool],
+        skipped: Callable[[Any], None],
     ) -> None:
-        """`before_step` is called for an optimizer that a scaler steps, `before_clearing` for one
-        whose gradients the loop clears instead, and `skipped(optimizer, cleared)` for one that
-        makes no step: because its gradients overflowed, or because the loop cleared them.
-        `reached`: whether a gradient has reached one of these parameters in this iteration."""
+        """`before_step` is called for an optimizer that a scaler steps, and `skipped` for one that
+        makes no step because its gradients overflowed."""
         self._session = session
         self._optimizers = optimizers
         self._before_step = before_step
-        self._before_clearing = before_clearing
         self._skipped = skipped
-        self._reached = reached
         self._scaler: Any = None
         self._in_step: Any = None  # the optimizer that a scaler is about to step
         guarded = session.guarded
@@ -55,7 +49,6 @@ class LossScale:
         patches.wrap_call(owner, "scale", guarded(self._scale))
         patches.wrap_call(owner, "step", guarded(self._step_begins))
         patches.wrap_result(owner, "step", self._step_ends)
-        patches.wrap_call(torch.optim.Optimizer, "zero_grad", guarded(self._zero_grad))
 
     def unscaled(self, optimizer: Any) -> bool:
         """Whether gradients have been divided by the scale."""
@@ -108,18 +101,8 @@ class LossScale:
     def _step_ends(self, scaler: Any, result: Any) -> Any:
         optimizer, self._in_step = self._in_step, None
         if optimizer is not None:
-            self._session.guarded(self._skipped)(optimizer, False)
+            self._session.guarded(self._skipped)(optimizer)
         return result
-
-    def _zero_grad(self, optimizer: Any, *_: Any, **__: Any) -> None:
-        """A loop that finds its gradients unusable by itself throws them away without a step."""
-        mine = self._mine(optimizer)
-        session = self._session
-        if mine is None or session.now.steps.runs or len(self._optimizers) > 1 or not session.due:
-            return
-        if self._reached(parameters_of(mine)):
-            self._before_clearing(mine)
-            self._skipped(mine, True)
 
 
 def parameters_of(optimizer: Any) -> list[torch.Tensor]:

@@ -13,6 +13,7 @@ import torch
 
 from ttrace.adapters.torch import model_notes
 from ttrace.adapters.torch.attached_model import AttachedModel
+from ttrace.adapters.torch.clearing import Clearing
 from ttrace.adapters.torch.clipping import Clipping
 from ttrace.adapters.torch.comm_hook import note_comm_hook
 from ttrace.adapters.torch.deferred_session import DeferredSession
@@ -50,15 +51,8 @@ class Steps:
         self._course = course
         self._iteration_over = iteration_over
         Clipping(session, patches, self._clipping, self._clipped, course.norm)
-        self._scaler = LossScale(
-            session,
-            patches,
-            optimizers,
-            self._before_step,
-            self._before_clearing,
-            self._skipped,
-            self._reached,
-        )
+        Clearing(session, patches, model, optimizers, lambda: self._store, self._given_up)
+        self._scaler = LossScale(session, patches, optimizers, self._before_step, self._overflowed)
         guarded = session.guarded
         self._hooks = StepHooks(
             optimizers,
@@ -86,17 +80,6 @@ class Steps:
         self._session.now.clipping.backward_over()
         if self._session.due and self._store is not None:
             self._store.backward_over()
-
-    def _reached(self, parameters: Iterable[torch.Tensor]) -> bool:
-        """Whether gradients that are cleared now are of an iteration. The backward of another model
-        may reach these parameters too, as a generator's does those of who judges it: before the
-        first forward of an iteration what it left is no part of one, and goes with the clearing."""
-        if self._store is None:
-            return False
-        if not self._session.now.is_empty:
-            return self._store.arrived(parameters)
-        self._session.now.drop_gradients()
-        return False
 
     def _clipping(self, of: Iterable[torch.Tensor] | None) -> Store | None:
         """Complete, or so it seems, are those that are clipped."""
@@ -143,9 +126,13 @@ class Steps:
     def _before_step(self, optimizer: Any) -> None:
         self._step_begins(optimizer, called=True)
 
-    def _before_clearing(self, optimizer: Any) -> None:
-        """In the place of a step that the loop does not make."""
+    def _given_up(self, optimizer: Any) -> None:
+        """The loop clears its gradients in the place of a step."""
         self._step_begins(optimizer, called=False)
+        self._skipped(optimizer, "were cleared without a step", cleared=True)
+
+    def _overflowed(self, optimizer: Any) -> None:
+        self._skipped(optimizer, "overflowed", cleared=False)
 
     def _step_begins(self, optimizer: Any, called: bool) -> None:
         iteration = self._session.now
@@ -205,10 +192,9 @@ class Steps:
         if iteration.steps.count == len(self._optimizers):
             self._end_iteration()
 
-    def _skipped(self, optimizer: Any, cleared: bool) -> None:
+    def _skipped(self, optimizer: Any, why: str, cleared: bool) -> None:
         """The loop came to the end of an iteration, and the optimizer did nothing."""
         if self._session.due and self._session.recording:
-            why = "were cleared without a step" if cleared else "overflowed"
             self._course.skipped(f"the gradients {why}", cleared)
         self._after_step(optimizer)
 

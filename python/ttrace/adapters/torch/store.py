@@ -146,9 +146,13 @@ class Store:
     def found_gradients(self) -> Mapping[str, torch.Tensor | None]:
         return self._session.now.gradients.found
 
-    def arrived(self, of: Iterable[torch.Tensor]) -> bool:
-        """Whether this iteration's backward has reached one of these parameters."""
-        return self._session.now.gradients.has_any(self._names_of(of))
+    def has(self, parameters: Iterable[torch.Tensor]) -> bool:
+        """Whether one of these is the model's."""
+        return bool(self._names_of(parameters))
+
+    def arrived(self, of: Iterable[torch.Tensor]) -> list[str]:
+        """Those of these parameters that this iteration's backward has reached."""
+        return self._session.now.gradients.reached(self._names_of(of))
 
     def select(self, of: Iterable[torch.Tensor] | None, unscaled: bool) -> None:
         """What is given out next: of all parameters, or of those that an optimizer steps, once an
