@@ -436,9 +436,20 @@ def test_a_failing_command_shows_the_end_of_its_log(tmp_path: Path) -> None:
 
 
 def test_a_command_that_does_not_exist_is_called_so(tmp_path: Path) -> None:
-    done = diff(tmp_path / "d", "no-such-program", RANK)
+    """Of either side before anything runs; a shell's command is simply run."""
+    gone = tmp_path / "gone.py"
+    for reference, candidate, words in (
+        ("no-such-program", RANK, "reference: there is no program 'no-such-program' in PATH"),
+        (RANK, "pythn train.py", "candidate: there is no program 'pythn' in PATH; did you mean"),
+        (RANK, f"python {gone}", f"candidate: there is no script '{gone}'"),
+    ):
+        done = diff(tmp_path / "d", reference, candidate)
+        assert done.returncode == 2
+        assert words in done.stderr, said(done)
+        assert not (tmp_path / "d").exists(), "nothing was run"
+    done = diff(tmp_path / "d", "no-such-program && true", RANK)
     assert done.returncode == 2
-    assert "command not found" in done.stderr
+    assert "command not found" in done.stderr, said(done)
 
 
 def test_a_candidate_that_breaks_down_is_never_a_pass(tmp_path: Path) -> None:
@@ -480,13 +491,20 @@ def test_distinct_causes_have_distinct_words(tmp_path: Path) -> None:
     )
     said_of = {}
     crash = "import torch; int([])"  # It may have been on its way to attach().
+    short = (
+        "from ttrace.capture.session import Session; from ttrace.capture.settings import Settings;"
+        " session = Session(Settings.from_environment());"
+        " [session.next_iteration() for _ in range(4)]"  # the fourth does not end
+    )
     for name, code in (
         ("bare", "pass"),
         ("torch", "import torch"),
         ("refusal", refusal),
         ("crash", crash),
+        ("short", short),
     ):
-        done = ttrace("record", "-o", tmp_path / name, "--", sys.executable, "-c", code)
+        asked = ("--iterations", "5:6") if name == "short" else ()
+        done = ttrace("record", "-o", tmp_path / name, *asked, "--", sys.executable, "-c", code)
         assert done.returncode == (1 if name == "crash" else 2), said(done)
         assert "PYTHONPATH" not in done.stderr, said(done)
         said_of[name] = done.stderr
@@ -494,7 +512,8 @@ def test_distinct_causes_have_distinct_words(tmp_path: Path) -> None:
     assert "ttrace.attach(model, optimizer)" in said_of["torch"]
     assert "capture refused: the model is sharded" in said_of["refusal"]
     assert "failed before anything could be captured" in said_of["crash"]
-    for name in ("refusal", "crash"):
+    assert "the loop ran 3 iterations, and iterations 5:6 were asked for" in said_of["short"]
+    for name in ("refusal", "crash", "short"):
         assert "attach" not in said_of[name]
 
 
