@@ -724,8 +724,11 @@ def test_inspect_shows_a_trace_a_tensor_and_a_result(tmp_path: Path) -> None:
     done = diff(tmp_path / "d", RANK, f"{RANK} --scale 2")
     shown = ttrace("inspect", tmp_path / "d" / "candidate")
     assert shown.returncode == 0, said(shown)
-    for word in ("1 of 1", "tp=1", "replay", "output", "tiny_rank.py", "replayer"):
+    for word in ("1 of 1", "tp=1", "replay", "output", "tiny_rank.py", "--notes shows them"):
         assert word in shown.stdout
+    assert "replayer" not in shown.stdout, "what is for a check"
+    notes = ttrace("inspect", tmp_path / "d" / "candidate", "--notes").stdout
+    assert 'replayer x 1: {"name":"megatron"}' in notes
     shown = ttrace("inspect", tmp_path / "d" / "candidate", "layers.0*", "--iteration", "0")
     assert "layers.0.mlp output" in shown.stdout
     assert "layers.1.mlp" not in shown.stdout
@@ -739,8 +742,28 @@ def test_inspect_shows_a_trace_a_tensor_and_a_result(tmp_path: Path) -> None:
     assert "no tensor matches" in missing.stderr
     # The name of the model itself; the trace of a tiny rank has no tensor of it.
     assert "no tensor matches ''" in ttrace("inspect", tmp_path / "d" / "candidate", "").stderr
-    leg = ttrace("inspect", tmp_path / "d" / "candidate", "*", "--leg", "noise.9")
-    assert "it has" in leg.stderr
+
+
+def test_inspect_says_which_legs_there_are_instead(tmp_path: Path) -> None:
+    legs = ("--legs", "replay,noise:2,isolated.noise:1")
+    record(tmp_path / "t", options=legs)
+    record(tmp_path / "own", "--replayer", "none", options=legs)
+    for trace in ("t", "own"):
+        for leg, words in (
+            ("noise", "no leg 'noise' without a number: give one of noise.1, noise.2"),
+            ("isolated.noise", "without a number: give isolated.noise.1"),
+            ("isolated", "it has isolated.noise.1, noise.1, noise.2, real, replay; record it with"),
+            ("fp32", "ttrace record --legs fp32"),
+            ("nosie.1", "no leg 'nosie.1'; did you mean noise.1?"),
+            ("../t", "no leg '../t'; it has"),
+        ):
+            done = ttrace("inspect", tmp_path / trace, "*", "--leg", leg)
+            assert done.returncode == 2
+            assert words in done.stderr, said(done)
+        shown = ttrace("inspect", tmp_path / trace, "*", "--leg", "noise.2", "--limit", "1")
+        assert shown.returncode == 0, said(shown)
+    overview = " ".join(ttrace("inspect", tmp_path / "own").stdout.split())
+    assert "in legs/: isolated.noise.1, noise.1, noise.2, replay" in overview
 
 
 def test_inspect_of_a_foreign_file_is_an_error(tmp_path: Path) -> None:
