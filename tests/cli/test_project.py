@@ -281,6 +281,7 @@ def test_a_script_that_is_not_known_is_said_once(project: Path) -> None:
     assert done.returncode == 0, said(done)
     assert done.stderr.count(words) == 1, said(done)
     assert words in ttrace(project, "run", "--list").stdout
+    assert words in ttrace(project, "diff", "one/two").stderr
     write(project, text.replace('"conf*"', '"conf*", "rank.py"'))
     assert words not in ttrace(project, "run", "one").stderr
 
@@ -420,6 +421,31 @@ def test_a_trace_can_be_the_reference(project: Path) -> None:
     assert "reference: the trace golden" in ttrace(project, "run", "--list").stdout
 
 
+def test_a_trace_of_the_results_may_be_made_by_an_experiment_before(project: Path) -> None:
+    write(
+        project,
+        ONE + '[experiments.two]\nreference-trace = ".ttrace/one/reference"\ncandidate = "RANK"\n',
+    )
+    (project / "config").write_text("1")
+    done = ttrace(project, "run", "--all")
+    assert done.returncode == 0, said(done)
+
+
+def test_a_reference_that_is_reused_needs_no_program(project: Path, tmp_path_factory) -> None:
+    program = tmp_path_factory.mktemp("elsewhere") / "launch"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    program.chmod(0o755)
+    write(project, ONE.replace('reference = "RANK"', f'reference = "{program} rank.py"'))
+    (project / "config").write_text("1")
+    assert ttrace(project, "run", "one").returncode == 0
+    program.unlink()
+    again = ttrace(project, "run", "one")
+    assert again.returncode == 0, said(again)
+    fresh = ttrace(project, "run", "one", "--fresh")
+    assert fresh.returncode == 2
+    assert f"reference: there is no program '{program}'" in fresh.stderr, said(fresh)
+
+
 def test_an_experiment_in_progress_is_not_run_twice(project: Path) -> None:
     write(project, ONE)
     (project / "config").write_text("1")
@@ -456,6 +482,14 @@ def test_foreign_files_are_left_alone(project: Path) -> None:
     assert done.returncode == 2, said(done)
     assert "thesis.txt" in done.stderr
     assert mine.exists()
+    # In the reference's place before anything is recorded.
+    in_place = mine.parent.parent / "reference" / "thesis.txt"
+    in_place.parent.mkdir()
+    mine.rename(in_place)
+    done = ttrace(project, "run", "one")
+    assert "'.ttrace/one/reference' is not something that ttrace wrote" in done.stderr, said(done)
+    assert in_place.exists()
+    assert not (mine.parent.parent / "reference.new").exists()
 
 
 def example(folder: Path) -> dict[str, str]:
