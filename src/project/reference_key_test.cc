@@ -156,6 +156,10 @@ TEST_F(ReferenceKeyTest, AScriptThatCannotBeFoundIsNotKnown) {
         "python $SCRIPT", "python ../elsewhere.py", "python -m installed"}) {
     EXPECT_FALSE(known(command)) << command;
   }
+  const std::string outside = folder_.string() + ".py";
+  std::ofstream(outside) << "1";
+  EXPECT_FALSE(known("python " + outside));
+  fs::remove(outside);
   EXPECT_TRUE(known("./train"));
   EXPECT_TRUE(known("python -c 'import other'"));
   experiment_.depends = {{"other.py", {1, 1}}};

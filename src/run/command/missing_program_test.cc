@@ -20,10 +20,11 @@ class CheckProgramTest : public testing::Test {
     folder_ =
         fs::path(testing::TempDir()) / ("programs." + std::to_string(getpid()));
     fs::create_directories(folder_ / "bin");
-    for (const char* name : {"bin/python", "bin/torchrun", "train.py"}) {
+    for (const char* name :
+         {"bin/python", "bin/torchrun", "bin/mpirun", "train.py"}) {
       std::ofstream(folder_ / name) << "#\n";
     }
-    for (const char* name : {"bin/python", "bin/torchrun"}) {
+    for (const char* name : {"bin/python", "bin/torchrun", "bin/mpirun"}) {
       fs::permissions(folder_ / name, fs::perms::owner_all);
     }
   }
@@ -74,7 +75,8 @@ TEST_F(CheckProgramTest, WhatOnlyAShellUnderstandsIsLeftToIt) {
        {"cd sub && python x.py", "pythn x.py || true", "$PY x.py", "python $X",
         "python *.py", "echo x", "PATH=/a pythn x.py",
         "mpirun_ () { python; }; mpirun_", "env -C sub python x.py",
-        "if true; then pythn; fi", ". venv/activate", ""}) {
+        "mpirun -wdir sub python x.py", "if true; then pythn; fi",
+        ". venv/activate", ""}) {
     EXPECT_EQ(Wrong(command), "") << command;
   }
   EXPECT_EQ(Wrong("pythn", ""), "");

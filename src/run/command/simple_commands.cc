@@ -134,7 +134,6 @@ class CommandReader {
   static Folder After(const SimpleCommand& command) {
     for (size_t i = 1; i < command.words.size(); ++i) {
       const ShellToken& word = command.words[i];
-      if (word.text == "-") return std::nullopt;
       if (!word.text.starts_with('-')) return Below(command.folder, word);
     }
     return std::nullopt;  // the home

@@ -43,6 +43,7 @@ TEST(SimpleCommands, AreWhereACdLeads) {
   EXPECT_THAT(Parted("cd \"$D\"; a; cd x; b; cd /y; c"),
               ElementsAre("?: a", "?: b", "/y: c"));
   EXPECT_THAT(Parted("cd; a"), ElementsAre("?: a"));
+  EXPECT_THAT(Parted("cd -; a"), ElementsAre("?: a"));
   EXPECT_THAT(Parted("env -C sub A=1 nice -n 3 a"), ElementsAre("/p/sub: a"));
 }
 
@@ -106,6 +107,7 @@ TEST(ScriptOf, IsWhatALauncherIsGiven) {
   EXPECT_EQ(Script("accelerate launch --num_processes 2 train.py"), "train.py");
   EXPECT_EQ(Script("mpirun -np 2 python -u train.py"), "train.py");
   EXPECT_EQ(Script("bash -c 'srun python -um pkg'"), "-m pkg");
+  EXPECT_EQ(Script("bash -c 'python train.py'"), "train.py");
   EXPECT_EQ(Script("./run.sh"), "");
 }
 
