@@ -35,6 +35,12 @@ def test_a_process_that_ends_says_what_it_had_imported(tmp_path: Path) -> None:
     assert [message["kind"] for message in messages] == ["loaded", "ended"]
     assert messages[1]["torch"] is False
     assert messages[1]["framework"] is False
+    assert "iterations" not in messages[1], "capture was attached to no loop"
+
+
+def test_a_loop_that_capture_is_attached_to_says_how_long_it_was(tmp_path: Path) -> None:
+    _, messages = run(tmp_path, "from ttrace.capture import process_messages as p; p.ran(3)")
+    assert messages[-1]["iterations"] == 3
 
 
 def test_an_uncaught_exception_is_left_in_one_line(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "src/base/format.h"
+
 namespace ttrace {
 
 std::string Counted(int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+  return fmt::format("{} {}{}", FormatCount(count), noun,
+                     count == 1 ? "" : "s");
 }
 
 std::string Examples(const std::vector<std::string>& names, int64_t count) {

@@ -12,7 +12,7 @@
 
 namespace ttrace {
 
-// "1 tensor", "3 tensors".
+// "1 tensor", "1,820 tensors".
 std::string Counted(int64_t count, std::string_view noun);
 
 // "fc1, fc2, ...": names that stand for `count` things. An empty one is the

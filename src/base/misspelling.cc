@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/base/format.h"
+
 namespace ttrace {
 namespace {
 
@@ -43,6 +45,12 @@ std::string Nearest(std::string_view word,
     }
   }
   return best;
+}
+
+std::string DidYouMean(std::string_view word,
+                       const std::vector<std::string>& known) {
+  const std::string nearest = Nearest(word, known);
+  return nearest.empty() ? "" : "; did you mean " + Printable(nearest) + "?";
 }
 
 }  // namespace ttrace

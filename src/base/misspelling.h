@@ -15,6 +15,10 @@ namespace ttrace {
 std::string Nearest(std::string_view word,
                     const std::vector<std::string>& known);
 
+// "; did you mean <nearest>?", or "" if none is near.
+std::string DidYouMean(std::string_view word,
+                       const std::vector<std::string>& known);
+
 }  // namespace ttrace
 
 #endif  // TTRACE_SRC_BASE_MISSPELLING_H_

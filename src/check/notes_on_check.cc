@@ -129,7 +129,7 @@ void NoteReplay(const JudgeOutcome& judged, Notes* notes) {
   notes->push_back(
       {NoteKind::kNotRepeatable,
        fmt::format("{} of the candidate {} not reproduced bit by bit by a "
-                   "replay (by up to {}), the reference's {}; bounds do not "
+                   "rerun (by up to {}), the reference's {}; bounds do not "
                    "include that",
                    Counted(count, "tensor"), is,
                    FormatError(judged.largest_repeat), is),

@@ -2,11 +2,8 @@
 
 #include "src/cli/diff.h"
 
-#include <fmt/format.h>
-
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "src/base/format.h"
@@ -16,16 +13,16 @@
 #include "src/cli/plan.h"
 #include "src/cli/progress.h"
 #include "src/cli/recording.h"
+#include "src/cli/reference_state.h"
 #include "src/cli/run_side.h"
+#include "src/cli/saved_reference.h"
 #include "src/cli/verdict_output.h"
-#include "src/experiment/graft_source.h"
 #include "src/experiment/iteration_range.h"
 #include "src/experiment/leg_names.h"
+#include "src/run/command/missing_program.h"
 #include "src/run/free_space.h"
 #include "src/run/output_folder.h"
 #include "src/run/record_command.h"
-#include "src/trace/note_json.h"
-#include "src/trace/reader.h"
 
 namespace ttrace {
 namespace {
@@ -53,7 +50,7 @@ RecordOptions ForSide(const RecordOptions& common, const DiffArguments& options,
   run.argv = {"/bin/sh", "-c", command};
   const bool reference = side == "reference";
   run.folder = reference && !options.reference_folder.empty()
-                   ? options.reference_folder
+                   ? options.reference_folder + ".new"
                    : (std::filesystem::path(options.folder) / side).string();
   for (const auto& [name, value] : reference ? options.reference_environment
                                              : options.candidate_environment) {
@@ -118,6 +115,24 @@ void PrintPlan(const DiffArguments& options, const IterationRange& iterations,
       "plan: in place (plain torch) is launched once more for each leg");
 }
 
+// Before anything is launched: a typing error in the one command is not to be
+// found after a run of the other.
+Status CheckCommands(const DiffArguments& options) {
+  std::error_code gone;
+  const std::string folder = std::filesystem::current_path(gone).string();
+  const auto check = [&](const char* side, const std::string& command,
+                         const Variables& environment) -> Status {
+    const Status there =
+        CheckProgramIsThere(command, folder, PathIn({&environment}));
+    if (there.ok()) return Done{};
+    return there.error().WithContext(side);
+  };
+  TTRACE_RETURN_IF_ERROR(check("reference", options.reference_command,
+                               options.reference_environment));
+  return check("candidate", options.candidate_command,
+               options.candidate_environment);
+}
+
 int DiscardTraces(const DiffArguments& options, int exit_code) {
   if (options.keep == "traces") return exit_code;
   for (const char* side : {"reference", "candidate"}) {
@@ -127,57 +142,6 @@ int DiscardTraces(const DiffArguments& options, int exit_code) {
     if (!removed.ok()) Complain(removed.error());
   }
   return exit_code;
-}
-
-// The iterations that a saved reference was recorded for; empty: not known.
-std::string IterationsOf(const Trace& reference) {
-  const nlohmann::json manifest = ParseJson(reference.manifest_json());
-  const auto found = manifest.find("iterations");
-  if (found == manifest.end() || !found->is_array() || found->size() != 2 ||
-      !found->at(0).is_number_integer() || !found->at(1).is_number_integer()) {
-    return "";
-  }
-  return fmt::format("{}:{}", found->at(0).get<int64_t>(),
-                     found->at(1).get<int64_t>());
-}
-
-// What was not asked for is that of the reference; what it lacks cannot be
-// compared.
-Status ChooseIterations(const Trace& reference, DiffArguments* options) {
-  const std::string recorded = IterationsOf(reference);
-  const auto there = ParseIterations(recorded);
-  if (!there.ok()) return Done{};
-  if (options->iterations.empty()) options->iterations = recorded;
-  const auto asked = ParseIterations(options->iterations);
-  if (!asked.ok() ||
-      (asked->begin >= there->begin && asked->end <= there->end)) {
-    return Done{};
-  }
-  return Error(ErrorCode::kInvalidArgument,
-               fmt::format("--iterations {}: the reference {} was recorded for "
-                           "{}; leave the option out, or record a reference "
-                           "for these",
-                           options->iterations, Printable(reference.folder()),
-                           recorded));
-}
-
-// Fails if it cannot be read. One of summaries has nothing to give.
-Status LookAtSavedReference(DiffArguments* options) {
-  if (options->reference_trace.empty()) return Done{};
-  const auto saved = Trace::Open(options->reference_trace);
-  if (!saved.ok()) {
-    const std::string inside = options->reference_trace + "/reference";
-    const std::string hint =
-        Trace::Open(inside).ok() ? ": the trace of this diff is " + inside : "";
-    return saved.error().WithContext("--reference-trace" + hint);
-  }
-  TTRACE_RETURN_IF_ERROR(ChooseIterations(**saved, options));
-  if (options->graft == "none" || HandsOutValues(**saved)) return Done{};
-  options->graft = "none";
-  Say("ttrace: the reference holds summaries: the candidate has to start from "
-      "the same\n"
-      "ttrace: weights and data by itself, and its modules are not isolated");
-  return Done{};
 }
 
 }  // namespace
@@ -195,6 +159,9 @@ int Diff(const DiffArguments& asked) {
   }
   if (const Status checked = CheckDiffArguments(options); !checked.ok()) {
     return Complain(checked.error());
+  }
+  if (const Status there = CheckCommands(options); !there.ok()) {
+    return Complain(there.error());
   }
   if (const Status seen = LookAtSavedReference(&options); !seen.ok()) {
     return Complain(seen.error());
@@ -217,6 +184,11 @@ int Diff(const DiffArguments& asked) {
       PrepareFolder(options.folder, FolderKind::kReport, options.force,
                     ExportsIn(options.exports, options.folder));
   if (!folder.ok()) return Complain(folder.error());
+  if (!options.reference_folder.empty() && options.reference_trace.empty()) {
+    const Status free =
+        CheckReplaceable(options.reference_folder, FolderKind::kTrace, true);
+    if (!free.ok()) return Complain(free.error());
+  }
   WarnOfOrphans();
   PrintFirstLine(options);
   PrintPlan(options, common->iterations, *reference_legs, *candidate_legs);
@@ -249,8 +221,9 @@ int Diff(const DiffArguments& asked) {
         return Complain("the reference has to be a run that works");
       }
       if (end == SideEnd::kGood && options.reference_recorded) {
-        const Status noted = options.reference_recorded();
-        if (!noted.ok()) Complain(noted.error());
+        const Status noted = options.reference_recorded(run.folder);
+        if (!noted.ok()) return Complain(noted.error());
+        check.reference = options.reference_folder;
       }
     }
     if (end == SideEnd::kGood) {

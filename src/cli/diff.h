@@ -45,10 +45,13 @@ struct DiffArguments {
   ExportOptions exports;
 
   // Of an experiment, whose reference outlives the folder of one candidate.
-  // Empty: in `folder`. Else what is there is replaced.
+  // Empty: in `folder`. Else it is recorded beside that, and what is there
+  // stays until reference_recorded.
   std::string reference_folder;
-  // Called once the reference is recorded. Null: nobody asks.
-  std::function<Status()> reference_recorded;
+  // Called with the trace once it is whole, to put it into reference_folder.
+  std::function<Status(const std::string&)> reference_recorded;
+  // Run id of one that is not to be used again (--fresh); empty: none.
+  std::string outdated_reference;
   // What the sides' commands see besides our own environment.
   std::map<std::string, std::string> reference_environment;
   std::map<std::string, std::string> candidate_environment;

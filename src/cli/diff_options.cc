@@ -3,6 +3,7 @@
 #include "src/cli/command.h"
 #include "src/cli/diff.h"
 #include "src/cli/experiment.h"
+#include "src/cli/experiment_options.h"
 #include "src/experiment/iteration_range.h"
 #include "src/experiment/selection.h"
 

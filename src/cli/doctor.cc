@@ -21,6 +21,7 @@
 #include "src/report/page.h"
 #include "src/run/doctor/machine.h"
 #include "src/run/doctor/python.h"
+#include "src/run/duration.h"
 
 namespace ttrace {
 namespace {
@@ -38,6 +39,8 @@ Examples:
 struct DoctorArguments {
   std::string folder = ".";
   std::string python;
+  // The import of torch from a slow network file system takes that long.
+  std::string timeout = "2m";
   bool quick = false;
   bool json = false;
 };
@@ -119,6 +122,8 @@ int Doctor(const DoctorArguments& options) {
   RecordOptions own;
   const Status ready = UseOwnEnvironment(&own);
   if (!ready.ok()) return Complain(ready.error());
+  const auto timeout = ParseDuration(options.timeout);
+  if (!timeout.ok()) return Complain(timeout.error().WithContext("--timeout"));
   const Scratch scratch;
   if (scratch.path().empty()) {
     return Complain(
@@ -133,6 +138,7 @@ int Doctor(const DoctorArguments& options) {
       std::filesystem::path(own.hook_folder).parent_path().string();
   python.environment = own.environment;
   python.scratch = scratch.path();
+  python.timeout_seconds = *timeout;
 
   HealthList list;
   LookAtFolder(options.folder, &list);
@@ -145,13 +151,16 @@ int Doctor(const DoctorArguments& options) {
   {
     const InterruptGuard guard;
     python.interrupt = guard.flag();
+    const std::string limit =
+        *timeout > 0 ? "at most " + FormatSeconds(*timeout) : "without a limit";
+    LiveLine line;
+    line.Show({"asking " + Printable(python.interpreter), limit});
     const Result<bool> torch = LookAtPython(python, &list);
     if (!torch.ok()) {
       return Complain(torch.error().WithContext("doctor: --python"));
     }
     if (*torch && !options.quick && !guard.interrupted()) {
-      LiveLine line;
-      line.Show({"recording two ranks"});
+      line.Show({"recording two ranks", limit});
       TryToRecord(python, &list);
     }
     if (guard.interrupted()) {
@@ -187,6 +196,12 @@ void AddDoctor(CLI::App& app, Action* action) {
       ->add_option("--python", options->python,
                    "the interpreter of your ranks, if it is another one")
       ->type_name("PYTHON");
+  command
+      ->add_option("--timeout", options->timeout,
+                   "end what hangs: the interpreter's answer, and the run of "
+                   "two ranks, each after so long; 0: never")
+      ->capture_default_str()
+      ->type_name("DURATION");
   command->add_flag("--quick", options->quick,
                     "do not record a run of two ranks (some seconds)");
   command->add_flag("--json", options->json, "for programs");

@@ -29,6 +29,7 @@ struct InspectArguments {
   TensorQuery query;
   bool one_tensor = false;  // a pattern is given; the model's own name is ""
   bool collectives = false;
+  bool all_notes = false;
 };
 
 Result<std::string> Describe(const InspectArguments& options) {
@@ -45,7 +46,8 @@ Result<std::string> Describe(const InspectArguments& options) {
   }
   TTRACE_ASSIGN_OR_RETURN(auto trace, Trace::Open(options.path, 0));
   if (options.collectives) return DescribeCollectives(*trace, terminal);
-  if (!options.one_tensor) return DescribeTrace(*trace, terminal);
+  if (!options.one_tensor)
+    return DescribeTrace(*trace, options.all_notes, terminal);
   return DescribeTensors(trace, options.query, terminal);
 }
 
@@ -80,6 +82,9 @@ void AddInspect(CLI::App& app, Action* action) {
       ->check(CLI::Range(1, 1000000));
   command->add_flag("--collectives", options->collectives,
                     "show what the ranks of a trace communicated");
+  command->add_flag("--notes", options->all_notes,
+                    "show what the ranks of a trace noted for a check, too, an "
+                    "example of each kind as it was written");
   command->footer(kInspectFooter);
   command->callback([action, options, tensor] {
     options->one_tensor = tensor->count() > 0;

@@ -13,8 +13,10 @@
 namespace ttrace {
 
 // A trace: who wrote it, which ranks, legs and iterations it holds, how many
-// tensors of which role, and what its ranks remarked.
-std::string DescribeTrace(const Trace& trace, const TerminalOptions& terminal);
+// tensors of which role, and what its ranks remarked. `all_notes`: instead of
+// what a person is told, an example of each kind as it was written.
+std::string DescribeTrace(const Trace& trace, bool all_notes,
+                          const TerminalOptions& terminal);
 
 // Its collectives, those that are alike in one line: phase, kind, how many of a
 // rank, elements, groups, module.
@@ -30,8 +32,10 @@ struct TensorQuery {
   int limit = 10;      // tensors
 };
 
-// The tensors that match: pieces, placement, statistics and first values.
-// Fails with kNotFound if none does, kIo or kCorrupt if one cannot be read.
+// The tensors that match: pieces, placement, statistics and first values. A leg
+// that took a launch of its own is looked for in its folder. Fails with
+// kNotFound if there is no such leg, which says what there is instead, or none
+// matches, kIo or kCorrupt if one cannot be read.
 Result<std::string> DescribeTensors(std::shared_ptr<const Trace> trace,
                                     const TensorQuery& query,
                                     const TerminalOptions& terminal);

@@ -9,6 +9,7 @@
 #include "src/align/catalog.h"
 #include "src/base/format.h"
 #include "src/cli/inspect.h"
+#include "src/cli/inspected_leg.h"
 #include "src/compare/cells/compare_cells.h"
 #include "src/compare/compared_piece.h"
 #include "src/compare/summaries/compare_summaries.h"
@@ -188,27 +189,21 @@ Status AddTensor(const TensorId& id, const TensorPieces& pieces, int values,
   return Done{};
 }
 
-std::string Joined(const std::vector<std::string>& words) {
-  return fmt::format("{}", fmt::join(words, ", "));
-}
-
 }  // namespace
 
 Result<std::string> DescribeTensors(std::shared_ptr<const Trace> trace,
                                     const TensorQuery& query,
                                     const TerminalOptions& terminal) {
+  const Leg leg(query.leg);
+  if (!HoldsLeg(*trace, leg)) {
+    TTRACE_ASSIGN_OR_RETURN(trace, OpenLegOf(*trace, leg));
+  }
   const SourceLines sources = SourceLines::Read(*trace);
   const Catalog catalog(std::move(trace));
-  if (!catalog.HasLeg(Leg(query.leg))) {
-    return Error(ErrorCode::kNotFound,
-                 "no leg '" + Printable(query.leg) +
-                     "' in this trace; it has " +
-                     Printable(Joined(NamesOf(catalog.legs()))));
-  }
   Page page(terminal.width, terminal.color);
   int shown = 0;
   int64_t more = 0;
-  for (const auto& [id, pieces] : catalog.tensors(Leg(query.leg))) {
+  for (const auto& [id, pieces] : catalog.tensors(leg)) {
     if (!Matches(query, id)) continue;
     if (shown == query.limit) {
       ++more;

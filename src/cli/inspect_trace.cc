@@ -1,11 +1,17 @@
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "src/align/catalog.h"
+#include "src/base/count_words.h"
 #include "src/base/format.h"
 #include "src/cli/inspect.h"
+#include "src/experiment/gather_notes.h"
+#include "src/experiment/leg_names.h"
 #include "src/report/page.h"
 #include "src/trace/note_json.h"
 
@@ -117,7 +123,8 @@ void AddAmounts(const std::string& label,
   page.Table(rows);
 }
 
-void AddNotes(const Trace& trace, Page& page) {
+// As they were written: one of each kind.
+void AddAllNotes(const Trace& trace, Page& page) {
   std::map<std::string, std::pair<int64_t, std::string>> kinds;
   for (const RankTrace& rank : trace.ranks()) {
     for (const Note& note : rank.notes) {
@@ -125,18 +132,52 @@ void AddNotes(const Trace& trace, Page& page) {
       if (count++ == 0) example = note.json;
     }
   }
-  page.Section("NOTES");
   constexpr size_t kLongest = 160;
   for (const auto& [kind, note] : kinds) {
-    page.Text(kind + " x " + FormatCount(note.first) + ": " +
+    page.Text(Printable(kind) + " x " + FormatCount(note.first) + ": " +
                   ShortenMiddle(Printable(note.second), kLongest),
               Tone::kPlain, 2);
   }
 }
 
+// What a reader of a verdict is told of them. The rest is for the check.
+void AddNotes(const Trace& trace, Page& page) {
+  int64_t others = 0;
+  for (const RankTrace& rank : trace.ranks()) {
+    for (const Note& note : rank.notes) {
+      others += !NoteGatherer::Reads(note.kind);
+    }
+  }
+  NoteGatherer gatherer;
+  ForEachNoteIf(trace, &NoteGatherer::Reads,
+                [&](const ParsedNote& note) { gatherer.Add(note); });
+  const std::vector<RunNote> notes = std::move(gatherer).Finish("");
+  for (const RunNote& note : notes) {
+    page.Text(Printable(NoteWords(note)),
+              note.leaves_verdict_open() ? Tone::kDoubtful : Tone::kPlain, 2);
+  }
+  if (notes.empty()) page.Text("nothing that needs attention");
+  if (others > 0) {
+    page.Text(Counted(others, "more note") + (others == 1 ? " is" : " are") +
+              " for a check to read; --notes shows them");
+  }
+}
+
+// Those that are no leg of this folder.
+void AddLegFolders(const Trace& trace, Page& page) {
+  std::string names;
+  for (const std::string& folder : FindLegFolders(trace.folder())) {
+    names += (names.empty() ? "" : ", ") +
+             std::filesystem::path(folder).filename().string();
+  }
+  if (names.empty()) return;
+  page.Text("by launches of their own, in legs/: " + Printable(names));
+}
+
 }  // namespace
 
-std::string DescribeTrace(const Trace& trace, const TerminalOptions& terminal) {
+std::string DescribeTrace(const Trace& trace, bool all_notes,
+                          const TerminalOptions& terminal) {
   std::map<std::string, Amount> legs;
   std::map<std::string, Amount> roles;
   std::set<int> iterations;
@@ -158,8 +199,10 @@ std::string DescribeTrace(const Trace& trace, const TerminalOptions& terminal) {
   }
   page.Text(list.empty() ? "none: no tensor was captured" : list);
   if (!legs.empty()) AddAmounts("LEGS", legs, page);
+  AddLegFolders(trace, page);
   if (!roles.empty()) AddAmounts("REAL LEG", roles, page);
-  AddNotes(trace, page);
+  page.Section("NOTES");
+  all_notes ? AddAllNotes(trace, page) : AddNotes(trace, page);
   return page.Take();
 }
 

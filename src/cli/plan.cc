@@ -4,18 +4,11 @@
 
 #include <algorithm>
 
+#include "src/base/count_words.h"
 #include "src/base/format.h"
 #include "src/run/free_space.h"
 
 namespace ttrace {
-namespace {
-
-std::string Counted(int64_t count, const std::string& noun) {
-  return FormatCount(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
-}  // namespace
-
 std::string StepsWords(const IterationRange& iterations,
                        const std::vector<Leg>& legs) {
   const auto all = static_cast<int64_t>(legs.size());

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/count_words.h"
 #include "src/base/format.h"
 #include "src/cli/command.h"
 #include "src/cli/interrupt.h"
@@ -197,10 +198,8 @@ int RunRecord(const CommandLine& line, RecordArguments* options) {
   if (!guard.interrupted() && !timed_out) {
     RunLegLaunches(record, capture, "record", *guard.flag());
   }
-  SayAside("captured " + std::to_string(capture.iterations) + " iteration" +
-           (capture.iterations == 1 ? "" : "s") + " of " +
-           std::to_string(capture.world_size) + " rank" +
-           (capture.world_size == 1 ? "" : "s") + " in " +
+  SayAside("captured " + Counted(capture.iterations, "iteration") + " of " +
+           Counted(capture.world_size, "rank") + " in " +
            Printable(record.folder));
   return guard.interrupted() ? guard.exit_code() : exit_code;
 }

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -22,9 +23,12 @@
 #include "src/base/format.h"
 #include "src/cli/command.h"
 #include "src/cli/experiment.h"
+#include "src/cli/experiment_options.h"
 #include "src/cli/interrupt.h"
 #include "src/cli/live_line.h"
+#include "src/cli/look_at_experiments.h"
 #include "src/cli/progress.h"
+#include "src/cli/reference_state.h"
 #include "src/cli/summary_table.h"
 #include "src/cli/terminal.h"
 #include "src/cli/working_folder.h"
@@ -91,7 +95,8 @@ int Await(pid_t child, const InterruptGuard& guard) {
 }
 
 SummaryRow RunOne(const Project& project, const ChosenExperiment& chosen,
-                  const RunArguments& options, const InterruptGuard& guard) {
+                  const RunArguments& options, const std::string& outdated,
+                  const InterruptGuard& guard) {
   const auto start = std::chrono::steady_clock::now();
   const std::string folder = FoldersOf(project, chosen).candidate;
   const auto written = [&] {
@@ -114,7 +119,9 @@ SummaryRow RunOne(const Project& project, const ChosenExperiment& chosen,
     SetExperimentShown(chosen.name());
     GivenOptions given;
     if (options.verbose) given["verbose"] = {"true", true, {}};
-    const int code = RunExperiment(project, chosen, options.typed, given);
+    DiffArguments typed = options.typed;
+    typed.outdated_reference = outdated;
+    const int code = RunExperiment(project, chosen, typed, given);
     std::fflush(nullptr);
     _exit(code);
   }
@@ -138,8 +145,13 @@ int RunAll(const Project& project, const std::vector<ChosenExperiment>& chosen,
   int interrupt_code = 0;
   {
     const InterruptGuard guard;
+    // With --fresh, what lies there now serves no candidate of this call.
+    std::map<std::string, std::string> outdated;  // run id by experiment
     if (options.typed.fresh) {
-      for (const ChosenExperiment& one : chosen) ForgetReference(project, one);
+      for (const ChosenExperiment& one : chosen) {
+        outdated.try_emplace(one.experiment->name,
+                             ReferenceOf(project, one).run_id());
+      }
     }
     for (const ChosenExperiment& one : chosen) {
       if (guard.interrupted()) {
@@ -151,7 +163,8 @@ int RunAll(const Project& project, const std::vector<ChosenExperiment>& chosen,
       }
       SayAside(one.name() + " (" + std::to_string(rows.size() + 1) + " of " +
                std::to_string(chosen.size()) + ")");
-      rows.push_back(RunOne(project, one, options, guard));
+      rows.push_back(
+          RunOne(project, one, options, outdated[one.experiment->name], guard));
       const SummaryRow& row = rows.back();
       SayAside(one.name() + ": " + row.verdict + " after " +
                DurationWords(row.seconds));
@@ -188,6 +201,8 @@ int List(const Project& project) {
                     ? ""
                     : "to be recorded again: ",
                 state->words.c_str());
+    const std::string unknown = UnknownScriptWords(project, experiment);
+    if (!unknown.empty()) std::printf("  %s\n", unknown.c_str());
     for (const ProjectCandidate& candidate : experiment.candidates) {
       const ChosenExperiment one = {&experiment, &candidate};
       const SummaryRow row =
@@ -241,6 +256,9 @@ int RunNamed(const RunArguments& options) {
                                      });
       if (!twice) chosen.push_back(one);
     }
+  }
+  if (!LookAtExperiments(*project, chosen, options.typed.fresh)) {
+    return kCouldNotDecide;
   }
   return RunAll(*project, chosen, options);
 }

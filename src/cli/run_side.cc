@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/count_words.h"
 #include "src/base/format.h"
 #include "src/cli/command.h"
 #include "src/cli/live_line.h"
@@ -16,10 +17,6 @@
 
 namespace ttrace {
 namespace {
-
-std::string Plural(int count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
 
 // As it was typed: of a shell's command, that.
 std::string CommandWords(const std::vector<std::string>& argv) {
@@ -69,11 +66,11 @@ SideEnd Report(const std::string& side, const RecordOptions& run,
   }
   const std::string time = FormatSeconds(launch.seconds);
   if (launch.ending == Ending::kFinished && finished) {
-    Say(side + ": all " + Plural(capture.iterations, "iteration") +
+    Say(side + ": all " + Counted(capture.iterations, "iteration") +
         " captured after " + time +
         "; command ended (use --run-to-end to let it finish)");
   } else {
-    Say(side + ": " + Plural(capture.iterations, "iteration") +
+    Say(side + ": " + Counted(capture.iterations, "iteration") +
         " captured; the command " + Describe(launch) + " after " + time);
   }
   if (ShellExitCode(launch) == 0) return SideEnd::kGood;

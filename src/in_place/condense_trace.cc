@@ -1,6 +1,5 @@
 #include "src/in_place/condense_trace.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -209,17 +208,17 @@ Status CheckSameRanks(const Trace& run, const Trace& rerun) {
 }
 
 Result<Folders> OpenFolders(const std::string& from) {
+  const std::vector<std::string> folders = FindLegFolders(from);
   std::vector<std::string> names = {from};
-  for (const std::string& folder : FindLegFolders(from)) {
-    const Leg leg(std::filesystem::path(folder).filename().string());
-    if (!leg.is_isolated()) names.push_back(folder);
-  }
   // What is perturbed comes before its noise.
-  std::stable_partition(
-      names.begin() + 1, names.end(), [](const std::string& folder) {
-        return !Leg(std::filesystem::path(folder).filename().string())
-                    .is_noise();
-      });
+  for (const bool noise : {false, true}) {
+    for (const std::string& folder : folders) {
+      const Leg leg(std::filesystem::path(folder).filename().string());
+      if (leg.is_noise() == noise && !leg.is_isolated()) {
+        names.push_back(folder);
+      }
+    }
+  }
   Folders out;
   for (const std::string& folder : names) {
     TTRACE_ASSIGN_OR_RETURN(auto trace, Trace::Open(folder));

@@ -17,7 +17,7 @@ std::string ScaleWords(Origin origin) {
     case Origin::kFloor:
       return "floor";
     case Origin::kRepeat:
-      return "the reference's replay differs by";
+      return "the reference's own rerun differs by";
     case Origin::kReferenceFp32:
       return "reference against its fp32 leg";
     case Origin::kReferenceRounds:
@@ -55,7 +55,7 @@ std::string StatisticWords(const Test& test) {
     case Statistic::kRouting:
       return "scores between which the choice fell otherwise: ";
     case Statistic::kRepeat:
-      return "a replay of the candidate differs: ";
+      return "a rerun of the candidate differs: ";
     case Statistic::kStep:
       return "the step made again: ";
   }

@@ -76,7 +76,7 @@ std::string ReferenceCopiesWords(const Reason& reason) {
 
 std::string NotHeldWords(const Reason& reason) {
   return fmt::format(
-      "its step is not replayed: {} {} no {} for what it updates",
+      "its step is not made again: {} {} no {} for what it updates",
       RankWords(reason.ranks), reason.ranks.size() == 1 ? "has" : "have",
       reason.detail);
 }
@@ -200,11 +200,11 @@ constexpr std::array<Clause, kReasonKinds> kClauses = {{
     {ReasonKind::kUncertain, UncertainWords},
     {ReasonKind::kReplacedByGraft, "replaced by the reference's"},
     {ReasonKind::kAfterStep,
-     "after an optimizer step only copies are compared (the step is not "
-     "replayed)"},
-    {ReasonKind::kStepUnknown, "its step is not replayed: {} is not known"},
+     "after an optimizer step only copies are compared (the step is not made "
+     "again)"},
+    {ReasonKind::kStepUnknown, "its step is not made again: {} is not known"},
     {ReasonKind::kStepNotRecorded,
-     "its step is not replayed: {} is not recorded"},
+     "its step is not made again: {} is not recorded"},
     {ReasonKind::kStepNotHeld, NotHeldWords},
     {ReasonKind::kReferenceStep,
      "its step is not judged: the reference's own is not what its settings "
@@ -239,7 +239,7 @@ constexpr std::array<Clause, kReasonKinds> kClauses = {{
     {ReasonKind::kOwnStatistic,
      "a buffer that forwards changed, out of bounds, and nothing that is "
      "computed with it is: a statistic of a rank's own rows"},
-    {ReasonKind::kBeforeStep, "what a step starts from: used to replay it"},
+    {ReasonKind::kBeforeStep, "what a step starts from: used to make it again"},
     {ReasonKind::kAfterGoodStep,
      "as the next iteration finds it: its copies are compared, and the step on "
      "what it left at once"},

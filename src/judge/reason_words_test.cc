@@ -20,7 +20,7 @@ TEST(ReasonWords, SaysTheDetailWhereThereIsOne) {
   EXPECT_EQ(ReasonWords(Because(ReasonKind::kNotInCandidate, "no clipping")),
             "the candidate has no such tensor: no clipping");
   EXPECT_EQ(ReasonWords(Because(ReasonKind::kStepUnknown, "its {} rate")),
-            "its step is not replayed: its {} rate is not known");
+            "its step is not made again: its {} rate is not known");
 }
 
 TEST(ReasonWords, AddsRowsThatAreReadOtherwise) {

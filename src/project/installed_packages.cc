@@ -1,14 +1,15 @@
 #include "src/project/installed_packages.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <system_error>
+#include <vector>
+
+#include "src/run/command/find_program.h"
+#include "src/run/command/simple_commands.h"
 
 namespace ttrace {
 namespace {
@@ -18,29 +19,6 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 6> kPackages = {
     "accelerate",        "lightning", "megatron_core",
     "pytorch_lightning", "torch",     "transformers"};
-
-bool IsProgram(const fs::path& path) {
-  std::error_code missing;
-  return fs::is_regular_file(path, missing) && access(path.c_str(), X_OK) == 0;
-}
-
-std::optional<fs::path> FindProgram(const std::string& word,
-                                    const fs::path& working_folder,
-                                    const std::string& path) {
-  if (word.find('/') != std::string::npos) {
-    const fs::path program = working_folder / word;
-    return IsProgram(program) ? std::optional(program) : std::nullopt;
-  }
-  size_t begin = 0;
-  while (begin <= path.size()) {
-    const size_t end = std::min(path.find(':', begin), path.size());
-    const fs::path program =
-        working_folder / path.substr(begin, end - begin) / word;
-    if (IsProgram(program)) return program;
-    begin = end + 1;
-  }
-  return std::nullopt;
-}
 
 // ROOT/lib/python3.11/site-packages, and Debian's names of it.
 std::vector<fs::path> PackageFolders(const fs::path& root) {
@@ -83,13 +61,16 @@ void AddPackages(const fs::path& folder,
 }  // namespace
 
 std::map<std::string, std::string> InstalledPackages(
-    const std::vector<std::string>& words, const std::string& working_folder,
+    const std::string& command, const std::string& working_folder,
     const std::string& path) {
   std::set<fs::path> roots;
-  for (const std::string& word : words) {
-    if (word.empty()) continue;
-    // Not what a link leads to: an environment's python is one, to another's.
-    if (const auto program = FindProgram(word, working_folder, path)) {
+  for (const SimpleCommand& one : SimpleCommands(command, working_folder)) {
+    for (const ShellToken& word : one.words) {
+      if (word.text.empty()) continue;
+      const auto program =
+          FindProgram(word.text, one.folder.value_or(working_folder), path);
+      if (!program) continue;
+      // Not what a link leads to: an environment's python is one, to another's.
       roots.insert(program->lexically_normal().parent_path().parent_path());
     }
   }

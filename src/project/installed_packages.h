@@ -7,15 +7,15 @@
 
 #include <map>
 #include <string>
-#include <vector>
 
 namespace ttrace {
 
 // Package -> version, of torch and of what capture knows of training loops,
-// from the folders that an installer leaves in the environments of those of
-// `words` that are programs: a path, or a name found in `path`. Nothing is run.
+// from the folders that an installer leaves in the environments of those words
+// of `command` that are programs: a path, or a name found in `path`. Nothing is
+// run.
 std::map<std::string, std::string> InstalledPackages(
-    const std::vector<std::string>& words, const std::string& working_folder,
+    const std::string& command, const std::string& working_folder,
     const std::string& path);
 
 }  // namespace ttrace

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <functional>
 #include <optional>
 
 #include "src/base/format.h"
 #include "src/base/misspelling.h"
+#include "src/project/option_keys.h"
 #include "src/project/toml_table.h"
 #include "src/trace/file.h"
 
@@ -18,12 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxProjectBytes = 1 << 20;
-
-std::string NearestWords(std::string_view word,
-                         const std::vector<std::string>& known) {
-  const std::string nearest = Nearest(word, known);
-  return nearest.empty() ? "" : "; did you mean " + nearest + "?";
-}
 
 // Names become folders.
 std::optional<std::string> WrongName(const std::string& name) {
@@ -90,43 +84,8 @@ class ProjectReader {
   Error Unknown(const TomlEntry& entry, const std::string& what,
                 const std::vector<std::string>& known) const {
     std::string text = "unknown " + what + " '" + Printable(entry.key) + "'" +
-                       NearestWords(entry.key, known);
+                       DidYouMean(entry.key, known);
     return project_.Wrong(entry.at, text);
-  }
-
-  // Those that say what is compared with what are read by whoever asks.
-  bool IsOption(const std::string& key) const { return FindOption(key); }
-  const KnownOption* FindOption(const std::string& key) const {
-    const auto found =
-        std::find_if(options_.begin(), options_.end(),
-                     [&](const KnownOption& o) { return o.name == key; });
-    return found == options_.end() ? nullptr : &*found;
-  }
-
-  // All keys that an entry of `of` may have.
-  std::vector<std::string> Keys(std::vector<std::string> of) const {
-    for (const KnownOption& option : options_) of.push_back(option.name);
-    return of;
-  }
-
-  Status ReadOption(const TomlEntry& entry, GivenOptions* options) const {
-    const KnownOption& known = *FindOption(entry.key);
-    GivenOption given = {.value = "", .is_flag = known.is_flag, .at = entry.at};
-    if (known.is_flag) {
-      const auto flag = entry.value->value_exact<bool>();
-      if (!flag) {
-        return project_.Wrong(entry.at, entry.key + " is " +
-                                            TypeWords(*entry.value) +
-                                            "; it has to be true or false");
-      }
-      given.value = *flag ? "true" : "false";
-    } else if (const auto number = entry.value->value_exact<int64_t>()) {
-      given.value = std::to_string(*number);
-    } else {
-      TTRACE_ASSIGN_OR_RETURN(given.value, TextOf(project_, entry));
-    }
-    options->insert_or_assign(entry.key, std::move(given));
-    return Done{};
   }
 
   Status ReadDefaults(const toml::table& table) {
@@ -139,11 +98,13 @@ class ProjectReader {
                                 TextOf(project_, entry));
       } else if (entry.key == "depends") {
         TTRACE_ASSIGN_OR_RETURN(defaults_.depends, TextsOf(project_, entry));
-      } else if (IsOption(entry.key)) {
-        TTRACE_RETURN_IF_ERROR(ReadOption(entry, &default_options_));
+      } else if (options_.Has(entry.key)) {
+        TTRACE_RETURN_IF_ERROR(
+            options_.Read(project_, entry, &default_options_));
       } else {
-        return Unknown(entry, "key of [defaults]",
-                       Keys({"environment", "working-folder", "depends"}));
+        return Unknown(
+            entry, "key of [defaults]",
+            options_.NamesAnd({"environment", "working-folder", "depends"}));
       }
     }
     return Done{};
@@ -169,6 +130,7 @@ class ProjectReader {
                                 "give either reference or reference-trace");
         }
         reference_at = entry;
+        experiment.reference_at = entry.at;
         TTRACE_ASSIGN_OR_RETURN(const std::string text,
                                 TextOf(project_, entry));
         if (key == "reference") {
@@ -197,14 +159,15 @@ class ProjectReader {
       } else if (key == "depends") {
         TTRACE_ASSIGN_OR_RETURN(auto depends, TextsOf(project_, entry));
         for (auto& one : depends) experiment.depends.push_back(std::move(one));
-      } else if (IsOption(key)) {
-        TTRACE_RETURN_IF_ERROR(ReadOption(entry, &options));
+      } else if (options_.Has(key)) {
+        TTRACE_RETURN_IF_ERROR(options_.Read(project_, entry, &options));
       } else {
         return Unknown(
             entry, "key of an experiment",
-            Keys({"reference", "reference-trace", "candidate", "candidates",
-                  "description", "working-folder", "environment",
-                  "reference-environment", "depends"}));
+            options_.NamesAnd({"reference", "reference-trace", "candidate",
+                               "candidates", "description", "working-folder",
+                               "environment", "reference-environment",
+                               "depends"}));
       }
     }
     if (!reference_at) {
@@ -251,7 +214,7 @@ class ProjectReader {
         } else if (entry.key == "environment") {
           TTRACE_ASSIGN_OR_RETURN(candidate.environment,
                                   VariablesOf(project_, entry));
-        } else if (IsOption(entry.key)) {
+        } else if (options_.Has(entry.key)) {
           if (ConcernsReference(entry.key)) {
             return project_.Wrong(entry.at,
                                   entry.key +
@@ -259,10 +222,11 @@ class ProjectReader {
                                       "all candidates share: give it to the "
                                       "experiment");
           }
-          TTRACE_RETURN_IF_ERROR(ReadOption(entry, &candidate.options));
+          TTRACE_RETURN_IF_ERROR(
+              options_.Read(project_, entry, &candidate.options));
         } else {
           return Unknown(entry, "key of a candidate",
-                         Keys({"command", "environment"}));
+                         options_.NamesAnd({"command", "environment"}));
         }
       }
       if (candidate.command.empty()) {
@@ -277,7 +241,7 @@ class ProjectReader {
   }
 
   Project& project_;
-  const std::vector<KnownOption>& options_;
+  const OptionKeys options_;
   ProjectExperiment defaults_;
   GivenOptions default_options_;
 };
@@ -324,39 +288,6 @@ Result<Project> ReadProject(const std::string& path,
   TTRACE_RETURN_IF_ERROR(
       ProjectReader(&project, options).Read(document.table()));
   return project;
-}
-
-Result<std::vector<ChosenExperiment>> FindExperiments(const Project& project,
-                                                      std::string_view name) {
-  const size_t slash = name.find('/');
-  const std::string_view wanted = name.substr(0, slash);
-  std::vector<std::string> names;
-  for (const ProjectExperiment& experiment : project.experiments) {
-    names.push_back(experiment.name);
-    if (experiment.name != wanted) continue;
-    std::vector<ChosenExperiment> chosen;
-    std::vector<std::string> candidates;
-    for (const ProjectCandidate& candidate : experiment.candidates) {
-      candidates.push_back(candidate.name);
-      if (slash == std::string_view::npos ||
-          candidate.name == name.substr(slash + 1)) {
-        chosen.push_back({&experiment, &candidate});
-      }
-    }
-    if (!chosen.empty()) return chosen;
-    const std::string_view other = name.substr(slash + 1);
-    return Error(
-        ErrorCode::kNotFound,
-        fmt::format("{}: experiment '{}' has no candidate '{}'{}",
-                    Printable(project.path), experiment.name, Printable(other),
-                    NearestWords(other, candidates)));
-  }
-  return Error(
-      ErrorCode::kNotFound,
-      fmt::format(
-          "{} has no experiment '{}'{} (`ttrace run --list` shows them)",
-          Printable(project.path), Printable(wanted),
-          NearestWords(wanted, names)));
 }
 
 }  // namespace ttrace

@@ -33,6 +33,7 @@ struct FilePosition {
 struct KnownOption {
   std::string name;
   bool is_flag = false;
+  bool is_number = false;  // a whole one
 };
 
 struct GivenOption {
@@ -63,6 +64,7 @@ struct ProjectExperiment {
   std::vector<std::pair<std::string, FilePosition>> depends;
   std::vector<ProjectCandidate> candidates;  // at least one
   FilePosition at;
+  FilePosition reference_at;  // of the command or the trace
 };
 
 struct Project {

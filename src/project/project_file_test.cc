@@ -16,7 +16,7 @@ using testing::StartsWith;
 
 const std::vector<KnownOption> kOptions = {{"iterations", false},
                                            {"keep", false},
-                                           {"seed", false},
+                                           {"seed", false, true},
                                            {"timeout", false},
                                            {"run-to-end", true}};
 
@@ -146,6 +146,14 @@ TEST_F(ProjectFileTest, WhatIsOfAnotherTypeIsRefused) {
   EXPECT_EQ(Wrong(head + "candidate = 'y'\nrun-to-end = 'yes'\n"),
             "ttrace.toml:4:1: run-to-end is a text; it has to be true or "
             "false");
+  for (const char* seed : {"1.5", "'x'", "2026-01-01"}) {
+    EXPECT_THAT(Wrong(head + "candidate = 'y'\nseed = " + seed + "\n"),
+                HasSubstr("; it has to be a whole number"))
+        << seed;
+  }
+  EXPECT_EQ(Wrong(head + "candidate = 'y'\ntimeout = 1.5\n"),
+            "ttrace.toml:4:1: timeout is a number with a fraction; it has to "
+            "be a text or a whole number");
   EXPECT_THAT(Wrong(head + "candidate = 'y'\nenvironment = { A = 1 }\n"),
               HasSubstr(":4:17: A is a number; it has to be a text, as all"));
   EXPECT_THAT(Wrong(head + "candidate = 'y'\ndepends = 'a.py'\n"),

@@ -1,19 +1,16 @@
 #include "src/project/reference_key.h"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <set>
-#include <string_view>
 
 #include "src/base/format.h"
 #include "src/project/installed_packages.h"
+#include "src/project/reference_files.h"
 #include "src/trace/file.h"
 #include "src/trace/hex_digest.h"
 #include "src/trace/note_json.h"
@@ -42,84 +39,6 @@ Result<std::string> ContentOf(const fs::path& path) {
       const size_t got,
       file.ReadAt(std::as_writable_bytes(std::span<char>(content)), 0));
   return HexDigest(XXH3_64bits(content.data(), got));
-}
-
-// `path` as it is called in the project; nothing: it lies outside.
-std::optional<std::string> NameIn(const Project& project,
-                                  const fs::path& path) {
-  const std::string name =
-      path.lexically_normal().lexically_relative(project.folder).string();
-  if (name.empty() || name == "." || name.starts_with("..")) {
-    return std::nullopt;
-  }
-  return name;
-}
-
-using Files = std::map<std::string, fs::path>;  // by name in the project
-
-void AddFile(const Project& project, const fs::path& path, Files* files) {
-  std::error_code missing;
-  if (!fs::is_regular_file(path, missing)) return;
-  if (const auto name = NameIn(project, path)) files->emplace(*name, path);
-}
-
-// Scripts, configurations and data by their names, modules by theirs.
-void AddFilesOfCommand(const Project& project, const fs::path& folder,
-                       const std::vector<std::string>& words, Files* files) {
-  for (size_t i = 0; i < words.size(); ++i) {
-    AddFile(project, folder / words[i], files);
-    if (i == 0 || words[i - 1] != "-m") continue;
-    std::string module = words[i];
-    std::replace(module.begin(), module.end(), '.', '/');
-    AddFile(project, folder / (module + ".py"), files);
-    AddFile(project, folder / module / "__main__.py", files);
-    AddFile(project, folder / module / "__init__.py", files);
-  }
-}
-
-bool IsHidden(const fs::path& path) {
-  return path.filename().string().starts_with(".");
-}
-
-// All files of the project but hidden ones and its results.
-std::vector<std::string> AllFiles(const Project& project) {
-  std::vector<std::string> names;
-  std::error_code error;
-  fs::recursive_directory_iterator it(
-      project.folder, fs::directory_options::skip_permission_denied, error);
-  for (; !error && it != fs::recursive_directory_iterator();
-       it.increment(error)) {
-    std::error_code gone;
-    if (it->is_directory(gone)) {
-      if (IsHidden(it->path()) || it->path() == fs::path(project.output)) {
-        it.disable_recursion_pending();
-      }
-    } else if (const auto name = NameIn(project, it->path())) {
-      names.push_back(*name);
-    }
-  }
-  return names;
-}
-
-Status AddDepends(const Project& project, const ProjectExperiment& experiment,
-                  Files* files) {
-  if (experiment.depends.empty()) return Done{};
-  const std::vector<std::string> names = AllFiles(project);
-  for (const auto& [pattern, at] : experiment.depends) {
-    bool any = false;
-    for (const std::string& name : names) {
-      if (fnmatch(pattern.c_str(), name.c_str(), 0) != 0) continue;
-      any = true;
-      AddFile(project, fs::path(project.folder) / name, files);
-    }
-    if (!any) {
-      return project.Wrong(at, "no file of the project matches '" +
-                                   Printable(pattern) +
-                                   "'; patterns are relative to the folder of "
-                                   "this file, and '*' matches slashes, too");
-    }
-  }
-  return Done{};
 }
 
 std::string Quoted(const nlohmann::json& value) {
@@ -157,50 +76,14 @@ std::string FirstChange(const nlohmann::json& before, const nlohmann::json& now,
 
 }  // namespace
 
-std::vector<std::string> CommandWords(const std::string& command) {
-  std::vector<std::string> words;
-  std::string word;
-  char quote = 0;
-  const auto end_word = [&] {
-    if (!word.empty()) words.push_back(std::move(word));
-    word.clear();
-  };
-  for (size_t i = 0; i < command.size(); ++i) {
-    const char c = command[i];
-    if (quote != 0) {
-      if (c == quote) {
-        quote = 0;
-      } else if (c == '\\' && quote == '"' && i + 1 < command.size()) {
-        word += command[++i];
-      } else {
-        word += c;
-      }
-    } else if (c == '\'' || c == '"') {
-      quote = c;
-    } else if (c == '\\' && i + 1 < command.size()) {
-      word += command[++i];
-    } else if (std::string_view(" \t\r\n;&|<>()=").find(c) !=
-               std::string_view::npos) {
-      end_word();
-    } else {
-      word += c;
-    }
-  }
-  end_word();
-  return words;
-}
-
 Result<nlohmann::ordered_json> ReferenceKey(const Project& project,
                                             const ProjectExperiment& experiment,
                                             const Variables& options,
                                             const std::string& path) {
-  const std::vector<std::string> words =
-      CommandWords(experiment.reference_command);
-  Files files;
-  AddFilesOfCommand(project, experiment.working_folder, words, &files);
-  TTRACE_RETURN_IF_ERROR(AddDepends(project, experiment, &files));
+  TTRACE_ASSIGN_OR_RETURN(const ReferenceFiles depends,
+                          FilesOfReference(project, experiment));
   std::map<std::string, std::string> contents;
-  for (const auto& [name, file] : files) {
+  for (const auto& [name, file] : depends.files) {
     TTRACE_ASSIGN_OR_RETURN(contents[name], ContentOf(file));
   }
   Variables environment = experiment.environment;
@@ -213,7 +96,8 @@ Result<nlohmann::ordered_json> ReferenceKey(const Project& project,
   key["ttrace"] = std::string(kVersion);
   key["options"] = options;
   key["environment"] = environment;
-  key["packages"] = InstalledPackages(words, experiment.working_folder, path);
+  key["packages"] = InstalledPackages(experiment.reference_command,
+                                      experiment.working_folder, path);
   key["files"] = contents;
   return key;
 }

@@ -4,10 +4,9 @@
 // Looked at are the command, the variables and the working folder that the
 // project's file gives, the options that concern a reference, the version of
 // ttrace, the versions of the frameworks that lie beside the command's
-// programs, and the content of files of the project: those that the command
-// names, scripts and modules (`python -m`) among them, and those that `depends`
-// lists. Not looked at are what a script imports, data outside the project, the
-// rest of the environment, and the machine.
+// programs, and the content of files of the project (reference_files.h). Not
+// looked at are what a script imports, data outside the project, the rest of
+// the environment, and the machine.
 //
 // Thread safety: reads the file system only.
 
@@ -16,16 +15,11 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "src/project/project_file.h"
 #include "ttrace/status.h"
 
 namespace ttrace {
-
-// Words of a command as a shell would part them; what joins commands and
-// redirects them is left out, and what is in front of '=' as well.
-std::vector<std::string> CommandWords(const std::string& command);
 
 // `options`: those of the run that concern the reference, by name. `path`: of
 // the run's environment, where programs are looked for. Fails with

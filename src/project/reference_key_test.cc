@@ -9,11 +9,11 @@
 #include <string>
 
 #include "src/project/installed_packages.h"
+#include "src/project/reference_files.h"
 
 namespace ttrace::reference_key_test {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
@@ -118,6 +118,75 @@ TEST_F(ReferenceKeyTest, OtherFilesCountIfTheyAreListed) {
                         "'*.pyx'"));
 }
 
+TEST_F(ReferenceKeyTest, TheScriptIsFoundWhereTheCommandGoes) {
+  Write("sub/train.py", "1");
+  Write("sub/pkg/__init__.py", "1");
+  Write("sub/pkg/__main__.py", "1");
+  const std::vector<std::pair<std::string, std::vector<std::string>>> kFound = {
+      {"cd sub && python train.py", {"sub/train.py"}},
+      {"bash -c \"cd sub; python -u train.py\"", {"sub/train.py"}},
+      {"(cd sub; exec python -um pkg)",
+       {"sub/pkg/__init__.py", "sub/pkg/__main__.py"}},
+      {"torchrun --nproc-per-node 2 -m pkg.run", {"pkg/run.py"}},
+      {"torchrun -m --nproc-per-node 2 pkg.run", {"pkg/run.py"}},
+      {"CONFIG=c.yaml python other.py --data=sub/train.py < other.py",
+       {"c.yaml", "other.py", "sub/train.py"}},
+      {"python sub/pkg", {"sub/pkg/__main__.py"}}};
+  for (const auto& [command, names] : kFound) {
+    experiment_.reference_command = command;
+    const auto found = FilesOfReference(project_, experiment_);
+    ASSERT_TRUE(found.ok());
+    std::vector<std::string> got;
+    for (const auto& [name, path] : found->files) got.push_back(name);
+    EXPECT_EQ(got, names) << command;
+    EXPECT_TRUE(found->has_script) << command;
+  }
+}
+
+TEST_F(ReferenceKeyTest, AScriptThatCannotBeFoundIsNotKnown) {
+  Write("run.sh", "python other.py");
+  Write("train", "#!/usr/bin/env python3\n");
+  const auto known = [&](const std::string& command) {
+    experiment_.reference_command = command;
+    const auto found = FilesOfReference(project_, experiment_);
+    return found.ok() && found->has_script;
+  };
+  for (const char* command :
+       {"bash run.sh", "./run.sh c.yaml", "cd $D && python other.py",
+        "python $SCRIPT", "python ../elsewhere.py", "python -m installed"}) {
+    EXPECT_FALSE(known(command)) << command;
+  }
+  const std::string outside = folder_.string() + ".py";
+  std::ofstream(outside) << "1";
+  EXPECT_FALSE(known("python " + outside));
+  fs::remove(outside);
+  EXPECT_TRUE(known("./train"));
+  EXPECT_TRUE(known("python -c 'import other'"));
+  experiment_.depends = {{"other.py", {1, 1}}};
+  EXPECT_TRUE(known("bash run.sh"));
+}
+
+TEST_F(ReferenceKeyTest, AFolderThatIsALinkIsLookedIntoWhereItIsNamed) {
+  Write("real/deep/a.py", "1");
+  fs::create_directory_symlink(folder_ / "real", folder_ / "model");
+  fs::create_directory_symlink(folder_, folder_ / "real/deep/up");
+  const auto names = [&](const std::string& pattern) {
+    experiment_.depends = {{pattern, {1, 1}}};
+    experiment_.reference_command = "true";
+    const auto found = FilesOfReference(project_, experiment_);
+    std::string text = found.ok() ? "" : found.error().message();
+    if (found.ok()) {
+      for (const auto& [name, path] : found->files) text += name + " ";
+    }
+    return text;
+  };
+  EXPECT_EQ(names("model/*.py"), "model/deep/a.py ");
+  EXPECT_EQ(names("model/deep/a.py"), "model/deep/a.py ");
+  // Neither twice nor for ever.
+  EXPECT_EQ(names("*a.py"), "real/deep/a.py ");
+  EXPECT_THAT(names("real"), HasSubstr("it is a folder: write 'real/*'"));
+}
+
 TEST_F(ReferenceKeyTest, WhatIsNoKeyIsNotTrusted) {
   EXPECT_EQ(ChangedSince(nullptr), "what it depended on is not known");
   EXPECT_NE(ChangedSince({{"command", 3}}), "");
@@ -128,16 +197,8 @@ TEST_F(ReferenceKeyTest, WhatIsNoKeyIsNotTrusted) {
 
 TEST_F(ReferenceKeyTest, ProgramsAreFoundInThePath) {
   const std::string path = "/nowhere:" + (folder_ / "bin").string();
-  EXPECT_EQ(InstalledPackages({"python"}, "/", path).at("torch"), "2.1.0");
-  EXPECT_TRUE(InstalledPackages({"python"}, "/", "/nowhere").empty());
-}
-
-TEST(CommandWords, AreThoseOfAShell) {
-  EXPECT_THAT(CommandWords(R"(A=1 python 'a b.py' --x="c d" e\ f; g>h.log)"),
-              ElementsAre("A", "1", "python", "a b.py", "--x", "c d", "e f",
-                          "g", "h.log"));
-  EXPECT_TRUE(CommandWords("  ").empty());
-  EXPECT_THAT(CommandWords("'open"), ElementsAre("open"));
+  EXPECT_EQ(InstalledPackages("python", "/", path).at("torch"), "2.1.0");
+  EXPECT_TRUE(InstalledPackages("python", "/", "/nowhere").empty());
 }
 
 }  // namespace

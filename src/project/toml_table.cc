@@ -46,8 +46,9 @@ std::string TypeWords(const toml::node& node) {
     case toml::node_type::string:
       return node.as_string()->get().empty() ? "an empty text" : "a text";
     case toml::node_type::integer:
-    case toml::node_type::floating_point:
       return "a number";
+    case toml::node_type::floating_point:
+      return "a number with a fraction";
     case toml::node_type::boolean:
       return "true or false";
     default:

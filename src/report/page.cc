@@ -125,9 +125,4 @@ void Page::Table(const std::vector<std::vector<std::string>>& rows,
   }
 }
 
-std::string Plural(int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", FormatCount(count), noun,
-                     count == 1 ? "" : "s");
-}
-
 }  // namespace ttrace

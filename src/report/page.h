@@ -64,9 +64,6 @@ class Page {
   std::string out_;
 };
 
-// "1,820 tensors".
-std::string Plural(int64_t count, std::string_view noun);
-
 }  // namespace ttrace
 
 #endif  // TTRACE_SRC_REPORT_PAGE_H_

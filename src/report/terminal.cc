@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/base/count_words.h"
 #include "src/base/format.h"
 #include "src/judge/origin_words.h"
 #include "src/judge/reason_words.h"
@@ -84,9 +85,9 @@ void AddCoverage(const CheckResult& result, Page* page) {
   const int64_t unmatched = coverage.reference_only + coverage.candidate_only;
   std::string line =
       fmt::format("{} of {} compared", FormatCount(coverage.compared),
-                  Plural(coverage.compared + unmatched, "tensor"));
+                  Counted(coverage.compared + unmatched, "tensor"));
   if (!result.has_reference) {
-    page->Text(Plural(coverage.compared, "tensor") +
+    page->Text(Counted(coverage.compared, "tensor") +
                " checked without a reference");
   } else if (unmatched == 0) {
     page->Text(line + ", none unmatched");
@@ -141,7 +142,7 @@ void AddCoverage(const CheckResult& result, Page* page) {
 }
 
 std::string SideWords(const SideSummary& side) {
-  std::string out = Plural(side.world_size, "rank");
+  std::string out = Counted(side.world_size, "rank");
   if (!side.mesh.empty() && side.world_size != 1) out += " " + side.mesh;
   if (!side.legs.empty()) out += ", legs " + Joined(NamesOf(side.legs));
   return out;
@@ -333,8 +334,8 @@ void AddAlso(const CheckResult& result, const Culprit& culprit, Page* page) {
     page->Table(rows);
   }
   if (result.culprits.size() > 1) {
-    page->Text(Plural(static_cast<int64_t>(result.culprits.size()) - 1,
-                      "further culprit") +
+    page->Text(Counted(static_cast<int64_t>(result.culprits.size()) - 1,
+                       "further culprit") +
                ":");
     std::vector<std::vector<std::string>> rows;
     std::vector<std::string> sources;
@@ -414,7 +415,7 @@ std::string RoutingWords(const RoutingSummary& routing) {
   const int64_t beyond = routing.otherwise - routing.tied;
   return fmt::format(
       "{} of {} routed otherwise, {}", FormatCount(routing.otherwise),
-      Plural(routing.tokens, "token"),
+      Counted(routing.tokens, "token"),
       beyond == 0 ? "all within round-off"
                   : FormatCount(beyond) + " of them beyond round-off");
 }
@@ -466,7 +467,7 @@ void AddClean(const CheckResult& result, Page* page) {
   }
   if (result.suspects > 0) {
     page->Text(
-        Plural(result.suspects, "suspect") + " (headroom 0.5 to 1), no fault",
+        Counted(result.suspects, "suspect") + " (headroom 0.5 to 1), no fault",
         Tone::kDoubtful);
   }
   if (result.routing.otherwise > 0) page->Text(RoutingWords(result.routing));

@@ -1,11 +1,14 @@
 #include "src/run/capture_summary.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "src/base/count_words.h"
 #include "src/base/format.h"
 #include "src/run/capture_watch.h"
 #include "src/run/process_messages.h"
@@ -33,8 +36,22 @@ int SealedIterations(const RankTrace& rank, const Leg& leg) {
   return static_cast<int>(iterations.size());
 }
 
+// Of a loop that capture was attached to and that never came to what was asked.
+std::string TooFewIterations(int64_t ran, const IterationRange& asked) {
+  if (ran == 0) {
+    return "capture was attached to the loop, which came to the end of no "
+           "iteration: its optimizer took no step.";
+  }
+  return fmt::format(
+      "the loop ran {}, and iterations {}:{} were asked for, which count from "
+      "0.\n  Let it run longer, or give --iterations 0:{}.",
+      Counted(ran, "iteration"), asked.begin, asked.end,
+      std::min<int64_t>(ran, 2));
+}
+
 // Why no rank has a trace, as far as the processes themselves said.
-std::string NoRank(const ProcessMessages& messages) {
+std::string NoRank(const ProcessMessages& messages,
+                   const IterationRange& asked) {
   if (!messages.refusals.empty()) {
     std::string text = "capture refused:";
     for (const std::string& refusal : messages.refusals) {
@@ -53,7 +70,15 @@ std::string NoRank(const ProcessMessages& messages) {
   }
   // What is missing in a script is not known of one that did not get there.
   if (!messages.errors.empty()) {
-    return "the command failed before anything could be captured.";
+    std::string text = "the command failed before anything could be captured.";
+    if (messages.iterations > 0) {
+      text +=
+          "\n  Before that, " + TooFewIterations(messages.iterations, asked);
+    }
+    return text;
+  }
+  if (messages.iterations >= 0 && messages.iterations <= asked.begin) {
+    return TooFewIterations(messages.iterations, asked);
   }
   if (messages.with_framework > 0) {
     return "capture was loaded and megatron.core imported, but no training "
@@ -189,7 +214,7 @@ void AddWarnings(const Trace& trace, int asked, CaptureSummary& summary) {
 }  // namespace
 
 CaptureSummary SummarizeCapture(const std::string& folder, const Leg& leg,
-                                int iterations_asked) {
+                                const IterationRange& asked) {
   CaptureSummary summary;
   const ProcessMessages messages = ReadProcessMessages(folder);
   summary.errors = messages.errors;
@@ -199,17 +224,17 @@ CaptureSummary SummarizeCapture(const std::string& folder, const Leg& leg,
     watch.Update();
     summary.problem =
         watch.world_size() == 0 && opened.error().code() == ErrorCode::kNotFound
-            ? NoRank(messages)
+            ? NoRank(messages, asked)
             : opened.error().message();
     return summary;
   }
   const Trace& trace = **opened;
   if (trace.ranks().empty()) {
-    summary.problem = NoRank(messages);
+    summary.problem = NoRank(messages, asked);
     return summary;
   }
   summary.world_size = trace.world_size();
-  summary.iterations = iterations_asked;
+  summary.iterations = asked.count();
   std::set<Leg> skipped;
   for (const RankTrace& rank : trace.ranks()) {
     summary.iterations =
@@ -230,7 +255,7 @@ CaptureSummary SummarizeCapture(const std::string& folder, const Leg& leg,
     summary.problem = NothingSealed(trace, leg);
     return summary;
   }
-  AddWarnings(trace, iterations_asked, summary);
+  AddWarnings(trace, asked.count(), summary);
   return summary;
 }
 

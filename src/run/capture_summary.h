@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/experiment/iteration_range.h"
 #include "ttrace/leg.h"
 
 namespace ttrace {
@@ -32,10 +33,10 @@ struct CaptureSummary {
   std::vector<std::string> warnings;
 };
 
-// Reads the trace in `folder`, of which `iterations_asked` iterations of `leg`
-// were wanted.
+// Reads the trace in `folder`, of which iterations `asked` of `leg` were
+// wanted.
 CaptureSummary SummarizeCapture(const std::string& folder, const Leg& leg,
-                                int iterations_asked);
+                                const IterationRange& asked);
 
 // What a command that failed ran with, which may be why, and how it runs with
 // its own: `option` says that. Empty if nothing of it was replaced.

@@ -47,6 +47,11 @@ ProcessMessages ReadProcessMessages(const std::string& trace_folder) {
       ++messages.ended;
       messages.with_torch += Flag(message, "torch");
       messages.with_framework += Flag(message, "framework");
+      const auto ran = message.find("iterations");
+      if (ran != message.end() && ran->is_number_integer()) {
+        messages.iterations =
+            std::max(messages.iterations, ran->get<int64_t>());
+      }
     }
   }
   std::stable_partition(messages.errors.begin(), messages.errors.end(),

@@ -5,6 +5,7 @@
 #ifndef TTRACE_SRC_RUN_PROCESS_MESSAGES_H_
 #define TTRACE_SRC_RUN_PROCESS_MESSAGES_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ struct ProcessMessages {
   int ended = 0;           // ... that ended in an orderly way
   int with_torch = 0;      // ... having imported torch
   int with_framework = 0;  // ... having imported a framework with an adapter
+  // The most that a loop ran to which capture was attached; -1: to none.
+  int64_t iterations = -1;
   std::vector<std::string> refusals;  // "rank 0: ...", first first, once each
   // Uncaught exceptions, those that are no consequence of another first.
   std::vector<std::string> errors;

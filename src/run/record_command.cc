@@ -153,9 +153,9 @@ class Refusal {
   // Whether a rank did, asked once all are closed: read once.
   bool Seen() {
     if (!seen_) {
-      seen_ = !SummarizeCapture(options_.folder, options_.leg,
-                                options_.iterations.count())
-                   .unsupported.empty();
+      seen_ =
+          !SummarizeCapture(options_.folder, options_.leg, options_.iterations)
+               .unsupported.empty();
     }
     return *seen_;
   }
@@ -235,7 +235,7 @@ Result<RecordOutcome> RecordCommand(const RecordOptions& options) {
   watch.Update();
   show_progress();
   outcome.capture =
-      SummarizeCapture(options.folder, options.leg, options.iterations.count());
+      SummarizeCapture(options.folder, options.leg, options.iterations);
   if (outcome.launch.ending == LaunchOutcome::Ending::kTimedOut) {
     outcome.last_records = watch.LastRecords();
   }

@@ -139,7 +139,8 @@ TEST_F(LaunchRecordTest, TheSummaryCountsIterationsThatEveryRankSealed) {
   ASSERT_TRUE(second->Seal(0, "real").ok());
   ASSERT_TRUE(first->Close(true, "").ok());
   ASSERT_TRUE(second->Close(false, "the disk is full").ok());
-  const CaptureSummary summary = SummarizeCapture(options_.folder, "real", 2);
+  const CaptureSummary summary =
+      SummarizeCapture(options_.folder, "real", {0, 2});
   EXPECT_EQ(summary.problem, "");
   EXPECT_EQ(summary.iterations, 1);
   EXPECT_EQ(summary.world_size, 2);
@@ -221,7 +222,7 @@ TEST_F(LaunchRecordTest, ACrashIsNamedWithoutALogToo) {
         "{\"kind\":\"error\",\"rank\":\"\",\"text\":\"ChildFailedError: x\"}\n"
         "{\"kind\":\"error\",\"rank\":\"1\",\"text\":\"TypeError: y\"}\n"
         "not json\n[1]\n{\"kind\":7,\"rank\":{}}\n");
-  outcome.capture = SummarizeCapture(options_.folder, "real", 2);
+  outcome.capture = SummarizeCapture(options_.folder, "real", {0, 2});
   EXPECT_EQ(DescribeEnd(outcome), "exited with code 1: rank 1: TypeError: y");
 }
 
@@ -229,7 +230,7 @@ TEST_F(LaunchRecordTest, EachCauseOfNothingHasItsOwnWords) {
   ASSERT_TRUE(CreateTraceFolder(options_.folder, "{}", false).ok());
   const auto problem = [&](const std::string& messages) {
     Write("trace/messages.jsonl", messages);
-    return SummarizeCapture(options_.folder, "real", 2).problem;
+    return SummarizeCapture(options_.folder, "real", {0, 2}).problem;
   };
   EXPECT_THAT(problem(""), HasSubstr("PYTHONPATH"));
   const std::string loaded = "{\"kind\":\"loaded\"}\n";
@@ -247,6 +248,28 @@ TEST_F(LaunchRecordTest, EachCauseOfNothingHasItsOwnWords) {
   EXPECT_THAT(problem(loaded), HasSubstr("before its first training step"));
 }
 
+TEST_F(LaunchRecordTest, ALoopThatEndsBeforeWhatIsCapturedSaysHowLongItWas) {
+  ASSERT_TRUE(CreateTraceFolder(options_.folder, "{}", false).ok());
+  const auto problem = [&](const std::string& ran, const std::string& more) {
+    Write("trace/messages.jsonl",
+          "{\"kind\":\"loaded\"}\n" + more +
+              "{\"kind\":\"ended\",\"torch\":true,\"iterations\":" + ran +
+              "}\n");
+    return SummarizeCapture(options_.folder, "real", {5, 6}).problem;
+  };
+  EXPECT_EQ(problem("3", ""),
+            "the loop ran 3 iterations, and iterations 5:6 were asked for, "
+            "which count from 0.\n  Let it run longer, or give --iterations "
+            "0:2.");
+  EXPECT_THAT(problem("1", ""), HasSubstr("give --iterations 0:1"));
+  EXPECT_THAT(problem("0", ""), HasSubstr("its optimizer took no step"));
+  EXPECT_THAT(problem("3", "{\"kind\":\"error\",\"text\":\"x\"}\n"),
+              AllOf(HasSubstr("the command failed before"),
+                    HasSubstr("the loop ran 3 iterations")));
+  // A number that explains nothing is not said.
+  EXPECT_THAT(problem("9", ""), HasSubstr("ttrace.attach"));
+}
+
 TEST_F(LaunchRecordTest, WhatHoldsForAllRanksIsSaidOnce) {
   ASSERT_TRUE(CreateTraceFolder(options_.folder, "{}", false).ok());
   for (int number = 0; number < 4; ++number) {
@@ -254,7 +277,7 @@ TEST_F(LaunchRecordTest, WhatHoldsForAllRanksIsSaidOnce) {
     ASSERT_TRUE(rank->Seal(0, "real").ok());
     ASSERT_TRUE(rank->Close(false, number == 2 ? "killed" : "no more").ok());
   }
-  EXPECT_THAT(SummarizeCapture(options_.folder, "real", 2).warnings,
+  EXPECT_THAT(SummarizeCapture(options_.folder, "real", {0, 2}).warnings,
               ElementsAre(HasSubstr("only 1 of the 2"),
                           "ranks 0-1, 3 stopped capturing: no more",
                           "rank 2 stopped capturing: killed"));
@@ -268,7 +291,7 @@ TEST_F(LaunchRecordTest, WhatARankRefusedIsSaidWithTheWayOut) {
                                         R"("way_out":"run with --no-x"})")
                   .ok());
   ASSERT_TRUE(rank->Close(false, "stopped").ok());
-  EXPECT_EQ(SummarizeCapture(options_.folder, "real", 2).problem,
+  EXPECT_EQ(SummarizeCapture(options_.folder, "real", {0, 2}).problem,
             "no rank completed a training iteration:\n"
             "  - rank 0: a distributed optimizer is not supported: "
             "gradients are sharded; run with --no-x\n"
@@ -285,7 +308,8 @@ TEST_F(LaunchRecordTest, WhatIsUnsupportedIsSaidOfARunThatWasCapturedToo) {
     ASSERT_TRUE(rank->Seal(0, "real").ok());
     ASSERT_TRUE(rank->Close(true, "").ok());
   }
-  const CaptureSummary summary = SummarizeCapture(options_.folder, "real", 1);
+  const CaptureSummary summary =
+      SummarizeCapture(options_.folder, "real", {0, 1});
   EXPECT_EQ(summary.problem, "");
   EXPECT_THAT(summary.unsupported,
               ElementsAre("all 2 ranks: FP8 is not supported: r; take bf16"));
@@ -309,7 +333,7 @@ TEST_F(LaunchRecordTest, WhatWasReplacedIsSaidWithTheWayOut) {
   auto rank = Rank(0, 1);
   ASSERT_TRUE(rank->Note("graft_begins", R"({"what":"data"})").ok());
   ASSERT_TRUE(rank->Close(false, "IndexError: index 9").ok());
-  EXPECT_THAT(SummarizeCapture(options_.folder, "real", 2).replaced,
+  EXPECT_THAT(SummarizeCapture(options_.folder, "real", {0, 2}).replaced,
               ElementsAre("data"))
       << "also of a run that captured nothing";
 }
@@ -356,7 +380,7 @@ TEST_F(LaunchRecordTest, WhatEndedACaptureIsNotSaidTwice) {
   ASSERT_TRUE(
       rank->Note("unsupported", R"({"what":"FSDP","reason":"r"})").ok());
   ASSERT_TRUE(rank->Close(false, "Unsupported: FSDP: r").ok());
-  EXPECT_EQ(SummarizeCapture(options_.folder, "real", 2).problem,
+  EXPECT_EQ(SummarizeCapture(options_.folder, "real", {0, 2}).problem,
             "no rank completed a training iteration: "
             "rank 0: FSDP is not supported: r");
 }

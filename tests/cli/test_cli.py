@@ -436,9 +436,20 @@ def test_a_failing_command_shows_the_end_of_its_log(tmp_path: Path) -> None:
 
 
 def test_a_command_that_does_not_exist_is_called_so(tmp_path: Path) -> None:
-    done = diff(tmp_path / "d", "no-such-program", RANK)
+    """Of either side before anything runs; a shell's command is simply run."""
+    gone = tmp_path / "gone.py"
+    for reference, candidate, words in (
+        ("no-such-program", RANK, "reference: there is no program 'no-such-program' in PATH"),
+        (RANK, "pythn train.py", "candidate: there is no program 'pythn' in PATH; did you mean"),
+        (RANK, f"python {gone}", f"candidate: there is no script '{gone}'"),
+    ):
+        done = diff(tmp_path / "d", reference, candidate)
+        assert done.returncode == 2
+        assert words in done.stderr, said(done)
+        assert not (tmp_path / "d").exists(), "nothing was run"
+    done = diff(tmp_path / "d", "no-such-program && true", RANK)
     assert done.returncode == 2
-    assert "command not found" in done.stderr
+    assert "command not found" in done.stderr, said(done)
 
 
 def test_a_candidate_that_breaks_down_is_never_a_pass(tmp_path: Path) -> None:
@@ -480,13 +491,20 @@ def test_distinct_causes_have_distinct_words(tmp_path: Path) -> None:
     )
     said_of = {}
     crash = "import torch; int([])"  # It may have been on its way to attach().
+    short = (
+        "from ttrace.capture.session import Session; from ttrace.capture.settings import Settings;"
+        " session = Session(Settings.from_environment());"
+        " [session.next_iteration() for _ in range(4)]"  # the fourth does not end
+    )
     for name, code in (
         ("bare", "pass"),
         ("torch", "import torch"),
         ("refusal", refusal),
         ("crash", crash),
+        ("short", short),
     ):
-        done = ttrace("record", "-o", tmp_path / name, "--", sys.executable, "-c", code)
+        asked = ("--iterations", "5:6") if name == "short" else ()
+        done = ttrace("record", "-o", tmp_path / name, *asked, "--", sys.executable, "-c", code)
         assert done.returncode == (1 if name == "crash" else 2), said(done)
         assert "PYTHONPATH" not in done.stderr, said(done)
         said_of[name] = done.stderr
@@ -494,7 +512,8 @@ def test_distinct_causes_have_distinct_words(tmp_path: Path) -> None:
     assert "ttrace.attach(model, optimizer)" in said_of["torch"]
     assert "capture refused: the model is sharded" in said_of["refusal"]
     assert "failed before anything could be captured" in said_of["crash"]
-    for name in ("refusal", "crash"):
+    assert "the loop ran 3 iterations, and iterations 5:6 were asked for" in said_of["short"]
+    for name in ("refusal", "crash", "short"):
         assert "attach" not in said_of[name]
 
 
@@ -705,8 +724,11 @@ def test_inspect_shows_a_trace_a_tensor_and_a_result(tmp_path: Path) -> None:
     done = diff(tmp_path / "d", RANK, f"{RANK} --scale 2")
     shown = ttrace("inspect", tmp_path / "d" / "candidate")
     assert shown.returncode == 0, said(shown)
-    for word in ("1 of 1", "tp=1", "replay", "output", "tiny_rank.py", "replayer"):
+    for word in ("1 of 1", "tp=1", "replay", "output", "tiny_rank.py", "--notes shows them"):
         assert word in shown.stdout
+    assert "replayer" not in shown.stdout, "what is for a check"
+    notes = ttrace("inspect", tmp_path / "d" / "candidate", "--notes").stdout
+    assert 'replayer x 1: {"name":"megatron"}' in notes
     shown = ttrace("inspect", tmp_path / "d" / "candidate", "layers.0*", "--iteration", "0")
     assert "layers.0.mlp output" in shown.stdout
     assert "layers.1.mlp" not in shown.stdout
@@ -720,8 +742,28 @@ def test_inspect_shows_a_trace_a_tensor_and_a_result(tmp_path: Path) -> None:
     assert "no tensor matches" in missing.stderr
     # The name of the model itself; the trace of a tiny rank has no tensor of it.
     assert "no tensor matches ''" in ttrace("inspect", tmp_path / "d" / "candidate", "").stderr
-    leg = ttrace("inspect", tmp_path / "d" / "candidate", "*", "--leg", "noise.9")
-    assert "it has" in leg.stderr
+
+
+def test_inspect_says_which_legs_there_are_instead(tmp_path: Path) -> None:
+    legs = ("--legs", "replay,noise:2,isolated.noise:1")
+    record(tmp_path / "t", options=legs)
+    record(tmp_path / "own", "--replayer", "none", options=legs)
+    for trace in ("t", "own"):
+        for leg, words in (
+            ("noise", "no leg 'noise' without a number: give one of noise.1, noise.2"),
+            ("isolated.noise", "without a number: give isolated.noise.1"),
+            ("isolated", "it has isolated.noise.1, noise.1, noise.2, real, replay; record it with"),
+            ("fp32", "ttrace record --legs fp32"),
+            ("nosie.1", "no leg 'nosie.1'; did you mean noise.1?"),
+            ("../t", "no leg '../t'; it has"),
+        ):
+            done = ttrace("inspect", tmp_path / trace, "*", "--leg", leg)
+            assert done.returncode == 2
+            assert words in done.stderr, said(done)
+        shown = ttrace("inspect", tmp_path / trace, "*", "--leg", "noise.2", "--limit", "1")
+        assert shown.returncode == 0, said(shown)
+    overview = " ".join(ttrace("inspect", tmp_path / "own").stdout.split())
+    assert "in legs/: isolated.noise.1, noise.1, noise.2, replay" in overview
 
 
 def test_inspect_of_a_foreign_file_is_an_error(tmp_path: Path) -> None:

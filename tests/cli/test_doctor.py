@@ -258,3 +258,15 @@ def test_versions_are_those_that_the_tests_are_run_with() -> None:
     releases = re.search(r"^VERSIONS = \((.*)\)", (ROOT / "scripts/versions.py").read_text(), re.M)
     assert releases is not None
     assert tried["megatron-core"] == set(re.findall(r'"([^"]+)"', releases[1]))
+
+
+def test_an_interpreter_that_hangs_is_ended(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nsleep 99\n")
+    python.chmod(0o755)
+    done = doctor("--quick", "--python", python, "--timeout", "1s")
+    assert done.returncode == 2
+    assert "did not answer within 1.0 s, the time that --timeout gives it" in done.stderr
+    assert "try it yourself" in done.stderr
+    wrong = doctor("--timeout", "soon")
+    assert wrong.returncode == 2 and "--timeout: 'soon' is no" in wrong.stderr

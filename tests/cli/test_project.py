@@ -165,7 +165,7 @@ def test_an_interrupted_recording_is_no_reference(project: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    index = project / ".ttrace/one/reference/rank-00000.r0/index.jsonl"
+    index = project / ".ttrace/one/reference.new/rank-00000.r0/index.jsonl"
     deadline = time.monotonic() + 30
     while not index.exists():
         assert time.monotonic() < deadline
@@ -178,6 +178,123 @@ def test_an_interrupted_recording_is_no_reference(project: Path) -> None:
     assert processes_in(project) == []
     assert not (project / ".ttrace/one/reference.json").exists()
     assert "reference: not recorded" in ttrace(project, "run", "--list").stdout
+
+
+def test_an_interrupted_recording_leaves_the_old_reference(project: Path) -> None:
+    """Until the new one is whole, with --fresh and when a file has changed."""
+    write(project, ONE)
+    config = project / "config"
+    config.write_text("1")
+    assert ttrace(project, "run", "one").returncode == 0
+    recorded = run_id(project, "one")
+    # The same command, which now stands still before it ends.
+    hung = project / "hung"
+    (project / "stop").mkdir()
+    (project / "stop" / "array.py").write_text(
+        f"import time\nopen({str(hung)!r}, 'w')\ntime.sleep(99)\n"
+    )
+    for arguments, content in ((["--fresh"], "1"), ([], "2")):
+        config.write_text(content)
+        hung.unlink(missing_ok=True)
+        running = subprocess.Popen(
+            [str(TTRACE), "run", "one", *arguments],
+            cwd=project,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(project / "stop")},
+        )
+        deadline = time.monotonic() + 30
+        while not hung.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        out, errors = running.communicate(timeout=60)
+        assert running.returncode == 130, out + errors
+        assert run_id(project, "one") == recorded
+    config.write_text("1")
+    again = ttrace(project, "run", "one")
+    assert again.returncode == 0, said(again)
+    assert "the reference is reused" in again.stderr, said(again)
+    # Once it is whole it takes the old one's place, for all candidates of the call.
+    fresh = ttrace(project, "run", "one", "--fresh")
+    assert "the reference is to be recorded: --fresh" in fresh.stderr, said(fresh)
+    assert run_id(project, "one") != recorded
+    left = {path.name for path in (project / ".ttrace/one").iterdir()}
+    assert left == {"reference", "reference.json", "reference.log", "candidate"}
+
+
+def test_fresh_records_once_for_all_candidates(project: Path) -> None:
+    write(project, THREE)
+    assert ttrace(project, "run", "first").returncode == 1
+    fresh = ttrace(project, "run", "first", "--fresh")
+    assert fresh.stderr.count("the reference is to be recorded: --fresh") == 1, said(fresh)
+    assert fresh.stderr.count("the reference is reused") == 1, said(fresh)
+
+
+def test_all_experiments_are_looked_at_before_one_is_run(project: Path) -> None:
+    """Each thing that is missing is said, with its place."""
+    write(
+        project,
+        """
+        [experiments.good]
+        reference = "RANK"
+        candidate = "RANK"
+        [experiments.trace]
+        reference-trace = "gone"
+        candidate = "RANK"
+        [experiments.files]
+        reference = "RANK"
+        candidate = "RANK"
+        depends = ["gone/*.py"]
+        [experiments.script]
+        reference = "python gone.py"
+        candidate = "RANK"
+        [experiments.typed]
+        reference = "RANK"
+        candidates.one = "pythn rank.py"
+        candidates.two = "python rnk.py"
+        candidates.shell = "pythn rank.py; true"
+        """,
+    )
+    done = ttrace(project, "run", "--all")
+    assert done.returncode == 2, said(done)
+    assert not (project / ".ttrace").exists(), "nothing was run"
+    for line, what in (
+        (6, "reference-trace"),
+        (11, "no file of the project matches 'gone/*.py'"),
+        (13, "reference: there is no script 'gone.py'"),
+        (17, "one: there is no program 'pythn' in PATH; did you mean python?"),
+        (18, "two: there is no script 'rnk.py'"),
+    ):
+        assert re.search(rf"ttrace.toml:{line}:\d+: {re.escape(what)}", done.stderr), said(done)
+    assert done.stderr.count("ttrace.toml:") == 5, said(done)
+
+
+def test_a_script_that_is_not_known_is_said_once(project: Path) -> None:
+    (project / "run.sh").write_text(f"exec {RANK}\n")
+    text = ONE.replace('"RANK"', '"sh run.sh"').replace("candidate =", "candidates.two =")
+    write(project, text + '[experiments.one.candidates.three]\ncommand = "sh run.sh"\n')
+    (project / "config").write_text("1")
+    words = "which script of the project the reference runs cannot be seen"
+    done = ttrace(project, "run", "one")
+    assert done.returncode == 0, said(done)
+    assert done.stderr.count(words) == 1, said(done)
+    assert words in ttrace(project, "run", "--list").stdout
+    assert words in ttrace(project, "diff", "one/two").stderr
+    write(project, text.replace('"conf*"', '"conf*", "rank.py"'))
+    assert words not in ttrace(project, "run", "one").stderr
+
+
+def test_a_reference_without_its_legs_is_recorded_again(project: Path) -> None:
+    write(project, ONE.replace("RANK", "RANK --replayer none"))
+    (project / "config").write_text("1")
+    assert ttrace(project, "run", "one").returncode in (0, 2)
+    assert (project / ".ttrace/one/reference/legs/replay").is_dir()
+    assert "the reference is reused" in ttrace(project, "run", "one").stderr
+    shutil.rmtree(project / ".ttrace/one/reference/legs")
+    again = ttrace(project, "run", "one")
+    assert "to be recorded: files of its trace were removed or changed" in again.stderr, said(again)
 
 
 def processes_in(folder: Path) -> list[int]:
@@ -201,7 +318,7 @@ def test_a_run_that_is_ended_leaves_no_process(project: Path, number: signal.Sig
         stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 30
-    while not (project / ".ttrace/first/reference.log").exists():
+    while not (project / ".ttrace/first/reference.new.log").exists():
         assert time.monotonic() < deadline
         time.sleep(0.05)
     time.sleep(0.3)
@@ -220,7 +337,11 @@ def test_a_run_that_is_ended_leaves_no_process(project: Path, number: signal.Sig
         (ONE + "keep = 'trace'\n", ["run", "one"], "ttrace.toml:10:1: --keep: trace not in"),
         (ONE + "timeout = 'soon'\n", ["diff", "one"], "ttrace.toml:10:1: --timeout: 'soon' is no"),
         (ONE + "graft = 'all'\n", ["run", "--list"], "ttrace.toml:10:1: --graft: cannot graft"),
-        (ONE + "seed = 'x'\n", ["diff", "one"], "ttrace.toml:10:1: Could not convert"),
+        (
+            ONE + "seed = 1.5\n",
+            ["diff", "one"],
+            "ttrace.toml:10:1: seed is a number with a fraction",
+        ),
         (ONE + "output = 'x'\n", ["diff", "one"], "unknown key of an experiment 'output'"),
         (ONE, ["diff", "noe"], "no experiment 'noe'; did you mean one?"),
         (ONE, ["run", "one/candidat"], "no candidate 'candidat'; did you mean candidate?"),
@@ -300,6 +421,31 @@ def test_a_trace_can_be_the_reference(project: Path) -> None:
     assert "reference: the trace golden" in ttrace(project, "run", "--list").stdout
 
 
+def test_a_trace_of_the_results_may_be_made_by_an_experiment_before(project: Path) -> None:
+    write(
+        project,
+        ONE + '[experiments.two]\nreference-trace = ".ttrace/one/reference"\ncandidate = "RANK"\n',
+    )
+    (project / "config").write_text("1")
+    done = ttrace(project, "run", "--all")
+    assert done.returncode == 0, said(done)
+
+
+def test_a_reference_that_is_reused_needs_no_program(project: Path, tmp_path_factory) -> None:
+    program = tmp_path_factory.mktemp("elsewhere") / "launch"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    program.chmod(0o755)
+    write(project, ONE.replace('reference = "RANK"', f'reference = "{program} rank.py"'))
+    (project / "config").write_text("1")
+    assert ttrace(project, "run", "one").returncode == 0
+    program.unlink()
+    again = ttrace(project, "run", "one")
+    assert again.returncode == 0, said(again)
+    fresh = ttrace(project, "run", "one", "--fresh")
+    assert fresh.returncode == 2
+    assert f"reference: there is no program '{program}'" in fresh.stderr, said(fresh)
+
+
 def test_an_experiment_in_progress_is_not_run_twice(project: Path) -> None:
     write(project, ONE)
     (project / "config").write_text("1")
@@ -336,6 +482,14 @@ def test_foreign_files_are_left_alone(project: Path) -> None:
     assert done.returncode == 2, said(done)
     assert "thesis.txt" in done.stderr
     assert mine.exists()
+    # In the reference's place before anything is recorded.
+    in_place = mine.parent.parent / "reference" / "thesis.txt"
+    in_place.parent.mkdir()
+    mine.rename(in_place)
+    done = ttrace(project, "run", "one")
+    assert "'.ttrace/one/reference' is not something that ttrace wrote" in done.stderr, said(done)
+    assert in_place.exists()
+    assert not (mine.parent.parent / "reference.new").exists()
 
 
 def example(folder: Path) -> dict[str, str]:

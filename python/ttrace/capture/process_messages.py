@@ -13,6 +13,13 @@ import os
 import sys
 
 _LONGEST = 2000
+_iterations: int | None = None  # of the loop that capture is attached to
+
+
+def ran(iterations: int) -> None:
+    """Capture is attached to a loop, which ran so many iterations, captured or not."""
+    global _iterations
+    _iterations = iterations
 
 
 def leave(folder: str, kind: str, **values: object) -> None:
@@ -60,6 +67,7 @@ def watch(folder: str) -> None:
             "ended",
             torch="torch" in sys.modules,
             framework="megatron.core" in sys.modules,
+            **({} if _iterations is None else {"iterations": _iterations}),
         )
 
     atexit.register(at_exit)

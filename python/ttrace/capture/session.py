@@ -60,6 +60,7 @@ class Session:
     def next_iteration(self) -> None:
         """The one that ran is over, and all that was known of it alone goes."""
         self.now = self.now.following()
+        process_messages.ran(self.iteration)
 
     @contextmanager
     def rerun(self, leg: str) -> Iterator[list[str]]:

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <variant>
 
+#include "src/base/count_words.h"
 #include "src/diagnose/reductions/parameter_sums.h"
 
 namespace ttrace {
@@ -24,10 +25,6 @@ std::string Examples(const std::set<std::string>& names) {
 
 std::string Ranks(const std::set<int>& ranks) {
   return fmt::format("{{{}}}", fmt::join(ranks, ", "));
-}
-
-std::string Plural(int64_t n, const std::string& noun) {
-  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
 }
 
 // The phase in which a module makes the value that is wrong.
@@ -141,13 +138,13 @@ std::vector<ReductionHints::Sentence> ReductionHints::ForParameter(
       out.push_back({fmt::format(
           "reduction: 0 reductions over {} seen for {} of {} that need one "
           "({}){}",
-          dim, n, Plural(of, "parameter"), Examples(alike),
+          dim, n, Counted(of, "parameter"), Examples(alike),
           Attributes(alike))});
     } else {
       out.push_back({fmt::format(
           "reduction: {} {}s over {} seen where 1 is expected, for {} of {} "
           "({}){}",
-          mine.times, mine.kind, dim, n, Plural(of, "parameter"),
+          mine.times, mine.kind, dim, n, Counted(of, "parameter"),
           Examples(alike), Attributes(alike))});
     }
   }

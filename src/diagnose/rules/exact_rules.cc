@@ -228,7 +228,7 @@ std::optional<Diagnosis> NotRepeatable(const Evidence& evidence) {
   const auto diagnosis = [](double value, const std::string& against) {
     return Diagnosis{
         BugClass::kNotRepeatable,
-        fmt::format("a replay of the same iteration with the same weights and "
+        fmt::format("a rerun of the same iteration with the same weights and "
                     "data differs by {:.2g}; {}: a race, memory that was not "
                     "initialised, or a missing wait",
                     value, against),

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 
+#include "src/base/count_words.h"
 #include "src/base/format.h"
 #include "src/report/exports/exports.h"
 #include "src/report/exports/place_words.h"
-#include "src/report/page.h"
 
 namespace ttrace {
 namespace {
@@ -72,13 +72,13 @@ std::string PlacesText(const ResultFile& result) {
                         result.culprits.size() - kMaxPlaces);
   }
   if (!more.empty()) {
-    out += Details(Plural(static_cast<int64_t>(result.culprits.size()) - 1,
-                          "later place"),
+    out += Details(Counted(static_cast<int64_t>(result.culprits.size()) - 1,
+                           "later place"),
                    more) +
            "\n";
   }
   if (result.downstream > 0) {
-    out += Plural(result.downstream, "tensor") +
+    out += Counted(result.downstream, "tensor") +
            " out of bounds downstream of these.\n\n";
   }
   return out;
@@ -96,7 +96,7 @@ std::string CountsTable(const ResultFile& result) {
 
 std::string SidesText(const ResultFile& result) {
   std::string out =
-      Plural(result.compared, "tensor") +
+      Counted(result.compared, "tensor") +
       (result.has_reference ? " compared" : " examined, without a reference");
   const int64_t alone = result.reference_only + result.candidate_only;
   if (alone > 0) out += ", " + FormatCount(alone) + " without a partner";
@@ -124,7 +124,7 @@ std::string NotesText(const ResultFile& result) {
     lines.push_back(fmt::format("and {} more in result.json",
                                 result.notes.size() - kMaxNotesShown));
   }
-  return Details(Plural(static_cast<int64_t>(result.notes.size()), "note"),
+  return Details(Counted(static_cast<int64_t>(result.notes.size()), "note"),
                  Block("text", lines));
 }
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/count_words.h"
 #include "src/base/format.h"
 #include "src/report/exports/exports.h"
-#include "src/report/page.h"
 #include "src/report/timeline/track_events.h"
 
 namespace ttrace {
@@ -53,12 +53,12 @@ void AddHead(const Timeline& timeline, const ResultFile& result,
   if (!timeline.missing_ranks.empty()) {
     event.facts.emplace_back(
         "missing",
-        Plural(static_cast<int64_t>(timeline.missing_ranks.size()), "rank") +
+        Counted(static_cast<int64_t>(timeline.missing_ranks.size()), "rank") +
             " of this run left no trace");
   }
   if (timeline.unplaced > 0) {
     event.facts.emplace_back("not shown",
-                             Plural(timeline.unplaced, "finding") +
+                             Counted(timeline.unplaced, "finding") +
                                  " about what this trace has no record of");
   }
   out->Instant(out->AddTrack(head, "verdict"), 0, event);

@@ -7,12 +7,12 @@
 #include <cmath>
 #include <map>
 
+#include "src/base/count_words.h"
 #include "src/base/format.h"
 #include "src/report/html/frame.h"
 #include "src/report/html/html.h"
 #include "src/report/html/html_text.h"
 #include "src/report/html/sections.h"
-#include "src/report/page.h"
 
 namespace ttrace {
 namespace {
@@ -62,9 +62,9 @@ std::string FirstWords(const ResultFile& result) {
                   HtmlName(place.fqn), HtmlText(place.direction),
                   HtmlText(place.stage), HtmlText(place.role), place.iteration);
   if (result.culprits.size() > 1) {
-    out += fmt::format(
-        "; and {}",
-        Plural(static_cast<int64_t>(result.culprits.size()) - 1, "more place"));
+    out += fmt::format("; and {}",
+                       Counted(static_cast<int64_t>(result.culprits.size()) - 1,
+                               "more place"));
   }
   return out;
 }
@@ -260,7 +260,7 @@ std::string RenderHtmlComparison(const NamedResults& results) {
         "aria-label=\"only what changed\"> <label for=changed>only what "
         "changed</label>{}{}</section>\n",
         matrix.changed() == 0 ? "No layer changed"
-                              : Plural(matrix.changed(), "layer") + " changed",
+                              : Counted(matrix.changed(), "layer") + " changed",
         LegendHtml({}), matrix.Html());
   }
   frame.body += "</main>\n";

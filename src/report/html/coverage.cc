@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <map>
 
+#include "src/base/count_words.h"
 #include "src/base/format.h"
 #include "src/report/html/html_text.h"
 #include "src/report/html/sections.h"
-#include "src/report/page.h"
 
 namespace ttrace {
 namespace {
@@ -27,7 +27,7 @@ std::string SideRow(const char* name, const ResultFile::Side& side) {
   }
   return fmt::format("<tr><th scope=row>{}<td>{}<td>{}, {}<td>{}", name,
                      HtmlText(side.folder), HtmlText(side.mesh),
-                     Plural(side.world_size, "rank"), legs);
+                     Counted(side.world_size, "rank"), legs);
 }
 
 std::string CoverageCounts(const ResultFile& result) {
@@ -51,7 +51,7 @@ std::string CoverageCounts(const ResultFile& result) {
     total += count;
   }
   return fmt::format("<h3>{}</h3><table class=\"small reasons\">{}</table>",
-                     Plural(total, "tensor"), rows);
+                     Counted(total, "tensor"), rows);
 }
 
 std::string RunFacts(const ResultFile& result) {
@@ -63,7 +63,7 @@ std::string RunFacts(const ResultFile& result) {
       "<p class=muted>Iterations {}; {} of both sides read in {}; {}",
       iterations.empty() ? "none" : HtmlText(iterations),
       FormatBytes(static_cast<double>(result.bytes_compared)),
-      FormatSeconds(result.seconds), Plural(result.tests, "test"));
+      FormatSeconds(result.seconds), Counted(result.tests, "test"));
   if (result.risk > 0) {
     out += fmt::format("; a clean run is flagged by chance in {} of cases",
                        HtmlError(result.risk));
@@ -77,7 +77,7 @@ std::string RunFacts(const ResultFile& result) {
         "them hidden end to end; {} disputed; {} that are not checkable end "
         "to end.</p>",
         FormatCount(alone.judged), FormatCount(alone.of),
-        Plural(alone.faulty, "place"), FormatCount(alone.hidden),
+        Counted(alone.faulty, "place"), FormatCount(alone.hidden),
         FormatCount(alone.disputed), FormatCount(alone.rescued));
   }
   if (result.routing) {

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
+#include "src/base/count_words.h"
 #include "src/base/format.h"
 #include "src/report/html/frame.h"
 #include "src/report/html/html_text.h"
 #include "src/report/html/packed_data.h"
 #include "src/report/html/sections.h"
-#include "src/report/page.h"
 
 namespace ttrace {
 namespace {
@@ -74,7 +74,7 @@ std::string CompareCounts(const ResultFile& result) {
   for (const auto& [reason, count] : result.explained) excused += count;
   const int64_t alone = result.reference_only + result.candidate_only;
   std::string out =
-      Plural(result.compared, "tensor") +
+      Counted(result.compared, "tensor") +
       (result.has_reference ? " compared" : " examined, without a reference");
   if (alone > 0) {
     out += ", <b class=bad>" + FormatCount(alone) + " on one side only</b>";
@@ -135,7 +135,7 @@ std::string TensorSections(const ReportModel& model) {
       "headroom<th scope=col>leg<th scope=col class=num>isolated<th scope=col>"
       "ranks</thead><tbody>{}</tbody></table></div><p class=muted id=more>{}"
       "</p></section>\n",
-      Plural(count, "tensor"), TensorRowsHtml(model),
+      Counted(count, "tensor"), TensorRowsHtml(model),
       count > static_cast<int64_t>(kPlainRows)
           ? fmt::format("The {} that matter most; all are in result.json.",
                         kPlainRows)

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "src/base/count_words.h"
 #include "src/report/html/html_text.h"
 #include "src/report/html/severity.h"
-#include "src/report/page.h"
 
 namespace ttrace {
 namespace {
@@ -147,8 +147,8 @@ std::string RankSquare(size_t rank, const RankMark& mark, int64_t most,
     svg += fmt::format(
         "<title>rank {}{}: {} out of bounds{}</title>", rank,
         place.empty() ? "" : " (" + HtmlText(place) + ")",
-        Plural(mark.out, "tensor"),
-        mark.copies > 0 ? "; other copies of " + Plural(mark.copies, "tensor")
+        Counted(mark.out, "tensor"),
+        mark.copies > 0 ? "; other copies of " + Counted(mark.copies, "tensor")
                         : "");
   }
   svg += "</rect>";

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <map>
 
+#include "src/base/count_words.h"
 #include "src/base/format.h"
 #include "src/report/html/html_text.h"
 #include "src/report/html/mesh_drawing.h"
 #include "src/report/html/mesh_places.h"
 #include "src/report/html/sections.h"
-#include "src/report/page.h"
 
 namespace ttrace {
 namespace {
@@ -148,13 +148,13 @@ std::string CopiesList(const OfRanks& counts) {
   }
   if (counts.copies_differ == 0) {
     return fmt::format("<p>All copies agree ({} on several ranks).</p>",
-                       Plural(counts.with_copies, "tensor") +
+                       Counted(counts.with_copies, "tensor") +
                            (counts.with_copies == 1 ? " lies" : " lie"));
   }
   std::string out = "<ul class=\"plain dash\">";
   for (const auto& [axis, of] : counts.along) {
     out += fmt::format("<li>Along <b>{}</b> copies of {} differ, by up to {}",
-                       HtmlText(axis), Plural(of.first, "tensor"),
+                       HtmlText(axis), Counted(of.first, "tensor"),
                        HtmlError(of.second));
   }
   return out + "</ul>";
@@ -182,7 +182,7 @@ std::string RanksHtml(const ReportModel& model) {
     common = CommonPlaces(places, ranks);
   }
   std::string caption = HtmlText(result.candidate.mesh) + ", " +
-                        Plural(result.candidate.world_size, "rank");
+                        Counted(result.candidate.world_size, "rank");
   if (!places.axes.empty()) {
     caption += ", " + HtmlText(places.axes.back().name) + " from left to right";
   }
@@ -206,7 +206,7 @@ std::string RanksHtml(const ReportModel& model) {
          (counts.unnamed > 0
               ? fmt::format("<p class=muted>{} out of bounds as a whole, on no "
                             "rank in particular.</p>",
-                            Plural(counts.unnamed, "tensor") +
+                            Counted(counts.unnamed, "tensor") +
                                 (counts.unnamed == 1 ? " is" : " are"))
               : "") +
          "</div></div>";

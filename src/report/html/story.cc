@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/base/count_words.h"
 #include "src/base/format.h"
 #include "src/report/html/html_text.h"
 #include "src/report/html/sections.h"
-#include "src/report/page.h"
 
 namespace ttrace {
 namespace {
@@ -188,7 +188,7 @@ std::string BeforeAndAfter(const ReportModel& model) {
   if (out[0] + out[1] == 0 || !result.culprits.empty()) return "";
   return fmt::format(
       "<p class=story>{} out of bounds, and none is named as a fault.</p>",
-      Plural(out[0] + out[1], "tensor") + (out[1] == 1 ? " is" : " are"));
+      Counted(out[0] + out[1], "tensor") + (out[1] == 1 ? " is" : " are"));
 }
 
 std::string FirstPlace(const ReportModel& model) {
@@ -204,7 +204,7 @@ std::string OtherPlaces(const ReportModel& model) {
   if (all.size() < 2) return "";
   std::string out =
       fmt::format("<h3>{} where something goes wrong</h3>",
-                  Plural(static_cast<int64_t>(all.size()) - 1, "more place"));
+                  Counted(static_cast<int64_t>(all.size()) - 1, "more place"));
   for (size_t i = 1; i < std::min(all.size(), kMostCards); ++i) {
     out += "<details>" + PlaceSummary(all[i]) +
            PlaceBody(all[i], model.TensorOfCulprit(i));

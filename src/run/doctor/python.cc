@@ -15,8 +15,6 @@
 namespace ttrace {
 namespace {
 
-// The import of torch from a slow network file system.
-constexpr double kLookSeconds = 120;
 constexpr size_t kLongestAnswer = 1 << 20;
 constexpr int kOldestMinor = 10;  // Python 3.10: pyproject.toml
 constexpr std::string_view kDistribution = "torch-ttrace";
@@ -50,13 +48,24 @@ Result<nlohmann::json> AskPython(const PythonToLookAt& python) {
   }
   run.environment = WithHook(python);
   run.log_file = python.scratch + "/python.log";
-  run.timeout_seconds = kLookSeconds;
+  run.timeout_seconds = python.timeout_seconds;
   run.interrupt = python.interrupt;
   TTRACE_ASSIGN_OR_RETURN(const LaunchOutcome ended, Launch(run));
   const auto text = ReadWholeFile(answer, kLongestAnswer);
   if (text.ok()) {
     nlohmann::json said = ParseJson(*text);
     if (said.is_object()) return said;
+  }
+  if (ended.ending == LaunchOutcome::Ending::kTimedOut) {
+    return Error(ErrorCode::kIo,
+                 "'" + Printable(python.interpreter) +
+                     "' did not answer within " +
+                     FormatSeconds(python.timeout_seconds) +
+                     ", the time that --timeout gives it: it hangs as it "
+                     "starts or imports torch; try it yourself: " +
+                     Printable(python.interpreter) +
+                     " -X importtime -c "
+                     "'import torch'");
   }
   const std::string error = LastError(ended.output_tail);
   return Error(ErrorCode::kIo, "'" + Printable(python.interpreter) +

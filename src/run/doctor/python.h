@@ -21,6 +21,7 @@ struct PythonToLookAt {
   std::string package_folder;
   std::vector<std::string> environment;  // as the user's commands have it
   std::string scratch;                   // a folder for what is written
+  double timeout_seconds = 0;            // of each look; 0: none
   const InterruptFlag* interrupt = nullptr;
 };
 

@@ -13,7 +13,6 @@ namespace ttrace {
 namespace {
 
 constexpr int kTrialRanks = 2;
-constexpr double kTrialSeconds = 120;
 
 std::string WhyNoTrace(const RecordOutcome& outcome,
                        const std::string& folder) {
@@ -50,7 +49,7 @@ void TryToRecord(const PythonToLookAt& python, HealthList* out) {
   run.hook_folder = python.package_folder + "/hook";
   run.environment = python.environment;
   run.iterations = {0, 1};
-  run.timeout_seconds = kTrialSeconds;
+  run.timeout_seconds = python.timeout_seconds;
   run.end_leftovers = true;
   run.interrupt = python.interrupt;
   std::error_code failed;

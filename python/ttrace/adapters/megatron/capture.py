@@ -26,7 +26,7 @@ from ttrace.adapters.megatron.model import Chunk, Model
 from ttrace.adapters.megatron.replayer import MegatronReplayer
 from ttrace.adapters.megatron.router_functions import note_router_function
 from ttrace.adapters.megatron.store import Store
-from ttrace.capture import collective_calls, replay_data, rerun, source_lines
+from ttrace.capture import collective_calls, process_messages, replay_data, rerun, source_lines
 from ttrace.capture.course import Course
 from ttrace.capture.dropout import Dropout
 from ttrace.capture.graft import Graft
@@ -77,6 +77,7 @@ class MegatronCapture:
         if repeats.is_repetition():
             return self._repeated_call(schedule, arguments)
         session.next_iteration()
+        process_messages.ran(session.iteration + 1)  # the one that begins is the last, maybe
         self.iteration = None
         if session.iteration not in self.settings.iterations:
             try:

@@ -26,6 +26,7 @@ from ttrace.adapters.torch.instruments import Instrumentation
 from ttrace.adapters.torch.losses import Losses
 from ttrace.adapters.torch.patches import Patches
 from ttrace.adapters.torch.steps import Steps
+from ttrace.capture import process_messages
 from ttrace.capture.course import Course
 from ttrace.capture.dropout import Dropout
 from ttrace.capture.random_draws import RandomDraws
@@ -37,6 +38,7 @@ class LoopCapture:
 
     def __init__(self, settings: Settings, model: nn.Module, optimizers: Sequence[Any]) -> None:
         session = self._session = DeferredSession(settings)
+        process_messages.ran(0)
         patches = self._patches = Patches()
         self._model = AttachedModel(model, patches)
         self._draws = RandomDraws(session, self._innermost)
