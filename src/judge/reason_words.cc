@@ -63,10 +63,14 @@ std::string UncertainWords(const Reason& reason) {
       FormatError(NumberOf(reason, 2)));
 }
 
+// How many elements differ, no digest says.
 std::string DigestWords(const Reason& reason) {
-  return CountOf(reason, 0) > 0
-             ? "its digest is that of the same elements in another order"
-             : "its digest is another one";
+  std::string out =
+      CountOf(reason, 0) > 0
+          ? "its digest is that of the same elements in another order"
+          : "its digest is another one";
+  if (!reason.ranks.empty()) out += " on " + RankWords(reason.ranks);
+  return out;
 }
 
 std::string ReferenceCopiesWords(const Reason& reason) {

@@ -88,15 +88,6 @@ std::vector<std::string> FrontCoded(const std::vector<std::string>& names) {
   return out;
 }
 
-std::string PlainRanks(const std::vector<int64_t>& ranks) {
-  std::string text = HtmlRanks(ranks);
-  for (size_t at = text.find("&ndash;"); at != std::string::npos;
-       at = text.find("&ndash;")) {
-    text.replace(at, 7, "-");
-  }
-  return text;
-}
-
 std::string FormWords(const ResultFile::Tensor& tensor) {
   std::string out;
   for (const int64_t size : tensor.shape) {
@@ -183,7 +174,9 @@ class Packer {
         tensor.reason.empty() ? alone.reason : tensor.reason;
     tensors_.Add("why",
                  reasons_(ShortenMiddle(Printable(reason), kLongestReason)));
-    tensors_.Add("ranks", ranks_(PlainRanks(tensor.ranks)));
+    tensors_.Add(
+        "ranks",
+        ranks_(tensor.ranks.empty() ? "" : FormatRanks(tensor.ranks, 0)));
     tensors_.Add("form", forms_(FormWords(tensor)));
     tensors_.Add("cause", causes_({tensor.culprit, ShownName(tensor.cause)}));
     tensors_.Add("copies", copies_(CopiesOf(tensor)));

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "src/base/format.h"
+#include "src/localize/bug_class.h"
 #include "src/report/html/html_text.h"
 #include "src/report/html/sections.h"
 #include "src/report/page.h"
@@ -35,7 +36,8 @@ std::string Chips(const ResultFile::Place& place) {
     out += Chip(HtmlText(ShownName(place.tensor.arg)));
   }
   out += Chip(fmt::format("iteration {}", place.iteration)) +
-         Chip(place.ranks.empty() ? "no single rank" : HtmlRanks(place.ranks));
+         Chip(place.ranks.empty() ? "no single rank"
+                                  : FormatRanks(place.ranks, 0));
   if (place.headroom > 0) {
     out += Chip("headroom <b>" + HtmlHeadroom(place.headroom) + "</b>");
   }
@@ -65,7 +67,7 @@ std::string Classes(const ResultFile::Place& place) {
                        HtmlText(one.evidence));
   }
   if (place.classes.empty()) {
-    out += "<li class=muted>No class: the evidence is too weak to name one.";
+    out += "<li class=muted>" + HtmlText(kNoClassWords) + "</li>";
   }
   return out + "</ul>";
 }
@@ -89,7 +91,7 @@ std::string CopiesLine(const ResultFile::Tensor& tensor) {
   if (!copies.mesh_dims.empty()) {
     out += " along <b>" + JoinedHtml(copies.mesh_dims, " x ") + "</b>";
   }
-  if (!copies.ranks.empty()) out += " (" + HtmlRanks(copies.ranks) + ")";
+  if (!copies.ranks.empty()) out += " (" + FormatRanks(copies.ranks, 0) + ")";
   return out + ".</p>";
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "src/base/format.h"
 #include "src/report/html/html_text.h"
 #include "src/report/html/sections.h"
 
@@ -54,7 +55,7 @@ std::string TensorRowsHtml(const ReportModel& model) {
         model.isolated[i] > Severity::kUnobserved
             ? HtmlHeadroom(tensor.isolated->headroom)
             : "&ndash;",
-        HtmlRanks(tensor.ranks));
+        tensor.ranks.empty() ? "" : FormatRanks(tensor.ranks, 0));
   }
   return out;
 }
