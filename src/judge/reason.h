@@ -59,6 +59,7 @@ enum class ReasonKind : uint8_t {
   kNotMaterialised,  // detail: why
   kInsideOnePiece,   // detail: which side computes the container in one piece
   kOneMoreStep,      // seen only by a run that took one more step
+  kNoSuchIteration,  // detail: which side has nothing of its iteration
   kOtherItems,       // the loops read other data; inputs were compared
   kNotSelected,      // left out by --select
   kNotObserved,      // a side does not observe the module; detail: why

@@ -252,6 +252,7 @@ constexpr std::array<Clause, kReasonKinds> kClauses = {{
     {ReasonKind::kInsideOnePiece,
      "not materialised: inside a module that the {} computes in one piece"},
     {ReasonKind::kOneMoreStep, "seen only by a run that took one more step"},
+    {ReasonKind::kNoSuchIteration, "of an iteration that is missing in the {}"},
     {ReasonKind::kOtherItems,
      "the other run reads other data; the model's inputs were compared"},
     {ReasonKind::kNotSelected, "left out by --select"},

@@ -253,13 +253,7 @@ void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
   }
   if (!culprit.where.empty()) page->Text(culprit.where);
   AddFoundBy(culprit, page);
-  // Settings and masks are facts beside the tensors: no leg shows them.
-  const bool of_tensors =
-      std::any_of(culprit.found_by.begin(), culprit.found_by.end(),
-                  [](const std::string& way) {
-                    return way == "dataflow" || way == "isolation";
-                  });
-  if (!of_tensors) return;
+  if (!culprit.OfValues()) return;
   const TensorJudgement* tensor = FindTensor(result, culprit.tensor);
   if (tensor == nullptr) {
     if (culprit.headroom > 0) {

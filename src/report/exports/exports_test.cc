@@ -62,6 +62,25 @@ TEST(Junit, TheCulpritIsTheFailureOfItsGroup) {
   EXPECT_THAT(xml, HasSubstr("decoder.layers.3.mlp.linear_fc1: grad_input, "));
 }
 
+// What runs say of their settings has no tensor, and may be of a group that has
+// a culprit already.
+TEST(Junit, EachCulpritStandsInItsGroup) {
+  CheckResult result = SampleDiverged();
+  Culprit other = result.culprits.front();
+  other.fqn = "decoder.layers.3.mlp.linear_fc2";
+  Culprit setting = other;
+  setting.fqn = "decoder.layers.3.mlp.linear_fc2.weight";
+  setting.tensor = {setting.fqn, Role::kParamUpdated, 0, 0,
+                    "",          Pass::kOptimizer};
+  result.culprits = {result.culprits.front(), other, setting};
+  const std::string xml = RenderJunit(Read(result));
+  const size_t group = xml.find("classname=\"ttrace.grad_input\"");
+  EXPECT_NE(xml.find("\ndecoder.layers.3.mlp.linear_fc2: grad_input", group),
+            std::string::npos);
+  EXPECT_THAT(xml, HasSubstr("<testcase classname=\"ttrace.param_updated\" "
+                             "name=\"decoder.layers.3\"><failure"));
+}
+
 TEST(Junit, ACleanResultHasNoFailures) {
   const std::string xml = RenderJunit(Read(SampleClean()));
   EXPECT_THAT(xml, HasSubstr("failures=\"0\" errors=\"0\" skipped=\"0\""));
@@ -86,6 +105,13 @@ TEST(Junit, WhatIsOutWithoutACulpritIsDownstream) {
   const std::string xml = RenderJunit(Read(result));
   EXPECT_THAT(xml, HasSubstr("name=\"decoder.layers.2\"><failure "
                              "type=\"downstream\""));
+  EXPECT_THAT(xml, HasSubstr("decoder.layers.2.mlp: downstream of a culprit"));
+  result.causes = {{0, TensorCause::As::kDownstream}};
+  EXPECT_THAT(RenderJunit(Read(result)),
+              HasSubstr("decoder.layers.2.mlp: downstream of "
+                        "decoder.layers.3.mlp.linear_fc1: grad_input, "));
+  result.culprits.clear();
+  EXPECT_THAT(RenderJunit(Read(result)), HasSubstr("no culprit was named"));
   EXPECT_THAT(xml, HasSubstr("name=\"decoder.layers.3\"><failure"));
 }
 

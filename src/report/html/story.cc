@@ -195,7 +195,7 @@ std::string BeforeAndAfter(const ReportModel& model) {
 
 std::string FirstPlace(const ReportModel& model) {
   const ResultFile::Place& place = model.result->culprits.front();
-  return "<h2 class=first><span class=tag>First</span> " +
+  return "<h2 class=first id=place-0><span class=tag>First</span> " +
          PlaceLink(place, model.culprit_tensor.front()) + Alias(place) +
          "</h2>" + PlaceBody(place, model.TensorOfCulprit(0)) +
          BeforeAndAfter(model);
@@ -208,7 +208,7 @@ std::string OtherPlaces(const ReportModel& model) {
       fmt::format("<h3>{} where something goes wrong</h3>",
                   Plural(static_cast<int64_t>(all.size()) - 1, "more place"));
   for (size_t i = 1; i < std::min(all.size(), kMostCards); ++i) {
-    out += "<details>" + PlaceSummary(all[i]) +
+    out += fmt::format("<details id=place-{}>", i) + PlaceSummary(all[i]) +
            PlaceBody(all[i], model.TensorOfCulprit(i));
     if (model.culprit_tensor[i] >= 0) {
       out += "<p>" + PlaceLink(all[i], model.culprit_tensor[i]) + "</p>";

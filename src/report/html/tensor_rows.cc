@@ -49,8 +49,9 @@ std::string TensorRowsHtml(const ReportModel& model) {
         i, HtmlName(tensor.fqn), HtmlText(tensor.role),
         HtmlText(ShownName(tensor.arg)), tensor.iteration,
         static_cast<int>(severity), HtmlText(verdict),
-        !tensor.leg.empty() || IsOut(severity) ? HtmlHeadroom(tensor.headroom)
-                                               : "&ndash;",
+        IsOutWithinBound(severity, tensor.headroom) ? "&ne;"
+        : !tensor.leg.empty() || IsOut(severity) ? HtmlHeadroom(tensor.headroom)
+                                                 : "&ndash;",
         HtmlText(tensor.leg),
         model.isolated[i] > Severity::kUnobserved
             ? HtmlHeadroom(tensor.isolated->headroom)
