@@ -105,11 +105,11 @@ TEST(Junit, WhatIsOutWithoutACulpritIsDownstream) {
   const std::string xml = RenderJunit(Read(result));
   EXPECT_THAT(xml, HasSubstr("name=\"decoder.layers.2\"><failure "
                              "type=\"downstream\""));
-  EXPECT_THAT(xml, HasSubstr("decoder.layers.2.mlp: downstream of a culprit"));
-  result.causes = {{0, TensorCause::As::kDownstream}};
+  EXPECT_THAT(xml, HasSubstr("decoder.layers.2.mlp: downstream of "
+                             "decoder.layers.3.mlp.linear_fc1: grad_input, "));
+  result.causes.clear();
   EXPECT_THAT(RenderJunit(Read(result)),
-              HasSubstr("decoder.layers.2.mlp: downstream of "
-                        "decoder.layers.3.mlp.linear_fc1: grad_input, "));
+              HasSubstr("decoder.layers.2.mlp: downstream of a culprit"));
   result.culprits.clear();
   EXPECT_THAT(RenderJunit(Read(result)), HasSubstr("no culprit was named"));
   EXPECT_THAT(xml, HasSubstr("name=\"decoder.layers.3\"><failure"));
@@ -122,6 +122,17 @@ TEST(Junit, NamesAreNoMarkup) {
   EXPECT_THAT(xml, Not(HasSubstr("\x1b")));
   EXPECT_THAT(xml, Not(HasSubstr("\xE2\x80\xAE")));
   EXPECT_THAT(xml, Not(HasSubstr("\xEF\xBF\xBF")));
+}
+
+// A rule is of all places of its class, whatever the first of them is.
+TEST(Sarif, ARuleHasTheNameOfItsClass) {
+  CheckResult result = SampleDiverged();
+  Culprit& culprit = result.culprits.front();
+  culprit.classes = {{BugClass::kOtherModelOrInputs, "it differs", 0}};
+  culprit.tensor.role = Role::kData;
+  const std::string log = RenderSarif(Read(result), "");
+  EXPECT_THAT(log, HasSubstr("\"text\": \"other structure or other inputs\""));
+  EXPECT_THAT(log, HasSubstr("class Z, other input data: it differs"));
 }
 
 TEST(Sarif, EachCulpritIsAResultAtItsLine) {
