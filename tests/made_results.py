@@ -285,6 +285,42 @@ def diverged(layers: int = 4, iterations: int = 2) -> dict:
     )
 
 
+def stated() -> dict:
+    """What runs say of themselves has no tensor, and copies of a norm within its bound differ."""
+    tensors = model(2)
+    norm = tensor("grad_norm", "grad_norm", 0, 1000, headroom=0.04, legs=("real",))
+    norm.update(
+        verdict="diverged",
+        isolated=None,
+        replicas_differ=True,
+        replicas={
+            "groups": 1,
+            "copies": 3,
+            "differing": 2,
+            "worst_rel_err": 1e-7,
+            "ranks": [1, 2],
+            "mesh_dims": ["dp"],
+        },
+    )
+    tensors.append(norm)
+    nowhere = identity("decoder.head.weight", "param_updated", 0)
+    mask = identity("decoder.layers.1.dropout", "output", 0, "0")
+    return result(
+        "diverged",
+        tensors,
+        culprits=[
+            culprit(
+                {**nowhere, "headroom": float("inf")}, classes=letter("H"), headroom="Infinity"
+            ),
+            culprit({**mask, "headroom": float("inf")}, classes=letter("U"), headroom="Infinity"),
+        ],
+    )
+
+
+def letter(name: str) -> list[dict]:
+    return [{"class": name, "name": name, "evidence": f"evidence of {name}", "value": None}]
+
+
 def clean(layers: int = 4) -> dict:
     return result("within", model(layers))
 

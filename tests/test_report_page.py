@@ -18,7 +18,7 @@ import made_results
 pytestmark = pytest.mark.skipif(
     not chromium.CHROMIUM, reason="no chromium is installed; scripts/setup_system.sh chromium"
 )
-KINDS = ("diverged", "clean", "inconclusive", "hostile", "large", "nothing")
+KINDS = ("diverged", "stated", "clean", "inconclusive", "hostile", "large", "nothing")
 FAULT = "decoder.layers.2.mlp.linear_fc1.weight"
 FAULT_LINK = f"#tensor={FAULT}/grad_reduced/0/0//backward"
 
@@ -161,6 +161,76 @@ def test_a_link_opens_its_tensor_and_back_closes_it(pages: dict[str, Path], brow
         assert page.locator("#iterations [aria-pressed=true]").inner_text() == "1"
 
 
+def focused(page: Any) -> str:
+    return page.evaluate("document.activeElement.id || document.activeElement.outerHTML")
+
+
+def test_the_drawer_keeps_the_keys_and_gives_the_focus_back(
+    pages: dict[str, Path], browser: Any
+) -> None:
+    with chromium.opened(browser, pages["diverged"]) as page:
+        cell = page.locator("#grid td.cul").first
+        cell.focus()
+        page.keyboard.press("Enter")
+        drawer = page.locator("#drawer")
+        assert focused(page) == "drawer"
+        inside = "document.getElementById('drawer').contains(document.activeElement)"
+        stops = drawer.locator("a[href], button").count()
+        assert stops > 3
+        for keys in ("Tab", "Shift+Tab"):
+            for _ in range(stops + 2):
+                page.keyboard.press(keys)
+                assert page.evaluate(inside), keys
+        name = drawer.locator("h2").inner_text()
+        history = page.evaluate("history.length")
+        page.keyboard.press("ArrowRight")
+        assert drawer.locator("h2").inner_text() != name, "the next in the order of execution"
+        assert focused(page) == "drawer", "what had the focus was drawn anew"
+        page.keyboard.press("ArrowLeft")
+        assert drawer.locator("h2").inner_text() == name
+        assert page.evaluate("history.length") == history, "one step back leaves the drawer"
+        page.keyboard.press("Escape")
+        assert drawer.is_hidden()
+        assert "cul" in page.evaluate("document.activeElement.className")
+    with chromium.opened(browser, pages["diverged"], FAULT_LINK) as page:
+        page.keyboard.press("Escape")
+        assert "cul" in page.evaluate("document.activeElement.className"), "nothing had it before"
+
+
+def test_a_culprit_without_a_tensor_is_in_the_map(pages: dict[str, Path], browser: Any) -> None:
+    with chromium.opened(browser, pages["stated"]) as page:
+        marked = page.locator("#grid td.cul")
+        assert sorted(marked.all_inner_texts()) == ["\u25b8H", "\u25b8U"]
+        columns = page.locator("#grid thead tr:last-child").locator("th, td").all_inner_texts()
+        mask = page.locator("#grid tr", has_text="dropout").locator("td.cul")
+        assert columns[mask.evaluate("cell => cell.cellIndex")] == "out"
+        step = page.locator("#grid tr", has_text="head").locator("td.cul")
+        assert columns[step.evaluate("cell => cell.cellIndex")] == "step"
+        mask.click()
+        assert page.locator("#place-1").evaluate("place => place.open")
+        assert page.locator("#drawer").is_hidden()
+        step.focus()
+        page.keyboard.press("ArrowLeft")
+        assert page.locator("#grid td:focus, #grid th:focus").count() == 1
+        page.get_by_role("button", name="Only what is out").click()
+        assert marked.count() == 2
+        page.locator("#iterations button", has_text="1").click()
+        assert marked.count() == 0
+
+
+def test_what_decides_is_said_and_coloured(pages: dict[str, Path], browser: Any) -> None:
+    with chromium.opened(browser, pages["stated"]) as page:
+        row = page.locator("#list tbody tr", has_text="grad_norm")
+        assert row.locator("td").nth(5).inner_text() == "\u2260"
+        assert page.locator("#grid td.s12").inner_text() == "\u2260"
+        row.locator("a").click()
+        said = page.locator("#drawer").inner_text()
+        assert "its copies differ, and must be equal" in said
+        assert "0.04: within its bound, which is not what decides" in said
+    with chromium.opened(browser, pages["stated"], java_script_enabled=False) as page:
+        assert "\u2260" in page.locator("#list tbody tr", has_text="grad_norm").inner_text()
+
+
 def test_iterations_switch(pages: dict[str, Path], browser: Any) -> None:
     with chromium.opened(browser, pages["diverged"]) as page:
         assert page.locator("#grid td.cul").count() == 2
@@ -234,6 +304,21 @@ def test_print_has_no_controls(pages: dict[str, Path], browser: Any) -> None:
             page.locator("nav, .tools, .copy, #drawer, #tip").locator("visible=true").count() == 0
         )
         assert page.locator("#grid td.cul").first.is_visible()
+
+
+@pytest.mark.parametrize("kind", ("diverged", "stated", "inconclusive", "clean", "hostile"))
+def test_print_cuts_nothing_at_the_edge(pages: dict[str, Path], browser: Any, kind: str) -> None:
+    # A4 upright, with margins of a centimetre.
+    width = 718
+    with chromium.opened(browser, pages[kind], viewport={"width": width, "height": 900}) as page:
+        page.get_by_role("button", name="Everything").click()
+        page.emulate_media(media="print")
+        edges = page.evaluate(
+            "[...document.querySelectorAll('table, svg')].filter((e) => e.getClientRects().length)"
+            ".map((e) => [e.getBoundingClientRect().right, e.outerHTML.slice(0, 80)])"
+        )
+        assert len(edges) > 5
+        assert [edge for edge in edges if edge[0] > width] == []
 
 
 def test_a_phone_shows_it_without_scrolling_sideways(pages: dict[str, Path], browser: Any) -> None:

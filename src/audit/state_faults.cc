@@ -40,19 +40,33 @@ std::string Words(const std::string& arg) {
   return arg;
 }
 
+// All bits are compared by a digest, and some values beside: none of these may
+// be among what was changed.
+std::string ExtentWords(const ChangedTensors& extent) {
+  if (extent.differs == 0) {
+    return extent.sampled == 0
+               ? "compared by digest"
+               : fmt::format(
+                     "compared by digest: what changed is none of the "
+                     "{} values that were sampled",
+                     extent.sampled);
+  }
+  std::string out = fmt::format("{} of {} sampled values differ",
+                                extent.differs, extent.sampled);
+  if (extent.factor) out += fmt::format(", times {:.6g}", *extent.factor);
+  return out;
+}
+
 std::string Sentence(const OneSidedChange& change,
                      const ChangedTensors& extent) {
   const char* changed = change.in_candidate ? "candidate" : "reference";
   const char* kept = change.in_candidate ? "reference" : "candidate";
-  std::string how;
-  if (extent.factor) how = fmt::format(", times {:.6g}", *extent.factor);
   return fmt::format(
       "{} of {} parameter{} is not, in iteration {}, what the step of "
-      "iteration {} left in the {} ({} of {} sampled values differ{}); nothing "
-      "changed it in the {}{}",
+      "iteration {} left in the {} ({}); nothing changed it in the {}{}",
       Words(change.arg), extent.fqns.size(), extent.fqns.size() == 1 ? "" : "s",
-      change.iteration, change.iteration - 1, changed, extent.differs,
-      extent.sampled, how, kept,
+      change.iteration, change.iteration - 1, changed, ExtentWords(extent),
+      kept,
       extent.by_step ? fmt::format("; the {} calls step() again without a "
                                    "forward in between",
                                    changed)
@@ -134,6 +148,17 @@ class StateComparison {
   std::map<OneSidedChange, ChangedTensors> found_;
 };
 
+void AddKept(const StateChanges& side, const StateChanges& other,
+             std::set<std::pair<int, std::string>>* out) {
+  for (const auto& [iteration, gradients] : side.gradients) {
+    const auto theirs = other.gradients.find(iteration);
+    if (theirs == other.gradients.end()) continue;
+    for (const auto& [fqn, ranks] : gradients.ranks) {
+      if (!theirs->second.ranks.contains(fqn)) out->emplace(iteration, fqn);
+    }
+  }
+}
+
 // The first iteration whose backward adds to what one side alone left there.
 std::vector<Culprit> FindKeptGradients(
     const StateChanges& side, const StateChanges& other, bool in_candidate,
@@ -184,6 +209,8 @@ StateFaults FindStateFaults(const StateChanges& reference,
   if (out.gradients.empty()) {
     out.gradients = FindKeptGradients(reference, candidate, false, iterations);
   }
+  AddKept(candidate, reference, &out.kept);
+  AddKept(reference, candidate, &out.kept);
   return out;
 }
 

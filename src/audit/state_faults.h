@@ -12,7 +12,9 @@
 #define TTRACE_SRC_AUDIT_STATE_FAULTS_H_
 
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/experiment/iteration_range.h"
@@ -24,7 +26,10 @@ namespace ttrace {
 struct StateFaults {
   std::vector<Culprit> culprits;   // class C, earliest first
   std::vector<Culprit> gradients;  // class S, at most one
-  std::vector<std::string> open;   // what cannot be judged, in words
+  // Iteration and parameter of each gradient that one side alone did not empty:
+  // what is made of it, too, is another value.
+  std::set<std::pair<int, std::string>> kept;
+  std::vector<std::string> open;  // what cannot be judged, in words
 };
 
 // Compares what both sides looked at. What only one side did is no fault.

@@ -61,6 +61,21 @@ TEST(StateFaults, WhatTheCandidateAloneChangesIsAFaultOfAllRanksThatDid) {
   EXPECT_THAT(found.open, IsEmpty());
 }
 
+// Bits are compared by a digest, and a few values beside.
+TEST(StateFaults, AChangeThatNoSampledValueShowsIsSaidToBeOne) {
+  const auto words = [](const std::string& changed) {
+    const StateFaults found =
+        Compare({Found(0, 1, "")}, {Found(0, 1, changed)});
+    return found.open.empty() ? "" : found.open.front();
+  };
+  EXPECT_THAT(words(Changed("a", "updated", 0, 1, 0)),
+              HasSubstr("left in the candidate (compared by digest: what "
+                        "changed is none of the 64 values that were sampled); "
+                        "nothing"));
+  EXPECT_THAT(words(R"({"fqn":"a","arg":"updated","sampled":0,"differs":0})"),
+              HasSubstr("left in the candidate (compared by digest); nothing"));
+}
+
 Note FoundGradients(int rank, int iteration, const std::string& kept) {
   return {rank, "found_gradients",
           fmt::format(R"({{"iteration":{},"parameters":3,"kept":[{}]}})",
@@ -90,6 +105,11 @@ TEST(StateFaults, GradientsThatOneSideAloneDoesNotEmpty) {
             "called, or does not reach them; in the reference they are");
   EXPECT_THAT(Compare(kept, empty).gradients.front().classes.front().evidence,
               HasSubstr("in the reference, the backward of iteration 1"));
+  const std::set<std::pair<int, std::string>> of_both = {{1, "a"}, {1, "b"}};
+  EXPECT_EQ(found.kept, of_both);
+  EXPECT_EQ(Compare(kept, empty).kept, of_both);
+  EXPECT_THAT(Compare(kept, kept).kept, IsEmpty());
+  EXPECT_THAT(Compare({FoundGradients(0, 0, "")}, kept).kept, IsEmpty());
   // What both do, or one side did not look at, is no fault.
   EXPECT_THAT(Compare(kept, kept).gradients, IsEmpty());
   EXPECT_THAT(Compare({FoundGradients(0, 0, "")}, kept).gradients, IsEmpty());

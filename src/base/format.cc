@@ -133,7 +133,8 @@ std::string FormatSeconds(double seconds) {
   return FormatCount(std::llround(seconds)) + " s";
 }
 
-std::string FormatRanks(const std::vector<int>& ranks, int world_size) {
+template <typename Int>
+std::string FormatRanks(const std::vector<Int>& ranks, int world_size) {
   const auto count = static_cast<int64_t>(ranks.size());
   if (ranks.empty() || count == world_size) {
     if (world_size <= 0) return "all ranks";
@@ -158,6 +159,8 @@ std::string FormatRanks(const std::vector<int>& ranks, int world_size) {
   }
   return out;
 }
+template std::string FormatRanks<int>(const std::vector<int>&, int);
+template std::string FormatRanks<int64_t>(const std::vector<int64_t>&, int);
 
 std::string Printable(std::string_view text) {
   std::string out;

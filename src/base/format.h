@@ -26,9 +26,12 @@ std::string FormatHeadroom(double headroom);
 std::string FormatBytes(double bytes);      // "3.4 GB", decimal units
 std::string FormatSeconds(double seconds);  // "1.2 s", "240 s"
 
-// "rank 3", "ranks 0-3, 8", "all 4 ranks"; an empty list means all of them.
+// "rank 3", "ranks 0-3, 8", "all 4 ranks"; an empty list means all of them. Of
+// a world of an unknown size (0) a list is never all.
 // REQUIRES: ranks is sorted.
-std::string FormatRanks(const std::vector<int>& ranks, int world_size);
+// Of int and int64_t.
+template <typename Int = int>
+std::string FormatRanks(const std::vector<Int>& ranks, int world_size);
 
 // `text` without anything a terminal would act on or a reader could not see:
 // control characters, invisible and direction-changing ones and bytes that are

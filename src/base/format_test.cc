@@ -62,6 +62,7 @@ TEST(FormatRanks, JoinsNeighboursAndNamesAll) {
   EXPECT_EQ(FormatRanks({}, 4), "all 4 ranks");
   EXPECT_EQ(FormatRanks({}, 0), "all ranks");
   EXPECT_EQ(FormatRanks({0}, 1), "rank 0");
+  EXPECT_EQ(FormatRanks(std::vector<int64_t>{0, 1, 5}, 0), "ranks 0-1, 5");
 }
 
 TEST(FormatRanks, CutsALongListAndSaysHowLongItIs) {

@@ -11,9 +11,7 @@
 #include <set>
 #include <utility>
 
-#include "src/audit/dropout_faults.h"
 #include "src/audit/hyperparameter_faults.h"
-#include "src/audit/state_faults.h"
 #include "src/check/conclusion.h"
 #include "src/check/describe_run.h"
 #include "src/check/diagnostician.h"
@@ -21,6 +19,7 @@
 #include "src/check/explain_coverage.h"
 #include "src/check/notes_on_check.h"
 #include "src/check/standing_culprits.h"
+#include "src/check/stated_culprits.h"
 #include "src/diagnose/same_explanation.h"
 #include "src/experiment/parameter_roles.h"
 #include "src/experiment/row_alignment.h"
@@ -114,12 +113,6 @@ void ContestCulprits(CheckResult* result) {
   result->culprits = std::move(convicted);
 }
 
-void AddNotices(const std::vector<std::string>& texts, CheckResult* result) {
-  for (const std::string& text : texts) {
-    result->notes.push_back({NoteKind::kNotice, text, ""});
-  }
-}
-
 // Decisions that the runs' routers took otherwise. Those of a map that itself
 // stands after others say nothing of their own.
 void SummariseRouting(CheckResult* result) {
@@ -131,79 +124,6 @@ void SummariseRouting(CheckResult* result) {
     sum.tokens += leg->flips->tokens;
     sum.otherwise += leg->flips->flipped;
     sum.tied += leg->flips->tied;
-  }
-}
-
-// Masks are drawn before anything is computed with them.
-void AddDropoutFaults(const OpenRuns& runs, const SettingsOfRuns& settings,
-                      const std::optional<IterationRange>& iterations,
-                      CheckResult* result) {
-  const Side& candidate = *runs.candidate;
-  const DropoutFacts& own = settings.candidate.dropout;
-  DropoutFaults found = FindDropoutFaults(
-      own, RanksOf(candidate.trace()), !result->culprits.empty(), iterations);
-  if (settings.reference) {
-    const DropoutFacts& theirs = settings.reference->dropout;
-    DropoutFaults other = CompareProbabilities(theirs, own, iterations);
-    found.culprits.insert(found.culprits.end(),
-                          std::make_move_iterator(other.culprits.begin()),
-                          std::make_move_iterator(other.culprits.end()));
-    // The reference is trusted: what is strange about it is said.
-    const DropoutFaults strange = FindDropoutFaults(
-        theirs, RanksOf(runs.reference->trace()), false, iterations);
-    for (const Culprit& culprit : strange.culprits) {
-      found.notes.push_back("in the reference, " +
-                            culprit.classes.front().evidence);
-    }
-  }
-  AddNotices(found.notes, result);
-  Insert(std::move(found.culprits), Moment::kBegin, &result->culprits);
-}
-
-// Gradients of which a factor, or all that they are, says nothing: a verdict
-// within bounds would say nothing of them either.
-void LeaveGradientsOpen(const HyperparameterFaults& settings,
-                        bool excused_factors, CheckResult* result) {
-  if (excused_factors) {
-    result->notes.push_back(Unsupported(
-        "gradients that one loop alone changes by a function of its own",
-        "those of the other are recorded before torch's function clips them, "
-        "so that a factor between the two says nothing",
-        "clip by torch.nn.utils.clip_grad_norm_ in both runs, or in none"));
-  }
-  if (!settings.incomplete_gradients.empty()) {
-    result->notes.push_back(Unsupported(
-        "gradients that one loop alone clips between two backwards",
-        "they are recorded when they are clipped first, and are a part of what "
-        "the other's are",
-        "clip after the last micro-batch in both runs"));
-  }
-}
-
-// Whether something out of bounds is explained by what backward found in the
-// gradients, or may be.
-bool IsGradientThatIsKept(const Culprit& culprit) {
-  return IsParameterGradient(culprit.tensor.role) &&
-         culprit.Has(BugClass::kStaleValue);
-}
-
-// What one run changes beside its optimizer, and the other does not.
-void AddStateFaults(const Side& reference, const Side& candidate,
-                    const std::optional<IterationRange>& iterations,
-                    CheckResult* result) {
-  StateFaults found =
-      FindStateFaults(reference.facts().state_changes,
-                      candidate.facts().state_changes, iterations);
-  for (const std::string& what : found.open) {
-    result->notes.push_back(
-        Unsupported("state that is changed between steps in one run", what,
-                    "bound or change weights and state in both runs alike"));
-  }
-  Insert(std::move(found.culprits), Moment::kAfterStep, &result->culprits);
-  // Where weights were grafted, values show it and say which step it was.
-  if (std::none_of(result->culprits.begin(), result->culprits.end(),
-                   IsGradientThatIsKept)) {
-    Insert(std::move(found.gradients), Moment::kBackward, &result->culprits);
   }
 }
 
@@ -280,9 +200,8 @@ void FindCulprits(const CheckOptions& options, const OpenRuns& runs,
     ExplainCulprits(runs, own, steps, result);
   }
   AddDropoutFaults(runs, said, options.iterations, result);
-  AddNotices(settings.notes, result);
-  Insert(std::move(settings.culprits), Moment::kStep, &result->culprits);
-  LeaveGradientsOpen(settings, standing.excused_factors, result);
+  AddHyperparameterFaults(std::move(settings), standing.excused_factors,
+                          result);
   if (reference != nullptr) {
     AddStateFaults(*reference, candidate, options.iterations, result);
   }

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "src/localize/source_of_tensor.h"
+
 namespace ttrace {
 namespace {
 
@@ -70,10 +72,12 @@ std::vector<ModuleSummary> ModulesOf(const Side& side) {
     ModuleSummary& module = out.emplace_back();
     module.fqn = fqn;
     module.class_name = source->name;
-    if (const SourceLine* line = source->first()) {
-      module.file = line->file;
-      module.line = line->line;
-    }
+    TensorId output;
+    output.fqn = fqn;
+    output.role = Role::kOutput;
+    const SourcePlace place = SourceOf(side.facts().source_lines, output);
+    module.file = place.file;
+    module.line = place.line;
   }
   return out;
 }

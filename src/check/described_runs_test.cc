@@ -116,5 +116,19 @@ TEST_F(DescribedRunTest, ListsTheModulesWhoseClassIsKnown) {
   EXPECT_EQ(result.modules[1].line, 7);
 }
 
+// As of a culprit: nobody looks for a fault in torch's own source.
+TEST_F(DescribedRunTest, OfATorchClassItIsTheLineOfWhoUsesIt) {
+  candidate_.notes = {
+      {"source_of_class", R"({"class": "Net", "file": "model.py", "line": 7,
+                           "modules": [""]})"},
+      {"source_of_class", R"({"class": "Linear", "file": "torch/linear.py",
+                           "line": 50, "of_torch": true, "modules": ["fc"]})"}};
+  const CheckResult result = Check();
+  ASSERT_EQ(result.modules.size(), 2u);
+  EXPECT_EQ(result.modules[1].class_name, "Linear");
+  EXPECT_EQ(result.modules[1].file, "model.py");
+  EXPECT_EQ(result.modules[1].line, 7);
+}
+
 }  // namespace
 }  // namespace ttrace::described_runs_test

@@ -113,6 +113,21 @@ const TensorPieces* Diagnostician::WithStandIns(const TensorPieces* pieces,
   return &found->second;
 }
 
+void Diagnostician::CompareParts(const TensorId& id, Evidence* evidence) const {
+  const auto [found, is_new] = parts_.try_emplace(id);
+  Parts& parts = found->second;
+  if (is_new) {
+    ++comparisons_;
+    auto compared = CompareTensor(*evidence->reference, *evidence->candidate,
+                                  evidence->compare);
+    if (compared.ok()) {
+      parts = {std::move(compared->instances), std::move(compared->regions)};
+    }
+  }
+  evidence->instances = parts.instances;
+  evidence->regions = parts.regions;
+}
+
 Evidence Diagnostician::Gather(const Culprit& culprit) const {
   const TensorJudgement* t = by_id_.at(culprit.tensor);
   Evidence evidence;
@@ -164,12 +179,7 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
   }
   if (evidence.leg != nullptr && evidence.reference != nullptr &&
       evidence.candidate != nullptr) {
-    auto compared = CompareTensor(*evidence.reference, *evidence.candidate,
-                                  evidence.compare);
-    if (compared.ok()) {
-      evidence.instances = std::move(compared->instances);
-      evidence.regions = std::move(compared->regions);
-    }
+    CompareParts(t->id, &evidence);
   }
   // The grid whose names the tensor uses: factors are its sizes.
   evidence.candidate_mesh = &candidate_.trace().mesh(

@@ -43,12 +43,18 @@ class Diagnostician {
   // Sets the culprit's pattern.
   void Picture(Culprit* culprit) const;
 
+  // How often tensors were compared for these.
+  int comparisons() const { return comparisons_; }
+
  private:
   // Pieces of the candidate with other pieces' stand-ins, by what they were.
   using StandIns = std::map<const TensorPieces*, TensorPieces>;
   const TensorPieces* WithStandIns(const TensorPieces* pieces,
                                    StandIns* made) const;
   Evidence Gather(const Culprit& culprit) const;
+  // Fills the evidence's parts by comparing its tensor, which is done once,
+  // however often the tensor is looked at.
+  void CompareParts(const TensorId& id, Evidence* evidence) const;
   // A loss is one number, which a wrong factor of each rank may barely change:
   // what it sends into the model shows the factors.
   void ExplainByGradient(Culprit* loss) const;
@@ -65,6 +71,12 @@ class Diagnostician {
   std::set<int> unknown_outputs_;  // iterations: Evidence::outputs_are_known
   std::vector<const TensorJudgement*> unmatched_;
   ReductionHints reductions_;
+  struct Parts {
+    std::vector<InstanceStats> instances;
+    std::vector<Layout> regions;
+  };
+  mutable std::map<TensorId, Parts> parts_;
+  mutable int comparisons_ = 0;
   // By the trace that they stand in for.
   mutable std::map<const Trace*, std::unique_ptr<StandInTrace>> stand_ins_;
   int micro_batches_ = 1;

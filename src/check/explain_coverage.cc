@@ -95,6 +95,9 @@ Coverage ExplainCoverage(const Side* reference, const Side& candidate,
   const bool selected =
       !candidate.facts().selection.empty() ||
       (reference != nullptr && !reference->facts().selection.empty());
+  const std::set<int> candidate_iterations = candidate.RecordedIterations();
+  const std::set<int> reference_iterations =
+      reference == nullptr ? std::set<int>() : reference->RecordedIterations();
   const Names candidate_names = NamesOf(candidate);
   const Names reference_names =
       reference == nullptr ? Names{} : NamesOf(*reference);
@@ -133,6 +136,12 @@ Coverage ExplainCoverage(const Side* reference, const Side& candidate,
       if (t.id.role == Role::kOptimState) why = Because(ReasonKind::kOwnState);
       if (t.id.role == Role::kData && compared_modules.contains("")) {
         why = Because(ReasonKind::kOtherItems);
+      }
+      const auto& recorded =
+          in_reference ? candidate_iterations : reference_iterations;
+      if (!recorded.contains(t.id.iteration)) {
+        why = Because(ReasonKind::kNoSuchIteration,
+                      in_reference ? "candidate" : "reference");
       }
     }
     if (why.none() && listed.contains(t.id)) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -62,6 +63,44 @@ void CompareComputations(const Side& reference, const Side& candidate,
                      name, ValueWords(other->second), ValueWords(fact)),
          fact.option});
   }
+}
+
+// "--iterations 0:2"; empty if no range holds what both sides have.
+std::string CommonRange(const std::set<int>& a, const std::set<int>& b) {
+  std::vector<int> common;
+  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(),
+                        std::back_inserter(common));
+  if (common.empty() ||
+      common.back() - common.front() + 1 != static_cast<int>(common.size())) {
+    return "";
+  }
+  return fmt::format("--iterations {}:{}", common.front(), common.back() + 1);
+}
+
+// Iterations of which one side has nothing at all: said once, whatever of them
+// the other has.
+void NoteMissingIterations(const std::set<int>& has, const std::set<int>& lacks,
+                           const char* lacking, Notes* notes) {
+  std::vector<int> missing;
+  std::set_difference(has.begin(), has.end(), lacks.begin(), lacks.end(),
+                      std::back_inserter(missing));
+  if (missing.empty()) return;
+  const bool one = missing.size() == 1;
+  const std::string range = CommonRange(has, lacks);
+  notes->push_back(
+      {NoteKind::kNoSuchIteration,
+       fmt::format("iteration{} {} {} missing in the {}", one ? "" : "s",
+                   fmt::join(missing, ", "), one ? "is" : "are", lacking),
+       fmt::format(
+           "record the same iterations of both runs{}",
+           range.empty() ? "" : ", or check what both have with " + range)});
+}
+
+std::set<int> IterationsOf(const Side& side,
+                           const std::optional<IterationRange>& wanted) {
+  std::set<int> out = side.RecordedIterations();
+  std::erase_if(out, [&](int i) { return wanted && !wanted->contains(i); });
+  return out;
 }
 
 // Dropout that is on, or was switched off: what that means for a comparison.
@@ -231,6 +270,11 @@ std::vector<RunNote> NotesOnRuns(const OpenRuns& runs,
   const Side& reference = *runs.reference;
   Append(reference.notes(), &notes);
   NoteDefects(reference, &notes);
+  const auto& wanted = runs.context.iterations;
+  const std::set<int> theirs = IterationsOf(reference, wanted);
+  const std::set<int> own = IterationsOf(candidate, wanted);
+  NoteMissingIterations(theirs, own, "candidate", &notes);
+  NoteMissingIterations(own, theirs, "reference", &notes);
   CompareComputations(reference, candidate, &notes);
   NoteDropout(said.reference->dropout, said.candidate.dropout, &notes);
   Append(runs.plan_notes, &notes);

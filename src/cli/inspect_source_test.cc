@@ -46,7 +46,8 @@ TEST_F(InspectSourceTest, OfATensorItIsThatOfACulprit) {
 TEST_F(InspectSourceTest, OfAResultEachCulpritHasItsOwn) {
   const std::string words = std::string(90, 'd') + "/model.py:7, class Net";
   std::ofstream(Path("result.json"))
-      << R"({"schema":1,"verdict":"DIVERGED","culprits":[{"fqn":"a","source":)"
+      << R"({"schema":1,"verdict":"diverged","exit_code":1,)"
+      << R"("culprits":[{"fqn":"a","source":)"
       << R"({"file":"model.py","line":7,"text":")" << words
       << R"("}},{"fqn":"b","source":null}]})";
   const auto text = DescribeResult(Path("result.json"), {});

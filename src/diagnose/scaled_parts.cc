@@ -9,6 +9,7 @@
 
 #include "src/diagnose/constants.h"
 #include "src/diagnose/sampled_parts.h"
+#include "src/diagnose/shared_factor.h"
 #include "src/diagnose/value_view.h"
 #include "src/judge/one_factor.h"
 
@@ -22,11 +23,6 @@ bool IsErrorOfFactor(const ErrorStats& whole, double alpha, double bound) {
   const double slack = bound * std::fmax(1, std::fabs(alpha));
   return error >= whole.AtLow().rel_err() - slack &&
          error <= whole.AtHigh().rel_err() + slack;
-}
-
-// One factor is another's, but for what sums in fp32 lanes lose.
-bool IsSameFactor(double a, double b, double bound) {
-  return std::fabs(a / b - 1) <= 2 * std::fmax(bound, kStatisticsResolve);
 }
 
 // The parts of one tensor, as they are found right or scaled.
@@ -111,7 +107,57 @@ class PartFactors {
   std::vector<std::pair<int, double>> of_parts_;
 };
 
+// The same of parts that are too small to fit a number to: `factor` is what
+// other tensors have.
+std::optional<ScaledParts> PartsOfFactor(
+    const std::vector<InstanceStats>& parts, double bound,
+    const SharedFactor& factor) {
+  ScaledParts out;
+  out.alpha = factor.alpha;
+  out.shared_with = factor.tensors;
+  const double size = std::fmax(1, std::fabs(factor.alpha));
+  std::set<int> ranks;
+  std::set<int> right_ranks;
+  std::set<int> micro_batches;
+  bool any = false;
+  for (const InstanceStats& part : parts) {
+    const ErrorStats& stats = part.stats;
+    if (stats.rel_err() <= kSlack * bound) {
+      ++out.right;
+      right_ranks.insert(part.ranks.begin(), part.ranks.end());
+      continue;
+    }
+    if (!(stats.sum_sq_ref > 0)) return std::nullopt;
+    const double rest = BeyondGivenFactor(stats, factor.alpha) / size;
+    // As of a factor that is fitted (one_factor.h): what sums tell.
+    if (rest > std::fmax(kSlack * bound, 0.01 * stats.rel_err() / size)) {
+      return std::nullopt;
+    }
+    any = true;
+    out.worst_residual = std::fmax(out.worst_residual, rest);
+    ranks.insert(part.ranks.begin(), part.ranks.end());
+    if (part.micro_batch >= 0) micro_batches.insert(part.micro_batch);
+  }
+  if (!any) return std::nullopt;
+  out.ranks.assign(ranks.begin(), ranks.end());
+  out.ranks_differ =
+      std::any_of(right_ranks.begin(), right_ranks.end(),
+                  [&](int rank) { return !ranks.contains(rank); });
+  out.micro_batches.assign(micro_batches.begin(), micro_batches.end());
+  return out;
+}
+
+bool AllAreSmall(const std::vector<InstanceStats>& parts) {
+  return std::all_of(parts.begin(), parts.end(), [](const InstanceStats& part) {
+    return part.stats.count < kFewestOfPart;
+  });
+}
+
 }  // namespace
+
+bool IsSameFactor(double a, double b, double bound) {
+  return std::fabs(a / b - 1) <= 2 * std::fmax(bound, kStatisticsResolve);
+}
 
 std::optional<ScaledParts> FindScaledParts(const ValueView& view) {
   if (view.leg().stats.nonfinite_differ > 0) return std::nullopt;
@@ -127,6 +173,11 @@ std::optional<ScaledParts> FindScaledParts(const ValueView& view) {
     if (!factors.Add(part)) return std::nullopt;
   }
   std::optional<ScaledParts> out = factors.Found();
+  if (!out && AllAreSmall(parts)) {
+    if (const auto shared = FactorOfOthers(view.evidence())) {
+      out = PartsOfFactor(parts, view.bound(), *shared);
+    }
+  }
   if (!out) return std::nullopt;
   out->sampled = sampled;
   if (sampled > 0 && out->agree && out->right == 0 &&

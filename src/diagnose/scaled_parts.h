@@ -31,7 +31,13 @@ struct ScaledParts {
   // Elements of the tensor that were looked at, where only samples were kept of
   // them; 0: all.
   int64_t sampled = 0;
+  // Other tensors whose factor it is, where its own parts are too small to have
+  // one (shared_factor.h); 0: its own.
+  int64_t shared_with = 0;
 };
+
+// One factor is another's, but for what sums in fp32 lanes lose.
+bool IsSameFactor(double a, double b, double bound);
 
 // Nothing unless every part is either right or scaled, and one is scaled.
 //
@@ -39,7 +45,8 @@ struct ScaledParts {
 // (judge/one_factor.h).
 // A part that alpha makes zero is not scaled but missing. It is right within 4
 // x bound, as one part of many may be (slices.h). Fewer than 8 elements are
-// always close to a multiple and decide nothing.
+// always close to a multiple and decide nothing; where all parts are so small,
+// each must have the factor of the other tensors.
 //
 // Where a side has summaries, what was kept of its values is asked: of each
 // part, or of all as one if a part has fewer than 8 elements in the sample. The

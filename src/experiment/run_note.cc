@@ -10,6 +10,8 @@ std::string_view ToString(NoteKind kind) {
   switch (kind) {
     case NoteKind::kUnsupported:
       return "unsupported";
+    case NoteKind::kNoSuchIteration:
+      return "missing_iteration";
     case NoteKind::kOtherRows:
       return "other_rows";
     case NoteKind::kComputation:
@@ -97,6 +99,7 @@ std::string_view ToString(NoteKind kind) {
 bool LeavesVerdictOpen(NoteKind kind) {
   switch (kind) {
     case NoteKind::kUnsupported:
+    case NoteKind::kNoSuchIteration:
     case NoteKind::kOtherRows:
     case NoteKind::kComputation:
     case NoteKind::kDropout:

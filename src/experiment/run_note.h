@@ -16,16 +16,17 @@ namespace ttrace {
 // In the order of what matters most to a reader.
 enum class NoteKind : uint8_t {
   // Leave the verdict open (LeavesVerdictOpen).
-  kUnsupported,  // this version cannot judge it
-  kOtherRows,    // what the runs were fed is not of the same rows
-  kComputation,  // the runs compute different functions
-  kDropout,      // is on: masks cannot match
-  kUnlikeDraws,  // modules draw random numbers that the other run draws not
-  kOverflow,     // gradients under a loss scale, at other elements in each run
-  kNotGrafted,   // tensors that kept the candidate's own values
-  kDamage,       // bytes of a trace are not what was written
-  kDefect,       // the trace cannot be complete
-  kStopped,      // capture gave up
+  kUnsupported,      // this version cannot judge it
+  kNoSuchIteration,  // one run lacks iterations that the other has
+  kOtherRows,        // what the runs were fed is not of the same rows
+  kComputation,      // the runs compute different functions
+  kDropout,          // is on: masks cannot match
+  kUnlikeDraws,      // modules draw random numbers that the other run draws not
+  kOverflow,    // gradients under a loss scale, at other elements in each run
+  kNotGrafted,  // tensors that kept the candidate's own values
+  kDamage,      // bytes of a trace are not what was written
+  kDefect,      // the trace cannot be complete
+  kStopped,     // capture gave up
   // Whose rows were read.
   kRowsFed,
   // What was not looked at.

@@ -166,6 +166,12 @@ std::set<int> Side::Iterations() const {
   return out;
 }
 
+std::set<int> Side::RecordedIterations() const {
+  std::set<int> out;
+  for (const auto& [id, pieces] : real()) out.insert(id.iteration);
+  return out;
+}
+
 int Side::MicroBatchesPerRank() const {
   std::map<std::pair<int, int>, std::set<int>> seen;  // (rank, iteration)
   for (const Record& record : trace().records()) {

@@ -74,6 +74,8 @@ class Side {
   // Nothing if there are no floating tensors.
   std::optional<DType> ComputeDType() const;
   std::set<int> Iterations() const;
+  // Those of which it has anything, also without a module's output.
+  std::set<int> RecordedIterations() const;
   // Micro-batches that one data-parallel rank runs in an iteration.
   int MicroBatchesPerRank() const;
 

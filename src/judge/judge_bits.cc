@@ -16,16 +16,11 @@ namespace ttrace {
 namespace {
 
 Reason Difference(const TensorFacts& facts, const TensorComparison& compared) {
-  Reason reason;
   if (compared.fidelity == Fidelity::kValues) {
-    reason = Because(ReasonKind::kElementsDiffer);
-    reason.counts = {compared.total.mismatched, compared.total.count};
-    reason.dtype = facts.dtype;
-  } else {
-    reason = Because(ReasonKind::kOtherDigest);
-    reason.counts = {compared.reordered};
+    return ElementsDiffer(compared.total.mismatched, compared.total.count,
+                          facts.dtype);
   }
-  return reason;
+  return OtherDigest(compared.reordered, DifferingRanks(compared));
 }
 
 Reason OtherDType(const Record& candidate, const Record& reference) {

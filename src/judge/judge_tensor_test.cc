@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "src/judge/reason_words.h"
 #include "src/trace/testing/scratch_trace.h"
 
 namespace ttrace::judge_tensor_test {
@@ -259,6 +260,25 @@ TEST_F(TensorJudgeTest, IntegersThatDifferAreCounted) {
   EXPECT_EQ(out.reason.kind, ReasonKind::kElementsDiffer);
   EXPECT_THAT(out.reason.counts, ElementsAre(4096, 4096));
   EXPECT_THAT(out.ranks, ElementsAre(1));
+}
+
+TEST_F(TensorJudgeTest, ElementsOfWhichOnlyDigestsAreThereAreNotCounted) {
+  TensorFacts facts = Facts(4e-2);
+  facts.exact = true;
+  facts.id.role = Role::kInput;
+  facts.legs[0].noise.clear();
+  facts.legs[0].candidate.fidelity = Fidelity::kDigest;
+  facts.legs[0].candidate.total.mismatched = 1;
+  const TensorJudgement out = Judge(facts);
+  EXPECT_EQ(out.verdict, TensorVerdict::kDiverged);
+  EXPECT_EQ(out.reason.kind, ReasonKind::kOtherDigest);
+  EXPECT_EQ(ReasonWords(out.reason), "its digest is another one on rank 1");
+  EXPECT_TRUE(std::isnan(out.legs[0].deciding_err()));
+  EXPECT_TRUE(std::isinf(out.headroom));
+  facts.legs[0].candidate.reordered = true;
+  EXPECT_EQ(ReasonWords(Judge(facts).reason),
+            "its digest is that of the same elements in another order on rank "
+            "1");
 }
 
 TEST_F(TensorJudgeTest, WhatTheReferenceLacksOrShapesOtherwise) {

@@ -47,7 +47,11 @@ LegJudgement JudgeEquality(const Leg& name, const LegFacts& facts,
   const int64_t allowed = AllowedFlips(flips, legs, risk);
   Test test;
   test.statistic = Statistic::kMismatches;
-  test.value = static_cast<double>(out.stats.mismatched);
+  // Digests tell that elements differ, not how many.
+  test.value =
+      facts.candidate.fidelity == Fidelity::kValues || out.stats.bitwise_equal()
+          ? static_cast<double>(out.stats.mismatched)
+          : std::numeric_limits<double>::quiet_NaN();
   test.bound = static_cast<double>(allowed);
   test.noise = legs == 0 ? 0 : static_cast<double>(flips) / legs;
   test.headroom = out.stats.bitwise_equal() ? 0

@@ -59,6 +59,7 @@ enum class ReasonKind : uint8_t {
   kNotMaterialised,  // detail: why
   kInsideOnePiece,   // detail: which side computes the container in one piece
   kOneMoreStep,      // seen only by a run that took one more step
+  kNoSuchIteration,  // detail: which side has nothing of its iteration
   kOtherItems,       // the loops read other data; inputs were compared
   kNotSelected,      // left out by --select
   kNotObserved,      // a side does not observe the module; detail: why
@@ -67,9 +68,10 @@ enum class ReasonKind : uint8_t {
   // Flagged by something else than a bound.
   kShapeDiffers,    // shapes: the candidate's, the reference's
   kElementsDiffer,  // counts: that differ, of; dtype
-  kOtherDigest,     // counts: 1 if it has the same elements in another order
-  kOtherDType,      // detail: both
-  kOtherPieces,     // which make the same together
+  // ranks: that hold it; counts: 1 if it has the same elements in another order
+  kOtherDigest,
+  kOtherDType,   // detail: both
+  kOtherPieces,  // which make the same together
   kDigestsOfTerms,
   kReferenceCopies,  // ranks: of the reference, that hold copies that differ
   kNotUpdated,       // counts: unchanged, of them changed by the reference
@@ -117,6 +119,21 @@ inline Reason Because(ReasonKind kind, std::string detail = "") {
 inline std::string WhyAbsent(Role role) {
   if (role != Role::kGradNorm) return "";
   return "it does not clip its gradients, or by a function that is not known";
+}
+
+// Of a tensor that must be equal and is not. How many of its elements differ is
+// known only where values were compared.
+inline Reason ElementsDiffer(int64_t differ, int64_t of, DType dtype) {
+  Reason reason = Because(ReasonKind::kElementsDiffer);
+  reason.counts = {differ, of};
+  reason.dtype = dtype;
+  return reason;
+}
+inline Reason OtherDigest(bool reordered, std::vector<int> ranks) {
+  Reason reason = Because(ReasonKind::kOtherDigest);
+  reason.counts = {reordered};
+  reason.ranks = std::move(ranks);
+  return reason;
 }
 
 inline Reason ShapesDiffer(const Shape& candidate, const Shape& reference) {

@@ -63,10 +63,14 @@ std::string UncertainWords(const Reason& reason) {
       FormatError(NumberOf(reason, 2)));
 }
 
+// How many elements differ, no digest says.
 std::string DigestWords(const Reason& reason) {
-  return CountOf(reason, 0) > 0
-             ? "its digest is that of the same elements in another order"
-             : "its digest is another one";
+  std::string out =
+      CountOf(reason, 0) > 0
+          ? "its digest is that of the same elements in another order"
+          : "its digest is another one";
+  if (!reason.ranks.empty()) out += " on " + RankWords(reason.ranks);
+  return out;
 }
 
 std::string ReferenceCopiesWords(const Reason& reason) {
@@ -248,6 +252,7 @@ constexpr std::array<Clause, kReasonKinds> kClauses = {{
     {ReasonKind::kInsideOnePiece,
      "not materialised: inside a module that the {} computes in one piece"},
     {ReasonKind::kOneMoreStep, "seen only by a run that took one more step"},
+    {ReasonKind::kNoSuchIteration, "of an iteration that is missing in the {}"},
     {ReasonKind::kOtherItems,
      "the other run reads other data; the model's inputs were compared"},
     {ReasonKind::kNotSelected, "left out by --select"},

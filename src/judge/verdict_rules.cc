@@ -240,9 +240,10 @@ Said WithoutTolerance(const Case& of) {
     reason.counts = {leg.flips->flipped - leg.flips->tied, leg.flips->flipped,
                      leg.flips->tokens};
   } else {
-    reason = Because(ReasonKind::kElementsDiffer);
-    reason.counts = {leg.stats.mismatched, leg.stats.count};
-    reason.dtype = of.facts.dtype;
+    reason = leg.fidelity == Fidelity::kValues
+                 ? ElementsDiffer(leg.stats.mismatched, leg.stats.count,
+                                  of.facts.dtype)
+                 : OtherDigest(leg.reordered, leg.ranks);
   }
   return Decided(TensorVerdict::kDiverged, std::move(reason), of);
 }

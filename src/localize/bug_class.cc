@@ -44,4 +44,20 @@ std::string_view LetterOf(BugClass bug_class) {
 
 std::string_view NameOf(BugClass bug_class) { return WordsOf(bug_class).name; }
 
+std::string_view NameOf(BugClass bug_class, Role role) {
+  if (bug_class == BugClass::kOtherModelOrInputs) {
+    if (role == Role::kData) return "other input data";
+    if (role == Role::kParam) return "other initial weights";
+    if (role == Role::kBuffer) return "other initial buffers";
+  }
+  return NameOf(bug_class);
+}
+
+std::string_view NameOfLetter(std::string_view letter) {
+  for (const ClassWords& words : kClassWords) {
+    if (words.letter == letter) return words.name;
+  }
+  return "";
+}
+
 }  // namespace ttrace

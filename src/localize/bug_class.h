@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "ttrace/tensor_id.h"
+
 namespace ttrace {
 
 enum class BugClass : uint8_t {
@@ -35,6 +37,15 @@ inline constexpr int kBugClasses = 16;
 std::string_view LetterOf(BugClass bug_class);
 // "missing partial sum"
 std::string_view NameOf(BugClass bug_class);
+// Where a tensor of `role` shows it: one class holds all that makes two runs
+// another computation, and which of it the role says.
+std::string_view NameOf(BugClass bug_class, Role role);
+// Of a letter; empty: of no class.
+std::string_view NameOfLetter(std::string_view letter);
+
+// What is said where no class is named.
+inline constexpr std::string_view kNoClassWords =
+    "no class named: none of those known fits";
 
 }  // namespace ttrace
 

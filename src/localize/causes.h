@@ -26,7 +26,10 @@ struct TensorCause {
 std::string_view ToString(TensorCause::As as);  // "first", "same", "downstream"
 
 // Of each tensor. What no culprit shows follows from the last one before it in
-// its own iteration, or else from the first of all that are before it.
+// its own iteration, or else from the first of all that are before it. What a
+// run says of itself is before what its part of the iteration makes: a setting
+// of a step before all that the step leaves. Masks are before nothing: they are
+// those of the untouched run, and compared are runs without dropout.
 // REQUIRES: `tensors` are sorted by TensorJudgement::order.
 std::vector<TensorCause> CausesOf(const std::vector<TensorJudgement>& tensors,
                                   const std::vector<Culprit>& culprits);

@@ -93,6 +93,12 @@ struct Culprit {
   std::optional<ErrorPattern>
       pattern;  // of its tensor in the leg that convicts
 
+  bool FoundBy(std::string_view way) const {
+    return std::find(found_by.begin(), found_by.end(), way) != found_by.end();
+  }
+  // By the values of tensors. Settings, masks and states are what runs say of
+  // themselves beside them: no leg shows them.
+  bool OfValues() const { return FoundBy("dataflow") || FoundBy("isolation"); }
   bool Has(BugClass bug_class) const {
     return std::any_of(classes.begin(), classes.end(), [&](const Diagnosis& d) {
       return d.bug_class == bug_class;

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "src/base/count_words.h"
 #include "src/experiment/module_names.h"
 #include "src/localize/blame.h"
 #include "src/localize/carried_buffers.h"
@@ -125,13 +126,15 @@ class Judge {
     return bitwise_ ? "" : fmt::format(" ({} {:.2g})", what, headroom);
   }
 
+  // `beside`: what the sentence begins with that is so too.
   std::string Worst(const std::vector<const TensorJudgement*>& tensors,
-                    const char* what) const {
+                    const char* what, const std::string& beside = "") const {
     double worst = 0;
     for (const auto* t : tensors) worst = std::max(worst, t->headroom);
-    return fmt::format("its {} {}{} {}{}", tensors.size(), what,
-                       tensors.size() == 1 ? " is" : "s are", words_.fine,
-                       Headroom("worst headroom", worst));
+    return fmt::format("{}its {} {} {}{}", beside,
+                       Counted(static_cast<int64_t>(tensors.size()), what),
+                       tensors.size() == 1 && beside.empty() ? "is" : "are",
+                       words_.fine, Headroom("worst headroom", worst));
   }
 
   Blame ForAbsentGradient(const TensorJudgement& t) const {
@@ -272,7 +275,7 @@ class Judge {
         tree_.CodeOf(t.id.fqn), Direction::kBackward, Stage::kCompute,
         !AnyIsJudged(arriving)
             ? fmt::format("nothing before it is {}", words_.out)
-            : "its forward values and " + Worst(arriving, "arriving gradient")};
+            : Worst(arriving, "arriving gradient", "its forward values and ")};
   }
 
   std::optional<Blame> ForGradLocal(const TensorJudgement& t,

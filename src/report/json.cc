@@ -13,6 +13,7 @@
 #include "src/judge/reason_words.h"
 #include "src/localize/bug_class.h"
 #include "src/localize/contradiction_words.h"
+#include "src/report/json_numbers.h"
 #include "src/report/render.h"
 
 namespace ttrace {
@@ -22,12 +23,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kSchema = 2;
 
-// JSON has no spelling for these; Python's float() and JavaScript's Number()
-// both read the strings.
 Json Number(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  return value;
+  const std::string_view spelled = SpelledNumber(value);
+  return spelled.empty() ? Json(value) : Json(spelled);
 }
 
 // For fields where NaN says that nothing was measured.
@@ -239,10 +237,11 @@ Json PatternJson(const std::optional<ErrorPattern>& pattern) {
 Json CulpritJson(const Culprit& culprit) {
   Json classes = Json::array();
   for (const Diagnosis& diagnosis : culprit.classes) {
-    classes.push_back({{"class", LetterOf(diagnosis.bug_class)},
-                       {"name", NameOf(diagnosis.bug_class)},
-                       {"evidence", diagnosis.evidence},
-                       {"value", NumberOrNull(diagnosis.value)}});
+    classes.push_back(
+        {{"class", LetterOf(diagnosis.bug_class)},
+         {"name", NameOf(diagnosis.bug_class, culprit.tensor.role)},
+         {"evidence", diagnosis.evidence},
+         {"value", NumberOrNull(diagnosis.value)}});
   }
   Json contradictions = Json::array();
   for (const Contradiction& one : culprit.contradictions) {

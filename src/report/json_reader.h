@@ -6,13 +6,13 @@
 #define TTRACE_SRC_REPORT_JSON_READER_H_
 
 #include <cstdint>
-#include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "src/report/json_numbers.h"
 
 namespace ttrace {
 
@@ -39,19 +39,14 @@ inline bool TakeJson(const ReadJson& value, bool* out) {
 
 // What JSON cannot spell is text.
 inline bool TakeJson(const ReadJson& value, double* out) {
-  static const std::map<std::string, double> kSpelled = {
-      {"NaN", std::numeric_limits<double>::quiet_NaN()},
-      {"Infinity", std::numeric_limits<double>::infinity()},
-      {"-Infinity", -std::numeric_limits<double>::infinity()}};
   if (value.is_number()) {
     *out = value.get<double>();
     return true;
   }
   if (!value.is_string()) return false;
-  const auto spelled = kSpelled.find(value.get<std::string>());
-  if (spelled == kSpelled.end()) return false;
-  *out = spelled->second;
-  return true;
+  const auto spelled = ReadSpelledNumber(value.get<std::string>());
+  if (spelled) *out = *spelled;
+  return spelled.has_value();
 }
 
 template <typename T>

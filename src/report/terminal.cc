@@ -254,13 +254,7 @@ void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
   }
   if (!culprit.where.empty()) page->Text(culprit.where);
   AddFoundBy(culprit, page);
-  // Settings and masks are facts beside the tensors: no leg shows them.
-  const bool of_tensors =
-      std::any_of(culprit.found_by.begin(), culprit.found_by.end(),
-                  [](const std::string& way) {
-                    return way == "dataflow" || way == "isolation";
-                  });
-  if (!of_tensors) return;
+  if (!culprit.OfValues()) return;
   const TensorJudgement* tensor = FindTensor(result, culprit.tensor);
   if (tensor == nullptr) {
     if (culprit.headroom > 0) {
@@ -284,26 +278,15 @@ void AddFirst(const CheckResult& result, const Culprit& culprit, Page* page) {
   AddNonFinite(*tensor, page);
 }
 
-// One class holds all that makes two runs another computation; which of it, the
-// place says.
-std::string ClassWords(const Diagnosis& diagnosis, const Culprit& culprit) {
-  if (diagnosis.bug_class == BugClass::kOtherModelOrInputs) {
-    if (culprit.tensor.role == Role::kData) return "other input data";
-    if (culprit.tensor.role == Role::kParam) return "other initial weights";
-    if (culprit.tensor.role == Role::kBuffer) return "other initial buffers";
-  }
-  return std::string(NameOf(diagnosis.bug_class));
-}
-
 void AddWhy(const Culprit& culprit, Page* page) {
   page->Section("WHY", Tone::kBad);
   if (culprit.classes.empty()) {
-    page->Text("no class named: none of those known fits");
+    page->Text(std::string(kNoClassWords));
     return;
   }
   for (const Diagnosis& diagnosis : culprit.classes) {
     page->Text(fmt::format("{}: {}", LetterOf(diagnosis.bug_class),
-                           ClassWords(diagnosis, culprit)),
+                           NameOf(diagnosis.bug_class, culprit.tensor.role)),
                Tone::kStrong);
     if (!diagnosis.evidence.empty()) page->Text(diagnosis.evidence);
   }

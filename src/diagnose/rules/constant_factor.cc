@@ -37,6 +37,12 @@ std::optional<Diagnosis> ConstantFactor(const ValueView& view) {
   // By Cauchy-Schwarz an error within the bound moves alpha by no more than it.
   out.evidence += FactorNameWords(view.evidence(), alpha, bound);
   out.evidence += AttributeWords(view.evidence(), "gradient_scaling_factor");
+  if (parts->shared_with > 0) {
+    out.evidence += fmt::format(
+        "; it is too small to have a factor by itself, and this is that of all "
+        "{} larger tensors that are out of bounds beside it",
+        parts->shared_with);
+  }
   if (parts->sampled > 0) {
     out.evidence += SampleWords(static_cast<size_t>(parts->sampled));
   }

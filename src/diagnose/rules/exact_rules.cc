@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -205,9 +206,9 @@ std::optional<Diagnosis> OtherInputs(const Evidence& evidence) {
   if (reason.none()) return std::nullopt;
   return Diagnosis{BugClass::kOtherModelOrInputs,
                    "before any computation " + ReasonWords(reason),
-                   evidence.leg == nullptr
-                       ? 0
-                       : static_cast<double>(evidence.leg->stats.mismatched)};
+                   reason.kind == ReasonKind::kElementsDiffer
+                       ? static_cast<double>(reason.counts.front())
+                       : std::numeric_limits<double>::quiet_NaN()};
 }
 
 std::optional<Diagnosis> MisroutedRows(const Evidence& evidence) {

@@ -13,6 +13,7 @@
 namespace ttrace::rules_test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -116,6 +117,82 @@ TEST(ConstantFactor, QuotesTheAttributeThatSupportsIt) {
   EXPECT_THAT(lab.First(), HasSubstr("gradient_scaling_factor of layer is 1.0 "
                                      "where the topology says 0.5 (rank 3)"));
   EXPECT_THAT(lab.First(), Not(HasSubstr("7.0")));
+}
+
+// Five elements are close to some multiple, whatever they are.
+class SmallGradientTest : public testing::Test {
+ protected:
+  static constexpr double kBoundOfGradients = 1e-6;
+  const TensorId kBias = {"head.bias", Role::kGradReduced, 0, 0,
+                          "",          Pass::kBackward};
+
+  // One that is `factor` x its reference, but for a part of its error.
+  static TensorJudgement Beside(const std::string& fqn, double factor,
+                                int64_t elements = 64, double rest = 0) {
+    TensorJudgement t;
+    t.id = {fqn, Role::kGradReduced, 0, 0, "", Pass::kBackward};
+    t.verdict = TensorVerdict::kDiverged;
+    LegJudgement leg;
+    leg.leg = "real";
+    leg.bound = kBoundOfGradients;
+    leg.headroom = 1e6;
+    leg.stats.count = elements;
+    leg.stats.sum_sq_ref = 1;
+    leg.stats.sum_err_ref = factor - 1;
+    leg.stats.sum_sq_err = (factor - 1) * (factor - 1) + rest * rest;
+    t.legs = {leg};
+    t.deciding_leg = 0;
+    return t;
+  }
+
+  std::string Says(const std::vector<double>& candidate,
+                   std::vector<TensorJudgement> beside,
+                   const std::vector<double>& reference = {0.5, -0.25, 0.125,
+                                                           -0.5, 0.375}) const {
+    Lab lab(kBias, kBoundOfGradients);
+    lab.Reference(kBias, {5}, reference);
+    lab.Candidate(kBias, {5}, candidate);
+    lab.beside = std::move(beside);
+    return lab.First();
+  }
+
+  const std::vector<double> kTwice = {1, -0.5, 0.25, -1, 0.75};
+};
+
+TEST_F(SmallGradientTest, HasTheFactorOfTheOthers) {
+  EXPECT_EQ(Says(kTwice, {}), "") << "none of its own";
+  EXPECT_THAT(Says(kTwice, {Beside("a", 2), Beside("b", 2)}),
+              AllOf(StartsWith("K: it is 2 x the reference"),
+                    HasSubstr("that of all 2 larger tensors")));
+}
+
+TEST_F(SmallGradientTest, IsNotScaledByWhatItDoesNotFollow) {
+  const std::vector<TensorJudgement> others = {Beside("a", 3), Beside("b", 3)};
+  EXPECT_EQ(Says(kTwice, others), "");
+  EXPECT_EQ(Says({1, -0.5, 0.25, -1, 0.5}, {Beside("a", 2), Beside("b", 2)}),
+            "");
+}
+
+TEST_F(SmallGradientTest, OthersThatAreNotAllScaledAlikeGiveNoFactor) {
+  EXPECT_EQ(Says(kTwice, {Beside("a", 2)}), "") << "one is not all";
+  EXPECT_EQ(Says(kTwice, {Beside("a", 2), Beside("b", 2), Beside("c", 4)}), "");
+  EXPECT_EQ(
+      Says(kTwice, {Beside("a", 2), Beside("b", 2), Beside("c", 2, 64, 0.5)}),
+      "");
+  EXPECT_EQ(Says(kTwice, {Beside("a", 2, 5), Beside("b", 2, 5)}), "")
+      << "as small";
+  TensorJudgement within = Beside("c", 4);
+  within.legs[0].headroom = 0.5;
+  EXPECT_THAT(Says(kTwice, {Beside("a", 2), Beside("b", 2), within}),
+              StartsWith("K: "));
+  TensorJudgement estimated = Beside("c", 2);
+  estimated.legs[0].stats.sq_err_above = 0.1;
+  EXPECT_EQ(Says(kTwice, {Beside("a", 2), Beside("b", 2), estimated}), "");
+}
+
+TEST_F(SmallGradientTest, ZerosHaveNoFactor) {
+  EXPECT_EQ(Says(kTwice, {Beside("a", 2), Beside("b", 2)}, {0, 0, 0, 0, 0}),
+            "");
 }
 
 TEST(MissingValue, EverywhereOnARankOrInSomeRows) {

@@ -142,6 +142,7 @@ class Lab {
     e.sums_were_made = sums_were_made;
     e.wrong_group = wrong_group;
     e.affected = {&judgement_};
+    for (const TensorJudgement& t : beside) e.affected.push_back(&t);
     e.outputs_are_known = outputs_are_known;
     for (const TensorJudgement& t : unmatched) e.unmatched.push_back(&t);
     return e;
@@ -182,6 +183,7 @@ class Lab {
   std::vector<Attribute> attributes;
   std::vector<Attribute> reference_attributes;
   std::vector<TensorJudgement> unmatched;
+  std::vector<TensorJudgement> beside;  // out of bounds too
 
  private:
   struct Tensor {

@@ -62,6 +62,25 @@ TEST(Junit, TheCulpritIsTheFailureOfItsGroup) {
   EXPECT_THAT(xml, HasSubstr("decoder.layers.3.mlp.linear_fc1: grad_input, "));
 }
 
+// What runs say of their settings has no tensor, and may be of a group that has
+// a culprit already.
+TEST(Junit, EachCulpritStandsInItsGroup) {
+  CheckResult result = SampleDiverged();
+  Culprit other = result.culprits.front();
+  other.fqn = "decoder.layers.3.mlp.linear_fc2";
+  Culprit setting = other;
+  setting.fqn = "decoder.layers.3.mlp.linear_fc2.weight";
+  setting.tensor = {setting.fqn, Role::kParamUpdated, 0, 0,
+                    "",          Pass::kOptimizer};
+  result.culprits = {result.culprits.front(), other, setting};
+  const std::string xml = RenderJunit(Read(result));
+  const size_t group = xml.find("classname=\"ttrace.grad_input\"");
+  EXPECT_NE(xml.find("\ndecoder.layers.3.mlp.linear_fc2: grad_input", group),
+            std::string::npos);
+  EXPECT_THAT(xml, HasSubstr("<testcase classname=\"ttrace.param_updated\" "
+                             "name=\"decoder.layers.3\"><failure"));
+}
+
 TEST(Junit, ACleanResultHasNoFailures) {
   const std::string xml = RenderJunit(Read(SampleClean()));
   EXPECT_THAT(xml, HasSubstr("failures=\"0\" errors=\"0\" skipped=\"0\""));
@@ -86,6 +105,13 @@ TEST(Junit, WhatIsOutWithoutACulpritIsDownstream) {
   const std::string xml = RenderJunit(Read(result));
   EXPECT_THAT(xml, HasSubstr("name=\"decoder.layers.2\"><failure "
                              "type=\"downstream\""));
+  EXPECT_THAT(xml, HasSubstr("decoder.layers.2.mlp: downstream of "
+                             "decoder.layers.3.mlp.linear_fc1: grad_input, "));
+  result.causes.clear();
+  EXPECT_THAT(RenderJunit(Read(result)),
+              HasSubstr("decoder.layers.2.mlp: downstream of a culprit"));
+  result.culprits.clear();
+  EXPECT_THAT(RenderJunit(Read(result)), HasSubstr("no culprit was named"));
   EXPECT_THAT(xml, HasSubstr("name=\"decoder.layers.3\"><failure"));
 }
 
@@ -96,6 +122,17 @@ TEST(Junit, NamesAreNoMarkup) {
   EXPECT_THAT(xml, Not(HasSubstr("\x1b")));
   EXPECT_THAT(xml, Not(HasSubstr("\xE2\x80\xAE")));
   EXPECT_THAT(xml, Not(HasSubstr("\xEF\xBF\xBF")));
+}
+
+// A rule is of all places of its class, whatever the first of them is.
+TEST(Sarif, ARuleHasTheNameOfItsClass) {
+  CheckResult result = SampleDiverged();
+  Culprit& culprit = result.culprits.front();
+  culprit.classes = {{BugClass::kOtherModelOrInputs, "it differs", 0}};
+  culprit.tensor.role = Role::kData;
+  const std::string log = RenderSarif(Read(result), "");
+  EXPECT_THAT(log, HasSubstr("\"text\": \"other structure or other inputs\""));
+  EXPECT_THAT(log, HasSubstr("class Z, other input data: it differs"));
 }
 
 TEST(Sarif, EachCulpritIsAResultAtItsLine) {

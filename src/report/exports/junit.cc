@@ -92,15 +92,19 @@ struct Group {
   int64_t judged = 0;
   int64_t diverged = 0;
   std::string first_diverged;
+  int64_t cause = -1;        // of that: index of the culprit that it is laid to
   std::string first_reason;  // of one that is not judged
-  const ResultFile::Place* culprit = nullptr;
+  std::vector<const ResultFile::Place*> culprits;  // earliest first
 
   void Add(const ResultFile::Tensor& tensor) {
     ++tensors;
     const bool out =
         tensor.verdict == "diverged" ||
         (tensor.isolated && tensor.isolated->verdict == "diverged");
-    if (out && ++diverged == 1) first_diverged = tensor.fqn;
+    if (out && ++diverged == 1) {
+      first_diverged = tensor.fqn;
+      cause = tensor.culprit;
+    }
     const bool open =
         tensor.verdict == "not_checkable" || tensor.verdict == "unmatched";
     if (!open ||
@@ -112,24 +116,41 @@ struct Group {
   }
 };
 
-Case GroupCase(const std::string& name, const Group& group) {
+// Results of older versions do not say it of each tensor.
+std::string CauseWords(const Group& group,
+                       const std::vector<ResultFile::Place>& places) {
+  if (places.empty()) return "no culprit was named";
+  const auto at = static_cast<size_t>(group.cause);
+  return group.cause >= 0 && at < places.size()
+             ? "downstream of " + PlaceHeading(places[at])
+             : "downstream of a culprit";
+}
+
+Case GroupCase(const std::string& name, const Group& group,
+               const std::vector<ResultFile::Place>& places) {
   Case out;
   out.name = PlaceName(name);
-  if (group.culprit != nullptr) {
-    const ResultFile::Place& place = *group.culprit;
+  if (!group.culprits.empty()) {
+    const ResultFile::Place& place = *group.culprits.front();
+    std::vector<std::string> lines = PlaceLines(place);
+    for (size_t i = 1; i < group.culprits.size(); ++i) {
+      for (std::string& line : TextOfPlace(*group.culprits[i])) {
+        lines.push_back(std::move(line));
+      }
+    }
     out.kind = Case::Kind::kFailed;
     out.outcome =
         Element("failure",
                 place.classes.empty() ? "no class" : place.classes.front().name,
-                PlaceHeading(place), PlaceLines(place));
+                PlaceHeading(place), lines);
   } else if (group.diverged > 0) {
     out.kind = Case::Kind::kFailed;
     out.outcome = Element(
         "failure", "downstream",
         fmt::format("{} of {} tensors are out of bounds, first that of {}: "
-                    "downstream of a culprit",
+                    "{}",
                     group.diverged, group.tensors,
-                    PlaceName(group.first_diverged)),
+                    PlaceName(group.first_diverged), CauseWords(group, places)),
         {});
   } else if (group.judged == 0) {
     out.kind = Case::Kind::kSkipped;
@@ -165,12 +186,11 @@ std::vector<Suite> RoleSuites(const ResultFile& result) {
   }
   // The first in execution order is what its group fails of.
   for (const ResultFile::Place& place : result.culprits) {
-    Group& group = group_of(place.role, place.fqn);
-    if (group.culprit == nullptr) group.culprit = &place;
+    group_of(place.role, place.fqn).culprits.push_back(&place);
   }
   for (size_t i = 0; i < out.size(); ++i) {
     for (const auto& [name, group] : groups[i]) {
-      out[i].cases.push_back(GroupCase(name, group));
+      out[i].cases.push_back(GroupCase(name, group, result.culprits));
     }
   }
   return out;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "src/base/format.h"
-#include "src/base/rank_words.h"
 
 namespace ttrace {
 
@@ -16,10 +15,7 @@ std::string PlaceTitle(const ResultFile::Place& place) {
       "{}, {}, {}, iteration {}", Printable(place.role),
       Printable(place.direction), Printable(place.stage), place.iteration);
   if (place.ranks.empty()) return out;
-  std::vector<int> ranks;
-  for (const int64_t rank : place.ranks)
-    ranks.push_back(static_cast<int>(rank));
-  return out + ", " + RankWords(ranks);
+  return out + ", " + FormatRanks(place.ranks, 0);
 }
 
 std::string PlaceHeading(const ResultFile::Place& place) {

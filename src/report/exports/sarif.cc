@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/format.h"
+#include "src/localize/bug_class.h"
 #include "src/report/exports/exports.h"
 #include "src/report/exports/place_words.h"
 #include "ttrace/version.h"
@@ -61,7 +62,10 @@ Json Rules(const ResultFile& result) {
   for (const auto* places : {&result.culprits, &result.contested}) {
     for (const ResultFile::Place& place : *places) {
       if (!place.classes.empty()) {
-        rules.emplace(RuleOf(place), place.classes.front().name);
+        // A rule is of all places, its name none of one of them.
+        const std::string_view name = NameOfLetter(RuleOf(place));
+        rules.emplace(RuleOf(place),
+                      name.empty() ? place.classes.front().name : name);
       }
     }
   }

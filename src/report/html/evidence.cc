@@ -95,7 +95,7 @@ std::string LegChart(const ResultFile::Leg& leg, const LegAxis& axis,
 std::string LegWords(const ResultFile::Leg& leg) {
   std::string out = "bound: " + HtmlText(leg.provenance);
   if (!leg.checkable) out += " (too wide to judge by)";
-  if (!leg.ranks.empty()) out += "; out on " + HtmlRanks(leg.ranks);
+  if (!leg.ranks.empty()) out += "; out on " + FormatRanks(leg.ranks, 0);
   if (leg.fidelity.empty() && leg.mismatched > 0) {
     out += fmt::format("; {} of {} elements differ, by at most {} of {}",
                        FormatCount(leg.mismatched), FormatCount(leg.elements),

@@ -158,7 +158,8 @@ std::string RenderHtml(const ResultFile& result) {
   if (has_tensors) frame.body += TensorSections(model);
   frame.body +=
       "<section id=coverage><h2>Coverage and notes</h2>" + CoverageHtml(model) +
-      "</section>\n</main>\n<aside id=drawer role=dialog aria-label=\"One "
+      "</section>\n</main>\n<aside id=drawer role=dialog aria-modal=true "
+      "aria-label=\"One "
       "tensor\" tabindex=-1 hidden></aside>\n<div id=tip role=tooltip hidden>"
       "</div>\n";
   frame.data = PackData(model);

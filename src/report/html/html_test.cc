@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "src/localize/bug_class.h"
 #include "src/report/html/packed_data.h"
 #include "src/report/html/sections.h"
 #include "src/report/render.h"
@@ -175,6 +176,51 @@ TEST(Html, ACulpritOfNoTensorIsNoLink) {
   const std::string page = RenderHtml(result);
   EXPECT_TRUE(Holds(page, "<span class=name>learning rate</span>"));
   EXPECT_EQ(DataOf(page)["culprits"][0], -1);
+}
+
+TEST(Html, ACulpritOfNoTensorIsInTheMap) {
+  ResultFile result = Read(SampleDiverged());
+  result.culprits[0].fqn = "head.weight";
+  result.culprits[0].tensor = {"head.weight", "param_updated", 7, 0, "",
+                               "optimizer"};
+  const auto data = DataOf(RenderHtml(result));
+  ASSERT_EQ(data["stated"].size(), 1);
+  EXPECT_EQ(data["stated"][0][1], "head.weight");
+  EXPECT_EQ(data["stated"][0][2], 7);
+  EXPECT_EQ(data["columns"][size_t{data["stated"][0][3]}][0], "step");
+  EXPECT_EQ(data["its"].back(), 7) << "an iteration that can be chosen";
+  EXPECT_EQ(DataOf(RenderHtml(Read(SampleDiverged())))["stated"].size(), 0);
+}
+
+TEST(Html, WhatDivergedWithinItsBoundIsNotColouredByIt) {
+  ResultFile::Tensor norm;
+  norm.verdict = "diverged";
+  norm.headroom = 0.04;
+  EXPECT_EQ(SeverityOf(norm), Severity::kNoBound);
+  EXPECT_TRUE(IsOutWithinBound(SeverityOf(norm), norm.headroom));
+  norm.headroom = 4;
+  EXPECT_EQ(SeverityOf(norm), Severity::kOut);
+  norm.headroom = kInfinity;
+  EXPECT_FALSE(IsOutWithinBound(SeverityOf(norm), norm.headroom));
+}
+
+// Which of the things that one class holds the tensor's role says.
+TEST(Html, HasTheWordsOfTheTerminalForAClass) {
+  CheckResult result = SampleDiverged();
+  Culprit& culprit = result.culprits[0];
+  culprit.classes = {{BugClass::kOtherModelOrInputs, "it differs", 0}};
+  for (const auto& [role, words] :
+       {std::pair{Role::kData, "other input data"},
+        std::pair{Role::kParam, "other initial weights"},
+        std::pair{Role::kBuffer, "other initial buffers"},
+        std::pair{Role::kOutput, "other structure or other inputs"}}) {
+    culprit.tensor.role = role;
+    EXPECT_TRUE(Holds(RenderTerminal(result), words));
+    EXPECT_TRUE(Holds(RenderHtml(Read(result)), words)) << words;
+  }
+  culprit.classes.clear();
+  EXPECT_TRUE(Holds(RenderHtml(Read(result)), std::string(kNoClassWords)));
+  EXPECT_TRUE(Holds(RenderTerminal(result), std::string(kNoClassWords)));
 }
 
 TEST(Html, HeadroomsWithoutAnOrderAreNoProblem) {

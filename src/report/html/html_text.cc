@@ -11,7 +11,6 @@ namespace {
 
 // Evidence and provenance are sentences; the longest of ours are below 1,000.
 constexpr size_t kLongestHtmlText = 1500;
-constexpr size_t kMostRankRuns = 12;
 
 std::string EscapeMarkup(std::string_view text) {
   std::string out;
@@ -69,26 +68,6 @@ std::string HtmlHeadroom(double headroom) {
   if (std::isinf(headroom)) return "&infin;";
   if (std::isnan(headroom)) return "NaN";
   return HtmlText(FormatHeadroom(headroom));
-}
-
-std::string HtmlRanks(const std::vector<int64_t>& ranks) {
-  std::string out;
-  size_t runs = 0;
-  for (size_t i = 0; i < ranks.size();) {
-    size_t end = i + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    if (++runs > kMostRankRuns) {
-      return "ranks " + out +
-             fmt::format(" and {} more",
-                         FormatCount(static_cast<int64_t>(ranks.size() - i)));
-    }
-    if (!out.empty()) out += ", ";
-    out += std::to_string(ranks[i]);
-    if (end - i > 1) out += "&ndash;" + std::to_string(ranks[end - 1]);
-    i = end;
-  }
-  if (out.empty()) return "";
-  return (ranks.size() == 1 ? "rank " : "ranks ") + out;
 }
 
 std::string TensorFragment(const std::vector<std::string>& parts) {

@@ -31,9 +31,6 @@ std::string HtmlName(std::string_view name);
 std::string HtmlError(double error);
 std::string HtmlHeadroom(double headroom);
 
-// "rank 3", "ranks 0-3, 8"; of no ranks "". Long lists are cut.
-std::string HtmlRanks(const std::vector<int64_t>& ranks);
-
 // The fragment that opens one tensor in the page's script: of shown texts,
 // percent-encoded, joined by "/".
 std::string TensorFragment(const std::vector<std::string>& parts);

@@ -40,14 +40,5 @@ TEST(HtmlText, EscapesMarkupAndWhatCannotBeSeen) {
   EXPECT_EQ(HtmlName("a.b_c"), "a.<wbr>b_<wbr>c");
 }
 
-TEST(HtmlRanks, NamesRunsAndCutsLongLists) {
-  EXPECT_EQ(HtmlRanks({}), "");
-  EXPECT_EQ(HtmlRanks({3}), "rank 3");
-  EXPECT_EQ(HtmlRanks({0, 1, 2, 5}), "ranks 0&ndash;2, 5");
-  std::vector<int64_t> odd;
-  for (int64_t rank = 1; rank < 100; rank += 2) odd.push_back(rank);
-  EXPECT_THAT(HtmlRanks(odd), HasSubstr(", 23 and 38 more"));
-}
-
 }  // namespace
 }  // namespace ttrace::html_text_test

@@ -88,15 +88,6 @@ std::vector<std::string> FrontCoded(const std::vector<std::string>& names) {
   return out;
 }
 
-std::string PlainRanks(const std::vector<int64_t>& ranks) {
-  std::string text = HtmlRanks(ranks);
-  for (size_t at = text.find("&ndash;"); at != std::string::npos;
-       at = text.find("&ndash;")) {
-    text.replace(at, 7, "-");
-  }
-  return text;
-}
-
 std::string FormWords(const ResultFile::Tensor& tensor) {
   std::string out;
   for (const int64_t size : tensor.shape) {
@@ -130,6 +121,9 @@ class Packer {
     copies_({});
     causes_({-1, ""});
     for (size_t i = 0; i < model_.tensors.size(); ++i) AddTensor(i);
+    for (const size_t i : model_.stated) {
+      iterations_(model_.result->culprits[i].tensor.iteration);
+    }
     PackedJson out = PackedJson::object();
     out["n"] = model_.tensors.size();
     out["names"] = FrontCoded(names_.values());
@@ -183,7 +177,9 @@ class Packer {
         tensor.reason.empty() ? alone.reason : tensor.reason;
     tensors_.Add("why",
                  reasons_(ShortenMiddle(Printable(reason), kLongestReason)));
-    tensors_.Add("ranks", ranks_(PlainRanks(tensor.ranks)));
+    tensors_.Add(
+        "ranks",
+        ranks_(tensor.ranks.empty() ? "" : FormatRanks(tensor.ranks, 0)));
     tensors_.Add("form", forms_(FormWords(tensor)));
     tensors_.Add("cause", causes_({tensor.culprit, ShownName(tensor.cause)}));
     tensors_.Add("copies", copies_(CopiesOf(tensor)));
@@ -222,6 +218,23 @@ class Packer {
             FormatError(tensor.copies->worst_rel_err)};
   }
 
+  // Culprits that the map shows without a tensor: at their name, in the column
+  // where their tensor would be, with the letters of their classes.
+  PackedJson StatedCulprits() const {
+    PackedJson out = PackedJson::array();
+    for (const size_t i : model_.stated) {
+      const ResultFile::Place& place = model_.result->culprits[i];
+      std::string letters;
+      for (const ResultFile::Class& one : place.classes) {
+        letters += one.letter;
+      }
+      out.push_back({i, ShownName(place.fqn), place.tensor.iteration,
+                     MapColumnOf(place.tensor), ShownName(place.role),
+                     ShownName(letters)});
+    }
+    return out;
+  }
+
   void AddHead(PackedJson* out) const {
     PackedJson columns = PackedJson::array();
     for (const MapColumn& column : kMapColumnWords) {
@@ -232,6 +245,7 @@ class Packer {
     (*out)["first"] = model_.iteration;
     (*out)["candidate"] = Printable(model_.result->candidate.folder);
     (*out)["culprits"] = model_.culprit_tensor;
+    (*out)["stated"] = StatedCulprits();
     // Of older results, which do not say each tensor's cause.
     PackedJson affected = PackedJson::array();
     for (const ResultFile::Place& place : model_.result->culprits) {

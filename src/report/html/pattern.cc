@@ -135,7 +135,7 @@ std::string PiecesTable(const ResultFile::Pattern& pattern) {
     out += fmt::format(
         "<tr><th scope=row>{}{}<td>{}<td class=num><i class=\"k h{}\"></i>{}"
         "<td class=num>{} of {}",
-        piece->ranks.empty() ? "all ranks" : HtmlRanks(piece->ranks),
+        piece->ranks.empty() ? "all ranks" : FormatRanks(piece->ranks, 0),
         piece->micro_batch < 0
             ? ""
             : fmt::format(", micro-batch {}", piece->micro_batch),

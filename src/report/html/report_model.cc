@@ -98,6 +98,9 @@ ReportModel MakeReportModel(const ResultFile& result) {
   }
   for (const ResultFile::Place& culprit : result.culprits) {
     const auto found = places.find(KeyOf(culprit.tensor));
+    if (found == places.end()) {
+      model.stated.push_back(model.culprit_tensor.size());
+    }
     model.culprit_tensor.push_back(found == places.end() ? -1 : found->second);
   }
   if (!result.culprits.empty()) {

@@ -41,6 +41,8 @@ struct ReportModel {
   std::vector<Severity> isolated;
   // Of each culprit its tensor's place in `tensors`, or -1.
   std::vector<int64_t> culprit_tensor;
+  // Culprits of which there is no tensor: what runs say of their settings.
+  std::vector<size_t> stated;
   // The iteration that is shown first: the first culprit's, else the first.
   int64_t iteration = 0;
 

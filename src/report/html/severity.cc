@@ -13,7 +13,11 @@ Severity SeverityOfVerdict(std::string_view verdict, double headroom,
   }
   if (verdict == "bitwise_equal") return Severity::kEqual;
   if (verdict == "diverged") {
-    if (nonfinite || !std::isfinite(headroom)) return Severity::kNoBound;
+    // Within its bound: something else decides, copies that differ or a value
+    // that must be another.
+    if (nonfinite || !std::isfinite(headroom) || headroom <= 1) {
+      return Severity::kNoBound;
+    }
     if (headroom >= 1e3) return Severity::kVeryFarOut;
     return headroom >= 10 ? Severity::kFarOut : Severity::kOut;
   }
@@ -56,7 +60,7 @@ const std::array<const char*, kSeverities> kSeverityShort = {
     "1&ndash;10",
     "10&ndash;10&sup3;",
     "&gt; 10&sup3;",
-    "&infin;"};
+    "&ne;, &infin;"};
 
 Severity SeverityOf(const ResultFile::Tensor& tensor) {
   return SeverityOfVerdict(tensor.verdict, tensor.headroom, tensor.explained,

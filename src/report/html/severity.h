@@ -29,11 +29,18 @@ enum class Severity : uint8_t {
   kOut,           // up to 10 x the bound
   kFarOut,        // up to 1,000 x
   kVeryFarOut,    // above
-  kNoBound,       // must be equal and is not, or is not finite
+  // Must be equal and is not, or is not finite; also what is within its bound
+  // and diverged all the same, as copies of it that differ.
+  kNoBound,
 };
 inline constexpr size_t kSeverities = 13;
 
 inline bool IsOut(Severity severity) { return severity >= Severity::kOut; }
+
+// Whether the headroom is not what decides: it is out, and within its bound.
+inline bool IsOutWithinBound(Severity severity, double headroom) {
+  return severity == Severity::kNoBound && headroom <= 1;
+}
 
 Severity SeverityOf(const ResultFile::Tensor& tensor);
 // Of the isolated legs; kNone if it was not isolated.

@@ -7,6 +7,7 @@
 
 #include "src/base/count_words.h"
 #include "src/base/format.h"
+#include "src/localize/bug_class.h"
 #include "src/report/html/html_text.h"
 #include "src/report/html/sections.h"
 
@@ -35,7 +36,8 @@ std::string Chips(const ResultFile::Place& place) {
     out += Chip(HtmlText(ShownName(place.tensor.arg)));
   }
   out += Chip(fmt::format("iteration {}", place.iteration)) +
-         Chip(place.ranks.empty() ? "no single rank" : HtmlRanks(place.ranks));
+         Chip(place.ranks.empty() ? "no single rank"
+                                  : FormatRanks(place.ranks, 0));
   if (place.headroom > 0) {
     out += Chip("headroom <b>" + HtmlHeadroom(place.headroom) + "</b>");
   }
@@ -65,7 +67,7 @@ std::string Classes(const ResultFile::Place& place) {
                        HtmlText(one.evidence));
   }
   if (place.classes.empty()) {
-    out += "<li class=muted>No class: the evidence is too weak to name one.";
+    out += "<li class=muted>" + HtmlText(kNoClassWords) + "</li>";
   }
   return out + "</ul>";
 }
@@ -89,7 +91,7 @@ std::string CopiesLine(const ResultFile::Tensor& tensor) {
   if (!copies.mesh_dims.empty()) {
     out += " along <b>" + JoinedHtml(copies.mesh_dims, " x ") + "</b>";
   }
-  if (!copies.ranks.empty()) out += " (" + HtmlRanks(copies.ranks) + ")";
+  if (!copies.ranks.empty()) out += " (" + FormatRanks(copies.ranks, 0) + ")";
   return out + ".</p>";
 }
 
@@ -193,7 +195,7 @@ std::string BeforeAndAfter(const ReportModel& model) {
 
 std::string FirstPlace(const ReportModel& model) {
   const ResultFile::Place& place = model.result->culprits.front();
-  return "<h2 class=first><span class=tag>First</span> " +
+  return "<h2 class=first id=place-0><span class=tag>First</span> " +
          PlaceLink(place, model.culprit_tensor.front()) + Alias(place) +
          "</h2>" + PlaceBody(place, model.TensorOfCulprit(0)) +
          BeforeAndAfter(model);
@@ -206,7 +208,7 @@ std::string OtherPlaces(const ReportModel& model) {
       fmt::format("<h3>{} where something goes wrong</h3>",
                   Counted(static_cast<int64_t>(all.size()) - 1, "more place"));
   for (size_t i = 1; i < std::min(all.size(), kMostCards); ++i) {
-    out += "<details>" + PlaceSummary(all[i]) +
+    out += fmt::format("<details id=place-{}>", i) + PlaceSummary(all[i]) +
            PlaceBody(all[i], model.TensorOfCulprit(i));
     if (model.culprit_tensor[i] >= 0) {
       out += "<p>" + PlaceLink(all[i], model.culprit_tensor[i]) + "</p>";

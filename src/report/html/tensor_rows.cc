@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "src/base/format.h"
 #include "src/report/html/html_text.h"
 #include "src/report/html/sections.h"
 
@@ -48,13 +49,14 @@ std::string TensorRowsHtml(const ReportModel& model) {
         i, HtmlName(tensor.fqn), HtmlText(tensor.role),
         HtmlText(ShownName(tensor.arg)), tensor.iteration,
         static_cast<int>(severity), HtmlText(verdict),
-        !tensor.leg.empty() || IsOut(severity) ? HtmlHeadroom(tensor.headroom)
-                                               : "&ndash;",
+        IsOutWithinBound(severity, tensor.headroom) ? "&ne;"
+        : !tensor.leg.empty() || IsOut(severity) ? HtmlHeadroom(tensor.headroom)
+                                                 : "&ndash;",
         HtmlText(tensor.leg),
         model.isolated[i] > Severity::kUnobserved
             ? HtmlHeadroom(tensor.isolated->headroom)
             : "&ndash;",
-        HtmlRanks(tensor.ranks));
+        tensor.ranks.empty() ? "" : FormatRanks(tensor.ranks, 0));
   }
   return out;
 }

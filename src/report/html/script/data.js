@@ -14,6 +14,7 @@ const unpackAll = (columns, count) =>
   Object.fromEntries(Object.entries(columns).map(([name, text]) => [name, unpack(text, count)]));
 
 const OUT = 9; // the mildest severity that is out of bounds
+const MUST_BE_EQUAL = 12; // and is not, or is not finite: no bound says how far
 const NOT_NUMBERS = new Set([0, 1, 2, 7, 8]); // severities that have no headroom
 const N = D.n;
 const NONE = { fqn: [], it: [], slot: [], v: [], sev: [], h: [], leg: [], isev: [], ih: [],

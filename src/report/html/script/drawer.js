@@ -1,6 +1,7 @@
 // One tensor, beside everything else.
 const drawer = $('drawer');
 let returnTo = null; // what had the focus before
+let lastShown = -1;
 
 const linkTo = (i, text) => el('a', { href: '#tensor=' + keys[i], textContent: text });
 
@@ -50,8 +51,11 @@ const factTable = (i) => {
   const table = el('table', { className: 'small facts' });
   const row = (name, ...content) => table.append(
     el('tr', {}, el('th', { scope: 'row', textContent: name }), el('td', {}, ...content)));
-  row('verdict', el('i', { className: 'k s' + T.sev[i] }), D.severity[T.sev[i]]);
-  if (!NOT_NUMBERS.has(T.sev[i])) {
+  row('verdict', el('i', { className: 'k s' + T.sev[i] }),
+    mustBeEqual(i) ? `out: ${decidedBy(i)}` : D.severity[T.sev[i]]);
+  if (mustBeEqual(i)) {
+    row('headroom', `${headroomWords(value(T.h[i]))}: within its bound, which is not what decides`);
+  } else if (!NOT_NUMBERS.has(T.sev[i])) {
     row('headroom', headroomOf(i) + (legNameOf(i) ? ` in ${legNameOf(i)}` : ''));
   }
   const [culprit] = D.causes[T.cause[i]];
@@ -102,14 +106,26 @@ const inspectCommand = (i) => (oddNames.has(T.fqn[i]) || !fqnOf(i) ?
     'shown as escapes here: result.json has it as it is.' : '' }) :
   copyable(`ttrace inspect ${shell(D.candidate)} ${shell(fqnOf(i))}`));
 
+// Where the reader came from, or, if that was drawn anew, the tensor's cell of
+// the map, or where the map is entered.
+const giveFocusBack = () => {
+  const back = [returnTo, grid.querySelector(`td[data-tensor="${lastShown}"]`),
+    grid.querySelector('[tabindex="0"]')];
+  back.find((one) => one?.isConnected && one !== document.body)?.focus();
+};
+
 const drawDrawer = () => {
   const i = state.tensor;
   if (i < 0) {
-    if (!drawer.hidden) returnTo?.focus();
-    drawer.hidden = true;
+    if (!drawer.hidden) {
+      drawer.hidden = true;
+      giveFocusBack();
+    }
     return;
   }
   if (drawer.hidden) returnTo = document.activeElement;
+  lastShown = i;
+  const hadFocus = drawer.contains(document.activeElement);
   const same = [];
   for (let k = 0; k < N && same.length < 24; k++) {
     if (T.fqn[k] === T.fqn[i] && T.it[k] === T.it[i]) same.push(k);
@@ -130,7 +146,7 @@ const drawDrawer = () => {
     el('p', { className: 'muted', textContent: causeWords(i) }),
     el('h2', { className: 'name', textContent: shownName(i) }), pathOf(i), factTable(i),
     h3('Legs'), legTable(i), h3('In the order of execution'),
-    el('p', {}, i ? linkTo(i - 1, '\u2190 before') : '', ' \u2003 ',
+    el('p', { title: 'left and right arrow keys' }, i ? linkTo(i - 1, '\u2190 before') : '', ' \u2003 ',
       i < N - 1 ? linkTo(i + 1, 'after \u2192') : ''),
     ...(twins.length ? [h3('In other iterations'), el('p', {}, ...twins)] : []),
     h3('The same name, this iteration'), el('ul', { className: 'plain' }, ...others),
@@ -138,5 +154,26 @@ const drawDrawer = () => {
   const wasHidden = drawer.hidden;
   drawer.hidden = false;
   drawer.scrollTop = 0;
-  if (wasHidden) drawer.focus({ preventScroll: true });
+  // What had it was drawn anew.
+  if (wasHidden || hadFocus) drawer.focus({ preventScroll: true });
 };
+
+// Tab stays inside, arrows go to the neighbours in the order of execution; Escape
+// is the whole page's.
+drawer.addEventListener('keydown', (event) => {
+  const across = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (across && !event.altKey && !event.ctrlKey && !event.metaKey) {
+    const to = state.tensor + across;
+    event.preventDefault();
+    if (to >= 0 && to < N) go({ tensor: to }, 'replaceState');
+    return;
+  }
+  if (event.key !== 'Tab') return;
+  const stops = [...drawer.querySelectorAll('a[href], button')];
+  const end = stops[event.shiftKey ? 0 : stops.length - 1];
+  const isAtEnd = document.activeElement === end ||
+    (event.shiftKey && document.activeElement === drawer);
+  if (!isAtEnd) return;
+  event.preventDefault();
+  stops[event.shiftKey ? stops.length - 1 : 0].focus();
+});

@@ -75,7 +75,9 @@ const drawCell = (node, column, cell) => {
   td.dataset.out = cell.out;
   if (column.isolated) td.dataset.isolated = 1;
   const headroom = value((column.isolated ? T.ih : T.h)[cell.best]);
-  if (cell.worst >= OUT || cell.worst === 6) td.textContent = shortHeadroom(headroom);
+  if (cell.worst >= OUT || cell.worst === 6) {
+    td.textContent = isOutWithinBound(cell.worst, headroom) ? '\u2260' : shortHeadroom(headroom);
+  }
   if (cell.mark) td.classList.add(cell.mark);
   if (cell.mark === 'cul') td.textContent = '\u25b8' + td.textContent;
   if (cell.n > 1 && cell.out && cell.out < cell.n) {
@@ -84,10 +86,31 @@ const drawCell = (node, column, cell) => {
     share.style.width = Math.max(6, 100 * cell.out / cell.n) + '%';
     td.append(share);
   }
-  td.ariaLabel = `${node.label} ${column.isolated ? 'isolated ' : ''}${column.label}: ` +
-    `${D.severity[cell.worst]} ${td.textContent}`;
+  describeCell(td, node, column, cell);
   return td;
 };
+const describeCell = (td, node, column, cell) => {
+  td.ariaLabel = `${node.label} ${column.isolated ? 'isolated ' : ''}${column.label}: ` +
+    `${D.severity[cell.worst]} ${td.textContent}`;
+};
+
+// A culprit that no tensor shows: of the cell that its tensor would be in.
+const markStated = (td, node, column, list) => {
+  const here = list.filter((one) => one.column === column.k);
+  if (!here.length || column.isolated) return td;
+  if (!('tensor' in td.dataset)) {
+    td.tabIndex = -1;
+    td.setAttribute('role', 'gridcell');
+  }
+  td.dataset.place = here[0].place;
+  td.classList.add('cul');
+  if (!td.textContent.startsWith('\u25b8')) td.prepend('\u25b8' + here[0].letters);
+  td.ariaLabel = `${node.label} ${column.label}: ${statedWords(here)}`;
+  return td;
+};
+const statedWords = (list) => list.map((one) =>
+  `${one.fqn || '(model)'} ${one.role}: named as a fault, class ${one.letters || 'not named'}, ` +
+  'by what the runs say of themselves').join('\n');
 
 const drawRow = (node) => {
   const isOpen = opened.has(node);
@@ -114,17 +137,21 @@ const drawRow = (node) => {
   th.append(label);
   tr.append(th);
   tr.node = node;
-  if (list.some((i) => culprits.has(i))) tr.classList.add('hit');
+  const faults = (isOpen ? node.stated : node.allStated).filter(
+    (one) => one.iteration === state.iteration);
+  if (faults.length || list.some((i) => culprits.has(i))) tr.classList.add('hit');
   mapColumns.forEach((column, j) => {
     if (startsGroup(j)) tr.append(el('td', { className: 'gap' }));
     const cell = cellOf(list, column);
-    tr.append(cell.best < 0 ? el('td') : drawCell(node, column, cell));
+    tr.append(markStated(cell.best < 0 ? el('td') : drawCell(node, column, cell),
+      node, column, faults));
   });
   return tr;
 };
 
 const isRowOut = (node) => node.all.some((i) =>
-  iterationOf(i) === state.iteration && Math.max(T.sev[i], T.isev[i]) >= OUT);
+  iterationOf(i) === state.iteration && Math.max(T.sev[i], T.isev[i]) >= OUT) ||
+  node.allStated.some((one) => one.iteration === state.iteration);
 
 const drawMap = () => {
   const body = el('tbody');
@@ -165,13 +192,17 @@ const focusIn = (cell) => {
   cell.focus();
 };
 const cellTip = (td) => {
-  const { tensor, isolated, n, out } = td.dataset;
-  return tensorWords(tensor) + (isolated ? `\nisolated: ${isolatedWords(tensor)}` : '') +
+  const { tensor, isolated, n, out, place } = td.dataset;
+  const named = place === undefined ? '' : statedWords(stated.filter((one) =>
+    String(one.place) === place));
+  if (tensor === undefined) return named;
+  return (named && named + '\n') + tensorWords(tensor) + (isolated ? `\nisolated: ${isolatedWords(tensor)}` : '') +
     (n > 1 ? `\nworst of ${n} here, ${out} out of bounds` : '');
 };
 
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-const canHold = (cell) => cell && (cell.tagName === 'TH' || 'tensor' in cell.dataset);
+const canHold = (cell) => cell &&
+  (cell.tagName === 'TH' || 'tensor' in cell.dataset || 'place' in cell.dataset);
 // The nearest cell that way. A row that has none in this column is passed over.
 const neighbour = (cell, [down, across]) => {
   const rows = [...grid.tBodies[0].rows];
@@ -183,29 +214,40 @@ const neighbour = (cell, [down, across]) => {
   }
   return rows[r]?.cells[c];
 };
+// A tensor in the drawer; a culprit without one where the page tells of it.
+const openCell = (cell) => {
+  if ('place' in cell.dataset) {
+    const place = $('place-' + cell.dataset.place);
+    if (place) {
+      if (place.tagName === 'DETAILS') place.open = true;
+      return place.scrollIntoView();
+    }
+  }
+  if ('tensor' in cell.dataset) go({ tensor: +cell.dataset.tensor });
+};
 const mapEvents = () => {
   grid.addEventListener('click', (event) => {
-    const cell = event.target.closest('td[data-tensor]');
-    if (cell) return go({ tensor: +cell.dataset.tensor });
+    const cell = event.target.closest('td[data-tensor], td[data-place]');
+    if (cell) return openCell(cell);
     const head = event.target.closest('tbody th');
     if (head) toggle(head.parentElement.node, !opened.has(head.parentElement.node));
   });
   grid.addEventListener('mousemove', (event) => {
-    const cell = event.target.closest('td[data-tensor]');
+    const cell = event.target.closest('td[data-tensor], td[data-place]');
     if (cell) showTip(cellTip(cell), event.clientX, event.clientY);
     else hideTip();
   });
   grid.addEventListener('mouseleave', hideTip);
   grid.addEventListener('focusout', hideTip);
   grid.addEventListener('keydown', (event) => {
-    const cell = event.target.closest('tbody td[data-tensor], tbody th');
+    const cell = event.target.closest('tbody td[data-tensor], tbody td[data-place], tbody th');
     if (!cell) return;
     const node = cell.parentElement.node;
     const isHead = cell.tagName === 'TH';
     if (event.key === 'Enter' || event.key === ' ') {
       event.preventDefault();
       if (isHead) toggle(node, !opened.has(node));
-      else go({ tensor: +cell.dataset.tensor });
+      else openCell(cell);
       return;
     }
     if (isHead && node.list.length && event.key === 'ArrowRight' && !opened.has(node)) {
@@ -243,7 +285,7 @@ const mapTools = () => {
   only.ariaPressed = 'false';
   const box = $('maptools');
   box.append(
-    tool(culprits.size ? 'Where it starts' : 'Short', openFaults),
+    tool(culprits.size || stated.length ? 'Where it starts' : 'Short', openFaults),
     tool('Layers', () => openTo(1)), tool('Modules', () => openTo(3)),
     tool('Everything', () => openTo(99)), only,
     el('span', { className: 'muted', textContent: 'Numbers are headroom: error / bound. A bar ' +

@@ -50,10 +50,10 @@ const update = (changes) => {
 
 // Moves to another view. What is opened can be left by the browser's "back";
 // what is typed replaces the address.
-const go = (changes) => {
+const go = (changes, way = 'pushState') => {
   const opens = 'tensor' in changes && changes.tensor !== state.tensor;
   if (opens && changes.tensor >= 0) changes.iteration = iterationOf(changes.tensor);
   const next = addressOf({ ...state, ...changes });
-  history[opens ? 'pushState' : 'replaceState'](null, '', next);
+  history[opens ? way : 'replaceState'](null, '', next);
   update(changes);
 };

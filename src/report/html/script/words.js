@@ -32,7 +32,15 @@ const shortHeadroom = (x) => inWords(x, (v) => {
   return v >= 10 ? String(Math.round(v)) : v.toFixed(1);
 });
 
-const headroomOf = (i) => (NOT_NUMBERS.has(T.sev[i]) ? '\u2013' : headroomWords(value(T.h[i])));
+// Out, and within its bound: not the headroom decides, but that it must be equal.
+const isOutWithinBound = (severity, headroom) => severity === MUST_BE_EQUAL && headroom <= 1;
+const mustBeEqual = (i) => isOutWithinBound(T.sev[i], value(T.h[i]));
+const decidedBy = (i) => (D.copies[T.copies[i]][1] ?
+  'its copies differ, and must be equal' : 'it must be equal, and is not');
+const headroomOf = (i) => {
+  if (NOT_NUMBERS.has(T.sev[i])) return '\u2013';
+  return mustBeEqual(i) ? '\u2260' : headroomWords(value(T.h[i]));
+};
 const causeWords = (i) => {
   if (culprits.has(i)) return 'named as a fault';
   if (sameFault.has(i)) return 'shows the same fault';
@@ -40,7 +48,8 @@ const causeWords = (i) => {
 };
 const tensorWords = (i) => {
   const lines = [`${shownName(i)}  ${roleOf(i)} ${argOf(i)}`, D.severity[T.sev[i]]];
-  if (!NOT_NUMBERS.has(T.sev[i])) lines[1] += `; headroom ${headroomOf(i)}`;
+  if (mustBeEqual(i)) lines[1] = decidedBy(i);
+  else if (!NOT_NUMBERS.has(T.sev[i])) lines[1] += `; headroom ${headroomOf(i)}`;
   if (legNameOf(i)) lines[1] += ` in ${legNameOf(i)}`;
   if (causeWords(i)) lines.push(causeWords(i));
   return lines.join('\n');
