@@ -180,8 +180,9 @@ EvidenceCoverage CoverEvidence(const Side& classes,
   const std::set<std::string> without_output = WithoutOutput(tensors);
   for (const TensorJudgement& t : tensors) {
     if (IsEmpty(t)) continue;
+    // Of the model's own inputs no parameter of it is made.
     if (t.all_zero && t.id.role == Role::kGradInput &&
-        without_output.contains(t.id.fqn)) {
+        (t.id.fqn.empty() || without_output.contains(t.id.fqn))) {
       continue;
     }
     if (IsLoss(t) && loss_by_gradient && !IsJudged(t)) continue;

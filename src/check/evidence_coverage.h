@@ -9,7 +9,8 @@
 //
 // A tensor without elements, the same on both sides, is neither evidence nor a
 // gap; nor is a gradient of zero for the input of a module that returns only
-// such tensors.
+// such tensors, or for an input of the model itself: that of a penalty on the
+// slope of a network of ReLUs is zero, and no parameter's is made of it.
 //
 // Thread safety: pure function.
 

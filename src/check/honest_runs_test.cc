@@ -456,6 +456,33 @@ TEST_F(HonestRunTest, OtherWeightsAfterAStepAccuseNobodyInTheNextIteration) {
   EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
 }
 
+// The same of steps before the first iteration that is recorded.
+TEST_F(HonestRunTest, OtherWeightsAfterStepsThatNobodySawLeaveTheVerdictOpen) {
+  for (SyntheticRun* run : {&reference_, &candidate_}) {
+    run->first_iteration = 3;
+    run->extra = {{"fc.weight",
+                   Role::kParam,
+                   "",
+                   Pass::kForward,
+                   {16, 32},
+                   {{"tp", Shard{0}}},
+                   -1,
+                   {}}};
+  }
+  ExpectWithin(Check());
+  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
+                        float* value) {
+    if (t.role == Role::kParam) *value *= 1 + 1e-6F;
+  };
+  const CheckResult result = CheckAgain();
+  EXPECT_EQ(result.verdict, Verdict::kInconclusive);
+  EXPECT_THAT(result.reason, HasSubstr("begins after steps that were not"));
+  EXPECT_THAT(result.culprits, testing::IsEmpty());
+  // What no step made is given.
+  reference_.first_iteration = candidate_.first_iteration = 0;
+  EXPECT_EQ(CheckAgain().verdict, Verdict::kDiverged);
+}
+
 // A reference whose kernels add up in no fixed order is that far from itself.
 TEST_F(HonestRunTest, WhatTheReferenceDoesNotRepeatIsAllowed) {
   reference_.legs.push_back("replay");

@@ -251,6 +251,31 @@ void NoteNotObserved(const Side& side, const std::set<std::string>& compared,
   }
 }
 
+// Of all that follows nothing is known but what copies and steps show.
+void NoteUnseenSteps(const std::vector<TensorJudgement>& tensors,
+                     Notes* notes) {
+  int64_t count = 0;
+  int first = 0;
+  for (const TensorJudgement& t : tensors) {
+    if (t.id.role != Role::kParam ||
+        t.reason.kind != ReasonKind::kUnequalStart) {
+      continue;
+    }
+    ++count;
+    first = t.id.iteration;
+  }
+  if (count == 0) return;
+  notes->push_back(Unsupported(
+      "a comparison that begins after steps that were not recorded",
+      fmt::format("{} where iteration {} begins, and whether rounding made "
+                  "them so cannot be told",
+                  count == 1 ? "a parameter differs"
+                             : fmt::format("{} parameters differ", count),
+                  first),
+      "record from iteration 0, or give the candidate the reference's weights "
+      "(--graft weights)"));
+}
+
 }  // namespace
 
 void Append(std::vector<RunNote> more, std::vector<RunNote>* notes) {
@@ -291,6 +316,7 @@ std::vector<RunNote> NotesOnTensors(const OpenRuns& runs,
   NoteReplay(judged, &notes);
   NotePadding(judged.tensors, &notes);
   NoteSteps(reference_steps, &notes);
+  NoteUnseenSteps(judged.tensors, &notes);
   std::set<std::string> compared;
   for (const TensorJudgement& t : judged.tensors) {
     if (t.verdict != TensorVerdict::kUnmatched) compared.insert(t.id.fqn);

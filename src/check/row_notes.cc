@@ -47,21 +47,21 @@ std::string Times(int count) {
                       : fmt::format("{} times", count);
 }
 
-void NoteOtherCalls(const Side& reference, const Side& candidate,
-                    std::vector<RunNote>* out) {
+std::optional<RunNote> OtherCalls(const Side& reference,
+                                  const Side& candidate) {
   const auto theirs = CallsOf(reference.fed_rows());
   for (const auto& [iteration, own] : CallsOf(candidate.fed_rows())) {
     const auto found = theirs.find(iteration);
     if (found == theirs.end() || found->second.first == own.first) continue;
-    out->push_back(Open(
+    return Open(
         "a model that is called otherwise in a micro-batch",
         fmt::format("in iteration {} the reference calls it {} before it "
                     "computes gradients, the candidate {}",
                     iteration, Times(found->second.first), Times(own.first)),
         "let both loops call the model and compute gradients in the same "
-        "order"));
-    return;
+        "order");
   }
+  return std::nullopt;
 }
 
 // The reference's iteration that has all rows of a part, other than the one
@@ -209,16 +209,19 @@ bool IsMaskInBoth(const Side& reference, const Side& candidate,
 std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
                               const RowAlignment& rows) {
   std::vector<RunNote> out;
-  NoteOtherCalls(reference, candidate, &out);
+  const std::optional<RunNote> other_calls = OtherCalls(reference, candidate);
+  if (other_calls) out.push_back(*other_calls);
   std::set<int> iterations;
   std::set<std::string> said;
   // Of ranks that read the same rows, which is a finding, those of later steps
   // are the reference's of another step.
-  bool said_foreign =
+  bool said_data =
       std::any_of(rows.calls.begin(), rows.calls.end(), [](const auto& call) {
         return call.first.is_data && !call.second.repeated.ranks.empty();
       });
-  bool said_data = said_foreign;
+  // Of calls that are numbered otherwise the same number has other rows, though
+  // the step may have them all.
+  bool said_foreign = said_data || other_calls;
   for (const auto& [id, call] : rows.calls) {
     iterations.insert(id.iteration);
     for (const auto& [arg, ranks, repeats] : call.other) {

@@ -275,5 +275,19 @@ TEST(RowNotes, AModelThatIsCalledAnotherNumberOfTimesLeavesTheVerdictOpen) {
       IsEmpty());
 }
 
+TEST(RowNotes, OfAModelThatIsCalledOtherwiseNoCallIsSaidToHaveOtherRows) {
+  const KindAndJson graft = {"graft", R"({"what":"data"})"};
+  RowAlignment rows;
+  RowsOfCall& call = rows.calls[{false, 0, 0}];
+  call.foreign = {2, 3};
+  call.fed = 8;
+  call.fed_in_reference = 4;
+  const std::vector<RunNote> notes =
+      NotesOf(rows, {graft, FedCallNote(0, 0, 0), FedCallNote(0, 1, 0)},
+              {FedCallNote(0, 0, 0), FedCallNote(0, 0, 1)});
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_THAT(NoteWords(notes[0]), HasSubstr("is called otherwise"));
+}
+
 }  // namespace
 }  // namespace ttrace::row_notes_test

@@ -55,6 +55,23 @@ TEST_F(UpdateTest, AStepThatDidNotHappenIsFoundByTheRunsOwnWeights) {
   EXPECT_THAT(result.culprits.front().ranks, ElementsAre(1));
 }
 
+// Trained until now, and differing by what was rounded since.
+TEST_F(UpdateTest, AFrozenParameterOfTheRunsOwnMayDiffer) {
+  candidate_.notes.clear();
+  const auto frozen = [&](float by) {
+    return [this, by](const SyntheticTensor& t, int, const Leg&, int64_t index,
+                      float* value) {
+      if (t.fqn != before_.fqn) return;
+      *value = SyntheticRun::Value(before_, index) * by;
+    };
+  };
+  reference_.first_iteration = candidate_.first_iteration = 3;
+  reference_.fault = frozen(1);
+  candidate_.fault = frozen(1 + 1e-6F);
+  const CheckResult result = Check();
+  EXPECT_THAT(result.culprits, testing::IsEmpty());
+}
+
 // Rank 1 keeps what it had. Its half is all that there is of it: no copy tells.
 TEST_F(UpdateTest, AStepThatDidNotHappenIsFoundWithoutACopy) {
   candidate_.fault = [&](const SyntheticTensor& t, int rank, const Leg&,

@@ -236,6 +236,23 @@ TEST_F(WrongRunTest, AModuleThatReturnsNothingIsNoGap) {
   ExpectOpen("is zero or not finite in the reference");
 }
 
+TEST_F(WrongRunTest, AGradientOfZeroForTheModelsOwnInputIsNoGap) {
+  const auto with_zero_of = [&](const std::string& fqn) {
+    ForBoth([&](SyntheticRun* run) {
+      run->extra = {Made(fqn, Role::kGradInput, {SyntheticRun::kRows, 16})};
+      run->fault = [fqn](const SyntheticTensor& t, int, const Leg&, int64_t,
+                         float* value) {
+        if (t.fqn == fqn && t.role == Role::kGradInput) *value = 0;
+      };
+    });
+  };
+  with_zero_of("");
+  const CheckResult result = CheckAgain();
+  EXPECT_EQ(result.verdict, Verdict::kWithin) << result.reason;
+  with_zero_of("inner");
+  ExpectOpen("is zero or not finite in the reference");
+}
+
 // All but one layer of a class drown in noise.
 TEST_F(WrongRunTest, AModuleOfWhichNothingIsJudgedLeavesTheVerdictOpen) {
   ForBoth([](SyntheticRun* run) {

@@ -271,13 +271,27 @@ RowsOfCall Match(const Parts& reference, const Parts& candidate,
       }
     }
   }
+  // Whether all that is known of the rows lies along a second dimension.
+  const auto lies_second = [](const RowGroup& group) {
+    return group.matches() && !group.by_rows() && group.tells_rows();
+  };
+  // Arguments whose second dimension counts these: the first of a hidden state
+  // is its layers.
+  std::set<std::string> second;
+  for (const RowGroup& group : groups) {
+    if (!lies_second(group)) continue;
+    for (const RowSequence& s : group.sequences) {
+      if (!s.by_rows()) second.insert(s.name.first);
+    }
+  }
   // Arguments that count the rows and hold others, beside what holds the same.
   const auto others = [&](const RowGroup& group) {
     std::vector<const RowSequence*> found;
     for (const RowSequence& s : group.sequences) {
-      if (s.names_rows() && !matched.contains(s.name.first)) {
-        found.push_back(&s);
-      }
+      const bool names_rows = second.contains(s.name.first)
+                                  ? !s.by_rows() && lies_second(group)
+                                  : s.names_rows();
+      if (names_rows && !matched.contains(s.name.first)) found.push_back(&s);
     }
     return found;
   };

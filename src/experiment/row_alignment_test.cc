@@ -358,6 +358,54 @@ TEST(MatchCall, BatchesMayLieAlongTheSecondDimension) {
   EXPECT_THAT(found.other, IsEmpty());
 }
 
+// Layers first, as torch has the states of recurrent layers.
+TEST(MatchCall, AHiddenStateOfOtherValuesIsBesideTheSameRows) {
+  const auto part = [](int rank, const std::vector<int64_t>& rows,
+                       const std::vector<int64_t>& states) {
+    std::vector<std::vector<int64_t>> steps(3);
+    std::vector<std::vector<int64_t>> columns;
+    for (const int64_t row : rows) {
+      columns.push_back({row, row + 1, row + 2});
+      for (size_t t = 0; t < 3; ++t) steps[t].push_back(columns.back()[t]);
+    }
+    return Part(rank, {{FedName("x", 0), Rows(steps)},
+                       {FedName("x", 1), Rows(columns)},
+                       {FedName("h", 0), Rows({states})},
+                       {FedName("h", 1), Labels(states)}});
+  };
+  const FedRows::Parts reference = {
+      {0, part(0, {10, 20, 30, 40}, {5, 6, 7, 8})}};
+  const RowsOfCall found = MatchCall(
+      reference,
+      {{0, part(0, {10, 20}, {5, 6})}, {1, part(1, {30, 40}, {0, 0})}});
+  EXPECT_THAT(found.other, ElementsAre(OtherValues{"h", {1}}));
+  EXPECT_THAT(found.foreign, IsEmpty());
+  const RowsOfCall others = MatchCall(
+      reference,
+      {{0, part(0, {10, 20}, {5, 6})}, {1, part(1, {31, 40}, {0, 0})}});
+  EXPECT_THAT(others.other, IsEmpty());
+}
+
+// Columns of rows are counted by what is told of each place in them.
+TEST(MatchCall, WhatStandsForPlacesInARowIsNotTheRows) {
+  const std::map<FedName, FedTensor> places = {
+      {FedName("place", 0), Labels({3, 1, 2})}};
+  const auto part = [&](const std::vector<std::vector<int64_t>>& rows) {
+    std::vector<std::vector<int64_t>> columns(3);
+    for (const auto& row : rows) {
+      for (size_t t = 0; t < 3; ++t) columns[t].push_back(row[t]);
+    }
+    std::map<FedName, FedTensor> tensors = places;
+    tensors[kX] = Rows(rows);
+    tensors[FedName("x", 1)] = Rows(columns);
+    return Part(0, tensors);
+  };
+  const RowsOfCall found =
+      PlaceRows({{0, part({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}, {6, 2, 4}})}},
+                part({{1, 2, 3}, {9, 9, 8}}));
+  EXPECT_THAT(found.other, IsEmpty());
+}
+
 // A mask says on which side it is padded as little as whose it is: read as if
 // its end were padded, it would stand beside other rows.
 TEST(MatchCall, AMaskIsPaddedWhereTheTextsAre) {

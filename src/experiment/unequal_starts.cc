@@ -10,15 +10,19 @@ std::map<int, UpdatedParameters> UpdatesThatMatter(
   std::map<int, UpdatedParameters> out;
   if (candidate.facts().weights_grafted) return out;
   for (const auto& [id, pieces] : candidate.real()) {
-    if (id.role != Role::kParamUpdated) continue;
+    // A run starts from what the last step before it left, and the very first
+    // from what no step made.
+    const bool is_start = id.role == Role::kParam && id.iteration > 0;
+    if (id.role != Role::kParamUpdated && !is_start) continue;
+    const int step = is_start ? id.iteration - 1 : id.iteration;
     // What follows the last iteration that is judged decides nothing.
-    if (iterations && id.iteration + 1 >= iterations->end) continue;
+    if (iterations && step + 1 >= iterations->end) continue;
     const TensorPieces* expected = reference.Find(kReal, id);
     if (expected == nullptr ||
         expected->global_shape() != pieces.global_shape()) {
       continue;
     }
-    out[id.iteration].emplace_back(expected, &pieces);
+    out[step].emplace_back(expected, &pieces);
   }
   return out;
 }

@@ -22,7 +22,9 @@ using UpdatedParameters =
     std::vector<std::pair<const TensorPieces*, const TensorPieces*>>;
 
 // By iteration, where an ungrafted candidate's next one that is judged starts
-// from them. `iterations`: those that are judged; nothing: all.
+// from them. Those that recording starts from are of the iteration before it,
+// unless that is the first of all. `iterations`: those that are judged;
+// nothing: all.
 std::map<int, UpdatedParameters> UpdatesThatMatter(
     const Side& reference, const Side& candidate,
     const std::optional<IterationRange>& iterations);

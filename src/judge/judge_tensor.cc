@@ -281,7 +281,7 @@ Case TensorJudge::CaseOf(const TensorFacts& facts,
   of.step_skipped = skipped_.LeaveOutStep(id.iteration);
   // Of the first iteration it is what the run began with.
   of.carried = id.role == Role::kBuffer && !facts.exact &&
-               id.iteration > first_iteration_;
+               (id.iteration > first_iteration_ || of.unequal_start);
   return of;
 }
 

@@ -226,6 +226,14 @@ Said Uncertain(const Case& of) {
   return NotCheckable(WhyNotCheckable(*of.seen.uncertain));
 }
 
+// Which weights a run has after steps that nobody recorded, rounding decides.
+Said MadeBefore(const Case& of) {
+  if (of.facts.id.role != Role::kParam || !of.unequal_start || !of.seen.out()) {
+    return std::nullopt;
+  }
+  return NotCheckable(Because(ReasonKind::kUnequalStart));
+}
+
 Said WithoutTolerance(const Case& of) {
   if (!of.facts.exact && !HasNoTolerance(of.facts.id.role)) return std::nullopt;
   if (!of.seen.out()) {
@@ -285,8 +293,8 @@ constexpr Rule kAgainstReference[] = {
     // Other without being wrong.
     ReplacedByGraft, AfterStep, AfterUnlikeDraws, RoutedUpstream,
     // What the values show.
-    NotFiniteInOneRun, Uncertain, WithoutTolerance, Overflow, UnequalStart,
-    WithoutBound, ByBound};
+    NotFiniteInOneRun, Uncertain, MadeBefore, WithoutTolerance, Overflow,
+    UnequalStart, WithoutBound, ByBound};
 
 // Ranks that make a buffer of their own rows have buffers that differ, and
 // copies that do.

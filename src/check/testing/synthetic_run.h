@@ -77,6 +77,7 @@ class SyntheticRun {
   bool reverse_ranks = false;          // write the last rank first
   std::vector<SyntheticTensor> extra;  // beside those of Model()
   std::vector<Leg> unsealed_legs;      // that rank ends did not complete
+  int first_iteration = 0;
   int iterations = 1;         // all with the same values, but for faults
   int faulty_iteration = -1;  // -1: the fault is in all of them
   std::string run_id;
@@ -208,13 +209,15 @@ class SyntheticRun {
     }
     const bool stops = std::find(stopped_ranks.begin(), stopped_ranks.end(),
                                  rank) != stopped_ranks.end();
-    for (int iteration = 0; iteration < iterations; ++iteration) {
+    for (int iteration = first_iteration;
+         iteration < first_iteration + iterations; ++iteration) {
       for (const Leg& leg : legs) {
         std::vector<SyntheticTensor> tensors = Model();
         tensors.insert(tensors.end(), extra.begin(), extra.end());
         for (const SyntheticTensor& t : tensors) {
           if (omit_tensor(t)) continue;
-          if (t.role == Role::kParam && (leg != "real" || iteration > 0)) {
+          if (t.role == Role::kParam &&
+              (leg != "real" || iteration > first_iteration)) {
             continue;
           }
           if (omit && omit(t, rank, leg, iteration)) continue;
