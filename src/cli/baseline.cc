@@ -174,7 +174,7 @@ int RecordAndCondense(BaselineArguments options,
   {
     const InterruptGuard guard;
     run.interrupt = guard.flag();
-    end = RunSide("reference", std::move(run), true, guard);
+    end = RunSide("reference", std::move(run), true, guard).end;
     if (end == SideEnd::kInterrupted) {
       Complain("interrupted; all processes of the run are ended");
       return guard.exit_code();

@@ -193,11 +193,13 @@ int Diff(const DiffArguments& asked) {
   PrintFirstLine(options);
   PrintPlan(options, common->iterations, *reference_legs, *candidate_legs);
 
+  VerdictOutput output = {options.folder, options.verbose, options.exports, ""};
   CheckOptions check;
   check.reference = options.reference_trace;
   // A saved one may have more.
   if (!options.reference_trace.empty()) check.iterations = common->iterations;
-  SideEnd end = SideEnd::kGood;
+  SideOutcome side;
+  SideEnd& end = side.end;
   {
     const InterruptGuard guard;
     if (LooksFirst(options)) {
@@ -208,7 +210,7 @@ int Diff(const DiffArguments& asked) {
       run.notice = [](const std::string& text) {
         Complain("first step: " + text);
       };
-      end = RunFirstStep(run);
+      side = RunFirstStep(run);
     }
     if (end == SideEnd::kGood && check.reference.empty()) {
       RecordOptions run = ForSide(*common, options, "reference",
@@ -216,9 +218,11 @@ int Diff(const DiffArguments& asked) {
       run.as_reference = true;
       run.interrupt = guard.flag();
       check.reference = run.folder;
-      end = RunSide("reference", run, !options.reference_folder.empty(), guard);
+      side =
+          RunSide("reference", run, !options.reference_folder.empty(), guard);
       if (end == SideEnd::kFailed) {
-        return Complain("the reference has to be a run that works");
+        Complain("the reference has to be a run that works");
+        return ReportUndecided(side.problem, output);
       }
       if (end == SideEnd::kGood && options.reference_recorded) {
         const Status noted = options.reference_recorded(run.folder);
@@ -232,7 +236,7 @@ int Diff(const DiffArguments& asked) {
       run.interrupt = guard.flag();
       if (options.graft != "none") run.graft = check.reference;
       check.candidate = run.folder;
-      end = RunSide("candidate", run, false, guard);
+      side = RunSide("candidate", run, false, guard);
     }
     if (end == SideEnd::kInterrupted) {
       Complain("interrupted; all processes of the run are ended");
@@ -247,19 +251,17 @@ int Diff(const DiffArguments& asked) {
   if (end == SideEnd::kUnusable || check.candidate.empty()) {
     // Unless it is the reference that ended badly.
     if (!check.candidate.empty()) PrintNextTry(options, check.reference);
-    return kCouldNotDecide;
+    return ReportUndecided(side.problem, output);
   }
 
   check.reference_legs = FindLegFolders(check.reference);
   check.candidate_legs = FindLegFolders(check.candidate);
   Say("");
-  const int verdict =
-      CheckAndReport(check, {options.folder, options.verbose, options.exports});
   // A run that broke down is not equal to one that did not.
-  const bool passed = verdict == 0 && end == SideEnd::kGood;
+  output.broke = side.problem;
+  const int verdict = CheckAndReport(check, output);
   if (verdict == 0) PrintNextTry(options, check.reference);
-  return DiscardTraces(options,
-                       verdict == 0 && !passed ? kCouldNotDecide : verdict);
+  return DiscardTraces(options, verdict);
 }
 
 }  // namespace ttrace

@@ -28,21 +28,44 @@ std::string CommandWords(const std::vector<std::string>& argv) {
   return words;
 }
 
+SideOutcome Unusable(const Error& error) {
+  Complain(error);
+  return {SideEnd::kUnusable, error.message()};
+}
+
 // Whatever else is found, no verdict will stand: reruns would be for nothing.
-void ComplainOfUnsupported(const std::string& who,
-                           const CaptureSummary& capture) {
+SideOutcome Refused(SideEnd end, const std::string& who,
+                    const CaptureSummary& capture) {
   for (const std::string& line : capture.unsupported) {
     Complain(who + ": " + line);
   }
+  return {end, who + ": " + capture.unsupported.front()};
+}
+
+// Of a launch that left nothing to compare.
+SideOutcome NothingToCompare(const std::string& who, const RecordOptions& run,
+                             const RecordOutcome& outcome) {
+  const std::string ended = who + ": the command " + DescribeEnd(outcome);
+  const std::string& problem = outcome.capture.problem;
+  Complain(ended +
+           (problem.empty() ? "" : "\n  nothing to compare: " + problem) +
+           FullDiskWords(run.folder));
+  PrintLogTail(run.log_file, outcome.launch);
+  // Of a command that failed that is the reason, and one line is enough.
+  if (problem.empty() || ShellExitCode(outcome.launch) != 0) {
+    return {SideEnd::kUnusable, ended};
+  }
+  return {SideEnd::kUnusable, ended + "; nothing to compare: " +
+                                  problem.substr(0, problem.find('\n'))};
 }
 
 // Says how the launch ended. What is wrong goes to stderr.
-SideEnd Report(const std::string& side, const RecordOptions& run,
-               const RecordOutcome& outcome) {
+SideOutcome Report(const std::string& side, const RecordOptions& run,
+                   const RecordOutcome& outcome) {
   using Ending = LaunchOutcome::Ending;
   const LaunchOutcome& launch = outcome.launch;
   const CaptureSummary& capture = outcome.capture;
-  if (launch.ending == Ending::kInterrupted) return SideEnd::kInterrupted;
+  if (launch.ending == Ending::kInterrupted) return {SideEnd::kInterrupted, ""};
   ReportSurvivors(side + ": ", launch);
   const bool finished = capture.iterations == run.iterations.count();
   if (ShellExitCode(launch) != 0 && !finished) {
@@ -50,17 +73,10 @@ SideEnd Report(const std::string& side, const RecordOptions& run,
     if (!words.empty()) Complain(side + ": " + words);
   }
   if (!capture.problem.empty() || launch.ending == Ending::kTimedOut) {
-    std::string text = side + ": the command " + DescribeEnd(outcome);
-    if (!capture.problem.empty()) {
-      text += "\n  nothing to compare: " + capture.problem;
-    }
-    Complain(text + FullDiskWords(run.folder));
-    PrintLogTail(run.log_file, launch);
-    return SideEnd::kUnusable;
+    return NothingToCompare(side, run, outcome);
   }
-  if (ShellExitCode(launch) != 0) {
-    Complain(side + ": the command " + DescribeEnd(outcome));
-  }
+  const std::string ended = side + ": the command " + DescribeEnd(outcome);
+  if (ShellExitCode(launch) != 0) Complain(ended);
   for (const std::string& warning : capture.warnings) {
     Complain(side + ": " + warning + FullDiskWords(run.folder));
   }
@@ -73,25 +89,23 @@ SideEnd Report(const std::string& side, const RecordOptions& run,
     Say(side + ": " + Counted(capture.iterations, "iteration") +
         " captured; the command " + Describe(launch) + " after " + time);
   }
-  if (ShellExitCode(launch) == 0) return SideEnd::kGood;
+  if (ShellExitCode(launch) == 0) return {};
   PrintLogTail(run.log_file, launch);
   // A command that fails after all was captured failed at something else.
-  return capture.warnings.empty() ? SideEnd::kGood : SideEnd::kFailed;
+  if (capture.warnings.empty()) return {};
+  return {SideEnd::kFailed, ended};
 }
 
 }  // namespace
 
-SideEnd RunSide(const std::string& side, RecordOptions run, bool replace,
-                const InterruptGuard& guard) {
+SideOutcome RunSide(const std::string& side, RecordOptions run, bool replace,
+                    const InterruptGuard& guard) {
   // The two commands differ somewhere near their ends, and both are known.
   constexpr size_t kLongestCommand = 160;
   Say(side + ": " +
       ShortenMiddle(Printable(CommandWords(run.argv)), kLongestCommand));
   const auto folder = PrepareFolder(run.folder, FolderKind::kTrace, replace);
-  if (!folder.ok()) {
-    Complain(folder.error());
-    return SideEnd::kUnusable;
-  }
+  if (!folder.ok()) return Unusable(folder.error());
   run.cost = [&](const CaptureCost& cost) {
     Say(side + ": " + CostWords(cost, run.folder));
     const std::string too_large = TooLargeWords(cost, run.folder);
@@ -99,62 +113,49 @@ SideEnd RunSide(const std::string& side, RecordOptions run, bool replace,
   };
   const Result<RecordOutcome> outcome =
       RecordWithProgress(run, {.side = side, .phase = "record"});
-  if (!outcome.ok()) {
-    Complain(outcome.error().WithContext(side));
-    return SideEnd::kUnusable;
+  if (!outcome.ok()) return Unusable(outcome.error().WithContext(side));
+  SideOutcome side_ended = Report(side, run, *outcome);
+  if (side_ended.end != SideEnd::kGood && side_ended.end != SideEnd::kFailed) {
+    return side_ended;
   }
-  const SideEnd end = Report(side, run, *outcome);
-  if (end != SideEnd::kGood && end != SideEnd::kFailed) return end;
   if (!outcome->capture.unsupported.empty()) {
-    ComplainOfUnsupported(side, outcome->capture);
-    return SideEnd::kRefused;
+    return Refused(SideEnd::kRefused, side, outcome->capture);
   }
   RunLegLaunches(run, outcome->capture, side, *guard.flag());
-  return guard.interrupted() ? SideEnd::kInterrupted : end;
+  if (guard.interrupted()) return {SideEnd::kInterrupted, ""};
+  return side_ended;
 }
 
-SideEnd RunFirstStep(const RecordOptions& run) {
+SideOutcome RunFirstStep(const RecordOptions& run) {
   const std::string who = "first step";
   Say(who + ": the candidate's, with weights and data of its own");
   const auto folder = PrepareFolder(run.folder, FolderKind::kTrace, false);
-  if (!folder.ok()) {
-    Complain(folder.error());
-    return SideEnd::kUnusable;
-  }
+  if (!folder.ok()) return Unusable(folder.error());
   const Result<RecordOutcome> outcome =
       RecordWithProgress(run, {.side = "candidate", .phase = "first_step"});
-  if (!outcome.ok()) {
-    Complain(outcome.error().WithContext(who));
-    return SideEnd::kUnusable;
-  }
+  if (!outcome.ok()) return Unusable(outcome.error().WithContext(who));
   const LaunchOutcome& launch = outcome->launch;
   const CaptureSummary& capture = outcome->capture;
   if (launch.ending == LaunchOutcome::Ending::kInterrupted) {
-    return SideEnd::kInterrupted;
+    return {SideEnd::kInterrupted, ""};
   }
   ReportSurvivors(who + ": ", launch);
-  const bool refused = !capture.unsupported.empty();
-  if (capture.problem.empty() && !refused) {
+  if (capture.problem.empty() && capture.unsupported.empty()) {
     Say(who + ": nothing that cannot be judged, after " +
         FormatSeconds(launch.seconds));
     std::error_code ignored;
     std::filesystem::remove(run.log_file, ignored);
     const Status removed = RemoveTrace(run.folder);
     if (!removed.ok()) Complain(removed.error());
-    return SideEnd::kGood;
+    return {};
   }
-  if (refused) {
-    ComplainOfUnsupported(who, capture);
-  } else {
-    Complain(who + ": the command " + DescribeEnd(*outcome) +
-             "\n  nothing to compare: " + capture.problem +
-             FullDiskWords(run.folder));
-    PrintLogTail(run.log_file, launch);
-  }
+  SideOutcome out = capture.unsupported.empty()
+                        ? NothingToCompare(who, run, *outcome)
+                        : Refused(SideEnd::kUnusable, who, capture);
   Complain(
       "the reference was not run (with --no-first-step this is found after "
       "it)");
-  return SideEnd::kUnusable;
+  return out;
 }
 
 }  // namespace ttrace

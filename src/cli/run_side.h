@@ -21,14 +21,19 @@ enum class SideEnd : uint8_t {
   kInterrupted
 };
 
+struct SideOutcome {
+  SideEnd end = SideEnd::kGood;
+  std::string problem;  // why it is not good, in a line; empty if it is
+};
+
 // Runs the command and, where needed, its legs, into run.folder, which is made.
 // `replace`: what ttrace wrote there before.
-SideEnd RunSide(const std::string& side, RecordOptions run, bool replace,
-                const InterruptGuard& guard);
+SideOutcome RunSide(const std::string& side, RecordOptions run, bool replace,
+                    const InterruptGuard& guard);
 
 // Runs the candidate's own first step (FirstStepOf) and looks at what it left,
 // which is removed if there is nothing that cannot be judged.
-SideEnd RunFirstStep(const RecordOptions& run);
+SideOutcome RunFirstStep(const RecordOptions& run);
 
 }  // namespace ttrace
 

@@ -41,6 +41,21 @@ Status WriteReports(const CheckResult& result, const std::string& json,
   return WriteExports(output.exports, file, file.candidate.folder);
 }
 
+int Print(const CheckResult& result, const VerdictOutput& output) {
+  TerminalOptions terminal = StandardOutputOptions();
+  terminal.verbose = output.verbose;
+  std::fputs(RenderTerminal(result, terminal).c_str(), stdout);
+  std::fflush(stdout);
+  if (output.folder.empty() && !output.exports.any()) {
+    return ExitCode(result.verdict);
+  }
+  const Status written = WriteReports(result, RenderJson(result), output);
+  if (!written.ok()) {
+    return Complain(written.error().message() + FullDiskWords(output.folder));
+  }
+  return ExitCode(result.verdict);
+}
+
 }  // namespace
 
 int CheckAndReport(CheckOptions options, const VerdictOutput& output) {
@@ -59,21 +74,25 @@ int CheckAndReport(CheckOptions options, const VerdictOutput& output) {
   return Report(result, output);
 }
 
+int ReportUndecided(const std::string& reason, const VerdictOutput& output) {
+  CheckResult result;
+  result.verdict = Verdict::kInconclusive;
+  result.reason = reason;
+  return Print(result, output);
+}
+
 int Report(const Result<CheckResult>& result, const VerdictOutput& output) {
-  if (!result.ok()) return Complain(result.error());
-  TerminalOptions terminal = StandardOutputOptions();
-  terminal.verbose = output.verbose;
-  std::fputs(RenderTerminal(*result, terminal).c_str(), stdout);
-  std::fflush(stdout);
-  if (output.folder.empty() && !output.exports.any()) {
-    return ExitCode(result->verdict);
+  if (!result.ok()) {
+    Complain(result.error());
+    return ReportUndecided(result.error().message(), output);
   }
-  const std::string json = RenderJson(*result);
-  const Status written = WriteReports(*result, json, output);
-  if (!written.ok()) {
-    return Complain(written.error().message() + FullDiskWords(output.folder));
+  if (output.broke.empty() || ExitCode(result->verdict) != 0) {
+    return Print(*result, output);
   }
-  return ExitCode(result->verdict);
+  CheckResult open = *result;
+  open.verdict = Verdict::kInconclusive;
+  open.reason = output.broke;
+  return Print(open, output);
 }
 
 }  // namespace ttrace

@@ -15,11 +15,18 @@ struct VerdictOutput {
   std::string folder;  // empty: nothing is written to one
   bool verbose = false;
   ExportOptions exports;
+  // How a run broke down that was compared all the same, in a line: within
+  // bounds is then not said of it. Empty: none did.
+  std::string broke;
 };
 
 // Runs the check, with progress while it lasts, prints and writes its result.
 // Returns the exit code.
 int CheckAndReport(CheckOptions options, const VerdictOutput& output);
+
+// Prints and writes that nothing was compared, for a reason of one line, so
+// that whoever reads results finds one. Returns the exit code.
+int ReportUndecided(const std::string& reason, const VerdictOutput& output);
 
 // Prints and writes a result. Returns the exit code.
 int Report(const Result<CheckResult>& result, const VerdictOutput& output);

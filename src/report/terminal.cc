@@ -150,6 +150,10 @@ std::string SideWords(const SideSummary& side) {
 
 void AddChecked(const CheckResult& result, Page* page) {
   page->Section("CHECKED");
+  if (result.candidate.world_size == 0) {  // it ended before that
+    page->Text("nothing");
+    return;
+  }
   AddCoverage(result, page);
   std::vector<std::vector<std::string>> sides;
   sides.push_back({"candidate", SideWords(result.candidate)});

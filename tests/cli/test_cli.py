@@ -369,12 +369,22 @@ def test_a_reference_that_cannot_be_judged_is_not_run_again(tmp_path: Path) -> N
     assert not (tmp_path / "d" / "candidate").exists()
 
 
+def undecided(folder: Path) -> str:
+    """The reason in the result of a diff that decided nothing."""
+    result = json.loads((folder / "result.json").read_text())
+    assert (result["verdict"], result["exit_code"]) == ("inconclusive", 2)
+    assert "INCONCLUSIVE" in (folder / "report.txt").read_text()
+    assert "INCONCLUSIVE" in (folder / "index.html").read_text().upper()
+    return result["reason"]
+
+
 def test_a_candidate_that_fails_by_itself_does_so_before_the_reference_runs(tmp_path: Path) -> None:
     ran = f"touch {tmp_path / 'ran'}; {RANK}"
     done = diff(tmp_path / "d", ran, f"{RANK} --crash-first")
     assert done.returncode == 2, said(done)
     assert "first step: the command exited with code 1: TypeError" in done.stderr, said(done)
     assert not (tmp_path / "ran").exists()
+    assert undecided(tmp_path / "d").startswith("first step: the command exited with code 1: Type")
     assert diff(tmp_path / "d", RANK, RANK, "--force").returncode == 0, "its leavings are ours"
 
 
@@ -406,6 +416,7 @@ def test_a_crash_on_replaced_data_is_blamed_on_them_first(tmp_path: Path, verb: 
 def test_a_crash_on_data_of_its_own_is_blamed_on_nothing_else(tmp_path: Path) -> None:
     done = diff(tmp_path / "d", RANK, f"{RANK} --crash")
     assert done.returncode == 2, said(done)
+    assert "the process ended before iteration 1 was complete" in undecided(tmp_path / "d")
     assert "in place of its own" not in done.stderr, said(done)
 
 
@@ -425,7 +436,7 @@ def test_every_verdict_says_how_the_next_try_keeps_the_reference(tmp_path: Path)
 
 def test_a_failing_command_shows_the_end_of_its_log(tmp_path: Path) -> None:
     lines = "for i in $(seq 1 50); do echo line $i; done; printf 'Boom \\033[31m\\n' >&2; exit 3"
-    done = diff(tmp_path / "d", lines, RANK)
+    done = diff(tmp_path / "d", lines, RANK, "--junit", tmp_path / "j.xml")
     assert done.returncode == 2
     assert "reference: the command exited with code 3" in done.stderr
     assert "| line 50" in done.stderr
@@ -433,6 +444,8 @@ def test_a_failing_command_shows_the_end_of_its_log(tmp_path: Path) -> None:
     assert "Boom" in done.stderr
     assert "\033" not in done.stderr, "a log may not act on the terminal"
     assert not (tmp_path / "d" / "candidate.log").exists(), "nothing to compare with"
+    assert undecided(tmp_path / "d").startswith("reference: the command exited with code 3")
+    assert "error type=\"inconclusive\"" in (tmp_path / "j.xml").read_text()
 
 
 def test_a_command_that_does_not_exist_is_called_so(tmp_path: Path) -> None:
