@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
-from launch_ranks import free_port  # noqa: E402
+from ttrace.ranks.processes import free_port  # noqa: E402
 
 # Sums of a few thousand terms in another order move float64 by 1e-13 of their size; a loop that
 # computes something else moves by far more than this in a step.

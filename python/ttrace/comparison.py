@@ -1,0 +1,137 @@
+"""Comparisons from Python: of two functions that train, and of two traces."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ttrace.ranks.calls import Call, ModuleFile
+from ttrace.ranks.kept import KeptServers
+from ttrace.result import Result
+
+_servers = KeptServers()
+
+# Words of a comparison that has no result of its own: what is said last is why.
+_LINES = 12
+
+
+def check(
+    reference: str | os.PathLike[str],
+    candidate: str | os.PathLike[str],
+    *,
+    output: str | os.PathLike[str] | None = None,
+    options: Sequence[str] = (),
+) -> Result:
+    """Compares two traces, as `ttrace check` does; see ttrace.check."""
+    words = ["check", os.fspath(reference), os.fspath(candidate)]
+    return _run(words, options, output)
+
+
+def compare(
+    reference: Callable[..., Any] | None,
+    candidate: Callable[..., Any],
+    *,
+    ranks: tuple[int, int] = (1, 2),
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    golden: str | os.PathLike[str] | None = None,
+    iterations: int = 2,
+    backend: str | None = "auto",
+    output: str | os.PathLike[str] | None = None,
+    options: Sequence[str] = (),
+) -> Result:
+    """Compares two functions that train; see ttrace.compare. `golden`: a baseline in the place of
+    the reference."""
+    launches = Launches([f for f in (reference, candidate) if f is not None], backend)
+    words = ["diff", "--no-first-step", f"--iterations=0:{iterations}"]
+    sides = [("candidate", candidate, ranks[1])]
+    if golden is not None:
+        words.append(f"--reference-trace={os.fspath(golden)}")
+    elif reference is not None:
+        sides.insert(0, ("reference", reference, ranks[0]))
+    for name, function, count in sides:
+        words.append(f"--{name}={launches.command(function, count, args, kwargs or {})}")
+    return _run(words, options, output)
+
+
+def accept(
+    reference: Callable[..., Any],
+    golden: str | os.PathLike[str],
+    *,
+    ranks: int,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    iterations: int = 2,
+    backend: str | None = "auto",
+) -> None:
+    """Records the function as a baseline, in the place of an older one. Raises ttrace.Error if it
+    could not be; the older one stays then."""
+    from ttrace._native import Error
+
+    command = Launches([reference], backend).command(reference, ranks, args, kwargs or {})
+    words = ["baseline", "--force", "-o", os.fspath(golden), f"--iterations=0:{iterations}", "--"]
+    done = _ttrace([*words, *shlex.split(command)])
+    if done.returncode != 0:
+        raise Error(f"{os.fspath(golden)}: no baseline was recorded\n{_end_of(done.stderr)}")
+
+
+class Launches:
+    """Commands that call functions in ranks of a process that is kept."""
+
+    def __init__(self, functions: Sequence[Callable[..., Any]], backend: str | None) -> None:
+        self._modules = [ModuleFile.of(function) for function in functions]
+        self._backend = backend
+
+    def command(
+        self,
+        function: Callable[..., Any],
+        ranks: int,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> str:
+        if ranks < 1:
+            raise ValueError(f"ranks: {ranks} is less than 1")
+        call = Call.of(function, args, kwargs, self._backend)
+        return shlex.join(_servers.server(self._modules).command(call, ranks))
+
+
+def _run(
+    words: Sequence[str], options: Sequence[str], output: str | os.PathLike[str] | None
+) -> Result:
+    """Without an output folder nothing is kept but the result."""
+    if output is not None:
+        return _result([*words, "--force", "-o", os.fspath(output), *options], Path(output))
+    with tempfile.TemporaryDirectory(prefix="ttrace-") as scratch:
+        folder = Path(scratch) / "result"
+        found = _result([*words, "-o", str(folder), *options], folder)
+        return Result(**{**vars(found), "folder": None})
+
+
+def _result(words: Sequence[str], folder: Path) -> Result:
+    from ttrace._native import NotFoundError
+
+    # One that was written before says nothing of this comparison.
+    before = folder / "result.json"
+    if before.exists():
+        before.unlink()
+    done = _ttrace(words)
+    try:
+        return Result.read(folder, done.stdout)
+    except NotFoundError:
+        text = (done.stdout + done.stderr).strip()
+        return Result.undecided(_end_of(done.stderr) or "it ended without a result", text, None)
+
+
+def _ttrace(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ttrace._cli", *words]
+    return subprocess.run(command, capture_output=True, text=True, errors="replace")
+
+
+def _end_of(text: str) -> str:
+    return "\n".join(text.strip().splitlines()[-_LINES:])

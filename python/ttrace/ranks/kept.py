@@ -1,0 +1,111 @@
+"""The servers that this process keeps, and the commands that start launches on them."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ttrace.ranks.calls import Call, ModuleFile
+from ttrace.ranks.server import Modules
+
+_MOST = 4  # each has modules of its own in memory
+_PATIENCE_S = 300  # for what the functions' modules import
+_CLIENT = Path(__file__).with_name("client.py")
+
+_Key = tuple[object, ...]
+
+
+class RankServer:
+    """One process that has imported what some functions need. Ends with this one."""
+
+    def __init__(self, modules: Modules) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="ttrace-ranks-"))
+        self._calls = 0
+        wanted = self._folder / "modules"
+        wanted.write_bytes(pickle.dumps(modules))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "ttrace.ranks.server", str(self._socket), str(wanted)],
+            stdin=subprocess.PIPE,
+            env={**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")},
+            start_new_session=True,  # Ctrl-C is for who asked, who tells the ranks
+        )
+
+    @property
+    def _socket(self) -> Path:
+        return self._folder / "socket"
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def command(self, call: Call, ranks: int) -> list[str]:
+        """The words that start a launch of it."""
+        until = time.monotonic() + _PATIENCE_S
+        while not self._socket.exists():
+            if not self.runs or time.monotonic() > until:
+                raise RuntimeError("ttrace: the process that starts ranks did not start")
+            time.sleep(0.01)
+        self._calls += 1
+        file = self._folder / f"call-{self._calls}"
+        file.write_bytes(pickle.dumps(call))
+        return [sys.executable, "-S", str(_CLIENT), str(self._socket), str(ranks), str(file)]
+
+    def end(self) -> None:
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class KeptServers:
+    """One for each set of modules that functions come from; those used last. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._servers: dict[_Key, RankServer] = {}
+        self._owner = os.getpid()
+        atexit.register(self.end)
+
+    def server(self, modules: Sequence[ModuleFile]) -> RankServer:
+        """That of functions of these modules, started now if there is none. A module whose file
+        has changed since is imported anew."""
+        search = tuple(p or os.getcwd() for p in sys.path)
+        key: _Key = (search, *((m, _state(m.file)) for m in dict.fromkeys(modules)))
+        with self._lock:
+            if self._owner != os.getpid():  # a fork: they are not its own
+                self._servers, self._owner = {}, os.getpid()
+            server = self._servers.pop(key, None)
+            if server is None or not server.runs:
+                server = RankServer(Modules(search, tuple(dict.fromkeys(modules))))
+            self._servers[key] = server
+            if len(self._servers) > _MOST:
+                self._servers.pop(next(iter(self._servers))).end()
+            return server
+
+    def end(self) -> None:
+        if self._owner != os.getpid():
+            return
+        for server in self._servers.values():
+            server.end()
+        self._servers.clear()
+
+
+def _state(file: str | None) -> object:
+    if file is None:
+        return None
+    with contextlib.suppress(OSError):
+        status = os.stat(file)
+        return status.st_mtime_ns, status.st_size
+    return None
