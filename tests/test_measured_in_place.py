@@ -86,7 +86,11 @@ def test_the_result_is_that_of_stored_values(
 
 
 # Tensors lie on both ranks: shards of a module, micro-batches of data-parallel ranks.
-@pytest.mark.parametrize("flags", [("--tp", "2", "--sp"), ()], ids=["tp2sp", "dp2"])
+@pytest.mark.parametrize(
+    "flags",
+    [("--tp", "2", "--sp"), pytest.param((), marks=pytest.mark.matrix)],
+    ids=["tp2sp", "dp2"],
+)
 def test_so_it_is_where_the_reference_has_several_ranks(
     flags: tuple[str, ...], tmp_path: Path
 ) -> None:

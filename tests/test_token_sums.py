@@ -66,6 +66,7 @@ def verdict(folder: Path, length: int, *flags: str):
     return ttrace("check", reference, candidate, "-o", report, folder=report)
 
 
+@pytest.mark.matrix
 def test_what_a_kernel_loses_of_a_sum_over_tokens_is_no_fault(tmp_path: Path) -> None:
     # Over 2,048 tokens half of a bias's gradient is lost, over half of them another part.
     outcome = verdict(tmp_path, 256)

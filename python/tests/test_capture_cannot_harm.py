@@ -190,7 +190,9 @@ class TestWhoComesFirst:
         PatchingFinder().on_import("framework", patch)
         assert framework.run() == user.go() == "patched"
 
-    @pytest.mark.parametrize("place", ["sitecustomize", "pth"])
+    @pytest.mark.parametrize(
+        "place", [pytest.param("sitecustomize", marks=pytest.mark.matrix), "pth"]
+    )
     def test_a_framework_that_is_imported_at_start_is_captured(self, tmp_path, place):
         pytest.importorskip("megatron.core")
         line = "from megatron.core.pipeline_parallel import get_forward_backward_func\n"

@@ -125,7 +125,12 @@ def test_the_run_goes_on_with_its_own_numbers(tmp_path, plain, step, fault, word
             marks=pytest.mark.matrix,
         ),
         ("leave the leg", "stuck", f"leg noise.1 of iteration 1 is not over after {LEG_TIMEOUT} s"),
-        ("vote after the leg", "stuck", "at the vote 'noise.1 ends' of iteration 1"),
+        pytest.param(
+            "vote after the leg",
+            "stuck",
+            "at the vote 'noise.1 ends' of iteration 1",
+            marks=pytest.mark.matrix,
+        ),
     ],
 )
 def test_the_run_ends_on_all_ranks_with_one_reason(tmp_path, plain, step, fault, words):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ttrace.result import Result
 
 _servers = KeptServers()
 
-# Words of a comparison that has no result of its own: what is said last is why.
+# Of what a command said that failed: the last is why.
 _LINES = 12
 
 
@@ -29,7 +30,7 @@ def check(
     options: Sequence[str] = (),
 ) -> Result:
     """Compares two traces, as `ttrace check` does; see ttrace.check."""
-    words = ["check", os.fspath(reference), os.fspath(candidate)]
+    words = ["check", "--quiet", os.fspath(reference), os.fspath(candidate)]
     return _run(words, options, output)
 
 
@@ -49,7 +50,7 @@ def compare(
     """Compares two functions that train; see ttrace.compare. `golden`: a baseline in the place of
     the reference."""
     launches = Launches([f for f in (reference, candidate) if f is not None], backend)
-    words = ["diff", "--no-first-step", f"--iterations=0:{iterations}"]
+    words = ["diff", "--quiet", "--no-first-step", f"--iterations=0:{iterations}"]
     sides = [("candidate", candidate, ranks[1])]
     if golden is not None:
         words.append(f"--reference-trace={os.fspath(golden)}")
@@ -110,7 +111,7 @@ def _run(
     with tempfile.TemporaryDirectory(prefix="ttrace-") as scratch:
         folder = Path(scratch) / "result"
         found = _result([*words, "-o", str(folder), *options], folder)
-        return Result(**{**vars(found), "folder": None})
+        return replace(found, folder=None)
 
 
 def _result(words: Sequence[str], folder: Path) -> Result:
@@ -121,11 +122,13 @@ def _result(words: Sequence[str], folder: Path) -> Result:
     if before.exists():
         before.unlink()
     done = _ttrace(words)
+    both = done.stdout + done.stderr
     try:
-        return Result.read(folder, done.stdout)
-    except NotFoundError:
-        text = (done.stdout + done.stderr).strip()
-        return Result.undecided(_end_of(done.stderr) or "it ended without a result", text, None)
+        found = Result.read(folder, done.stdout)
+    except NotFoundError:  # its options, or a folder that cannot be written
+        reason = next((line for line in done.stderr.splitlines() if line.strip()), "no result")
+        return Result.undecided(reason.removeprefix("ttrace: "), both, None)
+    return found if not found.inconclusive else replace(found, text=both)
 
 
 def _ttrace(words: Sequence[str]) -> subprocess.CompletedProcess[str]:

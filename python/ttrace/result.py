@@ -47,7 +47,7 @@ class Result:
     notes: tuple[str, ...]
     compared: int  # tensors
     unmatched: int  # tensors that one run alone has
-    text: str  # the whole report, as the terminal shows it
+    text: str  # the whole report, as the terminal shows it; if open, with what went wrong
     folder: Path | None  # where result.json and index.html lie; None: they were not kept
     details: Mapping[str, Any] = field(repr=False)  # all of result.json; {} if there is none
 

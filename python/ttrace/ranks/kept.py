@@ -45,6 +45,11 @@ class RankServer:
         return self._folder / "socket"
 
     @property
+    def process(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    @property
     def runs(self) -> bool:
         return self._process.poll() is None
 
