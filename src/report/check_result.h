@@ -69,8 +69,8 @@ struct TensorForm {
   std::optional<DType> dtype;
 };
 
-// A module of the candidate, and where a reader of its code looks: at its class,
-// or, of one of torch's, at the class that uses it.
+// A module of the candidate, and where a reader of its code looks: at its
+// class, or, of one of torch's, at the class that uses it.
 struct ModuleSummary {
   std::string fqn;
   std::string class_name;

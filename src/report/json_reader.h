@@ -25,10 +25,18 @@ inline bool TakeJson(const ReadJson& value, std::string* out) {
   return true;
 }
 
+// Integers that every reader of JSON keeps. No count of ours comes near, and a
+// thousand of them can be added.
+inline constexpr int64_t kLargestInteger = int64_t{1} << 53;
+
 inline bool TakeJson(const ReadJson& value, int64_t* out) {
   if (!value.is_number_integer()) return false;
+  if (value.is_number_unsigned() &&
+      value.get<uint64_t>() > static_cast<uint64_t>(kLargestInteger)) {
+    return false;
+  }
   *out = value.get<int64_t>();
-  return true;
+  return *out >= -kLargestInteger && *out <= kLargestInteger;
 }
 
 inline bool TakeJson(const ReadJson& value, bool* out) {
@@ -72,7 +80,7 @@ class ObjectReader {
   void Read(const char* key, T* out) {
     const ReadJson* value = Find(key);
     if (value != nullptr && !TakeJson(*value, out)) {
-      problem_ = "'" + std::string(key) + "' is of another type";
+      problem_ = "'" + std::string(key) + "' is of another type, or too large";
     }
   }
   // `read` is given the fields of the object at `key`.

@@ -1,5 +1,6 @@
 #include "src/report/result_file.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
@@ -241,6 +242,14 @@ ReadJson ParseWithoutTests(std::string_view text) {
 }
 
 }  // namespace
+
+int64_t ResultFile::ExplainedCount() const {
+  int64_t sum = 0;
+  for (const auto& [why, count] : explained) {
+    sum = std::clamp(sum + count, -kLargestInteger, kLargestInteger);
+  }
+  return sum;
+}
 
 Result<ResultFile> ParseResult(std::string_view text) {
   static const std::map<std::string, int64_t> kExitCodes = {

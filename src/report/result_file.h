@@ -192,6 +192,7 @@ struct ResultFile {
   int64_t reference_only = 0;
   int64_t candidate_only = 0;
   std::vector<std::pair<std::string, int64_t>> explained;  // reason, how many
+  int64_t ExplainedCount() const;  // of a file's numbers: never too large
   bool has_reference = false;
   Side reference;
   Side candidate;

@@ -70,8 +70,7 @@ std::string SideHtml(const ResultFile::Side& side) {
 }
 
 std::string CompareCounts(const ResultFile& result) {
-  int64_t excused = 0;
-  for (const auto& [reason, count] : result.explained) excused += count;
+  const int64_t excused = result.ExplainedCount();
   const int64_t alone = result.reference_only + result.candidate_only;
   std::string out =
       Counted(result.compared, "tensor") +

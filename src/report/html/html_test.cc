@@ -307,6 +307,16 @@ TEST(Pattern, TheWorstBlockIsSaidInWords) {
   EXPECT_EQ(PatternHtml(pattern), "");
 }
 
+TEST(Pattern, ErrorsAsFarApartAsNumbersCanBeHaveAColour) {
+  ResultFile::Pattern pattern;
+  pattern.dims = {0, -1};
+  pattern.rows = {0, 1, 2};
+  pattern.errors = {1e308, 1e-320};
+  const std::string html = PatternHtml(pattern);
+  EXPECT_TRUE(Holds(html, "<rect class=h5"));
+  EXPECT_TRUE(Holds(html, "<rect class=h1"));
+}
+
 TEST(Comparison, WhatChangedIsMarked) {
   const ResultFile good = Read(SampleClean());
   ResultFile bad = good;

@@ -21,9 +21,10 @@ constexpr int kHeatSteps = 6;  // h0 to h5 in style.css
 int HeatStep(double error, double largest) {
   if (!(error > 0)) return 0;
   if (!std::isfinite(error)) return kHeatSteps - 1;
-  const double decades = std::log10(largest / error);
-  return std::clamp(kHeatSteps - 1 - static_cast<int>(decades * 2), 1,
-                    kHeatSteps - 1);
+  // Of the largest and the least that a number can be it is infinite.
+  const double below =
+      std::clamp<double>(std::log10(largest / error) * 2, 0, kHeatSteps - 2);
+  return kHeatSteps - 1 - static_cast<int>(below);
 }
 
 double LargestFinite(const std::vector<double>& errors) {
