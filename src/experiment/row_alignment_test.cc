@@ -386,6 +386,22 @@ TEST(MatchCall, AHiddenStateOfOtherValuesIsBesideTheSameRows) {
   EXPECT_THAT(others.other, IsEmpty());
 }
 
+// It begins as zeros, which look like rows of other lengths, all padding.
+TEST(MatchCall, AHiddenStateOfZerosIsNoRowsOfItsOwn) {
+  const auto part = [](const std::vector<int64_t>& rows) {
+    const std::vector<int64_t> zeros(rows.size(), 0);
+    return Part(0, {{FedName("x", 1), Labels(rows)},
+                    {FedName("h", 0), Rows({zeros, zeros})},
+                    {FedName("h", 1), Labels(zeros)}});
+  };
+  const RowsOfCall found =
+      PlaceRows({{0, part({10, 20, 30, 40})}}, part({30, 40}));
+  ASSERT_EQ(found.spaces.size(), 1U);
+  EXPECT_THAT(found.spaces.front().map->to_reference, ElementsAre(2, 3));
+  EXPECT_EQ(found.spaces.front().total, 4);
+  EXPECT_THAT(found.foreign, IsEmpty());
+}
+
 // Columns of rows are counted by what is told of each place in them.
 TEST(MatchCall, WhatStandsForPlacesInARowIsNotTheRows) {
   const std::map<FedName, FedTensor> places = {

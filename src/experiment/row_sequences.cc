@@ -158,6 +158,24 @@ void AgreeOnPadding(const Parts& reference, const Parts& candidate,
   *all = std::move(best);
 }
 
+// Rows that are alike once their padding is cut may be nothing but padding, as
+// the layers of a state of zeros are: where nothing else counts the same they
+// are no rows that match.
+void LeaveOutBlank(std::vector<RowSequence>* all) {
+  const auto is_blank = [](const RowSequence& s) {
+    return s.is_padded && s.theirs.size() > 1 && CountDistinct(s.theirs) == 1;
+  };
+  std::set<std::pair<RowSpace::Counts, RowSpace::Counts>> told;
+  for (const RowSequence& s : *all) {
+    if (s.matches && !is_blank(s)) told.emplace(s.reference, s.candidate);
+  }
+  for (RowSequence& s : *all) {
+    if (is_blank(s) && !told.contains({s.reference, s.candidate})) {
+      s.matches = false;
+    }
+  }
+}
+
 }  // namespace
 
 bool IsOfItem(const FedName& name) { return name.first.starts_with(kOfItem); }
@@ -171,6 +189,7 @@ std::vector<RowGroup> GroupSequences(const Parts& reference,
     if (!sequence) continue;
     all.push_back(*std::move(sequence));
   }
+  LeaveOutBlank(&all);
   AgreeOnPadding(reference, candidate, are_theirs, &all);
   LeaveOutListed(&all);
   LeaveOutColumns(&all);

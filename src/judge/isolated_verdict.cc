@@ -132,9 +132,17 @@ bool ContradictedByRun(const TensorJudgement& judgement) {
   const LegJudgement* run = judgement.deciding();
   const LegJudgement& alone =
       judgement.legs[static_cast<size_t>(judgement.isolated->deciding_leg)];
-  return run != nullptr && run->checkable && run->headroom <= 1 &&
-         std::isfinite(alone.err) && !alone.nonfinite_by_fault() &&
-         alone.err > kBothSides * run->bound;
+  if (run == nullptr || !run->checkable || run->headroom > 1 ||
+      !std::isfinite(alone.err) || alone.nonfinite_by_fault()) {
+    return false;
+  }
+  if (alone.err > kBothSides * run->bound) return true;
+  // A bound of the whole may say little where few legs show noise, and that of
+  // the statistic by which the leg is off much.
+  const Test* off = alone.deciding();
+  const Test* same = off == nullptr ? nullptr : run->Find(off->statistic);
+  return same != nullptr && off->ranks.empty() &&
+         off->value > kBothSides * same->bound;
 }
 
 }  // namespace ttrace

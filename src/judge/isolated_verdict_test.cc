@@ -222,6 +222,27 @@ TEST(ContradictedByRun, OnlyBeyondWhatTheRunCouldHide) {
   EXPECT_FALSE(ContradictedByRun(RunAndAlone(1e-6, 3, 1e-2)));
 }
 
+TEST(ContradictedByRun, ByTheStatisticThatTheLegIsOffBy) {
+  TensorJudgement wide = RunAndAlone(1e-1, 0.1, 1e-2);
+  EXPECT_FALSE(ContradictedByRun(wide));
+  const auto with_factor = [&](double off) {
+    for (LegJudgement& leg : wide.legs) leg.tests.clear();
+    ttrace::Test factor;
+    factor.statistic = Statistic::kProjection;
+    factor.bound = 1e-6;
+    factor.value = 1e-7;
+    factor.headroom = 0.1;
+    wide.legs[0].Add(factor);
+    factor.value = off;
+    factor.headroom = 100;
+    wide.legs[1].Add(factor);
+  };
+  with_factor(1e-4);
+  EXPECT_TRUE(ContradictedByRun(wide));
+  with_factor(1.9e-6);
+  EXPECT_FALSE(ContradictedByRun(wide));
+}
+
 TEST(ContradictedByRun, NeedsARunThatWasJudged) {
   TensorJudgement open = RunAndAlone(1e-6, 0.1, 1e-2);
   open.legs[0].checkable = false;
