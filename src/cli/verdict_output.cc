@@ -41,11 +41,7 @@ Status WriteReports(const CheckResult& result, const std::string& json,
   return WriteExports(output.exports, file, file.candidate.folder);
 }
 
-int Print(const CheckResult& result, const VerdictOutput& output) {
-  TerminalOptions terminal = StandardOutputOptions();
-  terminal.verbose = output.verbose;
-  std::fputs(RenderTerminal(result, terminal).c_str(), stdout);
-  std::fflush(stdout);
+int Write(const CheckResult& result, const VerdictOutput& output) {
   if (output.folder.empty() && !output.exports.any()) {
     return ExitCode(result.verdict);
   }
@@ -54,6 +50,21 @@ int Print(const CheckResult& result, const VerdictOutput& output) {
     return Complain(written.error().message() + FullDiskWords(output.folder));
   }
   return ExitCode(result.verdict);
+}
+
+int PrintAndWrite(const CheckResult& result, const VerdictOutput& output) {
+  TerminalOptions terminal = StandardOutputOptions();
+  terminal.verbose = output.verbose;
+  std::fputs(RenderTerminal(result, terminal).c_str(), stdout);
+  std::fflush(stdout);
+  return Write(result, output);
+}
+
+CheckResult Undecided(const std::string& reason) {
+  CheckResult result;
+  result.verdict = Verdict::kInconclusive;
+  result.reason = reason.substr(0, reason.find('\n'));
+  return result;
 }
 
 }  // namespace
@@ -66,8 +77,12 @@ int CheckAndReport(CheckOptions options, const VerdictOutput& output) {
   RaiseOpenFileLimit();
   const Result<CheckResult> result = RunCheck(options);
   watch.reset();
+  if (!result.ok()) {
+    Complain(result.error());
+    return Write(Undecided(result.error().message()), output);
+  }
   // On a terminal the report says it.
-  if (result.ok() && isatty(STDERR_FILENO) == 0) {
+  if (isatty(STDERR_FILENO) == 0) {
     SayAside("compared " + FormatCount(result->coverage.compared) +
              " tensors in " + FormatSeconds(result->seconds));
   }
@@ -75,24 +90,18 @@ int CheckAndReport(CheckOptions options, const VerdictOutput& output) {
 }
 
 int ReportUndecided(const std::string& reason, const VerdictOutput& output) {
-  CheckResult result;
-  result.verdict = Verdict::kInconclusive;
-  result.reason = reason;
-  return Print(result, output);
+  return PrintAndWrite(Undecided(reason), output);
 }
 
 int Report(const Result<CheckResult>& result, const VerdictOutput& output) {
-  if (!result.ok()) {
-    Complain(result.error());
-    return ReportUndecided(result.error().message(), output);
-  }
+  if (!result.ok()) return Complain(result.error());
   if (output.broke.empty() || ExitCode(result->verdict) != 0) {
-    return Print(*result, output);
+    return PrintAndWrite(*result, output);
   }
   CheckResult open = *result;
   open.verdict = Verdict::kInconclusive;
   open.reason = output.broke;
-  return Print(open, output);
+  return PrintAndWrite(open, output);
 }
 
 }  // namespace ttrace

@@ -17,11 +17,12 @@ struct VerdictOutput {
   ExportOptions exports;
   // How a run broke down that was compared all the same, in a line: within
   // bounds is then not said of it. Empty: none did.
-  std::string broke;
+  std::string broke = {};
 };
 
-// Runs the check, with progress while it lasts, prints and writes its result.
-// Returns the exit code.
+// Runs the check, with progress while it lasts, prints and writes its result;
+// of traces that cannot be read, writes that nothing was compared. Returns the
+// exit code.
 int CheckAndReport(CheckOptions options, const VerdictOutput& output);
 
 // Prints and writes that nothing was compared, for a reason of one line, so

@@ -78,12 +78,13 @@ def test_all_experiments_run_and_the_worst_decides(project: Path) -> None:
     assert re.match(r"EXPERIMENT +VERDICT +FIRST PLACE +CLASS +TIME$", table[0]), said(done)
     assert re.match(r"first/clean +bitwise equal +\d+ s$", table[1]), said(done)
     assert re.match(r"first/twice +diverged +embedding output +\S.* +\d+ s$", table[2]), said(done)
-    assert re.match(r"broken/candidate +no result +\d+ s$", table[3]), said(done)
+    assert re.match(r"broken/candidate +inconclusive +\d+ s$", table[3]), said(done)
     assert "first step: the command exited with code 1" in done.stderr, said(done)
     results = project / ".ttrace"
     assert (results / ".gitignore").read_text() == "*\n"
     assert json.loads((results / "first/twice/result.json").read_text())["verdict"] == "diverged"
-    assert not (results / "broken" / "candidate" / "result.json").exists()
+    broken = json.loads((results / "broken/candidate/result.json").read_text())
+    assert broken["reason"].startswith("first step: the command exited with code 1: TypeError")
     # The reference was recorded for the first candidate, and serves the second.
     assert done.stderr.count("the reference is reused") == 1, said(done)
     assert not (results / "first" / "clean" / "reference").exists()
@@ -95,7 +96,7 @@ def test_all_experiments_run_and_the_worst_decides(project: Path) -> None:
     listed = ttrace(project, "run", "--list").stdout
     assert "first/twice: diverged, first at embedding output" in listed
     assert "reference: recorded 20" in listed
-    assert "broken/candidate: not compared yet" in listed
+    assert "broken/candidate: inconclusive" in listed
     assert ttrace(project, "run", "--names").stdout.split() == [
         "first",
         "first/clean",
