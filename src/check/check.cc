@@ -203,6 +203,7 @@ void FindCulprits(const CheckOptions& options, const OpenRuns& runs,
   AddHyperparameterFaults(std::move(settings), standing.excused_factors,
                           result);
   if (reference != nullptr) {
+    AddAbsentGradients(*reference, candidate, options.iterations, result);
     AddStateFaults(*reference, candidate, options.iterations, result);
   }
   NameInCandidate(candidate.facts().fused_modules, &result->culprits);

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "src/audit/dropout_faults.h"
+#include "src/audit/gradient_faults.h"
 #include "src/audit/state_faults.h"
 #include "src/check/standing_culprits.h"
 #include "src/experiment/parameter_roles.h"
@@ -111,6 +112,28 @@ void AddStateFaults(const Side& reference, const Side& candidate,
     Insert(std::move(found.gradients), Moment::kBackward, &result->culprits);
   }
   FoldIntoKeptGradients(found.kept, &result->culprits);
+}
+
+void AddAbsentGradients(const Side& reference, const Side& candidate,
+                        const std::optional<IterationRange>& iterations,
+                        CheckResult* result) {
+  const auto of = [](const Side& side) {
+    return StepGradients{&side.facts().absent_gradients,
+                         &side.facts().gradient_norms};
+  };
+  if (std::any_of(
+          result->culprits.begin(), result->culprits.end(),
+          [](const Culprit& c) { return c.Has(BugClass::kMissingOrZero); })) {
+    return;
+  }
+  ModulesThatRan ran;
+  for (const TensorJudgement& t : result->tensors) {
+    if (t.id.role == Role::kOutput && t.verdict != TensorVerdict::kUnmatched) {
+      ran.emplace(t.id.iteration, t.id.fqn);
+    }
+  }
+  Insert(FindAbsentGradients(of(reference), of(candidate), ran, iterations),
+         Moment::kBackward, &result->culprits);
 }
 
 void FoldIntoKeptGradients(const std::set<std::pair<int, std::string>>& kept,

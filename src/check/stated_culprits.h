@@ -36,6 +36,12 @@ void AddStateFaults(const Side& reference, const Side& candidate,
                     const std::optional<IterationRange>& iterations,
                     CheckResult* result);
 
+// Parameters that one run alone trains. Where values have shown it already,
+// nothing is added.
+void AddAbsentGradients(const Side& reference, const Side& candidate,
+                        const std::optional<IterationRange>& iterations,
+                        CheckResult* result);
+
 // A gradient that was not emptied (StateFaults::kept) is a term of what
 // backward and a reduction make of it: what is out of bounds there, and has no
 // class of its own that says otherwise, is laid to the culprit that says so.

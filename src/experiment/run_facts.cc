@@ -220,6 +220,7 @@ RunFacts ReadRunFacts(const Trace& trace) {
   out.attributes = ReadAttributes(trace);
   out.early_reductions = ReadEarlyReductions(trace);
   out.cleared_gradients = ReadClearedGradients(trace);
+  out.absent_gradients = ReadGradientsNotFound(trace);
   out.fused_modules = ReadFusedModules(trace);
   out.source_lines = SourceLines::Read(trace);
   return out;

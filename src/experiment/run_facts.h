@@ -20,6 +20,7 @@
 
 #include "src/align/attribute.h"
 #include "src/align/collective.h"
+#include "src/experiment/gradients_not_found.h"
 #include "src/experiment/cleared_gradients.h"
 #include "src/experiment/early_reductions.h"
 #include "src/experiment/escaped_parameters.h"
@@ -111,6 +112,7 @@ struct RunFacts {
   std::optional<ReductionHook> reduction_hook;
   EarlyReductions early_reductions;
   ClearedGradients cleared_gradients;
+  GradientsNotFound absent_gradients;
   // What its ranks were seen to communicate.
   CollectiveLog collectives;
   // Whether its loop may divide where capture does not see it: in the loss, in
