@@ -53,7 +53,7 @@ def compare(
     ranks: tuple[int, int] = (1, 2),
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
-    iterations: int = 2,
+    iterations: int | str = 2,
     backend: str | None = "auto",
     output: str | os.PathLike[str] | None = None,
     options: Sequence[str] = (),
@@ -61,7 +61,8 @@ def compare(
     """Compares two functions that train, as `ttrace diff` compares two commands.
 
     Each builds its model and optimizer, calls `ttrace.attach(model, optimizer)` if its framework
-    needs that, and takes at least `iterations` steps; what it returns is ignored. They are called
+    needs that, and takes at least `iterations` steps ("FIRST:END": those are compared); what it
+    returns is ignored. They are called
     in processes of their own, several times (for noise, isolation, ...), the reference in
     `ranks[0]` and the candidate in `ranks[1]` of them, with `args` and `kwargs`, which are pickled.
     Those processes are kept, so that a second comparison does not import torch again. Functions at

@@ -14,6 +14,7 @@ from typing import Any
 
 from ttrace.ranks.calls import Call, ModuleFile
 from ttrace.ranks.kept import KeptServers
+from ttrace.ranks.server import file_state
 from ttrace.result import Result
 
 _servers = KeptServers()
@@ -42,7 +43,7 @@ def compare(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     golden: str | os.PathLike[str] | None = None,
-    iterations: int = 2,
+    iterations: int | str = 2,
     backend: str | None = "auto",
     output: str | os.PathLike[str] | None = None,
     options: Sequence[str] = (),
@@ -50,7 +51,7 @@ def compare(
     """Compares two functions that train; see ttrace.compare. `golden`: a baseline in the place of
     the reference."""
     launches = Launches([f for f in (reference, candidate) if f is not None], backend)
-    words = ["diff", "--quiet", "--no-first-step", f"--iterations=0:{iterations}"]
+    words = ["diff", "--quiet", "--no-first-step", _iterations(iterations)]
     sides = [("candidate", candidate, ranks[1])]
     if golden is not None:
         words.append(f"--reference-trace={os.fspath(golden)}")
@@ -68,7 +69,7 @@ def accept(
     ranks: int,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
-    iterations: int = 2,
+    iterations: int | str = 2,
     backend: str | None = "auto",
 ) -> None:
     """Records the function as a baseline, in the place of an older one. Raises ttrace.Error if it
@@ -76,7 +77,7 @@ def accept(
     from ttrace._native import Error
 
     command = Launches([reference], backend).command(reference, ranks, args, kwargs or {})
-    words = ["baseline", "--force", "-o", os.fspath(golden), f"--iterations=0:{iterations}", "--"]
+    words = ["baseline", "--force", "-o", os.fspath(golden), _iterations(iterations), "--"]
     done = _ttrace([*words, *shlex.split(command)])
     if done.returncode != 0:
         raise Error(f"{os.fspath(golden)}: no baseline was recorded\n{_end_of(done.stderr)}")
@@ -111,19 +112,20 @@ def _run(
     with tempfile.TemporaryDirectory(prefix="ttrace-") as scratch:
         folder = Path(scratch) / "result"
         found = _result([*words, "-o", str(folder), *options], folder)
-        return replace(found, folder=None)
+        # What to do next is said of what is gone by then.
+        return replace(found, text=found.text.partition("\nNEXT")[0] + "\n", folder=None)
 
 
 def _result(words: Sequence[str], folder: Path) -> Result:
     from ttrace._native import NotFoundError
 
     # One that was written before says nothing of this comparison.
-    before = folder / "result.json"
-    if before.exists():
-        before.unlink()
+    before = file_state(str(folder / "result.json"))
     done = _ttrace(words)
     both = done.stdout + done.stderr
     try:
+        if before and file_state(str(folder / "result.json")) == before:
+            raise NotFoundError("it is an older one")
         found = Result.read(folder, done.stdout)
     except NotFoundError:  # its options, or a folder that cannot be written
         reason = next((line for line in done.stderr.splitlines() if line.strip()), "no result")
@@ -134,6 +136,11 @@ def _result(words: Sequence[str], folder: Path) -> Result:
 def _ttrace(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ttrace._cli", *words]
     return subprocess.run(command, capture_output=True, text=True, errors="replace")
+
+
+def _iterations(wanted: int | str) -> str:
+    """So many from the first, or FIRST:END."""
+    return f"--iterations={wanted}" if isinstance(wanted, str) else f"--iterations=0:{wanted}"
 
 
 def _end_of(text: str) -> str:

@@ -9,6 +9,7 @@ Loaded by pytest itself where ttrace is installed. Imports nothing of it until a
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -50,6 +51,8 @@ class Comparisons:
         self._request = request
         self._folder = folder
         mark = request.node.get_closest_marker("ttrace")
+        if mark is not None and (mark.args or set(mark.kwargs) - {"ranks"}):
+            raise pytest.UsageError("write @pytest.mark.ttrace(ranks=(REFERENCE, CANDIDATE))")
         self._ranks = tuple(mark.kwargs.get("ranks", (1, 2))) if mark else (1, 2)
         request.node.stash[_results] = []
 
@@ -76,7 +79,7 @@ class Comparisons:
         ranks: tuple[int, int] | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        iterations: int = 2,
+        iterations: int | str = 2,
         **options: Any,
     ) -> Result:
         """As compare(), with a baseline of the reference that is kept beside the test's file, in
@@ -130,7 +133,11 @@ def ttrace(request: pytest.FixtureRequest, tmp_path: Path) -> Comparisons:
     kept = request.config.getoption("--ttrace-report")
     folder = tmp_path / "ttrace"
     if kept:
-        folder = Path(kept).absolute() / re.sub(r"[^\w.-]+", "_", request.node.nodeid)
+        # Two names may become one, and a file's name is at most 255 bytes.
+        name = request.node.nodeid
+        digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
+        shown = re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:120]
+        folder = Path(kept).absolute() / f"{shown}-{digest}"
     return Comparisons(request, folder)
 
 

@@ -78,7 +78,7 @@ class Result:
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
             return Result._of(found, text, folder)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise NotFoundError(f"{file}: there is no such result") from None
         except (ValueError, KeyError, TypeError) as error:
             raise Error(f"{file}: no result of this version: {error}") from error

@@ -33,7 +33,17 @@ struct ChangedTensors {
   std::optional<double> factor;
 };
 
+// A weight that the iteration's own forward and its step find differently; all
+// else is what a step left and the next iteration finds.
+bool IsWithinIteration(const std::string& arg) { return arg == "used"; }
+
+// That of the step after which the change was made, or before which.
+int StepOf(int iteration, const std::string& arg) {
+  return IsWithinIteration(arg) ? iteration : iteration - 1;
+}
+
 std::string Words(const std::string& arg) {
+  if (IsWithinIteration(arg)) return "the parameter itself";
   if (arg == "updated") return "the parameter itself";
   if (arg == "master") return "the master copy";
   if (arg == "step") return "the count of steps";
@@ -61,12 +71,19 @@ std::string Sentence(const OneSidedChange& change,
                      const ChangedTensors& extent) {
   const char* changed = change.in_candidate ? "candidate" : "reference";
   const char* kept = change.in_candidate ? "reference" : "candidate";
+  const std::string other =
+      IsWithinIteration(change.arg)
+          ? fmt::format(
+                "when the step of iteration {} begins, what its "
+                "forward began with",
+                change.iteration)
+          : fmt::format("in iteration {}, what the step of iteration {} left",
+                        change.iteration, change.iteration - 1);
   return fmt::format(
-      "{} of {} parameter{} is not, in iteration {}, what the step of "
-      "iteration {} left in the {} ({}); nothing changed it in the {}{}",
+      "{} of {} parameter{} is not, {} in the {} ({}); nothing changed it in "
+      "the {}{}",
       Words(change.arg), extent.fqns.size(), extent.fqns.size() == 1 ? "" : "s",
-      change.iteration, change.iteration - 1, changed, ExtentWords(extent),
-      kept,
+      other, changed, ExtentWords(extent), kept,
       extent.by_step ? fmt::format("; the {} calls step() again without a "
                                    "forward in between",
                                    changed)
@@ -74,11 +91,13 @@ std::string Sentence(const OneSidedChange& change,
 }
 
 Culprit Describe(const OneSidedChange& change, const ChangedTensors& extent) {
-  const bool weights = change.arg == "updated" || change.arg == "master";
+  const bool within = IsWithinIteration(change.arg);
+  const bool weights =
+      within || change.arg == "updated" || change.arg == "master";
   StatedFault fault;
   fault.tensor = {extent.fqns.front(),
                   weights ? Role::kParamUpdated : Role::kOptimState,
-                  change.iteration - 1,
+                  StepOf(change.iteration, change.arg),
                   0,
                   weights ? "" : change.arg,
                   Pass::kOptimizer};
@@ -86,7 +105,8 @@ Culprit Describe(const OneSidedChange& change, const ChangedTensors& extent) {
   fault.fqns = extent.fqns;
   fault.of = static_cast<int64_t>(extent.fqns.size());
   fault.where =
-      "changed by something other than the optimizer's step, after it";
+      fmt::format("changed by something other than the optimizer's step, {} it",
+                  within ? "before" : "after");
   fault.found_by = "states";
   fault.diagnosis = {BugClass::kChangedBetweenSteps, Sentence(change, extent)};
   if (extent.factor) fault.diagnosis.value = *extent.factor;
@@ -102,7 +122,8 @@ class StateComparison {
   void Add(const StateChanges& side, const StateChanges& other,
            bool in_candidate) {
     for (const auto& [state, change] : side.changed) {
-      if (iterations_ && !iterations_->contains(state.iteration - 1)) continue;
+      const int step = StepOf(state.iteration, state.arg);
+      if (iterations_ && !iterations_->contains(step)) continue;
       if (!other.LookedAt(state) || other.changed.contains(state)) continue;
       // A copy that follows its master.
       if (state.arg == "updated" &&
@@ -116,7 +137,7 @@ class StateComparison {
       if (change.of_most() || state.arg == "step") extent.by_rounding = false;
       extent.factor =
           is_new ? change.factor : CommonFactor(extent.factor, change.factor);
-      extent.by_step = side.stepped_again.contains(state.iteration - 1);
+      extent.by_step = side.stepped_again.contains(step);
       extent.fqns.push_back(state.fqn);
       extent.sampled += change.sampled;
       extent.differs += change.differs;

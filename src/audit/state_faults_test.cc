@@ -76,6 +76,20 @@ TEST(StateFaults, AChangeThatNoSampledValueShowsIsSaidToBeOne) {
               HasSubstr("left in the candidate (compared by digest); nothing"));
 }
 
+TEST(StateFaults, AWeightThatIsChangedBeforeTheStepIsOfThatStep) {
+  const auto found =
+      Compare({Found(0, 1, "", R"("used")")},
+              {Found(0, 1, Changed("a", "used", 64), R"("used")")});
+  ASSERT_EQ(found.culprits.size(), 1);
+  const Culprit& culprit = found.culprits.front();
+  EXPECT_EQ(culprit.iteration, 1);
+  EXPECT_EQ(culprit.tensor.role, Role::kParamUpdated);
+  EXPECT_THAT(culprit.where, HasSubstr("before it"));
+  EXPECT_THAT(culprit.classes.front().evidence,
+              HasSubstr("is not, when the step of iteration 1 begins, what its "
+                        "forward began with in the candidate"));
+}
+
 Note FoundGradients(int rank, int iteration, const std::string& kept) {
   return {rank, "found_gradients",
           fmt::format(R"({{"iteration":{},"parameters":3,"kept":[{}]}})",

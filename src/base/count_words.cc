@@ -7,8 +7,9 @@
 namespace ttrace {
 
 std::string Counted(int64_t count, std::string_view noun) {
+  const char* ending = noun.ends_with("ch") ? "es" : "s";
   return fmt::format("{} {}{}", FormatCount(count), noun,
-                     count == 1 ? "" : "s");
+                     count == 1 ? "" : ending);
 }
 
 std::string Examples(const std::vector<std::string>& names, int64_t count) {

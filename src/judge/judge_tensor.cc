@@ -271,6 +271,7 @@ Case TensorJudge::CaseOf(const TensorFacts& facts,
   const TensorId& id = facts.id;
   Case of{facts, legs, {}};
   of.cleared = skipped_.Clear(id);
+  of.of_cleared_pass = skipped_.OfClearedPass(id);
   of.presumed_alike = presumed_alike_.contains({id.fqn, id.role});
   of.replaced_by_graft =
       (id.role == Role::kParam && weights_grafted_) ||

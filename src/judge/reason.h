@@ -65,6 +65,7 @@ enum class ReasonKind : uint8_t {
   kNotObserved,      // a side does not observe the module; detail: why
   kNotAlike,         // it lies on the device mesh where nobody says
   kCleared,          // a gradient that both runs threw away
+  kClearedPass,      // of a pass whose gradients both runs threw away
   // Flagged by something else than a bound.
   kShapeDiffers,    // shapes: the candidate's, the reference's
   kElementsDiffer,  // counts: that differ, of; dtype

@@ -261,6 +261,9 @@ constexpr std::array<Clause, kReasonKinds> kClauses = {{
      "not the same on all ranks of the device mesh, and nothing says which "
      "parts they hold"},
     {ReasonKind::kCleared, "both runs clear this gradient without a step"},
+    {ReasonKind::kClearedPass,
+     "of an iteration in which both runs clear gradients: at which scale, no "
+     "step shows, and they reach no weight"},
     {ReasonKind::kShapeDiffers, ShapeWords},
     {ReasonKind::kElementsDiffer, ElementsWords},
     {ReasonKind::kOtherDigest, DigestWords},

@@ -27,6 +27,14 @@ std::set<int> ClearedByAll(const Side& side) {
   return out;
 }
 
+std::set<int> ClearedWithin(const Side& side) {
+  std::set<int> out;
+  for (const auto& [at, clearing] : side.facts().cleared_gradients.seen) {
+    out.insert(at.first);
+  }
+  return out;
+}
+
 bool ShowsOverflow(const TensorFacts& tensor) {
   if (!IsGradient(tensor.id.role)) return false;
   if (tensor.own) return tensor.own->total.nonfinite_cand > 0;
@@ -45,6 +53,13 @@ SkippedSteps::SkippedSteps(const Side* reference, const Side& candidate,
     const std::set<int> there = ClearedByAll(*reference);
     std::erase_if(cleared_, [&](int it) { return !there.contains(it); });
   }
+  if (reference != nullptr) {
+    const std::set<int> theirs = ClearedWithin(*reference);
+    for (const int iteration : ClearedWithin(candidate)) {
+      if (theirs.contains(iteration)) with_cleared_pass_.insert(iteration);
+    }
+    with_cleared_pass_.insert(cleared_.begin(), cleared_.end());
+  }
   std::set<int> skipped;
   AddSkipped(candidate, &skipped);
   if (reference != nullptr) AddSkipped(*reference, &skipped);
@@ -62,6 +77,13 @@ bool SkippedSteps::MayOverflow(const TensorId& id) const {
 
 bool SkippedSteps::LeaveOutStep(int iteration) const {
   return overflowed_.contains(iteration);
+}
+
+bool SkippedSteps::OfClearedPass(const TensorId& id) const {
+  const bool scaled = id.role == Role::kLoss || id.role == Role::kGradOutput ||
+                      id.role == Role::kGradInput ||
+                      id.role == Role::kGradLocal;
+  return scaled && with_cleared_pass_.contains(id.iteration);
 }
 
 bool SkippedSteps::Clear(const TensorId& id) const {

@@ -263,6 +263,11 @@ Said Overflow(const Case& of) {
   return NotCheckable(WhyNotCheckable(*of.seen.overflow));
 }
 
+Said OfClearedPass(const Case& of) {
+  if (!of.of_cleared_pass || !of.seen.out()) return std::nullopt;
+  return Excused(ReasonKind::kClearedPass);
+}
+
 Said UnequalStart(const Case& of) {
   if (!of.unequal_start) return std::nullopt;
   return Excused(ReasonKind::kUnequalStart);
@@ -294,7 +299,7 @@ constexpr Rule kAgainstReference[] = {
     ReplacedByGraft, AfterStep, AfterUnlikeDraws, RoutedUpstream,
     // What the values show.
     NotFiniteInOneRun, Uncertain, MadeBefore, WithoutTolerance, Overflow,
-    UnequalStart, WithoutBound, ByBound};
+    OfClearedPass, UnequalStart, WithoutBound, ByBound};
 
 // Ranks that make a buffer of their own rows have buffers that differ, and
 // copies that do.

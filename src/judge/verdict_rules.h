@@ -27,6 +27,9 @@ struct Case {
   EndToEnd seen;
   // Both runs threw it away.
   bool cleared = false;
+  // Gradients that it is made of, or makes, may be such: of a pass that both
+  // runs threw away within the iteration, at a scale that no step shows.
+  bool of_cleared_pass = false;
   // Its parts were presumed to be copies of one tensor.
   bool presumed_alike = false;
   // Not what was computed with.

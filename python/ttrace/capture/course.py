@@ -118,6 +118,12 @@ class Course:
                     piece.fqn, piece.tensor, piece.placements, session.iteration, used
                 )
 
+    def use(self, parameters: Iterable[Piece]) -> None:
+        """What the iteration computes with, once all of it is there: the step should find it so."""
+        if self._session.leg == "real":
+            for piece in parameters:
+                self._states.use(piece)
+
     def parameters_are(self) -> tuple[str, int, str]:
         """Role, iteration and pass of parameters that are read now."""
         if self.is_first:
@@ -220,6 +226,10 @@ class Course:
                 known = not grafted and self._states.is_left(arg, piece)
             if not known:
                 self._record("optim_state", arg, piece, self._session.iteration, "forward")
+        for arg, piece in self._store.states_beside():
+            self._states.find(arg, piece)
+        for piece in self._store.parameters_used():
+            self._states.find_used(piece)
         self._states.note()
         note_found_gradients(self._session, self._store.found_gradients())
 
@@ -228,6 +238,8 @@ class Course:
         for arg, piece in self._states_in_memory():
             self._states.leave(arg, piece)
             self._record("optim_state", arg, piece, self._session.iteration, "optimizer")
+        for arg, piece in self._store.states_beside():
+            self._states.leave(arg, piece)
 
     def step_begins(self, note_hyperparameters: Callable[[], None]) -> None:
         if not self.captures:

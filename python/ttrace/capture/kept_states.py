@@ -21,6 +21,12 @@ from ttrace.capture.tensor_bytes import digest_of, host_view
 # Enough to tell what reaches a few values, as clipping does, from what reaches all.
 _SAMPLE = 64
 
+# What the model computes with in an iteration, among the names of states.
+_USED = "used"
+# A step that is taken and taken back (sharpness-aware training) leaves what rounding made of it:
+# two roundings, each of half an ulp of the larger of both.
+_ULPS = 4
+
 # Parameter, state, and of a flat range where it begins.
 Name = tuple[str, str, int]
 
@@ -71,6 +77,24 @@ class KeptStates:
         self._changed[name] = _change(self._left[name].sample, _sample(piece.tensor))
         return False
 
+    def use(self, piece: Piece) -> None:
+        """A weight, as an iteration begins to compute with it."""
+        self.leave(_USED, piece)
+
+    def find_used(self, piece: Piece) -> None:
+        """The same weight where the iteration's step begins: what the step moves is what gradients
+        were made with."""
+        name = _name(_USED, piece)
+        used = self._left.pop(name, None)
+        if used is None:
+            return
+        self._looked_at.add(_USED)
+        if used.content == digest_of(piece.tensor):
+            return
+        found = _sample(piece.tensor)
+        if not _is_rounding(used.sample, found):
+            self._changed[name] = _change(used.sample, found)
+
     def note(self) -> None:
         """Before the step of an iteration: what was found of all that a step has left."""
         if self._looked_at:
@@ -86,6 +110,13 @@ class KeptStates:
                     changed=part,
                 )
         self._looked_at, self._changed = set(), {}
+
+
+def _is_rounding(used: torch.Tensor, found: torch.Tensor) -> bool:
+    if used.shape != found.shape or not used.is_floating_point():
+        return False
+    size = torch.maximum(used.abs().max(), found.abs().max())
+    return bool((found - used).abs().max() <= _ULPS * torch.finfo(used.dtype).eps * size)
 
 
 def _change(left: torch.Tensor, found: torch.Tensor) -> dict[str, Any]:

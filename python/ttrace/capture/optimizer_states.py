@@ -10,6 +10,16 @@ import torch
 _STATES = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "step")
 
 
+def beside(optimizer: Any) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+    """(name, what is stepped, value) of all else that it keeps of a parameter, under names of its
+    own: no step is made again of it, but nobody else should change it."""
+    for group in optimizer.param_groups:
+        for tensor in group["params"]:
+            for name, value in optimizer.state.get(tensor, {}).items():
+                if isinstance(name, str) and name not in _STATES and torch.is_tensor(value):
+                    yield name, tensor, value
+
+
 def stepped(optimizer: Any) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
     """(name, what is stepped, value) of all that it steps: "updated" is that itself. Some count
     their steps by group, and not for each parameter."""

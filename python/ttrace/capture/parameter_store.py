@@ -79,6 +79,12 @@ class ParameterStore(Protocol):
         """What the optimizer's step reads and writes, by name: "updated" (the model's own
         parameter), "master" (what is stepped in its place), "exp_avg" and the like."""
 
+    def parameters_used(self) -> Iterable[Piece]:
+        """Those that the forward reads, where nothing but the loop changes them until the step."""
+
+    def states_beside(self) -> Iterable[tuple[str, Piece]]:
+        """What else an optimizer keeps, under names of its own: looked at, not recorded."""
+
     def reduction_order(self) -> Sequence[str]:
         """Names in the order in which local gradients were given out."""
 

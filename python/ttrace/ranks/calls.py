@@ -7,6 +7,8 @@ installed. The module of a test is often no package's: it is then loaded from it
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import importlib.util
 import os
@@ -33,6 +35,8 @@ class ModuleFile:
 
     @staticmethod
     def of(function: Callable[..., Any]) -> ModuleFile:
+        while isinstance(function, functools.partial):
+            function = function.func
         name = getattr(function, "__module__", None) or "builtins"
         file = getattr(sys.modules.get(name), "__file__", None)
         return ModuleFile(name, os.path.abspath(file) if file else None)
@@ -113,6 +117,8 @@ class Call:
                 target = getattr(target, part)
             args, kwargs = pickle.loads(self.value)
         else:
+            if self.module.file is not None:
+                self.module.load()  # what was pickled is found there
             target, args, kwargs = pickle.loads(self.value)
         target(*args, **kwargs)
 
@@ -133,6 +139,9 @@ def _name_in_module(function: Callable[..., Any]) -> str:
 
 
 def _by_value(content: Any) -> bytes:
+    """A method of an object, a partial: as pickle has them; else as cloudpickle does."""
+    with contextlib.suppress(Exception):
+        return pickle.dumps(content)
     try:
         import cloudpickle
     except ImportError:

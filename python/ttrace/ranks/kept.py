@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import os
 import pickle
 import shutil
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ttrace.ranks.calls import Call, ModuleFile
-from ttrace.ranks.server import Modules
+from ttrace.ranks.server import Modules, file_state
 
 _MOST = 4  # each has modules of its own in memory
 _PATIENCE_S = 300  # for what the functions' modules import
@@ -31,10 +32,11 @@ class RankServer:
     def __init__(self, modules: Modules) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="ttrace-ranks-"))
         self._calls = 0
-        wanted = self._folder / "modules"
-        wanted.write_bytes(pickle.dumps(modules))
+        self._files: dict[str, list[int]] | None = None  # that it has imported, as they were then
+        self._wanted = self._folder / "modules"
+        self._wanted.write_bytes(pickle.dumps(modules))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "ttrace.ranks.server", str(self._socket), str(wanted)],
+            [sys.executable, "-m", "ttrace.ranks.server", str(self._socket), str(self._wanted)],
             stdin=subprocess.PIPE,
             env={**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")},
             start_new_session=True,  # Ctrl-C is for who asked, who tells the ranks
@@ -52,6 +54,18 @@ class RankServer:
     @property
     def runs(self) -> bool:
         return self._process.poll() is None
+
+    @property
+    def has_imported(self) -> bool:
+        return Path(f"{self._wanted}.files").exists()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the files that it imported are what they were then. While it imports they are."""
+        if self._files is None and self.has_imported:
+            noted = Path(f"{self._wanted}.files")
+            self._files = json.loads(noted.read_text(errors="surrogateescape"))
+        return self._files is None or all(file_state(f) == at for f, at in self._files.items())
 
     def command(self, call: Call, ranks: int) -> list[str]:
         """The words that start a launch of it."""
@@ -84,15 +98,18 @@ class KeptServers:
         atexit.register(self.end)
 
     def server(self, modules: Sequence[ModuleFile]) -> RankServer:
-        """That of functions of these modules, started now if there is none. A module whose file
-        has changed since is imported anew."""
+        """That of functions of these modules, started now if there is none, or if a file that it
+        has imported has changed since."""
         search = tuple(p or os.getcwd() for p in sys.path)
-        key: _Key = (search, *((m, _state(m.file)) for m in dict.fromkeys(modules)))
+        key: _Key = (search, *dict.fromkeys(modules))
         with self._lock:
             if self._owner != os.getpid():  # a fork: they are not its own
                 self._servers, self._owner = {}, os.getpid()
             server = self._servers.pop(key, None)
-            if server is None or not server.runs:
+            if server is not None and not (server.runs and server.is_current):
+                server.end()
+                server = None
+            if server is None:
                 server = RankServer(Modules(search, tuple(dict.fromkeys(modules))))
             self._servers[key] = server
             if len(self._servers) > _MOST:
@@ -105,12 +122,3 @@ class KeptServers:
         for server in self._servers.values():
             server.end()
         self._servers.clear()
-
-
-def _state(file: str | None) -> object:
-    if file is None:
-        return None
-    with contextlib.suppress(OSError):
-        status = os.stat(file)
-        return status.st_mtime_ns, status.st_size
-    return None

@@ -80,9 +80,13 @@ class _Request:
         if "numpy" in sys.modules:
             sys.modules["numpy"].random.seed()
 
-    def end_with(self, group: int) -> None:
-        """Hands signals on, and ends all ranks if the client ends."""
+    def end_with(self, group: int, caller: int) -> None:
+        """Hands signals on, and ends all ranks if the client ends, or the process that keeps the
+        server, whose end closes `caller`."""
         while True:
+            ready, _, _ = select.select([self.connection, caller], [], [])
+            if caller in ready:
+                os.killpg(group, signal.SIGKILL)
             try:
                 said = self.connection.recv(1)
             except OSError:
@@ -123,17 +127,35 @@ def _launch(request: _Request) -> None:
     try:
         os.setpgid(0, 0)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        caller = os.dup(0)
+        os.set_inheritable(caller, False)
         request.take_over()
         with open(request.call, "rb") as file:
             call: Call = pickle.load(file)
         ranks = processes.start_ranks(request.ranks, lambda: _run(call))
-        threading.Thread(target=request.end_with, args=(os.getpgid(0),), daemon=True).start()
+        threading.Thread(target=request.end_with, args=(os.getpgid(0), caller), daemon=True).start()
         code = processes.wait_for(ranks)
     except BaseException as error:
         sys.stderr.write(f"ttrace: no ranks were started: {type(error).__name__}: {error}\n")
     with contextlib.suppress(OSError):
         request.connection.sendall(bytes([code & 255]))
     os._exit(code & 255)
+
+
+def _note_files(path: str) -> None:
+    """Which files were imported, so that a change of one is noticed; there once it is whole."""
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    with open(f"{path}.new", "w", encoding="utf-8", errors="surrogateescape") as out:
+        json.dump({file: file_state(file) for file in files if isinstance(file, str)}, out)
+    os.rename(f"{path}.new", path)
+
+
+def file_state(file: str) -> list[int]:
+    """Another one after a change; empty if it is not there."""
+    with contextlib.suppress(OSError, ValueError):
+        status = os.stat(file)
+        return [status.st_mtime_ns, status.st_size]
+    return []
 
 
 def _import(modules: Modules) -> None:
@@ -145,6 +167,7 @@ def _import(modules: Modules) -> None:
         # What fails here fails in the ranks too, where somebody is told.
         with contextlib.suppress(Exception):
             module.load()
+    _note_files(f"{sys.argv[2]}.files")
     # Copies neither look through what was imported for garbage nor have its memory copied for it.
     gc.collect()
     gc.freeze()

@@ -278,6 +278,8 @@ std::optional<Diagnosis> ByWeights(const TensorId& parameter,
 std::optional<Diagnosis> MicroBatchTerms(const ValueView& view) {
   // Terms that came after a reduction were neither overwritten nor left out.
   if (view.evidence().reduced_early != nullptr) return std::nullopt;
+  // Nor those that were cleared.
+  if (view.evidence().cleared != nullptr) return std::nullopt;
   const Role role = view.id().role;
   if (role != Role::kGradLocal && role != Role::kGradReduced) {
     return std::nullopt;

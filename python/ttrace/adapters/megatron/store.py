@@ -7,7 +7,7 @@ before it, whether it overlaps with backward or not.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -201,6 +201,14 @@ class Store:
             self._model.session.note(
                 "not_recorded", fqn=entry.fqn, role="grad_reduced", arg="", reason=reason
             )
+
+    def parameters_used(self) -> Iterable[Piece]:
+        """A distributed optimizer gathers them while forwards run."""
+        return ()
+
+    def states_beside(self) -> Iterable[tuple[str, Piece]]:
+        """Its optimizers keep what has a name here."""
+        return ()
 
     def write_back(self) -> None:
         """Masters follow the working copies."""

@@ -150,6 +150,7 @@ class Forwards:
         self._first()
         course.begin()
         course.read(instruments.store.parameters(course.parameters_are()[0]))
+        course.use(instruments.store.parameters_used())
         instruments.store.record_buffers(course.graft)
 
     def _returned(

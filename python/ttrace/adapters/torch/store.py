@@ -26,10 +26,11 @@ from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.topology import Unplaceable, canonical_name, is_dtensor
 from ttrace.capture.found_gradients import what_it_holds
 from ttrace.capture.graft import Graft
-from ttrace.capture.optimizer_states import stepped
+from ttrace.capture.optimizer_states import beside, stepped
 from ttrace.capture.parameter_store import Piece
 from ttrace.capture.placed import ParameterRule
 from ttrace.capture.rewrite import Rewrite
+from ttrace.capture.tensor_bytes import has_memory
 
 # Of BatchNorm. It grows with every forward that a rank has made, and of a batch that more ranks
 # share each makes fewer: only what training starts with is comparable.
@@ -231,6 +232,21 @@ class Store:
                     self._session.not_recorded(fqn, "optim_state", arg, str(reason))
                     continue
                 yield arg, Piece(fqn, local, placements)
+
+    def parameters_used(self) -> Iterator[Piece]:
+        for fqn, parameter in self._named.items():
+            local = parameter._local_tensor if is_dtensor(parameter) else parameter
+            if has_memory(local):
+                yield Piece(fqn, local.detach())
+
+    def states_beside(self) -> Iterator[tuple[str, Piece]]:
+        names = {id(parameter): fqn for fqn, parameter in self._named.items()}
+        for optimizer in self._optimizers:
+            for arg, parameter, value in beside(getattr(optimizer, "optim", optimizer)):
+                fqn = names.get(id(parameter))
+                local = value._local_tensor if is_dtensor(value) else value
+                if fqn is not None and has_memory(local):
+                    yield arg, Piece(fqn, local)
 
     def write_back(self) -> None:
         """An optimizer of torch steps the parameters themselves."""
