@@ -182,14 +182,34 @@ TEST_F(ClearedTest, TheReferenceUsesThem) {
   EXPECT_EQ(Check().verdict, Verdict::kDiverged);
 }
 
-TEST_F(ClearedTest, GradientsBeforeTheReductionAreOthers) {
-  Clear(&reference_);
-  Clear(&candidate_);
-  candidate_.fault = [](const SyntheticTensor& t, int, const Leg&, int64_t,
-                        float* value) {
-    if (t.role == Role::kGradOutput) *value *= 2;
+// A sum that ranks average, say: no step shows the scale of what is cleared.
+TEST_F(ClearedTest, WhatABackwardMakesOfThemHasNoKnownScale) {
+  const auto twice = [](Role role) {
+    return [role](const SyntheticTensor& t, int, const Leg&, int64_t,
+                  float* value) {
+      if (t.role == role) *value *= 2;
+    };
   };
-  EXPECT_EQ(Check().verdict, Verdict::kDiverged);
+  const auto verdict = [&] { return CheckAgain().verdict; };
+  const std::pair<std::string, std::string> within = {
+      "gradients_cleared",
+      R"({"iteration": 0, "micro_batches": 1, "parameters": ["fc.weight"]})"};
+  for (const bool instead_of_step : {true, false}) {
+    for (SyntheticRun* run : {&reference_, &candidate_}) {
+      if (instead_of_step) {
+        Clear(run);
+      } else {
+        run->notes = {within};
+      }
+    }
+    candidate_.fault = twice(Role::kGradOutput);
+    EXPECT_NE(verdict(), Verdict::kDiverged);
+    candidate_.fault = twice(Role::kOutput);
+    EXPECT_EQ(verdict(), Verdict::kDiverged) << "a forward has no scale";
+    candidate_.fault = twice(Role::kGradOutput);
+    reference_.notes = {};
+    EXPECT_EQ(verdict(), Verdict::kDiverged) << "the reference uses them";
+  }
 }
 
 }  // namespace

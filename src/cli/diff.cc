@@ -160,9 +160,6 @@ int Diff(const DiffArguments& asked) {
   if (const Status checked = CheckDiffArguments(options); !checked.ok()) {
     return Complain(checked.error());
   }
-  if (const Status there = CheckCommands(options); !there.ok()) {
-    return Complain(there.error());
-  }
   if (const Status seen = LookAtSavedReference(&options); !seen.ok()) {
     return Complain(seen.error());
   }
@@ -180,10 +177,21 @@ int Diff(const DiffArguments& asked) {
   if (!common.ok()) return Complain(common.error());
   const Status possible = CheckExports(options.exports, options.folder);
   if (!possible.ok()) return Complain(possible.error());
+  // A typing error leaves nothing, but in the place of what an earlier diff
+  // left.
+  const Status there = CheckCommands(options);
+  if (!there.ok() && !std::filesystem::exists(options.folder)) {
+    return Complain(there.error());
+  }
+  VerdictOutput output = {options.folder, options.verbose, options.exports, ""};
   const auto folder =
       PrepareFolder(options.folder, FolderKind::kReport, options.force,
                     ExportsIn(options.exports, options.folder));
   if (!folder.ok()) return Complain(folder.error());
+  if (!there.ok()) {
+    WriteUndecided(there.error().message(), output);
+    return Complain(there.error());
+  }
   if (!options.reference_folder.empty() && options.reference_trace.empty()) {
     const Status free =
         CheckReplaceable(options.reference_folder, FolderKind::kTrace, true);
@@ -193,7 +201,6 @@ int Diff(const DiffArguments& asked) {
   PrintFirstLine(options);
   PrintPlan(options, common->iterations, *reference_legs, *candidate_legs);
 
-  VerdictOutput output = {options.folder, options.verbose, options.exports, ""};
   CheckOptions check;
   check.reference = options.reference_trace;
   // A saved one may have more.
@@ -240,6 +247,7 @@ int Diff(const DiffArguments& asked) {
     }
     if (end == SideEnd::kInterrupted) {
       Complain("interrupted; all processes of the run are ended");
+      WriteUndecided("interrupted", output);
       return guard.exit_code();
     }
   }

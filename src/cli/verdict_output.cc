@@ -89,18 +89,25 @@ int CheckAndReport(CheckOptions options, const VerdictOutput& output) {
   return Report(result, output);
 }
 
+void WriteUndecided(const std::string& reason, const VerdictOutput& output) {
+  Write(Undecided(reason), output);
+}
+
 int ReportUndecided(const std::string& reason, const VerdictOutput& output) {
   return PrintAndWrite(Undecided(reason), output);
 }
 
 int Report(const Result<CheckResult>& result, const VerdictOutput& output) {
   if (!result.ok()) return Complain(result.error());
-  if (output.broke.empty() || ExitCode(result->verdict) != 0) {
+  if (output.broke.empty() || result->verdict == Verdict::kDiverged) {
     return PrintAndWrite(*result, output);
   }
   CheckResult open = *result;
+  // Why something is missing stands before what is.
+  open.reason = open.verdict == Verdict::kInconclusive
+                    ? output.broke + "; " + open.reason
+                    : output.broke;
   open.verdict = Verdict::kInconclusive;
-  open.reason = output.broke;
   return PrintAndWrite(open, output);
 }
 

@@ -16,7 +16,8 @@ struct VerdictOutput {
   bool verbose = false;
   ExportOptions exports;
   // How a run broke down that was compared all the same, in a line: within
-  // bounds is then not said of it. Empty: none did.
+  // bounds is then not said of it, and what is missing is laid to it. Empty:
+  // none did.
   std::string broke = {};
 };
 
@@ -28,6 +29,9 @@ int CheckAndReport(CheckOptions options, const VerdictOutput& output);
 // Prints and writes that nothing was compared, for a reason of one line, so
 // that whoever reads results finds one. Returns the exit code.
 int ReportUndecided(const std::string& reason, const VerdictOutput& output);
+
+// The same where the reason was said already: prints no verdict.
+void WriteUndecided(const std::string& reason, const VerdictOutput& output);
 
 // Prints and writes a result. Returns the exit code.
 int Report(const Result<CheckResult>& result, const VerdictOutput& output);

@@ -20,11 +20,11 @@
 
 #include "src/align/attribute.h"
 #include "src/align/collective.h"
-#include "src/experiment/gradients_not_found.h"
 #include "src/experiment/cleared_gradients.h"
 #include "src/experiment/early_reductions.h"
 #include "src/experiment/escaped_parameters.h"
 #include "src/experiment/fused_modules.h"
+#include "src/experiment/gradients_not_found.h"
 #include "src/experiment/reduction_hook.h"
 #include "src/experiment/rounding.h"
 #include "src/experiment/source_lines.h"

@@ -299,13 +299,21 @@ void TensorJudge::ConcludeIsolatedLegs(const TensorFacts& facts,
   out->isolated = ConcludeIsolated(facts.id, out->legs, is_isolated,
                                    not_isolated_, facts.exact, copies_differ,
                                    facts.replicas.differing_ranks);
-  const bool is_of_others = models_beside_ && IsMadeByTheLoop(facts.id);
-  if (out->isolated && (is_of_others || ContradictedByRun(*out))) {
-    out->isolated->verdict = TensorVerdict::kNotCheckable;
-    out->isolated->reason = Because(is_of_others ? ReasonKind::kOfOtherModels
-                                                 : ReasonKind::kNotOfTheRun);
-    out->isolated->ranks.clear();
+  if (!out->isolated) return;
+  ReasonKind why;
+  if (models_beside_ && IsMadeByTheLoop(facts.id)) {
+    why = ReasonKind::kOfOtherModels;
+  } else if (ContradictedByRun(*out)) {
+    why = ReasonKind::kNotOfTheRun;
+  } else if (out->isolated->verdict == TensorVerdict::kDiverged &&
+             skipped_.OfClearedPass(facts.id)) {
+    why = ReasonKind::kClearedPass;
+  } else {
+    return;
   }
+  out->isolated->verdict = TensorVerdict::kNotCheckable;
+  out->isolated->reason = Because(why);
+  out->isolated->ranks.clear();
 }
 
 }  // namespace ttrace

@@ -42,9 +42,10 @@ class SkippedSteps {
   // Whether this is a reduced gradient that every rank, of both runs, cleared
   // without a step.
   bool Clear(const TensorId& id) const;
-  // Whether this is a loss, or made by a backward, of an iteration in which both
-  // runs cleared gradients before its step or in the place of one: the scale of
-  // those no step shows. What a step is made with, reduced gradients show.
+  // Whether this is a loss, or made by a backward, of an iteration in which
+  // both runs cleared gradients before its step or in the place of one: the
+  // scale of those no step shows. What a step is made with, reduced gradients
+  // show.
   bool OfClearedPass(const TensorId& id) const;
 
  private:

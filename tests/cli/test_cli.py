@@ -448,6 +448,17 @@ def test_a_failing_command_shows_the_end_of_its_log(tmp_path: Path) -> None:
     assert 'error type="inconclusive"' in (tmp_path / "j.xml").read_text()
 
 
+def test_no_older_verdict_stays_behind_one_that_was_not_reached(tmp_path: Path) -> None:
+    junit = ("--junit", tmp_path / "j.xml")
+    assert diff(tmp_path / "d", RANK, RANK, *junit).returncode == 0
+    assert diff(tmp_path / "d", RANK, f"python {tmp_path / 'gone.py'}", *junit).returncode == 2
+    assert json.loads((tmp_path / "d" / "result.json").read_text())["verdict"] != "inconclusive"
+    done = diff(tmp_path / "d", RANK, f"python {tmp_path / 'gone.py'}", "--force", *junit)
+    assert done.returncode == 2, said(done)
+    assert "there is no script" in undecided(tmp_path / "d")
+    assert 'error type="inconclusive"' in (tmp_path / "j.xml").read_text()
+
+
 def test_a_command_that_does_not_exist_is_called_so(tmp_path: Path) -> None:
     """Of either side before anything runs; a shell's command is simply run."""
     gone = tmp_path / "gone.py"
