@@ -342,7 +342,7 @@ def other_cases() -> list[Case]:
             bugs=bugs,
             quick=not bugs
             and (name, topology)
-            in {("other-layers", "tp2sp"), ("fp16", "tp2sp"), ("gradients-bf16", "dp2")},
+            in {("fp16", "tp2sp"), ("gradients-bf16", "dp2")},
         )
         for name, shared, topology, bugs in OTHER_LAYERS
     ]
@@ -361,7 +361,7 @@ def fused_cases() -> list[Case]:
         return Topology(topology.nproc, (*topology.flags, *FUSED))
 
     cases = [
-        _gpt(f"fused-{name}-bf16", single, fused(axes[name]), "bf16", quick=name == "tp2sp")
+        _gpt(f"fused-{name}-bf16", single, fused(axes[name]), "bf16", quick=False)
         for axes, name in (
             (TOPOLOGIES, "tp2sp"),
             (TOPOLOGIES, "tp2"),
