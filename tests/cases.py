@@ -340,9 +340,7 @@ def other_cases() -> list[Case]:
             "fp32",
             shared=shared,
             bugs=bugs,
-            quick=not bugs
-            and (name, topology)
-            in {("fp16", "tp2sp"), ("gradients-bf16", "dp2")},
+            quick=not bugs and (name, topology) in {("fp16", "tp2sp"), ("gradients-bf16", "dp2")},
         )
         for name, shared, topology, bugs in OTHER_LAYERS
     ]
@@ -361,7 +359,7 @@ def fused_cases() -> list[Case]:
         return Topology(topology.nproc, (*topology.flags, *FUSED))
 
     cases = [
-        _gpt(f"fused-{name}-bf16", single, fused(axes[name]), "bf16", quick=False)
+        _gpt(f"fused-{name}-bf16", single, fused(axes[name]), "bf16")
         for axes, name in (
             (TOPOLOGIES, "tp2sp"),
             (TOPOLOGIES, "tp2"),

@@ -149,6 +149,17 @@ def test_ranks_end_with_who_started_them(tmp_path):
         time.sleep(0.05)
 
 
+@pytest.mark.matrix
+def test_the_example_of_the_documents_runs(tmp_path):
+    document = Path(__file__).parents[2] / "docs" / "python.md"
+    example = document.read_text().partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "example.py").write_text(example)
+    done = subprocess.run(
+        [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
 SUITE = """
 from test_compare import train, without_reduction
 import pytest
