@@ -30,7 +30,9 @@ def check(
     output: str | os.PathLike[str] | None = None,
     options: Sequence[str] = (),
 ) -> Result:
-    """Compares two traces, as `ttrace check` does; see ttrace.check."""
+    """Compares two trace folders, as `ttrace check` does. `output`: a folder for the report;
+    `options`: further words for the command, such as "--bitwise". A trace that cannot be read makes
+    the result inconclusive."""
     words = ["check", "--quiet", os.fspath(reference), os.fspath(candidate)]
     return _run(words, options, output)
 
@@ -48,8 +50,26 @@ def compare(
     output: str | os.PathLike[str] | None = None,
     options: Sequence[str] = (),
 ) -> Result:
-    """Compares two functions that train; see ttrace.compare. `golden`: a baseline in the place of
-    the reference."""
+    """Compares two functions that train, as `ttrace diff` compares two commands.
+
+    Each builds its model and optimizer, calls `ttrace.attach(model, optimizer)` if its framework
+    needs that, and takes at least `iterations` steps ("FIRST:END": those are compared); what it
+    returns is ignored. They are called in processes of their own, several times (for noise,
+    isolation, ...), the reference in `ranks[0]` and the candidate in `ranks[1]` of them, with
+    `args` and `kwargs`, which are pickled. Those processes are kept, so that a second comparison
+    does not import torch again. Functions at the top of a module are found there by their name,
+    methods and partials are pickled; others need cloudpickle.
+
+    `golden`: a baseline, in the place of the reference, which may then be None. `backend`: of the
+    process group that each function finds, "gloo", "nccl"; "auto": the devices' if there is one for
+    each rank; None: it makes its own, by the environment that torchrun gives. `output`: a folder
+    for the report and traces, whose former result is replaced; None: nothing is kept. `options`:
+    further words for `ttrace diff`, such as "--graft=none".
+
+    Never raises for what a function raises: the result is then inconclusive, and says so. Raises
+    TypeError for a function or arguments that cannot be sent to other processes. May be called from
+    several threads.
+    """
     launches = Launches([f for f in (reference, candidate) if f is not None], backend)
     words = ["diff", "--quiet", "--no-first-step", _iterations(iterations)]
     sides = [("candidate", candidate, ranks[1])]

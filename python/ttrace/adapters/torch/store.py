@@ -30,7 +30,7 @@ from ttrace.capture.optimizer_states import beside, stepped
 from ttrace.capture.parameter_store import Piece
 from ttrace.capture.placed import ParameterRule
 from ttrace.capture.rewrite import Rewrite
-from ttrace.capture.tensor_bytes import has_memory
+from ttrace.capture.tensor_bytes import has_memory, unwrapped
 
 # Of BatchNorm. It grows with every forward that a rank has made, and of a batch that more ranks
 # share each makes fewer: only what training starts with is comparable.
@@ -218,8 +218,11 @@ class Store:
         wanted = {id(parameter) for parameter in parameters}
         return {fqn for fqn, parameter in self._named.items() if id(parameter) in wanted}
 
+    def _names_by_id(self) -> dict[int, str]:
+        return {id(parameter): fqn for fqn, parameter in self._named.items()}
+
     def states(self) -> Iterator[tuple[str, Piece]]:
-        names = {id(parameter): fqn for fqn, parameter in self._named.items()}
+        names = self._names_by_id()
         for optimizer in self._optimizers:
             inner = getattr(optimizer, "optim", optimizer)  # torch's ZeroRedundancyOptimizer
             for arg, parameter, value in stepped(inner):
@@ -235,16 +238,16 @@ class Store:
 
     def parameters_used(self) -> Iterator[Piece]:
         for fqn, parameter in self._named.items():
-            local = parameter._local_tensor if is_dtensor(parameter) else parameter
+            local = unwrapped(parameter)
             if has_memory(local):
                 yield Piece(fqn, local.detach())
 
     def states_beside(self) -> Iterator[tuple[str, Piece]]:
-        names = {id(parameter): fqn for fqn, parameter in self._named.items()}
+        names = self._names_by_id()
         for optimizer in self._optimizers:
             for arg, parameter, value in beside(getattr(optimizer, "optim", optimizer)):
                 fqn = names.get(id(parameter))
-                local = value._local_tensor if is_dtensor(value) else value
+                local = unwrapped(value)
                 if fqn is not None and has_memory(local):
                     yield arg, Piece(fqn, local)
 
