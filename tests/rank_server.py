@@ -33,6 +33,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ttrace.ranks import client
+from ttrace.ranks.server import receive
+
 SOCKET = "TEST_RANKS"
 # What may differ between this process and one that it stands for: these, and what begins so.
 _FREE = {
@@ -55,7 +58,6 @@ _FREE = {
     "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR",
 }
 _FREE_PREFIXES = ("TTRACE_", "PYTEST_", "ZOO_")
-_ENDED, _KILLED = b"t", b"k"  # signals that a client hands on
 # What an optimizer imports when it is made, and capture when it starts.
 _ALWAYS = ("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor.parallel")
 _KEPT = {"torch", "numpy", "transformers", "accelerate", "lightning", "datasets", "trl", "peft"}
@@ -108,22 +110,14 @@ def start_elsewhere(words: list[str]) -> int | None:
     try:
         connection.connect(path)
         request = {"words": words, "environment": dict(os.environ), "folder": os.getcwd()}
-        payload = json.dumps(request).encode()
-        socket.send_fds(connection, [len(payload).to_bytes(8, "little")], [0, 1, 2])
-        connection.sendall(payload)
+        client.send(connection, request)
         if connection.recv(1) != b"y":
             return None
     except OSError:
         return None
 
-    def hand_on(number: int, _frame: object) -> None:
-        with contextlib.suppress(OSError):
-            connection.send(_KILLED if number == signal.SIGINT else _ENDED)
-
-    signal.signal(signal.SIGTERM, hand_on)
-    signal.signal(signal.SIGINT, hand_on)
-    answer = connection.recv(1)
-    return answer[0] if answer else 1
+    code = client.wait(connection)
+    return 1 if code is None else code
 
 
 @contextlib.contextmanager
@@ -169,14 +163,8 @@ class _Request:
 
     @staticmethod
     def received(connection: socket.socket) -> _Request:
-        size, streams, _, _ = socket.recv_fds(connection, 8, 3)
-        payload = b""
-        while len(payload) < int.from_bytes(size, "little"):
-            more = connection.recv(1 << 20)
-            if not more:
-                raise OSError("a client went away")
-            payload += more
-        return _Request(connection, list(streams), payload)
+        streams, payload = receive(connection)
+        return _Request(connection, streams, payload)
 
     def script(self) -> str:
         return os.path.join(self.folder, self.words[1])
@@ -218,9 +206,9 @@ def _end_with(request: _Request, group: int) -> None:
             said = request.connection.recv(1)
         except OSError:
             said = b""
-        if said == _ENDED:
+        if said == client.ENDED:
             os.kill(os.getpid(), signal.SIGTERM)
-        elif said == _KILLED:
+        elif said == client.KILLED:
             os.kill(os.getpid(), signal.SIGINT)
         else:
             os.killpg(group, signal.SIGKILL)

@@ -12,7 +12,27 @@ import signal
 import socket
 import sys
 
-_ENDED, _KILLED = b"t", b"k"  # signals that are handed on
+ENDED, KILLED = b"t", b"k"  # signals that are handed on
+
+
+def send(connection: socket.socket, request: dict) -> None:
+    """With this process's standard streams. Raises OSError."""
+    payload = json.dumps(request).encode()
+    socket.send_fds(connection, [len(payload).to_bytes(8, "little")], [0, 1, 2])
+    connection.sendall(payload)
+
+
+def wait(connection: socket.socket) -> "int | None":
+    """The exit status of the ranks, which get this process's signals; None: the server ended."""
+
+    def hand_on(number: int, _frame: object) -> None:
+        with contextlib.suppress(OSError):
+            connection.send(KILLED if number == signal.SIGINT else ENDED)
+
+    signal.signal(signal.SIGTERM, hand_on)
+    signal.signal(signal.SIGINT, hand_on)
+    answer = connection.recv(1)
+    return answer[0] if answer else None
 
 
 def main() -> int:
@@ -26,23 +46,16 @@ def main() -> int:
             "environment": dict(os.environ),
             "folder": os.getcwd(),
         }
-        payload = json.dumps(request).encode()
-        socket.send_fds(connection, [len(payload).to_bytes(8, "little")], [0, 1, 2])
-        connection.sendall(payload)
+        send(connection, request)
     except OSError as error:
         print(f"ttrace: the process that starts ranks is gone: {error}", file=sys.stderr)
         return 1
 
-    def hand_on(number: int, _frame: object) -> None:
-        with contextlib.suppress(OSError):
-            connection.send(_KILLED if number == signal.SIGINT else _ENDED)
-
-    signal.signal(signal.SIGTERM, hand_on)
-    signal.signal(signal.SIGINT, hand_on)
-    answer = connection.recv(1)
-    if not answer:
+    code = wait(connection)
+    if code is None:
         print("ttrace: the process that starts ranks ended", file=sys.stderr)
-    return answer[0] if answer else 1
+        return 1
+    return code
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ttrace.ranks import processes
+from ttrace.ranks import client, processes
 from ttrace.ranks.calls import Call, ModuleFile
 
 # What an optimizer imports when it is made, and capture when it starts.
@@ -44,20 +44,26 @@ class Modules:
     of_functions: Sequence[ModuleFile]
 
 
+def receive(connection: socket.socket) -> tuple[list[int], bytes]:
+    """The standard streams and the request that a client sent. Raises OSError if it went away."""
+    size, streams, _, _ = socket.recv_fds(connection, 8, 3)
+    payload = b""
+    while len(payload) < int.from_bytes(size, "little"):
+        more = connection.recv(1 << 20)
+        if not more:
+            for stream in streams:
+                os.close(stream)
+            raise OSError("a client went away")
+        payload += more
+    return list(streams), payload
+
+
 class _Request:
     """What a client asks for, with its connection and standard streams."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        size, streams, _, _ = socket.recv_fds(connection, 8, 3)
-        self.streams = list(streams)
-        payload = b""
-        while len(payload) < int.from_bytes(size, "little"):
-            more = connection.recv(1 << 20)
-            if not more:
-                self.close()
-                raise OSError("a client went away")
-            payload += more
+        self.streams, payload = receive(connection)
         asked = json.loads(payload)
         self.ranks: int = asked["ranks"]
         self.call: str = asked["call"]
@@ -91,9 +97,9 @@ class _Request:
                 said = self.connection.recv(1)
             except OSError:
                 said = b""
-            if said == b"t":
+            if said == client.ENDED:
                 os.kill(os.getpid(), signal.SIGTERM)
-            elif said == b"k":
+            elif said == client.KILLED:
                 os.kill(os.getpid(), signal.SIGINT)
             else:
                 os.killpg(group, signal.SIGKILL)
