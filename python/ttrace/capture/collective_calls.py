@@ -36,6 +36,8 @@ class Call:
 
 
 Listener = Callable[[Iterable[Call]], None]
+# Is given the function, arguments and keyword arguments, and returns what the function does.
+CarryOut = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 # Function -> kind, and the parameter that holds what the rank gives ("" for none).
 _COLLECTIVES = {
@@ -99,6 +101,7 @@ class _Thread(threading.local):
 _thread = _Thread()
 _listener: Listener | None = None
 _failed: Callable[[Exception], None] | None = None
+_carry_out: CarryOut | None = None
 
 
 def listen(listener: Listener, failed: Callable[[Exception], None]) -> None:
@@ -111,6 +114,12 @@ def listen(listener: Listener, failed: Callable[[Exception], None]) -> None:
 def stop_listening() -> None:
     global _listener, _failed
     _listener = _failed = None
+
+
+def carry_out(function: CarryOut | None) -> None:
+    """From now on calls are made by `function`, or as ever. One at a time."""
+    global _carry_out
+    _carry_out = function
 
 
 @contextmanager
@@ -160,10 +169,15 @@ def _wrap(module: ModuleType, name: str, read: Read, copied_to: ModuleType | Non
 
     @functools.wraps(original)
     def collective(*args: Any, **kwargs: Any) -> Any:
-        if _listener is None or _compiling() or _thread.unheard:
+        carried_out = _carry_out
+        idle = _listener is None and carried_out is None
+        if idle or _compiling() or _thread.unheard:
             return original(*args, **kwargs)
-        _tell(read, {**dict(zip(names, args, strict=False)), **kwargs})
+        if _listener is not None:
+            _tell(read, {**dict(zip(names, args, strict=False)), **kwargs})
         with unheard():
+            if carried_out is not None:
+                return carried_out(original, args, kwargs)
             return original(*args, **kwargs)
 
     collective.ttrace_listens = True  # type: ignore[attr-defined]

@@ -9,8 +9,9 @@ of its own.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -25,6 +26,7 @@ from ttrace.adapters.torch.forwards import Forwards
 from ttrace.adapters.torch.instruments import Instrumentation
 from ttrace.adapters.torch.losses import Losses
 from ttrace.adapters.torch.patches import Patches
+from ttrace.adapters.torch.repeat.repetition import Repetition
 from ttrace.adapters.torch.steps import Steps
 from ttrace.capture import process_messages
 from ttrace.capture.course import Course
@@ -44,7 +46,7 @@ class LoopCapture:
         self._draws = RandomDraws(session, self._innermost)
         dropout = Dropout(session, self._innermost, self._seeded_alike, self._draws)
         course = self._course = Course(session, dropout)
-        backward = LossBackward(session, patches, self._backward_over)
+        backward = LossBackward(session, patches, self._backward_over, self._inside_backward)
         self._instrumentation = Instrumentation(
             session,
             self._model,
@@ -54,6 +56,9 @@ class LoopCapture:
             backward,
             Checkpoints(session, patches),
             self._end,
+        )
+        self._repetition = Repetition(
+            session, self._model, patches, self._instrumentation, course, self._passes_complete
         )
         ensure_started = session.guarded(self._instrumentation.ensure_started)
         self._data = Data(session, patches, course, ensure_started)
@@ -65,6 +70,8 @@ class LoopCapture:
             patches,
             self._instrumentation,
             course,
+            self._repetition,
+            backward,
             self._iteration_over,
         )
         self._forwards = Forwards(
@@ -74,12 +81,18 @@ class LoopCapture:
             self._instrumentation,
             course,
             self._data,
+            self._repetition,
             self._steps.come_last,
         )
 
     @property
     def over(self) -> bool:
         return self._session.over
+
+    @property
+    def is_real(self) -> bool:
+        """Whether what runs is the loop itself and not a rerun of an iteration."""
+        return self._session.now.is_real
 
     def is_of(self, model: nn.Module) -> bool:
         """Whether it is this model that is captured."""
@@ -88,9 +101,13 @@ class LoopCapture:
     def refuse_another(self, name: str) -> None:
         self._instrumentation.refuse_another(name)
 
-    def one_forward(self) -> AbstractContextManager[None]:
-        """Inside, all calls of the model are parts of its first."""
-        return self._forwards.one_forward()
+    def one_forward(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """The function's result. Inside, all calls of the model are parts of its first."""
+        return self._repetition.call(partial(self._in_one_forward, function), args, kwargs)
+
+    def _in_one_forward(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        with self._forwards.one_forward():
+            return function(*args, **kwargs)
 
     def _innermost(self) -> str | None:
         instruments = self._instrumentation.current
@@ -110,13 +127,20 @@ class LoopCapture:
     def _iteration_over(self) -> None:
         session = self._session
         if session.due and session.started:
-            self._complete()
+            self._repetition.iteration_over()
+            self._passes_complete()
+            self._course.step_over()
         session.next_iteration()
         if session.iteration > session.settings.iterations[-1]:
             self._end()
 
-    def _complete(self) -> None:
-        """All that was captured of the iteration has been seen."""
+    def _inside_backward(self, args: Any, kwargs: Any) -> AbstractContextManager[None]:
+        return self._repetition.backward(args, kwargs)
+
+    def _passes_complete(self) -> None:
+        """All has been seen of the iteration but its step. Once, whoever comes first."""
+        if self._session.now.records.released:
+            return
         session, instruments = self._session, self._instrumentation.current
         self._data.end_iteration()
         if instruments is not None:
@@ -125,11 +149,11 @@ class LoopCapture:
         self._draws.end_iteration()
         session.release(session.now.micro_batches.count * session.topology.dp_size)
         self._course.grafted()
-        self._course.step_over()
 
     def _end(self) -> None:
         """Nothing of capture remains in the model or in torch."""
         self._course.close()
+        self._repetition.stop()
         self._patches.undo()
         self._forwards.remove()
         self._steps.stop()

@@ -60,6 +60,10 @@ class Patches:
         self._replace(owner, name, original, made)
         return True
 
+    def replace(self, owner: Any, name: str, made: Any) -> None:
+        """As an attribute of the class itself, be it a classmethod."""
+        self._replace(owner, name, vars(owner)[name], made)
+
     def undo(self) -> None:
         self._active = False
         while self._undo:

@@ -17,6 +17,7 @@ what is stepped (note "loss_unit").
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -47,13 +48,15 @@ class Store:
         session: DeferredSession,
         root: nn.Module,
         optimizers: Sequence[torch.optim.Optimizer],
-        rewrite: Rewrite | None,
+        rewrite: Callable[[], Rewrite | None],
     ) -> None:
+        """`rewrite()`: what puts other gradients in place of those that arrive, now."""
         self._root = root
         self._optimizers = optimizers
         self._rewrite = rewrite
         self._session = session
         self._named = {canonical_name(name): p for name, p in root.named_parameters()}
+        self._others: Mapping[int, torch.Tensor] = {}  # leaves of a leg
         self._begun: dict[str, tuple[int, int]] = {}  # buffers, as the run began with them
         self._handles = [
             parameter.register_hook(self._arriving(fqn))
@@ -118,12 +121,11 @@ class Store:
             gradients = session.now.gradients
             is_first = gradients.arrives(fqn)
             replaced = None
-            if self._rewrite is not None:
+            rewrite = self._rewrite()
+            if rewrite is not None:
                 topology = session.topology
                 coordinate = f"dp={topology.dp_rank}" if topology.dp_size > 1 else ""
-                replaced = self._rewrite.parameter_gradient(
-                    fqn, ParameterRule(), coordinate, gradient
-                )
+                replaced = rewrite.parameter_gradient(fqn, ParameterRule(), coordinate, gradient)
                 gradient = gradient if replaced is None else replaced
             is_real = session.leg == "real"
             if is_first and is_real:
@@ -133,6 +135,23 @@ class Store:
 
         return self._session.guarded(arrived)
 
+    @contextmanager
+    def gradients_of(self, others: Mapping[int, torch.Tensor]) -> Iterator[None]:
+        """Inside, gradients are those of other leaves, given by ids of the parameters."""
+        self._others = others
+        try:
+            yield
+        finally:
+            self._others = {}
+
+    def _leaf(self, fqn: str) -> torch.Tensor:
+        parameter = self._named[fqn]
+        return self._others.get(id(parameter), parameter)
+
+    def gradients_there(self) -> list[torch.Tensor]:
+        """In an order that is the same on all ranks."""
+        return [gradient for _, gradient in self.gradients()]
+
     def gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Those that the loop has now, without DTensors' wrapping."""
         for fqn in self._named:
@@ -141,7 +160,7 @@ class Store:
                 yield fqn, gradient
 
     def _gradient_of(self, fqn: str) -> torch.Tensor | None:
-        gradient: Any = self._named[fqn].grad
+        gradient: Any = self._leaf(fqn).grad
         return gradient._local_tensor if is_dtensor(gradient) else gradient
 
     def found_gradients(self) -> Mapping[str, torch.Tensor | None]:
@@ -179,7 +198,7 @@ class Store:
         topology, gradients = self._session.topology, self._session.now.gradients
         over = (topology.dp_name,) if topology.dp_name else ()
         for fqn in gradients.selected:
-            gradient = self._named[fqn].grad
+            gradient = self._leaf(fqn).grad
             if gradient is None:
                 continue
             try:
