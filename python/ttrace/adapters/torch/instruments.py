@@ -15,6 +15,7 @@ from ttrace.adapters.torch.checkpoint import Checkpoints
 from ttrace.adapters.torch.cut_rows import CutRows
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.hooks import DTensorIsolation, DTensorNoise, LoopHooks
+from ttrace.adapters.torch.reduction_by_hand import ReductionByHand
 from ttrace.adapters.torch.store import Store
 from ttrace.adapters.torch.topology import Topology, Unsupported
 from ttrace.capture import collective_calls
@@ -44,12 +45,20 @@ class Instruments:
         self.store = Store(session, model.root, optimizers, leg.rewrite)
         self.source = leg.source
         self.cut_rows: CutRows | None = None
-        if model.ddp is not None and session.topology.dp_size > 1:
-            ranks = dist.get_process_group_ranks(model.ddp.process_group)
-            self.cut_rows = CutRows(session, ranks)
+        if session.topology.dp_size > 1:
+            group = None if model.ddp is None else model.ddp.process_group
+            self.cut_rows = CutRows(session, dist.get_process_group_ranks(group))
+        by_hand = session.topology.by_hand
+        self.reduction = ReductionByHand(session, self.store) if by_hand else None
         collective_calls.patch_late()  # nothing to do where the launcher has been
-        heard = None if self.cut_rows is None else self.cut_rows.heard
-        course.open(self.hooks, self.store, graft, stable=False, in_forward=heard)
+        course.open(
+            self.hooks,
+            self.store,
+            graft,
+            stable=False,
+            in_forward=None if self.cut_rows is None else self.cut_rows.heard,
+            reducing=None if self.reduction is None else self.reduction.heard,
+        )
 
     def remove(self) -> None:
         self.hooks.remove()

@@ -14,6 +14,7 @@ from ttrace.adapters.torch.clipping_seen import ClippingSeen
 from ttrace.adapters.torch.data_items import DataInUse
 from ttrace.adapters.torch.gradients import Gradients
 from ttrace.adapters.torch.micro_batches import MicroBatches
+from ttrace.adapters.torch.own_reduction import OwnReduction
 from ttrace.adapters.torch.placement import Provenance
 from ttrace.adapters.torch.steps_taken import StepsTaken
 from ttrace.adapters.torch.topology import Topology
@@ -28,6 +29,7 @@ class LoopIteration(Iteration):
         count_before = 0 if before is None else before.micro_batches.count
         self.micro_batches = MicroBatches(number, leg, count_before)
         self.gradients = Gradients()
+        self.own_reduction = OwnReduction()
         self.clipping = ClippingSeen()
         self.data = DataInUse(number)
         self.records = WaitingRecords()

@@ -9,13 +9,14 @@ normalises its loss cannot be seen and need not be: gradients are taken as the l
 summed over micro-batches. DistributedDataParallel averages over dp, so every rank's loss, and with
 it each activation gradient, is dp times its share: all of them have the scale 1/dp, and local
 parameter gradients and losses are terms of a sum over dp. A loop that divides by the number of its
-own micro-batches thus gives the same logical values for every dp. One whose hook sums, or that
-multiplies its gradients after the backward, gives others by one factor, which a check reads from
-what is stepped (note "loss_unit").
+own micro-batches thus gives the same logical values for every dp. One whose hook sums, that reduces
+gradients itself by a sum, or that multiplies them after the backward, gives others by one factor,
+which a check reads from what is stepped (note "loss_unit").
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ import torch
 from torch import nn
 
 from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.first_hooks import register_first
 from ttrace.adapters.torch.topology import Unplaceable, canonical_name, is_dtensor
 from ttrace.capture.found_gradients import what_it_holds
 from ttrace.capture.graft import Graft
@@ -55,8 +57,9 @@ class Store:
         self._session = session
         self._named = {canonical_name(name): p for name, p in root.named_parameters()}
         self._begun: dict[str, tuple[int, int]] = {}  # buffers, as the run began with them
+        self._arrives: tuple[str, Callable[[], torch.Tensor | None]] = "", lambda: None
         self._handles = [
-            parameter.register_hook(self._arriving(fqn))
+            register_first(parameter, self._arriving(fqn))
             for fqn, parameter in self._named.items()
             if parameter.requires_grad
         ]
@@ -117,6 +120,8 @@ class Store:
                 return None
             gradients = session.now.gradients
             is_first = gradients.arrives(fqn)
+            session.now.own_reduction.arrived(fqn, session.now.backward_moment.micro_batch)
+            self._arrives = fqn, weakref.ref(gradient)
             replaced = None
             if self._rewrite is not None:
                 topology = session.topology
@@ -134,7 +139,11 @@ class Store:
         return self._session.guarded(arrived)
 
     def gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Those that the loop has now, without DTensors' wrapping."""
+        """Those that the loop has now, without DTensors' wrapping, and the one that the hooks of a
+        parameter are given, which is not added to it yet."""
+        arriving = self._arrives[1]()
+        if arriving is not None and not is_dtensor(arriving):
+            yield self._arrives[0], arriving
         for fqn in self._named:
             gradient = self._gradient_of(fqn)
             if gradient is not None:
@@ -146,6 +155,14 @@ class Store:
 
     def found_gradients(self) -> Mapping[str, torch.Tensor | None]:
         return self._session.now.gradients.found
+
+    def sizes_of(self, names: Iterable[str]) -> dict[str, int]:
+        """How many elements these parameters have on this rank."""
+        return {fqn: unwrapped(self._named[fqn]).numel() for fqn in names}
+
+    def stored_parameters(self) -> Iterator[torch.Tensor]:
+        """As this rank has them in memory."""
+        return map(unwrapped, self._named.values())
 
     def has(self, parameters: Iterable[torch.Tensor]) -> bool:
         """Whether one of these is the model's."""
