@@ -37,10 +37,13 @@ Shape = Callable[[str], Sequence[int]]  # of an argument of the model in the ref
 class CutRows:
     """What the forwards of one data-parallel model send among `ranks`."""
 
-    def __init__(self, session: DeferredSession, ranks: Iterable[int]) -> None:
+    def __init__(
+        self, session: DeferredSession, ranks: Iterable[int], wrapped: bool = True
+    ) -> None:
+        """`wrapped`: by something that says so. Without it each rank may hold a part of the
+        modules, and sum what these make."""
         self._session = session
-        # Without a wrapper each rank may hold a part of the modules, and sum what these make.
-        self._sums_are_cuts = session.topology.by_hand
+        self._sums_are_cuts = not wrapped
         self._ranks = frozenset(ranks)
         self._rows = 0  # of the forward that runs
         self._is_part = False  # whether an input looks like a part of the reference's rows

@@ -118,7 +118,9 @@ class Forwards:
         if instruments is None:
             return None
         if (self._model.ddp is not None) != session.topology.wrapped:
-            raise RuntimeError("the model was wrapped after the loop had read its first data")
+            raise RuntimeError(
+                "the model was wrapped after the loop had read its first data; wrap it before"
+            )
         iteration = session.now
         micro_batches = iteration.micro_batches
         if micro_batches.calls == 0:

@@ -47,7 +47,8 @@ class Instruments:
         self.cut_rows: CutRows | None = None
         if session.topology.dp_size > 1:
             group = None if model.ddp is None else model.ddp.process_group
-            self.cut_rows = CutRows(session, dist.get_process_group_ranks(group))
+            ranks = dist.get_process_group_ranks(group)
+            self.cut_rows = CutRows(session, ranks, session.topology.wrapped)
         by_hand = session.topology.by_hand
         self.reduction = ReductionByHand(session, self.store) if by_hand else None
         collective_calls.patch_late()  # nothing to do where the launcher has been

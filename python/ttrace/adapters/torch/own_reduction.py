@@ -12,7 +12,7 @@ counted: as many elements as gradients have, summed at that time, are gradients.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -41,7 +41,11 @@ class OwnReduction:
     """What one rank's loop does to the gradients of one iteration."""
 
     def __init__(self) -> None:
+        self.arrived_last = ""  # the parameter whose hooks run, within a backward
         self.counts_copies = False  # whether some of what was reduced has no name
+        # Parameters that no backward had reached when gradients were reduced for the first time
+        # after it, by whether their gradients had anything in them.
+        self.unreached: dict[str, bool] = {}
         self._groups: dict[frozenset[int], _Group] = {}
         self._sent: set[torch.dtype] = set()
         self._late: dict[str, set[int]] = {}  # reduced before these micro-batches added to them
@@ -49,6 +53,7 @@ class OwnReduction:
 
     def arrived(self, fqn: str, micro_batch: int) -> None:
         """A term of a parameter's gradient, which is added to what is there."""
+        self.arrived_last = fqn
         if any(fqn in group.named for group in self._groups.values()):
             self._late.setdefault(fqn, set()).add(micro_batch)
 
@@ -75,6 +80,11 @@ class OwnReduction:
             group.elements += sum(tensor.numel() for tensor in floating)
             self.counts_copies = True
         return True
+
+    def adds_nothing_to(self, names: Iterable[str], reached: Container[str]) -> list[str]:
+        """Those of `names` whose gradients this rank reduced without adding anything to them.
+        `reached`: those that a backward has, after all."""
+        return [n for n in names if self.unreached.get(n) is False and n not in reached]
 
     def confirm(self, world_size: int, elements: Mapping[str, int]) -> None:
         """`elements`: how many each gradient has that this iteration's backwards made. Raises

@@ -16,7 +16,6 @@ which a check reads from what is stepped (note "loss_unit").
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -57,7 +56,6 @@ class Store:
         self._session = session
         self._named = {canonical_name(name): p for name, p in root.named_parameters()}
         self._begun: dict[str, tuple[int, int]] = {}  # buffers, as the run began with them
-        self._arrives: tuple[str, Callable[[], torch.Tensor | None]] = "", lambda: None
         self._handles = [
             register_first(parameter, self._arriving(fqn))
             for fqn, parameter in self._named.items()
@@ -121,7 +119,6 @@ class Store:
             gradients = session.now.gradients
             is_first = gradients.arrives(fqn)
             session.now.own_reduction.arrived(fqn, session.now.backward_moment.micro_batch)
-            self._arrives = fqn, weakref.ref(gradient)
             replaced = None
             if self._rewrite is not None:
                 topology = session.topology
@@ -139,11 +136,7 @@ class Store:
         return self._session.guarded(arrived)
 
     def gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Those that the loop has now, without DTensors' wrapping, and the one that the hooks of a
-        parameter are given, which is not added to it yet."""
-        arriving = self._arrives[1]()
-        if arriving is not None and not is_dtensor(arriving):
-            yield self._arrives[0], arriving
+        """Those that the loop has now, without DTensors' wrapping."""
         for fqn in self._named:
             gradient = self._gradient_of(fqn)
             if gradient is not None:
@@ -156,13 +149,16 @@ class Store:
     def found_gradients(self) -> Mapping[str, torch.Tensor | None]:
         return self._session.now.gradients.found
 
+    def gradients_not_reached(self) -> Iterator[tuple[str, torch.Tensor | None]]:
+        """Those of parameters that no backward of this iteration has reached."""
+        arrived = self._session.now.gradients.arrived
+        for fqn, parameter in self._named.items():
+            if parameter.requires_grad and fqn not in arrived:
+                yield fqn, self._gradient_of(fqn)
+
     def sizes_of(self, names: Iterable[str]) -> dict[str, int]:
         """How many elements these parameters have on this rank."""
         return {fqn: unwrapped(self._named[fqn]).numel() for fqn in names}
-
-    def stored_parameters(self) -> Iterator[torch.Tensor]:
-        """As this rank has them in memory."""
-        return map(unwrapped, self._named.values())
 
     def has(self, parameters: Iterable[torch.Tensor]) -> bool:
         """Whether one of these is the model's."""
@@ -187,6 +183,11 @@ class Store:
             if is_part and not gradients.parts.has(fqn) and not is_dtensor(total):
                 gradients.parts.add(fqn, total)
             yield Piece(fqn, total, terms, (numerator, denominator * topology.dp_size))
+        adds_nothing = self._session.now.own_reduction.adds_nothing_to
+        for fqn in adds_nothing(gradients.selected, gradients.arrived):
+            if self._named[fqn].grad is not None:
+                nothing = torch.zeros_like(self._named[fqn])
+                yield Piece(fqn, nothing, topology.dp_placement("Partial(sum)"))
 
     def note_parts(self) -> None:
         gradients = self._session.now.gradients
