@@ -104,6 +104,9 @@ def test_digits_that_are_not_sent_are_known():
     assert own.sends_less_than([torch.bfloat16]) is None
     assert own.sends_less_than([]) is None
     assert OwnReduction().sends_less_than([torch.float32]) is None
+    assert own.times(SIZES) == 1
+    assert heard(*((call(100), ()) for _ in range(3))).times(SIZES) == 3
+    assert heard(*((call(60), ("a",)) for _ in range(2))).times(SIZES) == 2
 
 
 def test_a_first_hook_comes_before_those_that_were_there_and_those_that_follow():

@@ -106,7 +106,7 @@ AFTER = {
 
 parser = argparse.ArgumentParser()
 parser.add_argument("how", choices=(*AFTER, "hook", "accumulated", "each"))
-parser.add_argument("--bug", choices=("missing", "sum", "early", "stale", "group", "rank"))
+parser.add_argument("--bug", choices=("missing", "sum", "early", "stale", "group", "rank", "never"))
 options = parser.parse_args()
 rank, ranks = start()
 model = TokenModel()
@@ -115,7 +115,7 @@ odd = model.layers[1].down.weight
 
 
 def reduce_gradients():
-    if ranks == 1 or options.how in ("hook", "accumulated"):
+    if ranks == 1 or options.how in ("hook", "accumulated") or options.bug == "never":
         return
     parameters = [p for p in model.parameters() if options.bug != "missing" or p is not odd]
     gradients = [p.grad for p in parameters]
@@ -140,7 +140,7 @@ if ranks > 1 and options.how == "accumulated":
     last = False
 
     def reduce(parameter):
-        if last or options.bug == "early":
+        if last != (options.bug == "early"):
             dist.all_reduce(parameter.grad)
             parameter.grad /= ranks
 

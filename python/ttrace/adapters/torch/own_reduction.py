@@ -33,7 +33,7 @@ _WAY_OUT = (
 class _Group:
     """What went through collectives among the same ranks."""
 
-    named: dict[str, None] = field(default_factory=dict)  # parameters
+    named: dict[str, int] = field(default_factory=dict)  # parameters -> how often
     elements: int = 0  # of what may be copies of gradients
 
 
@@ -74,7 +74,7 @@ class OwnReduction:
         group = self._groups.setdefault(frozenset(call.members), _Group())
         self._sent.update(tensor.dtype for tensor in floating)
         for name in names:
-            group.named[name] = None
+            group.named[name] = group.named.get(name, 0) + 1
             self._late.pop(name, None)
         if is_copy:
             group.elements += sum(tensor.numel() for tensor in floating)
@@ -117,6 +117,12 @@ class OwnReduction:
             return None
         coarsest = max(self._sent, key=lambda dtype: torch.finfo(dtype).eps)
         return coarsest if torch.finfo(coarsest).eps > most else None
+
+    def times(self, elements: Mapping[str, int]) -> int:
+        """How often a gradient was sent, at most."""
+        total = max(1, sum(elements.values()))
+        groups = self._groups.values()
+        return sum(max((*g.named.values(), -(-g.elements // total))) for g in groups)
 
     def _covered(self, ranks: frozenset[int], elements: Mapping[str, int]) -> int:
         group = self._groups.get(ranks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -66,7 +66,7 @@ class ReductionByHand:
             session.note("notice", text=_SHOWN)
         if own.counts_copies and session.once(_COPIES):
             session.note("collectives_not_seen", phase="reduction", reason=_COPIES)
-        self._note_precision(sum(sizes.values()))
+        self._note_precision(sizes)
 
     def _look_at_unreached(self) -> None:
         """A rank whose rows did not need a parameter adds nothing to its gradient, and reduces it
@@ -86,12 +86,13 @@ class ReductionByHand:
                 "reduced_early",
                 iteration=self._session.iteration,
                 parameters=part,
-                micro_batch=min(late) - 1,
+                micro_batch=min(late) // self._session.topology.dp_size - 1,
                 micro_batches=self._session.now.micro_batches.count,
                 late=list(late),
+                local_is_whole=True,
             )
 
-    def _note_precision(self, elements: int) -> None:
+    def _note_precision(self, sizes: Mapping[str, int]) -> None:
         """Where gradients are sent in fewer digits than they have."""
         session = self._session
         dtypes = {gradient.dtype for _, gradient in self._store.gradients()}
@@ -103,6 +104,7 @@ class ReductionByHand:
             name="",  # no hook: the loop itself
             iteration=session.iteration,
             sends=str(sent).removeprefix("torch."),
-            elements=elements,
+            elements=sum(sizes.values()),
+            times=session.now.own_reduction.times(sizes),
             ranks=list(range(session.topology.world_size)),
         )
