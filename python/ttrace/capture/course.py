@@ -19,7 +19,7 @@ from enum import Enum, auto
 
 import torch
 
-from ttrace.capture.collectives import CollectiveLog, InForward
+from ttrace.capture.collectives import CollectiveLog, InForward, Reducing
 from ttrace.capture.dropout import Dropout
 from ttrace.capture.found_gradients import note_found_gradients
 from ttrace.capture.gradient_norms import note_norms
@@ -65,12 +65,19 @@ class Course:
         *,
         stable: bool,
         in_forward: InForward | None = None,
+        reducing: Reducing | None = None,
     ) -> None:
         """When model and optimizer are known. `stable`: gradients stay where they are in memory for
-        an iteration. `in_forward` is told of the collectives of the model's forward."""
+        an iteration. `in_forward` is told of the collectives of the model's forward, and `reducing`
+        of those that may reduce gradients."""
         self._hooks, self._store, self.graft = hooks, store, graft
         self.collectives = CollectiveLog(
-            self._session, hooks, store.gradients, stable=stable, in_forward=in_forward
+            self._session,
+            hooks,
+            store.gradients,
+            stable=stable,
+            in_forward=in_forward,
+            reducing=reducing,
         )
 
     @property

@@ -125,8 +125,10 @@ class Forwards:
         instruments = self._instrumentation.ensure_started()
         if instruments is None:
             return None
-        if (self._model.ddp is not None) != (session.topology.dp_name is not None):
-            raise RuntimeError("the model was wrapped after the loop had read its first data")
+        if (self._model.ddp is not None) != session.topology.wrapped:
+            raise RuntimeError(
+                "the model was wrapped after the loop had read its first data; wrap it before"
+            )
         iteration = session.now
         micro_batches = iteration.micro_batches
         if micro_batches.calls == 0:

@@ -48,6 +48,11 @@ class Gradients:
             self.given_out_early = True
         return fqn not in self._sums and fqn not in self._given_out
 
+    @property
+    def arrived(self) -> Iterable[str]:
+        """Parameters that a backward has reached."""
+        return self._arrived.keys()
+
     def find(self, fqn: str, norm: torch.Tensor | None) -> None:
         """What the parameter's gradient held before the first term was added."""
         self.found[fqn] = norm

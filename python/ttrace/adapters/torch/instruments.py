@@ -16,6 +16,7 @@ from ttrace.adapters.torch.cut_rows import CutRows
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.hooks import LoopHooks
 from ttrace.adapters.torch.launches import Launches
+from ttrace.adapters.torch.reduction_by_hand import ReductionByHand
 from ttrace.adapters.torch.store import Store
 from ttrace.adapters.torch.topology import Topology, Unsupported
 from ttrace.capture import collective_calls
@@ -47,12 +48,21 @@ class Instruments:
         self.runs_again = False  # whether an iteration has, and was the same
         self.source = leg.source
         self.cut_rows: CutRows | None = None
-        if model.ddp is not None and session.topology.dp_size > 1:
-            ranks = dist.get_process_group_ranks(model.ddp.process_group)
-            self.cut_rows = CutRows(session, ranks)
+        if session.topology.dp_size > 1:
+            group = None if model.ddp is None else model.ddp.process_group
+            ranks = dist.get_process_group_ranks(group)
+            self.cut_rows = CutRows(session, ranks, session.topology.wrapped)
+        by_hand = session.topology.by_hand
+        self.reduction = ReductionByHand(session, self.store) if by_hand else None
         collective_calls.patch_late()  # nothing to do where the launcher has been
-        heard = None if self.cut_rows is None else self.cut_rows.heard
-        course.open(self.hooks, self.store, graft, stable=False, in_forward=heard)
+        course.open(
+            self.hooks,
+            self.store,
+            graft,
+            stable=False,
+            in_forward=None if self.cut_rows is None else self.cut_rows.heard,
+            reducing=None if self.reduction is None else self.reduction.heard,
+        )
 
     def remove(self) -> None:
         self.hooks.remove()

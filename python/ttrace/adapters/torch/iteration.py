@@ -17,6 +17,7 @@ from ttrace.adapters.torch.clipping_seen import ClippingSeen
 from ttrace.adapters.torch.data_items import DataInUse
 from ttrace.adapters.torch.gradients import Gradients
 from ttrace.adapters.torch.micro_batches import MicroBatches
+from ttrace.adapters.torch.own_reduction import OwnReduction
 from ttrace.adapters.torch.placement import Provenance
 from ttrace.adapters.torch.steps_taken import StepsTaken
 from ttrace.adapters.torch.topology import Topology
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 # What forwards and backwards bring.
-_OF_A_LEG = ("micro_batches", "gradients", "clipping", "records", "provenance")
+_OF_A_LEG = "micro_batches gradients own_reduction clipping records provenance".split()
 
 
 class LoopIteration(Iteration):
@@ -42,6 +43,7 @@ class LoopIteration(Iteration):
         count_before = 0 if before is None else before.micro_batches.count
         self.micro_batches = MicroBatches(number, leg, count_before)
         self.gradients = Gradients()
+        self.own_reduction = OwnReduction()
         self.clipping = ClippingSeen()
         self.data = DataInUse(number)
         self.records = WaitingRecords()
@@ -70,6 +72,7 @@ class LoopIteration(Iteration):
         self.micro_batches = MicroBatches(self.number, leg, before.micro_batches.count)
         self.gradients, self.clipping = Gradients(), ClippingSeen()
         self.records, self.provenance = WaitingRecords(), None
+        self.own_reduction = before.own_reduction.again()
         self._again = 0
         self.micro_batches.carry_scale_of(before.micro_batches)
         self.gradients.scale_loss(before.gradients.loss_scale)

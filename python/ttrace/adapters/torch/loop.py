@@ -1,4 +1,5 @@
-"""Capture of a plain torch loop: one process, DistributedDataParallel, DTensor parallel modules.
+"""Capture of a plain torch loop: one process, DistributedDataParallel, ranks that reduce their
+gradients by themselves, DTensor parallel modules.
 
 `attach` does nothing at all unless the run is captured. An iteration is what lies between two steps
 of the optimizer, or of all optimizers if there are several; a micro-batch is what the loop calls
@@ -142,6 +143,8 @@ class LoopCapture:
         if self._session.now.records.released:
             return
         session, instruments = self._session, self._instrumentation.current
+        if instruments is not None and instruments.reduction is not None:
+            instruments.reduction.complete()
         self._data.end_iteration()
         if instruments is not None:
             model_notes.note_not_called(session, instruments.hooks)

@@ -9,9 +9,9 @@ normalises its loss cannot be seen and need not be: gradients are taken as the l
 summed over micro-batches. DistributedDataParallel averages over dp, so every rank's loss, and with
 it each activation gradient, is dp times its share: all of them have the scale 1/dp, and local
 parameter gradients and losses are terms of a sum over dp. A loop that divides by the number of its
-own micro-batches thus gives the same logical values for every dp. One whose hook sums, or that
-multiplies its gradients after the backward, gives others by one factor, which a check reads from
-what is stepped (note "loss_unit").
+own micro-batches thus gives the same logical values for every dp. One whose hook sums, that reduces
+gradients itself by a sum, or that multiplies them after the backward, gives others by one factor,
+which a check reads from what is stepped (note "loss_unit").
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import torch
 from torch import nn
 
 from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.first_hooks import register_first
 from ttrace.adapters.torch.topology import Unplaceable, canonical_name, is_dtensor
 from ttrace.capture.found_gradients import what_it_holds
 from ttrace.capture.graft import Graft
@@ -59,7 +60,7 @@ class Store:
         self._others: Mapping[int, torch.Tensor] = {}  # leaves of a leg
         self._begun: dict[str, tuple[int, int]] = {}  # buffers, as the run began with them
         self._handles = [
-            parameter.register_hook(self._arriving(fqn))
+            register_first(parameter, self._arriving(fqn))
             for fqn, parameter in self._named.items()
             if parameter.requires_grad
         ]
@@ -120,6 +121,7 @@ class Store:
                 return None
             gradients = session.now.gradients
             is_first = gradients.arrives(fqn)
+            session.now.own_reduction.arrived(fqn, session.now.backward_moment.micro_batch)
             replaced = None
             rewrite = self._rewrite()
             if rewrite is not None:
@@ -166,6 +168,17 @@ class Store:
     def found_gradients(self) -> Mapping[str, torch.Tensor | None]:
         return self._session.now.gradients.found
 
+    def gradients_not_reached(self) -> Iterator[tuple[str, torch.Tensor | None]]:
+        """Those of parameters that no backward of this iteration has reached."""
+        arrived = self._session.now.gradients.arrived
+        for fqn, parameter in self._named.items():
+            if parameter.requires_grad and fqn not in arrived:
+                yield fqn, self._gradient_of(fqn)
+
+    def sizes_of(self, names: Iterable[str]) -> dict[str, int]:
+        """How many elements these parameters have on this rank."""
+        return {fqn: unwrapped(self._named[fqn]).numel() for fqn in names}
+
     def has(self, parameters: Iterable[torch.Tensor]) -> bool:
         """Whether one of these is the model's."""
         return bool(self._names_of(parameters))
@@ -189,6 +202,11 @@ class Store:
             if is_part and not gradients.parts.has(fqn) and not is_dtensor(total):
                 gradients.parts.add(fqn, total)
             yield Piece(fqn, total, terms, (numerator, denominator * topology.dp_size))
+        adds_nothing = self._session.now.own_reduction.adds_nothing_to
+        for fqn in adds_nothing(gradients.selected, gradients.arrived):
+            if self._leaf(fqn).grad is not None:
+                nothing = torch.zeros_like(self._named[fqn])
+                yield Piece(fqn, nothing, topology.dp_placement("Partial(sum)"))
 
     def note_parts(self) -> None:
         gradients = self._session.now.gradients
