@@ -47,7 +47,7 @@ class Instruments:
         if model.ddp is not None and session.topology.dp_size > 1:
             ranks = dist.get_process_group_ranks(model.ddp.process_group)
             self.cut_rows = CutRows(session, ranks)
-        collective_calls.patch_late()  # nothing to do where the launcher has been
+        collective_calls.patch_late(model.patches)
         heard = None if self.cut_rows is None else self.cut_rows.heard
         course.open(self.hooks, self.store, graft, stable=False, in_forward=heard)
 
