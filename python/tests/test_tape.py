@@ -10,7 +10,6 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from ttrace.adapters.torch.patches import Patches
 from ttrace.adapters.torch.repeat.ambient import Ambient, AutocastCaches
 from ttrace.adapters.torch.repeat.calls_of_torch import CallsOfTorch
 from ttrace.adapters.torch.repeat.kept_tensors import kept_in
@@ -19,6 +18,7 @@ from ttrace.adapters.torch.repeat.play import NotTheSame, play
 from ttrace.adapters.torch.repeat.swapped_parameters import swapped_parameters
 from ttrace.adapters.torch.repeat.tape import Kind, Tape
 from ttrace.capture.nested import tensors_in
+from ttrace.capture.patches import Patches
 
 
 class Recorded:

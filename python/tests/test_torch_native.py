@@ -166,7 +166,9 @@ def test_without_a_launcher_nothing_happens(tmp_path, monkeypatch):
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     backward = torch.Tensor.backward
-    assert ttrace.attach(model, optimizer) is None
+    hold = ttrace.attach(model, optimizer)
+    assert not hold.captures and hold.folder is None
+    hold.close()
     assert not model._forward_hooks and not model._forward_pre_hooks
     assert not optimizer._optimizer_step_pre_hooks
     assert torch.Tensor.backward is backward

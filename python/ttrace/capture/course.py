@@ -45,7 +45,7 @@ class Phase(Enum):
 
 
 class Course:
-    """One per process. Does nothing before `open` and after `close`."""
+    """One per capture. Does nothing before `open` and after `close`."""
 
     def __init__(self, session: Session, dropout: Dropout) -> None:
         self.phase = Phase.OUTSIDE

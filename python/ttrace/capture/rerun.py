@@ -46,7 +46,7 @@ def refuse(session: Session) -> None:
     """For a rank that cannot take part: the others vote on their reruns without waiting for it."""
     try:
         reason = session.stopped or "its capture is off"
-        Agreement.about(session.settings, session.iteration).refuse(START, reason)
+        Agreement.about(session).refuse(START, reason)
     except Exception:
         pass  # The others give up after a time.
 
@@ -85,7 +85,7 @@ class Reruns:
         self._patience = limit + grace
         self._first_patience = min(self._patience, max(_VOTE_SECONDS, _VOTE_CALLS * seconds))
         try:
-            self._agreement = Agreement.about(session.settings, self._iteration)
+            self._agreement = Agreement.about(session)
             self._scales = SharedScales(session, self._agreement, legs)
             self._watchdog = Watchdog(self._agreement, session, grace, limit)
             with session.legs_running(), self._watchdog:

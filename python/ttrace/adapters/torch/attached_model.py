@@ -11,10 +11,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from ttrace.adapters.torch.compiled import outside, wrappers_around
-from ttrace.adapters.torch.patches import Patches
 from ttrace.adapters.torch.topology import canonical_name, inside, wrappers
 from ttrace.capture import nested
 from ttrace.capture.module_hooks import Arguments
+from ttrace.capture.patches import Patches
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 
@@ -22,7 +22,10 @@ _LOW_PRECISION = (torch.float16, torch.bfloat16)
 class AttachedModel:
     """May still be wrapped in DistributedDataParallel, or compiled, after `attach`."""
 
-    def __init__(self, model: nn.Module, patches: Patches) -> None:
+    def __init__(self, model: nn.Module, patches: Patches, loss_name: str = "") -> None:
+        """`loss_name`: of what computes the loss, where the loop has said it."""
+        self.loss_name = loss_name
+        self.patches = patches
         chain = wrappers(model)
         if len(chain) == 1:
             chain = wrappers_around(model)

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from ttrace.adapters.torch.deferred_session import DeferredSession
-from ttrace.adapters.torch.patches import Patches
 from ttrace.capture import source_lines
+from ttrace.capture.patches import Patches
 
 _NOTICE = (
     "gradients that torch.autograd.grad computes are not recorded, only those of a loss (backward)"

@@ -16,13 +16,13 @@ from ttrace.adapters.torch.data import Data
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.forwards_seen import SeenForward
 from ttrace.adapters.torch.instruments import Instrumentation, Instruments
-from ttrace.adapters.torch.patches import Patches
 from ttrace.adapters.torch.repeat.repetition import Repetition
 from ttrace.adapters.torch.targets import watch as watch_targets
 from ttrace.adapters.torch.topology import DTensor, rows_cut
 from ttrace.capture import nested
 from ttrace.capture.course import Course
 from ttrace.capture.nested import named_tensors
+from ttrace.capture.patches import Patches
 from ttrace.capture.placed import Moment
 
 _NO_ROWS = (

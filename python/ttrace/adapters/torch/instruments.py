@@ -54,7 +54,7 @@ class Instruments:
             self.cut_rows = CutRows(session, ranks, session.topology.wrapped)
         by_hand = session.topology.by_hand
         self.reduction = ReductionByHand(session, self.store) if by_hand else None
-        collective_calls.patch_late()  # nothing to do where the launcher has been
+        collective_calls.patch_late(model.patches)
         course.open(
             self.hooks,
             self.store,

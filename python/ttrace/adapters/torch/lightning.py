@@ -13,55 +13,57 @@ mechanism is used there, unless the model has hooks, which would run once more t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import ModuleType
 from typing import Any
 
+from ttrace.capture.scope import OnImport, Scope
+
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
 
-def register(on_import: Callable[[str, Callable[[ModuleType], None]], None]) -> None:
+def register(on_import: OnImport, scope: Scope) -> None:
     """Imports nothing."""
     for package in _PACKAGES:
-        on_import(f"{package}.loops.fit_loop", _patch_loop)
-        on_import(f"{package}.strategies.strategy", _patch_strategy)
+        on_import(f"{package}.loops.fit_loop", functools.partial(_patch_loop, scope))
+        on_import(f"{package}.strategies.strategy", functools.partial(_patch_strategy, scope))
 
 
-def _patch_loop(module: ModuleType) -> None:
+def _patch_loop(scope: Scope, module: ModuleType) -> None:
     owner = module._FitLoop
     original = owner.run
 
     @functools.wraps(original)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _attach(self.trainer.strategy)
+        _attach(scope, self.trainer.strategy)
         return original(self, *args, **kwargs)
 
-    owner.run = run
+    scope.patches.replace(owner, "run", run)
 
 
-def _attach(strategy: Any) -> None:
-    from ttrace.adapters.torch import attach
+def _attach(scope: Scope, strategy: Any) -> None:
+    from ttrace.adapters.torch.attach import attach_loop
 
     optimizers = list(getattr(strategy, "optimizers", ()))
-    if attach.attached() or not optimizers or strategy.model is None:
+    if scope.has_loop or scope.is_closed or not optimizers or strategy.model is None:
         return
     model = strategy.lightning_module
     strategy.ttrace_redirects = strategy.model is model and not (
         model._forward_hooks or model._forward_pre_hooks or model._compiled_call_impl is not None
     )
-    attach.attach(strategy.model, optimizers)
+    attach_loop(scope, strategy.model, optimizers)
 
 
-def _patch_strategy(module: ModuleType) -> None:
+def _patch_strategy(scope: Scope, module: ModuleType) -> None:
     owner = module.Strategy
     original = owner.training_step
 
     @functools.wraps(original)
     def training_step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        from ttrace.adapters.torch import attach
+        from ttrace.adapters.torch.attach import capture_of
 
-        capture = attach.capture_of(self.model)
+        capture = capture_of(self.model)
         if capture is None:
             return original(self, *args, **kwargs)
         redirects = getattr(self, "ttrace_redirects", False)
@@ -73,7 +75,7 @@ def _patch_strategy(module: ModuleType) -> None:
 
         return capture.one_forward(once_or_again, args, kwargs)
 
-    owner.training_step = training_step
+    scope.patches.replace(owner, "training_step", training_step)
 
 
 @contextmanager

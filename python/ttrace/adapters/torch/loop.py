@@ -10,7 +10,7 @@ of its own.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -24,26 +24,40 @@ from ttrace.adapters.torch.checkpoint import Checkpoints
 from ttrace.adapters.torch.data import Data
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.forwards import Forwards
+from ttrace.adapters.torch.given import Given
 from ttrace.adapters.torch.instruments import Instrumentation
 from ttrace.adapters.torch.losses import Losses
-from ttrace.adapters.torch.patches import Patches
 from ttrace.adapters.torch.repeat.repetition import Repetition
 from ttrace.adapters.torch.steps import Steps
 from ttrace.capture import process_messages
 from ttrace.capture.course import Course
 from ttrace.capture.dropout import Dropout
+from ttrace.capture.patches import Patches
 from ttrace.capture.random_draws import RandomDraws
-from ttrace.capture.settings import Settings
+from ttrace.capture.scope import Scope
 
 
 class LoopCapture:
-    """One per process. Nothing but a few hooks that do nothing until the first captured forward."""
+    """Of one loop. Nothing but a few hooks that do nothing until the first captured forward."""
 
-    def __init__(self, settings: Settings, model: nn.Module, optimizers: Sequence[Any]) -> None:
-        session = self._session = DeferredSession(settings)
-        process_messages.ran(0)
+    def __init__(
+        self,
+        scope: Scope,
+        given: Given,
+        by_library: bool,
+        over: Callable[[LoopCapture], None],
+    ) -> None:
+        """`by_library`: the loop did not call attach itself. `over(self)` is called once nothing
+        of capture remains."""
+        self.scope = scope
+        self.given = given
+        self.by_library = by_library
+        self._over = over
+        session = self._session = DeferredSession(scope.settings)
+        process_messages.ran(scope.settings.out, 0)
         patches = self._patches = Patches()
-        self._model = AttachedModel(model, patches)
+        optimizers = given.optimizers
+        self._model = AttachedModel(given.model, patches, given.loss_name)
         self._draws = RandomDraws(session, self._innermost)
         dropout = Dropout(session, self._innermost, self._seeded_alike, self._draws)
         course = self._course = Course(session, dropout)
@@ -85,6 +99,7 @@ class LoopCapture:
             self._repetition,
             self._steps.come_last,
         )
+        session.when_over(self._end)
 
     @property
     def over(self) -> bool:
@@ -94,6 +109,15 @@ class LoopCapture:
     def is_real(self) -> bool:
         """Whether what runs is the loop itself and not a rerun of an iteration."""
         return self._session.now.is_real
+
+    @property
+    def folder(self) -> str:
+        return self._session.settings.out
+
+    def close(self, reason: str) -> None:
+        """Ends it, if it goes on: `reason` is why it was not complete."""
+        self._session.leave(reason)
+        self._remove()  # it may have ended in a leg, or in another process's fork
 
     def is_of(self, model: nn.Module) -> bool:
         """Whether it is this model that is captured."""
@@ -154,10 +178,15 @@ class LoopCapture:
         self._course.grafted()
 
     def _end(self) -> None:
-        """Nothing of capture remains in the model or in torch."""
+        """Capture is complete, or was ended."""
         self._course.close()
+        self._remove()
+
+    def _remove(self) -> None:
+        """Nothing of capture remains in the model or in torch."""
         self._repetition.stop()
         self._patches.undo()
         self._forwards.remove()
         self._steps.stop()
         self._instrumentation.remove()
+        self._over(self)

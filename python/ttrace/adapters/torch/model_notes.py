@@ -31,6 +31,7 @@ def facts(model: AttachedModel) -> dict[str, Any]:
         "model": type(model.root).__name__,
         "ddp": model.ddp is not None,
         "private_names": looked_up(TORCH),
+        **({"loss_fn": model.loss_name} if model.loss_name else {}),
     }
 
 

@@ -20,12 +20,12 @@ from ttrace.adapters.torch.comm_hook import note_comm_hook
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.instruments import Instrumentation
 from ttrace.adapters.torch.loss_scale import LossScale, parameters_of
-from ttrace.adapters.torch.patches import Patches
 from ttrace.adapters.torch.repeat.repetition import Repetition
 from ttrace.adapters.torch.step_hooks import StepHooks
 from ttrace.adapters.torch.store import Store
 from ttrace.capture import hyperparameters, source_lines
 from ttrace.capture.course import Course
+from ttrace.capture.patches import Patches
 
 _SEVERAL_EVALUATIONS = (
     "a step of the optimizer calls its closure several times: only the first is recorded"

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode, handle_torch_function
 
-from ttrace.adapters.torch.patches import Patches
 from ttrace.capture import collective_calls
+from ttrace.capture.patches import Patches
 
 # around(name, function, args, kwargs, is_collective) makes the call and returns its result.
 Around = Callable[[str, Callable[..., Any], tuple[Any, ...], dict[str, Any], bool], Any]
@@ -48,8 +48,10 @@ class CallsOfTorch:
         self._watching = False
         self._thread = 0
         self._apart = 0  # depth of `apart`, and of calls that are seen
+        self._sees_compiler = False
         self._compiled: list[FrameType] = []  # calls of compiled code that run
         self._patches = patches
+        self._hand_back: Callable[[], None] = lambda: None
         owner: Any = torch.autograd.Function
         apply = vars(owner)["apply"].__func__
 
@@ -70,18 +72,18 @@ class CallsOfTorch:
         if self._watching:
             return
         compiler = sys.modules.get(_COMPILER)
-        if compiler is not None and not hasattr(compiler._maybe_set_eval_frame, "ttrace_sees"):
+        if compiler is not None and not self._sees_compiler:
             self._patches.wrap_static(compiler, "_maybe_set_eval_frame", self._compiled_code)
-            compiler._maybe_set_eval_frame.ttrace_sees = True
+            self._sees_compiler = True
         self._watching, self._thread = True, threading.get_ident()
-        collective_calls.carry_out(self._collective)
+        self._hand_back = collective_calls.carry_out(self._collective)
         _put_under(self._mode)
 
     def end(self) -> None:
         if not self._watching:
             return
         self._watching = False
-        collective_calls.carry_out(None)
+        self._hand_back()
         _take_out(self._mode)
 
     @contextmanager

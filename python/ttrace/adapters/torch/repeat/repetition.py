@@ -14,7 +14,6 @@ from torch import nn
 from ttrace.adapters.torch.attached_model import AttachedModel
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.instruments import Instrumentation
-from ttrace.adapters.torch.patches import Patches
 from ttrace.adapters.torch.repeat.ambient import Ambient, AutocastCaches
 from ttrace.adapters.torch.repeat.calls_of_torch import CallsOfTorch
 from ttrace.adapters.torch.repeat.gradient_starts import GradientStarts
@@ -27,6 +26,7 @@ from ttrace.adapters.torch.repeat.whole_calls import WholeCalls
 from ttrace.capture import rerun
 from ttrace.capture.course import Course
 from ttrace.capture.nested import tensors_in
+from ttrace.capture.patches import Patches
 from ttrace.capture.rerun import Reruns
 
 _STEP_INSIDE = "an optimizer steps while a backward runs"
