@@ -70,12 +70,12 @@ class LoopIteration(Iteration):
         own = {name: getattr(self, name) for name in _OF_A_LEG}
         before = self.of_real_leg = copy.copy(self)
         self.micro_batches = MicroBatches(self.number, leg, before.micro_batches.count)
-        self.gradients, self.clipping = Gradients(), ClippingSeen()
+        self.clipping = ClippingSeen()
+        self.drop_gradients()
         self.records, self.provenance = WaitingRecords(), None
         self.own_reduction = before.own_reduction.again()
         self._again = 0
         self.micro_batches.carry_scale_of(before.micro_batches)
-        self.gradients.scale_loss(before.gradients.loss_scale)
         try:
             with super().rerun(leg):
                 yield
@@ -125,3 +125,5 @@ class LoopIteration(Iteration):
     def drop_gradients(self) -> None:
         """Those that arrived so far are of no part of it."""
         self.gradients = Gradients()
+        if not self.is_real:  # the loop's scaler is not called again
+            self.gradients.scale_loss(self.of_real_leg.gradients.loss_scale)
