@@ -27,10 +27,11 @@ ROOT = Path(__file__).resolve().parents[1]
 for folder in ("tests", "zoo/loop_styles"):
     sys.path.insert(0, str(ROOT / folder))
 
+from styles import STYLES  # noqa: E402
+
 import loops  # noqa: E402
 from launch_ranks import launcher  # noqa: E402
 from row_table import RowTable  # noqa: E402
-from styles import STYLES  # noqa: E402
 
 TABLE = ROOT / "docs/evidence/reruns.md"
 LEGS = ("--reference-legs", "replay,noise:2,isolated.noise:1", "--legs", "replay,isolated")
