@@ -56,16 +56,19 @@ def test_what_is_no_reduction_shows_nothing():
     refused((call(100, "all_gather"), ()))  # predictions, say
     refused((call(100, "broadcast"), ()))
     refused((call(100, dtype=torch.int64), ()))
-    refused((call(100, members=(0,)), ()))
     own = OwnReduction()
     assert not own.heard(call(100), (), is_model=True)
+    assert not own.heard(call(100, dtype=torch.int64), (), is_model=False)
+    assert not own.counts_copies
     with pytest.raises(Unsupported):
         own.confirm(2, SIZES)
 
 
 def test_other_groups_are_named():
     reason = refused((call(100, members=(0, 1)), ()), ranks=4)
-    assert "over ranks 0, 1 alone" in reason
+    assert "over ranks 0, 1 alone (100 of their 100 elements)" in reason
+    twice = ((call(100, members=(0,)), ()) for _ in range(2))
+    assert "over rank 0 alone (100 of their 100 elements)" in refused(*twice)
 
 
 def test_stages_that_reach_all_ranks_are_a_reduction_over_them():
@@ -122,3 +125,9 @@ def test_a_first_hook_comes_before_those_that_were_there_and_those_that_follow()
     seen.clear()
     x.sum().backward()
     assert seen == ["old", "new"]
+
+
+def test_what_no_backward_reached_adds_nothing_if_it_was_empty():
+    own = OwnReduction()
+    own.unreached.update({"a": False, "b": True, "c": False})
+    assert own.adds_nothing_to(["a", "b", "c", "d"], reached={"c"}) == ["a"]
