@@ -229,11 +229,11 @@ def plant(fault: Fault) -> None:
 
     before(MegatronReplayer, "run", run)
 
-    def end_rerun(course: Any, reduced: bool) -> None:
+    def rerun_done(course: Any, reduced: bool) -> None:
         if sessions and session().leg != "real":
             fault.here("record gradients", session(), session().leg)
 
-    before(Course, "end_rerun", end_rerun)
+    before(Course, "rerun_done", rerun_done)
 
 
 def main() -> None:

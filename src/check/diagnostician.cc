@@ -196,9 +196,12 @@ Evidence Diagnostician::Gather(const Culprit& culprit) const {
       !found->second.ranks.empty();
   // What a reduction leaves is as wrong as what it was given: only the latter
   // is the place.
-  if (t->id.role == Role::kGradLocal) {
-    evidence.reduced_early = candidate_.facts().early_reductions.Find(
-        t->id.iteration, t->id.fqn, t->ranks);
+  const EarlyReduction* early = candidate_.facts().early_reductions.Find(
+      t->id.iteration, t->id.fqn, t->ranks);
+  if (early != nullptr &&
+      t->id.role ==
+          (early->local_is_whole ? Role::kGradReduced : Role::kGradLocal)) {
+    evidence.reduced_early = early;
   }
   if (t->id.role == Role::kGradReduced && reference_ != nullptr &&
       reference_->facts().cleared_gradients.Find(t->id.iteration, t->id.fqn) ==

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/check/testing/check_fixture.h"
+#include "src/in_place/condense_trace.h"
 
 namespace ttrace::scaling_conventions_test {
 namespace {
@@ -91,6 +92,41 @@ TEST_F(ScalingTest, AFactorThatTheReductionMakesUpForIsAConvention) {
 TEST_F(ScalingTest, ACountOfTokensIsOneToo) {
   before_ = 371.0F / 2;
   ExpectConvention(Check(), "185.5");
+}
+
+// Where no gradient has its values a sample of each tells the factor.
+TEST_F(ScalingTest, ItIsReadOffSamplesToo) {
+  for (SyntheticRun* run : {&reference_, &candidate_}) {
+    run->legs = {"real", "replay", "noise.1"};
+    // The only parameter is one of which no values are kept.
+    run->omit = [](const SyntheticTensor& t, int, const Leg&, int) {
+      return t.fqn == "fc.weight";
+    };
+    SyntheticTensor gradient = {
+        "large.weight", Role::kGradLocal,    "", Pass::kBackward,
+        {64, 64},       {{"dp", Partial{}}}, -1, {}};
+    run->extra.push_back(gradient);
+    gradient.role = Role::kGradReduced;
+    gradient.placements.clear();
+    gradient.reduced_over = {"dp"};
+    run->extra.push_back(gradient);
+  }
+  before_ = 0.5;
+  Check();
+  CheckOptions options;
+  for (const char* which : {"ref", "cand"}) {
+    CondenseOptions condense;
+    condense.from = Path(which);
+    condense.to = Path((std::string(which) + "-small").c_str());
+    const auto condensed = CondenseTrace(condense);
+    ASSERT_TRUE(condensed.ok()) << condensed.error().message();
+    ASSERT_GT(condensed->summaries, 0);
+  }
+  options.reference = Path("ref-small");
+  options.candidate = Path("cand-small");
+  const auto result = RunCheck(options);
+  ASSERT_TRUE(result.ok()) << result.error().message();
+  ExpectConvention(*result, "0.5");
 }
 
 TEST_F(ScalingTest, ItIsReadForEachIteration) {

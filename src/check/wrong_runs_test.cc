@@ -489,6 +489,12 @@ TEST_F(WrongRunTest, AReductionThatBeganTooEarlyIsCommunication) {
   // What was handed to the reduction was right.
   candidate_.fault = wrong(Role::kGradReduced);
   EXPECT_THAT(Letters(first()), Not(Contains("P")));
+  // But where the local gradient has what came after.
+  candidate_.notes.front().second.insert(1, R"("local_is_whole":true,)");
+  EXPECT_THAT(first().classes.front().evidence,
+              HasSubstr("micro-batches 2, 3 came after"));
+  candidate_.fault = wrong(Role::kGradLocal);
+  EXPECT_THAT(Letters(first()), Not(Contains("P")));
   // It is no evidence of a fault by itself.
   candidate_.fault = nullptr;
   EXPECT_EQ(CheckAgain().verdict, Verdict::kWithin);

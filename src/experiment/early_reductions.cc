@@ -35,10 +35,13 @@ bool Add(const ParsedNote& note, EarlyReductions* out) {
     late.insert(*micro_batch);
   }
   if (!iteration || late.empty()) return false;
+  const bool local_is_whole =
+      json.contains("local_is_whole") && json["local_is_whole"] == true;
   for (const std::string& fqn : TextsAt(json, "parameters")) {
     EarlyReduction& reduction = out->seen[{*iteration, fqn}];
     reduction.late.insert(late.begin(), late.end());
     reduction.ranks.insert(note.rank);
+    reduction.local_is_whole |= local_is_whole;
   }
   return true;
 }

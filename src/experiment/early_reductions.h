@@ -23,6 +23,9 @@ namespace ttrace {
 struct EarlyReduction {
   std::set<int> late;   // micro-batches that came after it, as records say them
   std::set<int> ranks;  // where it was seen
+  // Whether the local gradient that is recorded has their terms, or is what the
+  // reduction was given.
+  bool local_is_whole = false;
 };
 
 struct EarlyReductions {

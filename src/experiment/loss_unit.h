@@ -19,34 +19,12 @@
 #include <optional>
 #include <vector>
 
-#include "src/experiment/iteration_range.h"
+#include "src/experiment/gradient_factors.h"
 #include "src/experiment/run_note.h"
 #include "src/experiment/side.h"
 #include "src/trace/record_fields.h"
 
 namespace ttrace {
-
-// What most parameters of an iteration have in common. Factors are the
-// candidate's over the reference's.
-struct GradientFactors {
-  int iteration = 0;
-  double before = 1;   // of gradients as backward leaves them
-  double stepped = 1;  // of the same as the optimizer steps with them
-  // stepped / before, which is of one run beside the other, whatever is wrong
-  // with what both gradients were computed from; and how far it may be off,
-  // relative.
-  double step = 1;
-  double step_tolerance = 0;
-  double before_tolerance = 0;  // the same of `before`
-  int parameters = 0;           // that were looked at
-  int alike = 0;                // that have `step`
-};
-
-// Looks at some values of some parameters. An iteration is left out if nothing
-// can be said of it.
-std::vector<GradientFactors> ReadGradientFactors(
-    const Side& reference, const Side& candidate,
-    const std::optional<IterationRange>& iterations);
 
 // What the candidate's losses, and its gradients before the reduction, have to
 // be multiplied by to be in the reference's unit. Nothing: they are in it, as

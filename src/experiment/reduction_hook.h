@@ -1,7 +1,8 @@
-// A function of the user's own by which gradients are reduced over ranks, as
-// DistributedDataParallel's communication hooks are, and in which precision it
-// sends them. A gradient that is computed in float32 and sent in bfloat16 is
-// rounded to that, which no noise leg of its own precision shows.
+// Code of the user's own by which gradients are reduced over ranks, as
+// DistributedDataParallel's communication hooks are, or the loop itself where
+// there is no wrapper, and in which precision it sends them. A gradient that is
+// computed in float32 and sent in bfloat16 is rounded to that, which no noise
+// leg of its own precision shows.
 //
 // The precision is known of functions of the framework that capture names, or
 // is that of the collectives that ranks were seen to make in the backward: if
@@ -29,7 +30,7 @@
 namespace ttrace {
 
 struct ReductionHook {
-  std::string name;
+  std::string name;  // empty: the loop itself reduces, without a wrapper
   std::optional<DType> sends;  // nothing: not known
   std::string why_unknown;
   int64_t ranks = 1;  // that it reduces over

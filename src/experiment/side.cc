@@ -18,17 +18,19 @@ namespace {
 
 // In notes.
 std::string HookWords(const ReductionHook& hook) {
+  const std::string who = hook.name.empty()
+                              ? "the loop itself"
+                              : "a communication hook, " + hook.name;
   if (hook.why_unknown.empty()) {
     return fmt::format(
-        "gradients are reduced by a communication hook, {}, which sends {}: "
-        "reduced gradients are judged with that rounding",
-        hook.name, hook.sends ? Info(*hook.sends).torch_name : "");
+        "gradients are reduced by {}, which sends {}: reduced gradients are "
+        "judged with that rounding",
+        who, hook.sends ? Info(*hook.sends).torch_name : "");
   }
   return fmt::format(
-      "gradients are reduced by a communication hook, {}, in a precision that "
-      "is not known ({}): reduced gradients are not compared with the "
-      "reference's",
-      hook.name, hook.why_unknown);
+      "gradients are reduced by {}, in a precision that is not known ({}): "
+      "reduced gradients are not compared with the reference's",
+      who, hook.why_unknown);
 }
 
 }  // namespace

@@ -48,8 +48,8 @@ void NameLoopScaling(const std::vector<GradientFactors>& factors,
     culprit.hints = {fmt::format(
         "the loop changes gradients between the backward and the step, and all "
         "{} gradients that were looked at got one factor there, {:.5g} x what "
-        "they get in the reference: look at how it scales or clips them, and "
-        "at the norm that it clips by",
+        "they get in the reference: look at how it reduces, scales or clips "
+        "them, and at the norm that it clips by",
         of->parameters, of->step)};
   }
 }

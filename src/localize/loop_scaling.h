@@ -1,4 +1,5 @@
-// A factor that the loop itself puts on gradients, after they were reduced.
+// A factor that the loop itself puts on gradients, after they were reduced, or
+// where it reduces them itself.
 //
 // A loop that clips by a function of its own, or divides by what it counts,
 // multiplies all gradients between the backward and the step. Where that goes

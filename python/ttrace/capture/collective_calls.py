@@ -38,6 +38,8 @@ class Call:
 
 
 Listener = Callable[[Iterable[Call]], None]
+# Is given the function, arguments and keyword arguments, and returns what the function does.
+CarryOut = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 # Function -> kind, and the parameter that holds what the rank gives ("" for none).
 _COLLECTIVES = {
@@ -113,6 +115,7 @@ class Listening:
 
 _thread = _Thread()
 _listening: list[Listening] = []
+_carrying: list[CarryOut] = []  # the last one makes calls
 
 
 def listen(listener: Listener, failed: Callable[[Exception], None]) -> Listening:
@@ -120,6 +123,18 @@ def listen(listener: Listener, failed: Callable[[Exception], None]) -> Listening
     listening = Listening(listener, failed)
     _listening.append(listening)
     return listening
+
+
+def carry_out(function: CarryOut) -> Callable[[], None]:
+    """From now on calls are made by `function`, until what it returns is called; any number of
+    times."""
+    _carrying.append(function)
+
+    def stop() -> None:
+        if function in _carrying:
+            _carrying.remove(function)
+
+    return stop
 
 
 @contextmanager
@@ -177,10 +192,14 @@ def _wrap(
 
     @functools.wraps(original)
     def collective(*args: Any, **kwargs: Any) -> Any:
-        if not (patches.active and _listening) or _compiling() or _thread.unheard:
+        idle = not (_listening or _carrying)
+        if idle or not patches.active or _compiling() or _thread.unheard:
             return original(*args, **kwargs)
-        _tell(read, {**dict(zip(names, args, strict=False)), **kwargs})
+        if _listening:
+            _tell(read, {**dict(zip(names, args, strict=False)), **kwargs})
         with unheard():
+            if _carrying:
+                return _carrying[-1](original, args, kwargs)
             return original(*args, **kwargs)
 
     patches.replace(module, name, collective)

@@ -24,6 +24,10 @@ from ttrace.capture.session import Session
 Gradients = Callable[[], Iterable[tuple[str, torch.Tensor | None]]]
 # Told of each that the model's forward calls, with the module that runs.
 InForward = Callable[[Call, str], None]
+# Told of each outside of forwards and steps, with the parameters whose gradients it is seen to move
+# and the operation of the model that is differentiated by it, if there is one. The same or better
+# known parameters if it reduces gradients, else None.
+Reducing = Callable[[Call, Sequence[str], str], Sequence[str] | None]
 
 # A line of an index is at most 1 MiB. Names beyond a quarter of it are left out, all of them: part
 # of a list would say that the others are not reduced.
@@ -42,8 +46,10 @@ class CollectiveLog:
         *,
         stable: bool,
         in_forward: InForward | None = None,
+        reducing: Reducing | None = None,
     ) -> None:
         self._in_forward = in_forward
+        self._reducing = reducing
         self._session = session
         self._hooks = hooks
         self._gradients = gradients
@@ -127,15 +133,20 @@ class CollectiveLog:
         phase, fqn, micro_batch, named = self._where()
         if self._in_forward is not None and phase == "forward":
             self._in_forward(call, fqn)
-        names = named
+        names, node = named, _differentiates()
         if not names and phase not in ("forward", "recompute"):
             names = tuple(name for tensor in call.tensors for name in self._names(tensor))
-            if names and phase in ("", "backward"):
+            reduces = bool(names) and phase in ("", "backward")
+            # Between the steps of two optimizers gradients are told from what a step sends.
+            if self._reducing is not None and (names or phase != "optimizer"):
+                told = self._reducing(call, names, node)
+                reduces |= told is not None
+                names = names if told is None else tuple(told)
+            if reduces:
                 phase, fqn, micro_batch = "reduction", "", -1
         if sum(map(len, names)) > LONGEST_NAMES:
             names = ()
         first = call.tensors[0] if call.tensors else None
-        node = _differentiates()
         self._seen.append(
             {
                 **({"node": node} if node else {}),

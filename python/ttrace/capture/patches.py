@@ -124,7 +124,7 @@ class Patches:
 
 
 def _function(wrapper: Any) -> Any:
-    return wrapper.__func__ if isinstance(wrapper, staticmethod) else wrapper
+    return wrapper.__func__ if isinstance(wrapper, staticmethod | classmethod) else wrapper
 
 
 def _beneath(found: Any) -> Any:

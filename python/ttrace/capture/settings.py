@@ -113,6 +113,7 @@ class Settings:
     mode: str = "full"  # "sketch", "bitwise": summaries instead of values
     keep_values: bool = False  # also of reruns that only measure something
     writer_thread: bool = True  # False: files are written by the thread that trains
+    launch_per_leg: bool = False  # no leg is run in this process beside its own
     cuda_driver: str = "libcuda.so.1"  # another library: tests have a stand-in
 
     @staticmethod
@@ -164,5 +165,6 @@ class Settings:
             mode=_mode(get("TTRACE_MODE") or "full"),
             keep_values=get("TTRACE_KEEP_VALUES") == "1",
             writer_thread=get("TTRACE_WRITER_THREAD") != "0",
+            launch_per_leg=get("TTRACE_LAUNCH_PER_LEG") == "1",
             cuda_driver=get("TTRACE_CUDA_DRIVER") or Settings.cuda_driver,
         )

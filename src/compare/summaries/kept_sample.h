@@ -1,7 +1,8 @@
 // A look at tensors some of whose values were not kept: at those that were
 // (value_sample.h).
 //
-// For a diagnosis, which says why a tensor is wrong that is known to be wrong.
+// For a diagnosis, which says why a tensor is wrong that is known to be wrong,
+// and for a factor that most gradients have in common (experiment/loss_unit.h).
 // A sample that is right says nothing of the rest, so no verdict uses it.
 //
 // Thread safety: pure functions of const inputs.

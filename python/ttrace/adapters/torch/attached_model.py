@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ class AttachedModel:
         chain = wrappers(model)
         if len(chain) == 1:
             chain = wrappers_around(model)
+        self.chain = chain  # of wrappers, the outermost first
         self.root = chain[-1]
         self.outside = outside(chain)  # whose calls are seen
         self.ddp = next((m for m in chain if isinstance(m, DistributedDataParallel)), None)
@@ -37,13 +39,25 @@ class AttachedModel:
             for name, module in self.root.named_modules()
             if isinstance(module, _BatchNorm)
         }
+        self._wrapped: Callable[[], None] = lambda: None
         patches.wrap_result(DistributedDataParallel, "__init__", self._ddp_made)
+
+    def on_wrapped(self, function: Callable[[], None]) -> None:
+        """Calls it whenever something is wrapped around the model."""
+        self._wrapped = function
 
     def _ddp_made(self, wrapper: Any, result: Any) -> Any:
         """Finds a wrapper that is put around the model after `attach`."""
         if self.is_in(getattr(wrapper, "module", None)):
             self.ddp = wrapper
+            self._now_in(wrapper)
         return result
+
+    def _now_in(self, wrapper: nn.Module) -> None:
+        chain = wrappers(wrapper)
+        if len(chain) > len(self.chain):
+            self.chain = chain
+        self._wrapped()
 
     def is_in(self, module: Any) -> bool:
         """Whether this is what the wrappers of a module hold."""
@@ -52,6 +66,7 @@ class AttachedModel:
     def compiled_as(self, module: nn.Module) -> None:
         """It was compiled after `attach`: only calls of this are seen any more."""
         self.outside = module
+        self._now_in(module)
 
     def is_low_precision(self) -> bool:
         low = any(p.dtype in _LOW_PRECISION for p in self.root.parameters())

@@ -1,10 +1,11 @@
 """Sequence and context parallelism by hand: data-parallel ranks that hold parts of the same rows.
 
-DistributedDataParallel says that each rank has rows of its own, and the loop says nothing else.
-What gives it away is what the forward sends among these ranks. Statistics and counts are reduced,
-and what is gathered of a batch (embeddings for a contrastive loss, statistics of a normalisation)
-is put together along the rows: both leave each rank with rows of its own. Positions of a row are
-passed on from rank to rank, exchanged, or put together along another dimension than the rows.
+DistributedDataParallel says that each rank has rows of its own, and so does a loop that reduces its
+gradients itself, as far as that goes. What gives a cut away is what the forward sends among these
+ranks. Statistics and counts are reduced, and what is gathered of a batch (embeddings for a
+contrastive loss, statistics of a normalisation) is put together along the rows: both leave each
+rank with rows of its own. Positions of a row are passed on from rank to rank, exchanged, or put
+together along another dimension than the rows.
 """
 
 from __future__ import annotations
@@ -23,20 +24,26 @@ from ttrace.capture.collective_calls import Call
 
 WHAT = "a cut of rows among data-parallel ranks"
 _REASON = (
-    "which DistributedDataParallel does not say: ranks hold parts of the same rows (sequence or"
-    " context parallelism by hand), or of what is made of them"
+    "which nothing else says: ranks hold parts of the same rows (sequence or context parallelism by"
+    " hand), or of what is made of them"
 )
 _WAY_OUT = "compare the run without the cut, or say by DTensors how tensors lie"
+_SUMS = ("all_reduce", "reduce_scatter")
 _EXCHANGED = ("send", "recv", "all_to_all")
 
 Shape = Callable[[str], Sequence[int]]  # of an argument of the model in the reference, or nothing
 
 
 class CutRows:
-    """What the forwards of one model under DistributedDataParallel send among `ranks`."""
+    """What the forwards of one data-parallel model send among `ranks`."""
 
-    def __init__(self, session: DeferredSession, ranks: Iterable[int]) -> None:
+    def __init__(
+        self, session: DeferredSession, ranks: Iterable[int], wrapped: bool = True
+    ) -> None:
+        """`wrapped`: by something that says so. Without it each rank may hold a part of the
+        modules, and sum what these make."""
         self._session = session
+        self._sums_are_cuts = not wrapped
         self._ranks = frozenset(ranks)
         self._rows = 0  # of the forward that runs
         self._is_part = False  # whether an input looks like a part of the reference's rows
@@ -64,6 +71,8 @@ class CutRows:
                 continue  # numbers of rows, statistics
             if call.kind in _EXCHANGED:
                 self._say(fqn, f"exchanges tensors ({call.kind})")
+            elif call.kind in _SUMS and self._sums_are_cuts and tensor.shape[0] == self._rows:
+                self._say(fqn, f"sums tensors of its rows over ranks ({call.kind})")
             elif call.kind != "all_gather" or tensor.shape[0] != self._rows:
                 continue
             elif call.dim is not None and call.dim % tensor.dim() != 0:

@@ -48,6 +48,11 @@ class Gradients:
             self.given_out_early = True
         return fqn not in self._sums and fqn not in self._given_out
 
+    @property
+    def arrived(self) -> Iterable[str]:
+        """Parameters that a backward has reached."""
+        return self._arrived.keys()
+
     def find(self, fqn: str, norm: torch.Tensor | None) -> None:
         """What the parameter's gradient held before the first term was added."""
         self.found[fqn] = norm
@@ -96,6 +101,10 @@ class Gradients:
             total = self._sums.pop(fqn, None)
             if total is not None:
                 yield fqn, total
+
+    def sums(self) -> dict[str, torch.Tensor]:
+        """Those that wait to be given out."""
+        return dict(self._sums)
 
     def order(self) -> list[str]:
         """Of those that are given out, in which they arrived."""

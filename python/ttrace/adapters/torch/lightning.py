@@ -13,7 +13,8 @@ mechanism is used there, unless the model has hooks, which would run once more t
 from __future__ import annotations
 
 import functools
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -63,11 +64,34 @@ def _patch_strategy(scope: Scope, module: ModuleType) -> None:
         from ttrace.adapters.torch.attach import capture_of
 
         capture = capture_of(self.model)
-        with nullcontext() if capture is None else capture.one_forward():
-            if capture is None or not getattr(self, "ttrace_redirects", False):
-                return original(self, *args, **kwargs)
-            with self.precision_plugin.train_step_context():
-                model = self.lightning_module
-                return self._forward_redirection(model, model, "training_step", *args, **kwargs)
+        if capture is None:
+            return original(self, *args, **kwargs)
+        redirects = getattr(self, "ttrace_redirects", False)
+        step = functools.partial(_redirected if redirects else original, self)
+
+        def once_or_again(*args: Any, **kwargs: Any) -> Any:
+            with nullcontext() if capture.is_real else _logging_nothing(self.lightning_module):
+                return step(*args, **kwargs)
+
+        return capture.one_forward(once_or_again, args, kwargs)
 
     scope.patches.replace(owner, "training_step", training_step)
+
+
+@contextmanager
+def _logging_nothing(module: Any) -> Iterator[None]:
+    """What a step logs is added up by the trainer, and it has been."""
+    names = ("log", "log_dict")
+    for name in names:
+        vars(module)[name] = lambda *args, **kwargs: None
+    try:
+        yield
+    finally:
+        for name in names:
+            vars(module).pop(name, None)
+
+
+def _redirected(strategy: Any, *args: Any, **kwargs: Any) -> Any:
+    model = strategy.lightning_module
+    with strategy.precision_plugin.train_step_context():
+        return strategy._forward_redirection(model, model, "training_step", *args, **kwargs)

@@ -1,4 +1,5 @@
-"""Capture of a plain torch loop: one process, DistributedDataParallel, DTensor parallel modules.
+"""Capture of a plain torch loop: one process, DistributedDataParallel, ranks that reduce their
+gradients by themselves, DTensor parallel modules.
 
 `attach` does nothing at all unless the run is captured. An iteration is what lies between two steps
 of the optimizer, or of all optimizers if there are several; a micro-batch is what the loop calls
@@ -11,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -25,6 +27,7 @@ from ttrace.adapters.torch.forwards import Forwards
 from ttrace.adapters.torch.given import Given
 from ttrace.adapters.torch.instruments import Instrumentation
 from ttrace.adapters.torch.losses import Losses
+from ttrace.adapters.torch.repeat.repetition import Repetition
 from ttrace.adapters.torch.steps import Steps
 from ttrace.capture import process_messages
 from ttrace.capture.course import Course
@@ -58,7 +61,7 @@ class LoopCapture:
         self._draws = RandomDraws(session, self._innermost)
         dropout = Dropout(session, self._innermost, self._seeded_alike, self._draws)
         course = self._course = Course(session, dropout)
-        backward = LossBackward(session, patches, self._backward_over)
+        backward = LossBackward(session, patches, self._backward_over, self._inside_backward)
         self._instrumentation = Instrumentation(
             session,
             self._model,
@@ -68,6 +71,9 @@ class LoopCapture:
             backward,
             Checkpoints(session, patches),
             self._end,
+        )
+        self._repetition = Repetition(
+            session, self._model, patches, self._instrumentation, course, self._passes_complete
         )
         ensure_started = session.guarded(self._instrumentation.ensure_started)
         self._data = Data(session, patches, course, ensure_started)
@@ -79,6 +85,8 @@ class LoopCapture:
             patches,
             self._instrumentation,
             course,
+            self._repetition,
+            backward,
             self._iteration_over,
         )
         self._forwards = Forwards(
@@ -88,6 +96,7 @@ class LoopCapture:
             self._instrumentation,
             course,
             self._data,
+            self._repetition,
             self._steps.come_last,
         )
         session.when_over(self._end)
@@ -95,6 +104,11 @@ class LoopCapture:
     @property
     def over(self) -> bool:
         return self._session.over
+
+    @property
+    def is_real(self) -> bool:
+        """Whether what runs is the loop itself and not a rerun of an iteration."""
+        return self._session.now.is_real
 
     @property
     def folder(self) -> str:
@@ -112,9 +126,13 @@ class LoopCapture:
     def refuse_another(self, name: str) -> None:
         self._instrumentation.refuse_another(name)
 
-    def one_forward(self) -> AbstractContextManager[None]:
-        """Inside, all calls of the model are parts of its first."""
-        return self._forwards.one_forward()
+    def one_forward(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """The function's result. Inside, all calls of the model are parts of its first."""
+        return self._repetition.call(partial(self._in_one_forward, function), args, kwargs)
+
+    def _in_one_forward(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        with self._forwards.one_forward():
+            return function(*args, **kwargs)
 
     def _innermost(self) -> str | None:
         instruments = self._instrumentation.current
@@ -134,14 +152,23 @@ class LoopCapture:
     def _iteration_over(self) -> None:
         session = self._session
         if session.due and session.started:
-            self._complete()
+            self._repetition.iteration_over()
+            self._passes_complete()
+            self._course.step_over()
         session.next_iteration()
         if session.iteration > session.settings.iterations[-1]:
             self._end()
 
-    def _complete(self) -> None:
-        """All that was captured of the iteration has been seen."""
+    def _inside_backward(self, args: Any, kwargs: Any) -> AbstractContextManager[None]:
+        return self._repetition.backward(args, kwargs)
+
+    def _passes_complete(self) -> None:
+        """All has been seen of the iteration but its step. Once, whoever comes first."""
+        if self._session.now.records.released:
+            return
         session, instruments = self._session, self._instrumentation.current
+        if instruments is not None and instruments.reduction is not None:
+            instruments.reduction.complete()
         self._data.end_iteration()
         if instruments is not None:
             model_notes.note_not_called(session, instruments.hooks)
@@ -149,7 +176,6 @@ class LoopCapture:
         self._draws.end_iteration()
         session.release(session.now.micro_batches.count * session.topology.dp_size)
         self._course.grafted()
-        self._course.step_over()
 
     def _end(self) -> None:
         """Capture is complete, or was ended."""
@@ -158,6 +184,7 @@ class LoopCapture:
 
     def _remove(self) -> None:
         """Nothing of capture remains in the model or in torch."""
+        self._repetition.stop()
         self._patches.undo()
         self._forwards.remove()
         self._steps.stop()

@@ -36,7 +36,6 @@ def facts(model: AttachedModel) -> dict[str, Any]:
 
 
 def note_start(session: DeferredSession, model: AttachedModel) -> None:
-    session.note("replayer", name="none")
     # Where a loop divides, before the reduction or after it, is its own affair.
     session.note("loss_unit", known=False)
     for text in missing(TORCH):

@@ -36,6 +36,11 @@ TORCH = (
     PrivateName(
         "torch.nn", "Module._compiled_call_impl", "modules that were compiled in place are not seen"
     ),
+    PrivateName(
+        "torch",
+        "Tensor._backward_hooks",
+        "local gradients are those that the loop's own hooks of parameters have left",
+    ),
     PrivateName("torch", "Tensor._base", "gradients of inputs that a module changes are not seen"),
     PrivateName(
         "torch.autograd.graph",

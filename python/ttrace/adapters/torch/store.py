@@ -9,20 +9,22 @@ normalises its loss cannot be seen and need not be: gradients are taken as the l
 summed over micro-batches. DistributedDataParallel averages over dp, so every rank's loss, and with
 it each activation gradient, is dp times its share: all of them have the scale 1/dp, and local
 parameter gradients and losses are terms of a sum over dp. A loop that divides by the number of its
-own micro-batches thus gives the same logical values for every dp. One whose hook sums, or that
-multiplies its gradients after the backward, gives others by one factor, which a check reads from
-what is stepped (note "loss_unit").
+own micro-batches thus gives the same logical values for every dp. One whose hook sums, that reduces
+gradients itself by a sum, or that multiplies them after the backward, gives others by one factor,
+which a check reads from what is stepped (note "loss_unit").
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
 from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.first_hooks import register_first
 from ttrace.adapters.torch.topology import Unplaceable, canonical_name, is_dtensor
 from ttrace.capture.found_gradients import what_it_holds
 from ttrace.capture.graft import Graft
@@ -47,16 +49,18 @@ class Store:
         session: DeferredSession,
         root: nn.Module,
         optimizers: Sequence[torch.optim.Optimizer],
-        rewrite: Rewrite | None,
+        rewrite: Callable[[], Rewrite | None],
     ) -> None:
+        """`rewrite()`: what puts other gradients in place of those that arrive, now."""
         self._root = root
         self._optimizers = optimizers
         self._rewrite = rewrite
         self._session = session
         self._named = {canonical_name(name): p for name, p in root.named_parameters()}
+        self._others: Mapping[int, torch.Tensor] = {}  # leaves of a leg
         self._begun: dict[str, tuple[int, int]] = {}  # buffers, as the run began with them
         self._handles = [
-            parameter.register_hook(self._arriving(fqn))
+            register_first(parameter, self._arriving(fqn))
             for fqn, parameter in self._named.items()
             if parameter.requires_grad
         ]
@@ -117,13 +121,13 @@ class Store:
                 return None
             gradients = session.now.gradients
             is_first = gradients.arrives(fqn)
+            session.now.own_reduction.arrived(fqn, session.now.backward_moment.micro_batch)
             replaced = None
-            if self._rewrite is not None:
+            rewrite = self._rewrite()
+            if rewrite is not None:
                 topology = session.topology
                 coordinate = f"dp={topology.dp_rank}" if topology.dp_size > 1 else ""
-                replaced = self._rewrite.parameter_gradient(
-                    fqn, ParameterRule(), coordinate, gradient
-                )
+                replaced = rewrite.parameter_gradient(fqn, ParameterRule(), coordinate, gradient)
                 gradient = gradient if replaced is None else replaced
             is_real = session.leg == "real"
             if is_first and is_real:
@@ -133,6 +137,23 @@ class Store:
 
         return self._session.guarded(arrived)
 
+    @contextmanager
+    def gradients_of(self, others: Mapping[int, torch.Tensor]) -> Iterator[None]:
+        """Inside, gradients are those of other leaves, given by ids of the parameters."""
+        self._others = others
+        try:
+            yield
+        finally:
+            self._others = {}
+
+    def _leaf(self, fqn: str) -> torch.Tensor:
+        parameter = self._named[fqn]
+        return self._others.get(id(parameter), parameter)
+
+    def gradients_there(self) -> list[torch.Tensor]:
+        """In an order that is the same on all ranks."""
+        return [gradient for _, gradient in self.gradients()]
+
     def gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Those that the loop has now, without DTensors' wrapping."""
         for fqn in self._named:
@@ -141,11 +162,22 @@ class Store:
                 yield fqn, gradient
 
     def _gradient_of(self, fqn: str) -> torch.Tensor | None:
-        gradient: Any = self._named[fqn].grad
+        gradient: Any = self._leaf(fqn).grad
         return gradient._local_tensor if is_dtensor(gradient) else gradient
 
     def found_gradients(self) -> Mapping[str, torch.Tensor | None]:
         return self._session.now.gradients.found
+
+    def gradients_not_reached(self) -> Iterator[tuple[str, torch.Tensor | None]]:
+        """Those of parameters that no backward of this iteration has reached."""
+        arrived = self._session.now.gradients.arrived
+        for fqn, parameter in self._named.items():
+            if parameter.requires_grad and fqn not in arrived:
+                yield fqn, self._gradient_of(fqn)
+
+    def sizes_of(self, names: Iterable[str]) -> dict[str, int]:
+        """How many elements these parameters have on this rank."""
+        return {fqn: unwrapped(self._named[fqn]).numel() for fqn in names}
 
     def has(self, parameters: Iterable[torch.Tensor]) -> bool:
         """Whether one of these is the model's."""
@@ -170,6 +202,11 @@ class Store:
             if is_part and not gradients.parts.has(fqn) and not is_dtensor(total):
                 gradients.parts.add(fqn, total)
             yield Piece(fqn, total, terms, (numerator, denominator * topology.dp_size))
+        adds_nothing = self._session.now.own_reduction.adds_nothing_to
+        for fqn in adds_nothing(gradients.selected, gradients.arrived):
+            if self._leaf(fqn).grad is not None:
+                nothing = torch.zeros_like(self._named[fqn])
+                yield Piece(fqn, nothing, topology.dp_placement("Partial(sum)"))
 
     def note_parts(self) -> None:
         gradients = self._session.now.gradients
@@ -179,7 +216,7 @@ class Store:
         topology, gradients = self._session.topology, self._session.now.gradients
         over = (topology.dp_name,) if topology.dp_name else ()
         for fqn in gradients.selected:
-            gradient = self._named[fqn].grad
+            gradient = self._leaf(fqn).grad
             if gradient is None:
                 continue
             try:

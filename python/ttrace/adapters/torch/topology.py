@@ -1,7 +1,8 @@
 """Which parallelism a plain torch model uses, as a mesh of the trace.
 
 The dimensions are `dp`, the process group of DistributedDataParallel, and those of the device mesh
-of the model's DTensor parameters, under their own names ("tp" where they have none).
+of the model's DTensor parameters, under their own names ("tp" where they have none). Where there is
+neither, all ranks are presumed to be data-parallel by what the loop itself does (own_reduction.py).
 """
 
 from __future__ import annotations
@@ -44,6 +45,12 @@ class Topology:
     tensor_dims: tuple[str, ...] = ()  # names of device_mesh's dimensions
     rank: int = 0
     world_size: int = 1
+    by_hand: bool = False  # nothing says that ranks are data-parallel: it is presumed
+
+    @property
+    def wrapped(self) -> bool:
+        """Whether the model is one of DistributedDataParallel's."""
+        return self.dp_name is not None and not self.by_hand
 
     @property
     def dp_size(self) -> int:
@@ -86,14 +93,17 @@ class Topology:
         ranks = 1
         for count in size.values():
             ranks *= count
-        if ranks != world:
-            raise _unaccounted(ranks, world, ddp is not None)
-        if not size:  # a mesh has at least one dimension
-            size, coordinate = {"dp": 1}, {"dp": 0}
         rank = dist.get_rank() if initialized else 0
-        return Topology(
-            size, coordinate, "dp" if ddp is not None else None, mesh, names, rank, world
-        )
+        by_hand = False
+        if ranks != world:
+            _refuse_loaded_libraries(ranks, world)
+            if size:
+                raise _beside(ranks, world)
+            by_hand = True
+        if not size:  # a mesh has at least one dimension
+            size, coordinate = {"dp": world}, {"dp": rank}
+        dp_name = "dp" if ddp is not None or by_hand else None
+        return Topology(size, coordinate, dp_name, mesh, names, rank, world, by_hand)
 
 
 # By the names of their classes, so that nothing has to be imported.
@@ -154,8 +164,8 @@ def _refuse_localized_parameters(ddp: DistributedDataParallel) -> None:
         )
 
 
-def _unaccounted(ranks: int, world: int, ddp: bool) -> Unsupported:
-    """Several processes, and nothing of the model says what most of them do."""
+def _refuse_loaded_libraries(ranks: int, world: int) -> None:
+    """Several processes, nothing of the model says what most of them do, and a library may."""
     for name, what in (
         ("deepspeed.runtime.engine", "DeepSpeed"),
         ("torch.distributed.pipelining.stage", "pipeline parallelism"),
@@ -164,18 +174,14 @@ def _unaccounted(ranks: int, world: int, ddp: bool) -> Unsupported:
     ):
         if name in sys.modules:
             reason = f"it is loaded, and {ranks} of {world} ranks are accounted for without it"
-            return Unsupported(what, reason, _WAY_OUT)
-    if ddp or ranks > 1:
-        return Unsupported(
-            "a parallelism beside DistributedDataParallel and DTensors",
-            f"these account for {ranks} of {world} ranks",
-            "how the other ranks take part cannot be seen; start as many ranks as these use",
-        )
+            raise Unsupported(what, reason, _WAY_OUT)
+
+
+def _beside(ranks: int, world: int) -> Unsupported:
     return Unsupported(
-        f"{world} ranks without DistributedDataParallel",
-        "the model that ttrace.attach was given is neither wrapped in it nor made of DTensors",
-        "call ttrace.attach with the wrapped model, or before it is wrapped; a loop that averages"
-        " gradients by itself cannot be followed",
+        "a parallelism beside DistributedDataParallel and DTensors",
+        f"these account for {ranks} of {world} ranks",
+        "how the other ranks take part cannot be seen; start as many ranks as these use",
     )
 
 
