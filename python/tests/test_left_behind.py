@@ -16,10 +16,13 @@ from torch.utils.data import DataLoader, TensorDataset
 import ttrace
 from captured_run import ROOT, index
 from census import Census
+from ttrace.adapters.torch import attach as attach_module
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.store import Store
 from ttrace.capture.course import Course
+from ttrace.capture.scope import Scope, inside
 from ttrace.capture.session import Session
+from ttrace.capture.settings import Settings
 
 
 class Net(nn.Module):
@@ -215,6 +218,21 @@ def test_a_recorded_block_leaves_nothing(tmp_path, end):
     assert last["type"] == "end" and last["complete"] is (end == "complete")
     if end == "raises":
         assert "ZeroDivisionError" in last["reason"]
+
+
+def test_reruns_leave_nothing(tmp_path):
+    loop = Loop()
+    attach_module.create_folder(str(tmp_path / "trace"))
+    before = loop.census()
+    legs = "replay", "noise.1"
+    with inside(Scope(Settings(out=str(tmp_path / "trace"), legs=legs))):
+        hold = ttrace.attach(loop.model, loop.optimizer)
+        assert hold.captures
+        loop.step(2)
+        assert not hold.captures
+    assert before.differences(loop.census()) == []
+    sealed = [line["leg"] for line in index(tmp_path / "trace") if line["type"] == "seal"]
+    assert sorted(sealed) == sorted(["real", *legs] * 2)
 
 
 def _values(folder):

@@ -1,6 +1,6 @@
-"""Comparisons in the ranks of a job that runs: each leg is a further call of a function in them.
+"""Comparisons in the ranks of a job that runs: a launch is a call of a function in them.
 
-`ttrace diff` decides which legs there are. It is run by the first rank, and the commands that it
+`ttrace diff` decides what is launched. It is run by the first rank, and the commands that it
 launches are clients of that rank (client.py), which hands what they ask for on to the others and
 has its own part in it. Ranks tell each other through the store at which they met; nothing is sent
 through the job's groups but the name of the comparison.
