@@ -25,6 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 import ttrace
 
 C10D = dist.distributed_c10d
+drawn = []  # at the begin of each leg
 
 
 def train(model, rows):
@@ -41,6 +42,7 @@ def train(model, rows):
 
 def block():
     """Of values that nobody has seeded: each leg has to begin with the same random states."""
+    drawn.append((torch.rand(1).item(), random.random(), numpy.random.rand()))
     return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 8))
 
 
@@ -127,7 +129,7 @@ def main(folder):
         dist.all_reduce(total, group=pair)
     after = state([dist.group.WORLD, pair] if rank else [dist.group.WORLD])
     changed = [key for key in before if before[key] != after[key]]
-    content = {"found": found, "changed": changed, "total": total.tolist()}
+    content = {"found": found, "changed": changed, "total": total.tolist(), "drawn": drawn}
     Path(folder, f"rank-{rank}.json").write_text(json.dumps(content))
     dist.barrier()
     dist.destroy_process_group()

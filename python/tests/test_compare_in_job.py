@@ -21,12 +21,15 @@ def compare(folder, *names, ranks=3):
     found = [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(ranks)]
     for rank, one in enumerate(found):
         assert one["changed"] == [], f"rank {rank}"
+        assert all(numbers == one["drawn"][0] for numbers in one["drawn"]), f"rank {rank}"
         assert one["total"] == ([3.0, 3.0] if rank == 0 else [6.0, 6.0])
     return [one["found"] for one in found]
 
 
 def test_all_ranks_find_that_a_sum_is_missing_and_are_as_before(tmp_path):
     found = compare(tmp_path, "no reduction", "too many", "not of it")
+    legs = [len(json.loads((tmp_path / f"rank-{k}.json").read_text())["drawn"]) for k in range(3)]
+    assert legs[0] > legs[1] > 0 and legs[2] == 0  # the reference is on the first rank alone
     for of_rank in found:
         verdict, first, compared, _, text = of_rank["no reduction"]
         assert (verdict, first) == ("diverged", "2.bias"), text

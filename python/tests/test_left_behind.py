@@ -1,7 +1,10 @@
 """Nothing of capture is left in the process, whichever way it ends; see census.py."""
 
 import contextlib
+import gc
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -11,12 +14,15 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 import ttrace
-from captured_run import index
+from captured_run import ROOT, index
 from census import Census
+from ttrace.adapters.torch import attach as attach_module
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.store import Store
 from ttrace.capture.course import Course
+from ttrace.capture.scope import Scope, inside
 from ttrace.capture.session import Session
+from ttrace.capture.settings import Settings
 
 
 class Net(nn.Module):
@@ -168,6 +174,10 @@ def imported(tmp_path_factory):
     loop.step(2)
     with ttrace.record(tmp_path_factory.mktemp("first") / "other"):
         pass
+    gc.collect()
+    gc.freeze()  # a census looks for garbage: all that torch has is none
+    yield
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
@@ -210,6 +220,21 @@ def test_a_recorded_block_leaves_nothing(tmp_path, end):
         assert "ZeroDivisionError" in last["reason"]
 
 
+def test_reruns_leave_nothing(tmp_path):
+    loop = Loop()
+    attach_module.create_folder(str(tmp_path / "trace"))
+    before = loop.census()
+    legs = "replay", "noise.1"
+    with inside(Scope(Settings(out=str(tmp_path / "trace"), legs=legs))):
+        hold = ttrace.attach(loop.model, loop.optimizer)
+        assert hold.captures
+        loop.step(2)
+        assert not hold.captures
+    assert before.differences(loop.census()) == []
+    sealed = [line["leg"] for line in index(tmp_path / "trace") if line["type"] == "seal"]
+    assert sorted(sealed) == sorted(["real", *legs] * 2)
+
+
 def _values(folder):
     """What is recorded, and under which names, without times and places in files."""
     found = [line for line in index(folder) if line["type"] == "record"]
@@ -249,6 +274,63 @@ def test_captures_may_lie_in_each_other(tmp_path, first_to_end):
     for k, loop in enumerate(loops):
         assert _values(tmp_path / str(k)) == _values(tmp_path / "alone"), k
         assert before[k].differences(loop.census()) == []
+
+
+def test_a_child_of_fork_captures_nothing(tmp_path):
+    alone = Loop()
+    alone.attach(tmp_path / "alone")
+    alone.step(2)
+    loop = Loop()
+    hold = loop.attach(tmp_path / "trace")
+    loop.step()
+    state = torch.get_rng_state()
+    child = os.fork()
+    if child == 0:
+        loop.step(3)
+        os._exit(hold.captures)
+    assert os.waitpid(child, 0)[1] == 0
+    torch.set_rng_state(state)
+    loop.step()
+    assert _values(tmp_path / "trace") == _values(tmp_path / "alone")
+
+
+MEGATRON = """
+import os, runpy, sys
+from ttrace import record
+import megatron_cpu
+megatron_cpu.enable()
+import megatron.core.distributed, megatron.core.optimizer
+from megatron.core.pipeline_parallel import get_forward_backward_func
+from census import Census
+os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29654"}
+sys.argv = [sys.argv[1], "--steps", "3", "--layers", "1", "--hidden", "32"]
+before = Census(), get_forward_backward_func  # names of modules would be replaced, too
+with record("trace", iterations=int(sys.argv.pop())):
+    assert get_forward_backward_func is not before[1]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+assert get_forward_backward_func is before[1]
+for line in before[0].differences(Census()):
+    if not line.startswith(("tasks", "excepthook")):  # of its process group
+        print(line)
+"""
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("iterations", [2, 5])
+def test_megatron_is_left_as_it_was(tmp_path, iterations):
+    """Its last iteration is over, or is never made."""
+    pytest.importorskip("megatron.core")
+    paths = [ROOT / "zoo", ROOT / "python" / "tests", ROOT / "tests"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    script = MEGATRON.replace("sys.argv.pop()", repr(str(iterations)))
+    command = [sys.executable, "-c", script, str(ROOT / "zoo" / "train_gpt.py")]
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if not line.startswith(("step", "Rerun"))]
+    assert lines == []
+    assert index(tmp_path / "trace")[-1]["complete"] is (iterations == 2)
 
 
 def test_blocks_of_two_threads_lie_beside_each_other(tmp_path):

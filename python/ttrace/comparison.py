@@ -57,11 +57,11 @@ def compare(
 
     Each builds its model and optimizer, calls `ttrace.attach(model, optimizer)` if its framework
     needs that, and takes at least `iterations` steps ("FIRST:END": those are compared); what it
-    returns is ignored. They are called in processes of their own, several times (for noise,
-    isolation, ...), the reference in `ranks[0]` and the candidate in `ranks[1]` of them, with
-    `args` and `kwargs`, which are pickled. Those processes are kept, so that a second comparison
-    does not import torch again. Functions at the top of a module are found there by their name,
-    methods and partials are pickled; others need cloudpickle.
+    returns is ignored. They are called in processes of their own, once, or again for each rerun
+    (noise, isolation, ...) that cannot be made in the process: the reference in `ranks[0]` and the
+    candidate in `ranks[1]` of them, with `args` and `kwargs`, which are pickled. Those processes
+    are kept, so that a second comparison does not import torch again. Functions at the top of a
+    module are found there by their name, methods and partials are pickled; others need cloudpickle.
 
     `golden`: a baseline, in the place of the reference, which may then be None. `backend`: of the
     process group that each function finds, "gloo", "nccl"; "auto": the devices' if there is one for

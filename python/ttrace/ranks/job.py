@@ -1,6 +1,6 @@
-"""Comparisons in the ranks of a job that runs: each leg is a further call of a function in them.
+"""Comparisons in the ranks of a job that runs: a launch is a call of a function in them.
 
-`ttrace diff` decides which legs there are. It is run by the first rank, and the commands that it
+`ttrace diff` decides what is launched. It is run by the first rank, and the commands that it
 launches are clients of that rank (client.py), which hands what they ask for on to the others and
 has its own part in it. Ranks tell each other through the store at which they met; nothing is sent
 through the job's groups but the name of the comparison.
@@ -71,6 +71,7 @@ class Job:
         dist.broadcast_object_list(name, src=dist.get_global_rank(group, 0), group=group)
         key = f"ttrace/compare/{name[0]}"
         self._store = dist.PrefixStore(key, store_of_all_ranks())
+        self._told = 0  # things, by the first rank
         self._board = Agreement(self._store, "board", self.rank, self.size)
         self._socket = Path(tempfile.gettempdir()) / f"ttrace-{name[0]}"
 
@@ -111,38 +112,46 @@ class Job:
         thread = threading.Thread(target=run)
         thread.start()
         try:
-            number = 0
             while True:
                 ready, _, _ = select.select([listener, woken], [], [])
                 if listener not in ready:
                     break
-                self._serve(listener, number, states)
-                number += 1
+                self._serve(listener, states)
         finally:
             listener.close()
             self._socket.unlink()
             thread.join()
             os.close(woken)
             outcome = found[0] if found else RuntimeError("the first rank ended the comparison")
-            self._board.post(f"order {number}", pickle.dumps(outcome))
+            self._tell(outcome)
         return outcome
 
-    def _serve(self, listener: socket.socket, number: int, states: Snapshot) -> None:
+    def _tell(self, content: Any) -> None:
+        """An order, or what came of it all."""
+        try:
+            said = pickle.dumps(content)
+        except Exception:  # an exception that is no value
+            said = pickle.dumps(RuntimeError(f"{type(content).__name__}: {content}"))
+        self._board.post(f"order {self._told}", said)
+        self._told += 1
+
+    def _serve(self, listener: socket.socket, states: Snapshot) -> None:
         connection, _ = listener.accept()
         request = Request(connection, *Request.received(connection))
-        environment = {k: v for k, v in request.environment.items() if k.startswith("TTRACE_")}
-        asked = request.asked
-        order = _Order(number, int(asked["call"]), int(asked["ranks"]), environment)
-        self._board.post(f"order {number}", pickle.dumps(order))
-        trouble = [self._call(order, states)]
-        trouble += [
-            self._wait_for(f"{number} of {rank}").decode() for rank in range(1, order.ranks)
-        ]
-        for rank, text in enumerate(trouble):
-            if text:
-                os.write(request.streams[2], f"rank {rank}:\n{text}".encode())
-        request.answer(int(any(trouble)))
-        request.close()
+        try:
+            environment = {k: v for k, v in request.environment.items() if k.startswith("TTRACE_")}
+            call, ranks = int(request.asked["call"]), int(request.asked["ranks"])
+            order = _Order(self._told, call, ranks, environment)
+            self._tell(order)
+            trouble = [self._call(order, states)]
+            for rank in range(1, ranks):
+                trouble.append(self._wait_for(f"{order.number} of {rank}").decode())
+            for rank, text in enumerate(trouble):
+                if text:
+                    os.write(request.streams[2], f"rank {rank}:\n{text}".encode())
+            request.answer(int(any(trouble)))
+        finally:
+            request.close()  # whoever waits for an answer sees that there is none
 
     # The others
 
@@ -151,6 +160,8 @@ class Job:
         while True:
             order = pickle.loads(self._wait_for(f"order {number}"))
             if not isinstance(order, _Order):
+                if self._store.add("read", 1) == self.size - 1:
+                    self._board.withdraw(f"order {number}")  # as large as a result may be
                 return order
             if self.rank < order.ranks:
                 text = self._call(order, states)
