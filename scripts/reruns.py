@@ -36,7 +36,7 @@ from row_table import RowTable  # noqa: E402
 TABLE = ROOT / "docs/evidence/reruns.md"
 LEGS = ("--reference-legs", "replay,noise:2,isolated.noise:1", "--legs", "replay,isolated")
 # Styles that have a bug of their own.
-PLANTED = ("accumulated", "several-forwards", "in-place")
+PLANTED = ("accumulated", "several-forwards", "in-place", "autocast")
 
 HEADER = """# Reruns in place, and as launches
 
