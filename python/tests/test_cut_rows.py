@@ -128,3 +128,14 @@ def test_a_batch_in_another_dimension_is_not_taken_for_a_cut():
 )
 def test_inputs_are_parts_only_if_all_ranks_together_make_the_references_rows(shape):
     assert after(lambda cut: hear(cut, "all_gather", KEYS), shape) == {}
+
+
+def test_sums_of_its_rows_are_a_cut_only_where_nothing_says_what_ranks_are():
+    for wrapped in (True, False):
+        session = Session()
+        cut = CutRows(session, (0, 1), wrapped)
+        cut.begin(ROWS, {}, None)
+        hear(cut, "all_reduce", torch.zeros(2, WIDTH))  # statistics
+        assert session.said == {}
+        hear(cut, "all_reduce", KEYS)
+        assert (WHAT in session.said) != wrapped

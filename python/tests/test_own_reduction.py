@@ -4,9 +4,12 @@ import pytest
 import torch
 
 from ttrace.adapters.torch.first_hooks import register_first
+from ttrace.adapters.torch.iteration import LoopIteration
 from ttrace.adapters.torch.own_reduction import OwnReduction
+from ttrace.adapters.torch.reduction_by_hand import ReductionByHand
 from ttrace.adapters.torch.topology import Unsupported
 from ttrace.capture.collective_calls import Call
+from ttrace.capture.parameter_store import Piece
 
 SIZES = {"a": 60, "b": 30, "c": 10}
 
@@ -56,16 +59,19 @@ def test_what_is_no_reduction_shows_nothing():
     refused((call(100, "all_gather"), ()))  # predictions, say
     refused((call(100, "broadcast"), ()))
     refused((call(100, dtype=torch.int64), ()))
-    refused((call(100, members=(0,)), ()))
     own = OwnReduction()
     assert not own.heard(call(100), (), is_model=True)
+    assert not own.heard(call(100, dtype=torch.int64), (), is_model=False)
+    assert not own.counts_copies
     with pytest.raises(Unsupported):
         own.confirm(2, SIZES)
 
 
 def test_other_groups_are_named():
     reason = refused((call(100, members=(0, 1)), ()), ranks=4)
-    assert "over ranks 0, 1 alone" in reason
+    assert "over ranks 0, 1 alone (100 of their 100 elements)" in reason
+    twice = ((call(100, members=(0,)), ()) for _ in range(2))
+    assert "over rank 0 alone (100 of their 100 elements)" in refused(*twice)
 
 
 def test_stages_that_reach_all_ranks_are_a_reduction_over_them():
@@ -122,3 +128,84 @@ def test_a_first_hook_comes_before_those_that_were_there_and_those_that_follow()
     seen.clear()
     x.sum().backward()
     assert seen == ["old", "new"]
+
+
+def test_what_no_backward_reached_adds_nothing_if_it_was_empty():
+    own = OwnReduction()
+    own.unreached.update({"a": False, "b": True, "c": False})
+    assert own.adds_nothing_to(["a", "b", "c", "d"], reached={"c"}) == ["a"]
+
+
+class Parameters:
+    """A store of one parameter, with a gradient."""
+
+    def __init__(self):
+        self.weight = torch.zeros(100)
+        self.idle = None  # the gradient of another, that no backward has reached
+
+    def parameters_used(self):
+        return [Piece("a", self.weight)]
+
+    def sizes_of(self, names):
+        return {name: 100 for name in names}
+
+    def gradients_not_reached(self):
+        return [("b", self.idle)]
+
+
+class Loop:
+    """A session in an iteration."""
+
+    def __init__(self):
+        self.now = LoopIteration(0, "real")
+
+
+def by_hand(arrived=("a",)):
+    loop, store = Loop(), Parameters()
+    for fqn in arrived:
+        loop.now.gradients.arrives(fqn)
+        loop.now.own_reduction.arrived(fqn, 0)
+    return ReductionByHand(loop, store), store, loop.now.own_reduction
+
+
+def test_a_flat_copy_is_a_reduction_once_there_are_gradients():
+    following, _, own = by_hand()
+    assert following.heard(call(100), (), "") == ()
+    own.confirm(2, {"a": 100})
+    assert by_hand(arrived=())[0].heard(call(100), (), "") is None
+    assert by_hand()[0].heard(call(100), (), "MulBackward0") is None
+
+
+def test_weights_that_are_averaged_are_no_gradients():
+    following, store, _ = by_hand()
+    weights = Call("all_reduce", "sum", (0, 1), (store.weight.view(10, 10),))
+    assert following.heard(weights, (), "") is None
+
+
+def test_what_a_hook_sends_within_a_backward_is_of_its_parameter():
+    following, _, own = by_hand()
+    x = torch.ones(2, requires_grad=True)
+    told = []
+
+    def hook(gradient):
+        told.append(following.heard(call(100), (), ""))
+        told.append(following.heard(call(99), (), ""))
+
+    x.register_hook(hook)
+    x.sum().backward()
+    assert told == [("a",), ()]
+    assert not own.unreached  # others may be reached yet
+    assert following.heard(call(100), (), "") == ()
+
+
+def test_what_no_backward_reached_is_looked_at_when_it_is_reduced_first():
+    for gradient, full in ((None, False), (torch.zeros(2), False), (torch.ones(2), True)):
+        following, store, own = by_hand()
+        store.idle = gradient
+        following.heard(call(5, dtype=torch.int64), (), "")
+        assert own.unreached == {}
+        following.heard(call(100), (), "")
+        assert own.unreached == {"b": full}
+        store.idle = torch.ones(2)  # what it was reduced to
+        following.heard(call(100), (), "")
+        assert own.unreached == {"b": full}

@@ -46,7 +46,7 @@ iteration says so (`rerun.refuse`), so that the others do not wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -89,8 +89,9 @@ class Replayer(Protocol):
     def parameters(self) -> Iterable[tuple[str, torch.Tensor, ParameterRule, str]]:
         """(name, parameter in use now, rule, coordinates of this rank's gradient term)."""
 
-    def run(self, leg: Leg) -> None:
-        """The iteration on the same data; records gradients as in the real call."""
+    def run(self, leg: Leg, meet: Callable[[], None]) -> None:
+        """The iteration on the same data; records gradients as in the real call. `meet()` before a
+        collective that is not the user's: raises if a rank is not coming."""
 
     @property
     def is_trusted(self) -> bool:
@@ -100,7 +101,7 @@ class Replayer(Protocol):
     def problem(self) -> str | None:
         """Why this rank cannot run the iteration again, or None."""
 
-    def repeat(self) -> None:
+    def repeat(self, meet: Callable[[], None]) -> None:
         """Runs the iteration again. What it records is dropped."""
 
     def differences(self) -> list[str]:

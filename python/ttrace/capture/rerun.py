@@ -70,6 +70,7 @@ class Reruns:
         self._before = self._snapshot()
         self._trouble: str | None = None  # what failed since the last vote
         self._taken = 0
+        self._meetings: list[str] = []  # of all runs of the iteration
         session.cost.watch(replayer.device)
         self._began = time.monotonic()
 
@@ -168,7 +169,7 @@ class Reruns:
             if against is None:
                 self._try(self._scales.learn)
                 assert isinstance(leg, Leg)
-                failure = self._rerun(name, lambda: self._replayer.run(leg))
+                failure = self._rerun(name, lambda: self._replayer.run(leg, self._meet))
                 if failure is not None:
                     dog.failed(failure)
                 else:
@@ -220,7 +221,7 @@ class Reruns:
         failures = self._before.restore()
         if failures:
             return f"the state before the real call is lost: {_some(failures)}"
-        failure = self._rerun(CHECK, self._replayer.repeat)
+        failure = self._rerun(CHECK, lambda: self._replayer.repeat(self._meet))
         if failure is None:
             digests.append(self._replayer.digest())
         else:
@@ -323,16 +324,31 @@ class Reruns:
     def _rerun(self, name: str, run: Callable[[], None]) -> str | None:
         """What went wrong, or None."""
         session = self._session
+        self._met, self._running = 0, f"{name} {len(self._meetings)}"
+        self._meetings.append(self._running)
         try:
             with session.rerun(name) as failures:
                 run()
                 self._hooks.flush()
         except Exception as error:
+            self._agreement.refuse(self._meeting(), _words(error))
             return _words(error)
         except BaseException as error:  # an interrupt: the user's to handle, once all is put back
             self._watchdog.failed(_words(error))
             raise
         return failures[0] if failures else None
+
+    def _meet(self) -> None:
+        """To be called by a replayer on all ranks before a collective of its own. Raises if one of
+        them is not coming, because its leg has failed."""
+        question, self._met = self._meeting(), self._met + 1
+        with self._watchdog.waiting():
+            against = self._agreement.vote(question, None, self._patience)
+        if against is not None:
+            raise RuntimeError(against)
+
+    def _meeting(self) -> str:
+        return f"{self._running} meets {self._met}"
 
     def _rewrite_parameter_gradients(self, rewrite: Rewrite | None, inside: ExitStack) -> None:
         if rewrite is None:

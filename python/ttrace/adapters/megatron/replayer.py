@@ -142,7 +142,7 @@ class MegatronReplayer:
     def problem(self) -> str | None:
         return None
 
-    def repeat(self) -> None:
+    def repeat(self, meet: Callable[[], None]) -> None:
         """Nothing is to be found out."""
 
     def differences(self) -> list[str]:
@@ -157,7 +157,7 @@ class MegatronReplayer:
     def not_repeatable(self, reason: str) -> None:
         """It is trusted."""
 
-    def run(self, leg: Leg) -> None:
+    def run(self, leg: Leg, meet: Callable[[], None]) -> None:
         self._model.begin_call(self._batch)
         replay_data.rewind([self._arguments["data_iterator"], *self._iterators])
         with self._course.rerunning():

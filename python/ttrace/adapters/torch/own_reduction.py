@@ -67,8 +67,6 @@ class OwnReduction:
         """A collective outside of the model's forward, which concerns the gradients `names` as far
         as that can be seen. `is_model`: it belongs to the model's own backward. Whether it is taken
         for a reduction of gradients."""
-        if len(call.members) < 2:
-            return False
         floating = [t for t in call.tensors if t.is_floating_point()]
         if call.kind in _EXCHANGES and not names:
             if any(tensor.dim() > 1 for tensor in floating):
@@ -158,20 +156,16 @@ class OwnReduction:
         covered = self._covered(largest, elements)
         share = f"{covered:,} of their {sum(elements.values()):,} elements"
         if not covered:
-            return (
-                f"the model is neither wrapped nor made of DTensors, and no collective reduced"
-                f" {gradients} between backward and step"
+            what = f"no collective reduced {gradients} between backward and step"
+        elif len(largest) == world_size:
+            what = f"of {gradients} collectives over all ranks reduced {share}"
+        else:
+            ranks = ", ".join(map(str, sorted(largest)))
+            what = (
+                f"{gradients} are reduced over rank{'s' if len(largest) > 1 else ''} {ranks} alone"
+                f" ({share}): what the other ranks do cannot be seen"
             )
-        if len(largest) == world_size:
-            return (
-                "the model is neither wrapped nor made of DTensors, and of"
-                f" {gradients} collectives over all ranks reduced {share}"
-            )
-        return (
-            f"the model is neither wrapped nor made of DTensors, and {gradients} are reduced over"
-            f" ranks {', '.join(map(str, sorted(largest)))} alone ({share}): what the other ranks"
-            " do cannot be seen"
-        )
+        return f"the model is neither wrapped nor made of DTensors, and {what}"
 
 
 def _not_followed(world_size: int, reason: str) -> Unsupported:

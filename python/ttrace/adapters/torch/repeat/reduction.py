@@ -20,16 +20,21 @@ def reduces(model: AttachedModel) -> bool:
     return model.ddp is not None and bool(model.ddp.require_backward_grad_sync)
 
 
+def is_followed(model: AttachedModel) -> bool:
+    """Whether what is reduced is known: no hook of the user's does it."""
+    return model.ddp is not None and not getattr(model.ddp, "_comm_hooks", ())
+
+
 @contextmanager
 def reducing_nothing(model: AttachedModel) -> Iterator[Callable[[], None]]:
-    """Inside, forwards and backwards are as in `no_sync` once what is given was called. A forward
-    sets a flag by itself."""
+    """Inside, forwards and backwards are as in `no_sync` once what is given was called, and buffers
+    stay as they were sent. A forward sets a flag by itself."""
     ddp = model.ddp
     before = {} if ddp is None else {name: getattr(ddp, name) for name in _FLAGS}
 
     def alone() -> None:
         if ddp is not None:
-            ddp.require_backward_grad_sync = False
+            ddp.require_backward_grad_sync = ddp.require_forward_param_sync = False
 
     try:
         yield alone
@@ -40,18 +45,15 @@ def reducing_nothing(model: AttachedModel) -> Iterator[Callable[[], None]]:
 
 @torch.no_grad()
 def reduce_as_before(model: AttachedModel, gradients: Iterable[torch.Tensor]) -> bool:
-    """Averages them over the ranks in place, the same tensors in the same order on all. False: who
-    reduces them is not known, and they stay."""
-    if model.ddp is None:
-        return True
-    if getattr(model.ddp, "_comm_hooks", ()):
-        return False
+    """Averages them over the ranks in place, the same tensors in the same order on all. False:
+    there is one that cannot be, and they stay."""
+    assert model.ddp is not None
     group = model.ddp.process_group
     share = 1.0 / dist.get_world_size(group)
     by_kind: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
     for gradient in gradients:
         if gradient.layout is not torch.strided:
-            return False
+            return False  # on all ranks alike: an embedding's, for one
         by_kind.setdefault((gradient.dtype, gradient.device), []).append(gradient)
     with collective_calls.unheard():
         for tensors in by_kind.values():

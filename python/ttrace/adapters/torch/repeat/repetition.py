@@ -56,6 +56,7 @@ class Repetition:
         self._instrumentation = instrumentation
         self._course = course
         self._passes_complete = passes_complete
+        self._in_call = False  # of what a framework runs as the forward of its model
         settings = session.settings
         self.wanted = bool(settings.legs) and settings.leg == "real"
         if not self.wanted or settings.launch_per_leg:
@@ -169,10 +170,10 @@ class Repetition:
     # Calls of the model
 
     def _model_called(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
-        begun = None
-        if self._records() and torch.is_grad_enabled() and self._model.root.training:
-            if not self._session.now.steps.evaluates_again:
-                begun = self._begin_model(module, args, kwargs)
+        trains = torch.is_grad_enabled() and self._model.root.training
+        again = self._in_call or self._session.now.steps.evaluates_again
+        records = trains and not again and self._records()
+        begun = self._begin_model(module, args, kwargs) if records else None
         self._calls.leave()
         return begun
 
@@ -198,14 +199,17 @@ class Repetition:
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """What a framework runs as the forward of its model."""
-        begun = self._model_called(function, args, kwargs) if self.wanted else None
         if not self.wanted:
             return function(*args, **kwargs)
+        begun = self._model_called(function, args, kwargs)
+        self._in_call = True
         try:
             output = function(*args, **kwargs)
         except BaseException:
             self._broken_off(begun)
             raise
+        finally:
+            self._in_call = False
         self._model_returned(begun, output)
         return output
 

@@ -16,7 +16,7 @@ from ttrace.adapters.torch.instruments import Instruments
 from ttrace.adapters.torch.loss_scale import parameters_of
 from ttrace.adapters.torch.repeat.full_precision import FullPrecision
 from ttrace.adapters.torch.repeat.play import play
-from ttrace.adapters.torch.repeat.reduction import reduce_as_before, reducing_nothing
+from ttrace.adapters.torch.repeat.reduction import is_followed, reduce_as_before, reducing_nothing
 from ttrace.adapters.torch.repeat.swapped_parameters import swapped_parameters
 from ttrace.adapters.torch.repeat.tape import Event, Kind, Tape
 from ttrace.capture.course import Course
@@ -117,10 +117,10 @@ class LoopReplayer:
     def problem(self) -> str | None:
         return self._problem
 
-    def repeat(self) -> None:
+    def repeat(self, meet: Callable[[], None]) -> None:
         """As a leg; what it records is dropped."""
         with self._course.rerunning():
-            self._play(lambda: None)
+            self._play(lambda: None, meet)
         self._again = self._session.now.gradients.sums()
         self._session.now.records.drop()
 
@@ -150,13 +150,13 @@ class LoopReplayer:
 
     # A leg
 
-    def run(self, leg: Leg) -> None:
+    def run(self, leg: Leg, meet: Callable[[], None]) -> None:
         session, instruments = self._session, self._instruments
         count = session.now.of_real_leg.micro_batches.count
         before, instruments.source = instruments.source, leg.source
         try:
             with self._course.rerunning():
-                self._play(self._end)
+                self._play(self._end, meet)
             session.release(count * session.topology.dp_size)
         finally:
             instruments.source = before
@@ -167,11 +167,15 @@ class LoopReplayer:
         self._instruments.store.select(None, unscaled=of_real_leg.reduced_scale == (1, 1))
         self._course.rerun_done(reduced=self._is_reduced)
 
-    def _reduce(self) -> None:
+    def _reduce(self, meet: Callable[[], None]) -> None:
+        if not is_followed(self._model):
+            self._is_reduced = False
+            return
+        meet()
         gradients = self._instruments.store.gradients_there()
         self._is_reduced &= reduce_as_before(self._model, gradients)
 
-    def _play(self, end: Callable[[], None]) -> None:
+    def _play(self, end: Callable[[], None], meet: Callable[[], None]) -> None:
         self._is_reduced = True
         in_fp32, store = self._precision.is_on, self._instruments.store
         with (
@@ -183,7 +187,7 @@ class LoopReplayer:
                 self._events,
                 self._leaves,
                 alone=alone,
-                reduce=self._reduce,
+                reduce=partial(self._reduce, meet),
                 autocast=not in_fp32,
                 in_place_of=others,
             )

@@ -152,13 +152,13 @@ class Tape:
             return
         if is_hook:
             changed = [tensor for tensor, _ in before]
-        for tensor in changed:
-            if tensor not in self._slots and event.kind is not Kind.MODEL:
-                if is_hook and id(tensor) in self._own:
-                    continue  # a hook of the loop's on a parameter stays there
-                event.problem = event.problem or f"{event.name} changes a tensor of the loop's own"
-            elif _memory(tensor) in self._own_memory:
+        for tensor in changed if event.kind is not Kind.MODEL else ():
+            if is_hook and id(tensor) in self._own:
+                continue  # a hook of the loop's on a parameter stays there
+            if _memory(tensor) in self._own_memory:
                 event.problem = event.problem or f"{event.name} changes a parameter"
+            elif tensor not in self._slots:
+                event.problem = event.problem or f"{event.name} changes a tensor of the loop's own"
         event.changes = tuple(self._slots[t] for t in changed if t in self._slots)
         event.makes = tuple(self._slot(tensor) for tensor in made)
         self.events.append(event)
