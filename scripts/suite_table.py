@@ -96,13 +96,14 @@ def main() -> int:
     rows, slowest = [], 0.0
     for suite in SUITES:
         for planted in (False, True):
+            name = f"{suite.name}, with its bug" if planted else suite.name
             cases = run(suite, planted)
             slowest = max([slowest, *(case.seconds for case in cases[1:])])
             for case in cases:
                 place = f"`{case.first}`" if case.first else ""
                 what = suite.bug if planted and case.name == suite.test else ""
                 rows.append(
-                    f"| {suite.name} | `{case.name}` | {what} | {case.verdict} | {place} "
+                    f"| {name} | `{case.name}` | {what} | {case.verdict} | {place} "
                     f"| {'passed' if case.passed else 'failed'} | {case.seconds:.1f} |"
                 )
     TABLE.write_text(
