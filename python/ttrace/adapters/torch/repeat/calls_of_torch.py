@@ -46,6 +46,7 @@ class CallsOfTorch:
         self._around = around
         self._mode = _Mode(self._call)
         self._watching = False
+        self._placed = False  # the mode is active
         self._thread = 0
         self._apart = 0  # depth of `apart`, and of calls that are seen
         self._sees_compiler = False
@@ -77,14 +78,13 @@ class CallsOfTorch:
             self._sees_compiler = True
         self._watching, self._thread = True, threading.get_ident()
         self._hand_back = collective_calls.carry_out(self._collective)
-        _put_under(self._mode)
+        self._place()
 
     def end(self) -> None:
-        if not self._watching:
-            return
-        self._watching = False
-        self._hand_back()
-        _take_out(self._mode)
+        if self._watching:
+            self._watching = False
+            self._hand_back()
+            self._place()
 
     @contextmanager
     def apart(self) -> Iterator[None]:
@@ -97,13 +97,18 @@ class CallsOfTorch:
 
     def leave(self) -> None:
         self._apart += 1
-        if self._apart == 1 and self._watching:
-            _take_out(self._mode)
+        self._place()
 
     def come_back(self) -> None:
         self._apart -= 1
-        if self._apart == 0 and self._watching and not self._compiled:
-            _put_under(self._mode)
+        self._place()
+
+    def _place(self) -> None:
+        """The mode is active if it should be."""
+        wanted = self._watching and self._apart == 0 and not self._compiled
+        if wanted != self._placed:
+            self._placed = wanted
+            (_put_under if wanted else _take_out)(self._mode)
 
     def _call(
         self, name: str, function: Any, args: Any, kwargs: Any, is_collective: bool = False
@@ -126,11 +131,10 @@ class CallsOfTorch:
         frame = sys._getframe(2)
         if self._compiled and self._compiled[-1] is frame:
             self._compiled.pop()
-            if self._watching and self._apart == 0 and not self._compiled:
-                _put_under(self._mode)
-        elif self._compiled or (self._watching and self._apart == 0):
-            _take_out(self._mode)
+            self._place()
+        elif self._watching:
             self._compiled.append(frame)
+            self._place()
         return original(callback)
 
 

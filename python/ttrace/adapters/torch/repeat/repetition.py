@@ -151,17 +151,24 @@ class Repetition:
             rerun.refuse(session)
             return
         session.guarded(self._passes_complete)()
-        tape, leaves = now.tape, self._leaves(now.tape)
+        try:
+            self._hand_over(now.tape, now.replayer)
+            with now.replayer.parameters_as_before():
+                now.reruns.run(session.settings.legs)
+        except Exception as error:
+            session.stop(error)
+            rerun.refuse(session)
+        finally:
+            now.tape = now.reruns = now.replayer = None
+
+    def _hand_over(self, tape: Tape, replayer: LoopReplayer) -> None:
+        """What was recorded, to who makes it again."""
+        session, leaves = self._session, self._leaves(tape)
         left = tape.slots_of(leaf.grad for leaf in leaves.values())
         events = needed(tape.events, tape.memory, left)
         if session.recording and takes_number(events, tape.numbers) and session.once(_NUMBER):
             session.note("notice", text=_NUMBER)
-        now.replayer.plays(tape, events, leaves)
-        try:
-            with now.replayer.parameters_as_before():
-                now.reruns.run(session.settings.legs)
-        finally:
-            now.tape = now.reruns = now.replayer = None
+        replayer.plays(tape, events, leaves)
 
     def _leaves(self, tape: Tape) -> dict[int, torch.Tensor]:
         own = {id(p): p for p in self._model.root.parameters() if p.requires_grad}
@@ -170,14 +177,18 @@ class Repetition:
     # Calls of the model
 
     def _model_called(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
-        trains = torch.is_grad_enabled() and self._model.root.training
-        again = self._in_call or self._session.now.steps.evaluates_again
-        records = trains and not again and self._records()
-        begun = self._begin_model(module, args, kwargs) if records else None
         self._calls.leave()
-        return begun
+        try:
+            return self._begin_model(module, args, kwargs)
+        except Exception as error:
+            self._session.stop(error)
+            return None
 
     def _begin_model(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        trains = torch.is_grad_enabled() and self._model.root.training
+        again = self._in_call or self._session.now.steps.evaluates_again
+        if not trains or again or not self._records():
+            return None
         now = self._session.now
         if now.tape is None:
             root = self._model.outside
@@ -219,16 +230,23 @@ class Repetition:
         tape = self._tape
         if tape is None or name == "backward":
             return function(*args, **kwargs)
-        if not self._concerned(args, kwargs):
+        ambient = self._ambient_if_concerned(args, kwargs)
+        if ambient is None:
             return function(*args, **kwargs)
         kind = Kind.COLLECTIVE if is_collective else Kind.CALL
-        begun = self._begin_event(kind, name, function, args, kwargs, Ambient.now())
+        begun = self._begin_event(kind, name, function, args, kwargs, ambient)
         result = function(*args, **kwargs)
         self._end_event(begun, result)
         return result
 
-    def _concerned(self, args: Any, kwargs: Any) -> bool:
-        return self._tape is not None and self._tape.concerns(tensors_in((args, kwargs)))
+    def _ambient_if_concerned(self, args: Any, kwargs: Any) -> Ambient | None:
+        """Not guarded as the rest, because that switches gradients off."""
+        try:
+            if self._tape is not None and self._tape.concerns(tensors_in((args, kwargs))):
+                return Ambient.now()
+        except Exception as error:
+            self._session.stop(error)
+        return None
 
     @contextmanager
     def backward(self, args: Any, kwargs: Any) -> Iterator[None]:
@@ -237,7 +255,7 @@ class Repetition:
         if tape is None or starts is None or not self._records():
             yield
             return
-        ambient = Ambient.now()
+        ambient = self._ambient_if_concerned(args, kwargs)
         with self._calls.apart():
             begun = self._begin_event(Kind.BACKWARD, "backward", _backward, args, kwargs, ambient)
             self._session.guarded(self._look_at_gradients)(begun)
@@ -246,7 +264,9 @@ class Repetition:
 
     def _backward_ended(self, begun: Any) -> None:
         tape, now = self._tape, self._session.now
-        if tape is not None and now.gradient_starts is not None and now.replayer is not None:
+        if begun is None or tape is None:
+            return
+        if now.gradient_starts is not None and now.replayer is not None:
             leaves = self._leaves(tape)
             tape.end_backward(begun[0], leaves)
             now.gradient_starts.left(leaves.items())
@@ -260,9 +280,13 @@ class Repetition:
             event.starts, problem = starts.look(self._leaves(tape), tape.knows)
             event.problem = event.problem or problem
 
-    def _begin(self, *call: Any) -> Any:
+    def _begin(
+        self, kind: Kind, name: str, function: Any, args: Any, kwargs: Any, ambient: Ambient | None
+    ) -> Any:
         """Runs without gradients, as all that is guarded: what surrounds the call is given."""
-        return None if self._tape is None else self._tape.begin_call(*call)
+        if self._tape is None or ambient is None:
+            return None
+        return self._tape.begin_call(kind, name, function, args, kwargs, ambient)
 
     def _end(self, begun: Any, result: Any) -> None:
         if begun is None or self._tape is None:
