@@ -16,25 +16,22 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import dataclasses
 import gc
 import importlib
-import json
 import os
-import random
 import runpy
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
-from ttrace.ranks import client
-from ttrace.ranks.server import receive
+from ttrace.ranks import client, processes
+from ttrace.ranks.requests import Request, launch
 
 SOCKET = "TEST_RANKS"
 # What may differ between this process and one that it stands for: these, and what begins so.
@@ -147,51 +144,18 @@ def serving() -> Iterator[Callable[[], Counter[str]]]:
             server.wait()
 
 
-@dataclasses.dataclass
-class _Request:
-    """What a client asked for, and its connection and standard streams."""
-
-    connection: socket.socket
-    streams: list[int]
-    payload: bytes
-
-    def __post_init__(self) -> None:
-        asked = json.loads(self.payload)
-        self.words: list[str] = asked["words"]
-        self.environment: dict[str, str] = asked["environment"]
-        self.folder: str = asked["folder"]
-
-    @staticmethod
-    def received(connection: socket.socket) -> _Request:
-        streams, payload = receive(connection)
-        return _Request(connection, streams, payload)
-
-    def script(self) -> str:
-        return os.path.join(self.folder, self.words[1])
-
-    def close(self) -> None:
-        self.connection.close()
-        for stream in self.streams:
-            os.close(stream)
+def _script(request: Request) -> str:
+    return os.path.join(request.folder, request.asked["words"][1])
 
 
-def _become_fresh(request: _Request) -> None:
-    """This copy becomes what a fresh process would be."""
-    for place, stream in enumerate(request.streams):
-        os.dup2(stream, place)
-        os.close(stream)
-    before = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    os.environ.clear()
-    os.environ.update(request.environment)
-    os.chdir(request.folder)
+def _become_fresh(request: Request, paths: list[str]) -> None:
+    """This copy, which has the request's environment, becomes what a fresh process would be.
+    `paths`: of PYTHONPATH before."""
     after = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    rest = [p for p in sys.path[1:] if p not in before]
-    sys.path[:] = [os.path.dirname(os.path.abspath(request.script())), *after, *rest]
-    sys.argv[:] = request.words[1:]
+    rest = [p for p in sys.path[1:] if p not in paths]
+    sys.path[:] = [os.path.dirname(os.path.abspath(_script(request))), *after, *rest]
+    sys.argv[:] = request.asked["words"][1:]
     sys.path_importer_cache.clear()
-    random.seed()
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()
     sys.modules.pop("sitecustomize", None)
     for folder in after:
         if os.path.exists(os.path.join(folder, "sitecustomize.py")):
@@ -199,44 +163,24 @@ def _become_fresh(request: _Request) -> None:
             break
 
 
-def _end_with(request: _Request, group: int) -> None:
-    """Ends all ranks if the client ends, and hands its signals on."""
-    while True:
-        try:
-            said = request.connection.recv(1)
-        except OSError:
-            said = b""
-        if said == client.ENDED:
-            os.kill(os.getpid(), signal.SIGTERM)
-        elif said == client.KILLED:
-            os.kill(os.getpid(), signal.SIGINT)
-        else:
-            os.killpg(group, signal.SIGKILL)
+def _serve(request: Request) -> NoReturn:
+    """In a copy of its own."""
+    before = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
 
-
-def _launch(request: _Request) -> None:
-    """In a copy of its own: the launcher of one start. Does not return."""
-    code = 1
-    try:
-        os.setpgid(0, 0)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _become_fresh(request)
+    def start() -> list[processes.Rank]:
+        _become_fresh(request, before)
         import launch_ranks
 
-        ranks = launch_ranks.part(int(request.words[0]), request.words[1])
-        threading.Thread(target=_end_with, args=(request, os.getpgid(0)), daemon=True).start()
-        code = launch_ranks.wait_for(ranks)
-    except BaseException as error:
-        sys.stderr.write(f"rank_server: {type(error).__name__}: {error}\n")
-    with contextlib.suppress(OSError):
-        request.connection.sendall(bytes([code & 255]))
-    os._exit(code & 255)
+        count, script = request.asked["words"][:2]
+        return launch_ranks.part(int(count), script)
+
+    launch(request, start)
 
 
 class _Template:
     """A process that imported what one script imports."""
 
-    def __init__(self, request: _Request, modules: tuple[str, ...] | None) -> None:
+    def __init__(self, request: Request, modules: tuple[str, ...] | None) -> None:
         """`modules`: what it imports; None: all that the script does but as `__main__`."""
         # Once, for all of them, and only if a test starts ranks at all.
         import torch.distributed  # noqa: F401
@@ -245,11 +189,11 @@ class _Template:
         self._connection = mine
         if os.fork() == 0:
             mine.close()
-            sys.argv[:] = request.words[1:]
-            sys.path[0] = os.path.dirname(os.path.abspath(request.script()))
+            sys.argv[:] = request.asked["words"][1:]
+            sys.path[0] = os.path.dirname(os.path.abspath(_script(request)))
             with contextlib.suppress(BaseException):
                 if modules is None:
-                    runpy.run_path(request.script(), run_name="__ranks__")
+                    runpy.run_path(_script(request), run_name="__ranks__")
                 for name in modules or ():
                     importlib.import_module(name)
                 request.close()
@@ -268,9 +212,9 @@ class _Template:
         self._connection.send(b"x")
         self._connection.close()
 
-    def start(self, request: _Request) -> None:
+    def start(self, request: Request, payload: bytes) -> None:
         socket.send_fds(self._connection, [b"!"], [request.connection.fileno(), *request.streams])
-        self._connection.send(request.payload)
+        self._connection.send(payload)
 
 
 def _serve_copies(connection: socket.socket) -> None:
@@ -282,8 +226,7 @@ def _serve_copies(connection: socket.socket) -> None:
         _, fds, _, _ = socket.recv_fds(connection, 1, 4)
         payload = connection.recv(1 << 22)
         if os.fork() == 0:
-            request = _Request(socket.socket(fileno=fds[0]), list(fds[1:]), payload)
-            _launch(request)
+            _serve(Request(socket.socket(fileno=fds[0]), list(fds[1:]), payload))
         for fd in fds:
             os.close(fd)
 
@@ -301,8 +244,9 @@ def main() -> int:
     while True:
         connection, _ = listener.accept()
         try:
-            request = _Request.received(connection)
-        except (OSError, ValueError):
+            streams, payload = Request.received(connection)
+            request = Request(connection, streams, payload)
+        except (OSError, ValueError, KeyError):
             connection.close()
             continue
         theirs = {"OMP_NUM_THREADS": "1", **_fixed(request.environment)}
@@ -310,19 +254,19 @@ def main() -> int:
             if theirs != mine:
                 other = {name for name, _ in theirs.items() ^ mine.items()}
                 raise OSError(f"another environment: {' '.join(sorted(other))}")
-            status = os.stat(request.script())
-            modules = None if asks(request.script()) else imported(request.script())
-            key = modules or (request.script(), status.st_mtime_ns, status.st_size)
+            status = os.stat(_script(request))
+            modules = None if asks(_script(request)) else imported(_script(request))
+            key = modules or (_script(request), status.st_mtime_ns, status.st_size)
             template = templates.pop(key, None) or _Template(request, modules)
             template.wait_until_ready()
             templates[key] = template
             if len(templates) > _MOST_TEMPLATES:
                 templates.pop(next(iter(templates))).end()
             connection.send(b"y")
-            template.start(request)
+            template.start(request, payload)
         except OSError as reason:
             with open(f"{sys.argv[1]}.refused", "a") as refused:
-                refused.write(f"{request.words[1]}: {reason}\n")
+                refused.write(f"{_script(request)}: {reason}\n")
             with contextlib.suppress(OSError):
                 connection.send(b"n")
         request.close()

@@ -18,12 +18,18 @@ def print_line(text: str) -> None:
     os.write(sys.stdout.fileno(), (text + "\n").encode())
 
 
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """Of a DTensor, what this rank has."""
+    return tensor.detach().to_local() if hasattr(tensor, "to_local") else tensor.detach()
+
+
 def parameter_digest(model: torch.nn.Module) -> str:
     """SHA-256 of the names and bytes of all parameters."""
     digest = hashlib.sha256()
     for name, parameter in sorted(model.named_parameters()):
         digest.update(name.encode())
-        digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        value = local(parameter).cpu().contiguous()
+        digest.update(value.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 

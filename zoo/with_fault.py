@@ -1,4 +1,5 @@
-"""Runs a trainer with a fault in the middle of capture's reruns, on one rank.
+"""Runs a trainer on Megatron, or a plain loop, with a fault in the middle of capture's reruns, on
+one rank.
 
     TTRACE_FAULT='{"step": "forward", "fault": "exception", "rank": 1}' \
         torchrun --nproc-per-node 2 zoo/with_fault.py zoo/train_gpt.py --tp 2
@@ -22,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 SLOW_SECONDS, STUCK_SECONDS = 4.0, 600.0
+
+LOOPS = ("step_digests.py",)  # of plain torch
 
 # In the order in which they happen.
 STEPS = (
@@ -123,18 +126,14 @@ class Fault:
         FAULTS[self.kind]()
 
 
-def plant(fault: Fault) -> None:
+def plant(fault: Fault, is_loop: bool) -> None:
     """Puts a call of `fault.here` into each step of a rerun."""
-    from megatron.core.pipeline_parallel import schedules
-
-    from ttrace.adapters.megatron.replayer import MegatronReplayer
     from ttrace.capture import rerun
     from ttrace.capture.agreement import Agreement
     from ttrace.capture.course import Course
     from ttrace.capture.legs import Leg, LegFactory
     from ttrace.capture.session import Session
     from ttrace.capture.shared_scales import SharedScales
-    from ttrace.capture.state import Part
 
     sessions: list[Any] = []
 
@@ -192,7 +191,24 @@ def plant(fault: Fault) -> None:
 
     LegFactory.make = make
 
-    save = MegatronReplayer.save_gradients
+    def rerun_done(course: Any, reduced: bool) -> None:
+        if sessions and session().leg != "real":
+            fault.here("record gradients", session(), session().leg)
+
+    before(Course, "rerun_done", rerun_done)
+
+    def in_leg(step: str) -> None:
+        if sessions and session().leg != "real":
+            fault.here(step, session(), session().leg)
+
+    (plant_in_loop if is_loop else plant_in_megatron)(fault, session, in_leg)
+
+
+def of_gradients(fault: Fault, replayer: Any, session: Callable[[], Any]) -> None:
+    """While the gradients of the run are saved, and put back."""
+    from ttrace.capture.state import Part
+
+    save = replayer.save_gradients
 
     def save_gradients(self: Any) -> Any:
         fault.here("save gradients", session())
@@ -204,36 +220,53 @@ def plant(fault: Fault) -> None:
 
         return [Part(parts[0].name, put_back), *parts[1:]]
 
-    MegatronReplayer.save_gradients = save_gradients
+    replayer.save_gradients = save_gradients
 
-    step = schedules.backward_step
+
+def plant_in_loop(fault: Fault, session: Callable[[], Any], in_leg: Callable[[str], None]) -> None:
+    from ttrace.adapters.torch.repeat import repetition, replayer
+
+    of_gradients(fault, replayer.LoopReplayer, session)
+    play, backward = replayer.play, repetition._backward
+
+    def faulty(*args: Any, **kwargs: Any) -> None:
+        in_leg("forward")
+        play(*args, **kwargs)
+
+    def faulty_backward(*args: Any, **kwargs: Any) -> None:
+        in_leg("backward")
+        backward(*args, **kwargs)
+
+    replayer.play, repetition._backward = faulty, faulty_backward
+
+
+def plant_in_megatron(
+    fault: Fault, session: Callable[[], Any], in_leg: Callable[[str], None]
+) -> None:
+    from megatron.core.pipeline_parallel import schedules
+
+    from ttrace.adapters.megatron.replayer import MegatronReplayer
+
+    of_gradients(fault, MegatronReplayer, session)
+    step, run = schedules.backward_step, MegatronReplayer.run
 
     def backward_step(*args: Any, **kwargs: Any) -> Any:
-        if sessions and session().leg != "real":
-            fault.here("backward", session(), session().leg)
+        in_leg("backward")
         return step(*args, **kwargs)
 
-    schedules.backward_step = backward_step
+    def faulty_run(replayer: Any, *leg: Any) -> None:
+        if not getattr(replayer, "_faulty", False):
+            replayer._faulty = True
+            forward = replayer._arguments["forward_step_func"]
 
-    def run(replayer: Any, leg: str) -> None:
-        if getattr(replayer, "_faulty", False):
-            return
-        replayer._faulty = True
-        forward = replayer._arguments["forward_step_func"]
+            def faulty(*args: Any, **kwargs: Any) -> Any:
+                in_leg("forward")
+                return forward(*args, **kwargs)
 
-        def faulty(*args: Any, **kwargs: Any) -> Any:
-            fault.here("forward", session(), session().leg)
-            return forward(*args, **kwargs)
+            replayer._arguments["forward_step_func"] = faulty
+        run(replayer, *leg)
 
-        replayer._arguments["forward_step_func"] = faulty
-
-    before(MegatronReplayer, "run", run)
-
-    def end_rerun(course: Any, reduced: bool) -> None:
-        if sessions and session().leg != "real":
-            fault.here("record gradients", session(), session().leg)
-
-    before(Course, "end_rerun", end_rerun)
+    schedules.backward_step, MegatronReplayer.run = backward_step, faulty_run
 
 
 def main() -> None:
@@ -241,10 +274,12 @@ def main() -> None:
     sys.argv = sys.argv[1:]
     sys.path[0] = str(script.resolve().parent)
     if os.environ.get("TTRACE_OUT") and os.environ.get("TTRACE_FAULT"):
-        import megatron_cpu
+        is_loop = script.name in LOOPS
+        if not is_loop:
+            import megatron_cpu
 
-        megatron_cpu.enable()
-        plant(Fault(os.environ["TTRACE_FAULT"]))
+            megatron_cpu.enable()
+        plant(Fault(os.environ["TTRACE_FAULT"]), is_loop)
     runpy.run_path(str(script), run_name="__main__")
 
 

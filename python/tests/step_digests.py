@@ -21,7 +21,7 @@ import ttrace
 
 ZOO = Path(__file__).resolve().parents[2] / "zoo"
 sys.path.insert(0, str(ZOO))
-from state_digest import parameter_digest, print_line, random_digest  # noqa: E402
+from state_digest import local, parameter_digest, print_line, random_digest  # noqa: E402
 
 
 class Digests:
@@ -41,7 +41,7 @@ class Digests:
         self._attach(model, *rest, **how)
 
     def _lost(self, loss: torch.Tensor, *args: object, **how: object) -> None:
-        self._losses.append(repr(loss.tolist()))
+        self._losses.append(repr(local(loss).tolist()))
         self._backward(loss, *args, **how)
 
     def _stepped(self) -> None:
@@ -54,7 +54,7 @@ class Digests:
         for model in self._models:
             states.update(parameter_digest(model).encode())
             for name, parameter in model.named_parameters():
-                gradient = None if parameter.grad is None else parameter.grad.contiguous()
+                gradient = None if parameter.grad is None else local(parameter.grad).contiguous()
                 states.update(f"{name} {gradient is None}".encode())
                 if gradient is not None:
                     states.update(gradient.view(torch.uint8).numpy().tobytes())

@@ -13,6 +13,7 @@ from ttrace.adapters.megatron import entry_points
 from ttrace.capture import free_memory, replay_data
 from ttrace.capture.boot import PatchingFinder
 from ttrace.capture.free_memory import Peak
+from ttrace.capture.scope import Scope
 from ttrace.capture.session import Session
 from ttrace.capture.settings import Settings
 from ttrace.capture.state import GlobalState, Part, Snapshot, Watched, put_back
@@ -128,7 +129,7 @@ class TestMessages:
 def test_megatron_goes_on_if_capture_cannot_be_made(monkeypatch, capfd, tmp_path):
     monkeypatch.setitem(sys.modules, "ttrace.adapters.megatron.capture", None)
     patches = {}
-    entry_points.register(patches.__setitem__, Settings(out=str(tmp_path)))
+    entry_points.register(patches.__setitem__, Scope(Settings(out=str(tmp_path))))
     schedules = types.ModuleType("schedules")
     schedules.get_forward_backward_func = lambda: "schedule"
     patches["megatron.core.pipeline_parallel.schedules"](schedules)
@@ -175,7 +176,7 @@ class TestMemory:
 
 
 class TestWhoComesFirst:
-    def test_names_that_were_copied_before_are_patched_too(self, monkeypatch):
+    def test_names_that_were_copied_are_patched_and_put_back_too(self, monkeypatch, tmp_path):
         def original():
             return "original"
 
@@ -185,10 +186,16 @@ class TestWhoComesFirst:
         monkeypatch.setitem(sys.modules, "user", user)
 
         def patch(module):
-            module.run = lambda: "patched"
+            scope.patches.replace(module, "run", lambda: "patched")
 
-        PatchingFinder().on_import("framework", patch)
+        scope = Scope(Settings(out=str(tmp_path)))
+        PatchingFinder(scope).on_import("framework", patch)
         assert framework.run() == user.go() == "patched"
+        late = types.ModuleType("late")
+        late.run = framework.run
+        monkeypatch.setitem(sys.modules, "late", late)
+        scope.close()
+        assert framework.run() == user.go() == late.run() == "original"
 
     @pytest.mark.parametrize(
         "place", [pytest.param("sitecustomize", marks=pytest.mark.matrix), "pth"]

@@ -16,6 +16,7 @@ from launch_ranks import launcher
 from ttrace.capture import collective_calls
 from ttrace.capture.collectives import CollectiveLog, _Places
 from ttrace.capture.iteration import Iteration
+from ttrace.capture.patches import Patches
 
 ROOT = Path(__file__).resolve().parents[2]
 HOOK = Path(ttrace.__file__).resolve().parent / "hook"
@@ -29,6 +30,7 @@ import torch.distributed.nn
 import torch.distributed._functional_collectives as functional
 from torch.distributed import _coalescing_manager
 from ttrace.capture import collective_calls
+from ttrace.capture.patches import Patches
 
 dist.init_process_group("gloo")
 rank = dist.get_rank()
@@ -92,11 +94,11 @@ functions = {
 if hasattr(dist.distributed_c10d, "_coalescing_manager"):
     functions["coalesced"] = coalesced
 if "--late" in sys.argv:
-    collective_calls.patch_late()
+    collective_calls.patch_late(Patches())
     for name in ("copied name", "coalesced"):
         functions.pop(name)
 before = told(lambda: dist.all_reduce(x.clone()))
-collective_calls.listen(listener, failures.append)
+listening = collective_calls.listen(listener, failures.append)
 found = {}
 for name, function in functions.items():
     try:
@@ -105,13 +107,13 @@ for name, function in functions.items():
         if "gloo" not in str(error).lower():
             raise
         found[name] = "gloo cannot"
-collective_calls.stop_listening()
+listening.stop()
 after = told(lambda: dist.all_reduce(x.clone()))
 failing = []
-collective_calls.listen(lambda calls: 1 / 0, failing.append)
+listening = collective_calls.listen(lambda calls: 1 / 0, failing.append)
 y = torch.ones(2)
 dist.all_reduce(y)
-collective_calls.stop_listening()
+listening.stop()
 result = [before, found, after, y.tolist(), [type(e).__name__ for e in failing]]
 # A file of its own: ranks that print at the same time mix their lines.
 with open(os.path.join(os.path.dirname(__file__), f"rank-{rank}.json"), "w") as out:
@@ -177,14 +179,15 @@ def test_every_way_of_calling_is_heard_once(tmp_path: Path, late: bool) -> None:
 
 
 def test_wrappers_look_like_what_they_wrap() -> None:
-    collective_calls.patch_late()
-    assert dist.all_reduce.__name__ == "all_reduce"
+    original, exchanged = dist.all_reduce, dist.isend
+    patches = Patches()
+    collective_calls.patch_late(patches)
+    assert dist.all_reduce.__name__ == "all_reduce" and dist.all_reduce is not original
     assert dist.all_reduce is dist.distributed_c10d.all_reduce
-    wrapped = dist.all_reduce
-    collective_calls.patch_late()
-    assert dist.all_reduce is wrapped, "twice is once"
     # torch compares these with copies that somebody may have made.
-    assert not hasattr(dist.isend, "ttrace_listens")
+    assert dist.isend is exchanged
+    patches.undo()
+    assert dist.all_reduce is dist.distributed_c10d.all_reduce is original
 
 
 def test_gradients_are_found_by_where_they_lie() -> None:
@@ -228,7 +231,7 @@ def log():
     log.begin()
     log._hooks.last_backward = "layer"
     yield session, log, gradient
-    collective_calls.stop_listening()
+    log.stop()
 
 
 def _say(log: CollectiveLog, tensor: torch.Tensor) -> None:

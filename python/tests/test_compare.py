@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import os
 import subprocess
 import sys
 import time
@@ -51,6 +52,15 @@ def idle():
     pass
 
 
+def leaving_a_child(folder):
+    """It has the rank's output open, and its own process group is that of its rank."""
+    child = os.fork()
+    if child == 0:
+        time.sleep(600)
+        os._exit(0)
+    Path(folder, str(child)).touch()
+
+
 def test_the_same_computation_is_within_and_another_is_placed(tmp_path):
     good = ttrace.compare(train, train, kwargs={"rows": 4}, iterations=1)
     assert good.within and good.verdict == "within", good.text
@@ -82,6 +92,23 @@ def test_what_cannot_be_compared_is_inconclusive_and_says_why(function, words):
     assert found.inconclusive and found.exit_code == 2
     assert words in found.reason and "\n" not in found.reason
     assert words in " ".join(found.text.split())
+
+
+def wait_until_gone(process):
+    status = Path("/proc", str(process), "status")
+    until = time.monotonic() + 60
+    with contextlib.suppress(FileNotFoundError):
+        while "Z (zombie)" not in status.read_text():
+            assert time.monotonic() < until, "it is left behind"
+            time.sleep(0.05)
+
+
+def test_a_child_that_a_rank_leaves_ends_with_it(tmp_path):
+    assert ttrace.compare(leaving_a_child, leaving_a_child, args=[tmp_path]).inconclusive
+    children = list(tmp_path.iterdir())
+    assert children
+    for child in children:
+        wait_until_gone(child.name)
 
 
 def test_functions_that_ranks_cannot_get_are_refused():
@@ -142,11 +169,7 @@ def test_ranks_end_with_who_started_them(tmp_path):
         "os._exit(0)\n"  # no handler of its end runs
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
-    status = Path(f"/proc/{done.stdout.strip()}/status")
-    until = time.monotonic() + 60
-    while status.exists() and "Z (zombie)" not in status.read_text():
-        assert time.monotonic() < until, "the process that starts ranks is left behind"
-        time.sleep(0.05)
+    wait_until_gone(done.stdout.strip())
 
 
 @pytest.mark.matrix

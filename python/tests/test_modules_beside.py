@@ -9,6 +9,7 @@ from torch import nn
 
 from ttrace.capture import modules_beside
 from ttrace.capture.modules_beside import beside, patch_modules
+from ttrace.capture.patches import Patches
 
 
 class Net(nn.Module):
@@ -24,11 +25,12 @@ class Around(nn.Module):
 
 
 @pytest.fixture(autouse=True)
-def patched(monkeypatch):
-    for name in ("__setstate__", "load_state_dict"):
-        monkeypatch.setattr(nn.Module, name, getattr(nn.Module, name))  # put back afterwards
+def patched():
     modules_beside._given.clear()
-    patch_modules(SimpleNamespace(Module=nn.Module))
+    patches = Patches()
+    patch_modules(SimpleNamespace(Module=nn.Module), patches)
+    yield
+    patches.undo()
 
 
 def found(root, inside=None):

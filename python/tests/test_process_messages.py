@@ -39,7 +39,9 @@ def test_a_process_that_ends_says_what_it_had_imported(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_capture_is_attached_to_says_how_long_it_was(tmp_path: Path) -> None:
-    _, messages = run(tmp_path, "from ttrace.capture import process_messages as p; p.ran(3)")
+    _, messages = run(
+        tmp_path, f"from ttrace.capture import process_messages as p; p.ran({str(tmp_path)!r}, 3)"
+    )
     assert messages[-1]["iterations"] == 3
 
 

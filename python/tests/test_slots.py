@@ -90,26 +90,26 @@ def trace(folder, kind, case, select=""):
                 if not tensor.is_sparse and not tensor.is_neg():
                     tensor.untyped_storage().fill_(0)  # the user's, from here on
         session.seal(step, "real")
-    cost = session.cost.take()
+    cost, recorder = session.cost.take(), session._recorder
     counted = session.now.input_bytes, cost._leg_bytes, cost._fp32_leg_bytes
     session.finish()
     files = [without_times(folder / RANK / "index.jsonl")]
     files += [path.read_bytes() for path in sorted((folder / RANK).glob("*.safetensors"))]
-    return files, counted, session
+    return files, counted, recorder
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_slot_writes_what_the_way_without_it_does(tmp_path, case):
-    slots, counted, session = trace(tmp_path / "slots", Session, case)
+    slots, counted, recorder = trace(tmp_path / "slots", Session, case)
     plain, counted_plain, _ = trace(tmp_path / "plain", WithoutSlots, case)
     assert slots == plain
     assert counted == counted_plain
-    assert bool(session._recorder._slots) is (case != "not placed")
+    assert bool(recorder._slots) is (case != "not placed")
 
 
 def test_a_selection_is_followed(tmp_path):
     select = "role=grad_output"
-    slots, _, session = trace(tmp_path / "slots", Session, "as it is", select)
+    slots, _, recorder = trace(tmp_path / "slots", Session, "as it is", select)
     assert slots == trace(tmp_path / "plain", WithoutSlots, "as it is", select)[0]
     assert slots[0].count(b"grad_output") > 0 == slots[0].count(b'"output"')
-    assert not session._recorder._slots
+    assert not recorder._slots

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from ttrace._native import Error, IoError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import os
+    from collections.abc import Callable, Sequence
 
     import torch
 
-    from ttrace.comparison import check, compare
+    from ttrace.adapters.torch.attach import Attached
+    from ttrace.comparison import check, compare, record
 
 __all__ = [
     "Error",
@@ -25,29 +27,39 @@ __all__ = [
     "attach",
     "check",
     "compare",
+    "record",
 ]
 
 
 def attach(
-    model: torch.nn.Module,
+    model: torch.nn.Module | Sequence[torch.nn.Module],
     optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
     *,
-    out: str | None = None,
-) -> Any:
+    out: str | os.PathLike[str] | None = None,
+    loss_fn: Callable[..., Any] | None = None,
+    step: Callable[..., Any] | None = None,
+) -> Attached:
     """Captures a plain torch training loop; to be called once, after the optimizer is built. Where
     a loop has several optimizers, give all that step in each iteration.
 
-    Does nothing unless the run was started by `ttrace record` or `ttrace diff`, or `out` names a
-    trace folder. Megatron-core, and loops on accelerate (transformers' Trainer), need no call.
+    Does nothing unless the run was started by `ttrace record` or `ttrace diff`, the call lies in
+    `ttrace.compare` or `ttrace.record`, or `out` names a trace folder. Megatron-core, Lightning and
+    loops on accelerate (transformers' Trainer), need no call.
+
+    `loss_fn`: what computes the loss, which the trace then names. `step`: a callable that is the
+    forward and backward of one iteration; kept with the capture.
+
+    Never raises: what cannot be captured is said in one line on stderr. The hold that it returns
+    can be closed before the last iteration; it need not be.
     """
     from ttrace.adapters.torch.attach import attach as attach_to
 
-    return attach_to(model, optimizer, out=out)
+    return attach_to(model, optimizer, out=out, loss_fn=loss_fn, step=step)
 
 
 def __getattr__(name: str) -> Any:
     """What comparisons need is imported by who makes one, not by every rank."""
-    if name not in ("check", "compare"):
+    if name not in ("check", "compare", "record"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from ttrace import comparison
 

@@ -80,6 +80,7 @@ class Comparisons:
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         iterations: int | str = 2,
+        group: Any = None,
         **options: Any,
     ) -> Result:
         """As compare(), with a baseline of the reference that is kept beside the test's file, in
@@ -91,7 +92,12 @@ class Comparisons:
             raise ValueError(f"{name!r} is no name of a folder: use letters, digits, - and _")
         golden = Path(self._request.path).parent / _GOLDEN / name
         count = ranks or self._ranks
-        same: dict[str, Any] = {"args": args, "kwargs": kwargs, "iterations": iterations}
+        same: dict[str, Any] = {
+            "args": args,
+            "kwargs": kwargs,
+            "iterations": iterations,
+            "group": group,
+        }
         if self._request.config.getoption("--ttrace-update"):
             golden.parent.mkdir(exist_ok=True)
             accept(reference, golden, ranks=count[0], **same)

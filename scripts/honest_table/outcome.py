@@ -49,6 +49,8 @@ def diff(folder: Path, draw: Draw, with_fault: bool, reference: Path | None) -> 
     if log.exists() and re.search(r"^Traceback", log.read_text(errors="replace"), re.MULTILINE):
         # A candidate that runs alone and does not under capture: worse than a false alarm.
         return {**line, "verdict": "crashed", "reason": last_line(log.read_text(errors="replace"))}
+    # Why a side was launched once more for each leg; empty: both ran all legs in one launch.
+    line["launched_again"] = re.findall(r"not run again in place \((.*?)\), so", done.stderr)
     return _said(folder, line, done.stdout + done.stderr)
 
 

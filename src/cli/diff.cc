@@ -37,6 +37,7 @@ Result<RecordOptions> CommonOptions(const DiffArguments& options) {
   run.seed = options.seed;
   run.graft_what = options.graft;
   run.keep_values = options.keep_values;
+  run.launch_per_leg = options.launch_per_leg;
   run.dropout_off = true;  // masks of two topologies cannot agree
   run.end_when_captured = !options.run_to_end;
   run.end_leftovers = true;
@@ -110,9 +111,11 @@ void PrintPlan(const DiffArguments& options, const IterationRange& iterations,
   }
   Say("plan: candidate: " + StepsWords(iterations, candidate_legs) +
       "\n"
-      "plan: bytes and memory are said before the first rerun; a loop that "
-      "cannot be rerun\n"
-      "plan: in place (plain torch) is launched once more for each leg");
+      "plan: bytes and memory are said before the first rerun; " +
+      (options.launch_per_leg
+           ? "each rerun is a launch\nplan: of its own (--launch-per-leg)"
+           : "where an iteration cannot\nplan: be run again in its process, "
+             "each rerun is a launch of its own"));
 }
 
 // Before anything is launched: a typing error in the one command is not to be

@@ -36,6 +36,7 @@ struct DiffArguments {
   std::string select;
   int64_t seed = 0;
   bool keep_values = false;
+  bool launch_per_leg = false;
   bool run_to_end = false;
   bool no_first_step = false;
   bool force = false;

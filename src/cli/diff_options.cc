@@ -70,6 +70,8 @@ void AddDiffOptions(CLI::App* command, DiffArguments* options) {
                       "missing from sums and shards)");
   command->add_flag("--keep-values", options->keep_values,
                     "write all values of all reruns, as record does with it");
+  command->add_flag("--launch-per-leg", options->launch_per_leg,
+                    "make every rerun a launch of the command of its own");
   command->add_option("--seed", options->seed, "of the noise")
       ->capture_default_str();
   command

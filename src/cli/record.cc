@@ -255,6 +255,8 @@ void AddRecord(CLI::App& app, const CommandLine& line, Action* action) {
                     "and, with --graft, what is close to the reference is "
                     "compared where it runs, and bytes that a replay repeats "
                     "are written once");
+  command->add_flag("--launch-per-leg", record.launch_per_leg,
+                    "make every rerun a launch of the command of its own");
   command->add_option("--seed", record.seed, "of the noise")
       ->capture_default_str();
   AddWatchOptions(command, &options->watch);

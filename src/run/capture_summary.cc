@@ -241,7 +241,11 @@ CaptureSummary SummarizeCapture(const std::string& folder, const Leg& leg,
         std::min(summary.iterations, SealedIterations(rank, leg));
     for (const Note& note : rank.notes) {
       if (note.kind == "replayer") {
-        summary.one_launch_per_leg |= NoteField(note, "name") == "none";
+        if (NoteField(note, "name") != "none") continue;
+        summary.one_launch_per_leg = true;
+        if (summary.why_launches.empty()) {
+          summary.why_launches = NoteField(note, "reason");
+        }
       } else if (note.kind == "leg_skipped") {
         skipped.insert(Leg(NoteField(note, "leg")));
       } else if (note.kind == "graft_begins") {

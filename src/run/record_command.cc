@@ -116,6 +116,9 @@ std::vector<Variable> Instructions(const RecordOptions& options,
     variables.emplace_back("TTRACE_MODE", options.mode);
   }
   if (options.keep_values) variables.emplace_back("TTRACE_KEEP_VALUES", "1");
+  if (options.launch_per_leg) {
+    variables.emplace_back("TTRACE_LAUNCH_PER_LEG", "1");
+  }
   if (!options.select.empty()) {
     variables.emplace_back("TTRACE_SELECT", options.select);
   }
@@ -176,6 +179,7 @@ RecordOptions FirstStepOf(RecordOptions run, const std::string& folder) {
   run.graft.clear();
   run.mode = "bitwise";
   run.keep_values = false;
+  run.launch_per_leg = false;
   run.end_when_captured = true;
   run.end_leftovers = true;
   return run;

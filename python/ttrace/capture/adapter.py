@@ -46,14 +46,14 @@ iteration says so (`rerun.refuse`), so that the others do not wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import torch
 
-    from ttrace.capture.legs import Refusal
+    from ttrace.capture.legs import Leg, Refusal
     from ttrace.capture.placed import ParameterRule
     from ttrace.capture.state import GlobalState, Part, Watched
 
@@ -89,5 +89,29 @@ class Replayer(Protocol):
     def parameters(self) -> Iterable[tuple[str, torch.Tensor, ParameterRule, str]]:
         """(name, parameter in use now, rule, coordinates of this rank's gradient term)."""
 
-    def run(self, leg: str) -> None:
-        """The iteration on the same data; records gradients as in the real call."""
+    def run(self, leg: Leg, meet: Callable[[], None]) -> None:
+        """The iteration on the same data; records gradients as in the real call. `meet()` before a
+        collective that is not the user's: raises if a rank is not coming."""
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether it is known to make the same iteration. Else the first one is run again before
+        any leg and compared, by what follows, which is not called otherwise."""
+
+    def problem(self) -> str | None:
+        """Why this rank cannot run the iteration again, or None."""
+
+    def repeat(self, meet: Callable[[], None]) -> None:
+        """Runs the iteration again. What it records is dropped."""
+
+    def differences(self) -> list[str]:
+        """Names of the gradients that are not, bit for bit, those that were saved."""
+
+    def digest(self) -> str:
+        """Of all gradients that it brought."""
+
+    def repeatable(self) -> None:
+        """It was the same, on all ranks: it is trusted from now on."""
+
+    def not_repeatable(self, reason: str) -> None:
+        """It was not: says so, and no iteration will be run again."""

@@ -8,11 +8,11 @@ given up after a time, and whoever comes late reads what was decided.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from typing import Any
 
 import torch.distributed as dist
 
+from ttrace.capture.session import Session
 from ttrace.capture.settings import Settings
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds between two looks at the store
@@ -20,12 +20,8 @@ _YES, _NO, _SILENT = "yes", "no ", "silent "  # and then the reason
 _NAMED = 8  # at most so many silent ranks are named
 _PART_BYTES = 1 << 20  # of a value: a store may end the connection over one of more than 8 MiB
 
-# How often this process came to each iteration. A loop may repeat one, on all ranks alike, and keys
-# of the first time must not answer for the second.
-_visits: Counter[int] = Counter()
 
-
-def _store_of_all_ranks() -> Any:
+def store_of_all_ranks() -> Any:
     """Another connection to it, where that is possible: a thread that waits on the user's own keeps
     everyone else off it."""
     store = dist.distributed_c10d._get_default_store()
@@ -39,8 +35,8 @@ class Board:
     """Facts about parts of the job that other parts need, each pinned up by whoever knows it."""
 
     def __init__(self, settings: Settings) -> None:
-        self._store = _store_of_all_ranks()
-        self._key = f"ttrace/{settings.run_id}/{settings.leg}/board"
+        self._store = store_of_all_ranks()
+        self._key = f"ttrace/{settings.run}/{settings.leg}/board"
 
     def pin(self, name: str, text: str) -> None:
         self._store.set(f"{self._key}/{name}", text)
@@ -74,18 +70,18 @@ class Agreement:
         self._asked: list[str] = []
 
     @staticmethod
-    def about(settings: Settings, iteration: int) -> Agreement:
-        """To be made once an iteration by every rank, whatever happened to its capture."""
-        _visits[iteration] += 1
-        return Agreement.of_ranks(settings, f"{iteration}.{_visits[iteration]}")
+    def about(session: Session) -> Agreement:
+        """On the current iteration. To be made once in it by every rank, whatever happened to its
+        capture."""
+        return Agreement.of_ranks(session.settings, f"{session.iteration}.{session.visit()}")
 
     @staticmethod
     def of_ranks(settings: Settings, name: str) -> Agreement:
         """Of something that every rank calls by this name, once a run."""
-        key = f"ttrace/{settings.run_id}/{settings.leg}/{name}"
+        key = f"ttrace/{settings.run}/{settings.leg}/{name}"
         if not (dist.is_available() and dist.is_initialized()):
             return Agreement(None, key, 0, 1)
-        return Agreement(_store_of_all_ranks(), key, dist.get_rank(), dist.get_world_size())
+        return Agreement(store_of_all_ranks(), key, dist.get_rank(), dist.get_world_size())
 
     def refuse(self, question: str, reason: str) -> None:
         """Says no and does not wait."""

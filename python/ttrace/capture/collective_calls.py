@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from ttrace.capture.patches import Patches
+
 C10D = "torch.distributed.distributed_c10d"
 FUNCTIONAL = "torch.distributed._functional_collectives"
 
@@ -36,6 +38,8 @@ class Call:
 
 
 Listener = Callable[[Iterable[Call]], None]
+# Is given the function, arguments and keyword arguments, and returns what the function does.
+CarryOut = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 # Function -> kind, and the parameter that holds what the rank gives ("" for none).
 _COLLECTIVES = {
@@ -96,21 +100,41 @@ class _Thread(threading.local):
     unheard = 0
 
 
+@dataclass(frozen=True, eq=False)
+class Listening:
+    """Somebody who is told of every call, in its thread and before it is made; until `stop`."""
+
+    listener: Listener
+    failed: Callable[[Exception], None]
+
+    def stop(self) -> None:
+        """Any number of times."""
+        if self in _listening:
+            _listening.remove(self)
+
+
 _thread = _Thread()
-_listener: Listener | None = None
-_failed: Callable[[Exception], None] | None = None
+_listening: list[Listening] = []
+_carrying: list[CarryOut] = []  # the last one makes calls
 
 
-def listen(listener: Listener, failed: Callable[[Exception], None]) -> None:
-    """From now on tells `listener` of every call, in its thread and before it is made. What goes
-    wrong in that goes to `failed`. One listener at a time."""
-    global _listener, _failed
-    _listener, _failed = listener, failed
+def listen(listener: Listener, failed: Callable[[Exception], None]) -> Listening:
+    """From now on tells `listener`. What goes wrong in that goes to `failed`."""
+    listening = Listening(listener, failed)
+    _listening.append(listening)
+    return listening
 
 
-def stop_listening() -> None:
-    global _listener, _failed
-    _listener = _failed = None
+def carry_out(function: CarryOut) -> Callable[[], None]:
+    """From now on calls are made by `function`, until what it returns is called; any number of
+    times."""
+    _carrying.append(function)
+
+    def stop() -> None:
+        if function in _carrying:
+            _carrying.remove(function)
+
+    return stop
 
 
 @contextmanager
@@ -123,53 +147,64 @@ def unheard() -> Iterator[None]:
         _thread.unheard -= 1
 
 
-def patch_c10d(module: ModuleType) -> None:
+def patch_c10d(module: ModuleType, patches: Patches) -> None:
     """Right after the module's execution: whoever copies a name later copies a wrapper."""
     for name, (kind, given) in _COLLECTIVES.items():
-        _wrap(module, name, _collective(module, kind, given))
+        _wrap(patches, module, name, _collective(module, kind, given))
     for name, kind in _POINT_TO_POINT.items():
-        _wrap(module, name, _point_to_point(module, kind))
-    _wrap(module, "batch_isend_irecv", _batch(module))
+        _wrap(patches, module, name, _point_to_point(module, kind))
+    _wrap(patches, module, "batch_isend_irecv", _batch(module))
 
 
-def patch_functional(module: ModuleType) -> None:
+def patch_functional(module: ModuleType, patches: Patches) -> None:
     for name, kind in _FUNCTIONAL.items():
-        _wrap(module, name, _functional(module, kind))
+        _wrap(patches, module, name, _functional(module, kind))
 
 
-def patch_late() -> None:
+def patch_late(patches: Patches) -> None:
     """Where torch was imported before anything could be done: names that somebody has copied stay
     unheard. `isend` and `irecv` do too, because torch compares them with copies in P2POp."""
     c10d, public = sys.modules.get(C10D), sys.modules.get("torch.distributed")
     if c10d is not None and public is not None:
         for name, (kind, given) in _COLLECTIVES.items():
-            _wrap(c10d, name, _collective(c10d, kind, given), public)
+            _wrap(patches, c10d, name, _collective(c10d, kind, given), public)
         for name in ("send", "recv"):
-            _wrap(c10d, name, _point_to_point(c10d, name), public)
-        _wrap(c10d, "batch_isend_irecv", _batch(c10d), public)
+            _wrap(patches, c10d, name, _point_to_point(c10d, name), public)
+        _wrap(patches, c10d, "batch_isend_irecv", _batch(c10d), public)
     functional = sys.modules.get(FUNCTIONAL)
     if functional is not None:
-        patch_functional(functional)
+        patch_functional(functional, patches)
 
 
-def _wrap(module: ModuleType, name: str, read: Read, copied_to: ModuleType | None = None) -> None:
+def _wrap(
+    patches: Patches,
+    module: ModuleType,
+    name: str,
+    read: Read,
+    copied_to: ModuleType | None = None,
+) -> None:
+    """Another capture may have done it already: a wrapper tells of what no other one tells, and
+    stays silent once its own capture is over."""
     original = getattr(module, name, None)
-    if original is None or hasattr(original, "ttrace_listens"):
-        return  # another version of torch, or done already
+    if original is None:
+        return  # another version of torch
     names = tuple(inspect.signature(original).parameters)
 
     @functools.wraps(original)
     def collective(*args: Any, **kwargs: Any) -> Any:
-        if _listener is None or _compiling() or _thread.unheard:
+        idle = not (_listening or _carrying)
+        if idle or not patches.active or _compiling() or _thread.unheard:
             return original(*args, **kwargs)
-        _tell(read, {**dict(zip(names, args, strict=False)), **kwargs})
+        if _listening:
+            _tell(read, {**dict(zip(names, args, strict=False)), **kwargs})
         with unheard():
+            if _carrying:
+                return _carrying[-1](original, args, kwargs)
             return original(*args, **kwargs)
 
-    collective.ttrace_listens = True  # type: ignore[attr-defined]
-    setattr(module, name, collective)
+    patches.replace(module, name, collective)
     if copied_to is not None and getattr(copied_to, name, None) is original:
-        setattr(copied_to, name, collective)
+        patches.replace(copied_to, name, collective)
 
 
 def _compiling() -> bool:
@@ -178,13 +213,11 @@ def _compiling() -> bool:
 
 def _tell(read: Read, arguments: Mapping[str, Any]) -> None:
     """Nothing of this may reach the caller."""
-    listener, failed = _listener, _failed
-    try:
-        if listener is not None:
-            listener(read(arguments))
-    except Exception as error:
-        if failed is not None:
-            failed(error)
+    for listening in list(_listening):
+        try:
+            listening.listener(read(arguments))
+        except Exception as error:
+            listening.failed(error)
 
 
 def _collective(c10d: ModuleType, kind: str, given: str) -> Read:

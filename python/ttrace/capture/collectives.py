@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from ttrace.capture import collective_calls
-from ttrace.capture.collective_calls import Call
+from ttrace.capture.collective_calls import Call, Listening
 from ttrace.capture.module_hooks import ModuleHooks
 from ttrace.capture.session import Session
 
@@ -55,6 +55,7 @@ class CollectiveLog:
         self._gradients = gradients
         self._stable = stable
         self._lock = threading.Lock()  # backward runs in threads of its own
+        self._listening: Listening | None = None
         self._places: _Places | None = None
         self._seen: list[dict[str, Any]] = []
         self._failures: set[str] = set()
@@ -65,11 +66,12 @@ class CollectiveLog:
         """A captured iteration begins."""
         self._forget()
         self._hooks.begin_iteration()
-        collective_calls.listen(self._saw, self._failed)
+        self._deafen()
+        self._listening = collective_calls.listen(self._saw, self._failed)
 
     def end(self) -> None:
         """After the optimizer's step: writes the notes."""
-        collective_calls.stop_listening()
+        self._deafen()
         session = self._session
         for seen in self._seen:
             session.note("collective", **seen)
@@ -79,8 +81,13 @@ class CollectiveLog:
 
     def stop(self) -> None:
         """Hears nothing more; what was not written is dropped."""
-        collective_calls.stop_listening()
+        self._deafen()
         self._forget()
+
+    def _deafen(self) -> None:
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.stop()
 
     def enter(self, phase: str, parameters: Iterable[str] = ()) -> None:
         """What is called from here on, until `leave`, belongs to `phase`, and if parameters are

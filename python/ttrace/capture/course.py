@@ -3,7 +3,7 @@
              begin           backward_done            step_begins            step_over
     OUTSIDE -------> RUNNING --------------> COMPLETE ------------> STEPPING ----------> OUTSIDE
                                              |      ^
-                                 begin_rerun v      | end_rerun
+                                   rerunning v      |
                                              RERUNNING
 
 An adapter reports what its framework does, in these words. What is recorded of parameters,
@@ -14,6 +14,7 @@ not belong to the phase is no error: loops skip steps, clip twice and stop in be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from enum import Enum, auto
 
 import torch
@@ -44,7 +45,7 @@ class Phase(Enum):
 
 
 class Course:
-    """One per process. Does nothing before `open` and after `close`."""
+    """One per capture. Does nothing before `open` and after `close`."""
 
     def __init__(self, session: Session, dropout: Dropout) -> None:
         self.phase = Phase.OUTSIDE
@@ -158,19 +159,24 @@ class Course:
         if self.graft.weights and self._store is not None:
             self._store.write_back()
 
-    def begin_rerun(self) -> None:
+    @contextmanager
+    def rerunning(self) -> Iterator[None]:
+        """Inside, its forwards and backwards run as another leg."""
         assert self._store is not None
         self._store.begin()
-        self.phase = Phase.RERUNNING
+        before, self.phase = self.phase, Phase.RERUNNING
+        try:
+            yield
+        finally:
+            self.phase = before
 
-    def end_rerun(self, reduced: bool) -> None:
+    def rerun_done(self, reduced: bool) -> None:
         """`reduced`: what the schedule left is what the optimizer would find."""
         assert self._store is not None and self._hooks is not None
         self._hooks.flush()
         self._record_local(self._store.local_gradients())
         if reduced:
             self.record_reduced()
-        self.phase = Phase.COMPLETE
 
     def reducing(self, pieces: Iterable[Piece]) -> None:
         """Local gradients that are about to be reduced, in a backward or after it."""

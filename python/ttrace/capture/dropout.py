@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ttrace.capture.patches import Patches
 from ttrace.capture.placed import Moment
 from ttrace.capture.random_draws import RandomDraws
 from ttrace.capture.session import Session
@@ -56,17 +57,16 @@ class Dropout:
         self._p_max = 0.0
         self._noted = False
         self._audited: set[tuple[int, int]] = set()  # (iteration, micro-batch)
-        self._patched: list[tuple[str, Any, Any]] = []
+        self._patches = Patches()
         functional = nn.functional
         for name in (*_ELEMENTWISE, *_OTHER):
-            self._patch(name, self._wrap(getattr(functional, name), name in _ELEMENTWISE))
-        self._patch(_ATTENTION, self._wrap_attention(getattr(functional, _ATTENTION)))
+            audited = name in _ELEMENTWISE
+            self._patches.replace(functional, name, self._wrap(getattr(functional, name), audited))
+        attention = self._wrap_attention(getattr(functional, _ATTENTION))
+        self._patches.replace(functional, _ATTENTION, attention)
 
     def remove(self) -> None:
-        while self._patched:
-            name, original, wrapper = self._patched.pop()
-            if getattr(nn.functional, name) is wrapper:
-                setattr(nn.functional, name, original)
+        self._patches.undo()
 
     def end_iteration(self) -> None:
         """Before the iteration is sealed."""
@@ -77,10 +77,6 @@ class Dropout:
             self._session.note(
                 "dropout", p_max=self._p_max, calls=self._calls, off=self._off, **values
             )
-
-    def _patch(self, name: str, wrapper: Any) -> None:
-        self._patched.append((name, getattr(nn.functional, name), wrapper))
-        setattr(nn.functional, name, wrapper)
 
     @property
     def _captured(self) -> bool:

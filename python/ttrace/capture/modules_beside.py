@@ -17,14 +17,16 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
+from ttrace.capture.patches import Patches
+
 MODULES = "torch.nn.modules.module"
 
 _given: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def patch_modules(module: ModuleType) -> None:
+def patch_modules(module: ModuleType, patches: Patches) -> None:
     for name in ("__setstate__", "load_state_dict"):
-        _remember(module.Module, name)
+        _remember(module.Module, name, patches)
 
 
 def beside(inside: Iterable[Any], root: Any) -> list[Any]:
@@ -45,7 +47,7 @@ def _shapes(module: Any) -> tuple[Any, ...]:
     return tuple(parameter.shape for parameter in module.parameters())
 
 
-def _remember(owner: Any, name: str) -> None:
+def _remember(owner: Any, name: str, patches: Patches) -> None:
     original: Callable[..., Any] = getattr(owner, name)
 
     @functools.wraps(original)
@@ -57,4 +59,4 @@ def _remember(owner: Any, name: str) -> None:
             pass  # a class whose objects have no hash
         return result
 
-    setattr(owner, name, wrapper)
+    patches.replace(owner, name, wrapper)

@@ -85,6 +85,44 @@ def with_replaced(
     return value
 
 
+def mapped(
+    value: Any,
+    change: Callable[[Any], Any],
+    is_leaf: Callable[[Any], bool] = torch.is_tensor,
+    depth: int = 0,
+) -> Any:
+    """The same structure with `change(leaf)` in place of each leaf, at any name, in order. What
+    holds no leaf that was changed stays the object that it is."""
+    if is_leaf(value):
+        return change(value)
+    if depth >= _DEPTH:
+        return value
+    changed = {k: mapped(v, change, is_leaf, depth + 1) for k, v in _items(value)}
+    if all(changed[key] is item for key, item in _items(value)):
+        return value
+    if is_keyed(value):
+        return with_items(value, lambda key, _: changed[key])
+    if isinstance(value, list | tuple):
+        items = list(changed.values())
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    result = copy.copy(value)
+    for key, item in changed.items():
+        object.__setattr__(result, key, item)
+    return result
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """In the order in which `mapped` comes to them."""
+    found: list[torch.Tensor] = []
+
+    def see(tensor: torch.Tensor) -> torch.Tensor:
+        found.append(tensor)
+        return tensor
+
+    mapped(value, see)
+    return found
+
+
 def is_keyed(value: Any) -> bool:
     """Whether it holds its items by key."""
     return isinstance(value, MutableMapping) or _is_graph(value)

@@ -13,13 +13,13 @@ import os
 import sys
 
 _LONGEST = 2000
-_iterations: int | None = None  # of the loop that capture is attached to
+_ran: dict[str, int] = {}  # by the trace's folder
 
 
-def ran(iterations: int) -> None:
-    """Capture is attached to a loop, which ran so many iterations, captured or not."""
-    global _iterations
-    _iterations = iterations
+def ran(folder: str, iterations: int) -> None:
+    """Capture into `folder` is attached to a loop, which ran so many iterations, captured or
+    not."""
+    _ran[folder] = iterations
 
 
 def leave(folder: str, kind: str, **values: object) -> None:
@@ -39,7 +39,12 @@ def leave(folder: str, kind: str, **values: object) -> None:
 def uncaught_exception() -> str:
     """The exception of which this process dies, in one line; "" if it dies of none. To be called
     while the interpreter exits."""
-    error = getattr(sys, "last_value", None)  # Set by the interpreter when it prints a traceback.
+    # Set by the interpreter when it prints a traceback.
+    return words_of(getattr(sys, "last_value", None))
+
+
+def words_of(error: BaseException | None) -> str:
+    """In one line; "" of none."""
     if error is None:
         return ""
     # The last line, where the message is the traceback of another process.
@@ -52,22 +57,31 @@ def uncaught_exception() -> str:
     return (f"{name}: {text}" if text else name)[:_LONGEST]
 
 
-def watch(folder: str) -> None:
-    """Says that capture is loaded and, when the process exits, what became of it."""
-    process = os.getpid()
-    leave(folder, "loaded")
+class Watch:
+    """Says that capture is loaded and, when it ends, what became of it: as a rule when the process
+    exits."""
 
-    def at_exit() -> None:
-        if os.getpid() != process:
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._process = os.getpid()
+        leave(folder, "loaded")
+        atexit.register(self._at_exit)
+
+    def end(self, error: str) -> None:
+        """`error`: of what it ended; "" if of nothing."""
+        atexit.unregister(self._at_exit)
+        if os.getpid() != self._process:
             return  # A child of fork has the parent's handlers.
-        if error := uncaught_exception():
-            leave(folder, "error", text=error)
+        if error:
+            leave(self._folder, "error", text=error)
+        iterations = _ran.pop(self._folder, None)
         leave(
-            folder,
+            self._folder,
             "ended",
             torch="torch" in sys.modules,
             framework="megatron.core" in sys.modules,
-            **({} if _iterations is None else {"iterations": _iterations}),
+            **({} if iterations is None else {"iterations": iterations}),
         )
 
-    atexit.register(at_exit)
+    def _at_exit(self) -> None:
+        self.end(uncaught_exception())

@@ -30,6 +30,8 @@ from ttrace.capture.watchdog import Watchdog
 # The first vote of an iteration, which a rank without a capture refuses.
 START = "start"
 PUT_BACK = "put back"
+# In place of a leg's name: the iteration runs again and nothing of it is recorded.
+CHECK = "check"
 
 # A rerun may do more than the real call (compile, copy, make noise) and meet a slower machine: what
 # takes longer than this is stuck. The grace is for ranks that are still on their way to a failure
@@ -44,7 +46,7 @@ def refuse(session: Session) -> None:
     """For a rank that cannot take part: the others vote on their reruns without waiting for it."""
     try:
         reason = session.stopped or "its capture is off"
-        Agreement.about(session.settings, session.iteration).refuse(START, reason)
+        Agreement.about(session).refuse(START, reason)
     except Exception:
         pass  # The others give up after a time.
 
@@ -58,15 +60,17 @@ class Reruns:
         hooks: ModuleHooks,
         replayer: Replayer,
         iteration: int,
+        legs: LegFactory,
     ) -> None:
         self._session = session
         self._hooks = hooks
         self._replayer = replayer
         self._iteration = iteration
-        self._legs = LegFactory(session, replayer.refusal, replayer.full_precision)
+        self._legs = legs
         self._before = self._snapshot()
         self._trouble: str | None = None  # what failed since the last vote
         self._taken = 0
+        self._meetings: list[str] = []  # of all runs of the iteration
         session.cost.watch(replayer.device)
         self._began = time.monotonic()
 
@@ -82,7 +86,7 @@ class Reruns:
         self._patience = limit + grace
         self._first_patience = min(self._patience, max(_VOTE_SECONDS, _VOTE_CALLS * seconds))
         try:
-            self._agreement = Agreement.about(session.settings, self._iteration)
+            self._agreement = Agreement.about(session)
             self._scales = SharedScales(session, self._agreement, legs)
             self._watchdog = Watchdog(self._agreement, session, grace, limit)
             with session.legs_running(), self._watchdog:
@@ -110,6 +114,9 @@ class Reruns:
         gradients, after = saved[0]
         try:
             self._try(self._scales.add_up)
+            if not self._runs_again():
+                self._session.refuse_reruns("iterations are not run again in this process")
+                legs = ()
             for position, name in enumerate(legs):
                 if not self._run_leg(name, after):
                     self._skipped(legs[position + 1 :], Refusal("an earlier leg failed"))
@@ -161,7 +168,8 @@ class Reruns:
             against = self._vote(f"{name} begins", refusal and refusal.reason)
             if against is None:
                 self._try(self._scales.learn)
-                failure = self._rerun(name)
+                assert isinstance(leg, Leg)
+                failure = self._rerun(name, lambda: self._replayer.run(leg, self._meet))
                 if failure is not None:
                     dog.failed(failure)
                 else:
@@ -176,6 +184,49 @@ class Reruns:
         self._try(self._scales.add_up)
         self._try(lambda: self._sealed(name, after))
         return True
+
+    def _runs_again(self) -> bool:
+        """Whether the replayer makes the same iteration, which the first one of a run shows. All
+        ranks find the same."""
+        if self._replayer.is_trusted:
+            return True
+        against = self._why_not_the_same()
+        if against is not None:
+            self._try(lambda: self._replayer.not_repeatable(against))
+            return False
+        self._replayer.repeatable()
+        return True
+
+    def _why_not_the_same(self) -> str | None:
+        against = self._vote("can run again", self._replayer.problem())
+        if against is not None:
+            return against
+        digests: list[str] = []
+        differs = None
+        for time_ in ("once", "twice"):
+            failure = self._repeat(digests)
+            differs = None if failure else _differing(self._replayer.differences())
+            against = self._vote(f"ran again {time_}", failure)
+            if against is not None:
+                return against
+            if self._vote(f"was the same {time_}", differs) is None:
+                return None
+        # What differs from itself as well is not made by the replayer.
+        own_way = digests[0] != digests[1]
+        return self._vote("differs from itself", None if own_way else differs)
+
+    def _repeat(self, digests: list[str]) -> str | None:
+        """What went wrong, or None, and what it left in the gradients."""
+        self._watchdog.begins(f"running iteration {self._iteration} again")
+        failures = self._before.restore()
+        if failures:
+            return f"the state before the real call is lost: {_some(failures)}"
+        failure = self._rerun(CHECK, lambda: self._replayer.repeat(self._meet))
+        if failure is None:
+            digests.append(self._replayer.digest())
+        else:
+            self._watchdog.failed(failure)
+        return failure
 
     def _told(self, name: str) -> None:
         self._session.flush()
@@ -270,19 +321,34 @@ class Reruns:
                 " training would go on in its precision"
             )
 
-    def _rerun(self, name: str) -> str | None:
+    def _rerun(self, name: str, run: Callable[[], None]) -> str | None:
         """What went wrong, or None."""
         session = self._session
+        self._met, self._running = 0, f"{name} {len(self._meetings)}"
+        self._meetings.append(self._running)
         try:
             with session.rerun(name) as failures:
-                self._replayer.run(name)
+                run()
                 self._hooks.flush()
         except Exception as error:
+            self._agreement.refuse(self._meeting(), _words(error))
             return _words(error)
         except BaseException as error:  # an interrupt: the user's to handle, once all is put back
             self._watchdog.failed(_words(error))
             raise
         return failures[0] if failures else None
+
+    def _meet(self) -> None:
+        """To be called by a replayer on all ranks before a collective of its own. Raises if one of
+        them is not coming, because its leg has failed."""
+        question, self._met = self._meeting(), self._met + 1
+        with self._watchdog.waiting():
+            against = self._agreement.vote(question, None, self._patience)
+        if against is not None:
+            raise RuntimeError(against)
+
+    def _meeting(self) -> str:
+        return f"{self._running} meets {self._met}"
 
     def _rewrite_parameter_gradients(self, rewrite: Rewrite | None, inside: ExitStack) -> None:
         if rewrite is None:
@@ -339,6 +405,10 @@ class Reruns:
         leaks = after.difference(self._snapshot())
         if leaks:
             self._session.note("replay", iteration=self._iteration, leg=leg, leaks=leaks)
+
+
+def _differing(names: list[str]) -> str | None:
+    return f"run again it gives other gradients ({_some(names)})" if names else None
 
 
 def _words(error: BaseException) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ import torch
 
 from ttrace import _native
 from ttrace.capture import process_messages
+from ttrace.capture.forks import abandon_in_child
 from ttrace.capture.guard import Guard
 from ttrace.capture.iteration import Iteration
 from ttrace.capture.notices import Notices
@@ -49,18 +50,20 @@ class Session:
         self._stopped_in_legs: str | None = None  # what is told when they are over
         self._complete: list[int] = []  # iterations of which all was recorded
         self._passes_complete = -1  # the iteration whose forward and backward were
+        self._visits: Counter[int] = Counter()
+        self._when_over: list[Callable[[], None]] = []
         self._writer = TraceWriter()
         self._recorder: Recorder | None = None
         self._notices = Notices(self.note)
         self._guard = Guard(lambda: self.over, self.stop, self._graph_is_captured)
-        os.register_at_fork(after_in_child=self._abandon)
+        abandon_in_child(self)
 
     # Where the run is
 
     def next_iteration(self) -> None:
         """The one that ran is over, and all that was known of it alone goes."""
         self.now = self.now.following()
-        process_messages.ran(self.iteration)
+        process_messages.ran(self.settings.out, self.iteration)
 
     @contextmanager
     def rerun(self, leg: str) -> Iterator[list[str]]:
@@ -153,9 +156,31 @@ class Session:
         assert self._recorder is not None
         return self._recorder.specs
 
+    def visit(self) -> int:
+        """How often this run came to the current iteration. A loop may repeat one, on all ranks
+        alike, and what ranks tell each other the first time is no answer to the second."""
+        self._visits[self.iteration] += 1
+        return self._visits[self.iteration]
+
+    def when_over(self, remove: Callable[[], None]) -> None:
+        """To be called once capture is, for whichever reason: by now nothing of it is needed, and
+        nothing of it should remain. Not if the process ends."""
+        self._when_over.append(remove)
+
     def finish(self) -> None:
         """The last captured iteration is complete."""
         self._close(True, "")
+        self._remove()
+
+    def leave(self, reason: str) -> None:
+        """Ends capture before that, because who asked for it wants no more."""
+        if self.over or not self._writer.is_of_this_process:
+            return
+        if self.settings.iterations[-1] in self._complete:
+            self.finish()
+        else:
+            self._close(False, reason)
+            self._remove()
 
     def stop(self, reason: str | BaseException) -> None:
         """Gives up. Training goes on; called any number of times, from anywhere."""
@@ -174,6 +199,16 @@ class Session:
                 pass  # The writer is what failed, most likely: the message below says it.
         self._close(False, reason)
         self._tell_stopped(reason)
+        self._remove()
+
+    def _remove(self) -> None:
+        if self._in_legs:
+            return  # what they have changed is put back first
+        while self._when_over:
+            try:
+                self._when_over.pop()()
+            except Exception as error:
+                sys.stderr.write(f"ttrace: rank {self.rank}: something of capture stays: {error}\n")
 
     def end(self, reason: str) -> None:
         """Closes the trace of a run that ends. What is said about it is the caller's."""
@@ -205,6 +240,8 @@ class Session:
             reason, self._stopped_in_legs = self._stopped_in_legs, None
             if reason is not None:
                 self._tell_stopped(reason)
+            if self.over:
+                self._remove()
 
     def kept(self) -> str:
         """One sentence on what the trace has of the run as it was."""
@@ -220,6 +257,9 @@ class Session:
         except Exception as error:
             if complete:
                 self._tell_stopped(str(error))
+        # The last that holds the native writer: with it, its thread and open files go.
+        self._recorder = None
+        atexit.unregister(self._at_exit)
 
     def _at_exit(self) -> None:
         if self.recording and self._writer.is_of_this_process:
@@ -228,7 +268,7 @@ class Session:
             error = process_messages.uncaught_exception()
             self._close(False, f"{reason}: {error}" if error else reason)
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
         """In a child of fork, whose writer has let go of the parent's files."""
         self.over = True
 

@@ -84,8 +84,15 @@ class Selection:
 
 def _mode(word: str) -> str:
     if word not in ("full", "sketch", "bitwise"):
-        raise ValueError(f"TTRACE_MODE {word!r} is none of full, sketch, bitwise")
+        raise ValueError(f"the mode {word!r} is none of full, sketch, bitwise")
     return word
+
+
+def _iterations(words: str) -> range:
+    first, _, end = words.partition(":")
+    if not (first or "0").isdecimal() or not end.isdecimal() or int(first or 0) >= int(end):
+        raise ValueError(f"iterations {words!r} are none: write FIRST:END, such as 0:2")
+    return range(int(first or 0), int(end))
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,23 @@ class Settings:
     mode: str = "full"  # "sketch", "bitwise": summaries instead of values
     keep_values: bool = False  # also of reruns that only measure something
     writer_thread: bool = True  # False: files are written by the thread that trains
+    launch_per_leg: bool = False  # no leg is run in this process beside its own
     cuda_driver: str = "libcuda.so.1"  # another library: tests have a stand-in
+
+    @staticmethod
+    def from_words(out: str, *, iterations: str, mode: str, select: str) -> Settings:
+        """Of what a caller asks for. Raises ValueError for words that mean nothing."""
+        return Settings(
+            out=out,
+            iterations=_iterations(iterations),
+            selection=Selection.parse(select),
+            mode=_mode(mode),
+        )
+
+    @property
+    def run(self) -> str:
+        """What the run is called among its ranks: no other one that they take part in is."""
+        return self.run_id or self.out
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] = os.environ) -> Settings | None:
@@ -115,10 +138,7 @@ class Settings:
         out = get("TTRACE_OUT")
         if not out:
             return None
-        first, _, end = get("TTRACE_ITERATIONS", "0:2").partition(":")
-        iterations = range(int(first or 0), int(end))
-        if not iterations:
-            raise ValueError("TTRACE_ITERATIONS names no iteration")
+        iterations = _iterations(get("TTRACE_ITERATIONS", "0:2"))
         graft = get("TTRACE_GRAFT") or None
         what = get("TTRACE_GRAFT_WHAT", "weights,data") if graft else ""
         graft_what = frozenset(word for word in what.split(",") if word and word != "none")
@@ -145,5 +165,6 @@ class Settings:
             mode=_mode(get("TTRACE_MODE") or "full"),
             keep_values=get("TTRACE_KEEP_VALUES") == "1",
             writer_thread=get("TTRACE_WRITER_THREAD") != "0",
+            launch_per_leg=get("TTRACE_LAUNCH_PER_LEG") == "1",
             cuda_driver=get("TTRACE_CUDA_DRIVER") or Settings.cuda_driver,
         )

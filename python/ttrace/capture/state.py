@@ -27,6 +27,7 @@ _SIMPLE = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch
 _STRUCTURE = ("_parameters", "_modules", "_buffers")
 _LARGEST_CONTAINER = 4096
 _DEPTH = 3
+_NOTHING = object()
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,8 @@ def _remove_new_attributes(item: Watched, known: Collection[str]) -> None:
 
 
 def _put_attribute_back(target: Any, name: str, value: Any, saved: Any) -> None:
+    if vars(target).get(name, _NOTHING) is value and _same(value, saved):
+        return
     vars(target)[name] = _put_back(value, saved)
 
 
@@ -196,7 +199,10 @@ def _buffers(target: Any) -> dict[str, torch.Tensor | None]:
 
 
 def _copy(value: Any, depth: int = 0) -> Any:
-    """Copies tensors and plain containers; everything else is taken as it is."""
+    """Copies tensors and plain containers; everything else is taken as it is. A parameter is
+    structure, wherever it lies: a recurrent module has a list of its own."""
+    if isinstance(value, torch.nn.Parameter):
+        return value
     if torch.is_tensor(value):
         return value.detach().clone()
     if isinstance(value, torch.Generator):
@@ -222,7 +228,7 @@ def _restored(saved: Any) -> Any:
 def _put_back(value: Any, saved: Any) -> Any:
     """The original object with its former content, as others may hold it too."""
     if torch.is_tensor(value):
-        if value.shape == saved.shape:
+        if value is not saved and value.shape == saved.shape:
             value.data.copy_(saved)
     elif type(value) is list and value is not saved:
         value[:] = _restored(saved)
@@ -235,6 +241,8 @@ def _put_back(value: Any, saved: Any) -> Any:
 
 
 def _same(a: Any, b: Any) -> bool:
+    if a is b and not isinstance(a, torch.Generator):
+        return True
     if torch.is_tensor(a) or torch.is_tensor(b):
         return torch.is_tensor(a) and torch.is_tensor(b) and bitwise_equal(a, b)
     if type(a) is not type(b):

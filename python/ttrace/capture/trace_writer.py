@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 from ttrace import _native
+from ttrace.capture.forks import abandon_in_child
 
 
 class TraceWriter:
@@ -18,7 +19,7 @@ class TraceWriter:
         self._lock = threading.RLock()
         self._process = os.getpid()
         # A child of fork has the parent's files open and must not touch them.
-        os.register_at_fork(after_in_child=self._abandon)
+        abandon_in_child(self)
 
     def open(self, *arguments: Any, **options: Any) -> Any:
         """As the native Writer. Gives it to those who make its specs and read devices for it."""
@@ -82,6 +83,7 @@ class TraceWriter:
     def unlock(self) -> None:
         self._lock.release()
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
+        """In a child of fork."""
         self._leaked = self._native  # Kept: closing it would write to the parent's files.
         self._native = None

@@ -95,7 +95,6 @@ class KeptServers:
         self._lock = threading.Lock()
         self._servers: dict[_Key, RankServer] = {}
         self._owner = os.getpid()
-        atexit.register(self.end)
 
     def server(self, modules: Sequence[ModuleFile]) -> RankServer:
         """That of functions of these modules, started now if there is none, or if a file that it
@@ -110,6 +109,8 @@ class KeptServers:
                 server.end()
                 server = None
             if server is None:
+                atexit.unregister(self.end)
+                atexit.register(self.end)
                 server = RankServer(Modules(search, tuple(dict.fromkeys(modules))))
             self._servers[key] = server
             if len(self._servers) > _MOST:

@@ -14,17 +14,17 @@ import importlib
 import json
 import os
 import pickle
-import random
 import select
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
-from ttrace.ranks import client, processes
+from ttrace.ranks import processes
 from ttrace.ranks.calls import Call, ModuleFile
+from ttrace.ranks.requests import Request, launch
 
 # What an optimizer imports when it is made, and capture when it starts.
 _ALWAYS = (
@@ -42,67 +42,6 @@ class Modules:
 
     search: Sequence[str]  # sys.path
     of_functions: Sequence[ModuleFile]
-
-
-def receive(connection: socket.socket) -> tuple[list[int], bytes]:
-    """The standard streams and the request that a client sent. Raises OSError if it went away."""
-    size, streams, _, _ = socket.recv_fds(connection, 8, 3)
-    payload = b""
-    while len(payload) < int.from_bytes(size, "little"):
-        more = connection.recv(1 << 20)
-        if not more:
-            for stream in streams:
-                os.close(stream)
-            raise OSError("a client went away")
-        payload += more
-    return list(streams), payload
-
-
-class _Request:
-    """What a client asks for, with its connection and standard streams."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-        self.streams, payload = receive(connection)
-        asked = json.loads(payload)
-        self.ranks: int = asked["ranks"]
-        self.call: str = asked["call"]
-        self.environment: dict[str, str] = asked["environment"]
-        self.folder: str = asked["folder"]
-
-    def close(self) -> None:
-        self.connection.close()
-        for stream in self.streams:
-            os.close(stream)
-
-    def take_over(self) -> None:
-        """This process becomes one that the client had started."""
-        for place, stream in enumerate(self.streams):
-            os.dup2(stream, place)
-        os.environ.clear()
-        os.environ.update(self.environment)
-        os.chdir(self.folder)
-        random.seed()
-        if "numpy" in sys.modules:
-            sys.modules["numpy"].random.seed()
-
-    def end_with(self, group: int, caller: int) -> None:
-        """Hands signals on, and ends all ranks if the client ends, or the process that keeps the
-        server, whose end closes `caller`."""
-        while True:
-            ready, _, _ = select.select([self.connection, caller], [], [])
-            if caller in ready:
-                os.killpg(group, signal.SIGKILL)
-            try:
-                said = self.connection.recv(1)
-            except OSError:
-                said = b""
-            if said == client.ENDED:
-                os.kill(os.getpid(), signal.SIGTERM)
-            elif said == client.KILLED:
-                os.kill(os.getpid(), signal.SIGINT)
-            else:
-                os.killpg(group, signal.SIGKILL)
 
 
 def _run(call: Call) -> None:
@@ -127,25 +66,17 @@ def _make_process_group(backend: str) -> None:
     dist.init_process_group(backend)
 
 
-def _launch(request: _Request) -> None:
-    """In a copy of its own: the launcher of one start. Does not return."""
-    code = 1
-    try:
-        os.setpgid(0, 0)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        caller = os.dup(0)
-        os.set_inheritable(caller, False)
-        request.take_over()
-        with open(request.call, "rb") as file:
+def _serve(request: Request) -> NoReturn:
+    """In a copy of its own. What keeps the server holds its standard input open."""
+    keeper = os.dup(0)
+    os.set_inheritable(keeper, False)
+
+    def start() -> list[processes.Rank]:
+        with open(request.asked["call"], "rb") as file:
             call: Call = pickle.load(file)
-        ranks = processes.start_ranks(request.ranks, lambda: _run(call))
-        threading.Thread(target=request.end_with, args=(os.getpgid(0), caller), daemon=True).start()
-        code = processes.wait_for(ranks)
-    except BaseException as error:
-        sys.stderr.write(f"ttrace: no ranks were started: {type(error).__name__}: {error}\n")
-    with contextlib.suppress(OSError):
-        request.connection.sendall(bytes([code & 255]))
-    os._exit(code & 255)
+        return processes.start_ranks(request.asked["ranks"], lambda: _run(call))
+
+    launch(request, start, keeper)
 
 
 def _note_files(path: str) -> None:
@@ -192,13 +123,13 @@ def main() -> int:
             return 0  # closed: nobody writes there
         connection, _ = listener.accept()
         try:
-            request = _Request(connection)
+            request = Request(connection, *Request.received(connection))
         except (OSError, ValueError, KeyError):
             connection.close()
             continue
         if os.fork() == 0:
             listener.close()
-            _launch(request)
+            _serve(request)
         request.close()
 
 

@@ -11,7 +11,7 @@ from ttrace.adapters.megatron.hidden_data import HiddenData
 from ttrace.adapters.megatron.inputs import OwnInputs
 from ttrace.adapters.megatron.replayer import MegatronReplayer
 from ttrace.capture import replay_data, rerun
-from ttrace.capture.legs import running
+from ttrace.capture.legs import LegFactory, running
 from ttrace.capture.rerun import Reruns
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class CapturedCall:
             self._model.hooks,
             self._replayer,
             capture.session.iteration,
+            LegFactory(capture.session, self._replayer.refusal, self._replayer.full_precision),
         )
 
     def _rerun(self) -> None:

@@ -38,7 +38,7 @@ from ttrace.capture.settings import LegName, Settings
 
 
 class MegatronCapture:
-    """One per process."""
+    """One per scope."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -77,7 +77,8 @@ class MegatronCapture:
         if repeats.is_repetition():
             return self._repeated_call(schedule, arguments)
         session.next_iteration()
-        process_messages.ran(session.iteration + 1)  # the one that begins is the last, maybe
+        # The one that begins is the last, maybe.
+        process_messages.ran(self.settings.out, session.iteration + 1)
         self.iteration = None
         if session.iteration not in self.settings.iterations:
             try:
@@ -133,6 +134,16 @@ class MegatronCapture:
             if self._store is not None:
                 self._store.remove()
             self._model = self._store = self.iteration = None
+
+    def close(self, reason: str) -> None:
+        """Whatever has come of it: nothing of capture remains."""
+        self.session.leave(reason)
+        self._leave()
+        self.course.close()
+        step = getattr(self._optimizer, "__dict__", {}).get("step")
+        if getattr(step, "ttrace_captures", None) is self:
+            del self._optimizer.step
+        self._optimizer = None
 
     def begin(self, wrapped: list[torch.nn.Module]) -> Model:
         """At each captured iteration; does everything at the first."""
@@ -327,6 +338,7 @@ class MegatronCapture:
             self.session.guarded(self._after_step)(result)
             return result
 
+        step.ttrace_captures = self  # type: ignore[attr-defined]
         optimizer.step = step
         return optimizer
 

@@ -14,14 +14,15 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType
 from typing import Any
 
-from ttrace.capture.settings import Settings
+from ttrace.capture.scope import Scope
 
 OnImport = Callable[[str, Callable[[ModuleType], None]], None]
 
 
-def register(on_import: OnImport, settings: Settings) -> None:
+def register(on_import: OnImport, scope: Scope) -> None:
     """Prepares the patches. Each is applied right after its module is executed."""
-    capture = _Lazily(settings)
+    capture = _Lazily(scope)
+    replace = scope.patches.replace
 
     def schedules(module: ModuleType) -> None:
         original = module.get_forward_backward_func
@@ -30,7 +31,7 @@ def register(on_import: OnImport, settings: Settings) -> None:
         def get_forward_backward_func(*args: Any, **kwargs: Any) -> Any:
             return capture().wrap_schedule(original(*args, **kwargs))
 
-        module.get_forward_backward_func = get_forward_backward_func
+        replace(module, "get_forward_backward_func", get_forward_backward_func)
         step = getattr(module, "forward_step", None)
         if step is None:
             return
@@ -41,7 +42,7 @@ def register(on_import: OnImport, settings: Settings) -> None:
             capture().loss_made(made)
             return made
 
-        module.forward_step = forward_step
+        replace(module, "forward_step", forward_step)
 
     def buffers(module: ModuleType) -> None:
         group = module._ParamAndGradBucketGroup
@@ -55,7 +56,7 @@ def register(on_import: OnImport, settings: Settings) -> None:
             with capture().reducing(self):
                 return original(self, *args, **kwargs)
 
-        group.start_grad_sync = start_grad_sync
+        replace(group, "start_grad_sync", start_grad_sync)
 
     def finalize(module: ModuleType) -> None:
         original = module.finalize_model_grads
@@ -66,7 +67,7 @@ def register(on_import: OnImport, settings: Settings) -> None:
             with capture().reducing():
                 return original(*args, **kwargs)
 
-        module.finalize_model_grads = finalize_model_grads
+        replace(module, "finalize_model_grads", finalize_model_grads)
         if flatten is None:
             return
 
@@ -76,7 +77,7 @@ def register(on_import: OnImport, settings: Settings) -> None:
             capture().flattened(tensors, flat)
             return flat
 
-        module._flatten_dense_tensors = flatten_dense_tensors
+        replace(module, "_flatten_dense_tensors", flatten_dense_tensors)
 
     def random(module: ModuleType) -> None:
         checkpoint(module)
@@ -90,7 +91,7 @@ def register(on_import: OnImport, settings: Settings) -> None:
             with capture().other_numbers(), original(self, *args, **kwargs) as found:
                 yield found
 
-        tracker.fork = functools.wraps(original)(fork)
+        replace(tracker, "fork", functools.wraps(original)(fork))
 
     def checkpoint(module: ModuleType) -> None:
         function = module.CheckpointFunction
@@ -106,8 +107,8 @@ def register(on_import: OnImport, settings: Settings) -> None:
             with capture().recomputing(getattr(ctx, "ttrace_position", None)):
                 return backward(ctx, *args)
 
-        function.forward = staticmethod(traced_forward)
-        function.backward = staticmethod(traced_backward)
+        replace(function, "forward", staticmethod(traced_forward))
+        replace(function, "backward", staticmethod(traced_backward))
         if hasattr(module, "CheckpointWithoutOutput"):
             without_output(module.CheckpointWithoutOutput)
 
@@ -124,7 +125,8 @@ def register(on_import: OnImport, settings: Settings) -> None:
             with capture().recomputing(getattr(self, "ttrace_position", None)):
                 return recompute(self, *args, **kwargs)
 
-        owner.checkpoint, owner._recompute = traced_checkpoint, traced_recompute
+        replace(owner, "checkpoint", traced_checkpoint)
+        replace(owner, "_recompute", traced_recompute)
 
     def optimizer(module: ModuleType) -> None:
         original = module.get_megatron_optimizer
@@ -133,7 +135,7 @@ def register(on_import: OnImport, settings: Settings) -> None:
         def get_megatron_optimizer(*args: Any, **kwargs: Any) -> Any:
             return capture().wrap_optimizer(original(*args, **kwargs))
 
-        module.get_megatron_optimizer = get_megatron_optimizer
+        replace(module, "get_megatron_optimizer", get_megatron_optimizer)
 
     def router(module: ModuleType) -> None:
         owner = module.TopKRouter
@@ -144,7 +146,7 @@ def register(on_import: OnImport, settings: Settings) -> None:
             capture().routing(self, logits)
             return original(self, logits, *args, **kwargs)
 
-        owner.routing = routing
+        replace(owner, "routing", routing)
 
     core = "megatron.core."
     on_import(core + "pipeline_parallel.schedules", schedules)
@@ -159,16 +161,19 @@ class _Lazily:
     """Makes the capture when Megatron first asks: torch is not imported before. What Megatron calls
     goes on without it if that fails."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
         self._capture: Any = None
 
     def __call__(self) -> Any:
+        if self._capture is None and not self._scope.patches.active:
+            self._capture = _Nothing()
         if self._capture is None:
             try:
                 from ttrace.adapters.megatron.capture import MegatronCapture
 
-                self._capture = MegatronCapture(self._settings)
+                capture = self._capture = MegatronCapture(self._scope.settings)
+                self._scope.when_closed(capture.close)
             except Exception as error:
                 sys.stderr.write(f"ttrace: capture is off: {type(error).__name__}: {error}\n")
                 self._capture = _Nothing()

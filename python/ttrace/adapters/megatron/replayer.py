@@ -16,7 +16,7 @@ from ttrace.adapters.megatron.repeats import not_validating
 from ttrace.adapters.megatron.unsupported import leg_refusal
 from ttrace.capture import replay_data
 from ttrace.capture.course import Course
-from ttrace.capture.legs import Refusal
+from ttrace.capture.legs import Leg, Refusal
 from ttrace.capture.placed import Batch, ParameterRule
 from ttrace.capture.settings import LegName
 from ttrace.capture.state import GlobalState, Part, Watched
@@ -137,13 +137,33 @@ class MegatronReplayer:
             where = self._model.topology.coordinate_of(*entry.rule.reduced_over)
             yield entry.fqn, entry.current, entry.rule, where
 
-    def run(self, leg: str) -> None:
+    is_trusted = True  # the schedule is called again
+
+    def problem(self) -> str | None:
+        return None
+
+    def repeat(self, meet: Callable[[], None]) -> None:
+        """Nothing is to be found out."""
+
+    def differences(self) -> list[str]:
+        return []
+
+    def digest(self) -> str:
+        return ""
+
+    def repeatable(self) -> None:
+        """It is trusted."""
+
+    def not_repeatable(self, reason: str) -> None:
+        """It is trusted."""
+
+    def run(self, leg: Leg, meet: Callable[[], None]) -> None:
         self._model.begin_call(self._batch)
-        self._course.begin_rerun()
         replay_data.rewind([self._arguments["data_iterator"], *self._iterators])
-        with not_validating():
-            self._schedule(**self._arguments)
-        self._course.end_rerun(self._records_reduced)
+        with self._course.rerunning():
+            with not_validating():
+                self._schedule(**self._arguments)
+            self._course.rerun_done(self._records_reduced)
 
 
 def _groups(wrapped: Any) -> list[Any]:

@@ -18,7 +18,7 @@ from typing import Any
 from torch.utils import checkpoint
 
 from ttrace.adapters.torch.deferred_session import DeferredSession
-from ttrace.adapters.torch.patches import Patches
+from ttrace.capture.patches import Patches
 from ttrace.capture.placed import Position
 
 

@@ -17,11 +17,11 @@ from torch import nn
 from ttrace.adapters.torch.attached_model import AttachedModel
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.loss_scale import parameters_of, plain
-from ttrace.adapters.torch.patches import Patches
 from ttrace.adapters.torch.store import Store
 from ttrace.capture import source_lines
 from ttrace.capture.found_gradients import what_it_holds
 from ttrace.capture.note_lines import in_lines
+from ttrace.capture.patches import Patches
 from ttrace.capture.tensor_bytes import on_host
 
 

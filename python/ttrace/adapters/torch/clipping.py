@@ -10,9 +10,9 @@ from torch import nn
 from torch.nn.utils import clip_grad
 
 from ttrace.adapters.torch.deferred_session import DeferredSession
-from ttrace.adapters.torch.patches import Patches
 from ttrace.adapters.torch.store import Store
 from ttrace.adapters.torch.topology import is_dtensor, local_tensor
+from ttrace.capture.patches import Patches
 from ttrace.capture.placed import Scale
 
 
@@ -50,7 +50,7 @@ class Clipping:
                 patches.wrap_result(owner, clip, self._clipped)
 
     def _clip_values(self, tensors: Any, clip_value: float, *args: Any, **kwargs: Any) -> None:
-        if self._session.due:
+        if self._session.due and not self._session.now.is_empty:
             self._session.now.clipping.looked_at = True
             self._session.now.clipping.limit("clip_grad_value", clip_value)
 
@@ -60,11 +60,14 @@ class Clipping:
 
     def _norm_of(self, tensors: Any, norm_type: float = 2.0, *args: Any, **kwargs: Any) -> None:
         self._norm_type = float(norm_type)
-        self._session.now.clipping.looked_at = True
+        if not self._session.now.is_empty:
+            self._session.now.clipping.looked_at = True
 
     def _clip(
         self, tensors: Any, max_norm: float, total_norm: Any, *args: Any, **kwargs: Any
     ) -> None:
+        if self._session.now.is_empty:
+            return  # of another loop of this process, between two iterations of this one
         several = [tensors] if torch.is_tensor(tensors) else tensors
         if not isinstance(several, list | tuple):
             several = None  # reading it would use it up

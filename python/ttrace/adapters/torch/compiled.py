@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from ttrace.adapters.torch.patches import Patches
 from ttrace.adapters.torch.topology import is_compiled_wrapper, wrappers
 from ttrace.capture.module_hooks import eager_only
+from ttrace.capture.patches import Patches
 
 # Given (args, kwargs): what replaces them, or None. Given the output too: what replaces it.
 Before = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Any]

@@ -29,10 +29,10 @@ from ttrace.adapters.torch.data_records import record_item
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.fed_rows import Fed, Placed
 from ttrace.adapters.torch.own_inputs import OwnInputs
-from ttrace.adapters.torch.patches import Patches
 from ttrace.adapters.torch.reference_data import ReferenceData
 from ttrace.capture.course import Course
 from ttrace.capture.nested import named_tensors
+from ttrace.capture.patches import Patches
 from ttrace.capture.replay_data import map_tensors
 from ttrace.capture.tensor_bytes import bitwise_equal
 

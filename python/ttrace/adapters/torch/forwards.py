@@ -14,13 +14,15 @@ from ttrace.adapters.torch.attached_model import AttachedModel
 from ttrace.adapters.torch.compiled import AroundCall, watch
 from ttrace.adapters.torch.data import Data
 from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.forwards_seen import SeenForward
 from ttrace.adapters.torch.instruments import Instrumentation, Instruments
-from ttrace.adapters.torch.patches import Patches
+from ttrace.adapters.torch.repeat.repetition import Repetition
 from ttrace.adapters.torch.targets import watch as watch_targets
 from ttrace.adapters.torch.topology import DTensor, rows_cut
 from ttrace.capture import nested
 from ttrace.capture.course import Course
 from ttrace.capture.nested import named_tensors
+from ttrace.capture.patches import Patches
 from ttrace.capture.placed import Moment
 
 _NO_ROWS = (
@@ -41,6 +43,7 @@ class Forwards:
         instrumentation: Instrumentation,
         course: Course,
         data: Data,
+        repetition: Repetition,
         first: Callable[[], None],
     ) -> None:
         """`first()` is called at the first forward of an iteration."""
@@ -49,10 +52,12 @@ class Forwards:
         self._instrumentation = instrumentation
         self._course = course
         self._data = data
+        self._repetition = repetition
         self._first = first
         self._calls_inside: int | None = None  # of the model, within `one_forward`
         guarded = session.guarded
         self._enter = guarded(self._enter_model)
+        self._enter_again = guarded(self._enter_in_leg)
         self._leave = guarded(self._leave_model)
         self._declare = guarded(self._placement_declared)
         self._before_capture = guarded(self._forward_before_capture)
@@ -83,6 +88,7 @@ class Forwards:
             self._around.remove()
             self._model.compiled_as(module)
             self._around = self._around_calls()
+            self._repetition.watch_model()
         instruments = self._instrumentation.current
         if instruments is not None:
             instruments.hooks.install_all(self._model.root, self._model.outside)
@@ -101,6 +107,8 @@ class Forwards:
         if not module.training:
             session.now.evaluate()
             return None
+        if not session.now.is_real:
+            return self._enter_again(args, kwargs)
         if session.due:
             return self._enter(module, args, kwargs)
         if session.iteration + 1 == session.settings.iterations[0]:
@@ -125,6 +133,7 @@ class Forwards:
         micro_batches = iteration.micro_batches
         if micro_batches.calls == 0:
             self._begin_iteration(instruments)
+        self._repetition.forward_begins()
         arguments = names.bound(args, kwargs)
         tensors = [t for name, v in arguments.items() for _, t in named_tensors(v, name)]
         rows = self._rows_of(arguments, tensors)
@@ -141,11 +150,38 @@ class Forwards:
             changed = args, kwargs = names.rebound(args, kwargs, replaced)
             arguments = names.bound(args, kwargs)
         self._note_fed(moment, arguments)
+        if self._repetition.wanted:
+            iteration.forwards.append(SeenForward(rows, new, replaced, moment.placed))
         iteration.begin_forward(moment)
         instruments.hooks.begin_forward()
         if starts_here:
             instruments.hooks.before_root(module, args, kwargs)
         return changed
+
+    def _enter_in_leg(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same forward runs again, with what it was given."""
+        session, names = self._session, self._model.arguments
+        iteration, instruments = session.now, self._instrumentation.current
+        if instruments is None:
+            return None
+        micro_batches = iteration.micro_batches
+        seen = iteration.next_seen()
+        micro_batches.again(seen.begins)
+        rows_of_source = self._rows_of_source(instruments)
+        moment = micro_batches.forward(session.topology, seen.rows, rows_of_source)
+        if seen.placed is not None:
+            moment.place_rows(seen.placed)
+        changed = self._changed(seen, args, kwargs)
+        arguments = names.bound(*(changed or (args, kwargs)))
+        tensors = [t for name, v in arguments.items() for _, t in named_tensors(v, name)]
+        iteration.give_arguments(session.topology, tensors)
+        iteration.begin_forward(moment)
+        instruments.hooks.begin_forward()
+        return changed
+
+    def _changed(self, seen: SeenForward, args: Any, kwargs: Any) -> Any:
+        replaced = {name: value.clone() for name, value in seen.replaced.items()}
+        return self._model.arguments.rebound(args, kwargs, replaced) if replaced else None
 
     def _begin_iteration(self, instruments: Instruments) -> None:
         course = self._course
@@ -154,6 +190,7 @@ class Forwards:
         course.read(instruments.store.parameters(course.parameters_are()[0]))
         course.use(instruments.store.parameters_used())
         instruments.store.record_buffers(course.graft)
+        self._repetition.begin()
 
     def _returned(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
@@ -167,6 +204,8 @@ class Forwards:
     def _leave_model(self, output: Any) -> None:
         self._session.now.end_forward()
         instruments = self._instrumentation.current
+        if not self._session.now.is_real:
+            return
         if instruments is not None and instruments.cut_rows is not None:
             instruments.cut_rows.end(output)
         scalars = (value for _, value in nested.outputs(output) if value.dim() == 0)
@@ -245,6 +284,10 @@ class Forwards:
     def _target(self, target: torch.Tensor) -> torch.Tensor | None:
         """Outside of the model, of what it returned."""
         iteration = self._session.now
-        if iteration.moment is not None or iteration.micro_batches.last is None:
+        if (
+            not iteration.is_real
+            or iteration.moment is not None
+            or iteration.micro_batches.last is None
+        ):
             return None
         return self._data.target(target)

@@ -102,6 +102,10 @@ class Gradients:
             if total is not None:
                 yield fqn, total
 
+    def sums(self) -> dict[str, torch.Tensor]:
+        """Those that wait to be given out."""
+        return dict(self._sums)
+
     def order(self) -> list[str]:
         """Of those that are given out, in which they arrived."""
         chosen = set(self.selected)

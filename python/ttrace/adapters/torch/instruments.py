@@ -14,16 +14,16 @@ from ttrace.adapters.torch.backward import LossBackward
 from ttrace.adapters.torch.checkpoint import Checkpoints
 from ttrace.adapters.torch.cut_rows import CutRows
 from ttrace.adapters.torch.deferred_session import DeferredSession
-from ttrace.adapters.torch.hooks import DTensorIsolation, DTensorNoise, LoopHooks
+from ttrace.adapters.torch.hooks import LoopHooks
+from ttrace.adapters.torch.launches import Launches
 from ttrace.adapters.torch.reduction_by_hand import ReductionByHand
 from ttrace.adapters.torch.store import Store
 from ttrace.adapters.torch.topology import Topology, Unsupported
 from ttrace.capture import collective_calls
 from ttrace.capture.course import Course
 from ttrace.capture.graft import Graft
-from ttrace.capture.legs import Leg, LegFactory, Refusal
+from ttrace.capture.legs import Leg
 from ttrace.capture.random_draws import RandomDraws
-from ttrace.capture.settings import LegName
 
 
 class Instruments:
@@ -38,11 +38,14 @@ class Instruments:
         draws: RandomDraws,
         backward: LossBackward,
         leg: Leg,
+        launches: Launches,
     ) -> None:
         graft = None if session.settings.graft is None else Graft(session)
         self.hooks = LoopHooks(session, draws, backward, leg.rewrite)
         self.hooks.install_all(model.root, model.outside)
-        self.store = Store(session, model.root, optimizers, leg.rewrite)
+        self.store = Store(session, model.root, optimizers, lambda: self.hooks.rewrite)
+        self.launches = launches
+        self.runs_again = False  # whether an iteration has, and was the same
         self.source = leg.source
         self.cut_rows: CutRows | None = None
         if session.topology.dp_size > 1:
@@ -51,7 +54,7 @@ class Instruments:
             self.cut_rows = CutRows(session, ranks, session.topology.wrapped)
         by_hand = session.topology.by_hand
         self.reduction = ReductionByHand(session, self.store) if by_hand else None
-        collective_calls.patch_late()  # nothing to do where the launcher has been
+        collective_calls.patch_late(model.patches)
         course.open(
             self.hooks,
             self.store,
@@ -87,7 +90,7 @@ class Instrumentation:
         self._course = course
         self._end = end
         self._observers = optimizers, course, draws, backward
-        self._checkpoints = checkpoints
+        self._launches = Launches(session, model, checkpoints)
         self._other_models: list[str] = []  # classes of those that were attached after this one
 
     def ensure_started(self) -> Instruments | None:
@@ -130,44 +133,17 @@ class Instrumentation:
         session.start_on(topology, facts)
         model_notes.note_start(session, model)
         self._note_others()
-        leg = self._make_leg()
+        leg = self._launches.own_leg()
         can_run = isinstance(leg, Leg)
         self.current = Instruments(
-            session, model, *self._observers, leg if can_run else Leg(session.leg)
+            session,
+            model,
+            *self._observers,
+            leg if can_run else Leg(session.leg),
+            self._launches,
         )
         if model.ddp is not None:
             model_notes.note_ddp(session)
-        self._note_skipped(leg)
+        self._launches.note_own(leg)
         if not can_run:
             self._end()
-
-    # The leg that this launch is
-
-    def _make_leg(self) -> Leg | Refusal:
-        def isolation(*arguments: Any) -> DTensorIsolation:
-            return DTensorIsolation(*arguments, in_checkpoint=self._checkpoints.inside)
-
-        session = self._session
-        legs = LegFactory(session, self._refusal, noise=DTensorNoise, isolation=isolation)
-        return legs.make(session.settings.leg)
-
-    def _refusal(self, leg: str) -> Refusal | None:
-        if not LegName.parse(leg).fp32:
-            return None
-        if self._model.is_low_precision():
-            return Refusal("a plain torch loop cannot be run in fp32 from outside")
-        return Refusal("the run is fp32 already", expected=True)
-
-    def _note_skipped(self, own: Leg | Refusal) -> None:
-        settings = self._session.settings
-        refusals = {leg: self._refusal(leg) for leg in settings.legs}
-        refusals[settings.leg] = own if isinstance(own, Refusal) else None
-        for leg, refusal in refusals.items():
-            for iteration in settings.iterations if refusal is not None else ():
-                self._session.note(
-                    "leg_skipped",
-                    leg=leg,
-                    iteration=iteration,
-                    reason=refusal.reason,
-                    expected=refusal.expected,
-                )

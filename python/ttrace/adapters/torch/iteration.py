@@ -6,7 +6,10 @@ scalers and steps each have a part here; what they have across iterations they k
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import copy
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -22,6 +25,17 @@ from ttrace.adapters.torch.waiting_records import WaitingRecords
 from ttrace.capture.iteration import Iteration
 from ttrace.capture.placed import Scale
 
+if TYPE_CHECKING:
+    from ttrace.adapters.torch.forwards_seen import SeenForward
+    from ttrace.adapters.torch.repeat.gradient_starts import GradientStarts
+    from ttrace.adapters.torch.repeat.replayer import LoopReplayer
+    from ttrace.adapters.torch.repeat.tape import Tape
+    from ttrace.capture.rerun import Reruns
+
+
+# What forwards and backwards bring.
+_OF_A_LEG = "micro_batches gradients own_reduction clipping records provenance".split()
+
 
 class LoopIteration(Iteration):
     def __init__(self, number: int, leg: str, before: LoopIteration | None = None) -> None:
@@ -36,10 +50,50 @@ class LoopIteration(Iteration):
         self.steps = StepsTaken()
         self.provenance: Provenance | None = None  # within the last forward
         self.evaluated = False  # a forward with gradients, outside of training mode
+        # What is needed to run it again.
+        self.forwards: list[SeenForward] = []
+        self.tape: Tape | None = None
+        self.gradient_starts: GradientStarts | None = None
+        self.replayer: LoopReplayer | None = None
+        self.reruns: Reruns | None = None
+        self.repeated = False  # its legs are over, or had their time
+        self.of_real_leg: LoopIteration = self  # while another runs: a copy
+        self._again = 0  # forwards of the leg that runs
         self._follows_forwards = before is not None and before.has_forward
 
     def following(self) -> LoopIteration:
         return LoopIteration(self.number + 1, self.leg, self)
+
+    @contextmanager
+    def rerun(self, leg: str) -> Iterator[None]:
+        """Inside, what a leg brings is its own."""
+        own = {name: getattr(self, name) for name in _OF_A_LEG}
+        before = self.of_real_leg = copy.copy(self)
+        self.micro_batches = MicroBatches(self.number, leg, before.micro_batches.count)
+        self.clipping = ClippingSeen()
+        self.drop_gradients()
+        self.records, self.provenance = WaitingRecords(), None
+        self.own_reduction = before.own_reduction.again()
+        self._again = 0
+        self.micro_batches.carry_scale_of(before.micro_batches)
+        try:
+            with super().rerun(leg):
+                yield
+        finally:
+            vars(self).update(own)
+            self.of_real_leg = self
+
+    def next_seen(self) -> SeenForward:
+        """Of a leg: the forward that runs again. Raises if there was none more."""
+        self._again += 1
+        if self._again > len(self.forwards):
+            raise RuntimeError("the iteration called its model fewer times")
+        return self.forwards[self._again - 1]
+
+    @property
+    def is_real(self) -> bool:
+        """Whether what runs is the loop itself."""
+        return self.of_real_leg is self
 
     @property
     def has_forward(self) -> bool:
@@ -71,3 +125,5 @@ class LoopIteration(Iteration):
     def drop_gradients(self) -> None:
         """Those that arrived so far are of no part of it."""
         self.gradients = Gradients()
+        if not self.is_real:  # the loop's scaler is not called again
+            self.gradients.scale_loss(self.of_real_leg.gradients.loss_scale)

@@ -13,60 +13,85 @@ mechanism is used there, unless the model has hooks, which would run once more t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from types import ModuleType
 from typing import Any
+
+from ttrace.capture.scope import OnImport, Scope
 
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
 
-def register(on_import: Callable[[str, Callable[[ModuleType], None]], None]) -> None:
+def register(on_import: OnImport, scope: Scope) -> None:
     """Imports nothing."""
     for package in _PACKAGES:
-        on_import(f"{package}.loops.fit_loop", _patch_loop)
-        on_import(f"{package}.strategies.strategy", _patch_strategy)
+        on_import(f"{package}.loops.fit_loop", functools.partial(_patch_loop, scope))
+        on_import(f"{package}.strategies.strategy", functools.partial(_patch_strategy, scope))
 
 
-def _patch_loop(module: ModuleType) -> None:
+def _patch_loop(scope: Scope, module: ModuleType) -> None:
     owner = module._FitLoop
     original = owner.run
 
     @functools.wraps(original)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _attach(self.trainer.strategy)
+        _attach(scope, self.trainer.strategy)
         return original(self, *args, **kwargs)
 
-    owner.run = run
+    scope.patches.replace(owner, "run", run)
 
 
-def _attach(strategy: Any) -> None:
-    from ttrace.adapters.torch import attach
+def _attach(scope: Scope, strategy: Any) -> None:
+    from ttrace.adapters.torch.attach import attach_loop
 
     optimizers = list(getattr(strategy, "optimizers", ()))
-    if attach.attached() or not optimizers or strategy.model is None:
+    if scope.has_loop or scope.is_closed or not optimizers or strategy.model is None:
         return
     model = strategy.lightning_module
     strategy.ttrace_redirects = strategy.model is model and not (
         model._forward_hooks or model._forward_pre_hooks or model._compiled_call_impl is not None
     )
-    attach.attach(strategy.model, optimizers)
+    attach_loop(scope, strategy.model, optimizers)
 
 
-def _patch_strategy(module: ModuleType) -> None:
+def _patch_strategy(scope: Scope, module: ModuleType) -> None:
     owner = module.Strategy
     original = owner.training_step
 
     @functools.wraps(original)
     def training_step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        from ttrace.adapters.torch import attach
+        from ttrace.adapters.torch.attach import capture_of
 
-        capture = attach.capture_of(self.model)
-        with nullcontext() if capture is None else capture.one_forward():
-            if capture is None or not getattr(self, "ttrace_redirects", False):
-                return original(self, *args, **kwargs)
-            with self.precision_plugin.train_step_context():
-                model = self.lightning_module
-                return self._forward_redirection(model, model, "training_step", *args, **kwargs)
+        capture = capture_of(self.model)
+        if capture is None:
+            return original(self, *args, **kwargs)
+        redirects = getattr(self, "ttrace_redirects", False)
+        step = functools.partial(_redirected if redirects else original, self)
 
-    owner.training_step = training_step
+        def once_or_again(*args: Any, **kwargs: Any) -> Any:
+            with nullcontext() if capture.is_real else _logging_nothing(self.lightning_module):
+                return step(*args, **kwargs)
+
+        return capture.one_forward(once_or_again, args, kwargs)
+
+    scope.patches.replace(owner, "training_step", training_step)
+
+
+@contextmanager
+def _logging_nothing(module: Any) -> Iterator[None]:
+    """What a step logs is added up by the trainer, and it has been."""
+    names = ("log", "log_dict")
+    for name in names:
+        vars(module)[name] = lambda *args, **kwargs: None
+    try:
+        yield
+    finally:
+        for name in names:
+            vars(module).pop(name, None)
+
+
+def _redirected(strategy: Any, *args: Any, **kwargs: Any) -> Any:
+    model = strategy.lightning_module
+    with strategy.precision_plugin.train_step_context():
+        return strategy._forward_redirection(model, model, "training_step", *args, **kwargs)

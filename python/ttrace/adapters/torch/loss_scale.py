@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ttrace.adapters.torch.deferred_session import DeferredSession
-from ttrace.adapters.torch.patches import Patches
+from ttrace.capture.patches import Patches
 
 _LARGEST = 2**52  # beside it, room for the number of ranks in 64 bits
 _WAY_OUT = "set GradScaler's init_scale to a power of two below 2**52"

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from ttrace.adapters.torch.deferred_session import DeferredSession
-from ttrace.adapters.torch.patches import Patches
 from ttrace.adapters.torch.placement import Provenance
 from ttrace.adapters.torch.topology import Unplaceable, is_dtensor
+from ttrace.capture.patches import Patches
 from ttrace.capture.placed import Moment
 
 

@@ -65,6 +65,14 @@ class MicroBatches:
         self._open.append(moment)
         return moment
 
+    def carry_scale_of(self, other: MicroBatches) -> None:
+        """Losses are scaled as in the other iteration."""
+        self._loss_scale = other._loss_scale
+
+    def again(self, new: bool) -> None:
+        """The forward that follows begins a micro-batch, or not, as it did the first time."""
+        self._closed = new
+
     def scale_loss(self, scale: Scale, topology: Topology) -> None:
         """From now on gradients are 1 / `scale` times what they mean."""
         self._loss_scale = scale

@@ -31,11 +31,11 @@ def facts(model: AttachedModel) -> dict[str, Any]:
         "model": type(model.root).__name__,
         "ddp": model.ddp is not None,
         "private_names": looked_up(TORCH),
+        **({"loss_fn": model.loss_name} if model.loss_name else {}),
     }
 
 
 def note_start(session: DeferredSession, model: AttachedModel) -> None:
-    session.note("replayer", name="none")
     # Where a loop divides, before the reduction or after it, is its own affair.
     session.note("loss_unit", known=False)
     for text in missing(TORCH):

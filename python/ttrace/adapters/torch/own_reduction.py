@@ -51,6 +51,12 @@ class OwnReduction:
         self._late: dict[str, set[int]] = {}  # reduced before these micro-batches added to them
         self._exchanges = ""
 
+    def again(self) -> OwnReduction:
+        """For a leg of the iteration, of which nothing has to be shown any more."""
+        other = OwnReduction()
+        other.unreached = self.unreached
+        return other
+
     def arrived(self, fqn: str, micro_batch: int) -> None:
         """A term of a parameter's gradient, which is added to what is there."""
         self.arrived_last = fqn

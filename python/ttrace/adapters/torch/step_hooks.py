@@ -40,6 +40,7 @@ class StepHooks:
         self._handles_after = [
             optimizer.register_step_post_hook(self._step_ends) for optimizer in self._optimizers
         ]
+        self._farewells: dict[Any, Any] = {}  # by optimizer, a handle
         self.come_last()
 
     def come_last(self) -> None:
@@ -52,12 +53,29 @@ class StepHooks:
         ]
 
     def stop(self) -> None:
-        """They do nothing any more. Within a step torch goes through its tables of hooks, which
-        must not change meanwhile: what does nothing stays."""
+        """They do nothing any more, and are gone now or at the end of the step that runs."""
         self._stopped = True
         if not self._inside:
-            for handle in (*self._handles_before, *self._handles_after):
+            self._remove()
+
+    def _remove(self) -> None:
+        for handle in (*self._handles_before, *self._handles_after, *self._farewells.values()):
+            handle.remove()
+
+    def _say_farewell_last(self, optimizer: Any) -> None:
+        """Within a step torch goes through its tables of hooks, which must not change meanwhile,
+        but for what comes after the last: that one may remove all."""
+        handle = self._farewells.get(optimizer)
+        hooks = optimizer._optimizer_step_post_hooks
+        if handle is None or next(reversed(hooks), None) != handle.id:
+            if handle is not None:
                 handle.remove()
+            self._farewells[optimizer] = optimizer.register_step_post_hook(self._farewell)
+
+    def _farewell(self, *_: Any) -> None:
+        self._inside = False
+        if self._stopped:
+            self._remove()
 
     def _step_begins(
         self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -66,6 +84,7 @@ class StepHooks:
         if self._stopped:
             return None
         self._inside = True
+        self._say_farewell_last(optimizer)
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if not callable(closure):
             self._before(optimizer)
@@ -93,6 +112,6 @@ class StepHooks:
         return watched
 
     def _step_ends(self, optimizer: Any, *_: Any) -> None:
+        self._inside = True  # a step may call that of its base class, which has ended before
         if not self._stopped:
             self._after(optimizer)
-        self._inside = False

@@ -13,17 +13,19 @@ import torch
 
 from ttrace.adapters.torch import model_notes
 from ttrace.adapters.torch.attached_model import AttachedModel
+from ttrace.adapters.torch.backward import LossBackward
 from ttrace.adapters.torch.clearing import Clearing
 from ttrace.adapters.torch.clipping import Clipping
 from ttrace.adapters.torch.comm_hook import note_comm_hook
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.instruments import Instrumentation
 from ttrace.adapters.torch.loss_scale import LossScale, parameters_of
-from ttrace.adapters.torch.patches import Patches
+from ttrace.adapters.torch.repeat.repetition import Repetition
 from ttrace.adapters.torch.step_hooks import StepHooks
 from ttrace.adapters.torch.store import Store
 from ttrace.capture import hyperparameters, source_lines
 from ttrace.capture.course import Course
+from ttrace.capture.patches import Patches
 
 _SEVERAL_EVALUATIONS = (
     "a step of the optimizer calls its closure several times: only the first is recorded"
@@ -41,6 +43,8 @@ class Steps:
         patches: Patches,
         instrumentation: Instrumentation,
         course: Course,
+        repetition: Repetition,
+        backward: LossBackward,
         iteration_over: Callable[[], None],
     ) -> None:
         """`iteration_over()` is called when an iteration is, and its gradients were given out."""
@@ -49,6 +53,8 @@ class Steps:
         self._optimizers = optimizers
         self._instrumentation = instrumentation
         self._course = course
+        self._repetition = repetition
+        self._backward = backward
         self._iteration_over = iteration_over
         Clipping(session, patches, self._clipping, self._clipped, course.norm)
         Clearing(session, patches, model, optimizers, lambda: self._store, self._given_up)
@@ -103,6 +109,8 @@ class Steps:
             note_comm_hook(session, self._model.ddp)
         self._course.backward_done()
         self._course.record_reduced()
+        if len(self._optimizers) == 1:
+            self._repetition.run()
         return store
 
     # A step
@@ -143,6 +151,8 @@ class Steps:
         if iteration.steps.has(optimizer):
             self._end_iteration()
         self._gradients_complete(optimizer)
+        is_last = iteration.steps.count == len(self._optimizers) - 1
+        self._repetition.step_begins(optimizer, is_last, self._backward.is_running)
         self._course.step_begins(lambda: self._note_step(optimizer, called))
         self._session.now.steps.begin()
 

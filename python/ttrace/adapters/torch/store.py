@@ -17,6 +17,7 @@ which a check reads from what is stepped (note "loss_unit").
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -48,13 +49,15 @@ class Store:
         session: DeferredSession,
         root: nn.Module,
         optimizers: Sequence[torch.optim.Optimizer],
-        rewrite: Rewrite | None,
+        rewrite: Callable[[], Rewrite | None],
     ) -> None:
+        """`rewrite()`: what puts other gradients in place of those that arrive, now."""
         self._root = root
         self._optimizers = optimizers
         self._rewrite = rewrite
         self._session = session
         self._named = {canonical_name(name): p for name, p in root.named_parameters()}
+        self._others: Mapping[int, torch.Tensor] = {}  # leaves of a leg
         self._begun: dict[str, tuple[int, int]] = {}  # buffers, as the run began with them
         self._handles = [
             register_first(parameter, self._arriving(fqn))
@@ -120,12 +123,11 @@ class Store:
             is_first = gradients.arrives(fqn)
             session.now.own_reduction.arrived(fqn, session.now.backward_moment.micro_batch)
             replaced = None
-            if self._rewrite is not None:
+            rewrite = self._rewrite()
+            if rewrite is not None:
                 topology = session.topology
                 coordinate = f"dp={topology.dp_rank}" if topology.dp_size > 1 else ""
-                replaced = self._rewrite.parameter_gradient(
-                    fqn, ParameterRule(), coordinate, gradient
-                )
+                replaced = rewrite.parameter_gradient(fqn, ParameterRule(), coordinate, gradient)
                 gradient = gradient if replaced is None else replaced
             is_real = session.leg == "real"
             if is_first and is_real:
@@ -135,6 +137,23 @@ class Store:
 
         return self._session.guarded(arrived)
 
+    @contextmanager
+    def gradients_of(self, others: Mapping[int, torch.Tensor]) -> Iterator[None]:
+        """Inside, gradients are those of other leaves, given by ids of the parameters."""
+        self._others = others
+        try:
+            yield
+        finally:
+            self._others = {}
+
+    def _leaf(self, fqn: str) -> torch.Tensor:
+        parameter = self._named[fqn]
+        return self._others.get(id(parameter), parameter)
+
+    def gradients_there(self) -> list[torch.Tensor]:
+        """In an order that is the same on all ranks."""
+        return [gradient for _, gradient in self.gradients()]
+
     def gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Those that the loop has now, without DTensors' wrapping."""
         for fqn in self._named:
@@ -143,7 +162,7 @@ class Store:
                 yield fqn, gradient
 
     def _gradient_of(self, fqn: str) -> torch.Tensor | None:
-        gradient: Any = self._named[fqn].grad
+        gradient: Any = self._leaf(fqn).grad
         return gradient._local_tensor if is_dtensor(gradient) else gradient
 
     def found_gradients(self) -> Mapping[str, torch.Tensor | None]:
@@ -185,7 +204,7 @@ class Store:
             yield Piece(fqn, total, terms, (numerator, denominator * topology.dp_size))
         adds_nothing = self._session.now.own_reduction.adds_nothing_to
         for fqn in adds_nothing(gradients.selected, gradients.arrived):
-            if self._named[fqn].grad is not None:
+            if self._leaf(fqn).grad is not None:
                 nothing = torch.zeros_like(self._named[fqn])
                 yield Piece(fqn, nothing, topology.dp_placement("Partial(sum)"))
 
@@ -197,7 +216,7 @@ class Store:
         topology, gradients = self._session.topology, self._session.now.gradients
         over = (topology.dp_name,) if topology.dp_name else ()
         for fqn in gradients.selected:
-            gradient = self._named[fqn].grad
+            gradient = self._leaf(fqn).grad
             if gradient is None:
                 continue
             try:

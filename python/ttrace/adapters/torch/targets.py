@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from ttrace.adapters.torch.patches import Patches
+from ttrace.capture.patches import Patches
 
 # The second argument is the target.
 _LOSSES = (

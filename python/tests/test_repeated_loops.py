@@ -1,0 +1,117 @@
+"""Iterations of plain loops are run again in the loop's own process, and ten steps later not a bit
+is different; what cannot be run again says so and is left alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import with_fault
+from captured_run import HOOK, ROOT, index, run
+from launch_ranks import launcher
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "zoo/loop_styles"))
+from styles import STYLES
+
+DIGESTS = "python/tests/step_digests.py"
+LEGS = "replay,noise:1,fp32,isolated.noise:1"
+# What is said of a style that cannot be run again.
+LEFT = {"in-turn": "has stepped"}
+QUICK = ("accumulated", "in-turn", "in-place", "weighted", "two-optimizers", "hooks")
+
+
+def named(style):
+    return pytest.param(style, id=style, marks=() if style in QUICK else pytest.mark.matrix)
+
+
+def digests(style, ranks, out=None):
+    how = {} if out is None else {"TTRACE_OUT": out, "TTRACE_LEGS": LEGS}
+    # Capture switches dropout off only where a run is compared with another.
+    return run(("loop_styles/styles.py", style), processes=ranks, script=DIGESTS, **how)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("style", [named(style) for style in STYLES])
+def test_an_iteration_runs_again_and_nothing_is_changed(style, ranks, tmp_path):
+    out = tmp_path / "trace"
+    plain, _ = digests(style, ranks)
+    captured, log = digests(style, ranks, out)
+    assert "ttrace:" not in log
+    assert captured == plain
+    for rank in range(ranks):
+        lines = index(out, rank)
+        notes = [line["data"] for line in lines if line.get("kind") == "replayer"]
+        if style in LEFT:
+            assert [note["name"] for note in notes] == ["none"]
+            assert LEFT[style] in notes[0]["reason"]
+            continue
+        assert notes == [{"name": "torch"}], notes
+        seals = {(line["leg"], line["iteration"]) for line in lines if line["type"] == "seal"}
+        assert seals >= {(leg, i) for leg in ("real", "replay", "noise.1") for i in (0, 1)}
+
+
+def trained(out, ranks=2, start=None, **fault):
+    """(exit code, lines about the run's numbers, everything that was said)"""
+    start = start or launcher(ranks)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment |= with_fault.environment(out, HOOK, "replay,noise:1", 8, {"rank": 1, **fault})
+    done = subprocess.run(
+        [*start, "zoo/with_fault.py", DIGESTS, "loop_styles/styles.py", "accumulated"],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=200,
+    )
+    lines = sorted(re.findall(r"^(?:step|state) .*$", done.stdout, re.MULTILINE))
+    return done.returncode, lines, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("step", "fault"),
+    [
+        ("save gradients", "memory"),
+        ("enter the leg", "exception"),
+        pytest.param("seal the leg", "full disk", marks=pytest.mark.matrix),
+        pytest.param("put back", "memory", marks=pytest.mark.matrix),
+        pytest.param("forward", "slow", marks=pytest.mark.matrix),
+        ("backward", "memory"),
+        pytest.param("forward", "exception", marks=pytest.mark.matrix),
+    ],
+)
+def test_what_fails_in_a_rerun_costs_reruns_only(tmp_path, step, fault):
+    """Also on one rank alone: no other waits for it in a collective."""
+    plain, _ = digests("accumulated", 2)
+    code, lines, log = trained(tmp_path / "trace", step=step, fault=fault)
+    assert code == 0, log
+    assert lines == plain
+    assert fault == "slow" or "fault at" in log
+
+
+TORCHRUN = [sys.executable, *"-m torch.distributed.run --standalone --nproc-per-node 2".split()]
+
+
+@pytest.mark.parametrize(
+    ("step", "fault"),
+    [
+        ("forward", "stuck"),
+    ],
+)
+def test_a_rank_that_is_stuck_in_a_rerun_ends_the_run_with_a_reason(tmp_path, step, fault):
+    plain, _ = digests("accumulated", 2)
+    code, lines, log = trained(tmp_path / "trace", start=TORCHRUN, step=step, fault=fault)
+    assert code != 0
+    assert lines == [line for line in plain if line.startswith("step 0 ")]
+    said = re.findall(r"^ttrace: rank 1: .*$", log, re.MULTILINE)
+    assert len(said) == 1 and "exit code 70" in said[0], log
+    assert (0, "real") in {
+        (line["iteration"], line["leg"])
+        for line in index(tmp_path / "trace", 1)
+        if line["type"] == "seal"
+    }

@@ -1,0 +1,207 @@
+"""Runs an iteration of a plain torch loop again, from what was recorded of it. See
+capture/adapter.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+
+from ttrace.adapters.torch.attached_model import AttachedModel
+from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.instruments import Instruments
+from ttrace.adapters.torch.loss_scale import parameters_of
+from ttrace.adapters.torch.repeat.full_precision import FullPrecision
+from ttrace.adapters.torch.repeat.play import play
+from ttrace.adapters.torch.repeat.reduction import is_followed, reduce_as_before, reducing_nothing
+from ttrace.adapters.torch.repeat.swapped_parameters import swapped_parameters
+from ttrace.adapters.torch.repeat.tape import Event, Kind, Tape
+from ttrace.capture.course import Course
+from ttrace.capture.legs import Leg, Refusal
+from ttrace.capture.placed import ParameterRule
+from ttrace.capture.settings import LegName
+from ttrace.capture.state import GlobalState, Part, Watched
+from ttrace.capture.tensor_bytes import digest_of, unwrapped
+
+_NO_BACKWARD = "no backward of what its model has put out was seen"
+
+
+class LoopReplayer:
+    """For one iteration. Made before its first forward."""
+
+    def __init__(
+        self,
+        session: DeferredSession,
+        model: AttachedModel,
+        instruments: Instruments,
+        course: Course,
+    ) -> None:
+        self._session = session
+        self._model = model
+        self._instruments = instruments
+        self._course = course
+        self._events: Sequence[Event] = ()
+        self._leaves: Mapping[int, torch.Tensor] = {}
+        self._is_reduced = True  # as the step would find them, in the leg that runs
+        self._problem: str | None = _NO_BACKWARD
+        self._terms: Mapping[str, torch.Tensor] = {}  # of the real call: sums, by parameter
+        self._again: Mapping[str, torch.Tensor] = {}  # the same, when it ran again
+        self._earlier: list[tuple[torch.Tensor, torch.Tensor]] = []  # parameters, as they were
+        self._precision = FullPrecision(model)
+        self.full_precision = self._precision.__call__
+
+    def plays(
+        self, tape: Tape, events: Sequence[Event], leaves: Mapping[int, torch.Tensor]
+    ) -> None:
+        """What is made again: these events of the tape."""
+        self._events, self._leaves = events, leaves
+        problems = [tape.problem, *(event.problem for event in events)]
+        self._problem = next(filter(None, problems), None)
+        if self._problem is None and not any(e.kind is Kind.BACKWARD for e in events):
+            self._problem = _NO_BACKWARD
+        self._precision.look(events)
+
+    def brought(self, terms: Mapping[str, torch.Tensor]) -> None:
+        """By all backwards of the loop's so far."""
+        if not self.is_trusted:
+            self._terms = {**self._terms, **terms}
+
+    # The state of the process
+
+    @property
+    def device(self) -> torch.device:
+        parameter = next(iter(self._model.root.parameters()), None)
+        return torch.device("cpu") if parameter is None else parameter.device
+
+    def watched(self) -> Iterator[Watched]:
+        for name, module in self._model.root.named_modules():
+            yield Watched(name or "the model", module)
+
+    def global_states(self) -> list[GlobalState]:
+        return []
+
+    def keep_parameters(self, optimizer: Any) -> None:
+        """It is about to step, and other optimizers will after it."""
+        self._earlier += [(p, p.detach().clone()) for p in parameters_of(optimizer)]
+
+    @contextmanager
+    def parameters_as_before(self) -> Iterator[None]:
+        """Inside, no optimizer has stepped yet."""
+        later = [(parameter, parameter.detach().clone()) for parameter, _ in self._earlier]
+        _set(self._earlier)
+        try:
+            yield
+        finally:
+            _set(later)
+
+    def save_gradients(self) -> list[Part]:
+        """The tensors themselves: a leg puts others in their place, if any."""
+        return [
+            Part("a gradient", partial(setattr, leaf, "grad", leaf.grad))
+            for leaf in self._leaves.values()
+        ]
+
+    def clear_gradients(self) -> None:
+        for leaf in self._leaves.values():
+            leaf.grad = None
+
+    def parameters(self) -> Iterable[tuple[str, torch.Tensor, ParameterRule, str]]:
+        """None: the store's own hooks see every gradient, and rewrite it."""
+        return ()
+
+    # Whether it can be run
+
+    def problem(self) -> str | None:
+        return self._problem
+
+    def repeat(self, meet: Callable[[], None]) -> None:
+        """As a leg; what it records is dropped."""
+        with self._course.rerunning():
+            self._play(lambda: None, meet)
+        self._again = self._session.now.gradients.sums()
+        self._session.now.records.drop()
+
+    def differences(self) -> list[str]:
+        names = {**self._terms, **self._again}
+        return [fqn for fqn in names if _digest(self._terms, fqn) != _digest(self._again, fqn)]
+
+    def digest(self) -> str:
+        return ",".join(_digest(self._again, fqn) for fqn in sorted(self._again))
+
+    def not_repeatable(self, reason: str) -> None:
+        self._instruments.launches.note_each(reason)
+
+    @property
+    def is_trusted(self) -> bool:
+        return self._instruments.runs_again
+
+    def repeatable(self) -> None:
+        self._instruments.runs_again = True
+        self._session.note("replayer", name="torch")
+
+    def refusal(self, leg: str) -> Refusal | None:
+        return self._precision.refusal() if LegName.parse(leg).fp32 else None
+
+    def memory(self, leg: str) -> int:
+        return self._precision.added_bytes() if LegName.parse(leg).fp32 else 0
+
+    # A leg
+
+    def run(self, leg: Leg, meet: Callable[[], None]) -> None:
+        session, instruments = self._session, self._instruments
+        count = session.now.of_real_leg.micro_batches.count
+        before, instruments.source = instruments.source, leg.source
+        try:
+            with self._course.rerunning():
+                self._play(self._end, meet)
+            session.release(count * session.topology.dp_size)
+        finally:
+            instruments.source = before
+
+    def _end(self) -> None:
+        """While the model has the parameters of the leg."""
+        of_real_leg = self._session.now.of_real_leg.gradients
+        self._instruments.store.select(None, unscaled=of_real_leg.reduced_scale == (1, 1))
+        self._course.rerun_done(reduced=self._is_reduced)
+
+    def _reduce(self, meet: Callable[[], None]) -> None:
+        if not is_followed(self._model):
+            self._is_reduced = False
+            return
+        meet()
+        gradients = self._instruments.store.gradients_there()
+        self._is_reduced &= reduce_as_before(self._model, gradients)
+
+    def _play(self, end: Callable[[], None], meet: Callable[[], None]) -> None:
+        self._is_reduced = True
+        in_fp32, store = self._precision.is_on, self._instruments.store
+        with (
+            swapped_parameters(self._model.root, in_fp32=in_fp32) as others,
+            store.gradients_of(others),
+            reducing_nothing(self._model) as alone,
+        ):
+            play(
+                self._events,
+                self._leaves,
+                alone=alone,
+                reduce=partial(self._reduce, meet),
+                autocast=not in_fp32,
+                in_place_of=others,
+            )
+            end()
+
+
+@torch.no_grad()
+def _set(values: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    for tensor, value in values:
+        tensor.copy_(value)
+
+
+def _digest(gradients: Mapping[str, torch.Tensor], fqn: str) -> str:
+    if fqn not in gradients:
+        return ""
+    gradient = unwrapped(gradients[fqn])
+    return str(digest_of(gradient.to_dense() if gradient.is_sparse else gradient))

@@ -1,0 +1,263 @@
+"""What a loop does in one iteration, as calls that can be made again.
+
+A loop of the user's cannot be called. But what it computes between the model's outputs and
+`backward()` is a chain of calls of torch, and these can be recorded: calls of the model as a whole
+(a module runs its own Python code again), calls of torch on what depends on the model or on a
+parameter, collectives on such tensors, and backwards. What the loop does beside that (metrics, log
+lines, counters) leads to no gradient and is left out, see needed.py.
+
+A tensor that a recorded call has made has a number, its slot; so have gradients, from the backward
+on that makes them, and what the loop does to them before the step is recorded as well. Anything
+else that a call is given is taken as it is: it must not have changed by the time the call is made
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+import torch
+from torch.utils.weak import WeakIdKeyDictionary
+
+from ttrace.adapters.torch.repeat.ambient import Ambient
+from ttrace.adapters.torch.topology import is_dtensor
+from ttrace.capture.nested import mapped, tensors_in
+
+
+@dataclass(frozen=True)
+class Slot:
+    """In place of a tensor in the arguments of a call."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Given:
+    """The same for a tensor that no call has made."""
+
+    tensor: torch.Tensor
+    version: int
+
+
+class Kind(Enum):
+    MODEL = auto()  # the model, or what the framework runs as its forward
+    CALL = auto()
+    COLLECTIVE = auto()
+    BACKWARD = auto()
+    COPY = auto()  # of a tensor of the loop's that a later call changes
+
+
+@dataclass
+class Event:
+    kind: Kind
+    name: str  # for messages
+    function: Callable[..., Any]
+    args: Any  # (arguments, keyword arguments), with Slot and Given in place of tensors
+    takes: tuple[int, ...]  # slots
+    ambient: Ambient
+    makes: tuple[int, ...] = ()  # slots, in the order in which its result holds them
+    # Slots, and the memory of those that it changes in place, or adds hooks to.
+    changes: tuple[int, ...] = ()
+    problem: str = ""  # why it cannot be made again
+    # Slots of tensors that the model keeps in attributes of its modules: where.
+    kept: dict[int, Callable[[], Any]] = field(default_factory=dict)
+    # Of a backward: what lies in the gradients when it begins (gradient_starts.py), whose gradients
+    # its slots are, and whether DistributedDataParallel reduces them.
+    starts: Any = None
+    leaves: tuple[int, ...] = ()
+    reduces: bool = False
+
+
+_HOOKS = ("register_hook", "retain_grad", "register_post_accumulate_grad_hook")
+# Whoever takes these goes on with a number, which stays what it is in a rerun.
+_NUMBERS = ("item", "tolist", "numpy", "__float__", "__int__", "__index__")
+
+
+class Tape:
+    """Of one iteration. Whoever calls takes care of exceptions; not thread-safe: of the thread
+    that trains."""
+
+    def __init__(self, own: Iterable[torch.Tensor], kept: Callable[[torch.Tensor], Any]) -> None:
+        """`own`: the model's parameters and buffers. `kept(tensor)`: how to get at a tensor that
+        the model keeps in an attribute, or None."""
+        self.events: list[Event] = []
+        self.memory: list[int] = []  # of each slot: its address
+        self.problem = ""  # why the iteration as a whole cannot be run again
+        self.leaves: dict[int, torch.Tensor] = {}  # with gradients, that are no part of the model
+        self.numbers: set[float] = set()  # that the loop has taken out of what depends on the model
+        self._own = {id(tensor) for tensor in own}
+        self._own_memory = {_memory(tensor) for tensor in own}
+        self._kept = kept
+        self._slots: Any = WeakIdKeyDictionary()
+
+    def give_up(self, reason: str) -> None:
+        """The first reason is the one that is said."""
+        self.problem = self.problem or reason
+
+    # What happens
+
+    def concerns(self, tensors: Iterable[torch.Tensor]) -> bool:
+        """Whether a call that is given these can be part of what leads to a gradient."""
+        wants = torch.is_grad_enabled()
+        return any((wants and t.requires_grad) or t in self._slots for t in tensors)
+
+    def knows(self, tensor: torch.Tensor) -> bool:
+        """Whether a recorded call has made it: what was done to it since is recorded, too."""
+        return tensor in self._slots
+
+    def begin_call(
+        self,
+        kind: Kind,
+        name: str,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        ambient: Ambient,
+    ) -> tuple[Event, list[tuple[torch.Tensor, int]]]:
+        """Before it is made. Returns what `end_call` wants."""
+        event = Event(kind, name, function, None, (), ambient)
+        tensors = tensors_in((args, kwargs))
+        if kind is Kind.COLLECTIVE:  # it may write to all that it is given
+            written: list[Any] = tensors
+        else:
+            first = kwargs.get("out", args[0] if args else None)
+            written = tensors_in(first) if _changes_first(name, kwargs) else []
+            if name.startswith("_amp_"):  # and a number beside
+                written = tensors
+        for tensor in written:
+            self._copy_before_change(tensor, event.ambient)
+        takes: list[int] = []
+        event.args = mapped((args, kwargs), lambda tensor: self._reference(tensor, event, takes))
+        event.takes = tuple(takes)
+        return event, [(tensor, _version(tensor)) for tensor in tensors]
+
+    def end_call(
+        self, event: Event, before: list[tuple[torch.Tensor, int]], result: Any, made: Any
+    ) -> None:
+        """After it: `made` are the tensors in `result`, in order."""
+        changed = [
+            tensor
+            for tensor, version in before
+            if event.kind is Kind.COLLECTIVE or _version(tensor) != version
+        ]
+        if event.name in _NUMBERS:
+            self._take_number(result)
+        is_hook = event.name in _HOOKS
+        # p.grad = ...
+        is_set = event.name == "__set__"
+        if event.kind is Kind.CALL and not (made or changed or is_hook or is_set):
+            return
+        if is_hook:
+            changed = [tensor for tensor, _ in before]
+        for tensor in changed if event.kind is not Kind.MODEL else ():
+            if is_hook and id(tensor) in self._own:
+                continue  # a hook of the loop's on a parameter stays there
+            if _memory(tensor) in self._own_memory:
+                event.problem = event.problem or f"{event.name} changes a parameter"
+            elif tensor not in self._slots:
+                event.problem = event.problem or f"{event.name} changes a tensor of the loop's own"
+        event.changes = tuple(self._slots[t] for t in changed if t in self._slots)
+        event.makes = tuple(self._slot(tensor) for tensor in made)
+        self.events.append(event)
+
+    def end_backward(self, event: Event, leaves: Mapping[int, torch.Tensor]) -> None:
+        """After one, which has added to the gradients of these, given by id."""
+        there = {key: leaf.grad for key, leaf in leaves.items() if leaf.grad is not None}
+        event.leaves = tuple(there)
+        event.makes = tuple(self._slot(gradient) for gradient in there.values())
+        self.events.append(event)
+
+    def slots_of(self, tensors: Iterable[torch.Tensor | None]) -> list[int]:
+        """Those that have one."""
+        return [self._slots[t] for t in tensors if t is not None and t in self._slots]
+
+    # Tensors
+
+    def _slot(self, tensor: torch.Tensor) -> int:
+        known = self._slots.get(tensor)
+        if known is None:
+            known = self._slots[tensor] = len(self.memory)
+            self.memory.append(_memory(tensor))
+        return known
+
+    def _reference(self, tensor: torch.Tensor, event: Event, takes: list[int]) -> Any:
+        known = self._slots.get(tensor)
+        if known is None and tensor.grad_fn is not None:
+            known = self._find_kept(tensor)
+            if known is None:
+                event.problem = event.problem or _unseen(tensor, event.name)
+        if known is None:
+            return self._given(tensor, event.kind)
+        takes.append(known)
+        return Slot(known)
+
+    def _given(self, tensor: torch.Tensor, kind: Kind) -> Given:
+        if id(tensor) in self._own or _memory(tensor) in self._own_memory:
+            return Given(tensor, -1)
+        if tensor.requires_grad and tensor.is_leaf:
+            self.leaves[id(tensor)] = tensor
+        elif kind is Kind.MODEL:
+            return Given(tensor.detach().clone(), 0)
+        return Given(tensor, _version(tensor))
+
+    def _find_kept(self, tensor: torch.Tensor) -> int | None:
+        """Some models put what belongs to the loss into attributes of their modules."""
+        model = next((e for e in reversed(self.events) if e.kind is Kind.MODEL), None)
+        read = None if model is None else self._kept(tensor)
+        if model is None or read is None:
+            return None
+        slot = self._slot(tensor)
+        model.kept[slot] = read
+        return slot
+
+    def _copy_before_change(self, tensor: Any, ambient: Ambient) -> None:
+        """What the loop adds to, as to a total that begins with zero, is a part of the chain."""
+        if not torch.is_tensor(tensor) or tensor in self._slots or tensor.grad_fn is not None:
+            return
+        if id(tensor) in self._own or tensor.requires_grad or is_dtensor(tensor):
+            return
+        value = tensor.detach().clone()
+        slot = self._slot(tensor)
+        event = Event(Kind.COPY, "copy", value.clone, ((), {}), (), ambient, makes=(slot,))
+        self.events.append(event)
+
+    def _take_number(self, result: Any) -> None:
+        if isinstance(result, int | float) and result not in (0, 1):
+            self.numbers.add(float(result))
+
+
+def _changes_first(name: str, kwargs: Any) -> bool:
+    if name.startswith("__"):
+        return name == "__setitem__" or (name.startswith("__i") and name != "__invert__")
+    return name.endswith("_") or "out" in kwargs
+
+
+def _unseen(tensor: torch.Tensor, name: str) -> str:
+    made_by = tensor.grad_fn.name() if tensor.grad_fn is not None else "?"
+    return (
+        f"{name} is given a tensor that was computed where it cannot be seen ({made_by}, of shape"
+        f" {list(tensor.shape)})"
+    )
+
+
+def _version(tensor: torch.Tensor) -> int:
+    local: Any = tensor._local_tensor if is_dtensor(tensor) else tensor
+    return 0 if local.is_inference() else local._version
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """How often it was changed."""
+    return _version(tensor)
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    local: Any = tensor._local_tensor if is_dtensor(tensor) else tensor
+    if local.layout is not torch.strided:
+        return id(tensor)
+    try:
+        return local.untyped_storage().data_ptr() or id(tensor)
+    except Exception:  # of a functional wrapper
+        return id(tensor)

@@ -1,0 +1,437 @@
+"""One model, trained in the ways in which people write an iteration: twelve steps of the style that
+is named.
+
+    python zoo/loop_styles/styles.py STYLE
+    torchrun --nproc-per-node 2 zoo/loop_styles/styles.py STYLE [--bug]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import types
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+import ttrace
+
+VOCABULARY, WIDTH, LENGTH, ROWS, STEPS = 48, 16, 6, 8, 12
+RANK, RANKS = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+class Block(nn.Module):
+    def __init__(self, recompute: bool | None) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+        self.dropout = nn.Dropout(0.1)
+        self.recompute = recompute  # None: not; else use_reentrant
+
+    def inner(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.dropout(self.down(nn.functional.gelu(self.up(self.norm(hidden)))))
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        if self.recompute is None:
+            return hidden + self.inner(hidden)
+        return hidden + checkpoint(self.inner, hidden, use_reentrant=self.recompute)
+
+
+class Model(nn.Module):
+    """Puts out scores of tokens, and a penalty that it keeps in an attribute."""
+
+    def __init__(self, recompute: bool | None = None, unused: bool = False) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.blocks = nn.ModuleList(Block(recompute) for _ in range(2))
+        self.head = nn.Linear(WIDTH, VOCABULARY)
+        self.register_buffer("seen", torch.zeros(()))
+        self.penalty: torch.Tensor | None = None
+        if unused:
+            self.never = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        self.seen += 1
+        hidden = self.embedding(tokens)
+        for block in self.blocks:
+            hidden = block(hidden)
+        self.penalty = hidden.square().mean()
+        return self.head(hidden)
+
+
+def batches(step: int, count: int = 1) -> Iterator[torch.Tensor]:
+    """Micro-batches of this rank."""
+    generator = torch.Generator().manual_seed(step)
+    for _ in range(count):
+        yield torch.randint(VOCABULARY, (ROWS, LENGTH + 1), generator=generator)[RANK::RANKS]
+
+
+def loss_of(scores: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(scores.flatten(0, 1), tokens[:, 1:].flatten())
+
+
+class Loop:
+    """The plain style; the others change a part of it."""
+
+    recompute: bool | None = None
+    unused = False
+    parallel: Mapping[str, object] = types.MappingProxyType({})
+
+    def __init__(self, bug: bool) -> None:
+        self.bug = bug
+        torch.manual_seed(1)
+        self.model: nn.Module = self.made()
+        if RANKS > 1:
+            self.model = DistributedDataParallel(self.model, **self.parallel)
+        torch.manual_seed(10 + RANK)  # each rank has masks of its own
+        self.wrapped()
+        self.optimizers = self.make_optimizers()
+        ttrace.attach(self.model, self.optimizers)
+
+    def made(self) -> nn.Module:
+        return Model(self.recompute, self.unused)
+
+    def wrapped(self) -> None:
+        pass
+
+    def make_optimizers(self) -> list[torch.optim.Optimizer]:
+        return [torch.optim.AdamW(self.model.parameters(), lr=1e-3)]
+
+    @property
+    def inner(self) -> nn.Module:
+        return getattr(self.model, "module", self.model)
+
+    def step(self, step: int) -> None:
+        (optimizer,) = self.optimizers
+        for tokens in batches(step):
+            self.backward(tokens)
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def backward(self, tokens: torch.Tensor) -> None:
+        loss_of(self.model(tokens[:, :-1]), tokens).backward()
+
+
+class Accumulated(Loop):
+    count = 3
+
+    def step(self, step: int) -> None:
+        (optimizer,) = self.optimizers
+        for k, tokens in enumerate(batches(step, self.count)):
+            last = k == self.count - 1
+            waits = RANKS > 1 and not last
+            with self.model.no_sync() if waits else contextlib.nullcontext():
+                loss = loss_of(self.model(tokens[:, :-1]), tokens)
+                (loss if self.bug and last else loss / self.count).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+
+
+class SeveralForwards(Loop):
+    def backward(self, tokens: torch.Tensor) -> None:
+        first, second = self.model(tokens[:, :-1]), self.model(tokens[:, 1:])
+        distance = (first.mean(1) - second.mean(1)).square().sum(-1).mean()
+        (loss_of(first, tokens) + (0.5 if self.bug else 0.1) * distance).backward()
+
+
+class SeveralBackwards(Loop):
+    def backward(self, tokens: torch.Tensor) -> None:
+        context = self.model.no_sync() if RANKS > 1 else contextlib.nullcontext()
+        scores = self.model(tokens[:, :-1])
+        with context:
+            loss_of(scores, tokens).backward(retain_graph=True)
+        again = self.model(tokens[:, :-1])
+        (0.1 * torch.logsumexp(again, -1).square().mean()).backward()
+
+
+class SeveralLosses(Loop):
+    def backward(self, tokens: torch.Tensor) -> None:
+        scores = self.model(tokens[:, :-1])
+        losses = [loss_of(scores, tokens), 0.01 * self.inner.penalty]
+        torch.autograd.backward(losses)
+
+
+class InPlace(Loop):
+    """A masked loss, made in place, of a total that begins with zero."""
+
+    def backward(self, tokens: torch.Tensor) -> None:
+        scores = self.model(tokens[:, :-1]).float().log_softmax(-1)
+        each = -scores.gather(-1, tokens[:, 1:, None]).squeeze(-1)
+        mask = tokens[:, 1:] != 3
+        each[~mask] = 0.0
+        total = torch.zeros(())
+        total += each.sum() / (mask.sum() if not self.bug else mask.numel())
+        total.mul_(0.5)
+        total += 1e-4 * sum(p.square().sum() for p in self.inner.head.parameters())
+        total.backward()
+
+
+class Item(Loop):
+    """A number of the loss's own size is a weight of it."""
+
+    def backward(self, tokens: torch.Tensor) -> None:
+        scores = self.model(tokens[:, :-1])
+        loss = loss_of(scores, tokens)
+        (loss / loss.item()).backward()
+
+
+class Autocast(Loop):
+    """The bug is smaller than what bfloat16 can show."""
+
+    def backward(self, tokens: torch.Tensor) -> None:
+        with torch.autocast("cpu", torch.bfloat16):
+            scores = self.model(tokens[:, :-1]) * (1.001 if self.bug else 1.0)
+            more = self.model(tokens[:, :-1])
+            loss = loss_of(scores, tokens) + 0.1 * more.float().square().mean()
+        loss.backward()
+
+
+class Scaled(Loop):
+    def wrapped(self) -> None:
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+
+    def step(self, step: int) -> None:
+        (optimizer,) = self.optimizers
+        for tokens in batches(step):
+            with torch.autocast("cpu", torch.float16):
+                loss = loss_of(self.model(tokens[:, :-1]), tokens)
+            self.scaler.scale(loss).backward()
+        self.scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.scaler.step(optimizer)
+        self.scaler.update()
+        optimizer.zero_grad()
+
+
+class Reentrant(Loop):
+    recompute = True
+    parallel = types.MappingProxyType({"static_graph": True})
+
+
+class Recomputed(Loop):
+    recompute = False
+
+
+class Buckets(Loop):
+    parallel = types.MappingProxyType({"bucket_cap_mb": 0.001, "gradient_as_bucket_view": True})
+
+
+class Static(Loop):
+    parallel = types.MappingProxyType({"static_graph": True})
+
+
+class Unused(Loop):
+    unused = True
+    parallel = types.MappingProxyType({"find_unused_parameters": True})
+
+
+class Compressed(Loop):
+    def wrapped(self) -> None:
+        if RANKS > 1:
+            from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
+
+            state = power.PowerSGDState(None, 1, start_powerSGD_iter=2, min_compression_rate=0.5)
+            self.model.register_comm_hook(state, power.powerSGD_hook)
+
+
+class Compiled(Loop):
+    def wrapped(self) -> None:
+        self.model = torch.compile(self.model, backend="aot_eager")
+
+
+class CompiledLoss(Loop):
+    def wrapped(self) -> None:
+        self.loss = torch.compile(loss_of, backend="aot_eager")
+
+    def backward(self, tokens: torch.Tensor) -> None:
+        self.loss(self.model(tokens[:, :-1]), tokens).backward()
+
+
+class Hooks(Loop):
+    """The user's own: on a module, on an output, on a parameter."""
+
+    def wrapped(self) -> None:
+        self.inner.blocks[0].register_forward_hook(lambda module, given, made: made * 1.5)
+        self.inner.head.weight.register_hook(lambda gradient: gradient * 0.5)
+
+    def backward(self, tokens: torch.Tensor) -> None:
+        scores = self.model(tokens[:, :-1])
+        scores.register_hook(lambda gradient: gradient.clamp(-1e-3, 1e-3))
+        loss_of(scores, tokens).backward()
+
+
+class Gathered(Loop):
+    """A loss over what all ranks have put out."""
+
+    def backward(self, tokens: torch.Tensor) -> None:
+        pooled = self.model(tokens[:, :-1]).mean(1)
+        if RANKS > 1:
+            from torch.distributed.nn.functional import all_gather
+
+            pooled = torch.stack(all_gather(pooled), 1).flatten(0, 1)
+        pairs = pooled @ pooled.T
+        loss = nn.functional.cross_entropy(pairs, torch.arange(len(pairs)))
+        count = torch.tensor(1.0)
+        if RANKS > 1:
+            dist.all_reduce(count)
+        (loss / count * RANKS).backward()
+
+
+class Weighted(Loop):
+    """The mean over the tokens of all ranks, by a collective on what depends on the model."""
+
+    def backward(self, tokens: torch.Tensor) -> None:
+        scores = self.model(tokens[:, :-1])
+        each = nn.functional.cross_entropy(scores.transpose(1, 2), tokens[:, 1:], reduction="none")
+        weight = (-each.detach()).exp()
+        total = weight.sum()
+        if RANKS > 1:
+            work = dist.all_reduce(total, async_op=True)
+            work.wait()
+        ((each * weight).sum() / total * RANKS).backward()
+
+
+class Slope(Loop):
+    """A penalty on gradients, which the loop asks autograd for."""
+
+    def backward(self, tokens: torch.Tensor) -> None:
+        scores = self.model(tokens[:, :-1])
+        loss = loss_of(scores, tokens)
+        (slope,) = torch.autograd.grad(loss, scores, create_graph=True)
+        (loss + slope.square().sum()).backward()
+
+
+class TwoOptimizers(Loop):
+    """Of two parts of the model, one after the other."""
+
+    def make_optimizers(self) -> list[torch.optim.Optimizer]:
+        inner = self.inner
+        rest = [p for name, p in inner.named_parameters() if not name.startswith("blocks.")]
+        return [
+            torch.optim.SGD(inner.blocks.parameters(), lr=1e-2, momentum=0.9),
+            torch.optim.AdamW(rest, lr=1e-3),
+        ]
+
+    def step(self, step: int) -> None:
+        for tokens in batches(step):
+            self.backward(tokens)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+class InTurn(TwoOptimizers):
+    """The second optimizer's gradients are made when the first has stepped."""
+
+    def step(self, step: int) -> None:
+        for optimizer in self.optimizers:
+            for one in self.optimizers:
+                one.zero_grad()
+            for tokens in batches(step):
+                self.backward(tokens)
+            optimizer.step()
+
+
+class Closure(Loop):
+    def step(self, step: int) -> None:
+        (optimizer,) = self.optimizers
+
+        def closure() -> float:
+            optimizer.zero_grad()
+            for tokens in batches(step):
+                self.backward(tokens)
+            return 0.0
+
+        optimizer.step(closure)
+
+
+class ParallelLoss(Loop):
+    """Tensor-parallel by DTensor, with a loss over scores that are cut along the vocabulary."""
+
+    def __init__(self, bug: bool) -> None:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import Shard
+        from torch.distributed.tensor.parallel import (
+            ColwiseParallel,
+            RowwiseParallel,
+            parallelize_module,
+        )
+
+        self.bug = bug
+        torch.manual_seed(1)
+        self.model = self.made()
+        self.mesh = init_device_mesh("cpu", (RANKS,), mesh_dim_names=("tp",)) if RANKS > 1 else None
+        if self.mesh is not None:
+            plan: dict[str, object] = {
+                "head": ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)
+            }
+            for k in range(2):
+                plan[f"blocks.{k}.up"] = ColwiseParallel()
+                plan[f"blocks.{k}.down"] = RowwiseParallel()
+            parallelize_module(self.model, self.mesh, plan)
+        self.optimizers = self.make_optimizers()
+        ttrace.attach(self.model, self.optimizers)
+
+    def step(self, step: int) -> None:
+        from torch.distributed.tensor.parallel import loss_parallel
+
+        (optimizer,) = self.optimizers
+        generator = torch.Generator().manual_seed(step)
+        tokens = torch.randint(VOCABULARY, (ROWS, LENGTH + 1), generator=generator)
+        with loss_parallel() if self.mesh is not None else contextlib.nullcontext():
+            loss_of(self.model(tokens[:, :-1]), tokens).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+STYLES: dict[str, Callable[[bool], Loop]] = {
+    "plain": Loop,
+    "accumulated": Accumulated,
+    "several-forwards": SeveralForwards,
+    "several-backwards": SeveralBackwards,
+    "several-losses": SeveralLosses,
+    "in-place": InPlace,
+    "item": Item,
+    "autocast": Autocast,
+    "scaled": Scaled,
+    "reentrant": Reentrant,
+    "recomputed": Recomputed,
+    "buckets": Buckets,
+    "static": Static,
+    "unused": Unused,
+    "compressed": Compressed,
+    "compiled": Compiled,
+    "compiled-loss": CompiledLoss,
+    "hooks": Hooks,
+    "gathered": Gathered,
+    "weighted": Weighted,
+    "slope": Slope,
+    "two-optimizers": TwoOptimizers,
+    "in-turn": InTurn,
+    "closure": Closure,
+    "parallel-loss": ParallelLoss,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("style", choices=STYLES)
+    parser.add_argument("--bug", action="store_true")
+    options = parser.parse_args()
+    if RANKS > 1:
+        dist.init_process_group("gloo")
+    loop = STYLES[options.style](options.bug)
+    for step in range(STEPS):
+        loop.step(step)
+    if RANKS > 1:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
