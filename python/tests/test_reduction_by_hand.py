@@ -73,3 +73,28 @@ def test_its_gradients_are_those_of_one_process(tmp_path, how):
     assert bool(notes(tmp_path / "two", "collectives_not_seen")) == (how == "flat")
     assert not notes(tmp_path / "two", "reduced_early")
     assert {"wrapper" in note["text"] for note in notes(tmp_path / "two", "notice")} == {True}
+
+
+LATE = """
+import os, torch, torch.distributed as dist, ttrace
+from torch import nn
+dist.init_process_group("gloo")
+net = nn.Linear(6, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+ttrace.attach(net, optimizer)
+items = iter(torch.utils.data.DataLoader(torch.randn(8, 6), batch_size=4))
+first = next(items)
+net = nn.parallel.DistributedDataParallel(net)
+net(first).square().mean().backward()
+optimizer.step()
+os.write(1, b"step done\\n")
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.matrix
+def test_a_wrapper_that_comes_after_the_first_data_is_refused(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(LATE)
+    _, log = run(script, processes=2, out=tmp_path / "out")
+    assert log.count("was wrapped after the loop had read its first data; wrap it before") == 2
