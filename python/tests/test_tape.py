@@ -190,6 +190,21 @@ def test_modes_of_the_users_may_begin_before_and_end_within():
     assert loop.same()
 
 
+def test_nothing_is_seen_within_the_model_after_a_backward_that_was():
+    """torch keeps a mode out of the way of its handler, and puts it back."""
+    depths = []
+    with Recorded() as loop:
+        loop.model.register_forward_hook(
+            lambda *_: depths.append(torch._C._len_torch_function_stack())
+        )
+        for _ in range(2):
+            loss = loop.forward(torch.randn(5, 4)).square().sum()
+            with torch.enable_grad():
+                loop.calls._call("backward", loop.backward, (loss,), {})
+    assert depths == [0, 0]
+    assert torch._C._len_torch_function_stack() == 0
+
+
 def test_a_tensor_that_was_made_elsewhere_is_named():
     other = nn.Linear(4, 3)
     apart = other(torch.randn(5, 4))

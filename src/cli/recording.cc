@@ -101,12 +101,11 @@ void RunLegLaunches(const RecordOptions& real, const CaptureSummary& summary,
   }
   if (!summary.one_launch_per_leg || legs.empty()) return;
   const std::string& why = summary.why_launches;
-  SayAside(
-      "iterations are not run again in place" +
-      (why.empty() ? "" : " (" + Printable(why) + ")") +
-      ", so the command is launched " + std::to_string(legs.size()) +
-      (legs.size() == 1 ? " more time, for its leg."
-                        : " more times, once for each leg."));
+  SayAside("iterations are not run again in place" +
+           (why.empty() ? "" : " (" + Printable(why) + ")") +
+           ", so the command is launched " + std::to_string(legs.size()) +
+           (legs.size() == 1 ? " more time, for its leg."
+                             : " more times, once for each leg."));
   double seconds = 0;  // of all launches so far
   for (size_t i = 0; i < legs.size() && interrupt.signal.load() == 0; ++i) {
     RecordOptions run = real;

@@ -18,7 +18,7 @@ struct CaptureSummary {
   int world_size = 0;
   // How many launches more the legs need: no rank could replay.
   bool one_launch_per_leg = false;
-  std::string why_launches;  // as the first rank that could not says it
+  std::string why_launches;       // as the first rank that could not says it
   std::vector<Leg> skipped_legs;  // named in notes "leg_skipped"
   // What the run uses that cannot be judged, with the way out, one line each.
   // However much was captured, no verdict will stand on it.

@@ -31,10 +31,10 @@ struct RecordOptions {
   std::string graft;      // trace folder; empty: none
   std::string graft_what = "weights,data";
   std::string select;
-  std::string mode = "full";  // sketch, bitwise: summaries instead of values
-  bool keep_values = false;   // also of reruns that only measure something
+  std::string mode = "full";    // sketch, bitwise: summaries instead of values
+  bool keep_values = false;     // also of reruns that only measure something
   bool launch_per_leg = false;  // no leg in the process of another
-  bool dropout_off = false;   // capture hands on what dropout is given
+  bool dropout_off = false;     // capture hands on what dropout is given
   int64_t seed = 0;
   std::string log_file;
   // Also once every rank's capture has ended and one refused to go on.

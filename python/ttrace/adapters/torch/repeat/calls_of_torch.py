@@ -48,7 +48,8 @@ class CallsOfTorch:
         self._watching = False
         self._placed = False  # the mode is active
         self._thread = 0
-        self._apart = 0  # depth of `apart`, and of calls that are seen
+        self._apart = 0  # depth of `apart`
+        self._handling = 0  # depth of calls that are seen: torch keeps the mode out of their way
         self._sees_compiler = False
         self._compiled: list[FrameType] = []  # calls of compiled code that run
         self._patches = patches
@@ -66,7 +67,7 @@ class CallsOfTorch:
 
     @property
     def _sees(self) -> bool:
-        is_idle = self._apart == 0 and not _is_being_compiled()
+        is_idle = self._apart == self._handling == 0 and not _is_being_compiled()
         return self._watching and is_idle and threading.get_ident() == self._thread
 
     def begin(self) -> None:
@@ -105,6 +106,8 @@ class CallsOfTorch:
 
     def _place(self) -> None:
         """The mode is active if it should be."""
+        if self._handling:
+            return  # torch puts it back where it was
         wanted = self._watching and self._apart == 0 and not self._compiled
         if wanted != self._placed:
             self._placed = wanted
@@ -117,11 +120,11 @@ class CallsOfTorch:
         functorch = torch._C._are_functorch_transforms_active()
         if not self._sees or functorch:
             return function(*args, **kwargs)
-        self._apart += 1
+        self._handling += 1
         try:
             return self._around(name, function, args, kwargs, is_collective)
         finally:
-            self._apart -= 1
+            self._handling -= 1
 
     def _collective(self, function: Any, args: Any, kwargs: Any) -> Any:
         return self._call(function.__name__, function, args, kwargs, is_collective=True)
