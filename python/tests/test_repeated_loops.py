@@ -53,6 +53,8 @@ def test_an_iteration_runs_again_and_nothing_is_changed(style, ranks, tmp_path):
         assert notes == [{"name": "torch"}], notes
         seals = {(line["leg"], line["iteration"]) for line in lines if line["type"] == "seal"}
         assert seals >= {(leg, i) for leg in ("real", "replay", "noise.1") for i in (0, 1)}
+        kept = [line["data"]["reason"] for line in lines if line.get("kind") == "not_isolated"]
+        assert not [reason for reason in kept if "its forward is run again" in reason]
 
 
 def trained(out, ranks=2, start=None, **fault):

@@ -7,7 +7,8 @@ order within the checkpointed function, from the call on that they had reached b
 
 Otherwise they arrive at the first forward's tensors, and the second one merely makes again what the
 backward needs. It is not observed, and in it no module is given the reference's values: what the
-backward of a module inside computes is not isolated.
+backward of a module inside computes would not be isolated. An isolated leg that runs in the loop's
+own process therefore keeps what its forward made, without a checkpoint.
 """
 
 from __future__ import annotations
@@ -36,12 +37,19 @@ class Checkpoints:
         patches.wrap_static(owner, "forward", self._forward)
         patches.wrap_static(owner, "backward", self._backward)
 
+    @property
+    def _is_left_out(self) -> bool:
+        return not self._session.now.is_real and "isolated" in self._session.leg.split(".")
+
     def inside(self) -> bool:
         """Whether the forward that runs is inside of one, but for reentrant ones."""
         return self._depth > 0
 
     def _without_reentrant(self, original: Any, *args: Any, **kwargs: Any) -> Iterator[None]:
         """The function runs where the generator yields."""
+        if self._is_left_out:
+            yield
+            return
         steps = original(*args, **kwargs)
         next(steps)
         self._depth += 1
