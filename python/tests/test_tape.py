@@ -129,6 +129,17 @@ def test_what_the_loop_does_to_gradients_is_made_again():
     assert loop.same()
 
 
+def test_gradients_that_a_scaler_divides_are_divided_again():
+    """torch does not count this change of theirs."""
+    with Recorded() as loop:
+        loop.backward(loop.forward(torch.randn(5, 4)).square().sum())
+        found, inverse = torch.zeros(1), torch.full((1,), 0.25)
+        gradients = [p.grad for p in loop.model.parameters()]
+        torch._amp_foreach_non_finite_check_and_unscale_(gradients, found, inverse)
+    assert loop.same()
+    assert float(found) == 0
+
+
 def test_random_numbers_of_a_loss_are_drawn_again():
     with Recorded() as loop:
         output = loop.forward(torch.randn(5, 4))

@@ -104,11 +104,12 @@ class Steps:
         session, store = self._session, self._store
         if not session.due or store is None:
             return None
-        store.select(of, self._scaler.unscaled(optimizer))
-        if self._model.ddp is not None and session.once("comm hook"):
-            note_comm_hook(session, self._model.ddp)
-        self._course.backward_done()
-        self._course.record_reduced()
+        with self._repetition.unseen():
+            store.select(of, self._scaler.unscaled(optimizer))
+            if self._model.ddp is not None and session.once("comm hook"):
+                note_comm_hook(session, self._model.ddp)
+            self._course.backward_done()
+            self._course.record_reduced()
         if len(self._optimizers) == 1:
             self._repetition.run()
         return store

@@ -4,7 +4,7 @@ process: when its gradients are complete, and before the optimizer's step."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -68,6 +68,10 @@ class Repetition:
         self._begin_event, self._end_event = guarded(self._begin), guarded(self._end)
         self.watch_model()
         patches.wrap_call(torch, "clear_autocast_cache", AutocastCaches.cleared)
+
+    def unseen(self) -> AbstractContextManager[None]:
+        """Inside, calls of torch are none of the loop's."""
+        return self._calls.apart() if self.wanted else nullcontext()
 
     def watch_model(self) -> None:
         """Whenever something has wrapped or compiled it."""

@@ -132,17 +132,15 @@ class Tape:
         takes: list[int] = []
         event.args = mapped((args, kwargs), lambda tensor: self._reference(tensor, event, takes))
         event.takes = tuple(takes)
-        return event, [(tensor, _version(tensor)) for tensor in tensors]
+        # Of what it writes to by its name the count of changes need not tell.
+        known = {id(tensor) for tensor in written}
+        return event, [(t, -1 if id(t) in known else _version(t)) for t in tensors]
 
     def end_call(
         self, event: Event, before: list[tuple[torch.Tensor, int]], result: Any, made: Any
     ) -> None:
         """After it: `made` are the tensors in `result`, in order."""
-        changed = [
-            tensor
-            for tensor, version in before
-            if event.kind is Kind.COLLECTIVE or _version(tensor) != version
-        ]
+        changed = [tensor for tensor, version in before if _version(tensor) != version]
         if event.name in _NUMBERS:
             self._take_number(result)
         is_hook = event.name in _HOOKS
