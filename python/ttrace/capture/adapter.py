@@ -98,6 +98,16 @@ class Replayer(Protocol):
         """Whether it is known to make the same iteration. Else the first one is run again before
         any leg and compared, by what follows, which is not called otherwise."""
 
+    @property
+    def fails_cleanly(self) -> bool:
+        """Whether others may follow a leg that has failed: no rank has left another alone in a
+        collective."""
+
+    @property
+    def leaves_out(self) -> frozenset[str]:
+        """Names of global states that a rerun need not leave as the iteration did, because it does
+        not make all again that the loop did in between."""
+
     def problem(self) -> str | None:
         """Why this rank cannot run the iteration again, or None."""
 

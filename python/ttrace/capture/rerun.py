@@ -180,7 +180,7 @@ class Reruns:
         against = self._vote(f"{name} ends", failure)
         if against is not None:
             self._skipped((name,), Refusal(against))
-            return False
+            return self._replayer.fails_cleanly
         self._try(self._scales.add_up)
         self._try(lambda: self._sealed(name, after))
         return True
@@ -402,7 +402,8 @@ class Reruns:
             )
 
     def _leaked(self, leg: str, after: Snapshot) -> None:
-        leaks = after.difference(self._snapshot())
+        found = after.difference(self._snapshot())
+        leaks = [name for name in found if name not in self._replayer.leaves_out]
         if leaks:
             self._session.note("replay", iteration=self._iteration, leg=leg, leaks=leaks)
 

@@ -138,6 +138,8 @@ class MegatronReplayer:
             yield entry.fqn, entry.current, entry.rule, where
 
     is_trusted = True  # the schedule is called again
+    fails_cleanly = False
+    leaves_out: frozenset[str] = frozenset()
 
     def problem(self) -> str | None:
         return None

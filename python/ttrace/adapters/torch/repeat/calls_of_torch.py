@@ -42,7 +42,9 @@ class CallsOfTorch:
     """Of the thread that trains. `around` is called for each, but not for those that one of them
     makes itself."""
 
-    def __init__(self, patches: Patches, around: Around) -> None:
+    def __init__(self, patches: Patches, around: Around, on_collective: Callable[[], None]) -> None:
+        """`on_collective()` is told of every one that the process makes meanwhile."""
+        self._on_collective = on_collective
         self._around = around
         self._mode = _Mode(self._call)
         self._watching = False
@@ -127,6 +129,7 @@ class CallsOfTorch:
             self._handling -= 1
 
     def _collective(self, function: Any, args: Any, kwargs: Any) -> Any:
+        self._on_collective()
         return self._call(function.__name__, function, args, kwargs, is_collective=True)
 
     def _compiled_code(self, original: Any, callback: Any) -> Any:

@@ -63,7 +63,7 @@ class Repetition:
             self.wanted = False
             return
         guarded = session.guarded
-        self._calls = CallsOfTorch(patches, self._called)
+        self._calls = CallsOfTorch(patches, self._called, self._collective_called)
         self._whole = WholeCalls(self._model_called, self._model_returned, self._broken_off)
         self._begin_event, self._end_event = guarded(self._begin), guarded(self._end)
         self.watch_model()
@@ -242,6 +242,10 @@ class Repetition:
         result = function(*args, **kwargs)
         self._end_event(begun, result)
         return result
+
+    def _collective_called(self) -> None:
+        if self._tape is not None:
+            self._tape.has_collectives = True
 
     def _ambient_if_concerned(self, args: Any, kwargs: Any) -> Ambient | None:
         """Not guarded as the rest, because that switches gradients off."""

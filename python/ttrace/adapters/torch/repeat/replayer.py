@@ -45,6 +45,7 @@ class LoopReplayer:
         self._course = course
         self._events: Sequence[Event] = ()
         self._leaves: Mapping[int, torch.Tensor] = {}
+        self._has_collectives = True
         self._is_reduced = True  # as the step would find them, in the leg that runs
         self._problem: str | None = _NO_BACKWARD
         self._terms: Mapping[str, torch.Tensor] = {}  # of the real call: sums, by parameter
@@ -58,6 +59,7 @@ class LoopReplayer:
     ) -> None:
         """What is made again: these events of the tape."""
         self._events, self._leaves = events, leaves
+        self._has_collectives = tape.has_collectives
         problems = [tape.problem, *(event.problem for event in events)]
         self._problem = next(filter(None, problems), None)
         if self._problem is None and not any(e.kind is Kind.BACKWARD for e in events):
@@ -133,6 +135,13 @@ class LoopReplayer:
 
     def not_repeatable(self, reason: str) -> None:
         self._instruments.launches.note_each(reason)
+
+    @property
+    def fails_cleanly(self) -> bool:
+        return not self._has_collectives
+
+    # Metrics and the like, which are not made again, may draw numbers, too.
+    leaves_out = frozenset(("torch", "python", "cuda", "numpy"))
 
     @property
     def is_trusted(self) -> bool:

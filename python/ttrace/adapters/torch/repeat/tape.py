@@ -85,6 +85,7 @@ class Tape:
         the model keeps in an attribute, or None."""
         self.events: list[Event] = []
         self.memory: list[int] = []  # of each slot: its address
+        self.has_collectives = False  # of the loop's or the model's own
         self.problem = ""  # why the iteration as a whole cannot be run again
         self.leaves: dict[int, torch.Tensor] = {}  # with gradients, that are no part of the model
         self.numbers: set[float] = set()  # that the loop has taken out of what depends on the model
