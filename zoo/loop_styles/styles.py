@@ -64,6 +64,16 @@ class Model(nn.Module):
         return self.head(hidden)
 
 
+class HalfHead(Model):
+    """Of two precisions, one of which is written down in its forward."""
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        hidden = self.embedding(tokens)
+        for block in self.blocks:
+            hidden = block(hidden)
+        return self.head(hidden.to(torch.bfloat16)).float()
+
+
 def batches(step: int, count: int = 1) -> Iterator[torch.Tensor]:
     """Micro-batches of this rank."""
     generator = torch.Generator().manual_seed(step)
@@ -190,6 +200,13 @@ class Autocast(Loop):
             more = self.model(tokens[:, :-1])
             loss = loss_of(scores, tokens) + 0.1 * more.float().square().mean()
         loss.backward()
+
+
+class Mixed(Loop):
+    def made(self) -> nn.Module:
+        model = HalfHead()
+        model.head.to(torch.bfloat16)
+        return model
 
 
 class Scaled(Loop):
@@ -399,6 +416,7 @@ STYLES: dict[str, Callable[[bool], Loop]] = {
     "in-place": InPlace,
     "item": Item,
     "autocast": Autocast,
+    "mixed": Mixed,
     "scaled": Scaled,
     "reentrant": Reentrant,
     "recomputed": Recomputed,
