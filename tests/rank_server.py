@@ -262,7 +262,10 @@ def main() -> int:
             templates[key] = template
             if len(templates) > _MOST_TEMPLATES:
                 templates.pop(next(iter(templates))).end()
-            connection.send(b"y")
+            # Who went away meanwhile has a start all the same: the template waits for it, and what
+            # starts sees that nobody is there.
+            with contextlib.suppress(OSError):
+                connection.send(b"y")
             template.start(request, payload)
         except OSError as reason:
             with open(f"{sys.argv[1]}.refused", "a") as refused:
