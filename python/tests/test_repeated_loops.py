@@ -21,8 +21,15 @@ from styles import STYLES
 DIGESTS = "python/tests/step_digests.py"
 LEGS = "replay,noise:1,fp32,isolated.noise:1"
 # What is said of a style that cannot be run again.
-LEFT = {"in-turn": "has stepped"}
-QUICK = ("accumulated", "in-turn", "in-place", "weighted", "two-optimizers", "hooks")
+LEFT = {
+    "in-turn": "has stepped",
+    "smoothed": "the hook Smoothed.wrapped.<locals>.smooth may keep something",
+    "bounded": "embedding.weight is changed before the step",
+}
+QUICK = (
+    *("accumulated", "in-turn", "in-place", "weighted", "two-optimizers", "hooks", "counting"),
+    *("smoothed", "bounded"),
+)
 
 
 def named(style):

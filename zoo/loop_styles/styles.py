@@ -13,6 +13,7 @@ import os
 import types
 from collections.abc import Callable, Iterator, Mapping
 
+import numpy
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -266,6 +267,50 @@ class Hooks(Loop):
         loss_of(scores, tokens).backward()
 
 
+class Counting(Loop):
+    """A forward that draws from a generator of its own, and counts, in an object of its own."""
+
+    def made(self) -> nn.Module:
+        model = Model()
+        model.blocks[0].register_module("drawn", Drawn())
+        model.blocks[0].norm = nn.Sequential(model.blocks[0].norm, model.blocks[0].drawn)
+        return model
+
+
+class Drawn(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.draws = numpy.random.RandomState(RANK)
+        self.seen = types.SimpleNamespace(calls=0)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        self.seen.calls += 1
+        return hidden * (1 + 0.1 * self.draws.rand() + 0.01 * self.seen.calls)
+
+
+class Smoothed(Loop):
+    """A gradient's mean over iterations, in a hook."""
+
+    def wrapped(self) -> None:
+        mean: torch.Tensor | None = None
+
+        def smooth(gradient: torch.Tensor) -> torch.Tensor:
+            nonlocal mean
+            mean = gradient if mean is None else 0.9 * mean + 0.1 * gradient
+            return gradient + mean
+
+        self.inner.head.weight.register_hook(smooth)
+
+
+class Bounded(Loop):
+    """Rows of the embedding are kept within a norm, by each forward that needs them."""
+
+    def made(self) -> nn.Module:
+        model = Model()
+        model.embedding.max_norm = 1.0
+        return model
+
+
 class Gathered(Loop):
     """A loss over what all ranks have put out."""
 
@@ -409,6 +454,9 @@ STYLES: dict[str, Callable[[bool], Loop]] = {
     "compiled": Compiled,
     "compiled-loss": CompiledLoss,
     "hooks": Hooks,
+    "counting": Counting,
+    "smoothed": Smoothed,
+    "bounded": Bounded,
     "gathered": Gathered,
     "weighted": Weighted,
     "slope": Slope,

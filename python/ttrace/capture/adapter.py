@@ -101,6 +101,10 @@ class Replayer(Protocol):
     def problem(self) -> str | None:
         """Why this rank cannot run the iteration again, or None."""
 
+    @property
+    def draws_all(self) -> bool:
+        """Whether a rerun draws every random number that the real call drew."""
+
     def repeat(self, meet: Callable[[], None]) -> None:
         """Runs the iteration again. What it records is dropped."""
 

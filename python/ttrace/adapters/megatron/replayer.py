@@ -137,6 +137,7 @@ class MegatronReplayer:
             where = self._model.topology.coordinate_of(*entry.rule.reduced_over)
             yield entry.fqn, entry.current, entry.rule, where
 
+    draws_all = True
     is_trusted = True  # the schedule is called again
 
     def problem(self) -> str | None:
