@@ -232,6 +232,26 @@ class Unused(Loop):
     parallel = types.MappingProxyType({"find_unused_parameters": True})
 
 
+class Branches(Loop):
+    """Each rank's rows need a part of the model that other ranks do not."""
+
+    parallel = types.MappingProxyType({"find_unused_parameters": True})
+
+    def made(self) -> nn.Module:
+        return Branching()
+
+
+class Branching(Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.narrow, self.wide = nn.Linear(WIDTH, 4), nn.Linear(WIDTH, 3 * WIDTH)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        scores = super().forward(tokens)
+        part = self.wide if RANK % 2 else self.narrow
+        return scores + part(self.embedding(tokens)).mean(-1, keepdim=True)
+
+
 class Compressed(Loop):
     def wrapped(self) -> None:
         if RANKS > 1:
@@ -309,6 +329,29 @@ class Bounded(Loop):
         model = Model()
         model.embedding.max_norm = 1.0
         return model
+
+
+class Late(Loop):
+    """Not like the first iteration: the others shrink a parameter before the step."""
+
+    def step(self, step: int) -> None:
+        super().step(step)
+        self.inner.late = True
+
+    def backward(self, tokens: torch.Tensor) -> None:
+        super().backward(tokens)
+        if hasattr(self.inner, "late"):
+            self.inner.head.bias.data.mul_(0.99)
+
+
+class Halved(Loop):
+    """Gradients are changed where no call of torch shows it."""
+
+    def backward(self, tokens: torch.Tensor) -> None:
+        super().backward(tokens)
+        for parameter in self.inner.head.parameters():
+            if parameter.grad is not None:
+                parameter.grad.numpy()[...] *= 0.5
 
 
 class Gathered(Loop):
@@ -450,6 +493,7 @@ STYLES: dict[str, Callable[[bool], Loop]] = {
     "buckets": Buckets,
     "static": Static,
     "unused": Unused,
+    "branches": Branches,
     "compressed": Compressed,
     "compiled": Compiled,
     "compiled-loss": CompiledLoss,
@@ -457,6 +501,8 @@ STYLES: dict[str, Callable[[bool], Loop]] = {
     "counting": Counting,
     "smoothed": Smoothed,
     "bounded": Bounded,
+    "late": Late,
+    "halved": Halved,
     "gathered": Gathered,
     "weighted": Weighted,
     "slope": Slope,

@@ -150,9 +150,9 @@ class Store:
         parameter = self._named[fqn]
         return self._others.get(id(parameter), parameter)
 
-    def gradients_there(self) -> list[torch.Tensor]:
-        """In an order that is the same on all ranks."""
-        return [gradient for _, gradient in self.gradients()]
+    def leaves(self) -> list[torch.Tensor]:
+        """That want gradients, in an order that is the same on all ranks."""
+        return [leaf for leaf in map(self._leaf, self._named) if leaf.requires_grad]
 
     def gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Those that the loop has now, without DTensors' wrapping."""

@@ -202,8 +202,8 @@ class LoopReplayer:
             self._is_reduced = False
             return
         meet()
-        gradients = self._instruments.store.gradients_there()
-        self._is_reduced &= reduce_as_before(self._model, gradients)
+        leaves = self._instruments.store.leaves()
+        self._is_reduced &= reduce_as_before(self._model, leaves)
 
     def _play(self, end: Callable[[], None], meet: Callable[[], None]) -> None:
         self._is_reduced = True
