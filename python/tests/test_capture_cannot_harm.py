@@ -1,10 +1,13 @@
 """What goes wrong inside capture stays there. Real runs with faults: test_faults.py."""
 
+import random
 import sys
 import types
+from collections import Counter, defaultdict, deque
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 
@@ -75,6 +78,39 @@ def test_generators_stay_and_get_their_states_back():
         assert all(a is b for a, b in zip(now, mine, strict=True))
         again = [torch.rand(3, generator=generator) for generator in mine]
         assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+def test_what_modules_keep_beside_tensors_is_put_back():
+    module = torch.nn.Identity()
+    module.rows, module.last = {1}, deque([1], maxlen=2)
+    module.counts, module.found = Counter(a=1), defaultdict(list, a=[1])
+    module.sums = numpy.zeros(3)
+    module.generators = [random.Random(5), numpy.random.RandomState(6), numpy.random.default_rng(7)]
+    kept = dict(vars(module))
+
+    def drawn():
+        python, old, new = module.generators
+        return python.random(), old.rand(), new.random()
+
+    snapshot = Snapshot([Watched("module", module)], [])
+    first = drawn()
+    module.rows.add(2)
+    module.last.extend([2, 3])
+    module.counts["a"] += 1
+    module.found["a"].append(2)
+    module.found["b"].append(3)
+    module.sums += 1
+    names = ("counts", "found", "generators", "last", "rows", "sums")
+    after = Snapshot([Watched("module", module)], [])
+    assert snapshot.difference(after) == [f"module.{name}" for name in names]
+    for _ in range(2):
+        assert snapshot.restore() == []
+        assert snapshot.difference(Snapshot([Watched("module", module)], [])) == []
+        assert all(vars(module)[name] is kept[name] for name in names)
+        assert module.rows == {1} and module.last == deque([1]) and module.last.maxlen == 2
+        assert module.counts == Counter(a=1) and module.found == {"a": [1]}
+        assert module.sums.sum() == 0
+        assert drawn() == first
 
 
 class TestAround:

@@ -298,3 +298,100 @@ def test_recurrent_modules_compute_with_the_other_parameters():
             p.data_ptr() == q.data_ptr() for p, q in zip(lstm.parameters(), before, strict=True)
         )
     assert all(a is b for a, b in zip(lstm._flat_weights, before, strict=True))
+
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, value):
+        return value.exp()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * gradient
+
+
+twice = Twice.apply  # before anything is watched
+
+
+def problems(loop):
+    return [event.problem for event in loop.events() if event.problem]
+
+
+def test_a_function_that_was_bound_before_is_named_also_where_it_has_no_weight():
+    with Recorded() as loop:
+        output = loop.forward(torch.randn(5, 4))
+        loop.backward(output.square().sum() + 0.0 * twice(output).mean())
+    assert "computed where it cannot be seen (TwiceBackward" in problems(loop)[0]
+
+
+def test_an_output_that_begins_a_graph_of_its_own_is_followed():
+    with Recorded() as loop:
+        output = loop.forward(torch.randn(5, 4))
+        apart = output.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(apart.exp().sum(), apart)
+        loop.backward((output * slope).sum())
+    assert problems(loop) == []
+    assert loop.same()
+
+
+def test_gradients_that_are_views_are_not_followed_through_what_they_are_views_of():
+    loop = Recorded()
+    flat = torch.zeros(15)
+    loop.model.weight.grad, loop.model.bias.grad = flat[:12].view(3, 4), flat[12:]
+    with loop:
+        loop.backward(loop.forward(torch.randn(5, 4)).square().sum())
+        flat.clamp_(-0.5, 0.5)
+    assert (
+        "clamp_ is given a tensor of the loop's own, of shape [15], which shares"
+        in (problems(loop)[0])
+    )
+
+
+def test_gradients_that_pass_through_parts_of_a_buffer_are_not_followed():
+    buffer = torch.zeros(20)
+    with Recorded() as loop:
+        loop.backward(loop.forward(torch.randn(5, 4)).square().sum())
+        buffer[2:5].copy_(loop.model.bias.grad)
+        buffer.mul_(0.5)
+        loop.model.bias.grad.copy_(buffer[2:5])
+    assert "of shape [20], which shares memory" in problems(loop)[0]
+
+
+def test_statistics_and_generators_of_the_loops_own_are_not_changed_again():
+    norm = nn.BatchNorm1d(3, affine=False)
+    with Recorded() as loop:
+        loop.backward(norm(loop.forward(torch.randn(5, 4))).exp().sum())
+    assert "batch_norm changes a tensor of the loop's own" in problems(loop)
+    norm.eval()
+    with Recorded() as loop:
+        loop.backward(norm(loop.forward(torch.randn(5, 4))).exp().sum())
+    assert problems(loop) == []
+    generator = torch.Generator()
+    with Recorded() as loop:
+        output = loop.forward(torch.randn(5, 4))
+        mask = output.detach().sigmoid().bernoulli(generator=generator)
+        loop.backward((output * mask).sum())
+    assert problems(loop) == ["bernoulli is given a generator of the loop's own"]
+
+
+def test_a_model_may_change_what_it_is_given():
+    class Doubles(nn.Linear):
+        def forward(self, given):
+            return super().forward(given.mul_(2))
+
+    with Recorded() as loop:
+        loop.model = Doubles(4, 3)
+        loop.tape = Tape(loop.model.parameters(), partial(kept_in, loop.model))
+        loop.leaves = {id(p): p for p in loop.model.parameters()}
+        loop.backward(loop.forward(torch.randn(5, 4)).square().sum())
+    assert loop.same()
+    assert loop.same()
+
+
+def test_a_loss_scale_is_taken_off_again():
+    scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+    with Recorded() as loop:
+        optimizer = torch.optim.SGD(loop.model.parameters(), lr=0.1)
+        loop.backward(scaler.scale(loop.forward(torch.randn(5, 4)).square().sum()))
+        scaler.unscale_(optimizer)
+    assert loop.same()

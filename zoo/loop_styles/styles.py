@@ -13,6 +13,7 @@ import os
 import types
 from collections.abc import Callable, Iterator, Mapping
 
+import numpy
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -248,6 +249,26 @@ class Unused(Loop):
     parallel = types.MappingProxyType({"find_unused_parameters": True})
 
 
+class Branches(Loop):
+    """Each rank's rows need a part of the model that other ranks do not."""
+
+    parallel = types.MappingProxyType({"find_unused_parameters": True})
+
+    def made(self) -> nn.Module:
+        return Branching()
+
+
+class Branching(Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.narrow, self.wide = nn.Linear(WIDTH, 4), nn.Linear(WIDTH, 3 * WIDTH)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        scores = super().forward(tokens)
+        part = self.wide if RANK % 2 else self.narrow
+        return scores + part(self.embedding(tokens)).mean(-1, keepdim=True)
+
+
 class Compressed(Loop):
     def wrapped(self) -> None:
         if RANKS > 1:
@@ -281,6 +302,73 @@ class Hooks(Loop):
         scores = self.model(tokens[:, :-1])
         scores.register_hook(lambda gradient: gradient.clamp(-1e-3, 1e-3))
         loss_of(scores, tokens).backward()
+
+
+class Counting(Loop):
+    """A forward that draws from a generator of its own, and counts, in an object of its own."""
+
+    def made(self) -> nn.Module:
+        model = Model()
+        model.blocks[0].register_module("drawn", Drawn())
+        model.blocks[0].norm = nn.Sequential(model.blocks[0].norm, model.blocks[0].drawn)
+        return model
+
+
+class Drawn(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.draws = numpy.random.RandomState(RANK)
+        self.seen = types.SimpleNamespace(calls=0)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        self.seen.calls += 1
+        return hidden * (1 + 0.1 * self.draws.rand() + 0.01 * self.seen.calls)
+
+
+class Smoothed(Loop):
+    """A gradient's mean over iterations, in a hook."""
+
+    def wrapped(self) -> None:
+        mean: torch.Tensor | None = None
+
+        def smooth(gradient: torch.Tensor) -> torch.Tensor:
+            nonlocal mean
+            mean = gradient if mean is None else 0.9 * mean + 0.1 * gradient
+            return gradient + mean
+
+        self.inner.head.weight.register_hook(smooth)
+
+
+class Bounded(Loop):
+    """Rows of the embedding are kept within a norm, by each forward that needs them."""
+
+    def made(self) -> nn.Module:
+        model = Model()
+        model.embedding.max_norm = 1.0
+        return model
+
+
+class Late(Loop):
+    """Not like the first iteration: the others shrink a parameter before the step."""
+
+    def step(self, step: int) -> None:
+        super().step(step)
+        self.inner.late = True
+
+    def backward(self, tokens: torch.Tensor) -> None:
+        super().backward(tokens)
+        if hasattr(self.inner, "late"):
+            self.inner.head.bias.data.mul_(0.99)
+
+
+class Halved(Loop):
+    """Gradients are changed where no call of torch shows it."""
+
+    def backward(self, tokens: torch.Tensor) -> None:
+        super().backward(tokens)
+        for parameter in self.inner.head.parameters():
+            if parameter.grad is not None:
+                parameter.grad.numpy()[...] *= 0.5
 
 
 class Gathered(Loop):
@@ -423,10 +511,16 @@ STYLES: dict[str, Callable[[bool], Loop]] = {
     "buckets": Buckets,
     "static": Static,
     "unused": Unused,
+    "branches": Branches,
     "compressed": Compressed,
     "compiled": Compiled,
     "compiled-loss": CompiledLoss,
     "hooks": Hooks,
+    "counting": Counting,
+    "smoothed": Smoothed,
+    "bounded": Bounded,
+    "late": Late,
+    "halved": Halved,
     "gathered": Gathered,
     "weighted": Weighted,
     "slope": Slope,

@@ -103,13 +103,12 @@ class Replayer(Protocol):
         """Whether others may follow a leg that has failed: no rank has left another alone in a
         collective."""
 
-    @property
-    def leaves_out(self) -> frozenset[str]:
-        """Names of global states that a rerun need not leave as the iteration did, because it does
-        not make all again that the loop did in between."""
-
     def problem(self) -> str | None:
         """Why this rank cannot run the iteration again, or None."""
+
+    @property
+    def draws_all(self) -> bool:
+        """Whether a rerun draws every random number that the real call drew."""
 
     def repeat(self, meet: Callable[[], None]) -> None:
         """Runs the iteration again. What it records is dropped."""

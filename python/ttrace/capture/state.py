@@ -2,9 +2,10 @@
 
 (a) random states of torch, CUDA, numpy and Python, and what the adapter adds (Megatron's trackers,
 which hold states, or generators where graphs are captured);
-(b) gradient buffers, the adapter's; (c) buffers of modules, copied in place; (d) simple attributes
-of the objects that the adapter names (modules, gradient buckets, the configuration); (e) globals of
-the framework, through functions that the adapter gives. (f) Parameters are never written by a leg.
+(b) gradient buffers, the adapter's; (c) buffers of modules, copied in place; (d) attributes
+(`kept_values.py`) of the objects that the adapter names (modules, gradient buckets, the
+configuration); (e) globals of the framework, through functions that the adapter gives. (f)
+Parameters are never written by a leg.
 
 The difference of two snapshots is the self-check: an attribute that a leg changed and the restore
 did not put back is reported as a leak.
@@ -20,13 +21,10 @@ from typing import Any
 
 import torch
 
-from ttrace.capture.tensor_bytes import bitwise_equal
+from ttrace.capture.kept_values import SIMPLE, copied, put_value_back, restored, same
 
-_SIMPLE = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device)
 # Structure, not state: parameters, children and hooks of a module, and the framework's tables.
 _STRUCTURE = ("_parameters", "_modules", "_buffers")
-_LARGEST_CONTAINER = 4096
-_DEPTH = 3
 _NOTHING = object()
 
 
@@ -54,18 +52,6 @@ class Part:
 
     name: str
     put_back: Callable[[], None]
-
-
-@dataclass(frozen=True)
-class _GeneratorState:
-    """Others hold the generator, too: it stays, and gets its state back."""
-
-    generator: torch.Generator
-    state: torch.Tensor
-
-    def put_back(self) -> torch.Generator:
-        self.generator.set_state(self.state)
-        return self.generator
 
 
 @torch.no_grad()
@@ -104,10 +90,10 @@ class Snapshot:
 
     def __init__(self, watched: Iterable[Watched], globals_: Iterable[GlobalState]) -> None:
         self._watched = list(watched)
-        self._globals = [(state, _copy(state.get())) for state in globals_]
+        self._globals = [(state, copied(state.get())) for state in globals_]
         self._attributes = [_attributes(item) for item in self._watched]
         self._buffers = [
-            {name: (tensor, _copy(tensor)) for name, tensor in _buffers(item.target).items()}
+            {name: (tensor, copied(tensor)) for name, tensor in _buffers(item.target).items()}
             for item in self._watched
         ]
 
@@ -130,7 +116,7 @@ class Snapshot:
                 put = partial(_put_attribute_back, item.target, name, value, saved)
                 yield Part(f"{item.name}.{name}", put)
 
-    def difference(self, other: Snapshot) -> list[str]:
+    def difference(self, other: Snapshot, *, globals_too: bool = True) -> list[str]:
         """Names of what differs, "object.attribute", sorted."""
         found = []
         for index, item in enumerate(self._watched):
@@ -138,20 +124,21 @@ class Snapshot:
             for name in mine.keys() | theirs.keys():
                 if name not in mine or name not in theirs:
                     found.append(f"{item.name}.{name}")
-                elif not _same(mine[name][1], theirs[name][1]):
+                elif not same(mine[name][1], theirs[name][1]):
                     found.append(f"{item.name}.{name}")
             buffers, others = self._buffers[index], other._buffers[index]
             for name, (_, saved) in buffers.items():
-                if name not in others or not _same(saved, others[name][1]):
+                if name not in others or not same(saved, others[name][1]):
                     found.append(f"{item.name}.{name}")
-        for (state, mine), (_, theirs) in zip(self._globals, other._globals, strict=True):
-            if not _same(mine, theirs):
+        states = zip(self._globals, other._globals, strict=True) if globals_too else ()
+        for (state, mine), (_, theirs) in states:
+            if not same(mine, theirs):
                 found.append(state.name)
         return sorted(found)
 
 
 def _set_global(state: GlobalState, saved: Any) -> None:
-    state.set(_restored(saved))
+    state.set(restored(saved))
 
 
 def _put_buffer_back(
@@ -165,14 +152,14 @@ def _put_buffer_back(
 def _remove_new_attributes(item: Watched, known: Collection[str]) -> None:
     now = vars(item.target)
     for name in [name for name in now if _is_state(item, name, now[name])]:
-        if name not in known and isinstance(now[name], _SIMPLE):
+        if name not in known and isinstance(now[name], SIMPLE):
             del now[name]
 
 
 def _put_attribute_back(target: Any, name: str, value: Any, saved: Any) -> None:
-    if vars(target).get(name, _NOTHING) is value and _same(value, saved):
+    if vars(target).get(name, _NOTHING) is value and same(value, saved):
         return
-    vars(target)[name] = _put_back(value, saved)
+    vars(target)[name] = put_value_back(value, saved)
 
 
 def _is_state(item: Watched, name: str, value: Any) -> bool:
@@ -188,7 +175,7 @@ def _is_state(item: Watched, name: str, value: Any) -> bool:
 def _attributes(item: Watched) -> dict[str, tuple[Any, Any]]:
     """name -> (the object itself, a copy of its value)."""
     return {
-        name: (value, _copy(value))
+        name: (value, copied(value))
         for name, value in vars(item.target).items()
         if _is_state(item, name, value)
     }
@@ -196,65 +183,3 @@ def _attributes(item: Watched) -> dict[str, tuple[Any, Any]]:
 
 def _buffers(target: Any) -> dict[str, torch.Tensor | None]:
     return dict(target._buffers) if isinstance(target, torch.nn.Module) else {}
-
-
-def _copy(value: Any, depth: int = 0) -> Any:
-    """Copies tensors and plain containers; everything else is taken as it is. A parameter is
-    structure, wherever it lies: a recurrent module has a list of its own."""
-    if isinstance(value, torch.nn.Parameter):
-        return value
-    if torch.is_tensor(value):
-        return value.detach().clone()
-    if isinstance(value, torch.Generator):
-        return _GeneratorState(value, value.get_state())
-    if depth < _DEPTH and type(value) in (list, tuple) and len(value) <= _LARGEST_CONTAINER:
-        return type(value)(_copy(item, depth + 1) for item in value)
-    if depth < _DEPTH and type(value) is dict and len(value) <= _LARGEST_CONTAINER:
-        return {key: _copy(item, depth + 1) for key, item in value.items()}
-    return value
-
-
-def _restored(saved: Any) -> Any:
-    """What `_copy` was given, from its copy, which stays as it is."""
-    if isinstance(saved, _GeneratorState):
-        return saved.put_back()
-    if type(saved) in (list, tuple):
-        return type(saved)(map(_restored, saved))
-    if type(saved) is dict:
-        return {key: _restored(item) for key, item in saved.items()}
-    return _copy(saved)
-
-
-def _put_back(value: Any, saved: Any) -> Any:
-    """The original object with its former content, as others may hold it too."""
-    if torch.is_tensor(value):
-        if value is not saved and value.shape == saved.shape:
-            value.data.copy_(saved)
-    elif type(value) is list and value is not saved:
-        value[:] = _restored(saved)
-    elif type(value) is dict and value is not saved:
-        value.clear()
-        value.update(_restored(saved))
-    elif isinstance(saved, _GeneratorState):
-        saved.put_back()
-    return value
-
-
-def _same(a: Any, b: Any) -> bool:
-    if a is b and not isinstance(a, torch.Generator):
-        return True
-    if torch.is_tensor(a) or torch.is_tensor(b):
-        return torch.is_tensor(a) and torch.is_tensor(b) and bitwise_equal(a, b)
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, _GeneratorState):
-        return bitwise_equal(a.state, b.state)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(_same, a, b))
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
-    if isinstance(a, _SIMPLE):
-        return a == b or a != a
-    if type(a).__module__ == "numpy":
-        return bool((a == b).all())
-    return a is b

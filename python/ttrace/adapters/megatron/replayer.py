@@ -137,9 +137,9 @@ class MegatronReplayer:
             where = self._model.topology.coordinate_of(*entry.rule.reduced_over)
             yield entry.fqn, entry.current, entry.rule, where
 
+    draws_all = True
     is_trusted = True  # the schedule is called again
     fails_cleanly = False
-    leaves_out: frozenset[str] = frozenset()
 
     def problem(self) -> str | None:
         return None

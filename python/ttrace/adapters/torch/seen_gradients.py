@@ -24,7 +24,7 @@ class Seen:
         local = _local(gradient)
         self._identity = id(gradient)
         self._count = local._version
-        self._values = _summary(local) if shares_count else None
+        self._values = summary_of(local) if shares_count else None
 
     def differs_from(self, gradient: Any) -> bool:
         """Waits for the gradient's device only where the count cannot tell."""
@@ -33,7 +33,7 @@ class Seen:
             return True
         if local._version == self._count:
             return False
-        return self._values is None or not torch.equal(self._values, _summary(local))
+        return self._values is None or not torch.equal(self._values, summary_of(local))
 
 
 def shared_storages(gradients: Iterable[Any]) -> set[int]:
@@ -52,8 +52,8 @@ def _local(gradient: Any) -> torch.Tensor:
     return gradient._local_tensor if is_dtensor(gradient) else gradient
 
 
-def _summary(local: torch.Tensor) -> torch.Tensor:
-    """On its device, which nothing waits for. As bits: a NaN is equal to itself."""
+def summary_of(local: torch.Tensor) -> torch.Tensor:
+    """Norm and sum, on its device, which nothing waits for. As bits: a NaN is equal to itself."""
     values = local.detach()
     if not values.is_floating_point():
         return values.sum()

@@ -150,9 +150,9 @@ class Store:
         parameter = self._named[fqn]
         return self._others.get(id(parameter), parameter)
 
-    def gradients_there(self) -> list[torch.Tensor]:
-        """In an order that is the same on all ranks."""
-        return [gradient for _, gradient in self.gradients()]
+    def leaves(self) -> list[torch.Tensor]:
+        """That want gradients, in an order that is the same on all ranks."""
+        return [leaf for leaf in map(self._leaf, self._named) if leaf.requires_grad]
 
     def gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Those that the loop has now, without DTensors' wrapping."""
@@ -162,7 +162,9 @@ class Store:
                 yield fqn, gradient
 
     def _gradient_of(self, fqn: str) -> torch.Tensor | None:
-        gradient: Any = self._leaf(fqn).grad
+        leaf = self._leaf(fqn)
+        # torch.func.functional_call may have put others in place of parameters: torch warns.
+        gradient: Any = leaf.grad if leaf.is_leaf else None
         return gradient._local_tensor if is_dtensor(gradient) else gradient
 
     def found_gradients(self) -> Mapping[str, torch.Tensor | None]:
@@ -204,7 +206,7 @@ class Store:
             yield Piece(fqn, total, terms, (numerator, denominator * topology.dp_size))
         adds_nothing = self._session.now.own_reduction.adds_nothing_to
         for fqn in adds_nothing(gradients.selected, gradients.arrived):
-            if self._leaf(fqn).grad is not None:
+            if self._gradient_of(fqn) is not None:
                 nothing = torch.zeros_like(self._named[fqn])
                 yield Piece(fqn, nothing, topology.dp_placement("Partial(sum)"))
 
@@ -249,7 +251,8 @@ class Store:
 
     def _present(self) -> dict[str, Any]:
         """The gradients that there are, as parameters have them."""
-        return {fqn: p.grad for fqn, p in self._named.items() if p.grad is not None}
+        of_leaves = {fqn: p.grad for fqn, p in self._named.items() if p.is_leaf}
+        return {fqn: gradient for fqn, gradient in of_leaves.items() if gradient is not None}
 
     def _names_of(self, parameters: Iterable[torch.Tensor]) -> set[str]:
         wanted = {id(parameter) for parameter in parameters}

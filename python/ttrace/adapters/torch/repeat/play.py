@@ -40,6 +40,8 @@ def play(
             return in_place_of[id(tensor)]
         if reference.version >= 0 and version_of(tensor) != reference.version:
             raise NotTheSame(f"{event.name}: the loop has changed a tensor that it is given")
+        if event.kind is Kind.MODEL and reference.version >= 0 and not tensor.requires_grad:
+            return tensor.clone()  # which the model may change
         return tensor
 
     with as_before(autocast) as surroundings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -43,19 +43,30 @@ def reducing_nothing(model: AttachedModel) -> Iterator[Callable[[], None]]:
             setattr(ddp, name, value)
 
 
+_ABSENT, _DENSE, _SPARSE = range(3)
+
+
 @torch.no_grad()
-def reduce_as_before(model: AttachedModel, gradients: Iterable[torch.Tensor]) -> bool:
-    """Averages them over the ranks in place, the same tensors in the same order on all. False:
-    there is one that cannot be, and they stay."""
+def reduce_as_before(model: AttachedModel, leaves: Sequence[torch.Tensor]) -> bool:
+    """Averages their gradients over the ranks in place, in one order on all. A leaf that only other
+    ranks have used gets theirs. False: there is one that cannot be averaged, and all stay."""
     assert model.ddp is not None
     group = model.ddp.process_group
     share = 1.0 / dist.get_world_size(group)
-    by_kind: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
-    for gradient in gradients:
-        if gradient.layout is not torch.strided:
-            return False  # on all ranks alike: an embedding's, for one
-        by_kind.setdefault((gradient.dtype, gradient.device), []).append(gradient)
+    if not leaves:
+        return True
     with collective_calls.unheard():
+        kinds = torch.tensor([_kind(leaf) for leaf in leaves], device=leaves[0].device)
+        dist.all_reduce(kinds, op=dist.ReduceOp.MAX, group=group)
+        of_any_rank = kinds.tolist()
+        if _SPARSE in of_any_rank:
+            return False  # an embedding's, for one
+        by_kind: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
+        for leaf, kind in zip(leaves, of_any_rank, strict=True):
+            if kind == _DENSE:
+                if leaf.grad is None:
+                    leaf.grad = torch.zeros_like(leaf)
+                by_kind.setdefault((leaf.dtype, leaf.device), []).append(leaf.grad)
         for tensors in by_kind.values():
             flat = _flatten_dense_tensors(tensors).mul_(share)
             dist.all_reduce(flat, group=group)
@@ -64,3 +75,9 @@ def reduce_as_before(model: AttachedModel, gradients: Iterable[torch.Tensor]) ->
             ):
                 tensor.copy_(reduced)
     return True
+
+
+def _kind(leaf: torch.Tensor) -> int:
+    if leaf.grad is None:
+        return _ABSENT
+    return _DENSE if leaf.grad.layout is torch.strided else _SPARSE

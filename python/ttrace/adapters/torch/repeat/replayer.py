@@ -15,10 +15,13 @@ from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.instruments import Instruments
 from ttrace.adapters.torch.loss_scale import parameters_of
 from ttrace.adapters.torch.repeat.full_precision import FullPrecision
+from ttrace.adapters.torch.repeat.hooks_that_keep import HooksThatKeep
+from ttrace.adapters.torch.repeat.kept_objects import is_kept_object
 from ttrace.adapters.torch.repeat.play import play
 from ttrace.adapters.torch.repeat.reduction import is_followed, reduce_as_before, reducing_nothing
 from ttrace.adapters.torch.repeat.swapped_parameters import swapped_parameters
 from ttrace.adapters.torch.repeat.tape import Event, Kind, Tape
+from ttrace.adapters.torch.repeat.unchanged import Unchanged
 from ttrace.capture.course import Course
 from ttrace.capture.legs import Leg, Refusal
 from ttrace.capture.placed import ParameterRule
@@ -31,6 +34,8 @@ _NO_BACKWARD = "no backward of what its model has put out was seen"
 
 class LoopReplayer:
     """For one iteration. Made before its first forward."""
+
+    draws_all = False  # what leads to no gradient is not made again
 
     def __init__(
         self,
@@ -51,6 +56,10 @@ class LoopReplayer:
         self._terms: Mapping[str, torch.Tensor] = {}  # of the real call: sums, by parameter
         self._again: Mapping[str, torch.Tensor] = {}  # the same, when it ran again
         self._earlier: list[tuple[torch.Tensor, torch.Tensor]] = []  # parameters, as they were
+        self._own = list(model.root.named_parameters())
+        self._changed: list[str] = []  # gradients that a rerun did not leave as the loop did
+        self._hooks = HooksThatKeep(model.root)
+        self._unchanged = Unchanged(model.root.named_parameters())
         self._precision = FullPrecision(model)
         self.full_precision = self._precision.__call__
 
@@ -60,7 +69,8 @@ class LoopReplayer:
         """What is made again: these events of the tape."""
         self._events, self._leaves = events, leaves
         self._has_collectives = tape.has_collectives
-        problems = [tape.problem, *(event.problem for event in events)]
+        problems = [tape.problem, *(event.problem for event in events), self._unchanged.problem()]
+        problems.append(self._hooks.problem())
         self._problem = next(filter(None, problems), None)
         if self._problem is None and not any(e.kind is Kind.BACKWARD for e in events):
             self._problem = _NO_BACKWARD
@@ -79,14 +89,21 @@ class LoopReplayer:
         return torch.device("cpu") if parameter is None else parameter.device
 
     def watched(self) -> Iterator[Watched]:
+        """Modules, and what they keep counts and statistics in: plain objects of theirs."""
+        seen: set[int] = set()
         for name, module in self._model.root.named_modules():
             yield Watched(name or "the model", module)
+            for key, value in vars(module).items():
+                if is_kept_object(value) and id(value) not in seen:
+                    seen.add(id(value))
+                    yield Watched(f"{name or 'the model'}.{key}", value)
 
     def global_states(self) -> list[GlobalState]:
         return []
 
     def keep_parameters(self, optimizer: Any) -> None:
         """It is about to step, and other optimizers will after it."""
+        self._unchanged.step_begins(parameters_of(optimizer))
         self._earlier += [(p, p.detach().clone()) for p in parameters_of(optimizer)]
 
     @contextmanager
@@ -122,13 +139,26 @@ class LoopReplayer:
     def repeat(self, meet: Callable[[], None]) -> None:
         """As a leg; what it records is dropped."""
         with self._course.rerunning():
-            self._play(lambda: None, meet)
+            self._play(self._compare, meet)
         self._again = self._session.now.gradients.sums()
         self._session.now.records.drop()
 
+    def _compare(self) -> None:
+        """What the loop has made of its gradients, while the model has the other parameters. Where
+        DistributedDataParallel has reduced them the order of its sums is left open."""
+        self._changed = []
+        if any(event.reduces for event in self._events):
+            return
+        stepped = {id(p) for p, _ in self._earlier}  # and cleared since, most likely
+        own = [(name, p) for name, p in self._own if id(p) not in stepped]
+        left = {name: p.grad for name, p in own if p.grad is not None}
+        made = {n: g for n, g in self._instruments.store.gradients() if n in dict(own)}
+        self._changed = [n for n in {**left, **made} if _digest(left, n) != _digest(made, n)]
+
     def differences(self) -> list[str]:
         names = {**self._terms, **self._again}
-        return [fqn for fqn in names if _digest(self._terms, fqn) != _digest(self._again, fqn)]
+        differing = [n for n in names if _digest(self._terms, n) != _digest(self._again, n)]
+        return differing or self._changed
 
     def digest(self) -> str:
         return ",".join(_digest(self._again, fqn) for fqn in sorted(self._again))
@@ -139,9 +169,6 @@ class LoopReplayer:
     @property
     def fails_cleanly(self) -> bool:
         return not self._has_collectives
-
-    # Metrics and the like, which are not made again, may draw numbers, too.
-    leaves_out = frozenset(("torch", "python", "cuda", "numpy"))
 
     @property
     def is_trusted(self) -> bool:
@@ -181,8 +208,8 @@ class LoopReplayer:
             self._is_reduced = False
             return
         meet()
-        gradients = self._instruments.store.gradients_there()
-        self._is_reduced &= reduce_as_before(self._model, gradients)
+        leaves = self._instruments.store.leaves()
+        self._is_reduced &= reduce_as_before(self._model, leaves)
 
     def _play(self, end: Callable[[], None], meet: Callable[[], None]) -> None:
         self._is_reduced = True

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -24,9 +25,12 @@ def swapped_parameters(
     """Inside, `root` has others. Gives them by the ids of those whose place they take. `in_fp32`:
     those in low precision are copies."""
     others: dict[int, nn.Parameter] = {}
-    places: list[tuple[nn.Module, str, torch.Tensor]] = []
+    places: list[tuple[nn.Module, str, Any]] = []
     try:
         for module in root.modules():
+            if isinstance(module, nn.RNNBase):  # it makes these anew for other parameters
+                refs: Any = getattr(module, "_flat_weight_refs", None)
+                places.append((module, "_flat_weight_refs", refs))
             for name, parameter in list(module._parameters.items()):
                 if parameter is not None:
                     places.append((module, name, parameter))

@@ -72,6 +72,7 @@ class Event:
 
 
 _HOOKS = ("register_hook", "retain_grad", "register_post_accumulate_grad_hook")
+_KEEP_STATISTICS = ("batch_norm", "instance_norm")
 # Whoever takes these goes on with a number, which stays what it is in a rerun.
 _NUMBERS = ("item", "tolist", "numpy", "__float__", "__int__", "__index__")
 
@@ -93,6 +94,8 @@ class Tape:
         self._own_memory = {_memory(tensor) for tensor in own}
         self._kept = kept
         self._slots: Any = WeakIdKeyDictionary()
+        self._in_graph: dict[int, bool] = {}  # of each slot: whether autograd knew it when made
+        self._followed: dict[int, int] = {}  # memory of gradients and written tensors: a slot
 
     def give_up(self, reason: str) -> None:
         """The first reason is the one that is said."""
@@ -103,7 +106,9 @@ class Tape:
     def concerns(self, tensors: Iterable[torch.Tensor]) -> bool:
         """Whether a call that is given these can be part of what leads to a gradient."""
         wants = torch.is_grad_enabled()
-        return any((wants and t.requires_grad) or t in self._slots for t in tensors)
+        return any(
+            (wants and t.requires_grad) or t in self._slots or self._shares(t) for t in tensors
+        )
 
     def knows(self, tensor: torch.Tensor) -> bool:
         """Whether a recorded call has made it: what was done to it since is recorded, too."""
@@ -130,6 +135,8 @@ class Tape:
                 written = tensors
         for tensor in written:
             self._copy_before_change(tensor, event.ambient)
+        if any(isinstance(v, torch.Generator) for v in (*args, *kwargs.values())):
+            event.problem = f"{name} is given a generator of the loop's own"
         takes: list[int] = []
         event.args = mapped((args, kwargs), lambda tensor: self._reference(tensor, event, takes))
         event.takes = tuple(takes)
@@ -142,6 +149,8 @@ class Tape:
     ) -> None:
         """After it: `made` are the tensors in `result`, in order."""
         changed = [tensor for tensor, version in before if _version(tensor) != version]
+        if event.name in _KEEP_STATISTICS:
+            changed += _statistics(event.args)
         if event.name in _NUMBERS:
             self._take_number(result)
         is_hook = event.name in _HOOKS
@@ -158,8 +167,13 @@ class Tape:
                 event.problem = event.problem or f"{event.name} changes a parameter"
             elif tensor not in self._slots:
                 event.problem = event.problem or f"{event.name} changes a tensor of the loop's own"
-        event.changes = tuple(self._slots[t] for t in changed if t in self._slots)
+        written = [self._slots[t] for t in changed if t in self._slots]
+        written += [self._followed[_memory(t)] for t in changed if self._shares(t)]
+        event.changes = tuple(dict.fromkeys(written))
         event.makes = tuple(self._slot(tensor) for tensor in made)
+        for tensor in (*made, *changed, *(t for t, _ in before if is_set)):
+            if tensor in self._slots:
+                self._in_graph[self._slots[tensor]] = tensor.requires_grad
         self.events.append(event)
 
     def end_backward(self, event: Event, leaves: Mapping[int, torch.Tensor]) -> None:
@@ -167,6 +181,9 @@ class Tape:
         there = {key: leaf.grad for key, leaf in leaves.items() if leaf.grad is not None}
         event.leaves = tuple(there)
         event.makes = tuple(self._slot(gradient) for gradient in there.values())
+        for slot, gradient in zip(event.makes, there.values(), strict=True):
+            self._followed[_memory(gradient)] = slot
+            self._in_graph[slot] = gradient.requires_grad
         self.events.append(event)
 
     def slots_of(self, tensors: Iterable[torch.Tensor | None]) -> list[int]:
@@ -174,6 +191,10 @@ class Tape:
         return [self._slots[t] for t in tensors if t is not None and t in self._slots]
 
     # Tensors
+
+    def _shares(self, tensor: torch.Tensor) -> bool:
+        """Whether it lies where a gradient does, or another tensor that a recorded call wrote."""
+        return bool(self._followed) and _memory(tensor) in self._followed
 
     def _slot(self, tensor: torch.Tensor) -> int:
         known = self._slots.get(tensor)
@@ -188,8 +209,16 @@ class Tape:
             known = self._find_kept(tensor)
             if known is None:
                 event.problem = event.problem or _unseen(tensor, event.name)
+        if known is None and self._shares(tensor):
+            event.problem = event.problem or (
+                f"{event.name} is given a tensor of the loop's own, of shape {list(tensor.shape)},"
+                " which shares memory with gradients, or with what is written elsewhere"
+            )
         if known is None:
             return self._given(tensor, event.kind)
+        if tensor.requires_grad and not self._in_graph.get(known, True):
+            # A function of the user's that is not seen has put it out: its own calls were.
+            event.problem = event.problem or _unseen(tensor, event.name)
         takes.append(known)
         return Slot(known)
 
@@ -216,16 +245,32 @@ class Tape:
         """What the loop adds to, as to a total that begins with zero, is a part of the chain."""
         if not torch.is_tensor(tensor) or tensor in self._slots or tensor.grad_fn is not None:
             return
+        if self._shares(tensor):
+            return
         if id(tensor) in self._own or tensor.requires_grad or is_dtensor(tensor):
             return
         value = tensor.detach().clone()
         slot = self._slot(tensor)
+        self._followed[_memory(tensor)] = slot
         event = Event(Kind.COPY, "copy", value.clone, ((), {}), (), ambient, makes=(slot,))
         self.events.append(event)
 
     def _take_number(self, result: Any) -> None:
         if isinstance(result, int | float) and result not in (0, 1):
             self.numbers.add(float(result))
+
+
+def _statistics(args: Any) -> list[torch.Tensor]:
+    """Running ones that a norm in training writes, which no version tells of."""
+    given, named = args
+
+    def argument(position: int, *names: str) -> Any:
+        return next((named[n] for n in names if n in named), dict(enumerate(given)).get(position))
+
+    if argument(5, "training", "use_input_stats") is False:
+        return []
+    values = argument(1, "running_mean"), argument(2, "running_var")
+    return [value.tensor for value in values if isinstance(value, Given)]
 
 
 def _changes_first(name: str, kwargs: Any) -> bool:
