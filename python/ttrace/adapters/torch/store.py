@@ -111,6 +111,20 @@ class Store:
             if first or (is_float and changed):
                 session.record(fqn, "buffer", "", buffer, iteration=iteration, pass_="forward")
 
+    def record_buffers_left(self) -> None:
+        """In a leg, after its last forward: as the next iteration's first would find them."""
+        session, following = self._session, self._session.iteration + 1
+        if following not in session.settings.iterations:
+            return
+        for name, buffer in self._root.named_buffers():
+            fqn = canonical_name(name)
+            if fqn.rpartition(".")[2] in _COUNTERS:
+                continue
+            is_float = buffer.is_floating_point()
+            changed = self._begun.get(fqn) != _version(buffer)
+            if session.topology.dp_rank == 0 or (is_float and changed):
+                session.record(fqn, "buffer", "", buffer, iteration=following, pass_="forward")
+
     def _arriving(self, fqn: str) -> Callable[[torch.Tensor], torch.Tensor | None]:
         def arrived(gradient: torch.Tensor | None) -> torch.Tensor | None:
             session = self._session

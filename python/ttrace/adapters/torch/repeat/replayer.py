@@ -202,6 +202,7 @@ class LoopReplayer:
         of_real_leg = self._session.now.of_real_leg.gradients
         self._instruments.store.select(None, unscaled=of_real_leg.reduced_scale == (1, 1))
         self._course.rerun_done(reduced=self._is_reduced)
+        self._instruments.store.record_buffers_left()
 
     def _reduce(self, meet: Callable[[], None]) -> None:
         if not is_followed(self._model):
