@@ -240,6 +240,17 @@ class Buckets(Loop):
     parallel = types.MappingProxyType({"bucket_cap_mb": 0.001, "gradient_as_bucket_view": True})
 
 
+class Joined(Loop):
+    """The last rank has two iterations fewer."""
+
+    def step(self, step: int) -> None:
+        if step > 0:
+            return
+        with self.model.join() if RANKS > 1 else contextlib.nullcontext():
+            for k in range(4 - 2 * (RANKS > 1 and RANK == RANKS - 1)):
+                super().step(k)
+
+
 class Static(Loop):
     parallel = types.MappingProxyType({"static_graph": True})
 
@@ -510,6 +521,7 @@ STYLES: dict[str, Callable[[bool], Loop]] = {
     "recomputed": Recomputed,
     "buckets": Buckets,
     "static": Static,
+    "joined": Joined,
     "unused": Unused,
     "branches": Branches,
     "compressed": Compressed,

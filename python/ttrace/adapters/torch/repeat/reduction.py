@@ -20,6 +20,11 @@ def reduces(model: AttachedModel) -> bool:
     return model.ddp is not None and bool(model.ddp.require_backward_grad_sync)
 
 
+def joins(model: AttachedModel) -> bool:
+    """Whether the loop runs within `join`: then others cannot be asked about an iteration."""
+    return bool(getattr(getattr(model.ddp, "_join_config", None), "enable", False))
+
+
 def is_followed(model: AttachedModel) -> bool:
     """Whether what is reduced is known: no hook of the user's does it."""
     return model.ddp is not None and not getattr(model.ddp, "_comm_hooks", ())

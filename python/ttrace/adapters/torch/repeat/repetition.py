@@ -19,7 +19,7 @@ from ttrace.adapters.torch.repeat.calls_of_torch import CallsOfTorch
 from ttrace.adapters.torch.repeat.gradient_starts import GradientStarts
 from ttrace.adapters.torch.repeat.kept_tensors import kept_in
 from ttrace.adapters.torch.repeat.needed import needed, takes_number
-from ttrace.adapters.torch.repeat.reduction import reduces
+from ttrace.adapters.torch.repeat.reduction import joins, reduces
 from ttrace.adapters.torch.repeat.replayer import LoopReplayer
 from ttrace.adapters.torch.repeat.tape import Event, Kind, Tape
 from ttrace.adapters.torch.repeat.whole_calls import WholeCalls
@@ -31,6 +31,7 @@ from ttrace.capture.rerun import Reruns
 
 _STEP_INSIDE = "an optimizer steps while a backward runs"
 _AFTER_STEP = "the loop runs its model again after one of its optimizers has stepped"
+_JOIN = "within DistributedDataParallel.join a rank may have fewer iterations than others"
 _NEVER_COMPLETE = "not all of the loop's optimizers have stepped"
 _NUMBER = (
     "a number that the loop takes from a tensor (item) is a part of its loss: in reruns it is what"
@@ -105,6 +106,12 @@ class Repetition:
         """At the first forward, with all in place: what the legs begin with."""
         session, instruments = self._session, self._instrumentation.current
         if not self._records() or instruments is None:
+            return
+        if joins(self._model):
+            instruments.launches.note_each(_JOIN)
+            session.refuse_reruns(_JOIN)
+            session.now.tape = None
+            self._calls.end()
             return
         replayer = LoopReplayer(session, self._model, instruments, self._course)
         session.now.reruns = Reruns(
