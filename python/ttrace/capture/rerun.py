@@ -70,7 +70,7 @@ class Reruns:
         self._before = self._snapshot()
         self._trouble: str | None = None  # what failed since the last vote
         self._taken = 0
-        self._meetings: list[str] = []  # of all runs of the iteration
+        self._runs = 0  # of the iteration again
         session.cost.watch(replayer.device)
         self._began = time.monotonic()
 
@@ -324,8 +324,8 @@ class Reruns:
     def _rerun(self, name: str, run: Callable[[], None]) -> str | None:
         """What went wrong, or None."""
         session = self._session
-        self._met, self._running = 0, f"{name} {len(self._meetings)}"
-        self._meetings.append(self._running)
+        self._met, self._running = 0, f"{name} {self._runs}"
+        self._runs += 1
         try:
             with session.rerun(name) as failures:
                 run()

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ttrace.adapters.torch.topology import is_dtensor
+from ttrace.adapters.torch.topology import held_tensor
 
 
 class Seen:
@@ -21,14 +21,14 @@ class Seen:
 
     def __init__(self, gradient: Any, shares_count: bool) -> None:
         """`shares_count`: other gradients have the same count."""
-        local = _local(gradient)
+        local = held_tensor(gradient)
         self._identity = id(gradient)
         self._count = local._version
         self._values = summary_of(local) if shares_count else None
 
     def differs_from(self, gradient: Any) -> bool:
         """Waits for the gradient's device only where the count cannot tell."""
-        local = _local(gradient)
+        local = held_tensor(gradient)
         if id(gradient) != self._identity:
             return True
         if local._version == self._count:
@@ -44,12 +44,8 @@ def shared_storages(gradients: Iterable[Any]) -> set[int]:
 
 def storage_of(gradient: Any) -> int:
     """0: it has none that others could share."""
-    local = _local(gradient)
+    local = held_tensor(gradient)
     return local.untyped_storage().data_ptr() if local.layout is torch.strided else 0
-
-
-def _local(gradient: Any) -> torch.Tensor:
-    return gradient._local_tensor if is_dtensor(gradient) else gradient
 
 
 def summary_of(local: torch.Tensor) -> torch.Tensor:

@@ -25,7 +25,7 @@ from torch import nn
 
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.first_hooks import register_first
-from ttrace.adapters.torch.topology import Unplaceable, canonical_name, is_dtensor
+from ttrace.adapters.torch.topology import Unplaceable, canonical_name, held_tensor, is_dtensor
 from ttrace.capture.found_gradients import what_it_holds
 from ttrace.capture.graft import Graft
 from ttrace.capture.optimizer_states import beside, stepped
@@ -107,9 +107,7 @@ class Store:
                 graft.buffer(fqn, buffer, iteration, may_be_trained=may_be_trained)
             if begins:
                 self._begun[fqn] = _version(buffer)
-            changed = self._begun.get(fqn) != _version(buffer)
-            if first or (is_float and changed):
-                session.record(fqn, "buffer", "", buffer, iteration=iteration, pass_="forward")
+            self._record_buffer(fqn, buffer, iteration)
 
     def record_buffers_left(self) -> None:
         """In a leg, after its last forward: as the next iteration's first would find them."""
@@ -118,12 +116,15 @@ class Store:
             return
         for name, buffer in self._root.named_buffers():
             fqn = canonical_name(name)
-            if fqn.rpartition(".")[2] in _COUNTERS:
-                continue
-            is_float = buffer.is_floating_point()
-            changed = self._begun.get(fqn) != _version(buffer)
-            if session.topology.dp_rank == 0 or (is_float and changed):
-                session.record(fqn, "buffer", "", buffer, iteration=following, pass_="forward")
+            if fqn.rpartition(".")[2] not in _COUNTERS:
+                self._record_buffer(fqn, buffer, following)
+
+    def _record_buffer(self, fqn: str, buffer: torch.Tensor, iteration: int) -> None:
+        """Of rank 0, and of others what they have made their own."""
+        session = self._session
+        changed = self._begun.get(fqn) != _version(buffer)
+        if session.topology.dp_rank == 0 or (buffer.is_floating_point() and changed):
+            session.record(fqn, "buffer", "", buffer, iteration=iteration, pass_="forward")
 
     def _arriving(self, fqn: str) -> Callable[[torch.Tensor], torch.Tensor | None]:
         def arrived(gradient: torch.Tensor | None) -> torch.Tensor | None:
@@ -179,7 +180,7 @@ class Store:
         leaf = self._leaf(fqn)
         # torch.func.functional_call may have put others in place of parameters: torch warns.
         gradient: Any = leaf.grad if leaf.is_leaf else None
-        return gradient._local_tensor if is_dtensor(gradient) else gradient
+        return None if gradient is None else held_tensor(gradient)
 
     def found_gradients(self) -> Mapping[str, torch.Tensor | None]:
         return self._session.now.gradients.found
@@ -322,5 +323,5 @@ class Store:
 
 def _version(tensor: Any) -> tuple[int, int]:
     """Another one after any change in place, and for another tensor."""
-    local = tensor._local_tensor if is_dtensor(tensor) else tensor
+    local = held_tensor(tensor)
     return id(tensor), 0 if local.is_inference() else local._version

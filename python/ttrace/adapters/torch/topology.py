@@ -297,6 +297,11 @@ def rows_cut(placements: str, batch_dim: int, topology: Topology) -> tuple[int, 
     return pieces, index
 
 
+def held_tensor(tensor: Any) -> torch.Tensor:
+    """What holds a DTensor's values on this rank, as it is; of another tensor, itself."""
+    return tensor._local_tensor if is_dtensor(tensor) else tensor
+
+
 def local_tensor(tensor: Any) -> torch.Tensor:
     """What this rank holds of a DTensor, without entering it into the autograd graph.
 

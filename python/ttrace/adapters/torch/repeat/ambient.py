@@ -1,5 +1,5 @@
 """What surrounds a call and decides what it computes: random states, autocast, whether gradients
-are wanted, whether the ranks exchange them."""
+are wanted."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ttrace.adapters.torch.seen_gradients import Seen
-from ttrace.adapters.torch.topology import is_dtensor
+from ttrace.adapters.torch.topology import held_tensor
 from ttrace.capture.tensor_bytes import on_host
 
 # Of a leaf: None (it has none), zeros, as the backward before has left it, or these values.
@@ -66,7 +66,7 @@ def _is(seen: Seen | None, gradient: Any) -> bool:
 
 
 def _largest(gradient: Any) -> torch.Tensor:
-    local = gradient._local_tensor if is_dtensor(gradient) else gradient
+    local = held_tensor(gradient)
     if local.layout is not torch.strided:
         local = local.coalesce().values()
     return torch.linalg.vector_norm(local.detach(), torch.inf).float()

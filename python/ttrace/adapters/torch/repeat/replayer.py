@@ -150,9 +150,9 @@ class LoopReplayer:
         if any(event.reduces for event in self._events):
             return
         stepped = {id(p) for p, _ in self._earlier}  # and cleared since, most likely
-        own = [(name, p) for name, p in self._own if id(p) not in stepped]
-        left = {name: p.grad for name, p in own if p.grad is not None}
-        made = {n: g for n, g in self._instruments.store.gradients() if n in dict(own)}
+        own = {name: p for name, p in self._own if id(p) not in stepped}
+        left = {name: p.grad for name, p in own.items() if p.grad is not None}
+        made = {n: g for n, g in self._instruments.store.gradients() if n in own}
         self._changed = [n for n in {**left, **made} if _digest(left, n) != _digest(made, n)]
 
     def differences(self) -> list[str]:

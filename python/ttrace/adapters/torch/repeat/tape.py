@@ -23,7 +23,7 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from ttrace.adapters.torch.repeat.ambient import Ambient
-from ttrace.adapters.torch.topology import is_dtensor
+from ttrace.adapters.torch.topology import held_tensor, is_dtensor
 from ttrace.capture.nested import mapped, tensors_in
 
 
@@ -142,13 +142,13 @@ class Tape:
         event.takes = tuple(takes)
         # Of what it writes to by its name the count of changes need not tell.
         known = {id(tensor) for tensor in written}
-        return event, [(t, -1 if id(t) in known else _version(t)) for t in tensors]
+        return event, [(t, -1 if id(t) in known else version_of(t)) for t in tensors]
 
     def end_call(
         self, event: Event, before: list[tuple[torch.Tensor, int]], result: Any, made: Any
     ) -> None:
         """After it: `made` are the tensors in `result`, in order."""
-        changed = [tensor for tensor, version in before if _version(tensor) != version]
+        changed = [tensor for tensor, version in before if version_of(tensor) != version]
         if event.name in _KEEP_STATISTICS:
             changed += _statistics(event.args)
         if event.name in _NUMBERS:
@@ -229,7 +229,7 @@ class Tape:
             self.leaves[id(tensor)] = tensor
         elif kind is Kind.MODEL:
             return Given(tensor.detach().clone(), 0)
-        return Given(tensor, _version(tensor))
+        return Given(tensor, version_of(tensor))
 
     def _find_kept(self, tensor: torch.Tensor) -> int | None:
         """Some models put what belongs to the loss into attributes of their modules."""
@@ -287,18 +287,14 @@ def _unseen(tensor: torch.Tensor, name: str) -> str:
     )
 
 
-def _version(tensor: torch.Tensor) -> int:
-    local: Any = tensor._local_tensor if is_dtensor(tensor) else tensor
+def version_of(tensor: torch.Tensor) -> int:
+    """How often it was changed."""
+    local = held_tensor(tensor)
     return 0 if local.is_inference() else local._version
 
 
-def version_of(tensor: torch.Tensor) -> int:
-    """How often it was changed."""
-    return _version(tensor)
-
-
 def _memory(tensor: torch.Tensor) -> int:
-    local: Any = tensor._local_tensor if is_dtensor(tensor) else tensor
+    local = held_tensor(tensor)
     if local.layout is not torch.strided:
         return id(tensor)
     try:
