@@ -30,6 +30,7 @@
 #include "src/numeric/noise.h"
 #include "src/numeric/sketch.h"
 #include "src/trace/index/record_check.h"
+#include "src/trace/writing/holding_writer.h"
 #include "src/trace/writing/record_times.h"
 #include "src/trace/writing/writer_thread.h"
 
@@ -174,13 +175,14 @@ class Writer {
       legs.emplace_back(name);
     }
     if (measured_legs) scales_ = std::make_shared<ElementScales>();
-    writer_ = ValueOrThrow(TraceWriter::Open(
+    auto writer = ValueOrThrow(TraceWriter::Open(
         folder, *meta,
         mode == "sketch"    ? MakeSummarizer(kSketchBuckets)
         : mode == "bitwise" ? MakeSummarizer(0)
         : !measured_legs    ? nullptr
         : reference ? MakeCandidateReducer(*meta, legs, *reference, scales_)
                     : MakeLegReducer(*meta, legs, scales_)));
+    writer_ = HoldRecords(std::move(writer), folder);
     if (on_thread) {
       auto sink = WriteOnThread(std::move(writer_));
       sink_ = sink.get();
@@ -195,7 +197,8 @@ class Writer {
                 int64_t batch_global, std::pair<int64_t, int64_t> scale,
                 std::vector<std::string> reduced_over,
                 const std::optional<PyBox>& box,
-                const std::optional<Routed>& routed) const {
+                const std::optional<Routed>& routed,
+                const std::optional<Shape>& whole) const {
     Spec spec;
     spec.meta = meta_;
     RecordSpec& record = spec.record;
@@ -237,10 +240,17 @@ class Writer {
     }
     const auto grid = FindGrid(*meta_, record.placements, record.reduced_over);
     if (!grid.ok()) throw PythonError{grid.error().WithContext(record.fqn)};
-    auto shape = GlobalShape(meta_->MeshOf(*grid), meta_->CoordinateIn(*grid),
-                             record.placements, held, rows);
-    if (!shape.ok()) throw PythonError{shape.error().WithContext(record.fqn)};
-    record.global_shape = *std::move(shape);
+    if (whole) {
+      record.global_shape = *whole;
+      if (rows && static_cast<size_t>(batch_dim) < whole->size()) {
+        record.global_shape[static_cast<size_t>(batch_dim)] = batch_global;
+      }
+    } else {
+      auto shape = GlobalShape(meta_->MeshOf(*grid), meta_->CoordinateIn(*grid),
+                               record.placements, held, rows);
+      if (!shape.ok()) throw PythonError{shape.error().WithContext(record.fqn)};
+      record.global_shape = *std::move(shape);
+    }
     if (routed) {
       record.global_shape.front() = std::get<4>(*routed);
       return spec;
@@ -249,7 +259,8 @@ class Writer {
     if (!layout.ok()) throw PythonError{layout.error().WithContext(record.fqn)};
     if (layout->local_shape() != record.local_shape) {
       throw PythonError{
-          Invalid(record.fqn + ": the box is not as large as " + "the tensor")};
+          Invalid(record.fqn + (box ? ": the box is not as large as the tensor"
+                                    : ": its placements give another shape"))};
     }
     return spec;
   }
@@ -270,16 +281,8 @@ class Writer {
               const std::string& pass, int micro_batch, int64_t row_begin,
               uintptr_t data, const std::vector<int64_t>& strides,
               const std::optional<PyDevice>& device) {
-    const auto parsed = ParsePass(pass);
-    if (!parsed) throw PythonError{Invalid("unknown pass '" + pass + "'")};
-    Occurrence occurrence;
-    occurrence.leg = Leg(std::move(leg));
-    occurrence.iteration = iteration;
-    occurrence.call = call;
-    occurrence.pass = *parsed;
-    occurrence.micro_batch = micro_batch;
-    occurrence.row_begin = row_begin;
-    occurrence.time_us = RecordTimes::Now();
+    const Occurrence occurrence = OccurrenceOf(std::move(leg), iteration, call,
+                                               pass, micro_batch, row_begin);
     if (!device) {
       const nb::gil_scoped_release release;
       ThrowIfError(
@@ -307,6 +310,20 @@ class Writer {
                            });
   }
 
+  void Hold() { ThrowIfError(writer_->Hold()); }
+  void Amend(const Spec& spec, std::string leg, int iteration, int call,
+             const std::string& pass, int micro_batch, int64_t row_begin) {
+    const nb::gil_scoped_release release;
+    ThrowIfError(writer_->Amend(
+        spec.record, OccurrenceOf(std::move(leg), iteration, call, pass,
+                                  micro_batch, row_begin)));
+  }
+  void Release(int64_t micro_batches) {
+    const nb::gil_scoped_release release;
+    ThrowIfError(writer_->Release(micro_batches));
+  }
+  void Drop() { ThrowIfError(writer_->Drop()); }
+
   void Note(const std::string& kind, const std::string& json) {
     const nb::gil_scoped_release release;
     ThrowIfError(writer_->Note(kind, json));
@@ -333,6 +350,22 @@ class Writer {
   }
 
  private:
+  static Occurrence OccurrenceOf(std::string leg, int iteration, int call,
+                                 const std::string& pass, int micro_batch,
+                                 int64_t row_begin) {
+    const auto parsed = ParsePass(pass);
+    if (!parsed) throw PythonError{Invalid("unknown pass '" + pass + "'")};
+    Occurrence occurrence;
+    occurrence.leg = Leg(std::move(leg));
+    occurrence.iteration = iteration;
+    occurrence.call = call;
+    occurrence.pass = *parsed;
+    occurrence.micro_batch = micro_batch;
+    occurrence.row_begin = row_begin;
+    occurrence.time_us = RecordTimes::Now();
+    return occurrence;
+  }
+
   std::shared_ptr<const RankMeta> meta_;
   std::shared_ptr<ElementScales> scales_;
   std::unique_ptr<TraceWriter> writer_;
@@ -396,7 +429,8 @@ void BindCapture(nb::module_& module) {
            nb::arg("batch_global") = 0,
            nb::arg("scale") = std::pair<int64_t, int64_t>(1, 1),
            nb::arg("reduced_over") = std::vector<std::string>(),
-           nb::arg("box") = nb::none(), nb::arg("routed") = nb::none())
+           nb::arg("box") = nb::none(), nb::arg("routed") = nb::none(),
+           nb::arg("whole") = nb::none())
       .def("append", &Writer::Append, nb::arg("spec"), nb::arg("leg"),
            nb::arg("iteration"), nb::arg("call"), nb::arg("pass_"),
            nb::arg("micro_batch"), nb::arg("row_begin"), nb::arg("data_ptr"),
@@ -407,6 +441,15 @@ void BindCapture(nb::module_& module) {
            nb::arg("seed"), nb::arg("name"), nb::arg("from_ptr"),
            nb::arg("from_strides"), nb::arg("to_ptr"), nb::arg("to_strides"),
            "Writes a tensor with one unit of round-off of noise.")
+      .def("hold", &Writer::Hold,
+           "Sets aside what is appended from now on, until release or drop.")
+      .def("amend", &Writer::Amend, nb::arg("spec"), nb::arg("leg"),
+           nb::arg("iteration"), nb::arg("call"), nb::arg("pass_"),
+           nb::arg("micro_batch"), nb::arg("row_begin"),
+           "What is set aside of this occurrence is of another spec.")
+      .def("release", &Writer::Release, nb::arg("micro_batches"),
+           "Writes what was set aside. `micro_batches`: in the global batch.")
+      .def("drop", &Writer::Drop, "Forgets what was set aside.")
       .def("note", &Writer::Note, nb::arg("kind"), nb::arg("json"))
       .def("flush", &Writer::Flush)
       .def("seal", &Writer::Seal, nb::arg("iteration"), nb::arg("leg"))

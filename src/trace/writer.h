@@ -203,6 +203,28 @@ class TraceWriter {
   virtual Status Restate(RecordFields* record,
                          std::span<const std::byte> bytes) = 0;
 
+  // Sets aside what is appended until Release or Drop, for loops that decide as
+  // they go how many micro-batches an iteration has. Meanwhile the global batch
+  // that a spec with a batch dimension states is that of one micro-batch.
+  // Notes are written at once. Of a gradient of an activation and of a loss
+  // terms may come one by one, where a loop calls backward several times on one
+  // graph: they are added up in the place of the first, each sum rounded as its
+  // dtype. Fails with kInvalidArgument if something is held already, and with
+  // kUnsupported unless HoldRecords made the writer.
+  virtual Status Hold() { return HoldsNothing(); }
+  // What is held of this occurrence is of `spec`, and its rows begin at
+  // occurrence.row_begin: more is known than when it came. dtype and local
+  // shape are the same.
+  virtual Status Amend(const RecordSpec& /*spec*/,
+                       const Occurrence& /*occurrence*/) {
+    return HoldsNothing();
+  }
+  // Appends what is held, in the order in which it came. `micro_batches`: their
+  // number in the global batch, those of all ranks. Returns the first failure.
+  virtual Status Release(int64_t /*micro_batches*/) { return HoldsNothing(); }
+  // What is held is forgotten.
+  virtual Status Drop() { return HoldsNothing(); }
+
   // Adds a remark: `kind` is a short word ("leg_skipped", "not_materialised",
   // "notice", ...), `json_object` any JSON object. Notes survive a crash too.
   virtual Status Note(const std::string& kind,
@@ -219,6 +241,11 @@ class TraceWriter {
   // Writes safetensors headers and the end line. `complete` is false when
   // capture gave up; `reason` then says why. No call may follow.
   virtual Status Close(bool complete, const std::string& reason) = 0;
+
+ private:
+  static Error HoldsNothing() {
+    return {ErrorCode::kUnsupported, "this writer holds no records"};
+  }
 };
 
 // Writes `<folder>/manifest.json` atomically. `json_object`: run id, command,

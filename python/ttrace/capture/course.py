@@ -122,9 +122,7 @@ class Course:
         for piece in parameters:
             self._record(role, "", piece, iteration, pass_, always=True)
             if self.graft is not None:
-                self.graft.parameter(
-                    piece.fqn, piece.tensor, piece.placements, session.iteration, used
-                )
+                self.graft.parameter(piece, session.iteration, used)
 
     def use(self, parameters: Iterable[Piece]) -> None:
         """What the iteration computes with, once all of it is there: the step should find it so."""
@@ -216,6 +214,7 @@ class Course:
                 scale=piece.scale,
                 reduced_over=piece.reduced_over,
                 box=box,
+                whole=piece.whole,
                 always=always,
             )
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from ttrace.capture.parameter_store import Piece
+from ttrace.capture.placed import Box
 from ttrace.capture.recorded_values import RecordedValues, Unreadable
 from ttrace.capture.session import Session
 from ttrace.capture.tensor_bytes import bitwise_equal
@@ -98,41 +100,44 @@ class Graft:
         return self._reference.global_shape(("real", "", "input", iteration, 0, arg, "forward"))
 
     @torch.no_grad()
-    def parameter(
-        self,
-        fqn: str,
-        parameter: torch.Tensor,
-        placements: str,
-        iteration: int,
-        used: bool = False,
-    ) -> None:
-        """Overwrites a parameter by what iteration `iteration` of the reference used. `used`: this
-        iteration has used its own value already, and nothing is overwritten."""
+    def parameter(self, piece: Piece, iteration: int, used: bool = False) -> None:
+        """Overwrites what this rank holds of a parameter by what iteration `iteration` of the
+        reference used. `used`: this iteration has used its own value already, and nothing is
+        overwritten."""
         if not self.weights:
             return
-        role, since, pass_ = self._last_written(iteration)
-        spec = self._session.specs.get(fqn, role, "", parameter, placements)
         self._tally("weights")
+        found = []
         try:
-            value = self._reference.read(
-                ("real", fqn, role, since, 0, "", pass_), spec, 0, parameter
-            )
-            if spec is None:
-                reason = f"parameters of dtype {parameter.dtype} or of this shape are not recorded"
-            else:
-                reason = "the reference has no such parameter"
+            for own, box in piece.boxes():
+                found.append((own, self._value_of(piece, own, box, iteration)))
         except Unreadable as error:
-            value, reason = None, str(error)
-        if value is None:
-            self._keeps("weights", fqn, iteration, reason, _EQUAL_WEIGHTS)
+            self._keeps("weights", piece.fqn, iteration, str(error), _EQUAL_WEIGHTS)
             return
-        differs = not bitwise_equal(value, parameter)
-        self._count("weights", iteration, fqn, differs)
+        differs = any(not bitwise_equal(value, own) for own, value in found)
+        self._count("weights", iteration, piece.fqn, differs)
         if not used:
-            parameter.data.copy_(value)
+            for own, value in found:
+                own.data.copy_(value)
         elif differs:
             reason = "it was used before capture could know"
-            self._keeps("weights", fqn, iteration, reason, _EQUAL_WEIGHTS)
+            self._keeps("weights", piece.fqn, iteration, reason, _EQUAL_WEIGHTS)
+
+    def _value_of(
+        self, piece: Piece, own: torch.Tensor, box: Box | None, iteration: int
+    ) -> torch.Tensor:
+        """Raises Unreadable."""
+        role, since, pass_ = self._last_written(iteration)
+        spec = self._session.specs.get(
+            piece.fqn, role, "", own, piece.placements, box=box, whole=piece.whole
+        )
+        if spec is None:
+            raise Unreadable(f"parameters of dtype {own.dtype} or of this shape are not recorded")
+        where = ("real", piece.fqn, role, since, 0, "", pass_)
+        value = self._reference.read(where, spec, 0, own)
+        if value is None:
+            raise Unreadable("the reference has no such parameter")
+        return value
 
     def _last_written(self, iteration: int) -> tuple[str, int, str]:
         """Role, iteration and pass of the record that holds a parameter of `iteration`."""

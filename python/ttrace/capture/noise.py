@@ -40,7 +40,9 @@ class Noise(Rewrite):
         moment = self._session.now.backward_moment
         if moment is None or not _can_carry_noise(gradient):
             return None
-        spec = self._session.specs.get(fqn, "grad_local", "", gradient, rule.placements)
+        spec = self._session.specs.get(
+            fqn, "grad_local", "", gradient, rule.placements, whole=rule.whole
+        )
         if spec is None:
             return None
         name = f"{fqn}|grad_local||0|{moment.micro_batch}|{coordinate}"

@@ -32,7 +32,7 @@ class Part:
 class Piece:
     """Of a parameter, of its gradient or of a state of its optimizer. `placements`, `scale` and
     `reduced_over` as in the trace. `part`: the tensor is one-dimensional, and this part of what the
-    placements give this rank."""
+    placements give this rank. `whole`: see SpecCache.get."""
 
     fqn: str
     tensor: torch.Tensor
@@ -40,6 +40,7 @@ class Piece:
     scale: Scale = (1, 1)
     reduced_over: tuple[str, ...] = ()
     part: Part | None = None
+    whole: tuple[int, ...] | None = None
 
     def boxes(self) -> Iterator[tuple[torch.Tensor, Box | None]]:
         """What is recorded of it: a flat run is several boxes of the local tensor."""

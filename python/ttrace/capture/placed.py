@@ -79,6 +79,9 @@ class TensorRule:
     `grad_placements`: of the gradient, where they are others. A value without a batch dimension is
     the same for all rows, so that the gradient of each micro-batch is a term of a sum.
 
+    `whole`: the shape of the whole tensor, where its parts may be unlike; its batch dimension says
+    nothing.
+
     `grad_unknown`: why nothing certain can be said of where the gradient lies. Then it is not
     recorded.
     """
@@ -95,6 +98,7 @@ class TensorRule:
     grad_placements: str | None = None
     grad_unknown: str = ""
     known_as: tuple[str, str] | None = None
+    whole: tuple[int, ...] | None = None
 
     def names(self, fqn: str, arg: str) -> tuple[str, str]:
         """What an argument of the module `fqn` is recorded as."""
@@ -147,6 +151,7 @@ class ParameterRule:
     reduced_over: tuple[str, ...] = ()
     # Of what a rank has to itself where an optimizer is cut into parts.
     owned_placements: str = ""
+    whole: tuple[int, ...] | None = None  # the parameter's shape, where parts may be unlike
 
 
 @dataclass(frozen=True)

@@ -71,11 +71,10 @@ class Recorder:
         reduced_over: tuple[str, ...] = (),
         box: Box | None = None,
         routed: RoutedRows | None = None,
+        whole: tuple[int, ...] | None = None,
     ) -> None:
-        """Writes one tensor, whose dimensions are in canonical order, of the current leg.
-
-        `box`: what part it is of what the placements but RaggedShard give this rank.
-        """
+        """Writes one tensor, whose dimensions are in canonical order, of the current leg. `box`,
+        `whole`: see SpecCache.get."""
         if tensor.layout is torch.sparse_coo:
             tensor = tensor.detach().cpu().to_dense()  # on the host: it is as large as a parameter
         if tensor.layout is not torch.strided:
@@ -97,6 +96,7 @@ class Recorder:
             reduced_over=reduced_over,
             box=box,
             routed=routed,
+            whole=whole,
         )
         if spec is None:
             return
@@ -135,9 +135,9 @@ class Recorder:
             iteration.count_input(size)
         self._cost.count(role, micro_batch, size, fp32_size, needs_values)
 
-    def record_in_slot(self, place: Place, tensor: torch.Tensor) -> bool:
+    def record_in_slot(self, place: Place, tensor: torch.Tensor, global_rows: int) -> bool:
         """Writes the tensor by what is prepared for its place. False: it is to be written as any
-        other."""
+        other. `global_rows`: see `record_of`."""
         moment, _, fqn, role, arg, call, pass_ = place
         if not self._selects_all or not may_have_slot(tensor):
             return False
@@ -145,7 +145,7 @@ class Recorder:
             return False
         slot = self._slots.get((fqn, role, arg, pass_))
         if slot is None or not slot.fits(place, tensor):
-            spec = self.spec_at(place, place.rule.canonical(tensor))
+            spec = self.spec_at(place, place.rule.canonical(tensor), global_rows)
             if spec is None:
                 return False
             values = _needs_values(place.placements, _scale_at(place), place.rule.routed)
@@ -171,7 +171,28 @@ class Recorder:
             self._in_graph(fqn, role, arg)
         return True
 
-    def spec_at(self, place: Place, canonical: torch.Tensor) -> Any | None:
+    def amend(
+        self,
+        fqn: str,
+        role: str,
+        arg: str,
+        like: torch.Tensor,
+        placements: str,
+        *,
+        iteration: int,
+        pass_: str,
+        call: int = 0,
+        micro_batch: int = -1,
+        row_begin: int = 0,
+        **of_spec: Any,
+    ) -> None:
+        """More is known of a record that is held than when it came: its placements, its rows."""
+        spec = self.specs.get(fqn, role, arg, like, placements, **of_spec)
+        if spec is not None:
+            leg = self._now().leg
+            self._writer.amend(spec, leg, iteration, call, pass_, micro_batch, row_begin)
+
+    def spec_at(self, place: Place, canonical: torch.Tensor, global_rows: int) -> Any | None:
         """The Spec of a tensor whose dimensions are in canonical order; None if its shape does not
         fit its rule."""
         return self.specs.get(
@@ -181,15 +202,17 @@ class Recorder:
             canonical,
             place.placements,
             batch_dim=place.rule.batch_dim,
-            batch_global=place.global_rows,
+            batch_global=global_rows if place.rule.batch_dim >= 0 else 0,
             scale=_scale_at(place),
             reduced_over=_reduced_over(place),
             routed=None if place.rule.routed is None else place.rule.routed.rows,
+            whole=place.rule.whole,
         )
 
 
-def record_of(place: Place, tensor: torch.Tensor) -> dict[str, Any]:
-    """What is recorded of an activation or its gradient, as its rule says."""
+def record_of(place: Place, tensor: torch.Tensor, global_rows: int) -> dict[str, Any]:
+    """What is recorded of an activation or its gradient, as its rule says. `global_rows`: of the
+    global batch; while records are held, of one micro-batch."""
     rule = place.rule
     return {
         "fqn": place.fqn,
@@ -203,10 +226,11 @@ def record_of(place: Place, tensor: torch.Tensor) -> dict[str, Any]:
         "micro_batch": place.moment.micro_batch,
         "row_begin": place.row_begin,
         "batch_dim": rule.batch_dim,
-        "batch_global": place.global_rows,
+        "batch_global": global_rows if rule.batch_dim >= 0 else 0,
         "scale": _scale_at(place),
         "reduced_over": _reduced_over(place),
         "routed": None if rule.routed is None else rule.routed.rows,
+        "whole": rule.whole,
         "always": rule.decides,  # other rows lie where it says
     }
 

@@ -52,10 +52,6 @@ class Place(NamedTuple):
             return 0
         return self.moment.row_begin + self.rule.row_offset
 
-    @property
-    def global_rows(self) -> int:
-        return self.moment.batch.global_rows if self.rule.batch_dim >= 0 else 0
-
 
 class Rewrite:
     """Every method returns what replaces its tensor: the same object if nothing does."""

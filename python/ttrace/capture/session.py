@@ -22,7 +22,7 @@ from ttrace.capture.forks import abandon_in_child
 from ttrace.capture.guard import Guard
 from ttrace.capture.iteration import Iteration
 from ttrace.capture.notices import Notices
-from ttrace.capture.placed import Moment
+from ttrace.capture.placed import Batch, Moment
 from ttrace.capture.recorder import CUDA_GRAPHS, Recorder, record_of
 from ttrace.capture.rerun_cost import RerunCost
 from ttrace.capture.rewrite import Place
@@ -52,7 +52,7 @@ class Session:
         self._passes_complete = -1  # the iteration whose forward and backward were
         self._visits: Counter[int] = Counter()
         self._when_over: list[Callable[[], None]] = []
-        self._writer = TraceWriter()
+        self.writer = TraceWriter()
         self._recorder: Recorder | None = None
         self._notices = Notices(self.note)
         self._guard = Guard(lambda: self.over, self.stop, self._graph_is_captured)
@@ -114,7 +114,7 @@ class Session:
         """
         self.rank = rank
         measures = self.measures_noise
-        native = self._writer.open(
+        native = self.writer.open(
             self.settings.out,
             rank,
             world_size,
@@ -129,7 +129,7 @@ class Session:
             on_thread=self.settings.writer_thread,
         )
         self._recorder = Recorder(
-            self.settings, self._writer, native, self._notices, self.cost, lambda: self.now
+            self.settings, self.writer, native, self._notices, self.cost, lambda: self.now
         )
         atexit.register(self._at_exit)
 
@@ -145,11 +145,11 @@ class Session:
 
     @property
     def recording(self) -> bool:
-        return self._writer.is_open and not self.over
+        return self.writer.is_open and not self.over
 
     @property
     def started(self) -> bool:
-        return self._writer.is_open
+        return self.writer.is_open
 
     @property
     def specs(self) -> SpecCache:
@@ -174,7 +174,7 @@ class Session:
 
     def leave(self, reason: str) -> None:
         """Ends capture before that, because who asked for it wants no more."""
-        if self.over or not self._writer.is_of_this_process:
+        if self.over or not self.writer.is_of_this_process:
             return
         if self.settings.iterations[-1] in self._complete:
             self.finish()
@@ -184,17 +184,17 @@ class Session:
 
     def stop(self, reason: str | BaseException) -> None:
         """Gives up. Training goes on; called any number of times, from anywhere."""
-        if self.over or not self._writer.is_of_this_process:
+        if self.over or not self.writer.is_of_this_process:
             return
         if isinstance(reason, BaseException):
             reason = f"{type(reason).__name__}: {reason}"
         reason = " ".join(str(reason).split())
         self.stopped = f"its capture stopped: {reason}"
-        if not self._writer.is_open:
+        if not self.writer.is_open:
             process_messages.leave(self.settings.out, "refused", text=reason)
         else:
             try:
-                self._writer.note("stopped", {"reason": reason})
+                self.writer.note("stopped", {"reason": reason})
             except Exception:
                 pass  # The writer is what failed, most likely: the message below says it.
         self._close(False, reason)
@@ -212,12 +212,12 @@ class Session:
 
     def end(self, reason: str) -> None:
         """Closes the trace of a run that ends. What is said about it is the caller's."""
-        if self._writer.try_lock(seconds=1):
+        if self.writer.try_lock(seconds=1):
             try:
                 self.note("stopped", reason=reason)
                 self._close(False, reason)
             finally:
-                self._writer.unlock()
+                self.writer.unlock()
 
     def _tell_stopped(self, reason: str) -> None:
         if self._in_legs:
@@ -253,7 +253,7 @@ class Session:
     def _close(self, complete: bool, reason: str) -> None:
         self.over = True
         try:
-            self._writer.close(complete, reason)
+            self.writer.close(complete, reason)
         except Exception as error:
             if complete:
                 self._tell_stopped(str(error))
@@ -262,7 +262,7 @@ class Session:
         atexit.unregister(self._at_exit)
 
     def _at_exit(self) -> None:
-        if self.recording and self._writer.is_of_this_process:
+        if self.recording and self.writer.is_of_this_process:
             last = self.settings.iterations[-1]
             reason = f"the process ended before iteration {last} was complete"
             error = process_messages.uncaught_exception()
@@ -292,7 +292,7 @@ class Session:
 
     def note(self, kind: str, /, **values: Any) -> None:
         if self.recording:
-            self._writer.note(kind, values)
+            self.writer.note(kind, values)
 
     def unsupported(self, what: str, reason: str, way_out: str) -> None:
         """Notes once what of the run cannot be judged."""
@@ -319,22 +319,22 @@ class Session:
 
     def seal(self, iteration: int, leg: str) -> None:
         if self.recording:
-            self._writer.seal(iteration, leg)
+            self.writer.seal(iteration, leg)
             if leg == self.settings.leg:
                 self._complete.append(iteration)
 
     def flush(self) -> None:
         """All that was recorded and sealed is in the files, where other ranks may read it."""
-        self._writer.flush()
+        self.writer.flush()
 
     def scales_message(self) -> bytes:
         """What other ranks have to know of the parts of tensors that were recorded here. They have
         to be flushed."""
-        return self._writer.scales_message()
+        return self.writer.scales_message()
 
     def learn_scales(self, answer: bytes) -> None:
         """Takes what _native.add_up_scales made of the messages of all ranks."""
-        self._writer.learn_scales(answer)
+        self.writer.learn_scales(answer)
 
     def passes_complete(self, iteration: int) -> None:
         """All of the real leg is in the files but what the optimizer's step shows. Whatever happens
@@ -363,6 +363,21 @@ class Session:
         if always or self.selected(fqn, role, where.get("micro_batch", -1)):
             recorder.record(fqn, role, arg, tensor, placements, **where)
 
+    def amend(
+        self,
+        fqn: str,
+        role: str,
+        arg: str,
+        like: torch.Tensor,
+        placements: str,
+        **where: Any,
+    ) -> None:
+        """What is held of a record lies so. `like` has its shape and dtype."""
+        recorder = self._recorder
+        if recorder is None or not self.recording:
+            return
+        recorder.amend(fqn, role, arg, like, placements, **where)
+
     def record_at(self, place: Place, tensor: torch.Tensor) -> None:
         """Writes an activation or its gradient, as its rule says."""
         recorder = self._recorder
@@ -370,13 +385,18 @@ class Session:
             return
         if place.pass_ == "recompute" and self.now.recomputes_again:
             return
-        if not recorder.record_in_slot(place, tensor):
-            self.record(**record_of(place, tensor))
+        rows = self.rows_that_records_state(place.moment.batch)
+        if not recorder.record_in_slot(place, tensor, rows):
+            self.record(**record_of(place, tensor, rows))
+
+    def rows_that_records_state(self, batch: Batch) -> int:
+        """As those of the global batch."""
+        return batch.global_rows
 
     def spec_at(self, place: Place, canonical: torch.Tensor) -> Any | None:
         """See Recorder.spec_at."""
         assert self._recorder is not None
-        return self._recorder.spec_at(place, canonical)
+        return self._recorder.spec_at(place, canonical, place.moment.batch.global_rows)
 
     def perturb(
         self,
@@ -389,7 +409,7 @@ class Session:
     ) -> bool:
         """Writes `value` with noise to `noisy`, with the help of the thread that writes. False:
         capture has ended."""
-        return self._writer.perturb(
+        return self.writer.perturb(
             spec,
             row_begin,
             seed,

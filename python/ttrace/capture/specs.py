@@ -35,13 +35,16 @@ class SpecCache:
         reduced_over: tuple[str, ...] = (),
         box: Box | None = None,
         routed: RoutedRows | None = None,
+        whole: tuple[int, ...] | None = None,
     ) -> Any | None:
         """The Spec of a tensor in canonical order; None if its shape contradicts `placements`.
 
         `box`: under RaggedShard, which part of what the other placements give the tensor is.
+        `whole`: the shape of the whole tensor, where its parts may be unlike; of the batch's
+        dimension `batch_global` says it. None: all parts are as large as this one.
         """
         key = (fqn, role, arg, tensor.shape, tensor.dtype, placements, batch_dim, batch_global)
-        key = (*key, scale, reduced_over, box, routed)
+        key = (*key, scale, reduced_over, box, routed, whole)
         try:
             return self._specs[key]
         except KeyError:
@@ -60,6 +63,7 @@ class SpecCache:
                 list(reduced_over),
                 None if box is None else list(box),
                 routed,
+                None if whole is None else list(whole),
             )
         except _native.Error as error:
             spec = None

@@ -29,7 +29,10 @@ def host_view(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The same values, with torch's lazy bits resolved, where they are."""
+    """The same values where they are, with torch's lazy bits resolved, and of a collective that may
+    still run, its result."""
+    if hasattr(tensor, "trigger_wait"):  # AsyncCollectiveTensor
+        tensor = tensor.wait()  # type: ignore[attr-defined]
     if tensor.is_neg() or tensor.is_conj():
         tensor = tensor.resolve_neg().resolve_conj()
     return tensor

@@ -39,6 +39,29 @@ class TraceWriter:
         with self._lock:
             return self._native is None or self._native.append(*record)
 
+    def hold(self) -> None:
+        """Sets aside what is appended from now on, until `release` or `drop`."""
+        with self._lock:
+            if self._native is not None:
+                self._native.hold()
+
+    def amend(self, *record: Any) -> None:
+        """What is set aside of this occurrence is of another spec."""
+        with self._lock:
+            if self._native is not None:
+                self._native.amend(*record)
+
+    def release(self, micro_batches: int) -> None:
+        """Writes what was set aside. `micro_batches`: in the global batch."""
+        with self._lock:
+            if self._native is not None:
+                self._native.release(micro_batches)
+
+    def drop(self) -> None:
+        with self._lock:
+            if self._native is not None:
+                self._native.drop()
+
     def perturb(self, *arguments: Any) -> bool:
         """Noise, with the help of the thread that writes. False: it is not open."""
         with self._lock:

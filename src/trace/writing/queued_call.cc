@@ -18,4 +18,9 @@ bool IsOnItsWay(const Call& call) {
   return append != nullptr && append->from != nullptr;
 }
 
+bool EndsHolding(const Call& call) {
+  return std::holds_alternative<ReleaseCall>(call) ||
+         std::holds_alternative<DropCall>(call);
+}
+
 }  // namespace ttrace

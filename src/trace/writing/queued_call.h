@@ -47,13 +47,23 @@ struct SealCall {
   int iteration = 0;
   Leg leg;
 };
-using Call =
-    std::variant<AppendCall, SummaryCall, LostCall, NoteCall, SealCall>;
+struct HoldCall {};
+struct AmendCall {
+  RecordSpec spec;
+  Occurrence occurrence;
+};
+struct ReleaseCall {
+  int64_t micro_batches = 0;
+};
+struct DropCall {};
+using Call = std::variant<AppendCall, SummaryCall, LostCall, NoteCall, SealCall,
+                          HoldCall, AmendCall, ReleaseCall, DropCall>;
 
 // Whether it has the oldest stretch of the ring, and whether its tensor comes
 // from a device.
 bool HasStretch(const Call& call);
 bool IsOnItsWay(const Call& call);
+bool EndsHolding(const Call& call);
 
 // The thread's side: carries calls out, in their order.
 class Carrier {
@@ -93,6 +103,15 @@ class Carrier {
     if (std::exchange(unsealable_, false)) return Done{};
     return writer_.Seal(call.iteration, call.leg);
   }
+
+  Status Do(const HoldCall&) { return writer_.Hold(); }
+  Status Do(const AmendCall& call) {
+    return writer_.Amend(call.spec, call.occurrence);
+  }
+  Status Do(const ReleaseCall& call) {
+    return writer_.Release(call.micro_batches);
+  }
+  Status Do(const DropCall&) { return writer_.Drop(); }
 
   TraceWriter& writer_;
   bool unsealable_ = false;  // a call since the last seal failed

@@ -65,8 +65,24 @@ class WriterThread final : public Sink {
   Status Note(const std::string& kind,
               const std::string& json_object) override {
     if (!Mine()) return writer_->Note(kind, json_object);
-    Thread().Add(NoteCall{kind, json_object});
-    return Thread().TakeError();
+    return Add(NoteCall{kind, json_object});
+  }
+
+  Status Hold() override {
+    if (!Mine()) return NotMine();
+    return Add(HoldCall{});
+  }
+  Status Amend(const RecordSpec& spec, const Occurrence& occurrence) override {
+    if (!Mine()) return NotMine();
+    return Add(AmendCall{spec, occurrence});
+  }
+  Status Release(int64_t micro_batches) override {
+    if (!Mine()) return NotMine();
+    return Add(ReleaseCall{micro_batches});
+  }
+  Status Drop() override {
+    if (!Mine()) return NotMine();
+    return Add(DropCall{});
   }
 
   Status Flush() override {
@@ -76,8 +92,7 @@ class WriterThread final : public Sink {
 
   Status Seal(int iteration, const Leg& leg) override {
     if (!Mine()) return writer_->Seal(iteration, leg);
-    Thread().Add(SealCall{iteration, leg});
-    return Thread().TakeError();
+    return Add(SealCall{iteration, leg});
   }
 
   Status Close(bool complete, const std::string& reason) override {
@@ -94,6 +109,11 @@ class WriterThread final : public Sink {
 
   static Error NotMine() {
     return {ErrorCode::kInvalidArgument, "this trace is another process's"};
+  }
+
+  Status Add(Call call) {
+    Thread().Add(std::move(call));
+    return Thread().TakeError();
   }
 
   // Until everything is carried out; what it failed with.

@@ -151,7 +151,7 @@ Status WritingQueue::Append(const RecordSpec& spec,
                             const Occurrence& occurrence,
                             const StridedView& view) {
   const std::optional<size_t> bytes = BytesOf(spec, view);
-  if (bytes && *bytes >= kLeastSummarized &&
+  if (!holds_ && bytes && *bytes >= kLeastSummarized &&
       AppendSummaryOf(spec, occurrence, view)) {
     return TakeError();
   }
@@ -173,6 +173,8 @@ Status WritingQueue::Append(const RecordSpec& spec,
 }
 
 void WritingQueue::Add(Call call) {
+  if (std::holds_alternative<HoldCall>(call)) holds_ = true;
+  if (EndsHolding(call)) holds_ = false;
   std::list<Call> added;
   added.push_back(std::move(call));
   std::list<Call> done;

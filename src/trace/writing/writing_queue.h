@@ -99,6 +99,7 @@ class WritingQueue {
   std::condition_variable work_;  // a call, or the end
   std::condition_variable done_;  // a call is done: there is room in the ring
   std::unique_ptr<StagingRing> ring_;
+  bool holds_ = false;  // what the caller adds, the writer will set aside
   // Of the caller's thread. Those of a call live until it is done.
   std::map<Device, std::unique_ptr<DeviceCopier>> copiers_;
   int on_their_way_ = 0;             // calls with a tensor of a device

@@ -55,7 +55,7 @@ class OwnInput(NamedTuple):
     value: torch.Tensor
     rows: int
     use: Use
-    word: str  # stands for its placements, see WaitingRecords.lies
+    word: str  # stands for its placements, see HeldRecords.lies
 
 
 class DataInUse:

@@ -27,14 +27,15 @@ def record_tensor(
 ) -> None:
     """`given` is what the loop got: the model says of its inputs where they lie."""
     place = place_of(session, rows, use, arg, value)
+    has_rows = rows is not None and value.shape[:1] == (rows,)
     session.record(
         "data",
         "data",
         place.pop("arg"),
         value,
         session.now.placements_of_argument(given),
-        rows=rows or 0,
-        batch_dim=0 if rows is not None and value.shape[:1] == (rows,) else -1,
+        batch_dim=0 if has_rows else -1,
+        batch_global=rows or 0,
         pass_="forward",
         always=True,
         **place,

@@ -1,20 +1,23 @@
-"""A session that writes an iteration's records when the iteration is over.
+"""The session of a torch loop: what it records is held until an iteration's gradients are complete.
 
-A record states the size of the global batch, which in a plain torch loop is known only once the
-optimizer steps: the loop calls the model as often as it likes. Until then records wait in memory,
-in order, as copies on the host. That is one iteration's activations and gradients. What the step
-leaves is written at once, behind them.
+A record states the size of the global batch, which in such a loop is known only once the optimizer
+steps: the loop calls the model as often as it likes. Until then the writer holds records, in order
+(TraceWriter::Hold); nothing is copied for it here. What the step leaves is written at once, behind
+them.
 
 A loop may call backward() several times on one graph. What arrives at a tensor then are terms of
-one gradient, and they are added: the record is the gradient of the sum of the losses.
+one gradient, and the writer adds them: the record is the gradient of the sum of the losses.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import torch
 
+from ttrace.adapters.torch.held_records import PlacedLater
 from ttrace.adapters.torch.iteration import LoopIteration
 from ttrace.adapters.torch.topology import (
     Topology,
@@ -25,12 +28,20 @@ from ttrace.adapters.torch.topology import (
     rows_cut,
     without_rows,
 )
-from ttrace.adapters.torch.waiting_records import WaitingRecord
-from ttrace.capture.recorder import NO_MEMORY, record_of
+from ttrace.capture.placed import Batch
+from ttrace.capture.recorder import record_of
 from ttrace.capture.rewrite import Place
 from ttrace.capture.session import Session
 from ttrace.capture.settings import Settings
-from ttrace.capture.tensor_bytes import has_memory
+
+
+class Local(NamedTuple):
+    """What a rank holds of a tensor, where that lies, and the shape of the whole; None:
+    `placements` say it."""
+
+    tensor: torch.Tensor
+    placements: str
+    whole: tuple[int, ...] | None
 
 
 class DeferredSession(Session):
@@ -55,12 +66,20 @@ class DeferredSession(Session):
         """Whether the current iteration is to be captured."""
         return not self.over and self.iteration in self.settings.iterations
 
+    def rows_that_records_state(self, batch: Batch) -> int:
+        """Of one micro-batch: how many there are is known when they are released."""
+        return batch.micro_batch_size
+
     def record_at(self, place: Place, tensor: torch.Tensor) -> None:
         if place.pass_ == "backward" and place.rule.grad_unknown:
             self.not_recorded(place.fqn, place.role, place.arg, place.rule.grad_unknown)
-            return
-        if place.pass_ != "recompute" or not self.now.recomputes_again:
-            self.record(rows=place.moment.batch.micro_batch_size, **record_of(place, tensor))
+        elif is_dtensor(tensor) or _is_unknown(place.placements):
+            if place.pass_ != "recompute" or not self.now.recomputes_again:
+                rows = self.rows_that_records_state(place.moment.batch)
+                self.record(**record_of(place, tensor, rows))
+        else:
+            self._hold()
+            super().record_at(place, tensor)
 
     def spec_of(self, place: Place, tensor: torch.Tensor, whole: int) -> Any | None:
         """The Spec of a plain tensor whose batch dimension has `whole` rows in another run."""
@@ -73,9 +92,10 @@ class DeferredSession(Session):
             batch_dim=place.rule.batch_dim,
             batch_global=whole,
             scale=place.moment.batch.grad_scale if place.pass_ == "backward" else (1, 1),
+            whole=place.rule.whole,
         )
 
-    def record(  # type: ignore[override]
+    def record(
         self,
         fqn: str,
         role: str,
@@ -83,67 +103,88 @@ class DeferredSession(Session):
         tensor: torch.Tensor,
         placements: str = "",
         *,
-        rows: int = 0,
-        **rest: Any,
+        always: bool = False,
+        **where: Any,
     ) -> None:
-        """`rows`: of one micro-batch, for what has a batch dimension."""
+        """As Session.record. `batch_global` counts the rows of one micro-batch."""
         if not self.recording:
             return
-        always = rest.get("always", False)
-        if not always and not self.selected(fqn, role, rest.get("micro_batch", -1)):
+        if not always and not self.selected(fqn, role, where.get("micro_batch", -1)):
             return
         try:
-            tensor, placements = self.local(tensor, placements, rest.get("batch_dim", -1))
+            local = self.local(tensor, placements, where.get("batch_dim", -1))
         except Unplaceable as reason:
             self.not_recorded(fqn, role, arg, str(reason))
             return
-        records = self.now.records
-        if records.released:
-            super().record(fqn, role, arg, tensor.detach(), placements, **rest)
-            return
-        if tensor.layout is torch.strided:
-            if not has_memory(tensor):
-                self.not_recorded(fqn, role, arg, NO_MEMORY)
-                return
-            tensor = tensor.detach()
-            tensor = tensor.clone() if tensor.device.type == "cpu" else tensor.cpu()
-        records.add(WaitingRecord(fqn, role, arg, tensor, placements, rows, rest))
+        self._hold()
+        tensor, placements = local.tensor, local.placements
+        if local.whole is not None:
+            where["whole"] = local.whole
+        if _is_unknown(placements):
+            like = torch.empty_like(tensor, device="meta", requires_grad=False)
+            later = PlacedLater(fqn, role, arg, like, placements, where)
+            self.now.records.placed_later.append(later)
+            placements = ""
+        super().record(fqn, role, arg, tensor, placements, always=True, **where)
 
-    def local(
-        self, tensor: torch.Tensor, placements: str, batch_dim: int = -1
-    ) -> tuple[torch.Tensor, str]:
+    def _hold(self) -> None:
+        """From the first record of an iteration on, until `release`."""
+        records = self.now.records
+        if self.recording and not records.begun and not records.released:
+            records.begin()
+            self.writer.hold()
+
+    def local(self, tensor: torch.Tensor, placements: str, batch_dim: int = -1) -> Local:
         """The local tensor, and for a DTensor its own placements in place of the expected ones of
-        its mesh dimensions. A cut through the batch is said by rows, not by a placement."""
+        its mesh dimensions. A cut through the batch is said by rows, not by a placement. Raises
+        Unplaceable."""
         if not is_dtensor(tensor):
-            return tensor, placements
+            return Local(tensor, placements, None)
         others = [
             word
             for word in placements.split()
             if word.partition(":")[0] not in self.topology.tensor_dims
         ]
         text = " ".join([*others, dtensor_placements(tensor, self.topology)]).strip()
-        return local_tensor(tensor), without_rows(text, batch_dim)
+        return Local(local_tensor(tensor), without_rows(text, batch_dim), tuple(tensor.shape))
 
     def release(self, micro_batches: int) -> None:
-        """Writes what waited. `micro_batches` is their number in the global batch."""
+        """Writes what is held. `micro_batches` is their number in the global batch."""
         records = self.now.records
-        for item in records.release():
-            if item.placements in records.lies:
-                self._place(item, records.lies[item.placements])
-            item.complete(micro_batches)
-            super().record(item.fqn, item.role, item.arg, item.tensor, item.placements, **item.rest)
+        if records.begun and not records.released:
+            for later in records.placed_later:
+                self._place(later, records.lies[later.word])
+            self.writer.release(micro_batches)
+        records.end()
 
-    def _place(self, item: WaitingRecord, words: str | None) -> None:
+    def drop(self) -> None:
+        """What is held of this leg is no part of the trace."""
+        records = self.now.records
+        if records.begun and not records.released:
+            self.writer.drop()
+        records.end()
+
+    @contextmanager
+    def rerun(self, leg: str) -> Iterator[list[str]]:
+        """What the leg has not released is dropped."""
+        with super().rerun(leg) as failures:
+            try:
+                yield failures
+            finally:
+                self.drop()
+
+    def _place(self, later: PlacedLater, words: str | None) -> None:
         """Says where an input of the model lies, which was not known when it was recorded. If no
         DTensor was made of it, all ranks should have the same: the check compares the copies."""
         if words is None:
-            words = ""
-            if self.once("presumed_alike", item.fqn, item.role, item.arg):
-                self.note("presumed_alike", fqn=item.fqn, role=item.role, arg=item.arg)
-        placements = without_rows(words, item.batch_dim)
-        item.place(placements)
+            if self.once("presumed_alike", later.fqn, later.role, later.arg):
+                self.note("presumed_alike", fqn=later.fqn, role=later.role, arg=later.arg)
+            return
+        batch_dim = later.where.get("batch_dim", -1)
+        placements = without_rows(words, batch_dim)
         if placements != words:
-            item.cut(*rows_cut(words, item.batch_dim, self.topology))
+            later.cut(*rows_cut(words, batch_dim, self.topology))
+        self.amend(later.fqn, later.role, later.arg, later.like, placements, **later.where)
 
     def not_observed(self, fqn: str, kind: str, reason: str) -> None:
         """Once for each name and reason."""
@@ -162,7 +203,7 @@ class DeferredSession(Session):
                 way_out=way_out,
             )
 
-    def stop(self, reason: str | BaseException) -> None:
-        super().stop(reason)
-        if self.over:
-            self.now.records.drop()
+
+def _is_unknown(placements: str) -> bool:
+    """Whether a word stands for them, see Provenance."""
+    return placements.startswith("?")

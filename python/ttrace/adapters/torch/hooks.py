@@ -25,6 +25,7 @@ from ttrace.adapters.torch.topology import (
     Unplaceable,
     canonical_name,
     dtensor_placements,
+    first_row,
     inside,
     is_activation_wrapper,
     is_dtensor,
@@ -181,8 +182,9 @@ class LoopHooks(ModuleHooks):
                 else:
                     placements = provenance.placements(value)
                 gradient, unknown = _of_gradient(provenance, value, placements)
+                whole = tuple(value.shape) if is_dtensor(value) else provenance.whole(value)
                 rows = moment.batch.micro_batch_size
-                rule = placed(placements, value, rows, session.topology, gradient)
+                rule = placed(placements, value, rows, session.topology, gradient, whole)
             except Unplaceable as reason:
                 session.not_observed(fqn, kind, str(reason))
                 return None
@@ -207,22 +209,23 @@ def placed(
     micro_batch_size: int,
     topology: Topology,
     gradient: str | None = None,
+    whole: tuple[int, ...] | None = None,
 ) -> TensorRule:
     """The rule of a tensor that lies so, and its gradient so, if that is said apart. Where the
-    batch is cut, it is said by rows."""
+    batch is cut, it is said by rows. `whole`: the shape of what it is a part of; None: parts are
+    alike."""
     if gradient is None:
         gradient = placements
-    whole = list(value.shape)  # a DTensor's is the whole one's already
-    if not is_dtensor(value):
+    shape = list(whole or value.shape)
+    if whole is None:
         for word in placements.split():
             name, _, kind = word.partition(":")
             if kind.startswith("Shard("):
-                whole[int(kind[6:-1])] *= topology.size[name]
-    dim = batch_dim(torch.Size(whole), micro_batch_size)
-    pieces, index = rows_cut(placements, dim, topology)
-    offset = index * (whole[dim] // pieces) if dim >= 0 else 0
+                shape[int(kind[6:-1])] *= topology.size[name]
+    dim = batch_dim(torch.Size(shape), micro_batch_size)
+    offset = first_row(placements, dim, shape[dim], topology) if dim >= 0 else 0
     unknown = ""
-    if rows_cut(gradient, dim, topology) != (pieces, index):
+    if rows_cut(gradient, dim, topology) != rows_cut(placements, dim, topology):
         unknown = "its gradient is declared to be of other rows"
     placements, gradient = without_rows(placements, dim), without_rows(gradient, dim)
     apart = gradient if gradient != placements else None
@@ -230,7 +233,12 @@ def placed(
         over = topology.dp_placement("Partial(sum)")
         apart = " ".join(word for word in ("mb:Partial(sum)", over, gradient) if word)
     return TensorRule(
-        placements, dim, row_offset=offset, grad_placements=apart, grad_unknown=unknown
+        placements,
+        dim,
+        row_offset=offset,
+        grad_placements=apart,
+        grad_unknown=unknown,
+        whole=whole,
     )
 
 
@@ -266,13 +274,13 @@ class DTensorNoise(Noise):
         if not is_dtensor(gradient):
             return super().parameter_gradient(fqn, rule, coordinate, gradient)
         try:
-            local, placements = self._deferred.local(gradient, rule.placements)
+            local = self._deferred.local(gradient, rule.placements)
         except Unplaceable:
             return None
-        if "Partial" in placements:
+        if "Partial" in local.placements:
             coordinate = self._coordinate()
-        placed = ParameterRule(placements)
-        noisy = super().parameter_gradient(fqn, placed, coordinate, local)
+        placed = ParameterRule(local.placements, whole=local.whole)
+        noisy = super().parameter_gradient(fqn, placed, coordinate, local.tensor)
         return None if noisy is None else _like(gradient, noisy)
 
     def _coordinate(self) -> str:
@@ -387,8 +395,8 @@ def _local(
     session: DeferredSession, tensor: torch.Tensor, rule: TensorRule
 ) -> tuple[torch.Tensor, TensorRule]:
     """The local tensor of a DTensor, and where it lies now."""
-    local, placements = session.local(tensor, rule.placements, rule.batch_dim)
-    return local, replace(rule, placements=placements)
+    local = session.local(tensor, rule.placements, rule.batch_dim)
+    return local.tensor, replace(rule, placements=local.placements, whole=local.whole)
 
 
 def _like(tensor: Any, local: torch.Tensor) -> torch.Tensor:

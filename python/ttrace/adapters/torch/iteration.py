@@ -16,12 +16,12 @@ import torch
 from ttrace.adapters.torch.clipping_seen import ClippingSeen
 from ttrace.adapters.torch.data_items import DataInUse
 from ttrace.adapters.torch.gradients import Gradients
+from ttrace.adapters.torch.held_records import HeldRecords
 from ttrace.adapters.torch.micro_batches import MicroBatches
 from ttrace.adapters.torch.own_reduction import OwnReduction
 from ttrace.adapters.torch.placement import Provenance
 from ttrace.adapters.torch.steps_taken import StepsTaken
 from ttrace.adapters.torch.topology import Topology
-from ttrace.adapters.torch.waiting_records import WaitingRecords
 from ttrace.capture.iteration import Iteration
 from ttrace.capture.placed import Scale
 
@@ -46,7 +46,7 @@ class LoopIteration(Iteration):
         self.own_reduction = OwnReduction()
         self.clipping = ClippingSeen()
         self.data = DataInUse(number)
-        self.records = WaitingRecords()
+        self.records = HeldRecords()
         self.steps = StepsTaken()
         self.provenance: Provenance | None = None  # within the last forward
         self.evaluated = False  # a forward with gradients, outside of training mode
@@ -72,7 +72,7 @@ class LoopIteration(Iteration):
         self.micro_batches = MicroBatches(self.number, leg, before.micro_batches.count)
         self.clipping = ClippingSeen()
         self.drop_gradients()
-        self.records, self.provenance = WaitingRecords(), None
+        self.records, self.provenance = HeldRecords(), None
         self.own_reduction = before.own_reduction.again()
         self._again = 0
         self.micro_batches.carry_scale_of(before.micro_batches)

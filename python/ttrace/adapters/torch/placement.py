@@ -23,6 +23,7 @@ from ttrace.adapters.torch.private_names import PROVENANCE
 from ttrace.adapters.torch.topology import (
     Topology,
     Unplaceable,
+    chunk,
     is_dtensor,
     spec_placements,
 )
@@ -46,6 +47,7 @@ class _Source(NamedTuple):
 
     placements: str  # "": all ranks got the same
     shape: tuple[int, ...] | None  # of a part; None where all ranks got the same
+    whole: tuple[int, ...] | None  # of what it is a part of
     gradient: str | None  # placements; None: those that were declared do not fit the part's shape
 
 
@@ -121,6 +123,13 @@ class Provenance:
             raise Unplaceable("a part of a DTensor, broadcast to another shape")
         return placements
 
+    def whole(self, tensor: torch.Tensor) -> tuple[int, ...] | None:
+        """The shape of what a tensor with `placements` is a part of; None: of none, or parts are
+        alike."""
+        if self._topology.device_mesh is None or tensor.grad_fn is None:
+            return None
+        return next((source.whole for source in self._sources(tensor)), None)
+
     def gradient_placements(self, tensor: torch.Tensor) -> str:
         """Where the gradient lies of a tensor of which `placements` says where it lies itself."""
         if self._topology.device_mesh is None or tensor.grad_fn is None:
@@ -180,14 +189,20 @@ class Provenance:
                 gradient = None
             if _local_shape(spec, declared) != shape:
                 gradient = None
-        return frozenset({_Source(words, shape if words else None, gradient)})
+        whole = tuple(spec.shape)
+        return frozenset(
+            {_Source(words, shape if words else None, whole if words else None, gradient)}
+        )
 
 
 def _local_shape(spec: Any, placements: Any) -> tuple[int, ...]:
     shape = list(spec.shape)
     for i, placement in enumerate(placements):
         if not placement.is_replicate() and not placement.is_partial():
-            shape[placement.dim] //= spec.mesh.size(i)
+            sections = getattr(placement, "split_factor", 1)
+            section = shape[placement.dim] // sections
+            _, size = chunk(section, spec.mesh.size(i), spec.mesh.get_local_rank(i))
+            shape[placement.dim] = sections * size
     return tuple(shape)
 
 
@@ -203,7 +218,7 @@ def _combined(node: Any, operands: list[_Sources | Unplaceable]) -> _Sources | U
     parts = frozenset(source for source in sources if source.placements)
     if not parts:
         return sources
-    if len({(source.placements, source.shape) for source in parts}) > 1:
+    if len({(source.placements, source.shape, source.whole) for source in parts}) > 1:
         return Unplaceable("computed from differently cut tensors")
     if node.name().rstrip("0123456789") not in _ELEMENTWISE:
         return Unplaceable(f"a part of a DTensor went through {node.name()}")

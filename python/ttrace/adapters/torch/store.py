@@ -23,14 +23,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.deferred_session import DeferredSession, Local
 from ttrace.adapters.torch.first_hooks import register_first
 from ttrace.adapters.torch.topology import Unplaceable, canonical_name, held_tensor, is_dtensor
 from ttrace.capture.found_gradients import what_it_holds
 from ttrace.capture.graft import Graft
 from ttrace.capture.optimizer_states import beside, stepped
 from ttrace.capture.parameter_store import Piece
-from ttrace.capture.placed import ParameterRule
+from ttrace.capture.placed import ParameterRule, Scale
 from ttrace.capture.rewrite import Rewrite
 from ttrace.capture.tensor_bytes import has_memory, unwrapped
 
@@ -78,11 +78,11 @@ class Store:
         """All of them. What cannot be placed is said to be missing under `role`."""
         for fqn, parameter in self._named.items():
             try:
-                local, placements = self._session.local(parameter, "")
+                local = self._session.local(parameter, "")
             except Unplaceable as reason:
                 self._session.not_recorded(fqn, role, "", str(reason))
                 continue
-            yield Piece(fqn, local, placements)
+            yield _piece(fqn, local)
 
     def record_buffers(self, graft: Graft | None) -> None:
         """As the iteration's first forward finds them. DistributedDataParallel may have given rank
@@ -237,12 +237,12 @@ class Store:
             if gradient is None:
                 continue
             try:
-                local, placements = self._session.local(gradient, "")
+                local = self._session.local(gradient, "")
             except Unplaceable as reason:
                 self._session.not_recorded(fqn, "grad_reduced", "", str(reason))
                 continue
             gradients.give_out(fqn, gradient)
-            yield Piece(fqn, local, placements, gradients.reduced_scale, over)
+            yield _piece(fqn, local, gradients.reduced_scale, over)
 
     def backward_over(self) -> None:
         """A backward has added to gradients, and they are reduced."""
@@ -285,11 +285,11 @@ class Store:
                 if fqn is None:
                     continue
                 try:
-                    local, placements = self._session.local(value, "")
+                    local = self._session.local(value, "")
                 except Unplaceable as reason:
                     self._session.not_recorded(fqn, "optim_state", arg, str(reason))
                     continue
-                yield arg, Piece(fqn, local, placements)
+                yield arg, _piece(fqn, local)
 
     def parameters_used(self) -> Iterator[Piece]:
         for fqn, parameter in self._named.items():
@@ -319,6 +319,12 @@ class Store:
         return len(self._optimizers) == 1 or all(
             id(p) in given for p in self._named.values() if p.requires_grad
         )
+
+
+def _piece(
+    fqn: str, local: Local, scale: Scale = (1, 1), reduced_over: tuple[str, ...] = ()
+) -> Piece:
+    return Piece(fqn, local.tensor, local.placements, scale, reduced_over, whole=local.whole)
 
 
 def _version(tensor: Any) -> tuple[int, int]:

@@ -16,6 +16,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from ttrace.capture.tensor_bytes import plain
+
 try:
     from torch.distributed.tensor import DTensor
 except ImportError:  # a torch without distributed, or too old for DTensor
@@ -257,6 +259,7 @@ def dtensor_placements(tensor: Any, topology: Topology) -> str:
 
 
 def spec_placements(placements: Any, shape: torch.Size, topology: Topology) -> str:
+    """Raises Unplaceable."""
     words = []
     cut = list(shape)
     for name, placement in zip(topology.tensor_dims, placements, strict=True):
@@ -268,11 +271,11 @@ def spec_placements(placements: Any, shape: torch.Size, topology: Topology) -> s
             words.append(f"{name}:Partial({placement.reduce_op})")
             continue
         dim = placement.dim % len(shape)
-        pieces = topology.size[name]
         sections = getattr(placement, "split_factor", 1)
-        if cut[dim] % (pieces * sections):
+        if cut[dim] % sections:
             raise Unplaceable(f"{name}: {shape[dim]} does not divide evenly among the ranks")
-        cut[dim] //= pieces
+        pieces, index = topology.size[name], topology.coordinate[name]
+        cut[dim] = sections * chunk(cut[dim] // sections, pieces, index)[1]
         kind = f"StridedShard({dim},{sections})" if sections > 1 else f"Shard({dim})"
         words.append(f"{name}:{kind}")
     return " ".join(words)
@@ -284,6 +287,25 @@ def without_rows(placements: str, batch_dim: int) -> str:
         return placements
     cut = f":Shard({batch_dim})"
     return " ".join(word for word in placements.split() if not word.endswith(cut))
+
+
+def chunk(size: int, pieces: int, index: int) -> tuple[int, int]:
+    """Begin and size of a piece, as torch.chunk cuts: all but the last that are not empty have the
+    size of the first."""
+    first = -(-size // pieces)
+    begin = min(index * first, size)
+    return begin, min(first, size - begin)
+
+
+def first_row(placements: str, batch_dim: int, rows: int, topology: Topology) -> int:
+    """Of the rows of the batch those that this rank has begin with this one."""
+    begin = 0
+    for word in placements.split():
+        name, _, kind = word.partition(":")
+        if kind == f"Shard({batch_dim})":
+            at, rows = chunk(rows, topology.size[name], topology.coordinate[name])
+            begin += at
+    return begin
 
 
 def rows_cut(placements: str, batch_dim: int, topology: Topology) -> tuple[int, int]:
@@ -308,9 +330,7 @@ def local_tensor(tensor: Any) -> torch.Tensor:
     An embedding whose table is cut by rows leaves arbitrary values in the rows of foreign tokens
     until it is reduced: they count as zero.
     """
-    local = tensor._local_tensor.detach()
-    if hasattr(local, "wait"):  # the result of a collective that still runs
-        local = local.wait()
+    local = plain(tensor._local_tensor.detach())
     for dim, placement in enumerate(tensor.placements):
         mask = getattr(placement, "mask_buffer", None)
         # A mesh dimension of one rank masks nothing, and torch then keeps no mask.

@@ -141,7 +141,7 @@ class LoopReplayer:
         with self._course.rerunning():
             self._play(self._compare, meet)
         self._again = self._session.now.gradients.sums()
-        self._session.now.records.drop()
+        self._session.drop()
 
     def _compare(self) -> None:
         """What the loop has made of its gradients, while the model has the other parameters. Where
