@@ -99,6 +99,9 @@ CASES = (
     Case("clipping_by_hand", candidate=BUG, legs=(), codes=(DIVERGED,), letter="K",
          stage="optimizer", phrase="clips|scales"),
     Case("bias_without_gradient"),
+    Case("tensor_and_data_parallel_by_hand", ranks=4, phrase="no wrapper", always=True),
+    Case("tensor_and_data_parallel_by_hand", candidate=BUG, ranks=4, codes=(DIVERGED,),
+         letter="P", stage="communication", phrase="first at layers.1.down.weight"),
     Case("parts_of_unlike_sizes", ranks=4),
     Case("parts_of_unlike_sizes", candidate=BUG, ranks=3, codes=(DIVERGED,), letter="S",
          phrase="blocks.1.up.weight"),
@@ -163,6 +166,9 @@ CASES = (
     Case("mean_of_padded_rows", candidate=BUG, codes=(DIVERGED,),
          phrase="padding that the candidate alone has takes part"),
     Case("sequence_cut_by_hand", codes=OPEN, phrase="sequence|communicat"),
+    Case("sequence_cut_by_hand", ("--declare",)),
+    Case("sequence_cut_by_hand", ("--declare",), BUG, codes=(DIVERGED,), phrase="layers.0",
+         stage="forward"),
     # Numbers.
     Case("float8_linears", codes=OPEN, phrase="(?i)float8", needs="torchao"),
 )  # fmt: skip

@@ -280,9 +280,10 @@ class Writer {
   bool Append(const Spec& spec, std::string leg, int iteration, int call,
               const std::string& pass, int micro_batch, int64_t row_begin,
               uintptr_t data, const std::vector<int64_t>& strides,
-              const std::optional<PyDevice>& device) {
-    const Occurrence occurrence = OccurrenceOf(std::move(leg), iteration, call,
-                                               pass, micro_batch, row_begin);
+              const std::optional<PyDevice>& device, int batch) {
+    Occurrence occurrence = OccurrenceOf(std::move(leg), iteration, call, pass,
+                                         micro_batch, row_begin);
+    occurrence.batch = batch;
     if (!device) {
       const nb::gil_scoped_release release;
       ThrowIfError(
@@ -318,7 +319,7 @@ class Writer {
         spec.record, OccurrenceOf(std::move(leg), iteration, call, pass,
                                   micro_batch, row_begin)));
   }
-  void Release(int64_t micro_batches) {
+  void Release(const std::vector<int64_t>& micro_batches) {
     const nb::gil_scoped_release release;
     ThrowIfError(writer_->Release(micro_batches));
   }
@@ -434,7 +435,8 @@ void BindCapture(nb::module_& module) {
       .def("append", &Writer::Append, nb::arg("spec"), nb::arg("leg"),
            nb::arg("iteration"), nb::arg("call"), nb::arg("pass_"),
            nb::arg("micro_batch"), nb::arg("row_begin"), nb::arg("data_ptr"),
-           nb::arg("strides"), nb::arg("device") = nb::none())
+           nb::arg("strides"), nb::arg("device") = nb::none(),
+           nb::arg("batch") = 0)
       .def("open_device", &Writer::OpenDevice, nb::arg("kind"),
            nb::arg("index"), nb::arg("driver"))
       .def("perturb", &Writer::Perturb, nb::arg("spec"), nb::arg("row_begin"),

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from captured_run import compared, index
-from test_torch_native import Tensors, run, two_ranks  # noqa: F401
+from test_torch_native import Tensors, run, topology_of, two_ranks  # noqa: F401
 from ttrace.adapters.torch.hooks import DTensorIsolation, DTensorNoise, placed
 from ttrace.adapters.torch.placement import Provenance
-from ttrace.adapters.torch.topology import Topology, Unplaceable
+from ttrace.adapters.torch.topology import Unplaceable
 from ttrace.capture.placed import Batch, Moment, TensorRule
 from ttrace.capture.rewrite import Place
 
@@ -71,10 +71,6 @@ if mesh is not None:
 """
 
 
-def topology(mesh):
-    return Topology({"tp": 2}, {"tp": 0}, None, mesh, ("tp",), 0, 2)
-
-
 def test_the_gradient_lies_as_the_call_declares(two_ranks):  # noqa: F811
     from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
@@ -83,7 +79,7 @@ def test_the_gradient_lies_as_the_call_declares(two_ranks):  # noqa: F811
         whole = DTensor.from_local(local, two_ranks, [placement])
         return whole.to_local(grad_placements=declared)
 
-    known = Provenance(topology(two_ranks))
+    known = Provenance(topology_of(two_ranks))
     plain, term = handed_on(Replicate()), handed_on(Replicate(), [Partial()])
     part = handed_on(Shard(0))
     term_of_whole = "tp:Partial(sum)"
@@ -118,7 +114,7 @@ def test_of_what_a_function_with_its_own_backward_makes_nothing_is_known(two_ran
         def backward(ctx, gradient):
             return gradient
 
-    known = Provenance(topology(two_ranks))
+    known = Provenance(topology_of(two_ranks))
     local = torch.ones(4, 6, requires_grad=True)
     whole = DTensor.from_local(local, two_ranks, [Replicate()]).to_local()
     with pytest.raises(Unplaceable, match="SumOfGradients"):
@@ -132,14 +128,14 @@ def test_without_torchs_names_nothing_is_known(two_ranks, monkeypatch):  # noqa:
 
     renamed = PrivateName("torch.distributed.tensor._api", "_ToTorchTensor.forward", "x", "renamed")
     monkeypatch.setattr(placement, "PROVENANCE", (renamed,))
-    known = Provenance(topology(two_ranks))
+    known = Provenance(topology_of(two_ranks))
     for ask in (known.placements, known.gradient_placements):
         with pytest.raises(Unplaceable, match="renamed"):
             ask(torch.ones(4, requires_grad=True) * 2)
 
 
 def test_a_declared_gradient_is_a_rule_of_its_own(two_ranks):  # noqa: F811
-    over, value = topology(two_ranks), torch.ones(4, 6)
+    over, value = topology_of(two_ranks), torch.ones(4, 6)
     rule = placed("", value, 4, over, "tp:Partial(sum)")
     assert (rule.placements, rule.batch_dim, rule.grad_placements) == ("", 0, "tp:Partial(sum)")
     assert placed("", value, 4, over, "").grad_placements is None
@@ -167,7 +163,7 @@ def gradient_at(rule):
 def test_an_isolated_leg_leaves_alone_what_no_other_run_has(two_ranks, rule, words):  # noqa: F811
     kept = []
     session = SimpleNamespace(
-        topology=topology(two_ranks),
+        topology=topology_of(two_ranks),
         leg="isolated",
         checkpoints=0,
         note=lambda kind, **data: kept.append(data["reason"]),
@@ -182,7 +178,7 @@ def test_an_isolated_leg_leaves_alone_what_no_other_run_has(two_ranks, rule, wor
 def test_terms_on_several_ranks_get_noise_of_their_own(two_ranks):  # noqa: F811
     names = []
     session = SimpleNamespace(
-        topology=topology(two_ranks),
+        topology=topology_of(two_ranks),
         settings=SimpleNamespace(seed=1),
         spec_at=lambda place, canonical: names.append(place.arg) or None,
     )

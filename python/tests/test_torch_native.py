@@ -364,6 +364,16 @@ def two_ranks():
     dist.destroy_process_group()
 
 
+def topology_of(mesh):
+    """Of a model with a parameter on it."""
+    from torch.distributed.tensor import DTensor, Replicate
+
+    model = nn.Module()
+    weight = DTensor.from_local(torch.zeros(2), mesh, [Replicate()] * mesh.ndim, run_check=False)
+    model.weight = nn.Parameter(weight)
+    return Topology.of(model, None)
+
+
 def test_placements_are_derived_or_refused(two_ranks):
     from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
@@ -371,7 +381,7 @@ def test_placements_are_derived_or_refused(two_ranks):
         local = torch.ones(4, 6, requires_grad=True)
         return DTensor.from_local(local, two_ranks, [placement]).to_local()
 
-    topology = Topology({"tp": 2}, {"tp": 0}, None, two_ranks, ("tp",), 0, 2)
+    topology = topology_of(two_ranks)
     given = torch.ones(4)
     lies = {}
     known = Provenance(topology, [given], lies)

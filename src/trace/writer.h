@@ -220,8 +220,12 @@ class TraceWriter {
     return HoldsNothing();
   }
   // Appends what is held, in the order in which it came. `micro_batches`: their
-  // number in the global batch, those of all ranks. Returns the first failure.
-  virtual Status Release(int64_t /*micro_batches*/) { return HoldsNothing(); }
+  // number, those of all ranks, in each of the iteration's batches, by
+  // Occurrence::batch: a loop that steps one model after the other may give
+  // each another batch. Returns the first failure.
+  virtual Status Release(std::span<const int64_t> /*micro_batches*/) {
+    return HoldsNothing();
+  }
   // What is held is forgotten.
   virtual Status Drop() { return HoldsNothing(); }
 

@@ -1,16 +1,27 @@
-"""Each rank holds a part of every sequence and gathers keys and values by itself; under DDP."""
+"""Each rank holds a part of every sequence and gathers keys and values by itself; under DDP.
+
+With --declare the loop says so. With --bug each rank takes its part for the first in the mask.
+"""
+
+import argparse
 
 import torch
 import torch.distributed.nn.functional as collectives
 from ranks import data_parallel, end, start
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
 import ttrace
 
+parser = argparse.ArgumentParser()
+parser.add_argument("--declare", action="store_true")
+parser.add_argument("--bug", action="store_true")
+options = parser.parse_args()
 WIDTH, HEADS, LENGTH, VOCABULARY = 32, 4, 16, 64
 rank, ranks = start()
-FIRST = rank * LENGTH // ranks
+FIRST = 0 if options.bug else rank * LENGTH // ranks
 
 
 def heads(x):
@@ -47,7 +58,13 @@ class Model(nn.Module):
 
 model = data_parallel(Model())
 optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
-ttrace.attach(model, optimizer)
+said = {}
+if options.declare and ranks > 1:
+    mesh = init_device_mesh("cpu", (ranks,), mesh_dim_names=("cp",))
+    of_places = {"cp": Shard(0)}  # without rows
+    placements = {"places": of_places, ":places": of_places, "*": {"cp": Shard(1)}}
+    said = {"mesh": mesh, "placements": placements}
+ttrace.attach(model, optimizer, **said)
 data = torch.randint(VOCABULARY, (24, LENGTH + 1), generator=torch.Generator().manual_seed(1))
 for batch in data.split(8):
     tokens, labels = (t.chunk(ranks, dim=1)[rank] for t in (batch[:, :-1], batch[:, 1:]))

@@ -72,9 +72,10 @@ class Recorder:
         box: Box | None = None,
         routed: RoutedRows | None = None,
         whole: tuple[int, ...] | None = None,
+        batch: int = 0,
     ) -> None:
         """Writes one tensor, whose dimensions are in canonical order, of the current leg. `box`,
-        `whole`: see SpecCache.get."""
+        `whole`: see SpecCache.get. `batch`: which of the iteration's, while it is held."""
         if tensor.layout is torch.sparse_coo:
             tensor = tensor.detach().cpu().to_dense()  # on the host: it is as large as a parameter
         if tensor.layout is not torch.strided:
@@ -113,6 +114,7 @@ class Recorder:
             tensor.data_ptr(),
             tensor.stride(),
             where,
+            batch,
         )
         if not taken:
             self._in_graph(fqn, role, arg)
@@ -135,9 +137,11 @@ class Recorder:
             iteration.count_input(size)
         self._cost.count(role, micro_batch, size, fp32_size, needs_values)
 
-    def record_in_slot(self, place: Place, tensor: torch.Tensor, global_rows: int) -> bool:
+    def record_in_slot(
+        self, place: Place, tensor: torch.Tensor, global_rows: int, batch: int = 0
+    ) -> bool:
         """Writes the tensor by what is prepared for its place. False: it is to be written as any
-        other. `global_rows`: see `record_of`."""
+        other. `global_rows`: see `record_of`; `batch`: see `record`."""
         moment, _, fqn, role, arg, call, pass_ = place
         if not self._selects_all or not may_have_slot(tensor):
             return False
@@ -166,6 +170,7 @@ class Recorder:
             tensor.data_ptr(),
             slot.strides(tensor.stride()),
             where,
+            batch,
         )
         if not taken:
             self._in_graph(fqn, role, arg)
@@ -184,9 +189,11 @@ class Recorder:
         call: int = 0,
         micro_batch: int = -1,
         row_begin: int = 0,
+        batch: int = 0,
         **of_spec: Any,
     ) -> None:
         """More is known of a record that is held than when it came: its placements, its rows."""
+        del batch  # known before
         spec = self.specs.get(fqn, role, arg, like, placements, **of_spec)
         if spec is not None:
             leg = self._now().leg

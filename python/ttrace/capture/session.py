@@ -22,7 +22,7 @@ from ttrace.capture.forks import abandon_in_child
 from ttrace.capture.guard import Guard
 from ttrace.capture.iteration import Iteration
 from ttrace.capture.notices import Notices
-from ttrace.capture.placed import Batch, Moment
+from ttrace.capture.placed import Moment
 from ttrace.capture.recorder import CUDA_GRAPHS, Recorder, record_of
 from ttrace.capture.rerun_cost import RerunCost
 from ttrace.capture.rewrite import Place
@@ -385,13 +385,13 @@ class Session:
             return
         if place.pass_ == "recompute" and self.now.recomputes_again:
             return
-        rows = self.rows_that_records_state(place.moment.batch)
-        if not recorder.record_in_slot(place, tensor, rows):
-            self.record(**record_of(place, tensor, rows))
+        rows, batch = self.batch_that_records_state(place.moment)
+        if not recorder.record_in_slot(place, tensor, rows, batch):
+            self.record(**record_of(place, tensor, rows), batch=batch)
 
-    def rows_that_records_state(self, batch: Batch) -> int:
-        """As those of the global batch."""
-        return batch.global_rows
+    def batch_that_records_state(self, moment: Moment) -> tuple[int, int]:
+        """How many rows the global batch has, and which it is of the iteration's."""
+        return moment.batch.global_rows, 0
 
     def spec_at(self, place: Place, canonical: torch.Tensor) -> Any | None:
         """See Recorder.spec_at."""

@@ -51,8 +51,9 @@ class TraceWriter:
             if self._native is not None:
                 self._native.amend(*record)
 
-    def release(self, micro_batches: int) -> None:
-        """Writes what was set aside. `micro_batches`: in the global batch."""
+    def release(self, micro_batches: list[int]) -> None:
+        """Writes what was set aside. `micro_batches`: in each of the iteration's batches, those of
+        all ranks."""
         with self._lock:
             if self._native is not None:
                 self._native.release(micro_batches)

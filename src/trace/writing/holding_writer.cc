@@ -108,18 +108,14 @@ class HoldingWriter final : public TraceWriter {
     return Done{};
   }
 
-  Status Release(int64_t micro_batches) override {
+  Status Release(std::span<const int64_t> micro_batches) override {
     if (!holds_) return Invalid("no records are held");
-    if (micro_batches < 1) return Invalid("a global batch of no micro-batch");
     holds_ = false;
     if (failure_) return *failure_;
     Status first = Done{};
     for (Held& held : records_) {
-      if (held.spec.batch_dim >= 0) {
-        held.spec.global_shape[static_cast<size_t>(held.spec.batch_dim)] *=
-            micro_batches;
-      }
-      const Status handed = HandOn(held);
+      Status handed = SayBatch(micro_batches, held);
+      if (handed.ok()) handed = HandOn(held);
       if (first.ok() && !handed.ok()) first = handed;
     }
     Forget();
@@ -188,6 +184,17 @@ class HoldingWriter final : public TraceWriter {
       records_.push_back({spec, occurrence, offset,
                           static_cast<size_t>(values_.end() - offset)});
     }
+    return Done{};
+  }
+
+  static Status SayBatch(std::span<const int64_t> micro_batches, Held& held) {
+    if (held.spec.batch_dim < 0) return Done{};
+    const auto batch = static_cast<size_t>(held.occurrence.batch);
+    if (batch >= micro_batches.size() || micro_batches[batch] < 1) {
+      return Invalid(Abridged(held.spec.fqn) + ": of a batch without a size");
+    }
+    held.spec.global_shape[static_cast<size_t>(held.spec.batch_dim)] *=
+        micro_batches[batch];
     return Done{};
   }
 

@@ -37,6 +37,8 @@ Occurrence InMicroBatch(int micro_batch, Pass pass = Pass::kForward) {
   return occurrence;
 }
 
+std::vector<int64_t> Batch(int64_t micro_batches) { return {micro_batches}; }
+
 template <typename T>
 Status AppendRows(TraceWriter& writer, const RecordSpec& spec,
                   const Occurrence& occurrence, const std::vector<T>& values) {
@@ -63,7 +65,7 @@ TEST(HoldingWriter, WritesWhatIsHeldOnceTheGlobalBatchIsKnown) {
   OrDie(AppendRows(*writer, RowsSpec("x"), InMicroBatch(0), Counting(0)));
   OrDie(AppendFloats(*writer, "weight", {7, 8}));
   OrDie(AppendRows(*writer, RowsSpec("x"), InMicroBatch(1), Counting(6)));
-  OrDie(writer->Release(2));
+  OrDie(writer->Release(Batch(2)));
   OrDie(AppendFloats(*writer, "later", {9}));
   OrDie(writer->Seal(0, "real"));
   OrDie(writer->Close(true, ""));
@@ -89,7 +91,7 @@ TEST(HoldingWriter, WritesTheSameOnAThread) {
       if (k % 10 == 0) OrDie(writer.Hold());
       std::iota(large.begin(), large.end(), static_cast<float>(k));
       OrDie(AppendFloats(writer, "large" + std::to_string(k), large, k / 10));
-      if (k % 10 == 9) OrDie(writer.Release(1));
+      if (k % 10 == 9) OrDie(writer.Release(Batch(1)));
       if (k % 10 == 9) OrDie(writer.Seal(k / 10, "real"));
     }
     OrDie(writer.Close(true, ""));
@@ -118,7 +120,7 @@ TEST(HoldingWriter, AddsUpTermsOfAGradient) {
   // Of the same name, and no sum: what a module gives twice is two records.
   OrDie(AppendRows(*writer, RowsSpec("x"), InMicroBatch(0), Counting(1)));
   OrDie(AppendRows(*writer, RowsSpec("x"), InMicroBatch(0), Counting(2)));
-  OrDie(writer->Release(2));
+  OrDie(writer->Release(Batch(2)));
   OrDie(writer->Close(true, ""));
   const auto opened = OpenTrace(folder.path());
   const Trace& trace = *opened;
@@ -143,7 +145,7 @@ TEST(HoldingWriter, RoundsSumsAsTheirDtype) {
     OrDie(AppendRows(*writer, spec, backward,
                      std::vector<uint16_t>(6, as_bf16(term))));
   }
-  OrDie(writer->Release(1));
+  OrDie(writer->Release(Batch(1)));
   OrDie(writer->Close(true, ""));
   const auto opened = OpenTrace(folder.path());
   const Trace& trace = *opened;
@@ -168,7 +170,7 @@ TEST(HoldingWriter, AmendsWhatBecomesKnownLater) {
   place.row_begin = 6;
   OrDie(writer->Amend(cut, place));
   EXPECT_FALSE(writer->Amend(RowsSpec("y", Role::kInput), place).ok());
-  OrDie(writer->Release(2));
+  OrDie(writer->Release(Batch(2)));
   OrDie(writer->Close(true, ""));
   const auto opened = OpenTrace(folder.path());
   const Trace& trace = *opened;
@@ -177,18 +179,37 @@ TEST(HoldingWriter, AmendsWhatBecomesKnownLater) {
   EXPECT_EQ(trace.records()[0].rows()->begin, 6);
 }
 
+TEST(HoldingWriter, KnowsSeveralBatchesOfAnIteration) {
+  const ScratchFolder folder;
+  OrDie(CreateTraceFolder(folder.path(), "{}", true));
+  const auto writer = OpenHolding(folder.path());
+  OrDie(writer->Hold());
+  for (const int batch : {1, 0, 2}) {
+    Occurrence occurrence = InMicroBatch(0);
+    occurrence.batch = batch;
+    OrDie(AppendRows(*writer, RowsSpec("x" + std::to_string(batch)), occurrence,
+                     Counting(0)));
+  }
+  EXPECT_FALSE(writer->Release(std::vector<int64_t>{1, 3}).ok());
+  OrDie(writer->Close(true, ""));
+  const auto opened = OpenTrace(folder.path());
+  ASSERT_EQ(opened->records().size(), 2u);
+  EXPECT_EQ(opened->records()[0].layout().global_shape(), (Shape{6, 3}));
+  EXPECT_EQ(opened->records()[1].layout().global_shape(), (Shape{2, 3}));
+}
+
 TEST(HoldingWriter, ForgetsWhatIsDroppedAndWhatIsNeverReleased) {
   const ScratchFolder folder;
   OrDie(CreateTraceFolder(folder.path(), "{}", true));
   const auto writer = OpenHolding(folder.path());
-  EXPECT_FALSE(writer->Release(1).ok());
+  EXPECT_FALSE(writer->Release(Batch(1)).ok());
   OrDie(writer->Hold());
   EXPECT_FALSE(writer->Hold().ok());
   OrDie(AppendFloats(*writer, "dropped", {1}));
   OrDie(writer->Drop());
   OrDie(writer->Hold());
   OrDie(AppendFloats(*writer, "kept", {2}));
-  OrDie(writer->Release(1));
+  OrDie(writer->Release(Batch(1)));
   OrDie(writer->Hold());
   OrDie(AppendFloats(*writer, "unfinished", {3}, 1));
   EXPECT_FALSE(writer->Seal(1, "real").ok());
@@ -206,7 +227,7 @@ TEST(HoldingWriter, RefusesWhatNoWriterTakes) {
   const RecordSpec spec = PlainSpec("x", DType::kF32, {2});
   EXPECT_FALSE(writer->Append(spec, RealOccurrence(), {nullptr, {}}).ok());
   OrDie(AppendFloats(*writer, "fine", {2}));
-  OrDie(writer->Release(1));
+  OrDie(writer->Release(Batch(1)));
   OrDie(writer->Close(true, ""));
 }
 

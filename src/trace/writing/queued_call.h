@@ -5,7 +5,6 @@
 #define TTRACE_SRC_TRACE_WRITING_QUEUED_CALL_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -53,7 +52,7 @@ struct AmendCall {
   Occurrence occurrence;
 };
 struct ReleaseCall {
-  int64_t micro_batches = 0;
+  std::vector<int64_t> micro_batches;
 };
 struct DropCall {};
 using Call = std::variant<AppendCall, SummaryCall, LostCall, NoteCall, SealCall,

@@ -76,9 +76,9 @@ class WriterThread final : public Sink {
     if (!Mine()) return NotMine();
     return Add(AmendCall{spec, occurrence});
   }
-  Status Release(int64_t micro_batches) override {
+  Status Release(std::span<const int64_t> micro_batches) override {
     if (!Mine()) return NotMine();
-    return Add(ReleaseCall{micro_batches});
+    return Add(ReleaseCall{{micro_batches.begin(), micro_batches.end()}});
   }
   Status Drop() override {
     if (!Mine()) return NotMine();

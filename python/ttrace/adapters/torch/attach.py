@@ -56,11 +56,11 @@ class Attached:
         self.close()
 
 
-def attach(model: Any, optimizer: Any, *, out: Any, loss_fn: Any, step: Any) -> Attached:
+def attach(model: Any, optimizer: Any, *, out: Any, **more: Any) -> Attached:
     """See ttrace.attach."""
     try:
         scope = _scope(out)
-        return Attached(None if scope is None else _attach(scope, model, optimizer, loss_fn, step))
+        return Attached(None if scope is None else _attach(scope, model, optimizer, **more))
     except Exception as error:
         _say(f"not captured: {_sentence(error)}")
         return Attached(None)
@@ -102,12 +102,11 @@ def _attach(
     scope: Scope,
     model: Any,
     optimizer: Any,
-    loss_fn: Any = None,
-    step: Any = None,
     by_library: bool = False,
+    **more: Any,
 ) -> LoopCapture | None:
     try:
-        given = Given.of(model, optimizer, loss_fn, step)
+        given = Given.of(model, optimizer, **more)
         before = capture_of(given.model)
         if before is not None:
             if not (by_library or before.by_library):

@@ -114,7 +114,7 @@ class Data:
         whole = self._reference.rows(use.iteration, item)
         if whole is None or not item.rows or len(self._sizes) > 1:
             return False
-        return whole % (item.rows * self._session.topology.dp_size) == 0
+        return whole % (item.rows * self._session.topology.batch_parts) == 0
 
     def _use_in_reference(self, item: Item) -> Use | None:
         """Where the reference's values for this item are; None: it keeps its own."""

@@ -8,13 +8,14 @@ from ttrace.adapters.torch import fed_rows
 from ttrace.adapters.torch.data_items import Item, Use
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.fed_rows import Fed
-from ttrace.adapters.torch.reference_data import place_of
+from ttrace.adapters.torch.reference_data import counts_rows, place_of
 
 
 def record_item(session: DeferredSession, item: Item, use: Use) -> None:
     note_fed(session, item.fed, use, item.rows or 0)
     for arg, value in item.own.items():
-        record_tensor(session, item.rows, use, arg, value, item.given.get(arg, value))
+        lies = session.now.placements_of_argument(item.given.get(arg, value))
+        record_tensor(session, item.rows, use, arg, value, lies)
 
 
 def record_tensor(
@@ -23,17 +24,17 @@ def record_tensor(
     use: Use,
     arg: str,
     value: torch.Tensor,
-    given: torch.Tensor,
+    placements: str,
 ) -> None:
-    """`given` is what the loop got: the model says of its inputs where they lie."""
+    """`placements`: the model says of its inputs where they lie, or the loop has."""
     place = place_of(session, rows, use, arg, value)
-    has_rows = rows is not None and value.shape[:1] == (rows,)
+    has_rows = counts_rows(rows, value, placements, session.topology)
     session.record(
         "data",
         "data",
         place.pop("arg"),
         value,
-        session.now.placements_of_argument(given),
+        placements,
         batch_dim=0 if has_rows else -1,
         batch_global=rows or 0,
         pass_="forward",
@@ -44,14 +45,14 @@ def record_tensor(
 
 def note_fed(session: DeferredSession, tensors: list[Fed], use: Use, rows: int) -> None:
     topology = session.topology
-    if topology.device_mesh is not None:
+    if topology.cuts_tensors:
         return  # parts of rows may lie on other ranks
     fed_rows.note(
         session,
         tensors,
         fed="data",
         iteration=use.iteration,
-        micro_batch=use.index * topology.dp_size + topology.dp_rank,
+        micro_batch=use.index * topology.batch_parts + topology.batch_part,
         call=use.call,
         rows=rows,
         calls={},
@@ -60,13 +61,13 @@ def note_fed(session: DeferredSession, tensors: list[Fed], use: Use, rows: int) 
 
 def note_target(session: DeferredSession, target: torch.Tensor, use: Use) -> None:
     topology = session.topology
-    if topology.device_mesh is not None:
+    if topology.cuts_tensors:
         return
     fed_rows.note_tensors(
         session,
         fed_rows.fed({"target": target}),
         fed="data",
         iteration=use.iteration,
-        micro_batch=use.index * topology.dp_size + topology.dp_rank,
+        micro_batch=use.index * topology.batch_parts + topology.batch_part,
         call=use.call,
     )

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ttrace.adapters.torch.declared import Declared
 from ttrace.adapters.torch.held_records import PlacedLater
 from ttrace.adapters.torch.iteration import LoopIteration
 from ttrace.adapters.torch.topology import (
@@ -28,7 +29,7 @@ from ttrace.adapters.torch.topology import (
     rows_cut,
     without_rows,
 )
-from ttrace.capture.placed import Batch
+from ttrace.capture.placed import Moment
 from ttrace.capture.recorder import record_of
 from ttrace.capture.rewrite import Place
 from ttrace.capture.session import Session
@@ -50,8 +51,10 @@ class DeferredSession(Session):
 
     now: LoopIteration
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, declared: Declared | None = None) -> None:
+        """`declared`: where plain tensors lie."""
         super().__init__(settings, LoopIteration(0, settings.leg))
+        self.declared = declared
         self.topology = Topology()
 
     def start_on(self, topology: Topology, adapter: dict[str, Any]) -> None:
@@ -66,17 +69,17 @@ class DeferredSession(Session):
         """Whether the current iteration is to be captured."""
         return not self.over and self.iteration in self.settings.iterations
 
-    def rows_that_records_state(self, batch: Batch) -> int:
-        """Of one micro-batch: how many there are is known when they are released."""
-        return batch.micro_batch_size
+    def batch_that_records_state(self, moment: Moment) -> tuple[int, int]:
+        """Rows of one micro-batch: how many there are is known when they are released."""
+        return moment.batch.micro_batch_size, 0
 
     def record_at(self, place: Place, tensor: torch.Tensor) -> None:
         if place.pass_ == "backward" and place.rule.grad_unknown:
             self.not_recorded(place.fqn, place.role, place.arg, place.rule.grad_unknown)
         elif is_dtensor(tensor) or _is_unknown(place.placements):
             if place.pass_ != "recompute" or not self.now.recomputes_again:
-                rows = self.rows_that_records_state(place.moment.batch)
-                self.record(**record_of(place, tensor, rows))
+                rows, batch = self.batch_that_records_state(place.moment)
+                self.record(**record_of(place, tensor, rows), batch=batch)
         else:
             self._hold()
             super().record_at(place, tensor)
@@ -140,16 +143,13 @@ class DeferredSession(Session):
         Unplaceable."""
         if not is_dtensor(tensor):
             return Local(tensor, placements, None)
-        others = [
-            word
-            for word in placements.split()
-            if word.partition(":")[0] not in self.topology.tensor_dims
-        ]
+        own = {name for names in self.topology.dims_of(tensor.device_mesh) for name in names}
+        others = [word for word in placements.split() if word.partition(":")[0] not in own]
         text = " ".join([*others, dtensor_placements(tensor, self.topology)]).strip()
         return Local(local_tensor(tensor), without_rows(text, batch_dim), tuple(tensor.shape))
 
-    def release(self, micro_batches: int) -> None:
-        """Writes what is held. `micro_batches` is their number in the global batch."""
+    def release(self, micro_batches: list[int]) -> None:
+        """Writes what is held. `micro_batches`: see TraceWriter.release."""
         records = self.now.records
         if records.begun and not records.released:
             for later in records.placed_later:

@@ -240,7 +240,7 @@ class Forwards:
     def _note_fed(self, moment: Moment, arguments: dict[str, Any]) -> None:
         """What this forward is given, row by row, and where the reference has these rows."""
         session = self._session
-        if session.topology.device_mesh is not None:
+        if session.topology.cuts_tensors:
             return  # parts of rows may lie on other ranks
         tensors = fed_rows.fed(arguments)
         before = {fqn: count for (fqn, pass_), count in moment.calls.items() if pass_ == "forward"}

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
+from ttrace.adapters.torch.declared import Declared, NotDeclared
 from ttrace.adapters.torch.loss_scale import plain
 from ttrace.adapters.torch.topology import wrappers
 
@@ -29,9 +30,17 @@ class Given:
     optimizers: tuple[torch.optim.Optimizer, ...]
     loss_fn: Callable[..., Any] | None = None
     step: Callable[..., Any] | None = None  # forward and backward of one iteration
+    declared: Declared | None = None  # where plain tensors lie
 
     @staticmethod
-    def of(model: Any, optimizer: Any, loss_fn: Any = None, step: Any = None) -> Given:
+    def of(
+        model: Any,
+        optimizer: Any,
+        loss_fn: Any = None,
+        step: Any = None,
+        mesh: Any = None,
+        placements: Any = None,
+    ) -> Given:
         """Raises Misuse."""
         if _is_optimizer(model) and isinstance(optimizer, nn.Module):
             raise Misuse(f"model and optimizer are given the wrong way round: call {_CALL}")
@@ -45,7 +54,11 @@ class Given:
                 f"the model ({type(root).__name__}) has no parameter that is trained: "
                 "call attach once requires_grad is set as the loop needs it"
             )
-        return Given(root, found, loss_fn, step)
+        try:
+            declared = Declared.of(mesh, placements)
+        except NotDeclared as reason:
+            raise Misuse(str(reason)) from None
+        return Given(root, found, loss_fn, step, declared)
 
     @property
     def loss_name(self) -> str:

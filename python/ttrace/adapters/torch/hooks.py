@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -54,13 +55,17 @@ Choice = Callable[[torch.Tensor], TensorRule | None]
 
 
 class _Every(Mapping[str, RuleOrChoice]):
-    """The same choice for every argument."""
+    """A choice for every argument: `make(argument)`, once."""
 
-    def __init__(self, choice: Choice) -> None:
-        self._choice = choice
+    def __init__(self, make: Callable[[str], Choice]) -> None:
+        self._make = make
+        self._choices: dict[str, Choice] = {}
 
     def __getitem__(self, key: str) -> Choice:
-        return self._choice
+        choice = self._choices.get(key)
+        if choice is None:
+            choice = self._choices[key] = self._make(key)
+        return choice
 
     def __iter__(self) -> Iterator[str]:
         return iter(())
@@ -165,24 +170,29 @@ class LoopHooks(ModuleHooks):
 
     def _rule(self, module: nn.Module, fqn: str) -> ModuleRule:
         leaf = next(module.children(), None) is None
-        choice = self._choice(fqn, type(module).__name__)
-        every = _Every(choice)
+        every = _Every(partial(self._choice, fqn, type(module).__name__))
         return ModuleRule(every, every, leaf and not isinstance(module, _TRANSPARENT))
 
-    def _choice(self, fqn: str, kind: str) -> Choice:
+    def _choice(self, fqn: str, kind: str, arg: str) -> Choice:
         session = self._deferred
 
         def choose(value: torch.Tensor) -> TensorRule | None:
             moment, provenance = session.moment, session.now.provenance
+            declared = session.topology.declared
             if moment is None or provenance is None:
                 return None
             try:
                 if is_dtensor(value):
                     placements = dtensor_placements(value, session.topology)
+                elif declared is not None:
+                    placements = declared.words(fqn, arg, value.dim())
                 else:
                     placements = provenance.placements(value)
-                gradient, unknown = _of_gradient(provenance, value, placements)
-                whole = tuple(value.shape) if is_dtensor(value) else provenance.whole(value)
+                gradient, unknown = placements, ""
+                whole = tuple(value.shape) if is_dtensor(value) else None
+                if declared is None:
+                    gradient, unknown = _of_gradient(provenance, value, placements)
+                    whole = whole or provenance.whole(value)
                 rows = moment.batch.micro_batch_size
                 rule = placed(placements, value, rows, session.topology, gradient, whole)
             except Unplaceable as reason:
@@ -230,7 +240,7 @@ def placed(
     placements, gradient = without_rows(placements, dim), without_rows(gradient, dim)
     apart = gradient if gradient != placements else None
     if dim < 0 and not placements.startswith("?"):
-        over = topology.dp_placement("Partial(sum)")
+        over = topology.summed(but=gradient)
         apart = " ".join(word for word in ("mb:Partial(sum)", over, gradient) if word)
     return TensorRule(
         placements,

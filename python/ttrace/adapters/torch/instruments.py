@@ -48,11 +48,11 @@ class Instruments:
         self.runs_again = False  # whether an iteration has, and was the same
         self.source = leg.source
         self.cut_rows: CutRows | None = None
-        if session.topology.dp_size > 1:
-            group = None if model.ddp is None else model.ddp.process_group
-            ranks = dist.get_process_group_ranks(group)
-            self.cut_rows = CutRows(session, ranks, session.topology.wrapped)
-        by_hand = session.topology.by_hand
+        topology = session.topology
+        if topology.batch_parts > 1 and topology.declared is None:
+            ranks = topology.ranks_along(topology.batch)
+            self.cut_rows = CutRows(session, ranks, topology.wrapped)
+        by_hand = topology.by_hand
         self.reduction = ReductionByHand(session, self.store) if by_hand else None
         collective_calls.patch_late(model.patches)
         course.open(
@@ -125,7 +125,7 @@ class Instrumentation:
             session.identify(rank)  # before anything can fail: messages name it
         facts = model_notes.facts(model)
         try:
-            topology = Topology.of(model.root, model.ddp)
+            topology = Topology.of(model.root, model.ddp, session.declared)
         except Unsupported as refusal:
             session.start(rank, world, [("ranks", world)], [rank], facts)
             session.unsupported(refusal.what, refusal.reason, refusal.way_out)

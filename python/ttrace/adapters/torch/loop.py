@@ -53,7 +53,7 @@ class LoopCapture:
         self.given = given
         self.by_library = by_library
         self._over = over
-        session = self._session = DeferredSession(scope.settings)
+        session = self._session = DeferredSession(scope.settings, given.declared)
         process_messages.ran(scope.settings.out, 0)
         patches = self._patches = Patches()
         optimizers = given.optimizers
@@ -141,8 +141,8 @@ class LoopCapture:
     def _seeded_alike(self) -> dict[str, Any]:
         """accelerate and transformers seed all processes alike unless they are told otherwise."""
         libraries = [name for name in ("accelerate", "transformers") if name in sys.modules]
-        dims = [self._session.topology.dp_name]
-        if dims == [None] or not libraries:
+        dims = list(self._session.topology.batch)
+        if not dims or not libraries:
             return {}
         return {"dims": dims, "why": f"{' and '.join(libraries)} seed all processes alike"}
 
@@ -174,7 +174,7 @@ class LoopCapture:
             model_notes.note_not_called(session, instruments.hooks)
         model_notes.note_modules_beside(session, self._model)
         self._draws.end_iteration()
-        session.release(session.now.micro_batches.count * session.topology.dp_size)
+        session.release([session.now.micro_batches.count * session.topology.batch_parts])
         self._course.grafted()
 
     def _end(self) -> None:

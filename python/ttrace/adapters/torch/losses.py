@@ -36,7 +36,7 @@ class Losses:
 
     def _record(self, loss: torch.Tensor, moment: Moment) -> None:
         session, topology = self._session, self._session.topology
-        placements = f"mb:Partial(sum) {topology.dp_placement('Partial(sum)')}".strip()
+        placements = f"mb:Partial(sum) {topology.summed()}".strip()
         if not is_dtensor(loss):
             try:
                 lies = Provenance(topology)

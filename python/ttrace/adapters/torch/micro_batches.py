@@ -49,12 +49,12 @@ class MicroBatches:
         self._closed = False
         # A lower bound, which noise needs now. Records wait for the truth.
         counts = max(self.count, self._count_before)
-        total = max(counts * topology.dp_size * rows, rows_of_source)
+        total = max(counts * topology.batch_parts * rows, rows_of_source)
         # How many there will be only the source can tell: it may well be more than until now.
-        each = topology.dp_size * rows  # 0: this rank has no rows
+        each = topology.batch_parts * rows  # 0: this rank has no rows
         known = max(counts, total // each) if rows_of_source and each else 0
         batch = Batch(total, rows, known, self._scale(topology))
-        micro_batch = (self.count - 1) * topology.dp_size + topology.dp_rank
+        micro_batch = (self.count - 1) * topology.batch_parts + topology.batch_part
         if before is None:
             moment = Moment(self._iteration, self._leg, micro_batch, batch)
         else:
@@ -81,4 +81,4 @@ class MicroBatches:
 
     def _scale(self, topology: Topology) -> Scale:
         numerator, denominator = self._loss_scale
-        return numerator, denominator * topology.dp_size
+        return numerator, denominator * topology.reduction_parts

@@ -80,7 +80,7 @@ def note_batch_norm(session: DeferredSession, model: AttachedModel, rows: int) -
     if not kinds or not session.once("batch norm"):
         return
     if kinds == {"SyncBatchNorm"}:
-        rows *= session.topology.dp_size
+        rows *= session.topology.batch_parts
     session.note(
         "computation",
         name="rows in the statistics of batch normalisation",

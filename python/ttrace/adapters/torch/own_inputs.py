@@ -19,6 +19,8 @@ from ttrace.adapters.torch.reference_data import ReferenceData
 from ttrace.adapters.torch.topology import is_dtensor
 from ttrace.capture.tensor_bytes import bitwise_equal
 
+_TARGET_LIES_SOMEWHERE = "where it lies on the mesh that the loop has given is not said"
+
 
 class OwnInputs:
     """Of loops without a loader."""
@@ -42,11 +44,11 @@ class OwnInputs:
         read = [one for one in fed_rows.fed(arguments) if one.arg in own or one.arg not in tensors]
         item = Item(rows, own, read, use=use)
         note_fed(session, item.fed, use, rows)
-        on_mesh = session.topology.device_mesh is not None
+        on_mesh = session.topology.cuts_tensors
         for name, value in own.items():
-            record_tensor(session, rows, use, name, value, value)
+            word = self._lies(name, value)
+            record_tensor(session, rows, use, name, value, word)
             if self._reference.data is not None and on_mesh:
-                word = session.now.placements_of_argument(value)
                 in_use.own_inputs.append(OwnInput(name, value.detach().clone(), rows, use, word))
         if self._reference.data is None or on_mesh:
             return {}
@@ -61,6 +63,13 @@ class OwnInputs:
         in_use.without_target.update(replaced)
         return replaced
 
+    def _lies(self, name: str, value: torch.Tensor) -> str:
+        """Placements of an argument of the model, or the word that stands for them."""
+        declared = self._session.topology.declared
+        if declared is not None:
+            return declared.words("", name, value.dim())
+        return self._session.now.placements_of_argument(value)
+
     def compare(self) -> None:
         """Says which inputs of the iteration that kept their own values differ from the
         reference's. Before the session forgets where they lie."""
@@ -68,7 +77,8 @@ class OwnInputs:
             self._compare(own)
 
     def _compare(self, own: OwnInput) -> None:
-        words = self._session.now.records.lies.get(own.word)
+        lies = self._session.now.records.lies
+        words = own.word if self._session.topology.declared else lies.get(own.word)
         other = self._reference.value(own.rows, own.use, own.name, own.value, words or "")
         if other is own.value or bitwise_equal(other, own.value):
             return
@@ -88,11 +98,14 @@ class OwnInputs:
             return None
         if is_dtensor(target) or target.requires_grad:
             return None
+        if session.topology.declared is not None:
+            session.not_recorded("data", "data", "target", _TARGET_LIES_SOMEWHERE)
+            return None
         use = in_use.use_target()
         rows = target.shape[0] if target.dim() > 0 else None
         note_target(session, target, use)
-        record_tensor(session, rows, use, "target", target, target)
-        if self._reference.data is None or session.topology.device_mesh is not None:
+        record_tensor(session, rows, use, "target", target, "")
+        if self._reference.data is None or session.topology.cuts_tensors:
             return None
         if not in_use.without_target:
             return None  # of rows that are the reference's it is so, too, or the check says it

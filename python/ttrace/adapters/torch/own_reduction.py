@@ -90,21 +90,21 @@ class OwnReduction:
         `reached`: those that a backward has, after all."""
         return [n for n in names if self.unreached.get(n) is False and n not in reached]
 
-    def confirm(self, world_size: int, elements: Mapping[str, int]) -> None:
+    def confirm(self, ranks: Sequence[int], elements: Mapping[str, int]) -> None:
         """`elements`: how many each gradient has that this iteration's backwards made. Raises
-        Unsupported if they do not show that all ranks are data-parallel."""
+        Unsupported if they do not show that these ranks are data-parallel."""
         total = sum(elements.values())
         if total == 0:
             return  # and nothing will be compared
         if self._exchanges:
             raise _not_followed(
-                world_size, f"the loop passes tensors from rank to rank itself ({self._exchanges})"
+                len(ranks), f"the loop passes tensors from rank to rank itself ({self._exchanges})"
             )
-        if 2 * self._covered(frozenset(range(world_size)), elements) > total:
+        if 2 * self._covered(frozenset(ranks), elements) > total:
             return
-        if self._is_staged(world_size, elements, total):
+        if self._is_staged(len(ranks), elements, total):
             return
-        raise _not_followed(world_size, self._reason(world_size, elements))
+        raise _not_followed(len(ranks), self._reason(len(ranks), elements))
 
     def early(self) -> dict[tuple[int, ...], list[str]]:
         """Gradients that the loop had reduced when these micro-batches added to them, and did not
@@ -135,11 +135,11 @@ class OwnReduction:
         named = sum(elements.get(name, 0) for name in group.named)
         return named + min(group.elements, sum(elements.values()) - named)
 
-    def _is_staged(self, world_size: int, elements: Mapping[str, int], total: int) -> bool:
+    def _is_staged(self, count: int, elements: Mapping[str, int], total: int) -> bool:
         """Within machines and then among them: each rank sees groups that meet in itself alone, and
         the later ones may get the part that a reduce_scatter has left."""
         groups = sorted(self._groups, key=lambda ranks: -self._covered(ranks, elements))
-        if len(groups) < 2 or prod(map(len, groups)) != world_size:
+        if len(groups) < 2 or prod(map(len, groups)) != count:
             return False
         rest = total
         for ranks in groups:
@@ -148,7 +148,7 @@ class OwnReduction:
             rest //= len(ranks)
         return True
 
-    def _reason(self, world_size: int, elements: Mapping[str, int]) -> str:
+    def _reason(self, count: int, elements: Mapping[str, int]) -> str:
         gradients = f"the {len(elements)} gradients of an iteration"
         largest = max(
             self._groups, key=lambda ranks: self._covered(ranks, elements), default=frozenset()
@@ -157,7 +157,7 @@ class OwnReduction:
         share = f"{covered:,} of their {sum(elements.values()):,} elements"
         if not covered:
             what = f"no collective reduced {gradients} between backward and step"
-        elif len(largest) == world_size:
+        elif len(largest) == count:
             what = f"of {gradients} collectives over all ranks reduced {share}"
         else:
             ranks = ", ".join(map(str, sorted(largest)))
@@ -165,7 +165,7 @@ class OwnReduction:
                 f"{gradients} are reduced over rank{'s' if len(largest) > 1 else ''} {ranks} alone"
                 f" ({share}): what the other ranks do cannot be seen"
             )
-        return f"the model is neither wrapped nor made of DTensors, and {what}"
+        return f"nothing of the model says how they share its work, and {what}"
 
 
 def _not_followed(world_size: int, reason: str) -> Unsupported:

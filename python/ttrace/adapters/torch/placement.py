@@ -74,7 +74,7 @@ class Provenance:
         self._lies: dict[str, str | None] = {} if lies is None else lies
         # Without a name of torch's, a call of to_local() looks as if it was none.
         self._lost = next((str(name) for name in PROVENANCE if name.is_there is False), None)
-        if topology.device_mesh is None:
+        if not topology.tensor_dims:
             return
         for tensor in given:
             if not is_dtensor(tensor):
@@ -89,14 +89,12 @@ class Provenance:
         word = self._given.get(_storage(local))
         if word is None or local.numel() != self._numels[word] or self._lies[word] is not None:
             return None
-        if mesh != self._topology.device_mesh:
-            return None
         shape = list(local.shape)
         for i, placement in enumerate(placements):
             if placement.is_shard():
                 shape[placement.dim] *= mesh.size(i)
         try:
-            self._lies[word] = spec_placements(placements, torch.Size(shape), self._topology)
+            self._lies[word] = spec_placements(placements, torch.Size(shape), mesh, self._topology)
         except Unplaceable:
             return None
         return self._lies[word]
@@ -106,7 +104,7 @@ class Provenance:
         return self._given.get(_storage(tensor), "") if not is_dtensor(tensor) else ""
 
     def placements(self, tensor: torch.Tensor) -> str:
-        if self._topology.device_mesh is None:
+        if not self._topology.tensor_dims:
             return ""
         if tensor.grad_fn is None:
             word = self._given.get(_storage(tensor))
@@ -126,13 +124,13 @@ class Provenance:
     def whole(self, tensor: torch.Tensor) -> tuple[int, ...] | None:
         """The shape of what a tensor with `placements` is a part of; None: of none, or parts are
         alike."""
-        if self._topology.device_mesh is None or tensor.grad_fn is None:
+        if not self._topology.tensor_dims or tensor.grad_fn is None:
             return None
         return next((source.whole for source in self._sources(tensor)), None)
 
     def gradient_placements(self, tensor: torch.Tensor) -> str:
         """Where the gradient lies of a tensor of which `placements` says where it lies itself."""
-        if self._topology.device_mesh is None or tensor.grad_fn is None:
+        if not self._topology.tensor_dims or tensor.grad_fn is None:
             return self.placements(tensor)
         declared = {source.gradient for source in self._sources(tensor)} or {""}
         if len(declared) > 1:
@@ -173,9 +171,7 @@ class Provenance:
     def _of_spec(self, spec: Any, declared: Any) -> _Sources | Unplaceable:
         """`declared`: the placements of the gradient that the call was given, or None."""
         try:
-            if spec.mesh != self._topology.device_mesh:
-                raise Unplaceable("a part of a DTensor on another device mesh")
-            words = spec_placements(spec.placements, spec.shape, self._topology)
+            words = spec_placements(spec.placements, spec.shape, spec.mesh, self._topology)
         except Unplaceable as reason:
             return reason
         if any(placement.is_partial() for placement in spec.placements):
@@ -184,7 +180,7 @@ class Provenance:
         gradient: str | None = words
         if declared is not None:
             try:
-                gradient = spec_placements(declared, spec.shape, self._topology)
+                gradient = spec_placements(declared, spec.shape, spec.mesh, self._topology)
             except Unplaceable:
                 gradient = None
             if _local_shape(spec, declared) != shape:

@@ -56,7 +56,7 @@ class ReductionByHand:
         session, own = self._session, self._session.now.own_reduction
         sizes = self._store.sizes_of(session.now.gradients.arrived)
         try:
-            own.confirm(session.topology.world_size, sizes)
+            own.confirm(self._ranks(), sizes)
         except Unsupported as refusal:
             session.unsupported(refusal.what, refusal.reason, refusal.way_out)
             raise
@@ -67,6 +67,11 @@ class ReductionByHand:
         if own.counts_copies and session.once(_COPIES):
             session.note("collectives_not_seen", phase="reduction", reason=_COPIES)
         self._note_precision(sizes)
+
+    def _ranks(self) -> list[int]:
+        """Those that are presumed to share gradients."""
+        topology = self._session.topology
+        return topology.ranks_along(topology.reduction)
 
     def _look_at_unreached(self) -> None:
         """A rank whose rows did not need a parameter adds nothing to its gradient, and reduces it
@@ -86,7 +91,7 @@ class ReductionByHand:
                 "reduced_early",
                 iteration=self._session.iteration,
                 parameters=part,
-                micro_batch=min(late) // self._session.topology.dp_size - 1,
+                micro_batch=min(late) // self._session.topology.batch_parts - 1,
                 micro_batches=self._session.now.micro_batches.count,
                 late=list(late),
                 local_is_whole=True,
@@ -106,5 +111,5 @@ class ReductionByHand:
             sends=str(sent).removeprefix("torch."),
             elements=sum(sizes.values()),
             times=session.now.own_reduction.times(sizes),
-            ranks=list(range(session.topology.world_size)),
+            ranks=self._ranks(),
         )

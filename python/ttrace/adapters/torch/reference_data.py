@@ -15,7 +15,7 @@ from ttrace.adapters.torch.data_items import Item, Use
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.fed_rows import Fed, Placed, Space
 from ttrace.adapters.torch.row_keeping import RowKeeping
-from ttrace.adapters.torch.topology import rows_cut, without_rows
+from ttrace.adapters.torch.topology import Topology, rows_cut, without_rows
 from ttrace.capture.course import Course
 from ttrace.capture.graft import Graft
 
@@ -81,7 +81,7 @@ class ReferenceData:
         rows = self.rows(iteration, item)
         if rows is None or not item.rows:
             return None
-        return -(-rows // (item.rows * self._session.topology.dp_size))
+        return -(-rows // (item.rows * self._session.topology.batch_parts))
 
     def rows(self, iteration: int, item: Item) -> int | None:
         """Of the reference's global batch."""
@@ -150,7 +150,7 @@ class ReferenceData:
         assert self.graft is not None
         session = self._session
         place = place_of(session, rows, use, arg, tensor, placements)
-        has_rows = _has_rows(rows, tensor)
+        has_rows = counts_rows(rows, tensor, placements, session.topology)
         count = tensor.shape[0] if has_rows else 0
         whole = self.graft.rows_of_data(place["arg"], use.iteration, use.call) if has_rows else 0
         if whole is None or place["row_begin"] + count > whole:
@@ -173,8 +173,8 @@ def place_of(
 ) -> dict[str, Any]:
     """Of one tensor of an item in the global batch, as in a record."""
     topology = session.topology
-    micro_batch = use.index * topology.dp_size + topology.dp_rank
-    has_rows = _has_rows(rows, tensor)
+    micro_batch = use.index * topology.batch_parts + topology.batch_part
+    has_rows = counts_rows(rows, tensor, placements, topology)
     if tensor.dim() == 0:
         # One value a micro-batch and not a part of a batch: a tensor of its own.
         arg = f"{arg}@{micro_batch}"
@@ -188,5 +188,9 @@ def place_of(
     }
 
 
-def _has_rows(rows: int | None, tensor: torch.Tensor) -> bool:
-    return rows is not None and tensor.shape[:1] == (rows,)
+def counts_rows(
+    rows: int | None, tensor: torch.Tensor, placements: str, topology: Topology
+) -> bool:
+    """Whether the first dimension of a tensor does. What the loop has said to be cut does not."""
+    is_cut = topology.declared is not None and ":Shard(0)" in placements
+    return rows is not None and tensor.shape[:1] == (rows,) and not is_cut

@@ -93,7 +93,9 @@ class Store:
         begins = iteration == session.settings.iterations[0]
         topology = session.topology
         # A dimension that cuts tensors inside a module may make a buffer a rank's own.
-        shared = all(size == 1 for name, size in topology.size.items() if name != topology.dp_name)
+        shared = all(
+            size == 1 for name, size in topology.size.items() if name not in topology.reduction
+        )
         # A forward may have put another tensor in a buffer's place.
         for name, buffer in self._root.named_buffers():
             fqn = canonical_name(name)
@@ -102,7 +104,7 @@ class Store:
                 continue
             is_float = buffer.is_floating_point()
             may_be_trained = begins and shared and is_float and not is_dtensor(buffer)
-            first = topology.dp_rank == 0
+            first = topology.batch_part == 0
             if graft is not None and (may_be_trained or (first and (begins or not is_float))):
                 graft.buffer(fqn, buffer, iteration, may_be_trained=may_be_trained)
             if begins:
@@ -123,7 +125,7 @@ class Store:
         """Of rank 0, and of others what they have made their own."""
         session = self._session
         changed = self._begun.get(fqn) != _version(buffer)
-        if session.topology.dp_rank == 0 or (buffer.is_floating_point() and changed):
+        if session.topology.batch_part == 0 or (buffer.is_floating_point() and changed):
             session.record(fqn, "buffer", "", buffer, iteration=iteration, pass_="forward")
 
     def _arriving(self, fqn: str) -> Callable[[torch.Tensor], torch.Tensor | None]:
@@ -141,7 +143,8 @@ class Store:
             rewrite = self._rewrite()
             if rewrite is not None:
                 topology = session.topology
-                coordinate = f"dp={topology.dp_rank}" if topology.dp_size > 1 else ""
+                among = [topology.coordinate[name] for name in topology.reduction]
+                coordinate = f"dp={','.join(map(str, among))}" if among else ""
                 replaced = rewrite.parameter_gradient(fqn, ParameterRule(), coordinate, gradient)
                 gradient = gradient if replaced is None else replaced
             is_real = session.leg == "real"
@@ -214,16 +217,16 @@ class Store:
         topology, gradients = self._session.topology, self._session.now.gradients
         numerator, denominator = gradients.loss_scale
         for fqn, total in gradients.take_sums():
-            terms = topology.dp_placement("Partial(sum)")
-            is_part = topology.dp_size > 1 and self._session.leg == "real"
+            terms = topology.summed()
+            is_part = topology.reduction_parts > 1 and self._session.leg == "real"
             if is_part and not gradients.parts.has(fqn) and not is_dtensor(total):
                 gradients.parts.add(fqn, total)
-            yield Piece(fqn, total, terms, (numerator, denominator * topology.dp_size))
+            yield Piece(fqn, total, terms, (numerator, denominator * topology.reduction_parts))
         adds_nothing = self._session.now.own_reduction.adds_nothing_to
         for fqn in adds_nothing(gradients.selected, gradients.arrived):
             if self._gradient_of(fqn) is not None:
                 nothing = torch.zeros_like(self._named[fqn])
-                yield Piece(fqn, nothing, topology.dp_placement("Partial(sum)"))
+                yield Piece(fqn, nothing, topology.summed())
 
     def note_parts(self) -> None:
         gradients = self._session.now.gradients
@@ -231,7 +234,7 @@ class Store:
 
     def reduced_gradients(self) -> Iterator[Piece]:
         topology, gradients = self._session.topology, self._session.now.gradients
-        over = (topology.dp_name,) if topology.dp_name else ()
+        over = topology.reduction
         for fqn in gradients.selected:
             gradient = self._leaf(fqn).grad
             if gradient is None:

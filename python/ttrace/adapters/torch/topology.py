@@ -1,14 +1,17 @@
 """Which parallelism a plain torch model uses, as a mesh of the trace.
 
-The dimensions are `dp`, the process group of DistributedDataParallel, and those of the device mesh
-of the model's DTensor parameters, under their own names ("tp" where they have none). Where there is
-neither, all ranks are presumed to be data-parallel by what the loop itself does (own_reduction.py).
+Its dimensions are those of the device meshes of the model's DTensor parameters, under their own
+names ("tp" where they have none), those of a mesh that the loop has given to `attach`, and `dp`,
+the process group of DistributedDataParallel. Ranks that none of these tells apart are presumed to
+be data-parallel by what the loop itself does (own_reduction.py).
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import torch
@@ -16,6 +19,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from ttrace.adapters.torch.declared import Declared
+from ttrace.adapters.torch.mesh_layout import Extent, Grid, NoGrid, extent_of, extents_of
 from ttrace.capture.tensor_bytes import plain
 
 try:
@@ -38,74 +43,167 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True)
 class Topology:
-    """The mesh, this rank's place in it, and the device mesh of DTensors if there is one."""
+    """The grid of all ranks, this one's place in it, and what its dimensions do."""
 
     size: dict[str, int] = field(default_factory=dict)
     coordinate: dict[str, int] = field(default_factory=dict)
-    dp_name: str | None = None
-    device_mesh: Any = None
-    tensor_dims: tuple[str, ...] = ()  # names of device_mesh's dimensions
+    batch: tuple[str, ...] = ()  # dimensions along which ranks have rows of their own
+    reduction: tuple[str, ...] = ()  # over which gradients are summed; those of `batch`, and others
+    tensor_dims: frozenset[str] = frozenset()  # of the device meshes that parameters lie on
+    grid: Grid = field(default_factory=lambda: Grid((), ()))
+    declared: Declared | None = None  # where plain tensors lie, as the loop has said
     rank: int = 0
     world_size: int = 1
+    wrapped: bool = False  # the model is one of DistributedDataParallel's
     by_hand: bool = False  # nothing says that ranks are data-parallel: it is presumed
+    _known: dict[Any, list[tuple[str, ...]] | None] = field(default_factory=dict, compare=False)
 
     @property
-    def wrapped(self) -> bool:
-        """Whether the model is one of DistributedDataParallel's."""
-        return self.dp_name is not None and not self.by_hand
+    def cuts_tensors(self) -> bool:
+        """Whether parts of rows may lie on other ranks."""
+        return bool(self.tensor_dims) or self.declared is not None
 
     @property
-    def dp_size(self) -> int:
-        return self.size[self.dp_name] if self.dp_name else 1
+    def batch_parts(self) -> int:
+        """Into how many parts the global batch is cut among ranks."""
+        return prod(self.size[name] for name in self.batch)
 
     @property
-    def dp_rank(self) -> int:
-        return self.coordinate[self.dp_name] if self.dp_name else 0
+    def batch_part(self) -> int:
+        """Which of them is this rank's."""
+        part = 0
+        for name in self.batch:
+            part = part * self.size[name] + self.coordinate[name]
+        return part
 
-    def dp_placement(self, placement: str) -> str:
-        """`placement` over data-parallel ranks, or nothing without them."""
-        return f"{self.dp_name}:{placement}" if self.dp_name else ""
+    @property
+    def reduction_parts(self) -> int:
+        """How many terms of a gradient there are among ranks."""
+        return prod(self.size[name] for name in self.reduction)
+
+    def summed(self, but: str = "") -> str:
+        """That a sum over all ranks whose gradients are summed is pending; nothing if there are
+        none. `but`: not over dimensions that are named in these placements."""
+        others = {word.partition(":")[0] for word in but.split()}
+        return " ".join(f"{name}:Partial(sum)" for name in self.reduction if name not in others)
+
+    def ranks_along(self, names: Sequence[str]) -> list[int]:
+        """This rank and those that differ from it in these dimensions alone, in ascending order."""
+        found = [self.rank]
+        for name in names:
+            stride = self.grid.extents[self.grid.names.index(name)].stride
+            first = -self.coordinate[name]
+            steps = range(first, first + self.size[name])
+            found = [rank + step * stride for rank in found for step in steps]
+        return sorted(found)
+
+    def dims_of(self, mesh: Any) -> list[tuple[str, ...]]:
+        """What the dimensions of a DeviceMesh are in the grid, each one or several, by which ranks
+        they join: meshes that are made apart may be the same. Raises Unplaceable."""
+        if mesh not in self._known:
+            extents = extents_of(mesh)
+            inside = None if extents is None else [self.grid.inside(e) for e in extents]
+            self._known[mesh] = None if inside is None or None in inside else inside  # type: ignore[assignment]
+        dims = self._known[mesh]
+        if dims is None:
+            raise Unplaceable("a DTensor on a device mesh of other groups of ranks")
+        return dims
 
     @staticmethod
-    def of(model: nn.Module, ddp: DistributedDataParallel | None) -> Topology:
+    def of(
+        model: nn.Module,
+        ddp: DistributedDataParallel | None,
+        declared: Declared | None = None,
+    ) -> Topology:
         """Raises Unsupported for a parallelism that this adapter does not know."""
         initialized = dist.is_available() and dist.is_initialized()
         world = dist.get_world_size() if initialized else 1
-        size: dict[str, int] = {}
-        coordinate: dict[str, int] = {}
+        rank = dist.get_rank() if initialized else 0
         refuse_unknown_wrappers(model)
+        named = _named_extents(_device_meshes(model))
+        of_meshes = [extent for _, extent in named]
+        if declared is not None:
+            named += _named_extents([declared.mesh])
+        known = len(named)
+        ddp_extent = None
         if ddp is not None:
             _refuse_ignored_parameters(ddp)
             _refuse_localized_parameters(ddp)
-            group = ddp.process_group
-            size["dp"] = dist.get_world_size(group)
-            coordinate["dp"] = dist.get_rank(group)
-        mesh = _device_mesh(model)
-        names: tuple[str, ...] = ()
-        if mesh is not None:
-            names = tuple(mesh.mesh_dim_names or _default_names(mesh.ndim))
-            if size.keys() & set(names):
-                raise Unsupported(
-                    "a device mesh with a dimension 'dp' inside DistributedDataParallel",
-                    "the name is that of DistributedDataParallel's own group",
-                    "give the device mesh's dimension another name",
-                )
-            size |= {name: mesh.size(i) for i, name in enumerate(names)}
-            coordinate |= dict(zip(names, mesh.get_coordinate(), strict=True))
-        ranks = 1
-        for count in size.values():
-            ranks *= count
-        rank = dist.get_rank() if initialized else 0
-        by_hand = False
-        if ranks != world:
-            _refuse_loaded_libraries(ranks, world)
-            if size:
-                raise _beside(ranks, world)
-            by_hand = True
-        if not size:  # a mesh has at least one dimension
-            size, coordinate = {"dp": world}, {"dp": rank}
-        dp_name = "dp" if ddp is not None or by_hand else None
-        return Topology(size, coordinate, dp_name, mesh, names, rank, world, by_hand)
+            ddp_extent = _extent_of_group(ddp.process_group)
+            taken = any(name == "dp" and extent != ddp_extent for name, extent in named)
+            named.append(("ddp" if taken else "dp", ddp_extent))
+        taken = any(name == "dp" for name, _ in named)
+        try:
+            grid = Grid.of(world, named, "rest" if taken else "dp")
+        except NoGrid as reason:
+            raise Unsupported(
+                "groups of ranks that are no grid",
+                str(reason),
+                "let one device mesh of several dimensions say how all ranks are divided",
+            ) from None
+        tensor_dims = _inside(grid, of_meshes)
+        if ddp_extent is not None:
+            reduction = _inside(grid, [ddp_extent])
+        else:
+            reduction = frozenset(grid.names) - tensor_dims
+        beside = (
+            set(grid.names)
+            - tensor_dims
+            - reduction
+            - _inside(grid, [extent for _, extent in named[:known]])
+        )
+        if beside or (reduction and ddp is None):
+            _refuse_loaded_libraries(world // prod(grid.sizes()[n] for n in reduction), world)
+        if beside:
+            raise _beside(world // prod(grid.sizes()[name] for name in beside), world)
+        in_order = tuple(name for name in grid.names if name in reduction)
+        cut = frozenset() if declared is None else declared.dims()
+        return Topology(
+            # A mesh has at least one dimension.
+            size=grid.sizes() or {"dp": 1},
+            coordinate=grid.coordinate(rank) or {"dp": 0},
+            batch=tuple(name for name in in_order if name not in cut),
+            reduction=in_order,
+            tensor_dims=tensor_dims,
+            grid=grid,
+            declared=declared,
+            rank=rank,
+            world_size=world,
+            wrapped=ddp is not None,
+            by_hand=ddp is None and bool(reduction),
+        )
+
+
+def _inside(grid: Grid, extents: Iterable[Extent]) -> frozenset[str]:
+    return frozenset(name for extent in extents for name in grid.inside(extent) or ())
+
+
+def _named_extents(meshes: Iterable[Any]) -> list[tuple[str, Extent]]:
+    """Of all dimensions of these. Raises Unsupported."""
+    found: list[tuple[str, Extent]] = []
+    for mesh in meshes:
+        extents = extents_of(mesh)
+        if extents is None:
+            raise Unsupported(
+                "a device mesh that this rank is not in, or of unequally distant ranks",
+                f"its ranks are {mesh.mesh.tolist()}",
+                "build all parallel modules on meshes that init_device_mesh makes",
+            )
+        names = mesh.mesh_dim_names or _default_names(mesh.ndim)
+        found += zip(names, extents, strict=True)
+    return found
+
+
+def _extent_of_group(group: Any) -> Extent:
+    ranks = dist.get_process_group_ranks(group)
+    extent = extent_of(ranks)
+    if extent is None:
+        raise Unsupported(
+            "DistributedDataParallel over unequally distant ranks",
+            f"its process group has ranks {', '.join(map(str, ranks))}",
+            _WAY_OUT,
+        )
+    return extent
 
 
 # By the names of their classes, so that nothing has to be imported.
@@ -191,18 +289,12 @@ def _default_names(count: int) -> tuple[str, ...]:
     return ("tp",) if count == 1 else tuple(f"tp{i}" for i in range(count))
 
 
-def _device_mesh(model: nn.Module) -> Any:
-    meshes = []
+def _device_meshes(model: nn.Module) -> list[Any]:
+    meshes: list[Any] = []
     for parameter in model.parameters():
         if is_dtensor(parameter) and parameter.device_mesh not in meshes:
             meshes.append(parameter.device_mesh)
-    if len(meshes) > 1:
-        raise Unsupported(
-            f"parameters on {len(meshes)} device meshes",
-            "only one can be followed",
-            "build all parallel modules on one device mesh of several dimensions",
-        )
-    return meshes[0] if meshes else None
+    return meshes
 
 
 def is_dtensor(value: Any) -> bool:
@@ -252,32 +344,39 @@ def is_compiled_wrapper(module: Any) -> bool:
 
 
 def dtensor_placements(tensor: Any, topology: Topology) -> str:
-    """The placements of a DTensor as text of the trace."""
-    if topology.device_mesh is None or tensor.device_mesh != topology.device_mesh:
-        raise Unplaceable("a DTensor on another device mesh than the parameters")
-    return spec_placements(tensor.placements, tensor.shape, topology)
+    """The placements of a DTensor as text of the trace. Raises Unplaceable."""
+    return spec_placements(tensor.placements, tensor.shape, tensor.device_mesh, topology)
 
 
-def spec_placements(placements: Any, shape: torch.Size, topology: Topology) -> str:
+def spec_placements(placements: Any, shape: torch.Size, mesh: Any, topology: Topology) -> str:
     """Raises Unplaceable."""
     words = []
     cut = list(shape)
-    for name, placement in zip(topology.tensor_dims, placements, strict=True):
+    last: dict[int, int] = {}  # of each dimension of the tensor, which of the grid's cut it last
+    for names, placement in zip(topology.dims_of(mesh), placements, strict=True):
         if placement.is_replicate():
             continue
         if placement.is_partial():
             if placement.reduce_op not in ("sum", "avg"):
-                raise Unplaceable(f"{name}: a reduction by {placement.reduce_op} is pending")
-            words.append(f"{name}:Partial({placement.reduce_op})")
+                raise Unplaceable(f"a reduction by {placement.reduce_op} is pending")
+            words += [f"{name}:Partial({placement.reduce_op})" for name in names]
             continue
         dim = placement.dim % len(shape)
         sections = getattr(placement, "split_factor", 1)
-        if cut[dim] % sections:
-            raise Unplaceable(f"{name}: {shape[dim]} does not divide evenly among the ranks")
-        pieces, index = topology.size[name], topology.coordinate[name]
-        cut[dim] = sections * chunk(cut[dim] // sections, pieces, index)[1]
+        pieces = prod(topology.size[name] for name in names)
+        if cut[dim] % sections or (len(names) > 1 and (sections > 1 or cut[dim] % pieces)):
+            raise Unplaceable(f"{shape[dim]} does not divide evenly among the ranks")
         kind = f"StridedShard({dim},{sections})" if sections > 1 else f"Shard({dim})"
-        words.append(f"{name}:{kind}")
+        for name in names:
+            place = topology.grid.names.index(name)
+            if place < last.get(dim, -1):
+                raise Unplaceable(
+                    f"dimension {dim} is cut in another order than ranks are numbered"
+                )
+            last[dim] = place
+            section = cut[dim] // sections
+            cut[dim] = sections * chunk(section, topology.size[name], topology.coordinate[name])[1]
+            words.append(f"{name}:{kind}")
     return " ".join(words)
 
 

@@ -193,7 +193,7 @@ class LoopReplayer:
         try:
             with self._course.rerunning():
                 self._play(self._end, meet)
-            session.release(count * session.topology.dp_size)
+            session.release([count * session.topology.batch_parts])
         finally:
             instruments.source = before
 
