@@ -133,7 +133,7 @@ class Forwards:
         micro_batches = iteration.micro_batches
         if micro_batches.calls == 0:
             self._begin_iteration(instruments)
-        self._repetition.forward_begins()
+        instruments.store.watch()
         arguments = names.bound(args, kwargs)
         tensors = [t for name, v in arguments.items() for _, t in named_tensors(v, name)]
         rows = self._rows_of(arguments, tensors)

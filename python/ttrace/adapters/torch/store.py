@@ -59,14 +59,17 @@ class Store:
         self._named = {canonical_name(name): p for name, p in root.named_parameters()}
         self._others: Mapping[int, torch.Tensor] = {}  # leaves of a leg
         self._begun: dict[str, tuple[int, int]] = {}  # buffers, as the run began with them
-        self._handles = [
-            register_first(parameter, self._arriving(fqn))
-            for fqn, parameter in self._named.items()
-            if parameter.requires_grad
-        ]
+        self._handles: dict[str, Any] = {}  # by parameter
+        self.watch()
+
+    def watch(self) -> None:
+        """Parameters that want a gradient by now: a loop may switch some off and on."""
+        for fqn, parameter in self._named.items():
+            if parameter.requires_grad and fqn not in self._handles:
+                self._handles[fqn] = register_first(parameter, self._arriving(fqn))
 
     def remove(self) -> None:
-        for handle in self._handles:
+        for handle in self._handles.values():
             handle.remove()
         self._handles.clear()
 
