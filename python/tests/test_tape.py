@@ -27,7 +27,7 @@ class Recorded:
     def __init__(self) -> None:
         torch.manual_seed(0)
         self.model = nn.Linear(4, 3)
-        self.tape = Tape(self.model.parameters(), partial(kept_in, self.model))
+        self.tape = Tape(self.model.parameters(), partial(kept_in, [self.model]))
         self.patches = Patches()
         self.calls = CallsOfTorch(self.patches, self._call, lambda: None)
         self.leaves = {id(p): p for p in self.model.parameters()}
@@ -240,7 +240,7 @@ def test_a_tensor_that_the_model_keeps_is_read_from_where_it_lies():
 
     with Recorded() as loop:
         loop.model = Keeps()
-        loop.tape = Tape(loop.model.parameters(), partial(kept_in, loop.model))
+        loop.tape = Tape(loop.model.parameters(), partial(kept_in, [loop.model]))
         loop.leaves = {id(p): p for p in loop.model.parameters()}
         output = loop.forward(torch.randn(5, 4))
         loop.backward(output.sum() + loop.model.penalty + loop.model.extra["norm"])
@@ -382,7 +382,7 @@ def test_a_model_may_change_what_it_is_given():
 
     with Recorded() as loop:
         loop.model = Doubles(4, 3)
-        loop.tape = Tape(loop.model.parameters(), partial(kept_in, loop.model))
+        loop.tape = Tape(loop.model.parameters(), partial(kept_in, [loop.model]))
         loop.leaves = {id(p): p for p in loop.model.parameters()}
         loop.backward(loop.forward(torch.randn(5, 4)).square().sum())
     assert loop.same()

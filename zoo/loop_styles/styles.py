@@ -16,6 +16,7 @@ import in_turn
 import numpy
 import torch
 import torch.distributed as dist
+import two_roots
 from loop import LENGTH, RANK, RANKS, ROWS, STEPS, VOCABULARY, WIDTH, Loop, Model, batches, loss_of
 from torch import nn
 
@@ -411,6 +412,7 @@ STYLES: dict[str, Callable[[bool], Loop]] = {
     "closure": Closure,
     "parallel-loss": ParallelLoss,
     **in_turn.STYLES,
+    **two_roots.STYLES,
 }
 
 

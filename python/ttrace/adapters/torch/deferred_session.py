@@ -26,6 +26,7 @@ from ttrace.adapters.torch.topology import (
     without_rows,
 )
 from ttrace.adapters.torch.waiting_records import WaitingRecord
+from ttrace.capture.placed import Moment
 from ttrace.capture.recorder import NO_MEMORY, record_of
 from ttrace.capture.rewrite import Place
 from ttrace.capture.session import Session
@@ -60,7 +61,8 @@ class DeferredSession(Session):
             self.not_recorded(place.fqn, place.role, place.arg, place.rule.grad_unknown)
             return
         if place.pass_ != "recompute" or not self.now.recomputes_again:
-            self.record(rows=place.moment.batch.micro_batch_size, **record_of(place, tensor))
+            rows, values = place.moment.batch.micro_batch_size, record_of(place, tensor)
+            self.record(rows=rows, moment=place.moment, **values)
 
     def spec_of(self, place: Place, tensor: torch.Tensor, whole: int) -> Any | None:
         """The Spec of a plain tensor whose batch dimension has `whole` rows in another run."""
@@ -84,9 +86,11 @@ class DeferredSession(Session):
         placements: str = "",
         *,
         rows: int = 0,
+        moment: Moment | None = None,
         **rest: Any,
     ) -> None:
-        """`rows`: of one micro-batch, for what has a batch dimension."""
+        """`rows`: of one micro-batch, for what has a batch dimension. `moment`: of the forward that
+        it belongs to."""
         if not self.recording:
             return
         always = rest.get("always", False)
@@ -107,7 +111,7 @@ class DeferredSession(Session):
                 return
             tensor = tensor.detach()
             tensor = tensor.clone() if tensor.device.type == "cpu" else tensor.cpu()
-        records.add(WaitingRecord(fqn, role, arg, tensor, placements, rows, rest))
+        records.add(WaitingRecord(fqn, role, arg, tensor, placements, rows, moment, rest))
 
     def local(
         self, tensor: torch.Tensor, placements: str, batch_dim: int = -1
@@ -124,13 +128,14 @@ class DeferredSession(Session):
         text = " ".join([*others, dtensor_placements(tensor, self.topology)]).strip()
         return local_tensor(tensor), without_rows(text, batch_dim)
 
-    def release(self, micro_batches: int) -> None:
-        """Writes what waited. `micro_batches` is their number in the global batch."""
+    def release(self) -> None:
+        """Writes what waited, once all micro-batches were seen."""
+        micro_batches = self.now.micro_batches
         records = self.now.records
         for item in records.release():
             if item.placements in records.lies:
                 self._place(item, records.lies[item.placements])
-            item.complete(micro_batches)
+            item.complete(micro_batches.count_of(item.moment) * self.topology.dp_size)
             super().record(item.fqn, item.role, item.arg, item.tensor, item.placements, **item.rest)
 
     def _place(self, item: WaitingRecord, words: str | None) -> None:

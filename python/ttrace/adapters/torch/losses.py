@@ -52,6 +52,6 @@ class Losses:
             placements,
             iteration=moment.iteration,
             pass_="forward",
-            micro_batch=moment.micro_batch,
+            micro_batch=self._session.now.micro_batches.last_number,
             scale=moment.batch.grad_scale,
         )

@@ -110,8 +110,9 @@ class Steps:
         self._repetition.gives_out(of, unscaled)
         with self._repetition.unseen():
             store.select(of, unscaled)
-            if self._model.ddp is not None and session.once("comm hook"):
-                note_comm_hook(session, self._model.ddp)
+            if self._model.ddps and session.once("comm hook"):
+                for ddp in self._model.ddps:
+                    note_comm_hook(session, ddp)
             self._course.backward_done()
             self._course.record_reduced()
         if len(self._optimizers) == 1:
@@ -209,6 +210,7 @@ class Steps:
         if repeats:
             iteration.drop_gradients()  # what was made for it is no part of the next iteration
             return
+        iteration.micro_batches.end_part()
         if self._store is not None:
             self._store.step_over(parameters_of(optimizer))
         self._scaler.stepped(optimizer)

@@ -8,6 +8,7 @@ neither, all ranks are presumed to be data-parallel by what the loop itself does
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,14 +66,16 @@ class Topology:
         return f"{self.dp_name}:{placement}" if self.dp_name else ""
 
     @staticmethod
-    def of(model: nn.Module, ddp: DistributedDataParallel | None) -> Topology:
-        """Raises Unsupported for a parallelism that this adapter does not know."""
+    def of(model: nn.Module, ddps: Sequence[DistributedDataParallel]) -> Topology:
+        """`ddps`: wrappers around the model, or around those of its children that the loop calls.
+        Raises Unsupported for a parallelism that this adapter does not know."""
         initialized = dist.is_available() and dist.is_initialized()
         world = dist.get_world_size() if initialized else 1
         size: dict[str, int] = {}
         coordinate: dict[str, int] = {}
         refuse_unknown_wrappers(model)
-        if ddp is not None:
+        _refuse_other_groups(ddps)
+        for ddp in ddps:
             _refuse_ignored_parameters(ddp)
             _refuse_localized_parameters(ddp)
             group = ddp.process_group
@@ -102,7 +105,7 @@ class Topology:
             by_hand = True
         if not size:  # a mesh has at least one dimension
             size, coordinate = {"dp": world}, {"dp": rank}
-        dp_name = "dp" if ddp is not None or by_hand else None
+        dp_name = "dp" if ddps or by_hand else None
         return Topology(size, coordinate, dp_name, mesh, names, rank, world, by_hand)
 
 
@@ -136,6 +139,16 @@ def refuse_unknown_wrappers(model: nn.Module) -> None:
         return
     if any(hasattr(p, "ds_id") or hasattr(p, "_ds_tensor") for p in model.parameters()):
         raise Unsupported("DeepSpeed", "its parameters and calls are not understood", _WAY_OUT)
+
+
+def _refuse_other_groups(ddps: Sequence[DistributedDataParallel]) -> None:
+    groups = {tuple(dist.get_process_group_ranks(ddp.process_group)) for ddp in ddps}
+    if len(groups) > 1:
+        raise Unsupported(
+            "models in DistributedDataParallel over different ranks",
+            f"{len(groups)} groups of ranks are no single dimension of data parallelism",
+            "give all wrappers the same process group, or compare each model in runs of its own",
+        )
 
 
 def _refuse_ignored_parameters(ddp: DistributedDataParallel) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from ttrace.capture.placed import Moment
+
 _ADDED = ("grad_input", "grad_output", "loss")
 
 
@@ -19,6 +21,7 @@ class WaitingRecord:
     tensor: torch.Tensor
     placements: str
     rows: int  # of one micro-batch
+    moment: Moment | None  # of the forward that it belongs to, if it is of one
     rest: dict[str, Any]
 
     @property

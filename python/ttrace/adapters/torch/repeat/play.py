@@ -54,7 +54,8 @@ def play(
                 give_out(*event.args)
                 continue
             for key, wants in event.wants.items():
-                in_place_of[key].requires_grad_(wants)
+                if key in in_place_of and in_place_of[key].requires_grad is not wants:
+                    in_place_of[key].requires_grad_(wants)
             args, kwargs = mapped(event.args, given, _is_reference)
             if event.starts is not None:
                 for key, start in event.starts.items():

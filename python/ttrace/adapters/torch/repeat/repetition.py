@@ -213,16 +213,17 @@ class Repetition:
             return None
 
     def _begin_model(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        trains = torch.is_grad_enabled() and self._model.root.training
+        root = self._model.root_in(function)
+        trains = torch.is_grad_enabled() if root is None else self._model.is_of_training(root)
+        trains = trains and self._model.trains
         again = self._in_call or self._session.now.steps.evaluates_again
         if not trains or again or not self._records():
             return None
         now = self._session.now
         if now.tape is None:
-            root = self._model.outside
             self._between.over(None)  # one that an exception has ended
             own = (*self._model.root.parameters(), *self._model.root.buffers())
-            now.tape = Tape(own, partial(kept_in, root))
+            now.tape = Tape(own, partial(kept_in, self._model.outside))
             now.gradient_starts = GradientStarts()
             self._calls.begin()
         ambient = Ambient.now().with_python()
@@ -253,11 +254,15 @@ class Repetition:
         self._model_returned(begun, output)
         return output
 
+    def has_made(self, tensor: torch.Tensor) -> bool:
+        """Whether a call that was recorded did."""
+        return self._tape is not None and self._tape.knows(tensor)
+
     # Calls of torch
 
     def _called(self, name: str, function: Any, args: Any, kwargs: Any, is_collective: bool) -> Any:
         tape = self._tape
-        if tape is None or name == "backward":
+        if tape is None or name == "backward" or tape.knows_without(name, function, args):
             return function(*args, **kwargs)
         ambient = self._ambient_if_concerned(args, kwargs)
         if ambient is None:

@@ -200,12 +200,11 @@ class LoopReplayer:
 
     def run(self, leg: Leg, meet: Callable[[], None]) -> None:
         session, instruments = self._session, self._instruments
-        count = session.now.of_real_leg.micro_batches.count
         before, instruments.source = instruments.source, leg.source
         try:
             with self._course.rerunning():
                 self._play(self._end, meet, self._give_out)
-            session.release(count * session.topology.dp_size)
+            session.release()
         finally:
             instruments.source = before
 

@@ -72,7 +72,7 @@ class Event:
     starts: Any = None
     leaves: tuple[int, ...] = ()
     reduces: bool = False
-    # By id, parameters that want a gradient from here on, or do not, other than before.
+    # Of the parameters that it uses, by id: loops switch gradients of some off and on.
     wants: dict[int, bool] = field(default_factory=dict)
     step: Any = None  # what makes it again, of a step (kept_step.py)
 
@@ -100,7 +100,6 @@ class Tape:
         self._own = {id(tensor) for tensor in own}
         self._own_memory = {memory_of(tensor) for tensor in own}
         self._parameters = [tensor for tensor in own if isinstance(tensor, torch.nn.Parameter)]
-        self._wanted: dict[int, bool] = {}  # of each parameter, when it was last used
         self._kept = kept
         self._slots: Any = WeakIdKeyDictionary()
         self._in_graph: dict[int, bool] = {}  # of each slot: whether autograd knew it when made
@@ -125,6 +124,12 @@ class Tape:
 
     def is_own(self, tensor: torch.Tensor) -> bool:
         return id(tensor) in self._own
+
+    def knows_without(self, name: str, function: Any, args: Any) -> bool:
+        """Whether a call switches gradients of a parameter off or on: whoever uses it sees that."""
+        attribute = getattr(getattr(function, "__self__", None), "__name__", "")
+        switches = name == "requires_grad_" or (name, attribute) == ("__set__", "requires_grad")
+        return switches and bool(args) and id(args[0]) in self._own
 
     def give_out(self, of: Sequence[torch.Tensor] | None, unscaled: bool) -> None:
         """Gradients of these parameters, or of all, are complete: see store.py."""
@@ -154,8 +159,8 @@ class Tape:
             self._copy_before_change(tensor, event.ambient)
         if any(isinstance(v, torch.Generator) for v in (*args, *kwargs.values())):
             event.problem = f"{name} is given a generator of the loop's own"
-        if kind is Kind.MODEL or any(id(tensor) in self._own for tensor in tensors):
-            event.wants = self._newly_wanted()
+        used = self._parameters if kind is Kind.MODEL else filter(self.is_own, tensors)
+        event.wants = {id(parameter): parameter.requires_grad for parameter in used}
         takes: list[int] = []
         event.args = mapped((args, kwargs), lambda tensor: self._reference(tensor, event, takes))
         event.takes = tuple(takes)
@@ -219,13 +224,6 @@ class Tape:
         return [self._slots[t] for t in tensors if t is not None and t in self._slots]
 
     # Tensors
-
-    def _newly_wanted(self) -> dict[int, bool]:
-        """Loops switch gradients of a part of the model off and on."""
-        now = {id(parameter): parameter.requires_grad for parameter in self._parameters}
-        newly = {key: wants for key, wants in now.items() if self._wanted.get(key) is not wants}
-        self._wanted = now
-        return newly
 
     def _shares(self, tensor: torch.Tensor) -> bool:
         """Whether it lies where a gradient does, or another tensor that a recorded call wrote."""
