@@ -77,7 +77,7 @@ class Recorded:
         with swapped_parameters(self.model) as others:
             play(
                 events, self.leaves, alone=lambda: None, reduce=lambda: None,
-                give_out=lambda *_: None, step=lambda kept: self.made(kept, others),
+                give_out=lambda *_: None, step=lambda kept: [],
                 autocast=True, in_place_of=others,
             )  # fmt: skip
             return [others[key].grad for key in self.leaves]

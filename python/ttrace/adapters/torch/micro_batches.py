@@ -28,7 +28,7 @@ class MicroBatches:
         self._before = before
         self._closed = True  # the next forward begins a new one
         self._gap = 0  # how often they were closed
-        self._part = 0  # how many optimizers have stepped
+        self.part = 0  # how many optimizers have stepped
         self._roots: dict[str, CallsOfRoot] = {}  # where there are several
         self._parts: dict[int, tuple[str, int]] = {}  # root and part of moments, by id
         self._open: list[Moment] = []
@@ -46,7 +46,7 @@ class MicroBatches:
 
     def end_part(self) -> None:
         """An optimizer has stepped."""
-        self._part += 1
+        self.part += 1
 
     def forget_last(self) -> None:
         """A loss or a gradient now is of no forward that was seen."""
@@ -59,7 +59,7 @@ class MicroBatches:
     @property
     def place(self) -> tuple[int, int]:
         """Of a forward that comes now: see `again`."""
-        return self._part, self._gap
+        return self.part, self._gap
 
     def forward(
         self, topology: Topology, rows: int, rows_of_source: int, root: AttachedRoot
@@ -122,7 +122,7 @@ class MicroBatches:
     def again(self, new: bool, place: tuple[int, int]) -> None:
         """The forward that follows begins a micro-batch, or not, as it did the first time."""
         self._closed = new
-        self._part, self._gap = place
+        self.part, self._gap = place
 
     def scale_loss(self, scale: Scale, topology: Topology) -> None:
         """From now on gradients are 1 / `scale` times what they mean."""
