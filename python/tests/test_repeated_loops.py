@@ -28,8 +28,8 @@ LEFT = {
     "bounded": "embedding.weight is changed before the step",
 }
 QUICK = (
-    *("accumulated", "in-turn", "in-place", "weighted", "two-optimizers", "hooks", "counting"),
-    *("smoothed", "bounded", "branches"),
+    *("accumulated", "in-turn-toggled", "adversarial", "in-place", "weighted", "hooks"),
+    *("counting", "smoothed", "bounded", "branches"),
 )
 
 

@@ -6,7 +6,7 @@ whatever looks at modules and parameters need not know how many roots there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -44,13 +44,18 @@ class AttachedModel:
         self._within = [within] if isinstance(within, DistributedDataParallel) else []
         first = self.roots[0]
         self.root = first.module if not first.name else _tree(self.roots)
+        trained = [root for root in self.roots if self._is_trained(root)]
         self.batch_norms = {
-            canonical_name(name): module
-            for name, module in self.root.named_modules()
-            if isinstance(module, _BatchNorm)
+            name: module
+            for name, module in self._named_modules()
+            if isinstance(module, _BatchNorm) and any(root.has(name) for root in trained)
         }
         self._wrapped: Callable[[], None] = lambda: None
         patches.wrap_result(DistributedDataParallel, "__init__", self._ddp_made)
+
+    def _named_modules(self) -> Iterator[tuple[str, nn.Module]]:
+        for name, module in self.root.named_modules():
+            yield canonical_name(name), module
 
     @property
     def has_several(self) -> bool:

@@ -211,6 +211,7 @@ class Steps:
             iteration.drop_gradients()  # what was made for it is no part of the next iteration
             return
         iteration.micro_batches.end_part()
+        iteration.clipping.step_over()
         if self._store is not None:
             self._store.step_over(parameters_of(optimizer))
         self._scaler.stepped(optimizer)

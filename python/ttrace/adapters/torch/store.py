@@ -25,6 +25,7 @@ from torch import nn
 
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.first_hooks import register_first
+from ttrace.adapters.torch.loss_scale import parameters_of
 from ttrace.adapters.torch.topology import Unplaceable, canonical_name, held_tensor, is_dtensor
 from ttrace.capture.found_gradients import what_it_holds
 from ttrace.capture.graft import Graft
@@ -318,10 +319,13 @@ class Store:
         mine = {id(gradient) for gradient in self._present().values()}
         if not mine or {id(p.grad) for p in parameters if p.grad is not None} != mine:
             return False
+        if len(self._optimizers) == 1:
+            return True
         given = {id(p) for p in parameters}
-        return len(self._optimizers) == 1 or all(
-            id(p) in given for p in self._named.values() if p.requires_grad
-        )
+        # A loop may have switched the gradients of others off.
+        stepped = {id(p) for optimizer in self._optimizers for p in parameters_of(optimizer)}
+        own = self._named.values()
+        return all(id(p) in given for p in own if p.requires_grad or id(p) in stepped)
 
 
 def _version(tensor: Any) -> tuple[int, int]:
