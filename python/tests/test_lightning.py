@@ -14,10 +14,10 @@ SCRIPT = "zoo/loops/lightning_trainer.py"
 
 def test_optimizers_that_step_in_turn_are_run_again_in_place(tmp_path):
     """Manual optimization: what is called is what the module is made of."""
-    script = "zoo/loop_cases/lightning_in_turn.py"
-    plain, _ = run((), script=script)
-    how = {"TTRACE_LEGS": "replay,noise:1,isolated.noise:1"}
-    captured, _ = run((), script=script, TTRACE_OUT=tmp_path / "trace", **how)
+    how = {"script": "python/tests/step_digests.py"}
+    plain, _ = run(("loop_cases/lightning_in_turn.py",), **how)
+    how |= {"TTRACE_OUT": tmp_path / "trace", "TTRACE_LEGS": "replay,noise:1,isolated.noise:1"}
+    captured, _ = run(("loop_cases/lightning_in_turn.py",), **how)
     assert captured == plain
     lines = index(tmp_path / "trace")
     assert [line["data"] for line in lines if line.get("kind") == "replayer"] == [{"name": "torch"}]
@@ -40,7 +40,7 @@ def test_a_captured_run_is_the_same_run_and_has_whole_iterations(tmp_path, optio
     records = [line for line in lines if line["type"] == "record"]
     # Two micro-batches an iteration, in each one call of the step and in it one of the model; where
     # the step is the loop, of the module that it calls.
-    root, calls = ("model", (0,)) if options else ("", (0, 1))
+    root, calls = ("layers", (0,)) if options else ("", (0, 1))
     inputs = {
         (r["iteration"], r["micro_batch"], r["call"])
         for r in records
