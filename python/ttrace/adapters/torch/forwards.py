@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from ttrace.adapters.torch import fed_rows, model_notes
+from ttrace.adapters.torch import model_notes
 from ttrace.adapters.torch.attached_model import AttachedModel
 from ttrace.adapters.torch.attached_root import AttachedRoot
 from ttrace.adapters.torch.compiled import AroundCall, watch
 from ttrace.adapters.torch.data import Data
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.forwards_seen import SeenForward
+from ttrace.adapters.torch.given_rows import GivenRows
 from ttrace.adapters.torch.instruments import Instrumentation, Instruments
-from ttrace.adapters.torch.made_by_roots import without
 from ttrace.adapters.torch.repeat.repetition import Repetition
 from ttrace.adapters.torch.targets import watch as watch_targets
 from ttrace.adapters.torch.topology import DTensor, rows_cut
@@ -25,7 +25,6 @@ from ttrace.capture import nested
 from ttrace.capture.course import Course
 from ttrace.capture.nested import named_tensors
 from ttrace.capture.patches import Patches
-from ttrace.capture.placed import Moment
 
 _NO_ROWS = (
     "a model without a tensor among its inputs",
@@ -56,6 +55,7 @@ class Forwards:
         self._data = data
         self._repetition = repetition
         self._first = first
+        self._given = GivenRows(session, model, data, repetition)
         self._calls_inside: int | None = None  # of the model, within `one_forward`
         guarded = session.guarded
         self._enter = guarded(self._enter_model)
@@ -157,13 +157,13 @@ class Forwards:
         rows_of_source = self._rows_of_source(root, instruments)
         moment = micro_batches.forward(session.topology, rows, rows_of_source, root)
         iteration.give_arguments(session.topology, tensors)
-        own = self._own(arguments)
+        own = self._given.own(arguments)
         replaced = self._data.forward(new, micro_batches.count - 1, rows, own)
         changed = None
         if replaced:
             changed = args, kwargs = names.rebound(args, kwargs, replaced)
             arguments = names.bound(args, kwargs)
-        self._note_fed(root, moment, arguments)
+        self._given.note(root, moment, arguments)
         if self._repetition.wanted:
             iteration.forwards.append(SeenForward(rows, new, place, replaced, moment.placed))
         iteration.begin_forward(moment)
@@ -222,23 +222,12 @@ class Forwards:
             return
         if instruments is not None and instruments.cut_rows is not None:
             instruments.cut_rows.end(output)
-        if self._model.has_several:
-            values = (value for _, value in nested.outputs(output))
-            self._session.now.made.made(values, in_forward)
+        self._given.made(output, in_forward)
         scalars = (value for _, value in nested.outputs(output) if value.dim() == 0)
         if any(value.requires_grad for value in scalars):
             self._data.loss_is_made_inside()
 
     # What it is given
-
-    def _own(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Those that no root has made, where there are several."""
-        if not self._model.has_several:
-            return arguments
-        return without(arguments, self._is_computed)
-
-    def _is_computed(self, tensor: torch.Tensor) -> bool:
-        return self._session.now.made.has(tensor) or self._repetition.has_made(tensor)
 
     def _rows_of(self, arguments: dict[str, Any], tensors: list[torch.Tensor]) -> int:
         rows = self._model.rows_of(arguments, tensors)
@@ -264,33 +253,6 @@ class Forwards:
         if graft is None:
             return None
         return lambda arg: graft.shape_of_input(root.name, arg, iteration)
-
-    def _note_fed(self, root: AttachedRoot, moment: Moment, arguments: dict[str, Any]) -> None:
-        """What this forward is given, row by row, and where the reference has these rows."""
-        session = self._session
-        if session.topology.device_mesh is not None:
-            return  # parts of rows may lie on other ranks
-        tensors = fed_rows.fed(self._own(arguments)) or session.now.made.rows_of(arguments)
-        session.now.made.forward(tensors)
-        before = {
-            fqn: count
-            for (fqn, pass_), count in moment.calls.items()
-            if pass_ == "forward" and root.has(fqn)
-        }
-        fed_rows.note(
-            session,
-            tensors,
-            fed="",
-            root=root.name,
-            iteration=moment.iteration,
-            micro_batch=moment.micro_batch,
-            call=moment.call,
-            rows=moment.batch.micro_batch_size,
-            calls=before if moment.call > 0 else {},
-        )
-        placed = self._data.place(moment.iteration, moment.call, tensors)
-        if placed is not None and placed.found:
-            moment.place_rows(placed)
 
     def _dtensor_made(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling() and self._session.moment is not None:
@@ -324,6 +286,6 @@ class Forwards:
             or iteration.micro_batches.last is None
         ):
             return None
-        if self._model.has_several and self._is_computed(target):
+        if self._given.is_computed(target):
             return None
         return self._data.target(target)

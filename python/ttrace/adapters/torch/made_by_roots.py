@@ -7,7 +7,7 @@ are those of the forward that made it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -47,12 +47,3 @@ class MadeByRoots:
                     if one.dim == 0 and one.rows == tensor.shape[:1].numel():
                         return [one._replace(arg=name)]
         return []
-
-
-def without(arguments: dict[str, Any], computed: Callable[[torch.Tensor], bool]) -> dict[str, Any]:
-    """Those of which no tensor was computed."""
-    return {
-        name: value
-        for name, value in arguments.items()
-        if not any(computed(tensor) for _, tensor in named_tensors(value, name))
-    }

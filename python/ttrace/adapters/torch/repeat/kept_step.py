@@ -31,8 +31,7 @@ class KeptStep:
         """`keeps_gradients`: as they are now. Raises CannotBeKept."""
         self.name = type(optimizer).__name__
         self.parameters = parameters_of(optimizer)
-        closure = inspect.signature(type(optimizer).step).parameters.get("closure")
-        if closure is not None and closure.default is inspect.Parameter.empty:
+        if _needs_closure(type(optimizer).step):
             raise CannotBeKept(f"{self.name} evaluates the iteration itself, in a step of its own")
         if getattr(optimizer, "grad_scale", None) is not None:
             raise CannotBeKept(f"{self.name} divides gradients by a scaler's scale in its step")
@@ -71,6 +70,14 @@ class KeptStep:
         if before != [version_of(p) for p in self.parameters]:
             raise CannotBeKept(f"{self.name} keeps its parameters elsewhere, too")
         return list(mine.values())
+
+
+def _needs_closure(step: Any) -> bool:
+    try:
+        closure = inspect.signature(step).parameters.get("closure")
+    except (TypeError, ValueError):  # of what is no function of Python's
+        return False
+    return closure is not None and closure.default is inspect.Parameter.empty
 
 
 def _copied(
