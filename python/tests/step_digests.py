@@ -11,7 +11,9 @@ import os
 import random
 import runpy
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy
 import torch
@@ -36,8 +38,9 @@ class Digests:
         torch.Tensor.backward = lambda loss, *args, **how: self._lost(loss, *args, **how)
         register_optimizer_step_post_hook(lambda *_: self._stepped())
 
-    def _attached(self, model: torch.nn.Module, *rest: object, **how: object) -> None:
-        self._models.append(model)
+    def _attached(self, model: Any, *rest: object, **how: object) -> None:
+        several = model.values() if isinstance(model, dict) else model
+        self._models += several if isinstance(several, Iterable) else [model]
         self._attach(model, *rest, **how)
 
     def _lost(self, loss: torch.Tensor, *args: object, **how: object) -> None:

@@ -48,8 +48,13 @@ REFUSED = {
     "no optimizer": (lambda m, o: (m, []), "there is no optimizer in the list"),
     "another object": (lambda m, o: (m, object()), "of type object, and no torch.optim.Optimizer"),
     "a function": (lambda m, o: (m.forward, o), "of type method, and no torch.nn.Module"),
-    "several models": (lambda m, o: ([m, m], o), "2 models are given, and calls of one are"),
-    "a list of modules": (lambda m, o: (nn.ModuleList(m), o), "the module whose forward calls"),
+    "one model twice": (lambda m, o: ([m, m], o), "the model '0' is a part of the model '1'"),
+    "a part of another": (
+        lambda m, o: ({"all": m, "first": m[0]}, o),
+        "the model 'first' is a part of the model 'all': give the outer one alone",
+    ),
+    "a name with a dot": (lambda m, o: ({"a.b": m}, o), "'a.b' is no name for a model"),
+    "no model": (lambda m, o: ([], o), "no model is given"),
     "nothing to train": (lambda m, o: (frozen(m), o), "(Sequential) has no parameter that is"),
 }
 
@@ -116,6 +121,31 @@ def test_the_first_of_two_calls_counts(tmp_path, capfd, model, optimizer):
     assert "called again with the same model: the first call counts" in capfd.readouterr().err
     first.close()
     assert not second.captures
+
+
+def test_several_models_are_called_as_the_caller_calls_them(tmp_path, capfd):
+    one, other = nn.Linear(4, 3), nn.Linear(3, 2)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (one, other)]
+    for given, names in (
+        ([one, other], {"0", "1"}),
+        ({"one": one, "other": other}, {"one", "other"}),
+    ):
+        out = tmp_path / "-".join(names)
+        hold = ttrace.attach(given, optimizers, out=out)
+        for _ in range(2):
+            for optimizer in optimizers:
+                other(one(torch.ones(2, 4))).sum().backward()
+                optimizer.step()
+                one.zero_grad()
+                other.zero_grad()
+        assert not hold.captures and capfd.readouterr().err == ""
+        records = [line for line in index(out) if line["type"] == "record"]
+        inputs = [r for r in records if (r["role"], r["iteration"]) == ("input", 0)]
+        # The second part of an iteration is the second call of each.
+        assert {(r["fqn"], r["call"]) for r in inputs} == {(n, k) for n in names for k in (0, 1)}
+        assert {r["micro_batch"] for r in inputs} == {0}
+        parameters = {r["fqn"] for r in records if r["role"] == "grad_reduced"}
+        assert parameters == {f"{name}.{leaf}" for name in names for leaf in ("weight", "bias")}
 
 
 def test_what_people_have_at_hand_is_taken(tmp_path, monkeypatch, capfd, model, optimizer):

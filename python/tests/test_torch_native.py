@@ -371,7 +371,7 @@ def topology_of(mesh):
     model = nn.Module()
     weight = DTensor.from_local(torch.zeros(2), mesh, [Replicate()] * mesh.ndim, run_check=False)
     model.weight = nn.Parameter(weight)
-    return Topology.of(model, None)
+    return Topology.of(model, [])
 
 
 def test_placements_are_derived_or_refused(two_ranks):

@@ -34,7 +34,7 @@ __all__ = [
 
 
 def attach(
-    model: torch.nn.Module | Sequence[torch.nn.Module],
+    model: torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, torch.nn.Module],
     optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
     *,
     out: str | os.PathLike[str] | None = None,
@@ -44,7 +44,8 @@ def attach(
     placements: Mapping[str, Mapping[str, Placement]] | None = None,
 ) -> Attached:
     """Captures a plain torch training loop; to be called once, after the optimizer is built. Where
-    a loop has several optimizers, give all that step in each iteration.
+    a loop has several optimizers, give all that step in each iteration; where it calls several
+    models apart from each other, give all, best by names, which begin those of their modules.
 
     Does nothing unless the run was started by `ttrace record` or `ttrace diff`, the call lies in
     `ttrace.compare` or `ttrace.record`, or `out` names a trace folder. Megatron-core, Lightning and

@@ -63,6 +63,7 @@ std::optional<Place> PlaceOf(const Json& note) {
 
 void ReadCall(const Json& note, FedPart* part) {
   part->rows = std::max<int64_t>(0, IntAt(note, "rows").value_or(0));
+  part->root = WordAt(note, "root").value_or("");
   const auto calls = note.find("calls");
   if (calls == note.end() || !calls->is_object()) return;
   for (const auto& [fqn, count] : calls->items()) {
@@ -92,6 +93,11 @@ void ReadTensor(const Json& note, FedPart* part) {
   tensor.digests.cut_begin = DigestsAt(note, "cut_begin", *rows);
   part->tensors.emplace(FedName(*arg, static_cast<int>(*dim)),
                         std::move(tensor));
+}
+
+// Where a loop calls several models, each has its calls.
+bool IsOfRoot(const std::string& fqn, const std::string& root) {
+  return root.empty() || fqn == root || fqn.starts_with(root + ".");
 }
 
 }  // namespace
@@ -158,7 +164,7 @@ FedCall FedRows::CallOf(const TensorId& id, int micro_batch) const {
     const Parts* parts = Find({false, id.iteration, call});
     if (parts == nullptr) continue;
     const auto part = parts->find(micro_batch);
-    if (part == parts->end()) continue;
+    if (part == parts->end() || !IsOfRoot(id.fqn, part->second.root)) continue;
     const auto before = part->second.calls_before.find(id.fqn);
     const int count =
         before == part->second.calls_before.end() ? 0 : before->second;

@@ -7,7 +7,8 @@
 // model (or an item of the data iterator):
 //
 //   fed_call  how many rows it has, and how often each module had been called
-//             before it in this micro-batch
+//             before it in this micro-batch; of a loop that calls several
+//             models, which of them it is of
 //   fed_rows  the digests of the rows of one tensor along one dimension
 //             (numeric/row_digests.h)
 //
@@ -57,6 +58,7 @@ struct FedPart {
   int64_t rows = 0;  // as capture took them, to say where records lie
   std::map<FedName, FedTensor> tensors;
   std::map<std::string, int> calls_before;  // of modules, in this micro-batch
+  std::string root;  // of what was called, where a loop calls several models
 };
 
 struct FedCall {

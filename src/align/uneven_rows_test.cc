@@ -107,6 +107,31 @@ TEST(UnevenRows, ASecondCallOfTheModelHasRowsOfItsOwn) {
             0);
 }
 
+TEST(FedRows, OfSeveralModelsEachHasItsCalls) {
+  const ScratchFolder folder;
+  OrDie(CreateTraceFolder(folder.path(), "{}", true));
+  {
+    const auto writer = OpenRank(folder.path(), 0, 1);
+    for (const char* call :
+         {R"("call":1,"root":"critic","calls":{})",
+          R"("call":0,"root":"gen","calls":{})",
+          R"("call":3,"root":"critic","calls":{"critic.fc":1})"}) {
+      OrDie(writer->Note(
+          "fed_call",
+          std::string(R"({"fed":"","iteration":0,"micro_batch":0,)") +
+              R"("rows":2,)" + call + "}"));
+    }
+    OrDie(writer->Close(true, ""));
+  }
+  const Catalog catalog(OrDie(Trace::Open(folder.path())));
+  const auto call_of = [&](const char* fqn, int call) {
+    return catalog.fed_rows().CallOf({.fqn = fqn, .call = call}, 0).call;
+  };
+  EXPECT_EQ(call_of("critic.fc", 0), 1);
+  EXPECT_EQ(call_of("critic.fc", 1), 3);
+  EXPECT_EQ(call_of("gen.fc", 0), 0);
+}
+
 TEST(UnevenRows, NotesThatSayNothingMoveNothing) {
   const ScratchFolder folder;
   OrDie(CreateTraceFolder(folder.path(), "{}", true));

@@ -35,7 +35,7 @@ int PhaseOf(const TensorId& id) {
 }
 
 ExecutionKeys::ExecutionKeys(const std::map<TensorId, TensorPieces>& tensors)
-    : rounds_(tensors), clock_(tensors) {
+    : rounds_(tensors), clock_(tensors), parts_(tensors) {
   if (tensors.empty()) return;
   const Trace& trace = *tensors.begin()->second.trace;
   if (trace.mesh().Find("pp") >= 0) stages_.emplace(trace);
@@ -68,6 +68,7 @@ ExecutionKey ExecutionKeys::Of(const TensorId& id,
     found = true;
   }
   best.sequence = clock_.At(speaker);
+  best.part = parts_.Of(speaker, id.iteration);
   return best;
 }
 
@@ -77,6 +78,7 @@ void FollowReference(const std::function<int64_t(const TensorId&)>& sequence_of,
   while (begin != order->end()) {
     const auto same = [&](const Ordered& other) {
       return other.first.iteration == begin->first.iteration &&
+             other.first.part == begin->first.part &&
              other.first.phase == begin->first.phase;
     };
     const auto end = std::find_if_not(begin, order->end(), same);

@@ -6,7 +6,8 @@
 // through round by round (rounds.h). Inside a stage the recorded sequence
 // decides, that of its first rank (common_clock.h). The first occurrence
 // counts: every module's first micro-batch comes before any schedule
-// interleaves the rest.
+// interleaves the rest. Where optimizers step in turn an iteration does all
+// that once for each (iteration_parts.h).
 //
 // A stage that holds several chunks of layers is gone through several times,
 // and then stages do not follow each other. A reference without stages recorded
@@ -28,6 +29,7 @@
 
 #include "src/align/catalog.h"
 #include "src/experiment/common_clock.h"
+#include "src/experiment/iteration_parts.h"
 #include "src/experiment/rounds.h"
 #include "src/experiment/stages.h"
 #include "ttrace/tensor_id.h"
@@ -36,6 +38,7 @@ namespace ttrace {
 
 struct ExecutionKey {
   int iteration = 0;
+  int part = 0;  // between two optimizers that step in turn
   int phase = 0;
   int round = 0;         // which of a stage's virtual ones
   int stage = 0;         // pipeline stage, negated where the data runs backward
@@ -61,15 +64,16 @@ class ExecutionKeys {
  private:
   Rounds rounds_;
   CommonClock clock_;
+  IterationParts parts_;
   std::optional<Stages> stages_;  // if there are any
 };
 
 // A tensor of the candidate, and the key of its own run.
 using Ordered = std::pair<ExecutionKey, const TensorId*>;
 
-// Puts activations and their gradients, each iteration's and phase's by
-// themselves, in the reference's order. `sequence_of` says where the reference
-// has a tensor, -1 if it has not: that one stays behind what its stage computed
+// Puts activations and their gradients, each part's and phase's by themselves,
+// in the reference's order. `sequence_of` says where the reference has a
+// tensor, -1 if it has not: that one stays behind what its stage computed
 // before it.
 // REQUIRES: `order` is sorted
 void FollowReference(const std::function<int64_t(const TensorId&)>& sequence_of,

@@ -40,10 +40,10 @@ std::vector<std::string> Follow(const std::vector<std::string>& reference,
 TEST(FollowReference, GoesRoundTheStagesWhereTheyHoldSeveralChunks) {
   const std::vector<TensorId> ids = {Layer("0"), Layer("2"), Layer("1"),
                                      Layer("3")};
-  const std::vector<ExecutionKey> keys = {{0, 1, 0, 0, 1, 0},
-                                          {0, 1, 0, 0, 2, 0},
-                                          {0, 1, 0, 1, 1, 1},
-                                          {0, 1, 0, 1, 2, 1}};
+  const std::vector<ExecutionKey> keys = {{0, 0, 1, 0, 0, 1, 0},
+                                          {0, 0, 1, 0, 0, 2, 0},
+                                          {0, 0, 1, 0, 1, 1, 1},
+                                          {0, 0, 1, 0, 1, 2, 1}};
   EXPECT_THAT(Follow({"0", "1", "2", "3"}, keys, ids),
               ElementsAre("0", "1", "2", "3"));
 }
@@ -51,11 +51,11 @@ TEST(FollowReference, GoesRoundTheStagesWhereTheyHoldSeveralChunks) {
 TEST(FollowReference, WhatTheReferenceLacksStaysBehindItsStage) {
   const std::vector<TensorId> ids = {Layer("0"), Layer("2"), Layer("own"),
                                      Layer("1"), Layer("3")};
-  const std::vector<ExecutionKey> keys = {{0, 1, 0, 0, 1, 0},
-                                          {0, 1, 0, 0, 2, 0},
-                                          {0, 1, 0, 0, 3, 0},
-                                          {0, 1, 0, 1, 1, 1},
-                                          {0, 1, 0, 1, 2, 1}};
+  const std::vector<ExecutionKey> keys = {{0, 0, 1, 0, 0, 1, 0},
+                                          {0, 0, 1, 0, 0, 2, 0},
+                                          {0, 0, 1, 0, 0, 3, 0},
+                                          {0, 0, 1, 0, 1, 1, 1},
+                                          {0, 0, 1, 0, 1, 2, 1}};
   EXPECT_THAT(Follow({"0", "1", "2", "3"}, keys, ids),
               ElementsAre("0", "1", "2", "own", "3"));
 }
@@ -64,11 +64,11 @@ TEST(FollowReference, LeavesPhasesApartAndOtherPhasesAlone) {
   const std::vector<TensorId> ids = {
       Layer("b"), Layer("a"), Layer("y", Role::kGradReduced),
       Layer("x", Role::kGradReduced), Layer("c", Role::kOutput)};
-  const std::vector<ExecutionKey> keys = {{0, 1, 0, 0, 1, 0},
-                                          {0, 1, 0, 1, 1, 1},
-                                          {0, 5, 0, 0, 1, 0},
-                                          {0, 5, 0, 1, 1, 1},
-                                          {1, 1, 0, 0, 1, 0}};
+  const std::vector<ExecutionKey> keys = {{0, 0, 1, 0, 0, 1, 0},
+                                          {0, 0, 1, 0, 1, 1, 1},
+                                          {0, 0, 5, 0, 0, 1, 0},
+                                          {0, 0, 5, 0, 1, 1, 1},
+                                          {1, 0, 1, 0, 0, 1, 0}};
   EXPECT_THAT(Follow({"c", "a", "b", "x", "y"}, keys, ids),
               ElementsAre("a", "b", "y", "x", "c"));
 }

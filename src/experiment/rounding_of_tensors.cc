@@ -190,7 +190,7 @@ void RoundingOfTensors::ReadDimensions(const Side& reference) {
         module.any = std::max(module.any, sums.any);
         if (name.empty()) break;
       }
-    } else if (id.fqn.empty() && id.role == Role::kInput) {
+    } else if (id.role == Role::kInput && reference.facts().IsRoot(id.fqn)) {
       // Token ids are [batch, sequence]; floating inputs carry features last.
       const bool tokens_only = !Info(pieces.pieces.front().dtype()).floating;
       const size_t dims =

@@ -91,6 +91,9 @@ void Modules(int, const Json& json, RunFacts* out) {
   ForEachAt(json, "classes", [&](const std::string& fqn, const Json& name) {
     if (name.is_string()) out->classes.emplace(fqn, name.get<std::string>());
   });
+  ForEachAt(json, "roots", [&](const std::string& fqn, const Json&) {
+    out->roots.insert(fqn);
+  });
 }
 
 void GradientNorms(int rank, const Json& json, RunFacts* out) {
@@ -191,6 +194,10 @@ const std::map<std::string_view, Reader>& Readers() {
 std::string RunFacts::ClassOf(const std::string& module) const {
   const auto found = classes.find(module);
   return found == classes.end() ? "" : found->second;
+}
+
+bool RunFacts::IsRoot(const std::string& module) const {
+  return roots.empty() ? module.empty() : roots.contains(module);
 }
 
 int64_t RunFacts::ReductionIndex(const std::string& fqn) const {

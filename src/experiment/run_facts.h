@@ -77,6 +77,8 @@ struct RunFacts {
   std::set<int> replaced_data;
 
   std::map<std::string, std::string> classes;  // of modules
+  // Modules that a loop calls apart from each other; empty: "", the model.
+  std::set<std::string> roots;
   SourceLines source_lines;
   // Module fqn -> why it has no values of its own.
   std::map<std::string, std::string> not_materialised;
@@ -130,6 +132,8 @@ struct RunFacts {
 
   // As its framework calls it; empty: unknown.
   std::string ClassOf(const std::string& module) const;
+  // Whether the loop itself calls it.
+  bool IsRoot(const std::string& module) const;
   // -1: unknown.
   int64_t ReductionIndex(const std::string& fqn) const;
   // Null: not known.

@@ -106,6 +106,10 @@ class Replayer(Protocol):
     def problem(self) -> str | None:
         """Why this rank cannot run the iteration again, or None."""
 
+    def sends(self) -> str:
+        """The collectives that a rerun calls and the framework does not, in their order: the same
+        on all ranks, or none of them runs the iteration again."""
+
     @property
     def draws_all(self) -> bool:
         """Whether a rerun draws every random number that the real call drew."""

@@ -94,10 +94,10 @@ class Graft:
         self._said: set[str] = set()
         self._kept: set[tuple[str, str]] = set()  # (what, name): said to keep its own value
 
-    def shape_of_input(self, arg: str, iteration: int) -> list[int]:
-        """Of an argument of the model, over all rows of the reference's batch; empty if it has no
-        such argument."""
-        return self._reference.global_shape(("real", "", "input", iteration, 0, arg, "forward"))
+    def shape_of_input(self, fqn: str, arg: str, iteration: int) -> list[int]:
+        """Of an argument of the module that the loop calls, over all rows of the reference's batch;
+        empty if it has no such argument."""
+        return self._reference.global_shape(("real", fqn, "input", iteration, 0, arg, "forward"))
 
     @torch.no_grad()
     def parameter(self, piece: Piece, iteration: int, used: bool = False) -> None:

@@ -178,7 +178,7 @@ class Moment:
     micro_batch: int
     batch: Batch
     calls: dict[tuple[str, str], int] = field(default_factory=dict)
-    call: int = 0  # of the root, in this micro-batch
+    call: int = 0  # of the root, in this micro-batch; of several roots all calls differ
     # Where the run that values are taken from has its rows (an adapter's own words); None: at the
     # same place.
     placed: Any = None

@@ -195,7 +195,7 @@ class Reruns:
     def _why_not_again(self) -> str | None:
         """Why the replayer does not make the same iteration, which the first one of a run shows.
         All ranks find the same."""
-        against = self._vote("can run again", self._replayer.problem())
+        against = self._vote("can run again", self._replayer.problem() or self._sends_otherwise())
         if against is not None or self._replayer.is_trusted:
             return against
         digests: list[str] = []
@@ -214,6 +214,16 @@ class Reruns:
         # back, and each further run would change it.
         own_way = digests[0] != digests[1]
         return self._vote("differs from itself", None if own_way else differs)
+
+    def _sends_otherwise(self) -> str | None:
+        """Ranks that do not call the same collectives would wait for each other for ever."""
+        mine = self._replayer.sends()
+        others = self._agreement.differing("sends", mine)
+        if others is None:
+            return None
+        return (
+            f"it calls other collectives ({mine or 'none'}) than another rank ({others or 'none'})"
+        )
 
     def _repeat(self, digests: list[str]) -> str | None:
         """What went wrong, or None, and what it left in the gradients."""

@@ -144,6 +144,9 @@ class MegatronReplayer:
     def problem(self) -> str | None:
         return None
 
+    def sends(self) -> str:
+        return ""  # the schedule's own are those of the real call
+
     def repeat(self, meet: Callable[[], None]) -> None:
         """Nothing is to be found out."""
 

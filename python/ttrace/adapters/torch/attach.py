@@ -66,10 +66,13 @@ def attach(model: Any, optimizer: Any, *, out: Any, **more: Any) -> Attached:
         return Attached(None)
 
 
-def attach_loop(scope: Scope, model: nn.Module, optimizers: Sequence[Any]) -> None:
-    """Of a library that owns the loop: the loop may call attach, too."""
+def attach_loop(
+    scope: Scope, model: Any, optimizers: Sequence[Any], within: nn.Module | None = None
+) -> None:
+    """Of a library that owns the loop: the loop may call attach, too. `within`: what is around all
+    that is attached, and is not called for it."""
     try:
-        _attach(scope, model, list(optimizers), by_library=True)
+        _attach(scope, model, list(optimizers), by_library=True, within=within)
     except Exception as error:
         _say(f"not captured: {_sentence(error)}")
 
@@ -103,11 +106,13 @@ def _attach(
     model: Any,
     optimizer: Any,
     by_library: bool = False,
+    within: nn.Module | None = None,
     **more: Any,
 ) -> LoopCapture | None:
     try:
         given = Given.of(model, optimizer, **more)
-        before = capture_of(given.model)
+        models = list(given.models.values())
+        before = next(filter(None, map(capture_of, models)), None)
         if before is not None:
             if not (by_library or before.by_library):
                 _say("attach was called again with the same model: the first call counts")
@@ -115,15 +120,18 @@ def _attach(
         if scope.is_closed:
             raise Misuse("its capture is over already")
         if (other := next((c for c in _captures if c.scope is scope), None)) is not None:
-            other.refuse_another(type(given.model).__name__)
-            raise Misuse("a second model was attached; only the first is captured")
+            other.refuse_another(", ".join(type(model).__name__ for model in models))
+            raise Misuse(
+                "a second model was attached; only the first is captured: give both in one call, "
+                "ttrace.attach([one, other], optimizers)"
+            )
     except Misuse as reason:
         process_messages.leave(scope.settings.out, "refused", text=f"attach: {reason}")
         raise
     for doubt in () if by_library else given.doubts():
         _say(doubt)
     scope.has_loop = True
-    capture = LoopCapture(scope, given, by_library, over=_forget)
+    capture = LoopCapture(scope, given, by_library, within, over=_forget)
     _captures.append(capture)
     scope.when_closed(capture.close)
     return capture

@@ -87,7 +87,7 @@ class Clearing:
         """Where all ranks find the same, so that an iteration ends on all of them or on none. Waits
         for the device."""
         topology = self._session.topology
-        if topology.world_size > 1 and self._model.ddp is None:
+        if topology.world_size > 1 and not self._model.ddps:
             return True
         norms = [what_it_holds(gradient) for _, gradient in store.gradients()]
         return all(math.isfinite(norm) for norm in on_host([n for n in norms if n is not None]))

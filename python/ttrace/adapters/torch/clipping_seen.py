@@ -21,6 +21,7 @@ class ClippingSeen:
         self.looked_at = False  # by torch's functions, since the last backward
         self._clippings = 0  # two without a backward in between are one
         self._follows_backward = True
+        self._stepped = False  # since the last backward
 
     @property
     def is_one_fact(self) -> bool:
@@ -39,8 +40,15 @@ class ClippingSeen:
         }
 
     def backward_over(self) -> None:
+        if self._stepped:
+            self._limits, self._several, self._norms, self._clippings = {}, set(), [], 0
+        self._stepped = False
         self._follows_backward = True
         self.looked_at = False
+
+    def step_over(self) -> None:
+        """What was clipped before it is not what a later step finds, if a backward follows."""
+        self._stepped = True
 
     def limit(self, name: str, value: float) -> None:
         # An infinite limit is how one asks for the norm alone.

@@ -71,7 +71,7 @@ class DeferredSession(Session):
 
     def batch_that_records_state(self, moment: Moment) -> tuple[int, int]:
         """Rows of one micro-batch: how many there are is known when they are released."""
-        return moment.batch.micro_batch_size, 0
+        return moment.batch.micro_batch_size, self.now.micro_batches.batch_of(moment)
 
     def record_at(self, place: Place, tensor: torch.Tensor) -> None:
         if place.pass_ == "backward" and place.rule.grad_unknown:
@@ -148,13 +148,13 @@ class DeferredSession(Session):
         text = " ".join([*others, dtensor_placements(tensor, self.topology)]).strip()
         return Local(local_tensor(tensor), without_rows(text, batch_dim), tuple(tensor.shape))
 
-    def release(self, micro_batches: list[int]) -> None:
-        """Writes what is held. `micro_batches`: see TraceWriter.release."""
-        records = self.now.records
+    def release(self) -> None:
+        """Writes what is held, once all micro-batches were seen."""
+        records, parts = self.now.records, self.topology.batch_parts
         if records.begun and not records.released:
             for later in records.placed_later:
                 self._place(later, records.lies[later.word])
-            self.writer.release(micro_batches)
+            self.writer.release([count * parts for count in self.now.micro_batches.counts()])
         records.end()
 
     def drop(self) -> None:

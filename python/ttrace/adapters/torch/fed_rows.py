@@ -92,10 +92,13 @@ def note(
     call: int,
     rows: int,
     calls: Mapping[str, int],
+    root: str = "",
 ) -> None:
-    """`fed`: "data" for an item, "" for what the model is given. `calls`: of modules, before it."""
+    """`fed`: "data" for an item, "" for what the model is given. `calls`: of modules, before it.
+    `root`: the name of what is called, where a loop calls several models."""
     where = {"fed": fed, "iteration": iteration, "micro_batch": micro_batch, "call": call}
-    session.note("fed_call", **where, rows=rows, calls=dict(calls))
+    called = {"root": root} if root else {}
+    session.note("fed_call", **where, **called, rows=rows, calls=dict(calls))
     note_tensors(session, tensors, **where)
 
 

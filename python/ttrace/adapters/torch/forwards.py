@@ -9,12 +9,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from ttrace.adapters.torch import fed_rows, model_notes
+from ttrace.adapters.torch import model_notes
 from ttrace.adapters.torch.attached_model import AttachedModel
+from ttrace.adapters.torch.attached_root import AttachedRoot
 from ttrace.adapters.torch.compiled import AroundCall, watch
 from ttrace.adapters.torch.data import Data
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.forwards_seen import SeenForward
+from ttrace.adapters.torch.given_rows import GivenRows
 from ttrace.adapters.torch.instruments import Instrumentation, Instruments
 from ttrace.adapters.torch.repeat.repetition import Repetition
 from ttrace.adapters.torch.targets import watch as watch_targets
@@ -23,7 +25,6 @@ from ttrace.capture import nested
 from ttrace.capture.course import Course
 from ttrace.capture.nested import named_tensors
 from ttrace.capture.patches import Patches
-from ttrace.capture.placed import Moment
 
 _NO_ROWS = (
     "a model without a tensor among its inputs",
@@ -54,6 +55,7 @@ class Forwards:
         self._data = data
         self._repetition = repetition
         self._first = first
+        self._given = GivenRows(session, model, data, repetition)
         self._calls_inside: int | None = None  # of the model, within `one_forward`
         guarded = session.guarded
         self._enter = guarded(self._enter_model)
@@ -67,7 +69,8 @@ class Forwards:
         self._around = self._around_calls()
 
     def remove(self) -> None:
-        self._around.remove()
+        for around in self._around:
+            around.remove()
 
     @contextmanager
     def one_forward(self) -> Iterator[None]:
@@ -79,19 +82,19 @@ class Forwards:
             self._calls_inside = None
             self._session.now.end_forward()
 
-    def _around_calls(self) -> AroundCall:
-        return AroundCall(self._model.outside, self._called, self._returned, first=False)
+    def _around_calls(self) -> list[AroundCall]:
+        outside = self._model.outside
+        return [AroundCall(m, self._called, self._returned, first=False) for m in outside]
 
     def _compiled(self, module: nn.Module) -> None:
         """The model, or a part of it, was compiled after `attach`: its own hooks run no more."""
-        if self._model.is_in(module):
-            self._around.remove()
-            self._model.compiled_as(module)
+        if self._model.compiled_as(module):
+            self.remove()
             self._around = self._around_calls()
             self._repetition.watch_model()
         instruments = self._instrumentation.current
         if instruments is not None:
-            instruments.hooks.install_all(self._model.root, self._model.outside)
+            instruments.hooks.install_all(self._model)
 
     # A call
 
@@ -102,30 +105,40 @@ class Forwards:
                 return None
         session = self._session
         session.now.end_forward()  # one that an exception left unfinished
-        if not torch.is_grad_enabled() or session.over or session.now.steps.evaluates_again:
+        root = self._model.root_in(module)
+        if root is None or session.over or session.now.steps.evaluates_again:
             return None
-        if not module.training:
-            session.now.evaluate()
+        if not self._model.is_of_training(root):
+            if torch.is_grad_enabled() and not module.training:
+                session.now.evaluate()
             return None
         if not session.now.is_real:
-            return self._enter_again(args, kwargs)
+            return self._enter_again(root, args, kwargs)
         if session.due:
-            return self._enter(module, args, kwargs)
+            return self._enter(root, module, args, kwargs)
         if session.iteration + 1 == session.settings.iterations[0]:
-            self._before_capture(args, kwargs)
+            self._before_capture(root, args, kwargs)
         return None
 
-    def _forward_before_capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _forward_before_capture(
+        self, root: AttachedRoot, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         """The iteration before the first captured one uses items that were read ahead."""
-        self._data.forward(True, 0, 0, self._model.arguments.bound(args, kwargs))
+        self._data.forward(True, 0, 0, root.arguments.bound(args, kwargs))
 
-    def _enter_model(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        session, names = self._session, self._model.arguments
+    def _enter_model(
+        self,
+        root: AttachedRoot,
+        module: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        session, names = self._session, root.arguments
         starts_here = not session.started
         instruments = self._instrumentation.ensure_started()
         if instruments is None:
             return None
-        if (self._model.ddp is not None) != session.topology.wrapped:
+        if bool(self._model.ddps) != session.topology.wrapped:
             raise RuntimeError(
                 "the model was wrapped after the loop had read its first data; wrap it before"
             )
@@ -133,55 +146,55 @@ class Forwards:
         micro_batches = iteration.micro_batches
         if micro_batches.calls == 0:
             self._begin_iteration(instruments)
-        self._repetition.forward_begins()
+        instruments.store.watch()
         arguments = names.bound(args, kwargs)
         tensors = [t for name, v in arguments.items() for _, t in named_tensors(v, name)]
         rows = self._rows_of(arguments, tensors)
-        new = micro_batches.next_is_new
+        new, place = micro_batches.next_is_new, micro_batches.place
         model_notes.note_batch_norm(session, self._model, rows)
         if instruments.cut_rows is not None:
-            instruments.cut_rows.begin(rows, arguments, self._shape_in_reference())
-        rows_of_source = self._rows_of_source(instruments)
-        moment = micro_batches.forward(session.topology, rows, rows_of_source)
+            instruments.cut_rows.begin(rows, arguments, self._shape_in_reference(root))
+        rows_of_source = self._rows_of_source(root, instruments)
+        moment = micro_batches.forward(session.topology, rows, rows_of_source, root)
         iteration.give_arguments(session.topology, tensors)
-        replaced = self._data.forward(new, micro_batches.count - 1, rows, arguments)
+        own = self._given.own(arguments)
+        replaced = self._data.forward(new, micro_batches.count - 1, rows, own)
         changed = None
         if replaced:
             changed = args, kwargs = names.rebound(args, kwargs, replaced)
             arguments = names.bound(args, kwargs)
-        self._note_fed(moment, arguments)
+        self._given.note(root, moment, arguments)
         if self._repetition.wanted:
-            iteration.forwards.append(SeenForward(rows, new, replaced, moment.placed))
+            iteration.forwards.append(SeenForward(rows, new, place, replaced, moment.placed))
         iteration.begin_forward(moment)
         instruments.hooks.begin_forward()
         if starts_here:
             instruments.hooks.before_root(module, args, kwargs)
         return changed
 
-    def _enter_in_leg(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _enter_in_leg(
+        self, root: AttachedRoot, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """The same forward runs again, with what it was given."""
-        session, names = self._session, self._model.arguments
+        session, names = self._session, root.arguments
         iteration, instruments = session.now, self._instrumentation.current
         if instruments is None:
             return None
         micro_batches = iteration.micro_batches
         seen = iteration.next_seen()
-        micro_batches.again(seen.begins)
-        rows_of_source = self._rows_of_source(instruments)
-        moment = micro_batches.forward(session.topology, seen.rows, rows_of_source)
+        micro_batches.again(seen.begins, seen.place)
+        rows_of_source = self._rows_of_source(root, instruments)
+        moment = micro_batches.forward(session.topology, seen.rows, rows_of_source, root)
         if seen.placed is not None:
             moment.place_rows(seen.placed)
-        changed = self._changed(seen, args, kwargs)
+        replaced = {name: value.clone() for name, value in seen.replaced.items()}
+        changed = names.rebound(args, kwargs, replaced) if replaced else None
         arguments = names.bound(*(changed or (args, kwargs)))
         tensors = [t for name, v in arguments.items() for _, t in named_tensors(v, name)]
         iteration.give_arguments(session.topology, tensors)
         iteration.begin_forward(moment)
         instruments.hooks.begin_forward()
         return changed
-
-    def _changed(self, seen: SeenForward, args: Any, kwargs: Any) -> Any:
-        replaced = {name: value.clone() for name, value in seen.replaced.items()}
-        return self._model.arguments.rebound(args, kwargs, replaced) if replaced else None
 
     def _begin_iteration(self, instruments: Instruments) -> None:
         course = self._course
@@ -202,12 +215,14 @@ class Forwards:
         self._leave(output)
 
     def _leave_model(self, output: Any) -> None:
+        in_forward = self._session.now.moment is not None
         self._session.now.end_forward()
         instruments = self._instrumentation.current
         if not self._session.now.is_real:
             return
         if instruments is not None and instruments.cut_rows is not None:
             instruments.cut_rows.end(output)
+        self._given.made(output, in_forward)
         scalars = (value for _, value in nested.outputs(output) if value.dim() == 0)
         if any(value.requires_grad for value in scalars):
             self._data.loss_is_made_inside()
@@ -222,41 +237,22 @@ class Forwards:
             raise RuntimeError(f"{what}: {reason}")
         return rows
 
-    def _rows_of_source(self, instruments: Instruments) -> int:
+    def _rows_of_source(self, root: AttachedRoot, instruments: Instruments) -> int:
         """The global batch of the run that values are taken from, by the model's own inputs."""
         if instruments.source is None:
             return 0
-        for name in self._model.arguments.names:
-            where = ("real", "", "input", self._session.iteration, 0, name, "forward")
+        for name in root.arguments.names:
+            where = ("real", root.name, "input", self._session.iteration, 0, name, "forward")
             shape = instruments.source.global_shape(where)
             if shape:
                 return shape[0]
         return 0
 
-    def _shape_in_reference(self) -> Callable[[str], list[int]] | None:
+    def _shape_in_reference(self, root: AttachedRoot) -> Callable[[str], list[int]] | None:
         graft, iteration = self._course.graft, self._session.iteration
-        return None if graft is None else lambda arg: graft.shape_of_input(arg, iteration)
-
-    def _note_fed(self, moment: Moment, arguments: dict[str, Any]) -> None:
-        """What this forward is given, row by row, and where the reference has these rows."""
-        session = self._session
-        if session.topology.cuts_tensors:
-            return  # parts of rows may lie on other ranks
-        tensors = fed_rows.fed(arguments)
-        before = {fqn: count for (fqn, pass_), count in moment.calls.items() if pass_ == "forward"}
-        fed_rows.note(
-            session,
-            tensors,
-            fed="",
-            iteration=moment.iteration,
-            micro_batch=moment.micro_batch,
-            call=moment.call,
-            rows=moment.batch.micro_batch_size,
-            calls=before if moment.call > 0 else {},
-        )
-        placed = self._data.place(moment.iteration, moment.call, tensors)
-        if placed is not None and placed.found:
-            moment.place_rows(placed)
+        if graft is None:
+            return None
+        return lambda arg: graft.shape_of_input(root.name, arg, iteration)
 
     def _dtensor_made(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling() and self._session.moment is not None:
@@ -289,5 +285,7 @@ class Forwards:
             or iteration.moment is not None
             or iteration.micro_batches.last is None
         ):
+            return None
+        if self._given.is_computed(target):
             return None
         return self._data.target(target)

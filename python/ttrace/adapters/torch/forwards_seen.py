@@ -14,5 +14,6 @@ from ttrace.adapters.torch.fed_rows import Placed
 class SeenForward:
     rows: int
     begins: bool  # a micro-batch
+    place: tuple[int, int]  # of its micro-batch, see micro_batches.py
     replaced: dict[str, torch.Tensor]  # what it got in place of its own arguments, by name
     placed: Placed | None  # where the reference has its rows; None: at the same place

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ class Misuse(Exception):
 class Given:
     """By one call of `attach`."""
 
-    model: nn.Module
+    models: Mapping[str, nn.Module]  # by name, of which a single one may have none
     optimizers: tuple[torch.optim.Optimizer, ...]
     loss_fn: Callable[..., Any] | None = None
     step: Callable[..., Any] | None = None  # forward and backward of one iteration
@@ -44,21 +44,22 @@ class Given:
         """Raises Misuse."""
         if _is_optimizer(model) and isinstance(optimizer, nn.Module):
             raise Misuse(f"model and optimizer are given the wrong way round: call {_CALL}")
-        root = _model(model)
+        models = _models(model)
         found = tuple(plain(one) for one in _optimizers(optimizer))
         for name, value in (("loss_fn", loss_fn), ("step", step)):
             if isinstance(value, type) or (value is not None and not callable(value)):
                 raise Misuse(f"{name} is {_shown(value)}, which cannot be called as it is")
-        if not any(parameter.requires_grad for parameter in root.parameters()):
+        if not any(p.requires_grad for one in models.values() for p in one.parameters()):
+            kinds = ", ".join(type(one).__name__ for one in models.values())
             raise Misuse(
-                f"the model ({type(root).__name__}) has no parameter that is trained: "
+                f"the model ({kinds}) has no parameter that is trained: "
                 "call attach once requires_grad is set as the loop needs it"
             )
         try:
             declared = Declared.of(mesh, placements)
         except NotDeclared as reason:
             raise Misuse(str(reason)) from None
-        return Given(root, found, loss_fn, step, declared)
+        return Given(models, found, loss_fn, step, declared)
 
     @property
     def loss_name(self) -> str:
@@ -70,7 +71,7 @@ class Given:
 
     def doubts(self) -> Iterator[str]:
         """What is captured, but most likely is not what was meant: a sentence each."""
-        parameters = list(wrappers(self.model)[-1].parameters())
+        parameters = [p for model in self.models.values() for p in model.parameters()]
         groups = (group for one in self.optimizers for group in one.param_groups)
         stepped = {id(parameter) for group in groups for parameter in group["params"]}
         if stepped.isdisjoint(map(id, parameters)):
@@ -94,15 +95,37 @@ def trace_folder(out: Any) -> str:
     return os.path.abspath(os.fspath(out))
 
 
-def _model(given: Any) -> nn.Module:
-    if isinstance(given, list | tuple | nn.ModuleList):
+def _models(given: Any) -> dict[str, nn.Module]:
+    """A list's have the names 0, 1, ..."""
+    if isinstance(given, Mapping):
+        found = {_name(name): _model(model) for name, model in given.items()}
+    elif isinstance(given, list | tuple | nn.ModuleList):
         models = list(given)
-        if len(models) != 1:
-            raise Misuse(
-                f"{len(models)} models are given, and calls of one are followed: give the module "
-                "whose forward calls the others, or attach in runs of their own"
-            )
-        given = models[0]
+        single = len(models) == 1
+        found = {"" if single else str(k): _model(model) for k, model in enumerate(models)}
+    else:
+        found = {"": _model(given)}
+    if not found:
+        raise Misuse(f"no model is given: call {_CALL}")
+    for name, model in found.items():
+        for other, outer in found.items():
+            if name != other and wrappers(model)[-1] in set(outer.modules()):
+                raise Misuse(
+                    f"the model {name!r} is a part of the model {other!r}: give the outer one alone"
+                )
+    return found
+
+
+def _name(given: Any) -> str:
+    if not isinstance(given, str) or not given or "." in given or hasattr(nn.Module, given):
+        raise Misuse(
+            f"{given!r} is no name for a model: names begin those of its modules, and are words "
+            "without a dot"
+        )
+    return given
+
+
+def _model(given: Any) -> nn.Module:
     if isinstance(given, type):
         raise Misuse(f"the model is the class {given.__name__}: give what it makes")
     if isinstance(given, Iterable) and not isinstance(given, nn.Module):
@@ -113,6 +136,7 @@ def _model(given: Any) -> nn.Module:
 
 
 def _optimizers(given: Any) -> list[torch.optim.Optimizer]:
+    given = list(given.values()) if isinstance(given, Mapping) else given
     found = list(given) if isinstance(given, list | tuple) else [given]
     if not found:
         raise Misuse("there is no optimizer in the list: give all that step in each iteration")

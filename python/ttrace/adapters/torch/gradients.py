@@ -134,8 +134,11 @@ class Gradients:
         )
 
     def step_over(self, names: Iterable[str]) -> None:
-        """An optimizer has stepped these: what reaches them now is for another iteration."""
+        """An optimizer has stepped these: what reaches them now is for another iteration, and what
+        is done to them then changes no step of this one."""
         self._stepped.update(names)
+        for fqn in self._stepped:
+            self._expected.pop(fqn, None)
 
     def _seen(self, gradient: Any) -> Seen:
         shared = self._shared_storages

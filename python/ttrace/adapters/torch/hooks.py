@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ttrace.adapters.torch.attached_model import AttachedModel
 from ttrace.adapters.torch.autocast import casts_own_parameters
 from ttrace.adapters.torch.backward import LossBackward
 from ttrace.adapters.torch.compiled import AroundCall, compiled_by, is_compiled
@@ -89,15 +90,18 @@ class LoopHooks(ModuleHooks):
         self._deferred = session
         self._rules: dict[nn.Module, tuple[str, ModuleRule]] = {}
 
-    def install_all(self, root: nn.Module, outside: nn.Module) -> None:
-        """Of a compiled module only what can be seen from `outside` of it."""
+    def install_all(self, model: AttachedModel) -> None:
+        """Of a compiled module only what can be seen from outside of it."""
         self.remove()
-        self._names = Arguments.of(inside(root))
+        root = model.root
+        outside = {one.module: one.outside for one in model.roots}
         hidden: set[nn.Module] = set()
         for name, module in root.named_modules():
-            if module in hidden or (module is not root and is_activation_wrapper(module)):
+            if module in hidden or (module not in outside and is_activation_wrapper(module)):
                 continue
-            seen = outside if module is root else module
+            if module is root and module not in outside:
+                continue  # it holds those that the loop calls
+            seen = outside.get(module, module)
             fqn = canonical_name(name)
             if not fqn and module is not root:
                 continue  # the wrapper around it is called once, where this runs again
@@ -136,7 +140,7 @@ class LoopHooks(ModuleHooks):
         """For the first forward, which was under way when the hooks were installed. `module` is
         the one that is seen."""
         fqn, rule = self._rules[module]
-        self._before(module, fqn, rule, self._names.bound(args, kwargs))
+        self._before(module, fqn, rule, self._arguments(module, rule).bound(args, kwargs))
 
     def _before(
         self, module: nn.Module, fqn: str, rule: ModuleRule, arguments: Mapping[str, Any]

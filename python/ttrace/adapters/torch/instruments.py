@@ -42,7 +42,7 @@ class Instruments:
     ) -> None:
         graft = None if session.settings.graft is None else Graft(session)
         self.hooks = LoopHooks(session, draws, backward, leg.rewrite)
-        self.hooks.install_all(model.root, model.outside)
+        self.hooks.install_all(model)
         self.store = Store(session, model.root, optimizers, lambda: self.hooks.rewrite)
         self.launches = launches
         self.runs_again = False  # whether an iteration has, and was the same
@@ -113,8 +113,8 @@ class Instrumentation:
         for name in self._other_models if self._session.started else ():
             self._session.unsupported(
                 f"a second model ({name})",
-                f"only the first that was attached ({type(self._model.root).__name__}) is captured",
-                "attach one module that holds both, or compare each in runs of its own",
+                f"only the first that was attached ({self._model.kind}) is captured",
+                "give both in one call of attach, or compare each in runs of its own",
             )
 
     def _start(self) -> None:
@@ -125,7 +125,7 @@ class Instrumentation:
             session.identify(rank)  # before anything can fail: messages name it
         facts = model_notes.facts(model)
         try:
-            topology = Topology.of(model.root, model.ddp, session.declared)
+            topology = Topology.of(model.root, model.ddps, session.declared)
         except Unsupported as refusal:
             session.start(rank, world, [("ranks", world)], [rank], facts)
             session.unsupported(refusal.what, refusal.reason, refusal.way_out)
@@ -142,7 +142,7 @@ class Instrumentation:
             leg if can_run else Leg(session.leg),
             self._launches,
         )
-        if model.ddp is not None:
+        if model.ddps:
             model_notes.note_ddp(session)
         self._launches.note_own(leg)
         if not can_run:

@@ -17,6 +17,7 @@ from ttrace.adapters.torch.clipping_seen import ClippingSeen
 from ttrace.adapters.torch.data_items import DataInUse
 from ttrace.adapters.torch.gradients import Gradients
 from ttrace.adapters.torch.held_records import HeldRecords
+from ttrace.adapters.torch.made_by_roots import MadeByRoots
 from ttrace.adapters.torch.micro_batches import MicroBatches
 from ttrace.adapters.torch.own_reduction import OwnReduction
 from ttrace.adapters.torch.placement import Provenance
@@ -40,13 +41,13 @@ _OF_A_LEG = "micro_batches gradients own_reduction clipping records provenance".
 class LoopIteration(Iteration):
     def __init__(self, number: int, leg: str, before: LoopIteration | None = None) -> None:
         super().__init__(number, leg)
-        count_before = 0 if before is None else before.micro_batches.count
-        self.micro_batches = MicroBatches(number, leg, count_before)
+        self.micro_batches = MicroBatches(number, leg, before and before.micro_batches)
         self.gradients = Gradients()
         self.own_reduction = OwnReduction()
         self.clipping = ClippingSeen()
         self.data = DataInUse(number)
         self.records = HeldRecords()
+        self.made = MadeByRoots()
         self.steps = StepsTaken()
         self.provenance: Provenance | None = None  # within the last forward
         self.evaluated = False  # a forward with gradients, outside of training mode
@@ -69,7 +70,7 @@ class LoopIteration(Iteration):
         """Inside, what a leg brings is its own."""
         own = {name: getattr(self, name) for name in _OF_A_LEG}
         before = self.of_real_leg = copy.copy(self)
-        self.micro_batches = MicroBatches(self.number, leg, before.micro_batches.count)
+        self.micro_batches = MicroBatches(self.number, leg, before.micro_batches)
         self.clipping = ClippingSeen()
         self.drop_gradients()
         self.records, self.provenance = HeldRecords(), None

@@ -8,6 +8,10 @@ What belongs to one forward is `training_step`, whatever it calls. Under Distrib
 is run as the forward of the LightningModule, by a mechanism of Lightning's own. Without a wrapper
 around the model it is called directly, which no hook of the model sees; in a captured run the same
 mechanism is used there, unless the model has hooks, which would run once more than they should.
+
+With manual optimization `training_step` is the loop: it calls the modules that the LightningModule
+is made of, makes the backwards and has the optimizers step, in turn or not. Those modules are what
+is attached, under their own names.
 """
 
 from __future__ import annotations
@@ -49,10 +53,27 @@ def _attach(scope: Scope, strategy: Any) -> None:
     if scope.has_loop or scope.is_closed or not optimizers or strategy.model is None:
         return
     model = strategy.lightning_module
+    parts = {} if model.automatic_optimization else _parts(model)
+    if parts:
+        attach_loop(scope, parts, optimizers, within=strategy.model)
+        return
     strategy.ttrace_redirects = strategy.model is model and not (
         model._forward_hooks or model._forward_pre_hooks or model._compiled_call_impl is not None
     )
     attach_loop(scope, strategy.model, optimizers)
+
+
+def _parts(model: Any) -> dict[str, Any]:
+    """By name, the modules that hold its parameters; none if some are not in one that can be
+    called."""
+    if next(model.parameters(recurse=False), None) is not None:
+        return {}
+    from torch import nn
+
+    children = model.named_children()
+    parts = {n: part for n, part in children if next(part.parameters(), None) is not None}
+    can_be_called = all(type(part).forward is not nn.Module.forward for part in parts.values())
+    return parts if can_be_called else {}
 
 
 def _patch_strategy(scope: Scope, module: ModuleType) -> None:

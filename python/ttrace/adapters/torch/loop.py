@@ -45,10 +45,11 @@ class LoopCapture:
         scope: Scope,
         given: Given,
         by_library: bool,
+        within: nn.Module | None,
         over: Callable[[LoopCapture], None],
     ) -> None:
-        """`by_library`: the loop did not call attach itself. `over(self)` is called once nothing
-        of capture remains."""
+        """`by_library`: the loop did not call attach itself. `within`: what is around all models
+        that were given, if something is. `over(self)` is called once nothing of capture remains."""
         self.scope = scope
         self.given = given
         self.by_library = by_library
@@ -57,7 +58,7 @@ class LoopCapture:
         process_messages.ran(scope.settings.out, 0)
         patches = self._patches = Patches()
         optimizers = given.optimizers
-        self._model = AttachedModel(given.model, patches, given.loss_name)
+        self._model = AttachedModel(given.models, optimizers, patches, given.loss_name, within)
         self._draws = RandomDraws(session, self._innermost)
         dropout = Dropout(session, self._innermost, self._seeded_alike, self._draws)
         course = self._course = Course(session, dropout)
@@ -174,7 +175,7 @@ class LoopCapture:
             model_notes.note_not_called(session, instruments.hooks)
         model_notes.note_modules_beside(session, self._model)
         self._draws.end_iteration()
-        session.release([session.now.micro_batches.count * session.topology.batch_parts])
+        session.release()
         self._course.grafted()
 
     def _end(self) -> None:

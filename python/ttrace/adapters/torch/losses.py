@@ -36,6 +36,7 @@ class Losses:
 
     def _record(self, loss: torch.Tensor, moment: Moment) -> None:
         session, topology = self._session, self._session.topology
+        batches = session.now.micro_batches
         placements = f"mb:Partial(sum) {topology.summed()}".strip()
         if not is_dtensor(loss):
             try:
@@ -52,6 +53,7 @@ class Losses:
             placements,
             iteration=moment.iteration,
             pass_="forward",
-            micro_batch=moment.micro_batch,
+            micro_batch=batches.last_number,
+            call=batches.part,  # a loss behind a step is another one
             scale=moment.batch.grad_scale,
         )

@@ -28,8 +28,8 @@ def facts(model: AttachedModel) -> dict[str, Any]:
         "framework": "torch",
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "model": type(model.root).__name__,
-        "ddp": model.ddp is not None,
+        "model": model.kind,
+        "ddp": bool(model.ddps),
         "private_names": looked_up(TORCH),
         **({"loss_fn": model.loss_name} if model.loss_name else {}),
     }
@@ -42,7 +42,8 @@ def note_start(session: DeferredSession, model: AttachedModel) -> None:
         session.note("notice", text=text)
     named = {canonical_name(name): module for name, module in model.root.named_modules()}
     classes = {name: type(module).__name__ for name, module in named.items()}
-    session.note("modules", classes=classes)
+    roots = {root.name: classes[root.name] for root in model.roots if root.name}
+    session.note("modules", classes=classes, **({"roots": roots} if roots else {}))
     source_lines.note_modules(session, named.items())
     session.note("token_sums", **token_sums(model.root))
     _note_quantised(session, model)
@@ -105,7 +106,7 @@ def note_modules_beside(session: DeferredSession, model: AttachedModel) -> None:
     """Once, when the loop has made what it makes: averages, teachers."""
     if not session.once("modules beside"):
         return
-    around = [*model.outside.modules(), *model.root.modules()]
+    around = [inner for module in (*model.outside, model.root) for inner in module.modules()]
     found = beside(around, model.root)
     classes = sorted({type(wrappers(module)[-1]).__name__ for module in found})
     if found:

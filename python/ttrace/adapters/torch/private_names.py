@@ -53,6 +53,14 @@ TORCH = (
         "whether gradients carry the loss scale is not known",
         attribute="_per_optimizer_states",
     ),
+    *(
+        PrivateName(
+            "torch.optim.optimizer",
+            f"_global_optimizer_{when}_hooks",
+            "what watches all steps of the process is told of those in reruns, too",
+        )
+        for when in ("pre", "post")
+    ),
     PrivateName(
         "torch",
         "_C._current_graph_task_id",

@@ -62,8 +62,8 @@ class Steps:
         guarded = session.guarded
         self._hooks = StepHooks(
             optimizers,
-            guarded(self._before_step),
-            guarded(self._after_step),
+            guarded(self._step_runs),
+            guarded(self._step_ran),
             guarded(self._before_closure),
             guarded(self._before_closure_again),
         )
@@ -104,10 +104,15 @@ class Steps:
         session, store = self._session, self._store
         if not session.due or store is None:
             return None
+        if of is not None:
+            of = list(of)
+        unscaled = self._scaler.unscaled(optimizer)
+        self._repetition.gives_out(of, unscaled)
         with self._repetition.unseen():
-            store.select(of, self._scaler.unscaled(optimizer))
-            if self._model.ddp is not None and session.once("comm hook"):
-                note_comm_hook(session, self._model.ddp)
+            store.select(of, unscaled)
+            if self._model.ddps and session.once("comm hook"):
+                for ddp in self._model.ddps:
+                    note_comm_hook(session, ddp)
             self._course.backward_done()
             self._course.record_reduced()
         if len(self._optimizers) == 1:
@@ -131,6 +136,14 @@ class Steps:
         session.now.micro_batches.forget_last()
         if session.due and session.once(_SEVERAL_EVALUATIONS):
             session.note("notice", text=_SEVERAL_EVALUATIONS)
+
+    def _step_runs(self, optimizer: Any) -> None:
+        self._before_step(optimizer)
+        self._repetition.step_runs(optimizer)
+
+    def _step_ran(self, optimizer: Any) -> None:
+        self._repetition.step_ran()
+        self._after_step(optimizer)
 
     def _before_step(self, optimizer: Any) -> None:
         self._step_begins(optimizer, called=True)
@@ -197,6 +210,8 @@ class Steps:
         if repeats:
             iteration.drop_gradients()  # what was made for it is no part of the next iteration
             return
+        iteration.micro_batches.end_part()
+        iteration.clipping.step_over()
         if self._store is not None:
             self._store.step_over(parameters_of(optimizer))
         self._scaler.stepped(optimizer)

@@ -25,6 +25,7 @@ from torch import nn
 
 from ttrace.adapters.torch.deferred_session import DeferredSession, Local
 from ttrace.adapters.torch.first_hooks import register_first
+from ttrace.adapters.torch.loss_scale import parameters_of
 from ttrace.adapters.torch.topology import Unplaceable, canonical_name, held_tensor, is_dtensor
 from ttrace.capture.found_gradients import what_it_holds
 from ttrace.capture.graft import Graft
@@ -59,14 +60,17 @@ class Store:
         self._named = {canonical_name(name): p for name, p in root.named_parameters()}
         self._others: Mapping[int, torch.Tensor] = {}  # leaves of a leg
         self._begun: dict[str, tuple[int, int]] = {}  # buffers, as the run began with them
-        self._handles = [
-            register_first(parameter, self._arriving(fqn))
-            for fqn, parameter in self._named.items()
-            if parameter.requires_grad
-        ]
+        self._handles: dict[str, Any] = {}  # by parameter
+        self.watch()
+
+    def watch(self) -> None:
+        """Parameters that want a gradient by now: a loop may switch some off and on."""
+        for fqn, parameter in self._named.items():
+            if parameter.requires_grad and fqn not in self._handles:
+                self._handles[fqn] = register_first(parameter, self._arriving(fqn))
 
     def remove(self) -> None:
-        for handle in self._handles:
+        for handle in self._handles.values():
             handle.remove()
         self._handles.clear()
 
@@ -318,10 +322,13 @@ class Store:
         mine = {id(gradient) for gradient in self._present().values()}
         if not mine or {id(p.grad) for p in parameters if p.grad is not None} != mine:
             return False
+        if len(self._optimizers) == 1:
+            return True
         given = {id(p) for p in parameters}
-        return len(self._optimizers) == 1 or all(
-            id(p) in given for p in self._named.values() if p.requires_grad
-        )
+        # A loop may have switched the gradients of others off.
+        stepped = {id(p) for optimizer in self._optimizers for p in parameters_of(optimizer)}
+        own = self._named.values()
+        return all(id(p) in given for p in own if p.requires_grad or id(p) in stepped)
 
 
 def _piece(

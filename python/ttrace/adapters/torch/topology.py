@@ -112,10 +112,11 @@ class Topology:
     @staticmethod
     def of(
         model: nn.Module,
-        ddp: DistributedDataParallel | None,
+        ddps: Sequence[DistributedDataParallel],
         declared: Declared | None = None,
     ) -> Topology:
-        """Raises Unsupported for a parallelism that this adapter does not know."""
+        """`ddps`: wrappers around the model, or around those of its children that the loop calls.
+        Raises Unsupported for a parallelism that this adapter does not know."""
         initialized = dist.is_available() and dist.is_initialized()
         world = dist.get_world_size() if initialized else 1
         rank = dist.get_rank() if initialized else 0
@@ -126,10 +127,12 @@ class Topology:
             named += _named_extents([declared.mesh])
         known = len(named)
         ddp_extent = None
-        if ddp is not None:
+        _refuse_other_groups(ddps)
+        for ddp in ddps:
             _refuse_ignored_parameters(ddp)
             _refuse_localized_parameters(ddp)
-            ddp_extent = _extent_of_group(ddp.process_group)
+        if ddps:
+            ddp_extent = _extent_of_group(ddps[0].process_group)
             taken = any(name == "dp" and extent != ddp_extent for name, extent in named)
             named.append(("ddp" if taken else "dp", ddp_extent))
         taken = any(name == "dp" for name, _ in named)
@@ -152,7 +155,7 @@ class Topology:
             - reduction
             - _inside(grid, [extent for _, extent in named[:known]])
         )
-        if beside or (reduction and ddp is None):
+        if beside or (reduction and not ddps):
             _refuse_loaded_libraries(world // prod(grid.sizes()[n] for n in reduction), world)
         if beside:
             raise _beside(world // prod(grid.sizes()[name] for name in beside), world)
@@ -169,8 +172,8 @@ class Topology:
             declared=declared,
             rank=rank,
             world_size=world,
-            wrapped=ddp is not None,
-            by_hand=ddp is None and bool(reduction),
+            wrapped=bool(ddps),
+            by_hand=not ddps and bool(reduction),
         )
 
 
@@ -236,6 +239,16 @@ def refuse_unknown_wrappers(model: nn.Module) -> None:
         return
     if any(hasattr(p, "ds_id") or hasattr(p, "_ds_tensor") for p in model.parameters()):
         raise Unsupported("DeepSpeed", "its parameters and calls are not understood", _WAY_OUT)
+
+
+def _refuse_other_groups(ddps: Sequence[DistributedDataParallel]) -> None:
+    groups = {tuple(dist.get_process_group_ranks(ddp.process_group)) for ddp in ddps}
+    if len(groups) > 1:
+        raise Unsupported(
+            "models in DistributedDataParallel over different ranks",
+            f"{len(groups)} groups of ranks are no single dimension of data parallelism",
+            "give all wrappers the same process group, or compare each model in runs of its own",
+        )
 
 
 def _refuse_ignored_parameters(ddp: DistributedDataParallel) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 
-def kept_in(root: nn.Module, tensor: torch.Tensor) -> Callable[[], Any] | None:
+def kept_in(modules: Iterable[nn.Module], tensor: torch.Tensor) -> Callable[[], Any] | None:
     """How to get at the tensor, as the model's last forward left it; None: it is not there."""
-    for module in root.modules():
+    for module in (inner for outer in modules for inner in outer.modules()):
         for name, value in vars(module).items():
             if value is tensor:
                 return partial(getattr, module, name)

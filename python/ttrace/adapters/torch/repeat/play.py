@@ -9,6 +9,7 @@ import torch
 
 from ttrace.adapters.torch.repeat.ambient import as_before
 from ttrace.adapters.torch.repeat.gradient_starts import set_start
+from ttrace.adapters.torch.repeat.kept_step import KeptStep
 from ttrace.adapters.torch.repeat.tape import Event, Given, Kind, Slot, version_of
 from ttrace.capture.nested import mapped, tensors_in
 
@@ -23,13 +24,16 @@ def play(
     *,
     alone: Callable[[], None],
     reduce: Callable[[], None],
+    give_out: Callable[[Any, bool], None],
+    step: Callable[[KeptStep], list[torch.Tensor]],
     autocast: bool,
     in_place_of: Mapping[int, torch.Tensor],
 ) -> None:
     """All of them, in order. `leaves`: by id, those whose gradients backwards add to. `alone()` is
     called before each forward and backward, `reduce()` after a backward whose gradients
-    DistributedDataParallel reduced. `in_place_of`: other tensors for some of the leaves,
-    and for some that calls are given, by id."""
+    DistributedDataParallel reduced. `give_out(of, unscaled)` is called where gradients are
+    complete, and `step(kept)` where an optimizer steps; it returns what was stepped. `in_place_of`:
+    other tensors for some of the leaves, and for some that calls are given, by id."""
     values: dict[int, Any] = {}
 
     def given(reference: Any) -> Any:
@@ -46,6 +50,12 @@ def play(
 
     with as_before(autocast) as surroundings:
         for event in events:
+            if event.kind is Kind.GIVEN_OUT:
+                give_out(*event.args)
+                continue
+            for key, wants in event.wants.items():
+                if key in in_place_of and in_place_of[key].requires_grad is not wants:
+                    in_place_of[key].requires_grad_(wants)
             args, kwargs = mapped(event.args, given, _is_reference)
             if event.starts is not None:
                 for key, start in event.starts.items():
@@ -53,7 +63,10 @@ def play(
             if event.kind in (Kind.MODEL, Kind.BACKWARD):
                 alone()
             with surroundings.of(event.ambient):
-                result = event.function(*args, **kwargs)
+                if event.kind is Kind.STEP:
+                    result = step(event.step)
+                else:
+                    result = event.function(*args, **kwargs)
             if event.kind is Kind.COLLECTIVE and hasattr(result, "wait"):
                 result.wait()
             if event.reduces:

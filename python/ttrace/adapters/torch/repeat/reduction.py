@@ -17,34 +17,34 @@ _FLAGS = ("require_backward_grad_sync", "require_forward_param_sync")
 
 def reduces(model: AttachedModel) -> bool:
     """Whether a backward now is outside of `no_sync`."""
-    return model.ddp is not None and bool(model.ddp.require_backward_grad_sync)
+    return any(ddp.require_backward_grad_sync for ddp in model.ddps)
 
 
 def joins(model: AttachedModel) -> bool:
     """Whether the loop runs within `join`: then others cannot be asked about an iteration."""
-    return bool(getattr(getattr(model.ddp, "_join_config", None), "enable", False))
+    configs = (getattr(ddp, "_join_config", None) for ddp in model.ddps)
+    return any(getattr(config, "enable", False) for config in configs)
 
 
 def is_followed(model: AttachedModel) -> bool:
     """Whether what is reduced is known: no hook of the user's does it."""
-    return model.ddp is not None and not getattr(model.ddp, "_comm_hooks", ())
+    return bool(model.ddps) and not any(getattr(ddp, "_comm_hooks", ()) for ddp in model.ddps)
 
 
 @contextmanager
 def reducing_nothing(model: AttachedModel) -> Iterator[Callable[[], None]]:
     """Inside, forwards and backwards are as in `no_sync` once what is given was called, and buffers
     stay as they were sent. A forward sets a flag by itself."""
-    ddp = model.ddp
-    before = {} if ddp is None else {name: getattr(ddp, name) for name in _FLAGS}
+    before = [(ddp, name, getattr(ddp, name)) for ddp in model.ddps for name in _FLAGS]
 
     def alone() -> None:
-        if ddp is not None:
+        for ddp in model.ddps:
             ddp.require_backward_grad_sync = ddp.require_forward_param_sync = False
 
     try:
         yield alone
     finally:
-        for name, value in before.items():
+        for ddp, name, value in before:
             setattr(ddp, name, value)
 
 
@@ -55,9 +55,10 @@ _ABSENT, _DENSE, _SPARSE = range(3)
 def reduce_as_before(model: AttachedModel, leaves: Sequence[torch.Tensor]) -> bool:
     """Averages their gradients over the ranks in place, in one order on all. A leaf that only other
     ranks have used gets theirs. False: there is one that cannot be averaged, and all stay."""
-    assert model.ddp is not None
-    group = model.ddp.process_group
+    group = model.ddps[0].process_group
     share = 1.0 / dist.get_world_size(group)
+    wrapped = {id(parameter) for ddp in model.ddps for parameter in ddp.module.parameters()}
+    leaves = [leaf for leaf in leaves if id(leaf) in wrapped]
     if not leaves:
         return True
     with collective_calls.unheard():

@@ -3,7 +3,7 @@ process: when its gradients are complete, and before the optimizer's step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -21,6 +21,8 @@ from ttrace.adapters.torch.repeat.kept_tensors import kept_in
 from ttrace.adapters.torch.repeat.needed import needed, takes_number
 from ttrace.adapters.torch.repeat.reduction import joins, reduces
 from ttrace.adapters.torch.repeat.replayer import LoopReplayer
+from ttrace.adapters.torch.repeat.steps_between import StepsBetween
+from ttrace.adapters.torch.repeat.swapped_parameters import can_have_gradient
 from ttrace.adapters.torch.repeat.tape import Event, Kind, Tape
 from ttrace.adapters.torch.repeat.whole_calls import WholeCalls
 from ttrace.capture import rerun
@@ -30,7 +32,6 @@ from ttrace.capture.patches import Patches
 from ttrace.capture.rerun import Reruns
 
 _STEP_INSIDE = "an optimizer steps while a backward runs"
-_AFTER_STEP = "the loop runs its model again after one of its optimizers has stepped"
 _JOIN = "within DistributedDataParallel.join a rank may have fewer iterations than others"
 _NEVER_COMPLETE = "not all of the loop's optimizers have stepped"
 _NUMBER = (
@@ -65,6 +66,7 @@ class Repetition:
             return
         guarded = session.guarded
         self._calls = CallsOfTorch(patches, self._called, self._collective_called)
+        self._between = StepsBetween(self._calls)
         self._whole = WholeCalls(self._model_called, self._model_returned, self._broken_off)
         self._begin_event, self._end_event = guarded(self._begin), guarded(self._end)
         self.watch_model()
@@ -123,10 +125,12 @@ class Repetition:
         )
         session.now.replayer = replayer
 
-    def forward_begins(self) -> None:
-        """One of an iteration in which an optimizer may have stepped."""
-        if self._tape is not None and self._session.now.steps.count:
-            self._tape.give_up(_AFTER_STEP)
+    def gives_out(self, of: Sequence[torch.Tensor] | None, unscaled: bool) -> None:
+        """Gradients of these parameters, or of all, are about to be."""
+        now = self._session.now
+        if self._tape is not None and now.replayer is not None:
+            now.replayer.brought(now.gradients.sums())
+            self._tape.give_out(of, unscaled)
 
     def step_begins(self, optimizer: Any, is_last: bool, in_backward: bool) -> None:
         """Gradients are complete, of the parameters of this one. `is_last`: all others have
@@ -140,6 +144,17 @@ class Repetition:
             self.run()
         elif replayer is not None:
             replayer.keep_parameters(optimizer)
+
+    def step_runs(self, optimizer: Any) -> None:
+        """Its own one, after hooks of the loop's."""
+        tape, replayer = self._tape, self._session.now.replayer
+        if tape is not None and replayer is not None:
+            keeps_gradients = not replayer.is_trusted and reduces(self._model)
+            self._between.begins(tape, optimizer, keeps_gradients)
+
+    def step_ran(self) -> None:
+        if self.wanted:
+            self._between.over(self._tape)
 
     def iteration_over(self) -> None:
         """Whatever has happened in it."""
@@ -179,10 +194,12 @@ class Repetition:
         events = needed(tape.events, tape.memory, left)
         if session.recording and takes_number(events, tape.numbers) and session.once(_NUMBER):
             session.note("notice", text=_NUMBER)
+        replayer.brought(session.now.gradients.sums())
         replayer.plays(tape, events, leaves)
 
     def _leaves(self, tape: Tape) -> dict[int, torch.Tensor]:
-        own = {id(p): p for p in self._model.root.parameters() if p.requires_grad}
+        """Also those that want none now: the loop may switch them off and on."""
+        own = {id(p): p for p in self._model.root.parameters() if can_have_gradient(p)}
         return own | tape.leaves
 
     # Calls of the model
@@ -196,15 +213,17 @@ class Repetition:
             return None
 
     def _begin_model(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        trains = torch.is_grad_enabled() and self._model.root.training
+        root = self._model.root_in(function)
+        trains = torch.is_grad_enabled() if root is None else self._model.is_of_training(root)
+        trains = trains and self._model.trains
         again = self._in_call or self._session.now.steps.evaluates_again
         if not trains or again or not self._records():
             return None
         now = self._session.now
         if now.tape is None:
-            root = self._model.outside
+            self._between.over(None)  # one that an exception has ended
             own = (*self._model.root.parameters(), *self._model.root.buffers())
-            now.tape = Tape(own, partial(kept_in, root))
+            now.tape = Tape(own, partial(kept_in, self._model.outside))
             now.gradient_starts = GradientStarts()
             self._calls.begin()
         ambient = Ambient.now().with_python()
@@ -235,11 +254,15 @@ class Repetition:
         self._model_returned(begun, output)
         return output
 
+    def has_made(self, tensor: torch.Tensor) -> bool:
+        """Whether a call that was recorded did."""
+        return self._tape is not None and self._tape.knows(tensor)
+
     # Calls of torch
 
     def _called(self, name: str, function: Any, args: Any, kwargs: Any, is_collective: bool) -> Any:
         tape = self._tape
-        if tape is None or name == "backward":
+        if tape is None or name == "backward" or tape.knows_without(name, function, args):
             return function(*args, **kwargs)
         ambient = self._ambient_if_concerned(args, kwargs)
         if ambient is None:
@@ -281,11 +304,10 @@ class Repetition:
         tape, now = self._tape, self._session.now
         if begun is None or tape is None:
             return
-        if now.gradient_starts is not None and now.replayer is not None:
+        if now.gradient_starts is not None:
             leaves = self._leaves(tape)
             tape.end_backward(begun[0], leaves)
             now.gradient_starts.left(leaves.items())
-            now.replayer.brought(now.gradients.sums())
 
     def _look_at_gradients(self, begun: Any) -> None:
         tape, starts = self._tape, self._session.now.gradient_starts

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -17,17 +18,18 @@ from ttrace.adapters.torch.loss_scale import parameters_of
 from ttrace.adapters.torch.repeat.full_precision import FullPrecision
 from ttrace.adapters.torch.repeat.hooks_that_keep import HooksThatKeep
 from ttrace.adapters.torch.repeat.kept_objects import is_kept_object
-from ttrace.adapters.torch.repeat.play import play
+from ttrace.adapters.torch.repeat.kept_step import KeptStep
+from ttrace.adapters.torch.repeat.play import NotTheSame, play
 from ttrace.adapters.torch.repeat.reduction import is_followed, reduce_as_before, reducing_nothing
 from ttrace.adapters.torch.repeat.swapped_parameters import swapped_parameters
 from ttrace.adapters.torch.repeat.tape import Event, Kind, Tape
+from ttrace.adapters.torch.repeat.terms import Terms, digest_in
 from ttrace.adapters.torch.repeat.unchanged import Unchanged
 from ttrace.capture.course import Course
 from ttrace.capture.legs import Leg, Refusal
 from ttrace.capture.placed import ParameterRule
 from ttrace.capture.settings import LegName
 from ttrace.capture.state import GlobalState, Part, Watched
-from ttrace.capture.tensor_bytes import digest_of, unwrapped
 
 _NO_BACKWARD = "no backward of what its model has put out was seen"
 
@@ -49,12 +51,13 @@ class LoopReplayer:
         self._instruments = instruments
         self._course = course
         self._events: Sequence[Event] = ()
+        self._steps: Sequence[KeptStep] = ()  # among them
         self._leaves: Mapping[int, torch.Tensor] = {}
         self._has_collectives = True
         self._is_reduced = True  # as the step would find them, in the leg that runs
         self._problem: str | None = _NO_BACKWARD
-        self._terms: Mapping[str, torch.Tensor] = {}  # of the real call: sums, by parameter
-        self._again: Mapping[str, torch.Tensor] = {}  # the same, when it ran again
+        self._terms = Terms()  # of the real call
+        self._again = Terms()  # the same, when it ran again
         self._earlier: list[tuple[torch.Tensor, torch.Tensor]] = []  # parameters, as they were
         self._own = list(model.root.named_parameters())
         self._changed: list[str] = []  # gradients that a rerun did not leave as the loop did
@@ -68,6 +71,7 @@ class LoopReplayer:
     ) -> None:
         """What is made again: these events of the tape."""
         self._events, self._leaves = events, leaves
+        self._steps = [event.step for event in events if event.step is not None]
         self._has_collectives = tape.has_collectives
         problems = [tape.problem, *(event.problem for event in events), self._unchanged.problem()]
         problems.append(self._hooks.problem())
@@ -76,10 +80,11 @@ class LoopReplayer:
             self._problem = _NO_BACKWARD
         self._precision.look(events)
 
-    def brought(self, terms: Mapping[str, torch.Tensor]) -> None:
-        """By all backwards of the loop's so far."""
+    def brought(self, sums: Mapping[str, torch.Tensor]) -> None:
+        """By backwards of the loop's, and not given out: told whenever some are about to be, and at
+        the end."""
         if not self.is_trusted:
-            self._terms = {**self._terms, **terms}
+            self._terms.add(sums)
 
     # The state of the process
 
@@ -136,12 +141,25 @@ class LoopReplayer:
     def problem(self) -> str | None:
         return self._problem
 
+    def sends(self) -> str:
+        names = [event.name for event in self._events if event.kind is Kind.COLLECTIVE]
+        return " ".join(f"{name} x {len(list(run))}" for name, run in groupby(names))
+
     def repeat(self, meet: Callable[[], None]) -> None:
         """As a leg; what it records is dropped."""
+        self._again = Terms()
         with self._course.rerunning():
-            self._play(self._compare, meet)
-        self._again = self._session.now.gradients.sums()
+            self._play(self._compare, meet, self._set_apart, is_check=True)
+        self._again.add(self._session.now.gradients.sums())
         self._session.drop()
+
+    def _set_apart(self, of: Sequence[torch.Tensor] | None, unscaled: bool) -> None:
+        """What a leg would record there."""
+        gradients = self._session.now.gradients
+        self._again.add(gradients.sums())
+        self._instruments.store.select(of, unscaled)
+        for _ in gradients.take_sums():
+            pass
 
     def _compare(self) -> None:
         """What the loop has made of its gradients, while the model has the other parameters. Where
@@ -153,15 +171,13 @@ class LoopReplayer:
         own = {name: p for name, p in self._own if id(p) not in stepped}
         left = {name: p.grad for name, p in own.items() if p.grad is not None}
         made = {n: g for n, g in self._instruments.store.gradients() if n in own}
-        self._changed = [n for n in {**left, **made} if _digest(left, n) != _digest(made, n)]
+        self._changed = [n for n in {**left, **made} if digest_in(left, n) != digest_in(made, n)]
 
     def differences(self) -> list[str]:
-        names = {**self._terms, **self._again}
-        differing = [n for n in names if _digest(self._terms, n) != _digest(self._again, n)]
-        return differing or self._changed
+        return self._terms.differing(self._again) or self._changed
 
     def digest(self) -> str:
-        return ",".join(_digest(self._again, fqn) for fqn in sorted(self._again))
+        return self._again.digest()
 
     def not_repeatable(self, reason: str) -> None:
         self._instruments.launches.note_each(reason)
@@ -182,20 +198,36 @@ class LoopReplayer:
         return self._precision.refusal() if LegName.parse(leg).fp32 else None
 
     def memory(self, leg: str) -> int:
-        return self._precision.added_bytes() if LegName.parse(leg).fp32 else 0
+        steps = sum(step.added_bytes() for step in self._steps)
+        return steps + (self._precision.added_bytes() if LegName.parse(leg).fp32 else 0)
 
     # A leg
 
     def run(self, leg: Leg, meet: Callable[[], None]) -> None:
         session, instruments = self._session, self._instruments
-        count = session.now.of_real_leg.micro_batches.count
         before, instruments.source = instruments.source, leg.source
         try:
             with self._course.rerunning():
-                self._play(self._end, meet)
-            session.release([count * session.topology.batch_parts])
+                self._play(self._end, meet, self._give_out)
+            session.release()
         finally:
             instruments.source = before
+
+    def _give_out(self, of: Sequence[torch.Tensor] | None, unscaled: bool) -> None:
+        """As the loop did there: later backwards may reach the same parameters."""
+        self._instruments.store.select(of, unscaled)
+        self._course.rerun_done(reduced=self._is_reduced)
+
+    def _step(
+        self, others: Mapping[int, torch.Tensor], is_check: bool, kept: KeptStep
+    ) -> list[torch.Tensor]:
+        """In a check, with the gradients of the run where the order of sums over ranks is open."""
+        if not self._is_reduced:
+            raise NotTheSame("a step before the last needs gradients whose reduction is not known")
+        in_fp32 = self._precision.is_on
+        stepped = kept.make(others, in_fp32=in_fp32, as_found=is_check)
+        self._instruments.store.step_over(kept.parameters)
+        return stepped
 
     def _end(self) -> None:
         """While the model has the parameters of the leg."""
@@ -212,11 +244,19 @@ class LoopReplayer:
         leaves = self._instruments.store.leaves()
         self._is_reduced &= reduce_as_before(self._model, leaves)
 
-    def _play(self, end: Callable[[], None], meet: Callable[[], None]) -> None:
+    def _play(
+        self,
+        end: Callable[[], None],
+        meet: Callable[[], None],
+        give_out: Callable[[Sequence[torch.Tensor] | None, bool], None],
+        is_check: bool = False,
+    ) -> None:
         self._is_reduced = True
         in_fp32, store = self._precision.is_on, self._instruments.store
+        stepped = {id(p) for step in self._steps for p in step.parameters}
+        root = self._model.root
         with (
-            swapped_parameters(self._model.root, in_fp32=in_fp32) as others,
+            swapped_parameters(root, in_fp32=in_fp32, stepped=stepped) as others,
             store.gradients_of(others),
             reducing_nothing(self._model) as alone,
         ):
@@ -225,6 +265,8 @@ class LoopReplayer:
                 self._leaves,
                 alone=alone,
                 reduce=partial(self._reduce, meet),
+                give_out=give_out,
+                step=partial(self._step, others, is_check),
                 autocast=not in_fp32,
                 in_place_of=others,
             )
@@ -235,10 +277,3 @@ class LoopReplayer:
 def _set(values: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> None:
     for tensor, value in values:
         tensor.copy_(value)
-
-
-def _digest(gradients: Mapping[str, torch.Tensor], fqn: str) -> str:
-    if fqn not in gradients:
-        return ""
-    gradient = unwrapped(gradients[fqn])
-    return str(digest_of(gradient.to_dense() if gradient.is_sparse else gradient))

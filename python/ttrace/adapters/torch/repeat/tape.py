@@ -14,7 +14,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -23,6 +23,7 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from ttrace.adapters.torch.repeat.ambient import Ambient
+from ttrace.adapters.torch.repeat.followed_memory import FollowedMemory, Memories, memory_of
 from ttrace.adapters.torch.topology import held_tensor, is_dtensor
 from ttrace.capture.nested import mapped, tensors_in
 
@@ -48,13 +49,15 @@ class Kind(Enum):
     COLLECTIVE = auto()
     BACKWARD = auto()
     COPY = auto()  # of a tensor of the loop's that a later call changes
+    STEP = auto()  # of an optimizer, others follow
+    GIVEN_OUT = auto()  # gradients are complete: recorded, in the real leg
 
 
 @dataclass
 class Event:
     kind: Kind
     name: str  # for messages
-    function: Callable[..., Any]
+    function: Any  # what is called, if it is a call
     args: Any  # (arguments, keyword arguments), with Slot and Given in place of tensors
     takes: tuple[int, ...]  # slots
     ambient: Ambient
@@ -69,6 +72,9 @@ class Event:
     starts: Any = None
     leaves: tuple[int, ...] = ()
     reduces: bool = False
+    # Of the parameters that it uses, by id: loops switch gradients of some off and on.
+    wants: dict[int, bool] = field(default_factory=dict)
+    step: Any = None  # what makes it again, of a step (kept_step.py)
 
 
 _HOOKS = ("register_hook", "retain_grad", "register_post_accumulate_grad_hook")
@@ -85,17 +91,20 @@ class Tape:
         """`own`: the model's parameters and buffers. `kept(tensor)`: how to get at a tensor that
         the model keeps in an attribute, or None."""
         self.events: list[Event] = []
-        self.memory: list[int] = []  # of each slot: its address
+        self.memory: list[int] = []  # of each slot: the number of its memory
         self.has_collectives = False  # of the loop's or the model's own
         self.problem = ""  # why the iteration as a whole cannot be run again
         self.leaves: dict[int, torch.Tensor] = {}  # with gradients, that are no part of the model
         self.numbers: set[float] = set()  # that the loop has taken out of what depends on the model
+        own = list(own)
         self._own = {id(tensor) for tensor in own}
-        self._own_memory = {_memory(tensor) for tensor in own}
+        self._own_memory = {memory_of(tensor) for tensor in own}
+        self._parameters = [tensor for tensor in own if isinstance(tensor, torch.nn.Parameter)]
         self._kept = kept
         self._slots: Any = WeakIdKeyDictionary()
         self._in_graph: dict[int, bool] = {}  # of each slot: whether autograd knew it when made
-        self._followed: dict[int, int] = {}  # memory of gradients and written tensors: a slot
+        self._followed = FollowedMemory()
+        self._memories = Memories()
 
     def give_up(self, reason: str) -> None:
         """The first reason is the one that is said."""
@@ -113,6 +122,20 @@ class Tape:
     def knows(self, tensor: torch.Tensor) -> bool:
         """Whether a recorded call has made it: what was done to it since is recorded, too."""
         return tensor in self._slots
+
+    def is_own(self, tensor: torch.Tensor) -> bool:
+        return id(tensor) in self._own
+
+    def knows_without(self, name: str, function: Any, args: Any) -> bool:
+        """Whether a call switches gradients of a parameter off or on: whoever uses it sees that."""
+        attribute = getattr(getattr(function, "__self__", None), "__name__", "")
+        switches = name == "requires_grad_" or (name, attribute) == ("__set__", "requires_grad")
+        return switches and bool(args) and id(args[0]) in self._own
+
+    def give_out(self, of: Sequence[torch.Tensor] | None, unscaled: bool) -> None:
+        """Gradients of these parameters, or of all, are complete: see store.py."""
+        event = Event(Kind.GIVEN_OUT, "gradients", None, (of, unscaled), (), Ambient.now())
+        self.events.append(event)
 
     def begin_call(
         self,
@@ -137,6 +160,8 @@ class Tape:
             self._copy_before_change(tensor, event.ambient)
         if any(isinstance(v, torch.Generator) for v in (*args, *kwargs.values())):
             event.problem = f"{name} is given a generator of the loop's own"
+        used = self._parameters if kind is Kind.MODEL else filter(self.is_own, tensors)
+        event.wants = {id(parameter): parameter.requires_grad for parameter in used}
         takes: list[int] = []
         event.args = mapped((args, kwargs), lambda tensor: self._reference(tensor, event, takes))
         event.takes = tuple(takes)
@@ -163,12 +188,13 @@ class Tape:
         for tensor in changed if event.kind is not Kind.MODEL else ():
             if is_hook and id(tensor) in self._own:
                 continue  # a hook of the loop's on a parameter stays there
-            if _memory(tensor) in self._own_memory:
-                event.problem = event.problem or f"{event.name} changes a parameter"
+            if memory_of(tensor) in self._own_memory:
+                if not self._shares(tensor):  # of one that has been stepped it is followed
+                    event.problem = event.problem or f"{event.name} changes a parameter"
             elif tensor not in self._slots:
                 event.problem = event.problem or f"{event.name} changes a tensor of the loop's own"
         written = [self._slots[t] for t in changed if t in self._slots]
-        written += [self._followed[_memory(t)] for t in changed if self._shares(t)]
+        written += [slot for t in changed if (slot := self._followed.slot(t)) is not None]
         event.changes = tuple(dict.fromkeys(written))
         event.makes = tuple(self._slot(tensor) for tensor in made)
         for tensor in (*made, *changed, *(t for t, _ in before if is_set)):
@@ -182,8 +208,16 @@ class Tape:
         event.leaves = tuple(there)
         event.makes = tuple(self._slot(gradient) for gradient in there.values())
         for slot, gradient in zip(event.makes, there.values(), strict=True):
-            self._followed[_memory(gradient)] = slot
+            self._followed.add(gradient, slot)
             self._in_graph[slot] = gradient.requires_grad
+        self.events.append(event)
+
+    def end_step(self, event: Event, parameters: Sequence[torch.Tensor]) -> None:
+        """After one, which has changed these: what is done to them from now on is recorded."""
+        event.makes = tuple(self._slot(parameter) for parameter in parameters)
+        for slot, parameter in zip(event.makes, parameters, strict=True):
+            self._followed.add(parameter, slot)
+            self._in_graph[slot] = True  # whether it wants a gradient may change
         self.events.append(event)
 
     def slots_of(self, tensors: Iterable[torch.Tensor | None]) -> list[int]:
@@ -194,13 +228,13 @@ class Tape:
 
     def _shares(self, tensor: torch.Tensor) -> bool:
         """Whether it lies where a gradient does, or another tensor that a recorded call wrote."""
-        return bool(self._followed) and _memory(tensor) in self._followed
+        return self._followed.slot(tensor) is not None
 
     def _slot(self, tensor: torch.Tensor) -> int:
         known = self._slots.get(tensor)
         if known is None:
             known = self._slots[tensor] = len(self.memory)
-            self.memory.append(_memory(tensor))
+            self.memory.append(self._memories.number(tensor))
         return known
 
     def _reference(self, tensor: torch.Tensor, event: Event, takes: list[int]) -> Any:
@@ -223,12 +257,12 @@ class Tape:
         return Slot(known)
 
     def _given(self, tensor: torch.Tensor, kind: Kind) -> Given:
-        if id(tensor) in self._own or _memory(tensor) in self._own_memory:
+        if id(tensor) in self._own or memory_of(tensor) in self._own_memory:
             return Given(tensor, -1)
         if tensor.requires_grad and tensor.is_leaf:
             self.leaves[id(tensor)] = tensor
-        elif kind is Kind.MODEL:
-            return Given(tensor.detach().clone(), 0)
+        elif kind is Kind.MODEL or (tensor.numel() == 1 and not is_dtensor(tensor)):
+            return Given(tensor.detach().clone(), 0)  # as a scaler's scale, which it goes on with
         return Given(tensor, version_of(tensor))
 
     def _find_kept(self, tensor: torch.Tensor) -> int | None:
@@ -251,7 +285,7 @@ class Tape:
             return
         value = tensor.detach().clone()
         slot = self._slot(tensor)
-        self._followed[_memory(tensor)] = slot
+        self._followed.add(tensor, slot)
         event = Event(Kind.COPY, "copy", value.clone, ((), {}), (), ambient, makes=(slot,))
         self.events.append(event)
 
@@ -291,13 +325,3 @@ def version_of(tensor: torch.Tensor) -> int:
     """How often it was changed."""
     local = held_tensor(tensor)
     return 0 if local.is_inference() else local._version
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    local = held_tensor(tensor)
-    if local.layout is not torch.strided:
-        return id(tensor)
-    try:
-        return local.untyped_storage().data_ptr() or id(tensor)
-    except Exception:  # of a functional wrapper
-        return id(tensor)
