@@ -24,7 +24,7 @@ def heard(*reductions, ranks=2):
     own = OwnReduction()
     for of, names in reductions:
         own.heard(of, names, is_model=False)
-    own.confirm(ranks, SIZES)
+    own.confirm(range(ranks), SIZES)
     return own
 
 
@@ -64,7 +64,7 @@ def test_what_is_no_reduction_shows_nothing():
     assert not own.heard(call(100, dtype=torch.int64), (), is_model=False)
     assert not own.counts_copies
     with pytest.raises(Unsupported):
-        own.confirm(2, SIZES)
+        own.confirm(range(2), SIZES)
 
 
 def test_other_groups_are_named():
@@ -89,7 +89,7 @@ def test_tensors_that_are_passed_on_are_no_data_parallelism():
 
 
 def test_nothing_is_said_of_an_iteration_without_gradients():
-    OwnReduction().confirm(2, {})
+    OwnReduction().confirm(range(2), {})
 
 
 def test_what_is_added_after_a_reduction_is_late_until_the_next():
@@ -171,7 +171,7 @@ def by_hand(arrived=("a",)):
 def test_a_flat_copy_is_a_reduction_once_there_are_gradients():
     following, _, own = by_hand()
     assert following.heard(call(100), (), "") == ()
-    own.confirm(2, {"a": 100})
+    own.confirm(range(2), {"a": 100})
     assert by_hand(arrived=())[0].heard(call(100), (), "") is None
     assert by_hand()[0].heard(call(100), (), "MulBackward0") is None
 

@@ -10,8 +10,8 @@ from ttrace.capture.nested import mapped
 
 
 def needed(events: Sequence[Event], memory: Sequence[int], gradients: Iterable[int]) -> list[Event]:
-    """In order. `memory`: of each slot its number. `gradients`: slots of what the step will find. All
-    forwards and backwards are needed: a model may change its own state in a forward of which
+    """In order. `memory`: of each slot its number. `gradients`: slots of what the step will find.
+    All forwards and backwards are needed: a model may change its own state in a forward of which
     nothing is used. A step is, if the model runs after it, and with it what was done to the
     gradients that it finds, and to the parameters since."""
     slots = set(gradients)
