@@ -34,6 +34,7 @@ def record_tensor(
         value,
         session.now.placements_of_argument(given),
         rows=rows or 0,
+        moment=use.moment,
         batch_dim=0 if rows is not None and value.shape[:1] == (rows,) else -1,
         pass_="forward",
         always=True,
