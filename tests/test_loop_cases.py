@@ -114,6 +114,7 @@ CASES = (
     Case("lightning_module", needs="lightning"),
     # Several models, and optimizers that step in turn.
     Case("generator_and_critic"),
+    Case("generator_and_critic", candidate=("--dealt",)),
     Case("generator_and_critic", ("--without-gradients",)),
     Case("generator_and_critic", candidate=("--bug", "half"), codes=(DIVERGED,), letter="L",
          phrase="first at loss"),

@@ -40,11 +40,13 @@ def loss_of(scores, is_real):
 def rows(step, width, number):
     """Of this rank."""
     drawn = torch.Generator().manual_seed(100 * step + number)
-    return part(torch.randn(ROWS, width, generator=drawn), rank, ranks)
+    batch = torch.randn(ROWS, width, generator=drawn)
+    return batch[rank::ranks] if options.dealt else part(batch, rank, ranks)
 
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--without-gradients", action="store_true")
+parser.add_argument("--dealt", action="store_true", help="rows go to the ranks in turn")
 parser.add_argument("--bug", default="")
 options = parser.parse_args()
 rank, ranks = start()

@@ -33,6 +33,7 @@ from ttrace.adapters.torch.reference_data import ReferenceData
 from ttrace.capture.course import Course
 from ttrace.capture.nested import named_tensors
 from ttrace.capture.patches import Patches
+from ttrace.capture.placed import Moment
 from ttrace.capture.replay_data import map_tensors
 from ttrace.capture.tensor_bytes import bitwise_equal
 
@@ -139,10 +140,16 @@ class Data:
     # Forwards
 
     def forward(
-        self, new: bool, index: int, rows: int, arguments: dict[str, Any]
+        self,
+        new: bool,
+        index: int,
+        rows: int,
+        arguments: dict[str, Any],
+        moment: Moment | None = None,
     ) -> dict[str, torch.Tensor]:
         """A forward of the model in the `index`-th micro-batch of this rank, `new` if it begins it.
-        Returns what the model must get in place of its own inputs, by names."""
+        Returns what the model must get in place of its own inputs, by names. `moment`: of the
+        forward, if it is one of several models'."""
         session, in_use = self._session, self._session.now.data
         in_use.begin_forward()
         if new:
@@ -165,7 +172,7 @@ class Data:
             given = fed_rows.fed(item.given) if item.replaced else item.fed
             in_use.fed += fed_rows.prefixed(given, _OF_ITEM)
         if self._dataset is None and session.due:
-            return self._own_inputs.forward(arguments, tensors, rows)
+            return self._own_inputs.forward(arguments, tensors, rows, moment)
         return {}
 
     def place(self, iteration: int, call: int, tensors: list[Fed]) -> Placed | None:

@@ -10,7 +10,11 @@ import torch
 
 from ttrace.adapters.torch.fed_rows import Fed
 from ttrace.adapters.torch.topology import is_dtensor
+from ttrace.capture.placed import Moment
 from ttrace.capture.tensor_bytes import bitwise_equal
+
+# Between the targets of several losses of one forward: more than an iteration calls its models.
+_APART = 1 << 12
 
 
 class Use(NamedTuple):
@@ -19,6 +23,7 @@ class Use(NamedTuple):
     iteration: int
     index: int
     call: int = 0
+    moment: Moment | None = None  # of the forward of one of several models
 
 
 @dataclass
@@ -72,6 +77,7 @@ class DataInUse:
         self._calls = 0  # the same, with inputs that were made by hand
         self._targets = 0  # the same
         self._taken = 0
+        self._of_root: Use | None = None  # of the last forward, where there are several models
         self._next: Use | None = None  # of the item that will be handed out
 
     def next_use(self, waiting: int) -> Use:
@@ -111,8 +117,19 @@ class DataInUse:
         self._calls += 1
         return Use(self._iteration, self.index, self._calls - 1)
 
+    def use_of(self, moment: Moment, dp_size: int) -> Use:
+        """The same, of a forward of one of several models: their micro-batches are their own."""
+        self._calls += 1
+        self._targets = 0
+        index = moment.micro_batch // dp_size
+        self._of_root = Use(self._iteration, index, moment.call, moment)
+        return self._of_root
+
     def use_target(self) -> Use:
         self._targets += 1
+        if self._of_root is not None:
+            apart = (self._targets - 1) * _APART
+            return self._of_root._replace(call=self._of_root.call + apart)
         return Use(self._iteration, self.index, self._targets - 1)
 
 

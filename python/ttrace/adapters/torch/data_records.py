@@ -37,6 +37,7 @@ def record_tensor(
         placements,
         batch_dim=0 if has_rows else -1,
         batch_global=rows or 0,
+        batch=session.now.micro_batches.batch_of(use.moment),
         pass_="forward",
         always=True,
         **place,

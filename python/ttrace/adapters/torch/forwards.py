@@ -158,7 +158,8 @@ class Forwards:
         moment = micro_batches.forward(session.topology, rows, rows_of_source, root)
         iteration.give_arguments(session.topology, tensors)
         own = self._given.own(arguments)
-        replaced = self._data.forward(new, micro_batches.count - 1, rows, own)
+        of_root = moment if root.name else None
+        replaced = self._data.forward(new, micro_batches.count - 1, rows, own, of_root)
         changed = None
         if replaced:
             changed = args, kwargs = names.rebound(args, kwargs, replaced)

@@ -35,8 +35,9 @@ class MicroBatches:
         self._open: list[Moment] = []
         self._loss_scale: Scale = (1, 1)
 
-    def batch_of(self, moment: Moment) -> int:
-        """The number of the batch that a forward is of, in `counts`. 0: that of the iteration."""
+    def batch_of(self, moment: Moment | None) -> int:
+        """The number of the batch that a forward is of, in `counts`. 0, and of None: that of the
+        iteration."""
         return self._batches.get(self._parts.get(id(moment), ("", 0)), 0)
 
     def counts(self) -> list[int]:

@@ -17,6 +17,7 @@ from ttrace.adapters.torch.data_records import note_fed, note_target, record_ten
 from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.reference_data import ReferenceData
 from ttrace.adapters.torch.topology import is_dtensor
+from ttrace.capture.placed import Moment
 from ttrace.capture.tensor_bytes import bitwise_equal
 
 _TARGET_LIES_SOMEWHERE = "where it lies on the mesh that the loop has given is not said"
@@ -30,11 +31,19 @@ class OwnInputs:
         self._reference = reference
 
     def forward(
-        self, arguments: dict[str, Any], tensors: dict[str, torch.Tensor], rows: int
+        self,
+        arguments: dict[str, Any],
+        tensors: dict[str, torch.Tensor],
+        rows: int,
+        moment: Moment | None,
     ) -> dict[str, torch.Tensor]:
-        """The inputs of one forward are the item. Returns what replaces them."""
+        """The inputs of one forward are the item. Returns what replaces them. `moment`: of the
+        forward, if it is one of several models'."""
         session, in_use = self._session, self._session.now.data
-        use = in_use.use_inputs()
+        if moment is None:
+            use = in_use.use_inputs()
+        else:
+            use = in_use.use_of(moment, session.topology.dp_size)
         own = {
             name: value
             for name, value in tensors.items()
