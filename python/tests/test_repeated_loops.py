@@ -26,10 +26,11 @@ LEFT = {
     "in-turn": "has stepped",
     "smoothed": "the hook Smoothed.wrapped.<locals>.smooth may keep something",
     "bounded": "embedding.weight is changed before the step",
+    "clipped-between": "adds to gradients that it has clipped",
 }
 QUICK = (
     *("accumulated", "in-turn", "in-place", "weighted", "two-optimizers", "hooks", "counting"),
-    *("smoothed", "bounded", "branches"),
+    *("smoothed", "bounded", "branches", "clipped-between", "partly-scaled"),
 )
 
 
@@ -45,6 +46,13 @@ def digests(style, ranks, out=None):
     how = {} if out is None else {"TTRACE_OUT": out, "TTRACE_LEGS": LEGS}
     # Capture switches dropout off only where a run is compared with another.
     return run(("loop_styles/styles.py", style), processes=ranks, script=DIGESTS, **how)
+
+
+def scales(lines, leg):
+    """What each record's values are to be multiplied by, by its place in the iteration."""
+    place = ("fqn", "role", "arg", "iteration", "call", "pass", "micro_batch")
+    records = [line for line in lines if line["type"] == "record" and line["leg"] == leg]
+    return {tuple(line[key] for key in place): line["scale"] for line in records}
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -65,8 +73,10 @@ def test_an_iteration_runs_again_and_nothing_is_changed(style, ranks, tmp_path):
         assert notes == [{"name": "torch"}], notes
         seals = {(line["leg"], line["iteration"]) for line in lines if line["type"] == "seal"}
         legs = {"real", "replay", "noise.1", "isolated.noise.1"}
-        legs |= {"fp32"} if style in ("autocast", "scaled") else set()
+        legs |= {"fp32"} if style in ("autocast", "scaled", "partly-scaled") else set()
         assert seals == {(leg, iteration) for leg in legs for iteration in (0, 1)}
+        first, again = scales(lines, "real"), scales(lines, "replay")
+        assert again and {place: first[place] for place in again} == again
         kept = [line["data"]["reason"] for line in lines if line.get("kind") == "not_isolated"]
         assert not [reason for reason in kept if "its forward is run again" in reason]
 

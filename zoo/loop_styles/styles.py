@@ -144,6 +144,18 @@ class Accumulated(Loop):
         optimizer.zero_grad(set_to_none=False)
 
 
+class ClippedBetween(Loop):
+    """Gradients are clipped after each micro-batch, and added to."""
+
+    def step(self, step: int) -> None:
+        (optimizer,) = self.optimizers
+        for tokens in batches(step, 2):
+            self.backward(tokens)
+            nn.utils.clip_grad_norm_(self.model.parameters(), 0.1)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 class SeveralForwards(Loop):
     def backward(self, tokens: torch.Tensor) -> None:
         first, second = self.model(tokens[:, :-1]), self.model(tokens[:, 1:])
@@ -222,6 +234,20 @@ class Scaled(Loop):
             self.scaler.scale(loss).backward()
         self.scaler.unscale_(optimizer)
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.scaler.step(optimizer)
+        self.scaler.update()
+        optimizer.zero_grad()
+
+
+class PartlyScaled(Scaled):
+    """The loss of the first of two micro-batches is not scaled."""
+
+    def step(self, step: int) -> None:
+        (optimizer,) = self.optimizers
+        for number, tokens in enumerate(batches(step, 2)):
+            with torch.autocast("cpu", torch.float16):
+                loss = loss_of(self.model(tokens[:, :-1]), tokens)
+            (self.scaler.scale(loss) if number else loss).backward()
         self.scaler.step(optimizer)
         self.scaler.update()
         optimizer.zero_grad()
@@ -509,6 +535,7 @@ class ParallelLoss(Loop):
 STYLES: dict[str, Callable[[bool], Loop]] = {
     "plain": Loop,
     "accumulated": Accumulated,
+    "clipped-between": ClippedBetween,
     "several-forwards": SeveralForwards,
     "several-backwards": SeveralBackwards,
     "several-losses": SeveralLosses,
@@ -517,6 +544,7 @@ STYLES: dict[str, Callable[[bool], Loop]] = {
     "autocast": Autocast,
     "mixed": Mixed,
     "scaled": Scaled,
+    "partly-scaled": PartlyScaled,
     "reentrant": Reentrant,
     "recomputed": Recomputed,
     "buckets": Buckets,

@@ -26,6 +26,8 @@ class MicroBatches:
         self._closed = True  # the next forward begins a new one
         self._open: list[Moment] = []
         self._loss_scale: Scale = (1, 1)
+        self._scales: list[Scale] = []  # of each forward whose loss had its backward
+        self._carried: list[Scale] = []  # the same, of the iteration that runs again
 
     def close(self) -> None:
         """A gradient arrived, or data was taken: what ran until now is complete."""
@@ -45,6 +47,8 @@ class MicroBatches:
         before = None if self.next_is_new else self.last
         if before is None:
             self.count += 1
+        if self.calls < len(self._carried):
+            self._loss_scale = self._carried[self.calls]
         self.calls += 1
         self._closed = False
         # A lower bound, which noise needs now. Records wait for the truth.
@@ -66,8 +70,12 @@ class MicroBatches:
         return moment
 
     def carry_scale_of(self, other: MicroBatches) -> None:
-        """Losses are scaled as in the other iteration."""
-        self._loss_scale = other._loss_scale
+        """Losses are scaled as in the other iteration, which may not scale all of them."""
+        self._loss_scale, self._carried = other._loss_scale, other._scales
+
+    def backward_begins(self) -> None:
+        """Of losses of what was put out until now."""
+        self._scales += [self._loss_scale] * (self.calls - len(self._scales))
 
     def again(self, new: bool) -> None:
         """The forward that follows begins a micro-batch, or not, as it did the first time."""

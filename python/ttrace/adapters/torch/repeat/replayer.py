@@ -58,6 +58,7 @@ class LoopReplayer:
         self._earlier: list[tuple[torch.Tensor, torch.Tensor]] = []  # parameters, as they were
         self._own = list(model.root.named_parameters())
         self._changed: list[str] = []  # gradients that a rerun did not leave as the loop did
+        self._left: dict[str, str] | None = None  # digests of those that the loop then clipped
         self._hooks = HooksThatKeep(model.root)
         self._unchanged = Unchanged(model.root.named_parameters())
         self._precision = FullPrecision(model)
@@ -80,6 +81,11 @@ class LoopReplayer:
         """By all backwards of the loop's so far."""
         if not self.is_trusted:
             self._terms = {**self._terms, **terms}
+
+    def clips(self) -> None:
+        """The loop is about to change its gradients."""
+        if not self.is_trusted:
+            self._left = _digests({n: p.grad for n, p in self._own if p.grad is not None})
 
     # The state of the process
 
@@ -151,9 +157,11 @@ class LoopReplayer:
             return
         stepped = {id(p) for p, _ in self._earlier}  # and cleared since, most likely
         own = {name: p for name, p in self._own if id(p) not in stepped}
-        left = {name: p.grad for name, p in own.items() if p.grad is not None}
-        made = {n: g for n, g in self._instruments.store.gradients() if n in own}
-        self._changed = [n for n in {**left, **made} if _digest(left, n) != _digest(made, n)]
+        left = self._left
+        if left is None:
+            left = _digests({name: p.grad for name, p in own.items() if p.grad is not None})
+        made = _digests({n: g for n, g in self._instruments.store.gradients() if n in own})
+        self._changed = [n for n in {**left, **made} if left.get(n) != made.get(n)]
 
     def differences(self) -> list[str]:
         names = {**self._terms, **self._again}
@@ -235,6 +243,10 @@ class LoopReplayer:
 def _set(values: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> None:
     for tensor, value in values:
         tensor.copy_(value)
+
+
+def _digests(gradients: Mapping[str, torch.Tensor]) -> dict[str, str]:
+    return {fqn: _digest(gradients, fqn) for fqn in gradients}
 
 
 def _digest(gradients: Mapping[str, torch.Tensor], fqn: str) -> str:
