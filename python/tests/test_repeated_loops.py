@@ -71,6 +71,9 @@ def test_an_iteration_runs_again_and_nothing_is_changed(style, ranks, tmp_path):
             assert LEFT[style] in notes[0]["reason"]
             continue
         assert notes == [{"name": "torch"}], notes
+        said = [line["data"]["text"] for line in lines if line.get("kind") == "notice"]
+        hooked = style == "compressed" and ranks > 1
+        assert any("communication hook of the loop's own" in text for text in said) == hooked
         seals = {(line["leg"], line["iteration"]) for line in lines if line["type"] == "seal"}
         legs = {"real", "replay", "noise.1", "isolated.noise.1"}
         legs |= {"fp32"} if style in ("autocast", "scaled", "partly-scaled") else set()

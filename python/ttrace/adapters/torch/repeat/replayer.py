@@ -30,6 +30,11 @@ from ttrace.capture.state import GlobalState, Part, Watched
 from ttrace.capture.tensor_bytes import digest_of, unwrapped
 
 _NO_BACKWARD = "no backward of what its model has put out was seen"
+_OWN_HOOK = (
+    "a communication hook of the loop's own reduces gradients, which reruns in this process do not:"
+    " reduced gradients are judged in the run as it was alone (--launch-per-leg judges them in"
+    " reruns, too)"
+)
 
 
 class LoopReplayer:
@@ -215,6 +220,9 @@ class LoopReplayer:
     def _reduce(self, meet: Callable[[], None]) -> None:
         if not is_followed(self._model):
             self._is_reduced = False
+            session = self._session
+            if self._model.ddp is not None and session.recording and session.once(_OWN_HOOK):
+                session.note("notice", text=_OWN_HOOK)
             return
         meet()
         leaves = self._instruments.store.leaves()
