@@ -16,12 +16,14 @@ from its seed and number alone.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import shutil
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -114,27 +116,44 @@ def run(options: argparse.Namespace, results: Results) -> None:
         line = measure(experiment(options.seed, options.only), OUT, options.keep)
         print(json.dumps(line, indent=1))
         return
+    with ThreadPoolExecutor(options.jobs) as pool:
+        running: set[Future[dict[str, Any]]] = set()
+        for one in wanted(options, results):
+            while len(running) >= options.jobs:
+                running = finish_one(running, results)
+            enough = results.mutants(options.seed) >= options.mutants and one.mutant is not None
+            if enough or time.monotonic() > until:
+                break
+            running.add(pool.submit(measure, one, OUT, options.keep))
+        while running:
+            running = finish_one(running, results)
+
+
+def wanted(options: argparse.Namespace, results: Results) -> Iterator[Experiment]:
+    """Honest loops first, then mutants without an end."""
     if options.honest or options.missing:
         for kind in KINDS.values():
             one = honest(kind)
-            known = (one.seed, one.number) in results.lines and options.missing
-            if not known and time.monotonic() < until:
-                results.add(measure(one, OUT, options.keep))
-                say(results.lines[one.seed, one.number])
-    number = 0
-    while not options.honest and results.mutants(options.seed) < options.mutants:
-        if time.monotonic() > until:
-            break
+            if options.honest or (one.seed, one.number) not in results.lines:
+                yield one
+    for number in () if options.honest else itertools.count():
         if (options.seed, number) not in results.lines:
-            results.add(measure(experiment(options.seed, number), OUT, options.keep))
-            say(results.lines[options.seed, number])
-        number += 1
+            yield experiment(options.seed, number)
+
+
+def finish_one(running: set[Future[dict[str, Any]]], results: Results) -> set[Any]:
+    done, rest = wait(running, return_when=FIRST_COMPLETED)
+    for future in done:
+        results.add(future.result())
+        say(future.result())
+    return rest
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mutants", type=int, default=100, help="how many must change something")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin none later")
+    parser.add_argument("--jobs", type=int, default=1, help="experiments at a time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, help="this one alone; its result is printed, not kept")
     parser.add_argument("--honest", action="store_true", help="only the loops without a fault")

@@ -10,8 +10,10 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import torch
@@ -28,6 +30,8 @@ LEGS = "replay,isolated"
 HERE, APART = "here", "apart"  # all legs in one launch; a launch for each
 _OPTIONS: dict[str, tuple[str, ...]] = {HERE: (), APART: ("--launch-per-leg",)}
 _TIMEOUT_S = 600
+# Of what experiments share: the first that needs it makes it.
+_locks: defaultdict[tuple[str, str], Lock] = defaultdict(Lock)
 
 
 class LaunchFailed(Exception):
@@ -53,12 +57,13 @@ def _run(words: list[str], *codes: int) -> str:
 def reference(kind: Kind, folder: Path, way: str) -> Path:
     """Recorded once."""
     trace = folder / f"reference-{kind.name.replace(' ', '-')}-{way}"
-    if not (trace / "complete").exists():
-        shutil.rmtree(trace, ignore_errors=True)
-        words = [str(TTRACE), "record", "--as-reference", "--dropout", "off", "-o", str(trace)]
-        words += ["--iterations", f"0:{ITERATIONS}", "--legs", REFERENCE_LEGS, *_OPTIONS[way]]
-        _run([*words, "--", *command(kind.reference)], 0)
-        (trace / "complete").touch()
+    with _locks[kind.name, way]:
+        if not (trace / "complete").exists():
+            shutil.rmtree(trace, ignore_errors=True)
+            words = [str(TTRACE), "record", "--as-reference", "--dropout", "off", "-o", str(trace)]
+            words += ["--iterations", f"0:{ITERATIONS}", "--legs", REFERENCE_LEGS, *_OPTIONS[way]]
+            _run([*words, "--", *command(kind.reference)], 0)
+            (trace / "complete").touch()
     return trace
 
 
@@ -96,12 +101,13 @@ def blamed(experiment: Experiment, folder: Path) -> list[str]:
 
 
 def relative_change(experiment: Experiment, folder: Path) -> float:
-    """How much of what the first iteration with the fault does is otherwise than without it: the
-    larger of gradients and of what the step leaves, by all ranks. 0: nothing is."""
+    """How much of what the iterations with the fault do is otherwise than without it: the larger of
+    gradients and of what steps leave, by all ranks. 0: nothing is."""
     kind = experiment.kind
     honest_path = folder / f"measured-{kind.name.replace(' ', '-')}"
-    if not Path(f"{honest_path}.rank-0").exists():
-        _run(command(kind.options, "--measure", str(honest_path)), 0)
+    with _locks[kind.name, "measured"]:
+        if not Path(f"{honest_path}.rank-{kind.options.ranks - 1}").exists():
+            _run(command(kind.options, "--measure", str(honest_path)), 0)
     path = folder / f"measured-{experiment.name.replace(':', '-')}"
     words = _planted(experiment, folder, "measured")
     _run(command(kind.options, "--measure", str(path), *words), 0)
@@ -120,7 +126,8 @@ def relative_change(experiment: Experiment, folder: Path) -> float:
                     error += float((other - value.double()).square().sum())
                     truth += float((value.double() - start).square().sum())
         if error:
-            largest = max(largest, math.sqrt(error / truth) if truth else math.inf)
+            share = math.sqrt(error / truth) if truth else math.inf
+            largest = max(largest, share if math.isfinite(share) else math.inf)
     for rank in range(kind.options.ranks):
         Path(f"{path}.rank-{rank}").unlink()
     return largest

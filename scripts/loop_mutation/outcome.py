@@ -38,10 +38,10 @@ def judged(mutant: LoopMutant | None, blamed: list[str], outcome: dict[str, Any]
     found = "fqn" in outcome
     if mutant is None:
         return {"accused": found}
-    accused = found and min(outcome["iterations"]) < mutant.since
     if not found:
         return {"found": False, "accused": False}
     expected = FAULTS[mutant.name]
+    accused = min(outcome["iterations"]) < mutant.since - expected.before
     place = outcome["role"] in expected.roles and any(
         fnmatchcase(outcome["fqn"], pattern) for pattern in blamed
     )

@@ -68,6 +68,20 @@ def write_table(path: Path, lines: list[Row]) -> None:
     path.write_text("\n".join(lines_of).rstrip() + "\n")
 
 
+# Of what is not found, by mechanism.
+_WHY = {
+    "clip each": "Norms of single parameters are not the norm of all, and no other was seen",
+    "accumulation dropped": "A forward without a backward looks like two forwards of one loss",
+    "ddp buffers": "Buffers are grafted when an iteration begins, as weights are, and so put right",
+    "module dropout": "Dropout is off in both runs; a call that one run alone has is a note",
+    "precision raised": "It moves nothing by more than its precision rounds",
+    "ddp exchanged": "A bias before a norm has a gradient of round-off: no bound means much",
+}
+_IN_BF16 = "Legs in fp32, which a launch for each leg cannot have, were not asked for"
+_OWN_HOOK = (
+    "In one launch legs do not reduce gradients where a hook of the loop's own does: they are"
+    " judged in the run as it was alone"
+)
 _WORDS = (("In one launch", "here"), ("A launch for each leg", "apart"))
 
 
@@ -184,13 +198,24 @@ def _said(outcome: Row) -> str:
 
 
 def _line(row: Row) -> str:
-    rounding = FAULTS[row["mutant"]["name"]].rounding
-    note = " (no more than its precision rounds)" if rounding else ""
-    return f"{_mutant(row)}{note}: {_said(row['here'])}"
+    return f"{_mutant(row)}: {_said(row['here'])}{_why(row)}"
 
 
 def _both(row: Row) -> str:
-    return f"{_mutant(row)}: in one launch {_said(row['here'])}; apart {_said(row['apart'])}"
+    said = f"in one launch {_said(row['here'])}; apart {_said(row['apart'])}"
+    return f"{_mutant(row)}: {said}{_why(row)}"
+
+
+def _why(row: Row) -> str:
+    """What is known of it."""
+    words = []
+    if row["kind"] in KINDS and KINDS[row["kind"]].options.hook and row["differing"]:
+        words.append(_OWN_HOOK)
+    if not row["here"]["found"]:
+        words.append(_WHY.get(row["mutant"]["name"], ""))
+        if KINDS[row["kind"]].options.precision == "bf16":
+            words.append(_IN_BF16)
+    return "".join(f". {text}" for text in words if text)
 
 
 def _launched(row: Row) -> str:

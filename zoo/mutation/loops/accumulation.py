@@ -88,7 +88,7 @@ def twice(loop: PlainLoop, draw: Draw) -> Sequence[str]:
     return ["*"]
 
 
-@fault("accumulation repeated", _several, ("input", *_LOSS, *_GRADIENTS), "ZSXW", one=True)
+@fault("accumulation repeated", _several, ("data", "input", *_LOSS, *_GRADIENTS), "ZSXW", one=True)
 def repeated(loop: PlainLoop, draw: Draw) -> Sequence[str]:
     """One micro-batch in the place of the one after it: a batch that is not fetched."""
     right = loop.micro_batch

@@ -108,7 +108,7 @@ def dropout(loop: PlainLoop, draw: Draw) -> Sequence[str]:
     return [name, name.rpartition(".")[0]]
 
 
-@fault("module eps", _any, _OUTPUT, "", one=True)
+@fault("module eps", _any, _OUTPUT, "K", one=True)
 def norm_epsilon(loop: PlainLoop, draw: Draw) -> Sequence[str]:
     """A norm has another epsilon."""
     name, module = drawn(loop, draw, *_NORMS)
@@ -192,7 +192,7 @@ def activation(loop: PlainLoop, draw: Draw) -> Sequence[str]:
     return [name]
 
 
-@fault("module residual", _of("language", "perceptron"), _OUTPUT, "P", one=True)
+@fault("module residual", _of("language", "perceptron"), _OUTPUT, "PW", one=True)
 def residual(loop: PlainLoop, draw: Draw) -> Sequence[str]:
     """What goes past the block is lost."""
     name, module = drawn(loop, draw, Layer, tasks.Residual)

@@ -64,8 +64,7 @@ Plant = Callable[["PlainLoop", Draw], Sequence[str]]
 class Fault:
     """`roles` are those of the record that shows it first, `letters` the classes that are right.
     `one`: one rank may be at fault alone. `first`: no earlier iteration can have it.
-    `rounding`: it moves nothing by more than its precision rounds, so that to find nothing is
-    right, too."""
+    `before`: so many iterations earlier than the fault is what it spoils."""
 
     name: str
     plant: Plant
@@ -74,7 +73,7 @@ class Fault:
     letters: str
     one: bool = False
     first: int = 0
-    rounding: bool = False
+    before: int = 0
 
 
 FAULTS: dict[str, Fault] = {}

@@ -180,7 +180,7 @@ def scaled_gradients(loop: PlainLoop, draw: Draw) -> Sequence[str]:
     return ["*"]
 
 
-@fault("optimizer forgotten", _any, _UPDATED, "CS", first=1)
+@fault("optimizer forgotten", _any, _UPDATED, "CS", first=1, before=1)
 def forgotten(loop: PlainLoop, draw: Draw) -> Sequence[str]:
     """Moments are empty when a step begins, as after a checkpoint that did not hold them."""
     right = loop.update

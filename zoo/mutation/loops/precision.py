@@ -34,7 +34,7 @@ def _cast(module: nn.Module, draw: Draw, to: torch.dtype | None) -> None:
 
 
 @fault("precision raised", lambda o: o.precision == "bf16" and not o.tensor, _OUTPUT, "",
-       one=True, rounding=True)  # fmt: skip
+       one=True)  # fmt: skip
 def outside(loop: PlainLoop, draw: Draw) -> Sequence[str]:
     """A linear computes outside of autocast."""
     name, module = drawn(loop, draw, nn.Linear)

@@ -72,7 +72,7 @@ def unsummed(loop: PlainLoop, draw: Draw) -> Sequence[str]:
     """Each rank goes on with its own term."""
     name, module = _by_rows(loop, draw)
     _sum_of(module, draw, lambda terms, whole: _own(terms))
-    return [name]
+    return [name, name.rpartition(".")[0]]  # where its output is summed
 
 
 def _own(tensor: Any) -> Any:
@@ -87,7 +87,7 @@ def summed_twice(loop: PlainLoop, draw: Draw) -> Sequence[str]:
     """The sum is summed again."""
     name, module = _by_rows(loop, draw)
     _sum_of(module, draw, lambda terms, whole: whole * loop.ranks)
-    return [name]
+    return [name, name.rpartition(".")[0]]  # where its output is summed
 
 
 @fault("tensor bias", _cut, _OUTPUT, "K")
@@ -96,7 +96,7 @@ def bias_of_each(loop: PlainLoop, draw: Draw) -> Sequence[str]:
     name, module = _by_rows(loop, draw)
     bias: Any = module.bias
     _sum_of(module, draw, lambda terms, whole: whole + (loop.ranks - 1) * bias)
-    return [name]
+    return [name, name.rpartition(".")[0]]  # where its output is summed
 
 
 @fault("tensor permuted", _cut, _OUTPUT, "XWR")
