@@ -31,6 +31,7 @@ LEFT = {
 QUICK = (
     *("accumulated", "in-turn", "in-place", "weighted", "two-optimizers", "hooks", "counting"),
     *("smoothed", "bounded", "branches", "clipped-between", "partly-scaled"),
+    "normalised",
 )
 
 
@@ -48,11 +49,11 @@ def digests(style, ranks, out=None):
     return run(("loop_styles/styles.py", style), processes=ranks, script=DIGESTS, **how)
 
 
-def scales(lines, leg):
-    """What each record's values are to be multiplied by, by its place in the iteration."""
+def records(lines, leg, key):
+    """What a leg's records say, by their place in the iteration."""
     place = ("fqn", "role", "arg", "iteration", "call", "pass", "micro_batch")
-    records = [line for line in lines if line["type"] == "record" and line["leg"] == leg]
-    return {tuple(line[key] for key in place): line["scale"] for line in records}
+    found = [line for line in lines if line["type"] == "record" and line["leg"] == leg]
+    return {tuple(line[name] for name in place): line[key] for line in found}
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -78,8 +79,13 @@ def test_an_iteration_runs_again_and_nothing_is_changed(style, ranks, tmp_path):
         legs = {"real", "replay", "noise.1", "isolated.noise.1"}
         legs |= {"fp32"} if style in ("autocast", "scaled", "partly-scaled") else set()
         assert seals == {(leg, iteration) for leg in legs for iteration in (0, 1)}
-        first, again = scales(lines, "real"), scales(lines, "replay")
+        first, again = records(lines, "real", "scale"), records(lines, "replay", "scale")
         assert again and {place: first[place] for place in again} == again
+        first, again = records(lines, "real", "xxh3"), records(lines, "replay", "xxh3")
+        left = {place: again[place] for place in again if place[1] == "buffer"}
+        assert {place: first[place] for place in left} == left
+        # On other ranks of DistributedDataParallel the next iteration finds the first one's.
+        assert bool(left) == (rank == 0 or style == "parallel-loss")
         kept = [line["data"]["reason"] for line in lines if line.get("kind") == "not_isolated"]
         assert not [reason for reason in kept if "its forward is run again" in reason]
 

@@ -376,6 +376,23 @@ class Smoothed(Loop):
         self.inner.head.weight.register_hook(smooth)
 
 
+class Normalised(Loop):
+    """Running statistics are the first rank's, of its own rows."""
+
+    def made(self) -> nn.Module:
+        model = Model()
+        model.blocks[0].norm = OverBatch()
+        return model
+
+
+class OverBatch(nn.BatchNorm1d):
+    def __init__(self) -> None:
+        super().__init__(WIDTH)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return super().forward(hidden.transpose(1, 2)).transpose(1, 2)
+
+
 class Bounded(Loop):
     """Rows of the embedding are kept within a norm, by each forward that needs them."""
 
@@ -558,6 +575,7 @@ STYLES: dict[str, Callable[[bool], Loop]] = {
     "hooks": Hooks,
     "counting": Counting,
     "smoothed": Smoothed,
+    "normalised": Normalised,
     "bounded": Bounded,
     "late": Late,
     "halved": Halved,

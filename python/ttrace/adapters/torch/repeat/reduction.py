@@ -25,6 +25,11 @@ def joins(model: AttachedModel) -> bool:
     return bool(getattr(getattr(model.ddp, "_join_config", None), "enable", False))
 
 
+def sends_buffers(model: AttachedModel) -> bool:
+    """Whether a forward of the loop's begins with the first rank's buffers on all."""
+    return model.ddp is not None and bool(getattr(model.ddp, "broadcast_buffers", False))
+
+
 def is_followed(model: AttachedModel) -> bool:
     """Whether what is reduced is known: no hook of the user's does it."""
     return model.ddp is not None and not getattr(model.ddp, "_comm_hooks", ())

@@ -18,7 +18,12 @@ from ttrace.adapters.torch.repeat.full_precision import FullPrecision
 from ttrace.adapters.torch.repeat.hooks_that_keep import HooksThatKeep
 from ttrace.adapters.torch.repeat.kept_objects import is_kept_object
 from ttrace.adapters.torch.repeat.play import play
-from ttrace.adapters.torch.repeat.reduction import is_followed, reduce_as_before, reducing_nothing
+from ttrace.adapters.torch.repeat.reduction import (
+    is_followed,
+    reduce_as_before,
+    reducing_nothing,
+    sends_buffers,
+)
 from ttrace.adapters.torch.repeat.swapped_parameters import swapped_parameters
 from ttrace.adapters.torch.repeat.tape import Event, Kind, Tape
 from ttrace.adapters.torch.repeat.unchanged import Unchanged
@@ -215,7 +220,9 @@ class LoopReplayer:
         of_real_leg = self._session.now.of_real_leg.gradients
         self._instruments.store.select(None, unscaled=of_real_leg.reduced_scale == (1, 1))
         self._course.rerun_done(reduced=self._is_reduced)
-        self._instruments.store.record_buffers_left()
+        # Where they are sent, the next iteration finds nothing of what this rank has left.
+        if self._session.topology.dp_rank == 0 or not sends_buffers(self._model):
+            self._instruments.store.record_buffers_left()
 
     def _reduce(self, meet: Callable[[], None]) -> None:
         if not is_followed(self._model):
