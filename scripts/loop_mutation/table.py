@@ -72,9 +72,14 @@ def write_table(path: Path, lines: list[Row]) -> None:
 _WHY = {
     "clip each": "Norms of single parameters are not the norm of all, and no other was seen",
     "accumulation dropped": "A forward without a backward looks like two forwards of one loss",
-    "ddp buffers": "Buffers are grafted when an iteration begins, as weights are, and so put right",
+    "ddp buffers": "A statistic of a rank's own rows is no fault where nothing is computed with it",
     "module dropout": "Dropout is off in both runs; a call that one run alone has is a note",
     "precision raised": "It moves nothing by more than its precision rounds",
+    "optimizer skipped": (
+        "The state that the step needs is not there, so that it is not made again, and no other"
+        " rule asks whether the parameter moved at all"
+    ),
+    "module activation": "It moves nothing by more than its precision rounds",
     "ddp exchanged": "A bias before a norm has a gradient of round-off: no bound means much",
 }
 _IN_BF16 = "Legs in fp32, which a launch for each leg cannot have, were not asked for"
