@@ -30,17 +30,19 @@ LEFT = {
 }
 QUICK = (
     *("accumulated", "in-turn", "in-place", "weighted", "two-optimizers", "hooks", "counting"),
-    *("smoothed", "bounded", "branches", "clipped-between", "partly-scaled"),
-    "normalised",
+    *("smoothed", "bounded", "branches"),
 )
+QUICK_ON = (("clipped-between", 1), ("partly-scaled", 1), ("normalised", 2))
 
 
 # Their own tests are below.
 APART = ("late", "halved")
 
 
-def named(style):
-    return pytest.param(style, id=style, marks=() if style in QUICK else pytest.mark.matrix)
+def case(style, ranks):
+    quick = style in QUICK or (style, ranks) in QUICK_ON
+    marks = () if quick else pytest.mark.matrix
+    return pytest.param(style, ranks, id=f"{style}-{ranks}", marks=marks)
 
 
 def digests(style, ranks, out=None):
@@ -56,8 +58,10 @@ def records(lines, leg, key):
     return {tuple(line[name] for name in place): line[key] for line in found}
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("style", [named(style) for style in STYLES if style not in APART])
+@pytest.mark.parametrize(
+    ("style", "ranks"),
+    [case(style, ranks) for style in STYLES if style not in APART for ranks in (1, 2)],
+)
 def test_an_iteration_runs_again_and_nothing_is_changed(style, ranks, tmp_path):
     out = tmp_path / "trace"
     plain, _ = digests(style, ranks)
