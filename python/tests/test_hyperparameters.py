@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import nn
 
+import ttrace
 from captured_run import compared, index
 from captured_run import run as run_zoo
 from test_torch_native import DDP, notes, run
-from test_torch_steps import train
+from test_torch_steps import check, train
 from ttrace.capture import hyperparameters
 
 
@@ -166,6 +167,51 @@ def test_clipping_after_each_micro_batch(tmp_path, of_reference, of_candidate):
         "the number of clippings in an iteration is {} where the reference has {}, for 4 of 4"
         " parameters (iteration 0)".format(*counts)
     )
+
+
+def unscaled_first(parameters, optimizer, scaler):
+    scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(parameters, 0.1)
+
+
+def limit_scaled(parameters, optimizer, scaler):
+    nn.utils.clip_grad_norm_(parameters, 0.1 * scaler.get_scale())
+
+
+def limit_not_scaled(parameters, optimizer, scaler):
+    nn.utils.clip_grad_norm_(parameters, 0.1)
+
+
+def train_scaled(folder, clip):
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    ttrace.attach(model, optimizer, out=str(folder))
+    for _ in range(3):
+        optimizer.zero_grad()
+        scaler.scale((model(torch.randn(5, 6)) - torch.randn(5, 4)).square().mean()).backward()
+        clip(list(model.parameters()), optimizer, scaler)
+        scaler.step(optimizer)
+        scaler.update()
+
+
+@pytest.mark.parametrize(
+    ("of_candidate", "found"),
+    [
+        (limit_scaled, []),
+        (limit_not_scaled, ["clip_grad is 9.765625e-05 where the reference has 0.1"]),
+    ],
+)
+def test_a_limit_on_scaled_gradients_is_what_it_means(tmp_path, of_candidate, found):
+    sides = tmp_path / "reference", tmp_path / "candidate"
+    for folder, clip in zip(sides, (unscaled_first, of_candidate), strict=True):
+        train_scaled(folder, clip)
+        code, text = check(folder)  # its own steps, made again
+        assert code == 0 and "steps (8 of parameters)" in text, text
+    result = compared(tmp_path / "verdict", *sides)
+    said = [c["classes"][0]["evidence"] for c in result["culprits"] if c["iteration"] == 0]
+    assert said == [f"{words}, for 4 of 4 parameters (iteration 0)" for words in found]
 
 
 def clip_and_look(model):

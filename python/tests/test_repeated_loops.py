@@ -26,19 +26,23 @@ LEFT = {
     "joined": "fewer iterations",
     "smoothed": "the hook Smoothed.wrapped.<locals>.smooth may keep something",
     "bounded": "embedding.weight is changed before the step",
+    "clipped-between": "adds to gradients that it has clipped",
 }
 QUICK = (
     *("accumulated", "in-turn-toggled", "adversarial", "in-place", "weighted", "hooks"),
     *("counting", "smoothed", "bounded", "branches"),
 )
+QUICK_ON = (("clipped-between", 1), ("partly-scaled", 1), ("normalised", 2))
 
 
 # Their own tests are below.
 APART = ("late", "halved")
 
 
-def named(style):
-    return pytest.param(style, id=style, marks=() if style in QUICK else pytest.mark.matrix)
+def case(style, ranks):
+    quick = style in QUICK or (style, ranks) in QUICK_ON
+    marks = () if quick else pytest.mark.matrix
+    return pytest.param(style, ranks, id=f"{style}-{ranks}", marks=marks)
 
 
 def digests(style, ranks, out=None):
@@ -47,8 +51,17 @@ def digests(style, ranks, out=None):
     return run(("loop_styles/styles.py", style), processes=ranks, script=DIGESTS, **how)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("style", [named(style) for style in STYLES if style not in APART])
+def records(lines, leg, key):
+    """What a leg's records say, by their place in the iteration."""
+    place = ("fqn", "role", "arg", "iteration", "call", "pass", "micro_batch")
+    found = [line for line in lines if line["type"] == "record" and line["leg"] == leg]
+    return {tuple(line[name] for name in place): line[key] for line in found}
+
+
+@pytest.mark.parametrize(
+    ("style", "ranks"),
+    [case(style, ranks) for style in STYLES if style not in APART for ranks in (1, 2)],
+)
 def test_an_iteration_runs_again_and_nothing_is_changed(style, ranks, tmp_path):
     out = tmp_path / "trace"
     plain, _ = digests(style, ranks)
@@ -63,10 +76,20 @@ def test_an_iteration_runs_again_and_nothing_is_changed(style, ranks, tmp_path):
             assert LEFT[style] in notes[0]["reason"]
             continue
         assert notes == [{"name": "torch"}], notes
+        said = [line["data"]["text"] for line in lines if line.get("kind") == "notice"]
+        hooked = style == "compressed" and ranks > 1
+        assert any("communication hook of the loop's own" in text for text in said) == hooked
         seals = {(line["leg"], line["iteration"]) for line in lines if line["type"] == "seal"}
         legs = {"real", "replay", "noise.1", "isolated.noise.1"}
         legs |= {"fp32"} if style == "autocast" or "scaled" in style else set()
         assert seals == {(leg, iteration) for leg in legs for iteration in (0, 1)}
+        first, again = records(lines, "real", "scale"), records(lines, "replay", "scale")
+        assert again and {place: first[place] for place in again} == again
+        first, again = records(lines, "real", "xxh3"), records(lines, "replay", "xxh3")
+        left = {place: again[place] for place in again if place[1] == "buffer"}
+        assert {place: first[place] for place in left} == left
+        # On other ranks of DistributedDataParallel the next iteration finds the first one's.
+        assert bool(left) == (rank == 0 or style == "parallel-loss")
         kept = [line["data"]["reason"] for line in lines if line.get("kind") == "not_isolated"]
         assert not [reason for reason in kept if "its forward is run again" in reason]
 

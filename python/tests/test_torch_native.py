@@ -444,8 +444,11 @@ def checksums(folder, leg):
     }
 
 
-@pytest.mark.parametrize("script", [DDP, TENSOR_PARALLEL])
-def test_isolated_from_its_own_values_a_loop_repeats_itself(tmp_path, script):
+@pytest.mark.parametrize(
+    ("script", "grafted"), [(DDP, False), (TENSOR_PARALLEL, False), (DDP, True)]
+)
+def test_isolated_from_its_own_values_a_loop_repeats_itself(tmp_path, script, grafted):
+    """As `record` launches legs of a loop one by one, they take weights and data from its trace."""
     trace, leg = tmp_path / "trace", tmp_path / "trace" / "legs" / "isolated"
     run(script, "--steps", "1", out=trace, TTRACE_ITERATIONS="0:1")
     leg.parent.mkdir()
@@ -454,6 +457,11 @@ def test_isolated_from_its_own_values_a_loop_repeats_itself(tmp_path, script):
     assert {place[1] for place in alone} >= {"input", "output", "grad_output", "grad_input"}
     assert alone == checksums(trace, "real")
     noise = tmp_path / "trace" / "legs" / "isolated.noise.1"
-    run(script, "--steps", "1", out=noise, TTRACE_ITERATIONS="0:1", TTRACE_LEG="isolated.noise.1")
-    assert checksums(noise, "isolated.noise.1") != alone
-    assert checksums(noise, "isolated.noise.1").keys() == alone.keys()
+    own = {"TTRACE_GRAFT": trace, "TTRACE_GRAFT_WHAT": "weights,data"} if grafted else {}
+    leg = {"TTRACE_ITERATIONS": "0:1", "TTRACE_LEG": "isolated.noise.1", **own}
+    run(script, "--steps", "1", out=noise, **leg)
+    noisy = checksums(noise, "isolated.noise.1")
+    assert noisy.keys() == alone.keys()
+    # Gradients of inputs move by the noise of what is put in place alone.
+    moved = {place[1] for place in alone if noisy[place] != alone[place]}
+    assert moved >= {"input", "output", "grad_output", "grad_input"}

@@ -183,9 +183,12 @@ class RankStep {
                             ReadOne(tensors_.norm, rank_));
     clip_known_ = norm && std::isfinite(*norm);
     if (!clip_known_) return Done{};
-    norm_ = *norm;
-    SetClip(*rule_->clip_norm, norm_, PieceOf(tensors_.norm, rank_)->dtype(),
-            &setting_);
+    // Limit and norm are of what gradients mean. Those that were clipped may
+    // have had the scale of the loss still.
+    const auto piece = PieceOf(tensors_.norm, rank_);
+    const double scale = piece->scale().value();
+    norm_ = *norm * scale;
+    SetClip(*rule_->clip_norm / scale, *norm, piece->dtype(), &setting_);
     return Done{};
   }
 

@@ -48,6 +48,18 @@ class Accumulated(Loop):
         optimizer.zero_grad(set_to_none=False)
 
 
+class ClippedBetween(Loop):
+    """Gradients are clipped after each micro-batch, and added to."""
+
+    def step(self, step: int) -> None:
+        (optimizer,) = self.optimizers
+        for tokens in batches(step, 2):
+            self.backward(tokens)
+            nn.utils.clip_grad_norm_(self.model.parameters(), 0.1)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 class SeveralForwards(Loop):
     def backward(self, tokens: torch.Tensor) -> None:
         first, second = self.model(tokens[:, :-1]), self.model(tokens[:, 1:])
@@ -126,6 +138,20 @@ class Scaled(Loop):
             self.scaler.scale(loss).backward()
         self.scaler.unscale_(optimizer)
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.scaler.step(optimizer)
+        self.scaler.update()
+        optimizer.zero_grad()
+
+
+class PartlyScaled(Scaled):
+    """The loss of the first of two micro-batches is not scaled."""
+
+    def step(self, step: int) -> None:
+        (optimizer,) = self.optimizers
+        for number, tokens in enumerate(batches(step, 2)):
+            with torch.autocast("cpu", torch.float16):
+                loss = loss_of(self.model(tokens[:, :-1]), tokens)
+            (self.scaler.scale(loss) if number else loss).backward()
         self.scaler.step(optimizer)
         self.scaler.update()
         optimizer.zero_grad()
@@ -252,6 +278,23 @@ class Smoothed(Loop):
             return gradient + mean
 
         self.inner.head.weight.register_hook(smooth)
+
+
+class Normalised(Loop):
+    """Running statistics are the first rank's, of its own rows."""
+
+    def made(self) -> nn.Module:
+        model = Model()
+        model.blocks[0].norm = OverBatch()
+        return model
+
+
+class OverBatch(nn.BatchNorm1d):
+    def __init__(self) -> None:
+        super().__init__(WIDTH)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return super().forward(hidden.transpose(1, 2)).transpose(1, 2)
 
 
 class Bounded(Loop):
@@ -382,6 +425,7 @@ class ParallelLoss(Loop):
 STYLES: dict[str, Callable[[bool], Loop]] = {
     "plain": Loop,
     "accumulated": Accumulated,
+    "clipped-between": ClippedBetween,
     "several-forwards": SeveralForwards,
     "several-backwards": SeveralBackwards,
     "several-losses": SeveralLosses,
@@ -390,6 +434,7 @@ STYLES: dict[str, Callable[[bool], Loop]] = {
     "autocast": Autocast,
     "mixed": Mixed,
     "scaled": Scaled,
+    "partly-scaled": PartlyScaled,
     "reentrant": Reentrant,
     "recomputed": Recomputed,
     "buckets": Buckets,
@@ -403,6 +448,7 @@ STYLES: dict[str, Callable[[bool], Loop]] = {
     "hooks": Hooks,
     "counting": Counting,
     "smoothed": Smoothed,
+    "normalised": Normalised,
     "bounded": Bounded,
     "late": Late,
     "halved": Halved,

@@ -110,6 +110,10 @@ class Isolation(Rewrite):
             return self.keeps(place, "the reference has no such tensor")
         if is_rest:
             return torch.zeros_like(tensor)
+        return self.noisy(place, value)
+
+    def noisy(self, place: Place, value: torch.Tensor) -> torch.Tensor:
+        """What is put in place of a value that was read, which nobody else has."""
         if self._noise is None:
             return value
         noisy = self._noise.perturbed(place, value, in_place=True)

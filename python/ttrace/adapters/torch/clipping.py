@@ -76,7 +76,9 @@ class Clipping:
             return
         seen = session.now.clipping
         seen.looked_at = True
-        seen.clip(max_norm, self._norm_type)
+        # Of what gradients mean: a limit on those that still have the scale of the loss is another.
+        numerator, denominator = session.now.gradients.reduced_scale
+        seen.clip(max_norm * numerator / denominator, self._norm_type)
         norm = total_norm
         if is_dtensor(norm):
             norm = local_tensor(norm) if all(p.is_replicate() for p in norm.placements) else None

@@ -117,11 +117,11 @@ class DataInUse:
         self._calls += 1
         return Use(self._iteration, self.index, self._calls - 1)
 
-    def use_of(self, moment: Moment, dp_size: int) -> Use:
+    def use_of(self, moment: Moment, batch_parts: int) -> Use:
         """The same, of a forward of one of several models: their micro-batches are their own."""
         self._calls += 1
         self._targets = 0
-        index = moment.micro_batch // dp_size
+        index = moment.micro_batch // batch_parts
         self._of_root = Use(self._iteration, index, moment.call, moment)
         return self._of_root
 

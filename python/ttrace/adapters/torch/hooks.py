@@ -373,12 +373,14 @@ class DTensorIsolation(Isolation):
             if dim < 0:
                 break
             rule = replace(place.rule, batch_dim=dim, grad_placements=None)
-            spec = self._deferred.spec_of(place._replace(rule=rule), tensor, shape[dim])
+            here = place._replace(rule=rule)
+            spec = self._deferred.spec_of(here, tensor, shape[dim])
+            at_begin = placed.padded_at_begin
             try:
-                at_begin = placed.padded_at_begin
-                return self._source.read_placed(where, spec, rows, at_begin, tensor.detach())
+                value = self._source.read_placed(where, spec, rows, at_begin, tensor.detach())
             except Unreadable as error:
                 return self.keeps(place, str(error))
+            return None if value is None else self.noisy(here, value)
         return super().value(place, tensor)
 
 

@@ -57,6 +57,8 @@ class LoopIteration(Iteration):
         self.gradient_starts: GradientStarts | None = None
         self.replayer: LoopReplayer | None = None
         self.reruns: Reruns | None = None
+        # Slots of gradients on the tape, when the loop first clipped them.
+        self.left: list[int] | None = None
         self.repeated = False  # its legs are over, or had their time
         self.of_real_leg: LoopIteration = self  # while another runs: a copy
         self._again = 0  # forwards of the leg that runs

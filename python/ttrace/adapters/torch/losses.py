@@ -26,6 +26,7 @@ class Losses:
         if torch._C._current_graph_task_id() != -1:
             return  # within a backward: reentrant checkpointing
         iteration = self._session.now
+        iteration.micro_batches.backward_begins()
         moment = iteration.micro_batches.last
         iteration.begin_backward(moment)
         if moment is None:

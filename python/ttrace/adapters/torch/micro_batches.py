@@ -34,6 +34,8 @@ class MicroBatches:
         self._batches: dict[tuple[str, int], int] = {}  # of these, by number
         self._open: list[Moment] = []
         self._loss_scale: Scale = (1, 1)
+        self._scales: list[Scale] = []  # of each forward whose loss had its backward
+        self._carried: list[Scale] = []  # the same, of the iteration that runs again
 
     def batch_of(self, moment: Moment | None) -> int:
         """The number of the batch that a forward is of, in `counts`. 0, and of None: that of the
@@ -75,6 +77,8 @@ class MicroBatches:
         before = None if self.next_is_new else self.last
         if before is None:
             self.count += 1
+        if self.calls < len(self._carried):
+            self._loss_scale = self._carried[self.calls]
         self.calls += 1
         self._closed = False
         self.last_number = (self.count - 1) * topology.batch_parts + topology.batch_part
@@ -123,8 +127,12 @@ class MicroBatches:
         return Batch(total, rows, known, self._scale(topology))
 
     def carry_scale_of(self, other: MicroBatches) -> None:
-        """Losses are scaled as in the other iteration."""
-        self._loss_scale = other._loss_scale
+        """Losses are scaled as in the other iteration, which may not scale all of them."""
+        self._loss_scale, self._carried = other._loss_scale, other._scales
+
+    def backward_begins(self) -> None:
+        """Of losses of what was put out until now."""
+        self._scales += [self._loss_scale] * (self.calls - len(self._scales))
 
     def again(self, new: bool, place: tuple[int, int]) -> None:
         """The forward that follows begins a micro-batch, or not, as it did the first time."""

@@ -43,7 +43,7 @@ class OwnInputs:
         if moment is None:
             use = in_use.use_inputs()
         else:
-            use = in_use.use_of(moment, session.topology.dp_size)
+            use = in_use.use_of(moment, session.topology.batch_parts)
         own = {
             name: value
             for name, value in tensors.items()

@@ -89,7 +89,11 @@ class Steps:
 
     def _clipping(self, of: Iterable[torch.Tensor] | None) -> Store | None:
         """Complete, or so it seems, are those that are clipped."""
-        return self._give_out(of if len(self._optimizers) > 1 else None, None)
+        several = len(self._optimizers) > 1
+        store = self._give_out(of if several else None, None)
+        if store is not None and not several:
+            self._repetition.clips()
+        return store
 
     def _clipped(self) -> None:
         if self._store is not None:
@@ -98,7 +102,9 @@ class Steps:
     def _gradients_complete(self, optimizer: Any = None) -> None:
         """Those that it steps are. None: those of all."""
         several = optimizer is not None and len(self._optimizers) > 1
-        self._give_out(parameters_of(optimizer) if several else None, optimizer)
+        store = self._give_out(parameters_of(optimizer) if several else None, optimizer)
+        if store is not None and len(self._optimizers) == 1:
+            self._repetition.run()
 
     def _give_out(self, of: Iterable[torch.Tensor] | None, optimizer: Any) -> Store | None:
         session, store = self._session, self._store
@@ -115,8 +121,6 @@ class Steps:
                     note_comm_hook(session, ddp)
             self._course.backward_done()
             self._course.record_reduced()
-        if len(self._optimizers) == 1:
-            self._repetition.run()
         return store
 
     # A step

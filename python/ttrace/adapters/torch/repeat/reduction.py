@@ -26,6 +26,11 @@ def joins(model: AttachedModel) -> bool:
     return any(getattr(config, "enable", False) for config in configs)
 
 
+def sends_buffers(model: AttachedModel) -> bool:
+    """Whether a forward of the loop's begins with the first rank's buffers on all."""
+    return any(getattr(ddp, "broadcast_buffers", False) for ddp in model.ddps)
+
+
 def is_followed(model: AttachedModel) -> bool:
     """Whether what is reduced is known: no hook of the user's does it."""
     return bool(model.ddps) and not any(getattr(ddp, "_comm_hooks", ()) for ddp in model.ddps)

@@ -33,6 +33,7 @@ from ttrace.capture.rerun import Reruns
 
 _STEP_INSIDE = "an optimizer steps while a backward runs"
 _JOIN = "within DistributedDataParallel.join a rank may have fewer iterations than others"
+_CLIPS_BETWEEN = "the loop adds to gradients that it has clipped"
 _NEVER_COMPLETE = "not all of the loop's optimizers have stepped"
 _NUMBER = (
     "a number that the loop takes from a tensor (item) is a part of its loss: in reruns it is what"
@@ -132,6 +133,23 @@ class Repetition:
             now.replayer.brought(now.gradients.sums())
             self._tape.give_out(of, unscaled)
 
+    def clips(self) -> None:
+        """Gradients are complete, or so it seems. What is done to them until the step is no part of
+        a rerun, which waits for the step: the loop may go on to add to them."""
+        tape, now = self._tape, self._session.now
+        if tape is None or now.replayer is None or now.repeated or now.left is not None:
+            return
+        self._calls.end()
+        now.left = self._slots_left(tape)
+        now.replayer.clips()
+
+    def _goes_on(self) -> None:
+        if self._tape is not None and self._session.now.left is not None:
+            self._tape.give_up(_CLIPS_BETWEEN)
+
+    def _slots_left(self, tape: Tape) -> list[int]:
+        return tape.slots_of(leaf.grad for leaf in self._leaves(tape).values())
+
     def step_begins(self, optimizer: Any, is_last: bool, in_backward: bool) -> None:
         """Gradients are complete, of the parameters of this one. `is_last`: all others have
         stepped."""
@@ -190,7 +208,7 @@ class Repetition:
     def _hand_over(self, tape: Tape, replayer: LoopReplayer) -> None:
         """What was recorded, to who makes it again."""
         session, leaves = self._session, self._leaves(tape)
-        left = tape.slots_of(leaf.grad for leaf in leaves.values())
+        left = self._slots_left(tape) if session.now.left is None else session.now.left
         events = needed(tape.events, tape.memory, left)
         if session.recording and takes_number(events, tape.numbers) and session.once(_NUMBER):
             session.note("notice", text=_NUMBER)
@@ -219,6 +237,7 @@ class Repetition:
         again = self._in_call or self._session.now.steps.evaluates_again
         if not trains or again or not self._records():
             return None
+        self._goes_on()
         now = self._session.now
         if now.tape is None:
             self._between.over(None)  # one that an exception has ended
@@ -293,6 +312,7 @@ class Repetition:
         if tape is None or starts is None or not self._records():
             yield
             return
+        self._goes_on()
         ambient = self._ambient_if_concerned(args, kwargs)
         with self._calls.apart():
             begun = self._begin_event(Kind.BACKWARD, "backward", _backward, args, kwargs, ambient)

@@ -20,7 +20,12 @@ from ttrace.adapters.torch.repeat.hooks_that_keep import HooksThatKeep
 from ttrace.adapters.torch.repeat.kept_objects import is_kept_object
 from ttrace.adapters.torch.repeat.kept_step import KeptStep
 from ttrace.adapters.torch.repeat.play import NotTheSame, play
-from ttrace.adapters.torch.repeat.reduction import is_followed, reduce_as_before, reducing_nothing
+from ttrace.adapters.torch.repeat.reduction import (
+    is_followed,
+    reduce_as_before,
+    reducing_nothing,
+    sends_buffers,
+)
 from ttrace.adapters.torch.repeat.swapped_parameters import swapped_parameters
 from ttrace.adapters.torch.repeat.tape import Event, Kind, Tape
 from ttrace.adapters.torch.repeat.terms import Terms, digest_in
@@ -32,6 +37,11 @@ from ttrace.capture.settings import LegName
 from ttrace.capture.state import GlobalState, Part, Watched
 
 _NO_BACKWARD = "no backward of what its model has put out was seen"
+_OWN_HOOK = (
+    "a communication hook of the loop's own reduces gradients, which reruns in this process do not:"
+    " reduced gradients are judged in the run as it was alone (--launch-per-leg judges them in"
+    " reruns, too)"
+)
 
 
 class LoopReplayer:
@@ -61,6 +71,7 @@ class LoopReplayer:
         self._earlier: list[tuple[torch.Tensor, torch.Tensor]] = []  # parameters, as they were
         self._own = list(model.root.named_parameters())
         self._changed: list[str] = []  # gradients that a rerun did not leave as the loop did
+        self._left: dict[str, str] | None = None  # digests of those that the loop then clipped
         self._hooks = HooksThatKeep(model.root)
         self._unchanged = Unchanged(model.root.named_parameters())
         self._precision = FullPrecision(model)
@@ -85,6 +96,11 @@ class LoopReplayer:
         the end."""
         if not self.is_trusted:
             self._terms.add(sums)
+
+    def clips(self) -> None:
+        """The loop is about to change its gradients."""
+        if not self.is_trusted:
+            self._left = _digests({n: p.grad for n, p in self._own if p.grad is not None})
 
     # The state of the process
 
@@ -169,9 +185,11 @@ class LoopReplayer:
             return
         stepped = {id(p) for p, _ in self._earlier}  # and cleared since, most likely
         own = {name: p for name, p in self._own if id(p) not in stepped}
-        left = {name: p.grad for name, p in own.items() if p.grad is not None}
-        made = {n: g for n, g in self._instruments.store.gradients() if n in own}
-        self._changed = [n for n in {**left, **made} if digest_in(left, n) != digest_in(made, n)]
+        left = self._left
+        if left is None:
+            left = _digests({name: p.grad for name, p in own.items() if p.grad is not None})
+        made = _digests({n: g for n, g in self._instruments.store.gradients() if n in own})
+        self._changed = [n for n in {**left, **made} if left.get(n) != made.get(n)]
 
     def differences(self) -> list[str]:
         return self._terms.differing(self._again) or self._changed
@@ -234,11 +252,16 @@ class LoopReplayer:
         of_real_leg = self._session.now.of_real_leg.gradients
         self._instruments.store.select(None, unscaled=of_real_leg.reduced_scale == (1, 1))
         self._course.rerun_done(reduced=self._is_reduced)
-        self._instruments.store.record_buffers_left()
+        # Where they are sent, the next iteration finds nothing of what this rank has left.
+        if self._session.topology.dp_rank == 0 or not sends_buffers(self._model):
+            self._instruments.store.record_buffers_left()
 
     def _reduce(self, meet: Callable[[], None]) -> None:
         if not is_followed(self._model):
             self._is_reduced = False
+            session = self._session
+            if self._model.ddps and session.recording and session.once(_OWN_HOOK):
+                session.note("notice", text=_OWN_HOOK)
             return
         meet()
         leaves = self._instruments.store.leaves()
@@ -277,3 +300,7 @@ class LoopReplayer:
 def _set(values: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> None:
     for tensor, value in values:
         tensor.copy_(value)
+
+
+def _digests(gradients: Mapping[str, torch.Tensor]) -> dict[str, str]:
+    return {fqn: digest_in(gradients, fqn) for fqn in gradients}

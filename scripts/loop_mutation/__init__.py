@@ -1,0 +1,1 @@
+"""The parts of scripts/loop_mutants.py: which loops and mutants, running them, judging, writing."""

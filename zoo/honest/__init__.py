@@ -1,0 +1,1 @@
+"""Training loops as people write them; what they share is used elsewhere, too."""
