@@ -8,9 +8,9 @@ import torch
 
 from captured_run import compared, index
 from test_torch_native import Tensors, run, topology_of, two_ranks  # noqa: F401
+from ttrace.adapters.torch.dtensors import Unplaceable
 from ttrace.adapters.torch.hooks import DTensorIsolation, DTensorNoise, placed
 from ttrace.adapters.torch.placement import Provenance
-from ttrace.adapters.torch.topology import Unplaceable
 from ttrace.capture.placed import Batch, Moment, TensorRule
 from ttrace.capture.rewrite import Place
 

@@ -17,7 +17,7 @@ import ttrace
 from captured_run import ROOT, index
 from census import Census
 from ttrace.adapters.torch import attach as attach_module
-from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.adapters.torch.store import Store
 from ttrace.capture.course import Course
 from ttrace.capture.scope import Scope, inside
@@ -156,9 +156,9 @@ WAYS = [
     refused,
     with_a_second_model,
     with_a_hook_behind_ours,
-    _fails(DeferredSession, "record"),
-    _fails(DeferredSession, "record", after=12),
-    _fails(DeferredSession, "start_on"),
+    _fails(LoopSession, "record"),
+    _fails(LoopSession, "record", after=12),
+    _fails(LoopSession, "start_on"),
     _fails(Course, "backward_done"),
     _fails(Course, "step_begins"),
     _fails(Store, "step_over"),

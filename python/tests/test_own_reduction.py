@@ -7,7 +7,7 @@ from ttrace.adapters.torch.first_hooks import register_first
 from ttrace.adapters.torch.iteration import LoopIteration
 from ttrace.adapters.torch.own_reduction import OwnReduction
 from ttrace.adapters.torch.reduction_by_hand import ReductionByHand
-from ttrace.adapters.torch.topology import Unsupported
+from ttrace.adapters.torch.refusals import Unsupported
 from ttrace.capture.collective_calls import Call
 from ttrace.capture.parameter_store import Piece
 

@@ -17,8 +17,9 @@ import ttrace
 from index_lines import read_lines
 from launch_ranks import launcher
 from ttrace import _native
+from ttrace.adapters.torch.dtensors import Unplaceable
 from ttrace.adapters.torch.placement import Provenance, batch_dim
-from ttrace.adapters.torch.topology import Topology, Unplaceable
+from ttrace.adapters.torch.topology import Topology
 
 ROOT = Path(__file__).resolve().parents[2]
 DDP = ROOT / "zoo/ddp_toy.py"

@@ -88,8 +88,8 @@ struct Occurrence {
   // When it was recorded: microseconds of the machine's monotonic clock, as
   // RecordTimes::Now gives them; -1: not known.
   int64_t time_us = -1;
-  // While it is held (TraceWriter::Hold), in which of the iteration's batches its
-  // rows are. Not in the trace.
+  // While it is held (TraceWriter::Hold), in which of the iteration's batches
+  // its rows are. Not in the trace.
   int batch = 0;
 };
 

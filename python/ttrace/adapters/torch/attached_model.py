@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ttrace.adapters.torch.attached_root import AttachedRoot
 from ttrace.adapters.torch.loss_scale import parameters_of
-from ttrace.adapters.torch.topology import canonical_name
+from ttrace.adapters.torch.wrappers import canonical_name
 from ttrace.capture import nested
 from ttrace.capture.patches import Patches
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ttrace.adapters.torch.compiled import outside, wrappers_around
-from ttrace.adapters.torch.topology import inside, wrappers
+from ttrace.adapters.torch.wrappers import inside, wrappers
 from ttrace.capture.module_hooks import Arguments
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.capture import source_lines
 from ttrace.capture.patches import Patches
 
@@ -24,7 +24,7 @@ _NOTICE = (
 class LossBackward:
     def __init__(
         self,
-        session: DeferredSession,
+        session: LoopSession,
         patches: Patches,
         on_end: Callable[[], None],
         around: Callable[[Any, Any], AbstractContextManager[None]],

@@ -18,7 +18,7 @@ from typing import Any
 
 from torch.utils import checkpoint
 
-from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.capture.patches import Patches
 from ttrace.capture.placed import Position
 
@@ -27,7 +27,7 @@ class Checkpoints:
     """Remembers, in the autograd context of each reentrant checkpoint, where its forward was, and
     says while the forward of another one runs."""
 
-    def __init__(self, session: DeferredSession, patches: Patches) -> None:
+    def __init__(self, session: LoopSession, patches: Patches) -> None:
         self._session = session
         self._depth = 0
         patches.wrap_static(

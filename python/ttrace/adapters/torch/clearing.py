@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from ttrace.adapters.torch.attached_model import AttachedModel
-from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.adapters.torch.loss_scale import parameters_of, plain
 from ttrace.adapters.torch.store import Store
 from ttrace.capture import source_lines
@@ -31,7 +31,7 @@ class Clearing:
 
     def __init__(
         self,
-        session: DeferredSession,
+        session: LoopSession,
         patches: Patches,
         model: AttachedModel,
         optimizers: Sequence[Any],

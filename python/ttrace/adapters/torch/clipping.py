@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch.nn.utils import clip_grad
 
-from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.dtensors import is_dtensor, local_tensor
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.adapters.torch.store import Store
-from ttrace.adapters.torch.topology import is_dtensor, local_tensor
 from ttrace.capture.patches import Patches
 from ttrace.capture.placed import Scale
 
@@ -21,7 +21,7 @@ class Clipping:
 
     def __init__(
         self,
-        session: DeferredSession,
+        session: LoopSession,
         patches: Patches,
         backward_done: Callable[[Iterable[torch.Tensor] | None], Store | None],
         changed: Callable[[], None],

@@ -12,13 +12,13 @@ from typing import Any
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.loop_session import LoopSession
 
 # Those that torch has built in: what they send. None: the gradients as they are.
 _BUILT_IN = {"FP16_COMPRESS": "float16", "ALLREDUCE": None}
 
 
-def note_comm_hook(session: DeferredSession, ddp: DistributedDataParallel) -> None:
+def note_comm_hook(session: LoopSession, ddp: DistributedDataParallel) -> None:
     """Once a run. Nothing where it reduces gradients itself."""
     name = hook_name(ddp)
     if not name:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ttrace.adapters.torch.topology import is_compiled_wrapper, wrappers
+from ttrace.adapters.torch.wrappers import is_compiled_wrapper, wrappers
 from ttrace.capture.module_hooks import eager_only
 from ttrace.capture.patches import Patches
 

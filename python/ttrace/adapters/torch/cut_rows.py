@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
-from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.capture import nested
 from ttrace.capture.collective_calls import Call
 
@@ -37,9 +37,7 @@ Shape = Callable[[str], Sequence[int]]  # of an argument of the model in the ref
 class CutRows:
     """What the forwards of one data-parallel model send among `ranks`."""
 
-    def __init__(
-        self, session: DeferredSession, ranks: Iterable[int], wrapped: bool = True
-    ) -> None:
+    def __init__(self, session: LoopSession, ranks: Iterable[int], wrapped: bool = True) -> None:
         """`wrapped`: by something that says so. Without it each rank may hold a part of the
         modules, and sum what these make."""
         self._session = session

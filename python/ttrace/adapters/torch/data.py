@@ -26,8 +26,8 @@ from torch.utils.data import dataloader
 from ttrace.adapters.torch import fed_rows
 from ttrace.adapters.torch.data_items import Item, Use
 from ttrace.adapters.torch.data_records import record_item
-from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.fed_rows import Fed, Placed
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.adapters.torch.own_inputs import OwnInputs
 from ttrace.adapters.torch.reference_data import ReferenceData
 from ttrace.capture.course import Course
@@ -47,7 +47,7 @@ class Data:
 
     def __init__(
         self,
-        session: DeferredSession,
+        session: LoopSession,
         patches: Patches,
         course: Course,
         ensure_started: Callable[[], object],

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import torch
 
+from ttrace.adapters.torch.dtensors import is_dtensor
 from ttrace.adapters.torch.fed_rows import Fed
-from ttrace.adapters.torch.topology import is_dtensor
 from ttrace.capture.placed import Moment
 from ttrace.capture.tensor_bytes import bitwise_equal
 

@@ -6,12 +6,12 @@ import torch
 
 from ttrace.adapters.torch import fed_rows
 from ttrace.adapters.torch.data_items import Item, Use
-from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.fed_rows import Fed
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.adapters.torch.reference_data import counts_rows, place_of
 
 
-def record_item(session: DeferredSession, item: Item, use: Use) -> None:
+def record_item(session: LoopSession, item: Item, use: Use) -> None:
     note_fed(session, item.fed, use, item.rows or 0)
     for arg, value in item.own.items():
         lies = session.now.placements_of_argument(item.given.get(arg, value))
@@ -19,7 +19,7 @@ def record_item(session: DeferredSession, item: Item, use: Use) -> None:
 
 
 def record_tensor(
-    session: DeferredSession,
+    session: LoopSession,
     rows: int | None,
     use: Use,
     arg: str,
@@ -44,7 +44,7 @@ def record_tensor(
     )
 
 
-def note_fed(session: DeferredSession, tensors: list[Fed], use: Use, rows: int) -> None:
+def note_fed(session: LoopSession, tensors: list[Fed], use: Use, rows: int) -> None:
     topology = session.topology
     if topology.cuts_tensors:
         return  # parts of rows may lie on other ranks
@@ -60,7 +60,7 @@ def note_fed(session: DeferredSession, tensors: list[Fed], use: Use, rows: int) 
     )
 
 
-def note_target(session: DeferredSession, target: torch.Tensor, use: Use) -> None:
+def note_target(session: LoopSession, target: torch.Tensor, use: Use) -> None:
     topology = session.topology
     if topology.cuts_tensors:
         return

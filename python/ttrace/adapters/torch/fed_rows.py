@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from ttrace import _native
-from ttrace.adapters.torch.topology import is_dtensor
+from ttrace.adapters.torch.dtensors import is_dtensor
 from ttrace.capture.nested import is_keyed, keyed_items, named_tensors
 
 if TYPE_CHECKING:
-    from ttrace.adapters.torch.deferred_session import DeferredSession
+    from ttrace.adapters.torch.loop_session import LoopSession
 
 _MOST_ROWS = 8192  # whose digests fit into a line of the index
 _MOST_BYTES = 1 << 28  # of a tensor that is looked at
@@ -83,7 +83,7 @@ def prefixed(tensors: list[Fed], word: str) -> list[Fed]:
 
 
 def note(
-    session: DeferredSession,
+    session: LoopSession,
     tensors: list[Fed],
     *,
     fed: str,
@@ -102,7 +102,7 @@ def note(
     note_tensors(session, tensors, **where)
 
 
-def note_tensors(session: DeferredSession, tensors: list[Fed], **where: Any) -> None:
+def note_tensors(session: LoopSession, tensors: list[Fed], **where: Any) -> None:
     for one in tensors:
         whole, without_end, without_begin, cut_end, cut_begin = one.digests
         values: dict[str, Any] = {"arg": one.arg, "dim": one.dim, "rows": one.rows}

@@ -14,13 +14,13 @@ from ttrace.adapters.torch.attached_model import AttachedModel
 from ttrace.adapters.torch.attached_root import AttachedRoot
 from ttrace.adapters.torch.compiled import AroundCall, watch
 from ttrace.adapters.torch.data import Data
-from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.dtensors import DTensor, rows_cut
 from ttrace.adapters.torch.forwards_seen import SeenForward
 from ttrace.adapters.torch.given_rows import GivenRows
 from ttrace.adapters.torch.instruments import Instrumentation, Instruments
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.adapters.torch.repeat.repetition import Repetition
 from ttrace.adapters.torch.targets import watch as watch_targets
-from ttrace.adapters.torch.topology import DTensor, rows_cut
 from ttrace.capture import nested
 from ttrace.capture.course import Course
 from ttrace.capture.nested import named_tensors
@@ -38,7 +38,7 @@ class Forwards:
 
     def __init__(
         self,
-        session: DeferredSession,
+        session: LoopSession,
         model: AttachedModel,
         patches: Patches,
         instrumentation: Instrumentation,

@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from ttrace.adapters.torch.declared import Declared, NotDeclared
 from ttrace.adapters.torch.loss_scale import plain
-from ttrace.adapters.torch.topology import wrappers
+from ttrace.adapters.torch.wrappers import wrappers
 
 _CALL = "ttrace.attach(model, optimizer)"
 

@@ -10,7 +10,7 @@ from ttrace.adapters.torch import fed_rows
 from ttrace.adapters.torch.attached_model import AttachedModel
 from ttrace.adapters.torch.attached_root import AttachedRoot
 from ttrace.adapters.torch.data import Data
-from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.adapters.torch.repeat.repetition import Repetition
 from ttrace.capture import nested
 from ttrace.capture.nested import named_tensors
@@ -22,7 +22,7 @@ class GivenRows:
 
     def __init__(
         self,
-        session: DeferredSession,
+        session: LoopSession,
         model: AttachedModel,
         data: Data,
         repetition: Repetition,

@@ -19,22 +19,19 @@ from ttrace.adapters.torch.attached_model import AttachedModel
 from ttrace.adapters.torch.autocast import casts_own_parameters
 from ttrace.adapters.torch.backward import LossBackward
 from ttrace.adapters.torch.compiled import AroundCall, compiled_by, is_compiled
-from ttrace.adapters.torch.deferred_session import DeferredSession
-from ttrace.adapters.torch.fed_rows import Placed
-from ttrace.adapters.torch.placement import Provenance, batch_dim
-from ttrace.adapters.torch.topology import (
-    Topology,
+from ttrace.adapters.torch.dtensors import (
     Unplaceable,
-    canonical_name,
     dtensor_placements,
     first_row,
-    inside,
-    is_activation_wrapper,
     is_dtensor,
     rows_cut,
     without_rows,
-    wrappers,
 )
+from ttrace.adapters.torch.fed_rows import Placed
+from ttrace.adapters.torch.loop_session import LoopSession
+from ttrace.adapters.torch.placement import Provenance, batch_dim
+from ttrace.adapters.torch.topology import Topology
+from ttrace.adapters.torch.wrappers import canonical_name, inside, is_activation_wrapper, wrappers
 from ttrace.capture import nested
 from ttrace.capture.isolation import Isolation
 from ttrace.capture.module_hooks import Arguments, ModuleHooks
@@ -80,14 +77,14 @@ class LoopHooks(ModuleHooks):
 
     def __init__(
         self,
-        session: DeferredSession,
+        session: LoopSession,
         draws: RandomDraws,
         backward: LossBackward,
         rewrite: Rewrite | None,
     ) -> None:
         super().__init__(session, draws, rewrite)
         self._backward = backward
-        self._deferred = session
+        self._loop = session
         self._rules: dict[nn.Module, tuple[str, ModuleRule]] = {}
 
     def install_all(self, model: AttachedModel) -> None:
@@ -107,9 +104,9 @@ class LoopHooks(ModuleHooks):
                 continue  # the wrapper around it is called once, where this runs again
             if is_compiled(seen):
                 hidden |= set(module.modules())
-                if self._deferred.once("compiled", fqn):
+                if self._loop.once("compiled", fqn):
                     reason = f"{compiled_by(seen)}: {_COMPILED}"
-                    self._deferred.note("compiled", fqn=fqn, reason=reason)
+                    self._loop.note("compiled", fqn=fqn, reason=reason)
             rule = self._rule(inside(wrappers(module)[-1]), fqn)
             self._rules[seen] = fqn, rule
             self.install(seen, fqn, rule)
@@ -161,16 +158,16 @@ class LoopHooks(ModuleHooks):
 
     def _say_opaque(self, fqn: str, role: str, value: Any, name: str) -> None:
         for arg, kind in opaque(value, name):
-            self._deferred.not_recorded(fqn, role, arg, f"inside an object of class {kind}")
+            self._loop.not_recorded(fqn, role, arg, f"inside an object of class {kind}")
 
     def _say_precision(self, module: nn.Module, fqn: str, output: Any) -> None:
         device = next((v.device.type for _, v in nested.outputs(output) if v.requires_grad), None)
         if device is None or not torch.is_autocast_enabled(device):
             return
-        is_first = self._deferred.once("precision_inside", fqn)
+        is_first = self._loop.once("precision_inside", fqn)
         if is_first and casts_own_parameters(wrappers(module)[-1], output):
             dtype = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
-            self._deferred.note("precision_inside", fqn=fqn, dtype=dtype)
+            self._loop.note("precision_inside", fqn=fqn, dtype=dtype)
 
     def _rule(self, module: nn.Module, fqn: str) -> ModuleRule:
         leaf = next(module.children(), None) is None
@@ -178,7 +175,7 @@ class LoopHooks(ModuleHooks):
         return ModuleRule(every, every, leaf and not isinstance(module, _TRANSPARENT))
 
     def _choice(self, fqn: str, kind: str, arg: str) -> Choice:
-        session = self._deferred
+        session = self._loop
 
         def choose(value: torch.Tensor) -> TensorRule | None:
             moment, provenance = session.moment, session.now.provenance
@@ -260,21 +257,21 @@ class DTensorNoise(Noise):
     """Noise on DTensors: on the local tensor, by its place in the whole one. Terms of a pending
     sum get noise of their own on each rank."""
 
-    def __init__(self, session: DeferredSession, number: int) -> None:
+    def __init__(self, session: LoopSession, number: int) -> None:
         super().__init__(session, number)
-        self._deferred = session
+        self._loop = session
 
     def perturbed(
         self, place: Place, tensor: torch.Tensor, *, in_place: bool = False
     ) -> torch.Tensor | None:
         if not is_dtensor(tensor):
-            if _is_pending(place, self._deferred.topology):
+            if _is_pending(place, self._loop.topology):
                 place = place._replace(arg=f"{place.arg}@{self._coordinate()}")
             return super().perturbed(place, tensor, in_place=in_place)
         if any(hasattr(placement, "mask_buffer") for placement in tensor.placements):
             return None  # a look-up, which rounds nothing
         try:
-            local, rule = _local(self._deferred, tensor, place.rule)
+            local, rule = _local(self._loop, tensor, place.rule)
         except Unplaceable:
             return None
         placements = rule.placements
@@ -288,7 +285,7 @@ class DTensorNoise(Noise):
         if not is_dtensor(gradient):
             return super().parameter_gradient(fqn, rule, coordinate, gradient)
         try:
-            local = self._deferred.local(gradient, rule.placements)
+            local = self._loop.local(gradient, rule.placements)
         except Unplaceable:
             return None
         if "Partial" in local.placements:
@@ -298,7 +295,7 @@ class DTensorNoise(Noise):
         return None if noisy is None else _like(gradient, noisy)
 
     def _coordinate(self) -> str:
-        place = self._deferred.topology.coordinate
+        place = self._loop.topology.coordinate
         return ",".join(f"{name}={index}" for name, index in place.items())
 
 
@@ -307,14 +304,14 @@ class DTensorIsolation(Isolation):
 
     def __init__(
         self,
-        session: DeferredSession,
+        session: LoopSession,
         source: RecordedValues,
         source_leg: str,
         noise: DTensorNoise | None,
         in_checkpoint: Callable[[], bool],
     ) -> None:
         super().__init__(session, source, source_leg, noise)
-        self._deferred = session
+        self._loop = session
         self._in_checkpoint = in_checkpoint
         self._given: set[tuple[Any, ...]] = set()  # gradients that were put in place
 
@@ -346,11 +343,11 @@ class DTensorIsolation(Isolation):
         if not is_dtensor(tensor):
             if place.pass_ == "backward" and place.rule.grad_unknown:
                 return self.keeps(place, place.rule.grad_unknown)
-            if _is_pending(place, self._deferred.topology):
+            if _is_pending(place, self._loop.topology):
                 return self.keeps(place, _NO_TERMS)
             return self._plain_value(place, tensor)
         try:
-            local, rule = _local(self._deferred, tensor, place.rule)
+            local, rule = _local(self._loop, tensor, place.rule)
         except Unplaceable as reason:
             return self.keeps(place, str(reason))
         if "Partial" in rule.placements:
@@ -374,7 +371,7 @@ class DTensorIsolation(Isolation):
                 break
             rule = replace(place.rule, batch_dim=dim, grad_placements=None)
             here = place._replace(rule=rule)
-            spec = self._deferred.spec_of(here, tensor, shape[dim])
+            spec = self._loop.spec_of(here, tensor, shape[dim])
             at_begin = placed.padded_at_begin
             try:
                 value = self._source.read_placed(where, spec, rows, at_begin, tensor.detach())
@@ -408,7 +405,7 @@ def _is_pending(place: Place, topology: Topology) -> bool:
 
 
 def _local(
-    session: DeferredSession, tensor: torch.Tensor, rule: TensorRule
+    session: LoopSession, tensor: torch.Tensor, rule: TensorRule
 ) -> tuple[torch.Tensor, TensorRule]:
     """The local tensor of a DTensor, and where it lies now."""
     local = session.local(tensor, rule.placements, rule.batch_dim)

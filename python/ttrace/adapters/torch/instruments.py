@@ -13,12 +13,13 @@ from ttrace.adapters.torch.attached_model import AttachedModel
 from ttrace.adapters.torch.backward import LossBackward
 from ttrace.adapters.torch.checkpoint import Checkpoints
 from ttrace.adapters.torch.cut_rows import CutRows
-from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.hooks import LoopHooks
 from ttrace.adapters.torch.launches import Launches
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.adapters.torch.reduction_by_hand import ReductionByHand
+from ttrace.adapters.torch.refusals import Unsupported
 from ttrace.adapters.torch.store import Store
-from ttrace.adapters.torch.topology import Topology, Unsupported
+from ttrace.adapters.torch.topology import Topology
 from ttrace.capture import collective_calls
 from ttrace.capture.course import Course
 from ttrace.capture.graft import Graft
@@ -31,7 +32,7 @@ class Instruments:
 
     def __init__(
         self,
-        session: DeferredSession,
+        session: LoopSession,
         model: AttachedModel,
         optimizers: Sequence[Any],
         course: Course,
@@ -74,7 +75,7 @@ class Instrumentation:
 
     def __init__(
         self,
-        session: DeferredSession,
+        session: LoopSession,
         model: AttachedModel,
         optimizers: Sequence[Any],
         course: Course,

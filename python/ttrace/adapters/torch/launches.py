@@ -8,8 +8,8 @@ from typing import Any
 
 from ttrace.adapters.torch.attached_model import AttachedModel
 from ttrace.adapters.torch.checkpoint import Checkpoints
-from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.hooks import DTensorIsolation, DTensorNoise
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.capture.legs import FullPrecision, Leg, LegFactory, Refusal
 from ttrace.capture.settings import LegName
 
@@ -18,7 +18,7 @@ class Launches:
     """What this launch is, and which legs can be launches."""
 
     def __init__(
-        self, session: DeferredSession, model: AttachedModel, checkpoints: Checkpoints
+        self, session: LoopSession, model: AttachedModel, checkpoints: Checkpoints
     ) -> None:
         self._session = session
         self._model = model

@@ -22,10 +22,10 @@ from ttrace.adapters.torch.attached_model import AttachedModel
 from ttrace.adapters.torch.backward import LossBackward
 from ttrace.adapters.torch.checkpoint import Checkpoints
 from ttrace.adapters.torch.data import Data
-from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.forwards import Forwards
 from ttrace.adapters.torch.given import Given
 from ttrace.adapters.torch.instruments import Instrumentation
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.adapters.torch.losses import Losses
 from ttrace.adapters.torch.repeat.repetition import Repetition
 from ttrace.adapters.torch.steps import Steps
@@ -54,7 +54,7 @@ class LoopCapture:
         self.given = given
         self.by_library = by_library
         self._over = over
-        session = self._session = DeferredSession(scope.settings, given.declared)
+        session = self._session = LoopSession(scope.settings, given.declared)
         process_messages.ran(scope.settings.out, 0)
         patches = self._patches = Patches()
         optimizers = given.optimizers

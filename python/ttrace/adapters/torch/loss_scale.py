@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.capture.patches import Patches
 
 _LARGEST = 2**52  # beside it, room for the number of ranks in 64 bits
@@ -30,7 +30,7 @@ class LossScale:
 
     def __init__(
         self,
-        session: DeferredSession,
+        session: LoopSession,
         patches: Patches,
         optimizers: Sequence[Any],
         before_step: Callable[[Any], None],

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.dtensors import Unplaceable, is_dtensor
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.adapters.torch.placement import Provenance
-from ttrace.adapters.torch.topology import Unplaceable, is_dtensor
 from ttrace.capture.patches import Patches
 from ttrace.capture.placed import Moment
 
@@ -17,7 +17,7 @@ class Losses:
     """The scalars on which the loop calls backward(). Of several in one micro-batch the sum is the
     loss."""
 
-    def __init__(self, session: DeferredSession, patches: Patches) -> None:
+    def __init__(self, session: LoopSession, patches: Patches) -> None:
         self._session = session
         # What Tensor.backward calls, and others directly.
         patches.wrap_call(torch.autograd, "backward", session.guarded(self._backward))

@@ -11,11 +11,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ttrace.adapters.torch.attached_model import AttachedModel
 from ttrace.adapters.torch.compiled import anything_compiled
-from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.hooks import LoopHooks
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.adapters.torch.private_names import TORCH
 from ttrace.adapters.torch.token_sums import token_sums
-from ttrace.adapters.torch.topology import canonical_name, wrappers
+from ttrace.adapters.torch.wrappers import canonical_name, wrappers
 from ttrace.capture import process_messages, source_lines
 from ttrace.capture.low_precision import quantised
 from ttrace.capture.modules_beside import beside
@@ -35,7 +35,7 @@ def facts(model: AttachedModel) -> dict[str, Any]:
     }
 
 
-def note_start(session: DeferredSession, model: AttachedModel) -> None:
+def note_start(session: LoopSession, model: AttachedModel) -> None:
     # Where a loop divides, before the reduction or after it, is its own affair.
     session.note("loss_unit", known=False)
     for text in missing(TORCH):
@@ -49,7 +49,7 @@ def note_start(session: DeferredSession, model: AttachedModel) -> None:
     _note_quantised(session, model)
 
 
-def _note_quantised(session: DeferredSession, model: AttachedModel) -> None:
+def _note_quantised(session: LoopSession, model: AttachedModel) -> None:
     modules = ((canonical_name(name), module) for name, module in model.root.named_modules())
     for found in quantised(modules):
         session.unsupported(
@@ -60,12 +60,12 @@ def _note_quantised(session: DeferredSession, model: AttachedModel) -> None:
         )
 
 
-def note_ddp(session: DeferredSession) -> None:
+def note_ddp(session: LoopSession) -> None:
     reason = "DistributedDataParallel reduces gradients outside of Python"
     session.note("collectives_not_seen", phase="reduction", reason=reason)
 
 
-def note_batch_norm(session: DeferredSession, model: AttachedModel, rows: int) -> None:
+def note_batch_norm(session: LoopSession, model: AttachedModel, rows: int) -> None:
     """Its statistics are those of the rows that it sees: another function of the batch where these
     are fewer."""
     for fqn, module in model.batch_norms.items():
@@ -91,7 +91,7 @@ def note_batch_norm(session: DeferredSession, model: AttachedModel, rows: int) -
     )
 
 
-def note_not_called(session: DeferredSession, hooks: LoopHooks) -> None:
+def note_not_called(session: LoopSession, hooks: LoopHooks) -> None:
     """A module that is part of the model and was not called may be in compiled code, which runs no
     hooks."""
     if not anything_compiled():
@@ -102,7 +102,7 @@ def note_not_called(session: DeferredSession, hooks: LoopHooks) -> None:
             session.note("compiled", fqn=fqn, reason=reason)
 
 
-def note_modules_beside(session: DeferredSession, model: AttachedModel) -> None:
+def note_modules_beside(session: LoopSession, model: AttachedModel) -> None:
     """Once, when the loop has made what it makes: averages, teachers."""
     if not session.once("modules beside"):
         return
@@ -113,7 +113,7 @@ def note_modules_beside(session: DeferredSession, model: AttachedModel) -> None:
         session.note("modules_beside", count=len(found), classes=classes)
 
 
-def refuse_evaluation(session: DeferredSession) -> None:
+def refuse_evaluation(session: LoopSession) -> None:
     """A step that no forward in training mode came before, but others with gradients."""
     what, way_out = "training in evaluation mode", "call model.train() before the loop"
     reason = "the optimizer steps after forwards of a model that is in evaluation mode (eval())"

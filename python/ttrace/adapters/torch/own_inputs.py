@@ -14,9 +14,9 @@ import torch
 from ttrace.adapters.torch import fed_rows
 from ttrace.adapters.torch.data_items import Item, OwnInput
 from ttrace.adapters.torch.data_records import note_fed, note_target, record_tensor
-from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.dtensors import is_dtensor
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.adapters.torch.reference_data import ReferenceData
-from ttrace.adapters.torch.topology import is_dtensor
 from ttrace.capture.placed import Moment
 from ttrace.capture.tensor_bytes import bitwise_equal
 
@@ -26,7 +26,7 @@ _TARGET_LIES_SOMEWHERE = "where it lies on the mesh that the loop has given is n
 class OwnInputs:
     """Of loops without a loader."""
 
-    def __init__(self, session: DeferredSession, reference: ReferenceData) -> None:
+    def __init__(self, session: LoopSession, reference: ReferenceData) -> None:
         self._session = session
         self._reference = reference
 

@@ -18,7 +18,7 @@ from math import prod
 
 import torch
 
-from ttrace.adapters.torch.topology import Unsupported
+from ttrace.adapters.torch.refusals import Unsupported
 from ttrace.capture.collective_calls import Call
 
 _SUMS = ("all_reduce", "reduce", "reduce_scatter")

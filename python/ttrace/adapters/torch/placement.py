@@ -19,14 +19,9 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.function import BackwardCFunction
 
+from ttrace.adapters.torch.dtensors import Unplaceable, chunk, is_dtensor, spec_placements
 from ttrace.adapters.torch.private_names import PROVENANCE
-from ttrace.adapters.torch.topology import (
-    Topology,
-    Unplaceable,
-    chunk,
-    is_dtensor,
-    spec_placements,
-)
+from ttrace.adapters.torch.topology import Topology
 from ttrace.capture.tensor_bytes import unwrapped
 
 # Names of autograd nodes whose result has, element by element, the indices of their operands.

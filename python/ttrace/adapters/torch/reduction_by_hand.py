@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.loop_session import LoopSession
+from ttrace.adapters.torch.refusals import Unsupported
 from ttrace.adapters.torch.seen_gradients import storage_of
 from ttrace.adapters.torch.store import Store
-from ttrace.adapters.torch.topology import Unsupported
 from ttrace.capture.collective_calls import Call
 from ttrace.capture.note_lines import in_lines
 
@@ -23,7 +23,7 @@ _COPIES = "the loop reduces copies of gradients, which are not told apart"
 class ReductionByHand:
     """Of one run. Says nothing before the gradients of a captured iteration are complete."""
 
-    def __init__(self, session: DeferredSession, store: Store) -> None:
+    def __init__(self, session: LoopSession, store: Store) -> None:
         self._session = session
         self._store = store
 

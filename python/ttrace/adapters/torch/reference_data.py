@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from ttrace.adapters.torch.data_items import Item, Use
-from ttrace.adapters.torch.deferred_session import DeferredSession
+from ttrace.adapters.torch.dtensors import rows_cut, without_rows
 from ttrace.adapters.torch.fed_rows import Fed, Placed, Space
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.adapters.torch.row_keeping import RowKeeping
-from ttrace.adapters.torch.topology import Topology, rows_cut, without_rows
+from ttrace.adapters.torch.topology import Topology
 from ttrace.capture.course import Course
 from ttrace.capture.graft import Graft
 
@@ -23,7 +24,7 @@ from ttrace.capture.graft import Graft
 class ReferenceData:
     """Of one run. Without a reference it has nothing."""
 
-    def __init__(self, session: DeferredSession, course: Course) -> None:
+    def __init__(self, session: LoopSession, course: Course) -> None:
         self._session = session
         self._course = course
         self._keeping = RowKeeping(session)
@@ -164,7 +165,7 @@ class ReferenceData:
 
 
 def place_of(
-    session: DeferredSession,
+    session: LoopSession,
     rows: int | None,
     use: Use,
     arg: str,

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ttrace.adapters.torch.topology import held_tensor
+from ttrace.adapters.torch.dtensors import held_tensor
 
 
 class Seen:

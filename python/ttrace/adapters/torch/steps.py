@@ -17,8 +17,8 @@ from ttrace.adapters.torch.backward import LossBackward
 from ttrace.adapters.torch.clearing import Clearing
 from ttrace.adapters.torch.clipping import Clipping
 from ttrace.adapters.torch.comm_hook import note_comm_hook
-from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.instruments import Instrumentation
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.adapters.torch.loss_scale import LossScale, parameters_of
 from ttrace.adapters.torch.repeat.repetition import Repetition
 from ttrace.adapters.torch.step_hooks import StepHooks
@@ -31,13 +31,21 @@ _SEVERAL_EVALUATIONS = (
     "a step of the optimizer calls its closure several times: only the first is recorded"
 )
 
+# What, why, way out.
+_SELDOM = (
+    "optimizers that do not all step in each iteration",
+    "where one ends is not known: what the loop computed before a step that comes again is taken"
+    " for a part of the iteration of the step before",
+    "compare a run in which all step equally often",
+)
+
 
 class Steps:
     """Of all optimizers of one loop."""
 
     def __init__(
         self,
-        session: DeferredSession,
+        session: LoopSession,
         model: AttachedModel,
         optimizers: Sequence[Any],
         patches: Patches,
@@ -167,6 +175,8 @@ class Steps:
             self._note_second_step()
             return
         if iteration.steps.has(optimizer):
+            if self._session.due and self._session.started:
+                self._session.unsupported(*_SELDOM)
             self._end_iteration()
         self._gradients_complete(optimizer)
         is_last = iteration.steps.count == len(self._optimizers) - 1

@@ -23,10 +23,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from ttrace.adapters.torch.deferred_session import DeferredSession, Local
+from ttrace.adapters.torch.dtensors import Unplaceable, held_tensor, is_dtensor
 from ttrace.adapters.torch.first_hooks import register_first
+from ttrace.adapters.torch.loop_session import Local, LoopSession
 from ttrace.adapters.torch.loss_scale import parameters_of
-from ttrace.adapters.torch.topology import Unplaceable, canonical_name, held_tensor, is_dtensor
+from ttrace.adapters.torch.wrappers import canonical_name
 from ttrace.capture.found_gradients import what_it_holds
 from ttrace.capture.graft import Graft
 from ttrace.capture.optimizer_states import beside, stepped
@@ -47,7 +48,7 @@ class Store:
 
     def __init__(
         self,
-        session: DeferredSession,
+        session: LoopSession,
         root: nn.Module,
         optimizers: Sequence[torch.optim.Optimizer],
         rewrite: Callable[[], Rewrite | None],

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from ttrace.adapters.torch.topology import canonical_name
+from ttrace.adapters.torch.wrappers import canonical_name
 
 
 def token_sums(root: nn.Module) -> dict[str, Any]:

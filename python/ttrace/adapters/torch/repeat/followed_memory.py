@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from ttrace.adapters.torch.topology import held_tensor
+from ttrace.adapters.torch.dtensors import held_tensor
 
 
 class FollowedMemory:

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from ttrace.adapters.torch.dtensors import held_tensor
 from ttrace.adapters.torch.seen_gradients import Seen
-from ttrace.adapters.torch.topology import held_tensor
 from ttrace.capture.tensor_bytes import on_host
 
 # Of a leaf: None (it has none), zeros, as the backward before has left it, or these values.

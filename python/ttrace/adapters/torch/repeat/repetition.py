@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from ttrace.adapters.torch.attached_model import AttachedModel
-from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.instruments import Instrumentation
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.adapters.torch.repeat.ambient import Ambient, AutocastCaches
 from ttrace.adapters.torch.repeat.calls_of_torch import CallsOfTorch
 from ttrace.adapters.torch.repeat.gradient_starts import GradientStarts
@@ -46,7 +46,7 @@ class Repetition:
 
     def __init__(
         self,
-        session: DeferredSession,
+        session: LoopSession,
         model: AttachedModel,
         patches: Patches,
         instrumentation: Instrumentation,

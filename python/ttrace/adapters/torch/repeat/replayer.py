@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from ttrace.adapters.torch.attached_model import AttachedModel
-from ttrace.adapters.torch.deferred_session import DeferredSession
 from ttrace.adapters.torch.instruments import Instruments
+from ttrace.adapters.torch.loop_session import LoopSession
 from ttrace.adapters.torch.loss_scale import parameters_of
 from ttrace.adapters.torch.repeat.full_precision import FullPrecision
 from ttrace.adapters.torch.repeat.hooks_that_keep import HooksThatKeep
@@ -51,7 +51,7 @@ class LoopReplayer:
 
     def __init__(
         self,
-        session: DeferredSession,
+        session: LoopSession,
         model: AttachedModel,
         instruments: Instruments,
         course: Course,
@@ -253,7 +253,7 @@ class LoopReplayer:
         self._instruments.store.select(None, unscaled=of_real_leg.reduced_scale == (1, 1))
         self._course.rerun_done(reduced=self._is_reduced)
         # Where they are sent, the next iteration finds nothing of what this rank has left.
-        if self._session.topology.dp_rank == 0 or not sends_buffers(self._model):
+        if self._session.topology.batch_part == 0 or not sends_buffers(self._model):
             self._instruments.store.record_buffers_left()
 
     def _reduce(self, meet: Callable[[], None]) -> None:

@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
+from ttrace.adapters.torch.dtensors import held_tensor, is_dtensor
 from ttrace.adapters.torch.repeat.ambient import Ambient
 from ttrace.adapters.torch.repeat.followed_memory import FollowedMemory, Memories, memory_of
-from ttrace.adapters.torch.topology import held_tensor, is_dtensor
 from ttrace.capture.nested import mapped, tensors_in
 
 

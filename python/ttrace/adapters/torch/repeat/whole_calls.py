@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from ttrace.adapters.torch.compiled import AroundCall
-from ttrace.adapters.torch.topology import wrappers
+from ttrace.adapters.torch.wrappers import wrappers
 
 # Given the module that is called, and its arguments; what it returns is handed to `after`.
 Before = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Any]

@@ -18,10 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ttrace.adapters.torch.declared import Declared
-from ttrace.adapters.torch.held_records import PlacedLater
-from ttrace.adapters.torch.iteration import LoopIteration
-from ttrace.adapters.torch.topology import (
-    Topology,
+from ttrace.adapters.torch.dtensors import (
     Unplaceable,
     dtensor_placements,
     is_dtensor,
@@ -29,6 +26,9 @@ from ttrace.adapters.torch.topology import (
     rows_cut,
     without_rows,
 )
+from ttrace.adapters.torch.held_records import PlacedLater
+from ttrace.adapters.torch.iteration import LoopIteration
+from ttrace.adapters.torch.topology import Topology
 from ttrace.capture.placed import Moment
 from ttrace.capture.recorder import record_of
 from ttrace.capture.rewrite import Place
@@ -45,7 +45,7 @@ class Local(NamedTuple):
     whole: tuple[int, ...] | None
 
 
-class DeferredSession(Session):
+class LoopSession(Session):
     """Takes DTensors too: what is recorded of one is its local tensor, and its placements are those
     that it has at that moment."""
 
