@@ -29,8 +29,8 @@ LEFT = {
     "clipped-between": "adds to gradients that it has clipped",
 }
 QUICK = (
-    *("accumulated", "in-turn-toggled", "adversarial", "in-place", "weighted", "hooks"),
-    *("counting", "smoothed", "bounded", "branches"),
+    *("accumulated", "in-turn-toggled", "adversarial", "hooks"),
+    *("counting", "smoothed", "bounded"),
 )
 QUICK_ON = (("clipped-between", 1), ("partly-scaled", 1), ("normalised", 2))
 

@@ -180,6 +180,25 @@ RunNote MadeOtherwise(const Side& reference, const Side& candidate,
               "from one seed, and pack them alike on any number of ranks");
 }
 
+// What a loop has its model generate depends on random draws, and on the rows
+// that are generated together.
+bool MayBeGenerated(const Side& reference, const Side& candidate,
+                    int iteration) {
+  return reference.facts().called_without_gradients.contains(iteration) &&
+         candidate.facts().called_without_gradients.contains(iteration);
+}
+
+RunNote Generated(int iteration, size_t foreign) {
+  return Open(
+      "inputs of the model that the loop may make by calling it",
+      fmt::format("in iteration {} {} of its rows are not the reference's, and "
+                  "the loop calls the model without gradients as well, as to "
+                  "generate what it learns from",
+                  iteration, foreign),
+      "have both runs learn from the same rows, as from completions that were "
+      "written to a file; or evaluate between other iterations");
+}
+
 // A finding of its own, which the values themselves are.
 RunNote Repeated(const std::string& arg, int iteration) {
   return Fed({}, fmt::format("in iteration {} '{}' holds what the reference "
@@ -250,8 +269,12 @@ std::vector<RunNote> RowNotes(const Side& reference, const Side& candidate,
       said_data = true;
       NoteForeignData(reference, candidate, id, call, &out);
     }
-    if (id.is_data || call.foreign.empty() || said_foreign ||
-        !candidate.facts().data_grafted) {
+    if (id.is_data || call.foreign.empty() || said_foreign) continue;
+    if (!candidate.facts().data_grafted) {
+      if (MayBeGenerated(reference, candidate, id.iteration)) {
+        said_foreign = true;
+        out.push_back(Generated(id.iteration, call.foreign.size()));
+      }
       continue;
     }
     said_foreign = true;

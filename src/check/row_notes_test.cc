@@ -119,6 +119,20 @@ TEST(RowNotes, InputsThatAGivenBatchDoesNotExplainLeaveTheVerdictOpen) {
   EXPECT_THAT(NotesOf(rows, {graft}), IsEmpty());
 }
 
+TEST(RowNotes, InputsThatTheModelItselfMayHaveMadeLeaveTheVerdictOpen) {
+  RowAlignment rows;
+  rows.calls[{false, 1, 0}].foreign = {0, 3};
+  const KindAndJson called = {"called_without_gradients", R"({"iteration":1})"};
+  const std::vector<RunNote> notes = NotesOf(rows, {called}, {called});
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_TRUE(notes[0].leaves_verdict_open());
+  EXPECT_THAT(NoteWords(notes[0]), HasSubstr("make by calling it"));
+  const KindAndJson other = {"called_without_gradients", R"({"iteration":0})"};
+  EXPECT_THAT(NotesOf(rows, {other}, {called}), IsEmpty());
+  EXPECT_THAT(NotesOf(rows, {called}, {other}), IsEmpty());
+  EXPECT_THAT(NotesOf(rows, {called}), IsEmpty());
+}
+
 TEST(RowNotes, InputsThatAreKnownUntilAStepAreToBeComparedUntilThen) {
   const KindAndJson graft = {"graft", R"({"what":"data"})"};
   RowAlignment rows;

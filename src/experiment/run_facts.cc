@@ -87,6 +87,11 @@ void ModulesBeside(int, const Json& json, RunFacts* out) {
   out->models_beside = CountAt(json, "count");
 }
 
+void CalledWithoutGradients(int, const Json& json, RunFacts* out) {
+  out->called_without_gradients.insert(
+      static_cast<int>(CountAt(json, "iteration")));
+}
+
 void Modules(int, const Json& json, RunFacts* out) {
   ForEachAt(json, "classes", [&](const std::string& fqn, const Json& name) {
     if (name.is_string()) out->classes.emplace(fqn, name.get<std::string>());
@@ -178,6 +183,7 @@ const std::map<std::string_view, Reader>& Readers() {
       {"graft", Grafted},
       {"skipped_step", StepSkipped},
       {"modules_beside", ModulesBeside},
+      {"called_without_gradients", CalledWithoutGradients},
       {"modules", Modules},
       {"gradient_norms", GradientNorms},
       {"gradient_parts", PartsOfGradients},

@@ -75,6 +75,9 @@ struct RunFacts {
   bool data_grafted = false;
   // Iterations in which data of the run's own differed and were replaced.
   std::set<int> replaced_data;
+  // Iterations in which a loop calls its model without gradients, too: to
+  // generate what it learns from, or to evaluate it.
+  std::set<int> called_without_gradients;
 
   std::map<std::string, std::string> classes;  // of modules
   // Modules that a loop calls apart from each other; empty: "", the model.

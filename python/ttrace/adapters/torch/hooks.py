@@ -145,6 +145,8 @@ class LoopHooks(ModuleHooks):
         if self._session.moment is not None:
             for name, value in arguments.items():
                 self._say_opaque(fqn, "input", value, name)
+        elif not torch.is_grad_enabled():
+            self._loop.now.call_without_gradients()
         return super()._before(module, fqn, rule, arguments)
 
     def _after(self, module: nn.Module, fqn: str, rule: ModuleRule, output: Any) -> Any:

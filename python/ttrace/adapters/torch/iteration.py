@@ -51,6 +51,7 @@ class LoopIteration(Iteration):
         self.steps = StepsTaken()
         self.provenance: Provenance | None = None  # within the last forward
         self.evaluated = False  # a forward with gradients, outside of training mode
+        self.called_without_gradients = False  # the model, or a part of it
         # What is needed to run it again.
         self.forwards: list[SeenForward] = []
         self.tape: Tape | None = None
@@ -111,6 +112,10 @@ class LoopIteration(Iteration):
     def evaluate(self) -> None:
         """A forward of the model in evaluation mode is no part of it."""
         self.evaluated = True
+
+    def call_without_gradients(self) -> None:
+        """As to evaluate, or to generate."""
+        self.called_without_gradients = True
 
     def give_arguments(self, topology: Topology, given: Iterable[torch.Tensor]) -> Provenance:
         """A forward of the model gets these."""

@@ -174,6 +174,7 @@ class LoopCapture:
         if instruments is not None:
             model_notes.note_not_called(session, instruments.hooks)
         model_notes.note_modules_beside(session, self._model)
+        model_notes.note_called_without_gradients(session)
         self._draws.end_iteration()
         session.release()
         self._course.grafted()

@@ -113,6 +113,12 @@ def note_modules_beside(session: LoopSession, model: AttachedModel) -> None:
         session.note("modules_beside", count=len(found), classes=classes)
 
 
+def note_called_without_gradients(session: LoopSession) -> None:
+    """In this iteration, or since the one before: the loop evaluates, or generates."""
+    if session.now.called_without_gradients:
+        session.note("called_without_gradients", iteration=session.iteration)
+
+
 def refuse_evaluation(session: LoopSession) -> None:
     """A step that no forward in training mode came before, but others with gradients."""
     what, way_out = "training in evaluation mode", "call model.train() before the loop"
