@@ -79,6 +79,35 @@ bool InsideOfOnePiece(const Names& other, const Names& own,
          !AnyBelow(own.parameters, container);
 }
 
+// Names of the state that a run's optimizers leave behind a step.
+std::set<std::string> StatesKept(const Side& side,
+                                 const std::vector<TensorJudgement>& tensors) {
+  std::set<std::string> out;
+  for (const TensorJudgement& t : tensors) {
+    if (t.id.role == Role::kOptimState && t.id.pass == Pass::kOptimizer &&
+        !out.contains(t.id.arg) && side.Find(kReal, t.id) != nullptr) {
+      out.insert(t.id.arg);
+    }
+  }
+  return out;
+}
+
+// Whether a run that has no such state should: its optimizers keep it of other
+// parameters, and this one has a gradient. An optimizer that was not given a
+// parameter steps it nowhere.
+bool ShouldBeKept(const Side& lacking, const std::set<std::string>& kept,
+                  const TensorId& state) {
+  if (state.pass != Pass::kOptimizer || state.arg == "master" ||
+      !kept.contains(state.arg)) {
+    return false;
+  }
+  TensorId gradient = state;
+  gradient.role = Role::kGradReduced;
+  gradient.arg.clear();
+  gradient.pass = Pass::kBackward;
+  return lacking.Find(kReal, gradient) != nullptr;
+}
+
 }  // namespace
 
 Coverage ExplainCoverage(const Side* reference, const Side& candidate,
@@ -101,6 +130,11 @@ Coverage ExplainCoverage(const Side* reference, const Side& candidate,
   const Names candidate_names = NamesOf(candidate);
   const Names reference_names =
       reference == nullptr ? Names{} : NamesOf(*reference);
+  const std::set<std::string> candidate_states =
+      StatesKept(candidate, *tensors);
+  const std::set<std::string> reference_states =
+      reference == nullptr ? std::set<std::string>()
+                           : StatesKept(*reference, *tensors);
   for (TensorJudgement& t : *tensors) {
     if (t.verdict != TensorVerdict::kUnmatched) {
       t.excused ? ++out.excused[ReasonWords(t.reason)] : ++out.compared;
@@ -133,7 +167,12 @@ Coverage ExplainCoverage(const Side* reference, const Side& candidate,
         why = Because(ReasonKind::kOneMoreStep);
       }
       // One optimizer keeps a master copy where another needs none.
-      if (t.id.role == Role::kOptimState) why = Because(ReasonKind::kOwnState);
+      if (t.id.role == Role::kOptimState &&
+          !ShouldBeKept(lacking,
+                        in_reference ? candidate_states : reference_states,
+                        t.id)) {
+        why = Because(ReasonKind::kOwnState);
+      }
       if (t.id.role == Role::kData && compared_modules.contains("")) {
         why = Because(ReasonKind::kOtherItems);
       }
