@@ -1,4 +1,4 @@
-"""With --bug the optimizer is not given a bias of the model: it has a gradient and is never stepped."""
+"""With --bug the optimizer is not given a bias of the model, which has a gradient all the same."""
 
 import argparse
 
