@@ -450,7 +450,7 @@ void BindCapture(nb::module_& module) {
            nb::arg("micro_batch"), nb::arg("row_begin"),
            "What is set aside of this occurrence is of another spec.")
       .def("release", &Writer::Release, nb::arg("micro_batches"),
-           "Writes what was set aside. `micro_batches`: in the global batch.")
+           "Writes what was set aside. `micro_batches`: in each batch.")
       .def("drop", &Writer::Drop, "Forgets what was set aside.")
       .def("note", &Writer::Note, nb::arg("kind"), nb::arg("json"))
       .def("flush", &Writer::Flush)

@@ -4,6 +4,8 @@ import pytest
 
 from ttrace.adapters.torch.declared import Declared, NotDeclared
 from ttrace.adapters.torch.mesh_layout import Extent, Grid, NoGrid, extent_of
+from ttrace.adapters.torch.refusals import Unsupported
+from ttrace.adapters.torch.topology import Topology
 
 
 def test_a_group_is_known_by_how_its_ranks_are_laid_out():
@@ -52,6 +54,24 @@ def test_a_flattened_dimension_is_its_neighbours_and_equal_groups_are_one():
 def test_groups_that_fit_no_grid_are_said(world, named):
     with pytest.raises(NoGrid):
         Grid.of(world, named, "dp")
+
+
+def test_ranks_of_which_nothing_says_what_they_do_are_counted():
+    import torch.distributed as dist
+    from torch import nn
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
+    try:
+        group = dist.new_group([0, 1])
+        model = nn.Linear(2, 2)
+        wrapped = nn.parallel.DistributedDataParallel(model, process_group=group)
+        with pytest.raises(Unsupported, match="these account for 2 of 4 ranks"):
+            Topology.of(model, [wrapped])
+        topology = Topology.of(model, [])
+        assert topology.by_hand and topology.batch_parts == topology.reduction_parts == 4
+    finally:
+        dist.destroy_process_group()
 
 
 class Mesh:

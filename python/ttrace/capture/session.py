@@ -363,20 +363,10 @@ class Session:
         if always or self.selected(fqn, role, where.get("micro_batch", -1)):
             recorder.record(fqn, role, arg, tensor, placements, **where)
 
-    def amend(
-        self,
-        fqn: str,
-        role: str,
-        arg: str,
-        like: torch.Tensor,
-        placements: str,
-        **where: Any,
-    ) -> None:
-        """What is held of a record lies so. `like` has its shape and dtype."""
-        recorder = self._recorder
-        if recorder is None or not self.recording:
-            return
-        recorder.amend(fqn, role, arg, like, placements, **where)
+    def amend(self, *record: Any, **where: Any) -> None:
+        """More is known of a record that is held, see Recorder.amend."""
+        if self._recorder is not None and self.recording:
+            self._recorder.amend(*record, **where)
 
     def record_at(self, place: Place, tensor: torch.Tensor) -> None:
         """Writes an activation or its gradient, as its rule says."""

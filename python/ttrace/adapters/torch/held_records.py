@@ -38,6 +38,10 @@ class HeldRecords:
         self.lies: dict[str, str | None] = {}
         self.placed_later: list[PlacedLater] = []
 
+    @property
+    def are_held(self) -> bool:
+        return self.begun and not self.released
+
     def begin(self) -> None:
         self.begun = True
 

@@ -151,7 +151,7 @@ class LoopSession(Session):
     def release(self) -> None:
         """Writes what is held, once all micro-batches were seen."""
         records, parts = self.now.records, self.topology.batch_parts
-        if records.begun and not records.released:
+        if records.are_held:
             for later in records.placed_later:
                 self._place(later, records.lies[later.word])
             self.writer.release([count * parts for count in self.now.micro_batches.counts()])
@@ -160,7 +160,7 @@ class LoopSession(Session):
     def drop(self) -> None:
         """What is held of this leg is no part of the trace."""
         records = self.now.records
-        if records.begun and not records.released:
+        if records.are_held:
             self.writer.drop()
         records.end()
 

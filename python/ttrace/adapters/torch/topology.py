@@ -23,6 +23,7 @@ from ttrace.adapters.torch.mesh_layout import Extent, Grid, NoGrid, extent_of, e
 from ttrace.adapters.torch.refusals import (
     WAY_OUT,
     Unsupported,
+    beside,
     refuse_ignored_parameters,
     refuse_loaded_libraries,
     refuse_localized_parameters,
@@ -115,7 +116,6 @@ class Topology:
         of_meshes = [extent for _, extent in named]
         if declared is not None:
             named += _named_extents([declared.mesh])
-        known = len(named)
         ddp_extent = None
         refuse_other_groups(ddps)
         for ddp in ddps:
@@ -139,16 +139,13 @@ class Topology:
             reduction = _inside(grid, [ddp_extent])
         else:
             reduction = frozenset(grid.names) - tensor_dims
-        beside = (
-            set(grid.names)
-            - tensor_dims
-            - reduction
-            - _inside(grid, [extent for _, extent in named[:known]])
-        )
-        if beside or (reduction and not ddps):
-            refuse_loaded_libraries(world // prod(grid.sizes()[n] for n in reduction), world)
-        if beside:
-            raise beside(world // prod(grid.sizes()[name] for name in beside), world)
+        others = set(grid.names) - reduction - _inside(grid, [extent for _, extent in named])
+        unsaid = others if ddps else reduction  # nothing of the model says what these ranks do
+        if unsaid:
+            known = world // prod(grid.sizes()[name] for name in unsaid)
+            refuse_loaded_libraries(known, world)
+            if ddps:
+                raise beside(known, world)
         in_order = tuple(name for name in grid.names if name in reduction)
         cut = frozenset() if declared is None else declared.dims()
         return Topology(
